@@ -1,0 +1,651 @@
+"""Integer index expressions: quasi-affine arithmetic over axes, symbolic dims and integer reads.
+
+An `Ix` is a polynomial in canonical form, so equal expressions are the same object. Its atoms are axes, dims,
+floor quotients and remainders by positives, minima, maxima, and `Lookup`s (integers read from a tensor).
+Every fact that the compiler uses (a reshape that is affine, an index that cannot leave its tensor, a loop bound)
+is proven from the ranges of the atoms, never from sample values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import gcd
+from typing import Any, Union
+
+Monomial = tuple["Atom", ...]
+Terms = tuple[tuple[Monomial, int], ...]
+IxLike = Union["Ix", "Dim", "Axis", int]
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A symbolic extent, known only when a model runs: `lo <= value <= hi`, a multiple of `multiple_of`.
+
+    A dim is identified by its name; `typical` is the value that cost estimates use (default: `hi`).
+    """
+
+    name: str
+    lo: int
+    hi: int
+    multiple_of: int = 1
+    typical: int | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def estimate(self) -> int:
+        return self.hi if self.typical is None else self.typical
+
+    def __add__(self, other: IxLike) -> Ix:
+        return ix(self) + other
+
+    def __radd__(self, other: IxLike) -> Ix:
+        return ix(self) + other
+
+    def __sub__(self, other: IxLike) -> Ix:
+        return ix(self) - other
+
+    def __rsub__(self, other: IxLike) -> Ix:
+        return ix(other) - self
+
+    def __mul__(self, other: IxLike) -> Ix:
+        return ix(self) * other
+
+    def __rmul__(self, other: IxLike) -> Ix:
+        return ix(self) * other
+
+    def __floordiv__(self, other: IxLike) -> Ix:
+        return ix(self) // other
+
+    def __mod__(self, other: IxLike) -> Ix:
+        return ix(self) % other
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop variable: `0 <= axis < extent`. Two axes are the same axis when name and extent agree."""
+
+    name: str
+    extent: Ix
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """floor(numerator / denominator); the denominator is positive."""
+
+    numerator: Ix
+    denominator: Ix
+
+    def __str__(self) -> str:
+        return f"({self.numerator})//{_wrap(self.denominator)}"
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """numerator - denominator * floor(numerator / denominator); the denominator is positive."""
+
+    numerator: Ix
+    denominator: Ix
+
+    def __str__(self) -> str:
+        return f"({self.numerator})%{_wrap(self.denominator)}"
+
+
+@dataclass(frozen=True)
+class Extremum:
+    """The lesser (`is_min`) or the greater of two expressions."""
+
+    left: Ix
+    right: Ix
+    is_min: bool
+
+    def __str__(self) -> str:
+        return f"{'min' if self.is_min else 'max'}({self.left}, {self.right})"
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """An integer read from a tensor at `at`; `lo..hi` is its promised inclusive range (None: unknown)."""
+
+    source: Hashable
+    at: tuple[Ix, ...]
+    lo: int | None
+    hi: int | None
+
+    def __str__(self) -> str:
+        return f"{self.source}[{', '.join(map(str, self.at))}]"
+
+
+Atom = Union[Dim, Axis, Quotient, Remainder, Extremum, Lookup]
+
+
+class Ix:
+    """An interned polynomial with integer coefficients over atoms; build it with `ix` and arithmetic."""
+
+    __slots__ = ("_axes", "_bounds", "_hash", "_text", "const", "terms")
+    terms: Terms
+    const: int
+
+    def __add__(self, other: IxLike) -> Ix:
+        return _combine(self, ix(other), 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: IxLike) -> Ix:
+        return _combine(self, ix(other), -1)
+
+    def __rsub__(self, other: IxLike) -> Ix:
+        return ix(other) - self
+
+    def __neg__(self) -> Ix:
+        return ix(0) - self
+
+    def __mul__(self, other: IxLike) -> Ix:
+        return _multiply(self, ix(other))
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: IxLike) -> Ix:
+        return floordiv(self, ix(other))
+
+    def __mod__(self, other: IxLike) -> Ix:
+        return mod(self, ix(other))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, int) and not self.terms and self.const == other)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Ix({self._text})"
+
+    def __reduce__(self) -> tuple[Callable[..., Ix], tuple[object, ...]]:
+        return _intern, (self.terms, self.const)
+
+    @property
+    def is_const(self) -> bool:
+        return not self.terms
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        """Every axis that the value depends on, inside quotients and lookups too."""
+        if self._axes is None:
+            self._axes = frozenset(a for a in self.atoms() if isinstance(a, Axis))
+        return self._axes
+
+    def atoms(self) -> Iterator[Atom]:
+        """All atoms, nested ones included."""
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                yield atom
+                for part in parts(atom):
+                    yield from part.atoms()
+
+    def coefficient(self, axis: Axis) -> Ix | None:
+        """The factor of `axis` if the expression is affine in it, else None."""
+        factor = ix(0)
+        for monomial, c in self.terms:
+            count = sum(1 for a in monomial if a == axis)
+            rest = tuple(a for a in monomial if a != axis)
+            if count > 1 or any(axis in p.axes for a in rest for p in parts(a)):
+                return None
+            if count:
+                factor = factor + _intern(((rest, c),), 0) if rest else factor + c
+        return factor
+
+    def bounds(self) -> tuple[int | None, int | None]:
+        """Inclusive numeric range over all values of all atoms; None where it is not bounded."""
+        if self._bounds is None:
+            self._bounds = _bounds(self)
+        return self._bounds
+
+    def substitute(self, mapping: Mapping[Any, Ix]) -> Ix:
+        """Replace atoms (axes, dims, lookups) by expressions, everywhere at once."""
+        if not mapping or not self.terms:
+            return self
+        return _substitute(self, mapping, {})
+
+    def evaluate(self, env: Mapping[Any, Any], lookup: Callable[[Lookup, Any], Any] | None = None) -> Any:
+        """The value for integers or integer arrays in `env`, keyed by dim and axis."""
+        total: Any = self.const
+        for monomial, c in self.terms:
+            product: Any = c
+            for atom in monomial:
+                product = product * _evaluate_atom(atom, env, lookup)
+            total = total + product
+        return total
+
+    def estimate(self) -> int:
+        """The value at the dims' typical values (axes and lookups count as zero)."""
+        return int(
+            self.evaluate({a: a.estimate if isinstance(a, Dim) else 0 for a in self.atoms()}, lambda *_: 0)
+        )
+
+
+_TABLE: dict[tuple[Terms, int], Ix] = {}
+
+
+def _intern(terms: Terms, const: int) -> Ix:
+    key = (terms, const)
+    found = _TABLE.get(key)
+    if found is None:
+        found = object.__new__(Ix)
+        found.terms, found.const = terms, const
+        found._hash = hash(key)
+        found._axes = None
+        found._bounds = None
+        found._text = _render(terms, const)
+        _TABLE[key] = found
+    return found
+
+
+def _render(terms: Terms, const: int) -> str:
+    out = ""
+    for monomial, c in terms:
+        body = "*".join(_atom_text(a) for a in monomial)
+        sign = "-" if c < 0 else "+"
+        factor = "" if abs(c) == 1 else f"{abs(c)}*"
+        out += (f" {sign} " if out else ("-" if c < 0 else "")) + factor + body
+    if const or not out:
+        out += (f" {'-' if const < 0 else '+'} {abs(const)}") if out else str(const)
+    return out
+
+
+def _atom_text(atom: Atom) -> str:
+    return f"({atom})" if isinstance(atom, Quotient | Remainder) else str(atom)
+
+
+def _wrap(e: Ix) -> str:
+    return str(e) if len(e.terms) + bool(e.const) <= 1 else f"({e})"
+
+
+@cache
+def _atom_key(atom: Atom) -> str:
+    return str(atom)
+
+
+def ix(value: IxLike) -> Ix:
+    """The expression of an int, a dim or an axis; an expression itself is returned as it is."""
+    if isinstance(value, Ix):
+        return value
+    if isinstance(value, Dim | Axis):
+        return _intern((((value,), 1),), 0)
+    return _intern((), int(value))
+
+
+def lookup(source: Hashable, at: tuple[Ix, ...], lo: int | None = None, hi: int | None = None) -> Ix:
+    """The integer that `source` holds at `at`."""
+    return _of_atom(Lookup(source, at, lo, hi))
+
+
+def _of_atom(atom: Atom) -> Ix:
+    return _intern((((atom,), 1),), 0)
+
+
+def parts(atom: Atom) -> tuple[Ix, ...]:
+    """The expressions directly inside an atom. An axis's extent is not a part: it is the axis's range."""
+    if isinstance(atom, Quotient | Remainder):
+        return (atom.numerator, atom.denominator)
+    if isinstance(atom, Extremum):
+        return (atom.left, atom.right)
+    if isinstance(atom, Lookup):
+        return atom.at
+    return ()
+
+
+def _collect(terms: dict[Monomial, int], const: int) -> Ix:
+    kept = [(m, c) for m, c in terms.items() if c]
+    kept.sort(key=lambda t: ([_atom_key(a) for a in t[0]], t[1]))
+    return _recombine(_intern(tuple(kept), const))
+
+
+def _combine(a: Ix, b: Ix, sign: int) -> Ix:
+    if not b.terms:
+        return _intern(a.terms, a.const + sign * b.const)
+    terms = dict(a.terms)
+    for m, c in b.terms:
+        terms[m] = terms.get(m, 0) + sign * c
+    return _collect(terms, a.const + sign * b.const)
+
+
+def _multiply(a: Ix, b: Ix) -> Ix:
+    if not a.terms:
+        a, b = b, a
+    if not b.terms:
+        if b.const == 1:
+            return a
+        if b.const == 0:
+            return b
+    terms: dict[Monomial, int] = {}
+    const = a.const * b.const
+    left = [*a.terms, ((), a.const)]
+    right = [*b.terms, ((), b.const)]
+    for m, c in left:
+        for n, d in right:
+            if c * d and (m or n):
+                key = tuple(sorted((*m, *n), key=_atom_key))
+                terms[key] = terms.get(key, 0) + c * d
+    return _collect(terms, const)
+
+
+def _recombine(e: Ix) -> Ix:
+    """d * (n // d) + n % d is n: what a split followed by the matching merge leaves behind."""
+    for monomial, c in e.terms:
+        for position, atom in enumerate(monomial):
+            if not isinstance(atom, Remainder):
+                continue
+            rest = monomial[:position] + monomial[position + 1 :]
+            outer = _intern(((rest, c),), 0) if rest else ix(c)
+            whole = outer * atom.denominator * floordiv(atom.numerator, atom.denominator)
+            have = dict(e.terms)
+            if whole.terms and all(have.get(m) == k for m, k in whole.terms):
+                for m, _ in (*whole.terms, (monomial, c)):
+                    del have[m]
+                left = _collect(have, e.const - whole.const)
+                return left + outer * atom.numerator
+    return e
+
+
+def _divide_exactly(e: Ix, d: Ix) -> tuple[Ix, Ix]:
+    """(q, r) with e = d*q + r, where q takes every term that d visibly divides."""
+    if d.is_const:
+        c = d.const
+        q_terms = {m: k // c for m, k in e.terms if k % c == 0}
+        r_terms = {m: k for m, k in e.terms if k % c}
+        return _collect(q_terms, e.const // c), _collect(r_terms, e.const % c)
+    if len(d.terms) != 1 or d.const:
+        return (ix(1), ix(0)) if e is d else (ix(0), e)
+    factor, c = d.terms[0]
+    q_terms: dict[Monomial, int] = {}
+    q_const = 0
+    r_terms: dict[Monomial, int] = {}
+    for m, k in e.terms:
+        rest = _remove(m, factor)
+        if rest is None or k % c:
+            r_terms[m] = k
+        elif rest:
+            q_terms[rest] = k // c
+        else:
+            q_const = k // c
+    return _collect(q_terms, q_const), _collect(r_terms, e.const)
+
+
+def _remove(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    rest = list(monomial)
+    for atom in factor:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+@cache
+def floordiv(n: Ix, d: Ix) -> Ix:
+    """floor(n / d) for positive d."""
+    if d.is_const and d.const == 1:
+        return n
+    q, r = _divide_exactly(n, d)
+    if is_nonnegative(r) and is_less(r, d):
+        return q
+    if r.is_const and d.is_const:
+        return q + r.const // d.const
+    if is_nonnegative(-r - 1) and is_nonnegative(r + d):
+        return q - 1
+    if d.is_const:
+        g = gcd(d.const, *(k for _, k in r.terms))
+        if g > 1:
+            shrunk = _collect({m: k // g for m, k in r.terms}, r.const // g)
+            return q + floordiv(shrunk, ix(d.const // g))
+    if len(r.terms) == 1 and not r.const and r.terms[0][1] == 1 and len(r.terms[0][0]) == 1:
+        inner = r.terms[0][0][0]
+        if isinstance(inner, Quotient):
+            return q + floordiv(inner.numerator, inner.denominator * d)
+    return q + _of_atom(Quotient(r, d))
+
+
+@cache
+def mod(n: Ix, d: Ix) -> Ix:
+    """n - d * floor(n / d) for positive d."""
+    if d.is_const and d.const == 1:
+        return ix(0)
+    _, r = _divide_exactly(n, d)
+    if is_nonnegative(r) and is_less(r, d):
+        return r
+    if r.is_const and d.is_const:
+        return ix(r.const % d.const)
+    if is_nonnegative(-r - 1) and is_nonnegative(r + d):
+        return r + d
+    return _of_atom(Remainder(r, d))
+
+
+def minimum(a: IxLike, b: IxLike) -> Ix:
+    """The lesser of two expressions; the one that is provably lesser, if one is."""
+    return _extremum(ix(a), ix(b), True)
+
+
+def maximum(a: IxLike, b: IxLike) -> Ix:
+    """The greater of two expressions; the one that is provably greater, if one is."""
+    return _extremum(ix(a), ix(b), False)
+
+
+def _extremum(a: Ix, b: Ix, is_min: bool) -> Ix:
+    if is_nonnegative(b - a):
+        return a if is_min else b
+    if is_nonnegative(a - b):
+        return b if is_min else a
+    if str(b) < str(a):
+        a, b = b, a
+    return _of_atom(Extremum(a, b, is_min))
+
+
+def ceildiv(n: IxLike, d: IxLike) -> Ix:
+    """ceil(n / d) for positive d."""
+    return floordiv(ix(n) + ix(d) - 1, ix(d))
+
+
+def is_nonnegative(e: Ix) -> bool:
+    """Whether `e >= 0` can be proven for all values of its atoms."""
+    lo, _ = e.bounds()
+    if lo is not None and lo >= 0:
+        return True
+    if not e.terms:
+        return False
+    lo, _ = lower(e).bounds()
+    return lo is not None and lo >= 0
+
+
+def is_less(a: Ix, b: Ix) -> bool:
+    """Whether `a < b` can be proven."""
+    return is_nonnegative(b - a - 1)
+
+
+@cache
+def lower(e: Ix) -> Ix:
+    """A lower bound of `e` in which axes no longer occur, as far as signs are known."""
+    return _eliminate(e, want_lower=True)
+
+
+@cache
+def upper(e: Ix) -> Ix:
+    """An upper bound of `e` in which axes no longer occur, as far as signs are known."""
+    return _eliminate(e, want_lower=False)
+
+
+def _eliminate(e: Ix, want_lower: bool) -> Ix:
+    total = ix(e.const)
+    for monomial, c in e.terms:
+        low = (c > 0) == want_lower
+        if all((a_lo := _atom_bounds(a)[0]) is not None and a_lo >= 0 for a in monomial):
+            product = ix(c)
+            for atom in monomial:
+                product = product * _extreme(atom, low)
+            total = total + product
+        else:
+            total = total + _intern(((monomial, c),), 0)
+    return total
+
+
+def _extreme(atom: Atom, low: bool) -> Ix:
+    if isinstance(atom, Axis):
+        return ix(0) if low else atom.extent - 1
+    if isinstance(atom, Quotient):
+        bound = lower(atom.numerator) if low else upper(atom.numerator)
+        return floordiv(bound, atom.denominator)
+    if isinstance(atom, Remainder):
+        return ix(0) if low else atom.denominator - 1
+    return _of_atom(atom)
+
+
+def _bounds(e: Ix) -> tuple[int | None, int | None]:
+    lo: int | None = e.const
+    hi: int | None = e.const
+    for monomial, c in e.terms:
+        t_lo: int | None = c
+        t_hi: int | None = c
+        for atom in monomial:
+            t_lo, t_hi = _product((t_lo, t_hi), _atom_bounds(atom))
+        lo = None if lo is None or t_lo is None else lo + t_lo
+        hi = None if hi is None or t_hi is None else hi + t_hi
+    return lo, hi
+
+
+def _product(
+    a: tuple[int | None, int | None], b: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    (al, ah), (bl, bh) = a, b
+    if al is None or ah is None or bl is None or bh is None:
+        if al is not None and bl is not None and al >= 0 and bl >= 0:
+            return al * bl, None
+        return None, None
+    corners = (al * bl, al * bh, ah * bl, ah * bh)
+    return min(corners), max(corners)
+
+
+def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
+    if isinstance(atom, Dim):
+        return atom.lo, atom.hi
+    if isinstance(atom, Axis):
+        hi = atom.extent.bounds()[1]
+        return 0, None if hi is None else max(0, hi - 1)
+    if isinstance(atom, Lookup):
+        return atom.lo, atom.hi
+    if isinstance(atom, Extremum):
+        (al, ah), (bl, bh) = atom.left.bounds(), atom.right.bounds()
+        return _extremum_bounds((al, bl), (ah, bh), atom.is_min)
+    n_lo, n_hi = atom.numerator.bounds()
+    d_lo, d_hi = atom.denominator.bounds()
+    if isinstance(atom, Remainder):
+        return 0, None if d_hi is None else d_hi - 1
+    if d_lo is None or d_lo <= 0:
+        return None, None
+    lo = None if n_lo is None else (n_lo // d_lo if n_lo < 0 else (0 if d_hi is None else n_lo // d_hi))
+    hi = None if n_hi is None else (n_hi // d_lo if n_hi >= 0 else (-1 if d_hi is None else n_hi // d_hi))
+    return lo, hi
+
+
+def _extremum_bounds(
+    los: tuple[int | None, int | None], his: tuple[int | None, int | None], is_min: bool
+) -> tuple[int | None, int | None]:
+    known_lo = [v for v in los if v is not None]
+    known_hi = [v for v in his if v is not None]
+    if is_min:
+        lo = min(known_lo) if len(known_lo) == 2 else None
+        return lo, min(known_hi) if known_hi else None
+    hi = max(known_hi) if len(known_hi) == 2 else None
+    return max(known_lo) if known_lo else None, hi
+
+
+def _substitute(e: Ix, mapping: Mapping[Any, Ix], memo: dict[Ix, Ix]) -> Ix:
+    done = memo.get(e)
+    if done is not None:
+        return done
+    total = ix(e.const)
+    for monomial, c in e.terms:
+        product = ix(c)
+        for atom in monomial:
+            product = product * _substitute_atom(atom, mapping, memo)
+        total = total + product
+    memo[e] = total
+    return total
+
+
+def _substitute_atom(atom: Atom, mapping: Mapping[Any, Ix], memo: dict[Ix, Ix]) -> Ix:
+    if atom in mapping:
+        return mapping[atom]
+    inner = tuple(_substitute(p, mapping, memo) for p in parts(atom))
+    if isinstance(atom, Quotient):
+        return floordiv(*inner)
+    if isinstance(atom, Remainder):
+        return mod(*inner)
+    if isinstance(atom, Extremum):
+        return _extremum(inner[0], inner[1], atom.is_min)
+    if isinstance(atom, Lookup):
+        return lookup(atom.source, inner, atom.lo, atom.hi)
+    return _of_atom(atom)
+
+
+def _evaluate_atom(
+    atom: Atom, env: Mapping[Any, Any], read: Callable[[Lookup, Any], Any] | None
+) -> Any:
+    if atom in env:
+        return env[atom]
+    if isinstance(atom, Lookup):
+        if read is None:
+            raise KeyError(f"no way to read {atom}")
+        return read(atom, env)
+    inner = [p.evaluate(env, read) for p in parts(atom)]
+    if isinstance(atom, Quotient):
+        return inner[0] // inner[1]
+    if isinstance(atom, Remainder):
+        return inner[0] % inner[1]
+    if isinstance(atom, Extremum):
+        a, b = inner
+        first = (a < b) if atom.is_min else (a > b)
+        return first * a + (1 - first) * b
+    raise KeyError(f"no value for {atom}")
+
+
+@dataclass(frozen=True)
+class Cmp:
+    """The condition `lhs < rhs`, held as its slack: it is true when `slack = rhs - lhs - 1 >= 0`."""
+
+    slack: Ix
+
+    def __str__(self) -> str:
+        return f"{self.slack} >= 0"
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        return self.slack.axes
+
+    def substitute(self, mapping: Mapping[Any, Ix]) -> Cmp:
+        return Cmp(self.slack.substitute(mapping))
+
+    def known(self) -> bool | None:
+        """True or False where it is provable, else None."""
+        if is_nonnegative(self.slack):
+            return True
+        return False if is_nonnegative(-self.slack - 1) else None
+
+
+def less(a: IxLike, b: IxLike) -> Cmp:
+    """The condition `a < b`."""
+    return Cmp(ix(b) - ix(a) - 1)
+
+
+def product(extents: tuple[Ix, ...]) -> Ix:
+    """The product of extents; 1 for none."""
+    out = ix(1)
+    for e in extents:
+        out = out * e
+    return out

@@ -1,0 +1,116 @@
+"""The twelve primitive ops, one row each, and the sources and structured nodes that stand beside them.
+
+A row is all that the compiler knows about an op, apart from one spelling per target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+
+class Op(Enum):
+    """Every kind of graph node. The first twelve are the language; the others carry no arithmetic."""
+
+    LOG2 = "log2"
+    EXP2 = "exp2"
+    SIN = "sin"
+    SQRT = "sqrt"
+    RECIP = "recip"
+    ADD = "add"
+    MUL = "mul"
+    MOD = "mod"
+    LESS_THAN = "less_than"
+    SUM_REDUCE = "sum_reduce"
+    MAX_REDUCE = "max_reduce"
+    CONTIGUOUS = "contiguous"
+
+    INPUT = "input"
+    WEIGHT = "weight"
+    STATE = "state"
+    CONST = "const"
+    IOTA = "iota"
+    RANDOM = "random"
+
+    SCAN = "scan"
+    NATIVE = "native"
+
+
+class Form(Enum):
+    """What arguments an op takes and what shape it yields."""
+
+    UNARY = "unary"
+    BINARY = "binary"
+    REDUCE = "reduce"
+    CAST = "cast"
+
+
+class Result(Enum):
+    """How the dtype of the result follows from the operands'."""
+
+    FLOAT = "the operand's, which must be a float"
+    SAME = "the operands', which must agree"
+    SELECT = "the operands', which must agree; or that of the operand that is not bool"
+    NUMBER = "the operands', which must agree and be numbers"
+    BOOL = "bool"
+    DECLARED = "declared by the node"
+
+
+@dataclass(frozen=True)
+class Row:
+    """An op's form, its meaning on numpy arrays and its dtype rule."""
+
+    form: Form
+    meaning: Callable[..., Any]
+    result: Result
+
+
+def multiply(a: Any, b: Any) -> Any:
+    """a * b; where one operand alone is bool it selects the other one, or Add's neutral element where false."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype == np.bool_ and b.dtype == np.bool_:
+        return a & b
+    if a.dtype == np.bool_:
+        return np.where(a, b, neutral(b.dtype))
+    if b.dtype == np.bool_:
+        return np.where(b, a, neutral(a.dtype))
+    return a * b
+
+
+def neutral(dtype: Any) -> Any:
+    """The x for which a + x is a, bit for bit: -0.0 for floats, 0 for integers."""
+    return np.zeros((), dtype) if np.dtype(dtype).kind in "iub" else -np.zeros((), dtype)
+
+
+def maximum_reduce(a: Any, axis: Any = None) -> Any:
+    return np.max(a, axis=axis, initial=None if np.asarray(a).size else lowest(np.asarray(a).dtype))
+
+
+def lowest(dtype: Any) -> Any:
+    """The neutral element of Max for a numpy dtype."""
+    kind = np.dtype(dtype).kind
+    if kind in "iu":
+        return np.iinfo(dtype).min
+    return False if kind == "b" else -np.inf
+
+
+ROWS: dict[Op, Row] = {
+    Op.LOG2: Row(Form.UNARY, np.log2, Result.FLOAT),
+    Op.EXP2: Row(Form.UNARY, np.exp2, Result.FLOAT),
+    Op.SIN: Row(Form.UNARY, np.sin, Result.FLOAT),
+    Op.SQRT: Row(Form.UNARY, np.sqrt, Result.FLOAT),
+    Op.RECIP: Row(Form.UNARY, np.reciprocal, Result.FLOAT),
+    Op.ADD: Row(Form.BINARY, np.add, Result.NUMBER),
+    Op.MUL: Row(Form.BINARY, multiply, Result.SELECT),
+    Op.MOD: Row(Form.BINARY, np.mod, Result.NUMBER),  # the result has the sign of the divisor, as in Python
+    Op.LESS_THAN: Row(Form.BINARY, np.less, Result.BOOL),
+    Op.SUM_REDUCE: Row(Form.REDUCE, np.sum, Result.NUMBER),
+    Op.MAX_REDUCE: Row(Form.REDUCE, maximum_reduce, Result.SAME),  # NaN wins
+    Op.CONTIGUOUS: Row(Form.CAST, np.asarray, Result.DECLARED),
+}
+
+SOURCES = frozenset({Op.INPUT, Op.WEIGHT, Op.STATE, Op.CONST, Op.IOTA, Op.RANDOM})
