@@ -1,0 +1,199 @@
+"""What runs: the launches of each entry in order, the arena they share, and how weights are laid out.
+
+All byte counts and offsets are expressions of the dims, evaluated when a model runs; their order is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Union
+
+from lumigen.dtype import DType
+from lumigen.errors import SourceLocation
+from lumigen.index import Dim, Ix, ix
+from lumigen.view import Shape
+
+ALIGNMENT = 64  # bytes; of the arena and of every slot in it
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of an entry. `range` bounds integer values, inclusive, and is checked before a run."""
+
+    name: str
+    shape: Shape
+    dtype: DType
+    range: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class WeightInfo:
+    """A weight by its name in the weights file."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Panels of `width` columns: out[n // width][k][n % width] = w[n * n_stride + k * k_stride], columns past n zero.
+
+    Strides count elements of the weight as the file holds it.
+    """
+
+    n: int
+    k: int
+    n_stride: int
+    k_stride: int
+    width: int = 16
+
+    @property
+    def elements(self) -> int:
+        return -(-self.n // self.width) * self.width * self.k
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A weight in the form that kernels read: as the file holds it (`layout` None) or packed."""
+
+    name: str  # a C identifier, unique in the model
+    weight: WeightInfo
+    layout: Panels | None
+
+    @property
+    def bytes(self) -> int:
+        count = self.layout.elements if self.layout else _count(self.weight.shape)
+        return count * self.weight.dtype.itemsize
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    total = 1
+    for extent in shape:
+        total *= extent
+    return total
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A field of a kernel's argument struct: a pointer to `dtype` (const unless written) or an int64_t value."""
+
+    name: str
+    dtype: DType | None  # None: an int64_t value
+    written: bool = False
+
+    @property
+    def ctype(self) -> str:
+        if self.dtype is None:
+            return "int64_t"
+        return f"{self.dtype.ctype}*" if self.written else f"const {self.dtype.ctype}*"
+
+
+@dataclass(frozen=True)
+class InputArg:
+    name: str
+
+
+@dataclass(frozen=True)
+class OutputArg:
+    name: str
+
+
+@dataclass(frozen=True)
+class WeightArg:
+    stored: str
+
+
+@dataclass(frozen=True)
+class SlotArg:
+    slot: str
+
+
+@dataclass(frozen=True)
+class ValueArg:
+    value: Ix
+
+
+Argument = Union[InputArg, OutputArg, WeightArg, SlotArg, ValueArg]
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel as emitted: one function of a work-tile number, compiled once for each ISA.
+
+    `body` is the text of its translation unit, `reference` that of the naive function its test compares with.
+    """
+
+    name: str  # k07_contract_384x1536: unique in the model
+    title: str  # what it computes, one line
+    lines: tuple[SourceLocation, ...]
+    parameters: tuple[Parameter, ...]
+    scratch_bytes: int  # that each thread needs
+    body: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel run over `tasks` work tiles, with one argument for each parameter."""
+
+    kernel: str
+    arguments: tuple[Argument, ...]
+    tasks: Ix
+    lines: tuple[SourceLocation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A temporary in the arena. It starts at the greatest end of the slots in `after`, or at 0."""
+
+    name: str
+    bytes: Ix
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """One entry: launches in order over one arena."""
+
+    entry: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    dims: tuple[Dim, ...]
+    launches: tuple[Launch, ...]
+    arena: tuple[Slot, ...]
+
+    def offsets(self, dims: Mapping[Dim, int]) -> tuple[dict[str, int], int]:
+        """Byte offset of each slot and the size of the arena at these dims."""
+        start: dict[str, int] = {}
+        end: dict[str, int] = {}
+        for slot in self.arena:
+            start[slot.name] = max((end[a] for a in slot.after), default=0)
+            size = int(slot.bytes.evaluate(dims))
+            end[slot.name] = start[slot.name] + -(-size // ALIGNMENT) * ALIGNMENT
+        return start, max(end.values(), default=0)
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """All that emission needs of a model."""
+
+    name: str
+    version: str
+    programs: tuple[Program, ...]
+    weights: tuple[Stored, ...]
+    kernels: tuple[KernelSource, ...]
+    graph_hash: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def kernel(self, name: str) -> KernelSource:
+        return next(k for k in self.kernels if k.name == name)
+
+
+def elements(shape: Shape) -> Ix:
+    """How many elements a shape has."""
+    total = ix(1)
+    for extent in shape:
+        total = total * extent
+    return total
