@@ -1,0 +1,506 @@
+"""Regions: what is computed, in index notation over named axes.
+
+An expression is a frozen, interned DAG over named axes. Movement is gone: a read names the buffer and one index
+expression per dimension. A region is a set of stores of such expressions; elementwise fusion is implicit in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Union
+
+from lumigen.dtype import DType, accumulator, boolean
+from lumigen.errors import SourceLocation
+from lumigen.index import Axis, Cmp, Ix, Lookup, ix, less, lookup
+from lumigen.ops import Op
+from lumigen.view import Shape
+
+
+class Role(Enum):
+    """Where a buffer's bytes live."""
+
+    INPUT = "input"
+    WEIGHT = "weight"
+    STATE = "state"
+    TEMP = "temp"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor in memory. `dims` are its extents; `range` bounds integer values, inclusive."""
+
+    name: str
+    role: Role
+    dims: Shape
+    dtype: DType
+    range: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Monoid(Enum):
+    """What a reduction accumulates with."""
+
+    SUM = "sum"
+    MAX = "max"
+
+
+@dataclass(frozen=True, eq=False)
+class Const:
+    """A number. `text` tells 0.0 from -0.0 and names NaN."""
+
+    text: str
+    value: float | int | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """The value of an index expression, as an integer of `dtype`."""
+
+    value: Ix
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Holds:
+    """True where all conditions hold."""
+
+    conditions: tuple[Cmp, ...]
+    dtype: DType = boolean
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """The element of `source` at `at`, which is inside it wherever the read is reached."""
+
+    source: Buffer
+    at: tuple[Ix, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Prim:
+    """An elementwise primitive. Op.CONTIGUOUS is a cast: a rounding point."""
+
+    op: Op
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Choose:
+    """`then` where `condition` is true, else `otherwise`; the other one is not evaluated, so nothing of it leaks."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce:
+    """`monoid` over `axes` of `body`, where the conditions hold; accumulated in `acc`."""
+
+    monoid: Monoid
+    axes: tuple[Axis, ...]
+    where: tuple[Cmp, ...]
+    body: Expr
+    acc: DType
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """The state of carry number `carry` of the enclosing fold: before the tile, or with it. Plans only."""
+
+    carry: int
+    which: str  # "old" | "new"
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """The carry of `step` applied along `axis` from `init`; `step` reads it as Carried(0, "old")."""
+
+    axis: Axis
+    init: Expr
+    step: Expr
+    monoid: str | None
+    dtype: DType
+
+
+Expr = Union[Const, Index, Holds, Read, Prim, Choose, Reduce, Carried, Scan]
+
+_TABLE: dict[tuple[object, ...], Expr] = {}
+
+
+def _intern(kind: type[Expr], *fields: object) -> Expr:
+    key = (kind, *fields)
+    found = _TABLE.get(key)
+    if found is None:
+        found = _TABLE[key] = kind(*fields)  # type: ignore[arg-type]
+    return found
+
+
+@dataclass(frozen=True)
+class Store:
+    """`dst[at] = value` for every point of `axes`; `add` adds instead (a colliding scatter)."""
+
+    dst: Buffer
+    axes: tuple[Axis, ...]
+    at: tuple[Ix, ...]
+    value: Expr
+    add: bool = False
+
+
+@dataclass(frozen=True)
+class Region:
+    """Stores that belong together. `lines` are the user's lines it comes from, outside equality."""
+
+    stores: tuple[Store, ...]
+    lines: tuple[SourceLocation, ...] = ()
+
+    def reads(self) -> tuple[Buffer, ...]:
+        """Buffers read, lookups included, each once, in order of first use."""
+        seen: dict[Buffer, None] = {}
+        for e in walk(s.value for s in self.stores):
+            seen.update(dict.fromkeys(buffers_of(e)))
+        for s in self.stores:
+            seen.update({a.source: None for i in s.at for a in i.atoms() if _is_lookup_of_buffer(a)})
+        return tuple(seen)
+
+
+def _is_lookup_of_buffer(atom: object) -> bool:
+    return isinstance(atom, Lookup) and isinstance(atom.source, Buffer)
+
+
+def buffers_of(e: Expr) -> Iterator[Buffer]:
+    """Buffers that one expression node reads itself, through lookups too."""
+    if isinstance(e, Read):
+        yield e.source
+    for i in indices_of(e):
+        for atom in i.atoms():
+            if isinstance(atom, Lookup) and isinstance(atom.source, Buffer):
+                yield atom.source
+
+
+def indices_of(e: Expr) -> tuple[Ix, ...]:
+    """The index expressions inside one expression node."""
+    if isinstance(e, Read):
+        return e.at
+    if isinstance(e, Index):
+        return (e.value,)
+    if isinstance(e, Holds):
+        return tuple(c.slack for c in e.conditions)
+    if isinstance(e, Reduce):
+        return tuple(c.slack for c in e.where)
+    return ()
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The expressions directly inside."""
+    if isinstance(e, Prim):
+        return e.args
+    if isinstance(e, Choose):
+        return (e.condition, e.then, e.otherwise)
+    if isinstance(e, Reduce):
+        return (e.body,)
+    if isinstance(e, Scan):
+        return (e.init, e.step)
+    return ()
+
+
+def walk(roots: Iterable[Expr]) -> list[Expr]:
+    """Every node once, operands before users, without recursion."""
+    order: list[Expr] = []
+    done: set[Expr] = set()
+    stack = [(e, False) for e in reversed(list(roots))]
+    while stack:
+        e, ready = stack.pop()
+        if e in done:
+            continue
+        if ready:
+            done.add(e)
+            order.append(e)
+            continue
+        stack.append((e, True))
+        stack.extend((c, False) for c in reversed(children(e)) if c not in done)
+    return order
+
+
+@cache
+def free_axes(e: Expr) -> frozenset[Axis]:
+    """The axes that the value varies with; those bound inside are not among them."""
+    out: frozenset[Axis] = frozenset()
+    for i in indices_of(e):
+        out |= i.axes
+    for c in children(e):
+        out |= free_axes(c)
+    if isinstance(e, Reduce):
+        out -= frozenset(e.axes)
+    if isinstance(e, Scan):
+        out -= {e.axis}
+    return out
+
+
+# ---- smart constructors: they keep one spelling of each idea ----
+
+
+def const(value: float | int | bool, dtype: DType) -> Expr:
+    if dtype.is_float:
+        return _intern(Const, float(value).hex(), float(value), dtype)
+    number = bool(value) if dtype.is_bool else int(value)
+    return _intern(Const, str(number), number, dtype)
+
+
+def index(value: Ix, dtype: DType) -> Expr:
+    return const(value.const, dtype) if value.is_const else _intern(Index, value, dtype)
+
+
+def holds(conditions: Iterable[Cmp]) -> Expr:
+    """The conjunction; a constant where it is provable."""
+    kept: dict[Cmp, None] = {}
+    for c in conditions:
+        known = c.known()
+        if known is False:
+            return const(False, boolean)
+        if known is None:
+            kept[c] = None
+    return _intern(Holds, tuple(sorted(kept, key=str))) if kept else const(True, boolean)
+
+
+def read(source: Buffer, at: tuple[Ix, ...]) -> Expr:
+    return _intern(Read, source, at, source.dtype)
+
+
+def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    if isinstance(condition, Const):
+        return then if condition.value else otherwise
+    if then is otherwise:
+        return then
+    return _intern(Choose, condition, then, otherwise, then.dtype)
+
+
+def carried(carry: int, which: str, dtype: DType) -> Expr:
+    return _intern(Carried, carry, which, dtype)
+
+
+def scan(axis: Axis, init: Expr, step: Expr, monoid: str | None) -> Expr:
+    return _intern(Scan, axis, init, step, monoid, init.dtype)
+
+
+def neutral(dtype: DType) -> Expr:
+    """The x for which a + x is a, bit for bit."""
+    return const(-0.0 if dtype.is_float else 0, dtype)
+
+
+def is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and not e.dtype.is_bool and e.value == 0
+
+
+def negation(condition: Expr) -> Expr:
+    """not condition."""
+    if isinstance(condition, Const):
+        return const(not condition.value, boolean)
+    if isinstance(condition, Holds) and len(condition.conditions) == 1:
+        return holds((Cmp(-condition.conditions[0].slack - 1),))
+    if isinstance(condition, Prim) and condition.op is Op.LESS_THAN and _is_true(condition.args[1]):
+        return condition.args[0]
+    return _intern(Prim, Op.LESS_THAN, (condition, const(True, boolean)), boolean)
+
+
+def _is_true(e: Expr) -> bool:
+    return isinstance(e, Const) and e.dtype.is_bool and bool(e.value)
+
+
+def as_index(e: Expr) -> Ix | None:
+    """The integer expression as index arithmetic, if it is affine enough; reads become lookups."""
+    if isinstance(e, Index):
+        return e.value
+    if isinstance(e, Const) and e.dtype.is_int:
+        return ix(int(e.value))
+    if isinstance(e, Read) and e.dtype.is_int:
+        lo, hi = e.source.range or (None, None)
+        return lookup(e.source, e.at, lo, hi)
+    return None
+
+
+def prim(op: Op, args: tuple[Expr, ...], dtype: DType) -> Expr:
+    """An elementwise primitive in its one spelling: selects as `Choose`, integer comparisons as `Holds`."""
+    if op is Op.MUL:
+        return _mul(args[0], args[1], dtype)
+    if op is Op.ADD:
+        return _add(args[0], args[1], dtype)
+    if op is Op.LESS_THAN:
+        return _less_than(args[0], args[1])
+    if op is Op.CONTIGUOUS:
+        return _cast(args[0], dtype)
+    if op is Op.MOD and dtype.is_int:
+        a, b = as_index(args[0]), as_index(args[1])
+        if a is not None and b is not None and (b.bounds()[0] or 0) > 0:
+            return index(a % b, dtype)
+    return _intern(Prim, op, args, dtype)
+
+
+def _cast(a: Expr, dtype: DType) -> Expr:
+    if a.dtype is dtype:
+        return a
+    if isinstance(a, Index) and dtype.is_int:
+        return index(a.value, dtype)
+    if isinstance(a, Const) and dtype.is_int and not a.dtype.is_float:
+        return const(int(a.value), dtype)
+    return _intern(Prim, Op.CONTIGUOUS, (a,), dtype)
+
+
+def _less_than(a: Expr, b: Expr) -> Expr:
+    if a.dtype.is_bool:
+        return negation(a) if _is_true(b) else _intern(Prim, Op.LESS_THAN, (a, b), boolean)
+    left, right = as_index(a), as_index(b)
+    if left is not None and right is not None:
+        return holds((less(left, right),))
+    return _intern(Prim, Op.LESS_THAN, (a, b), boolean)
+
+
+def _mul(a: Expr, b: Expr, dtype: DType) -> Expr:
+    if a.dtype.is_bool and b.dtype.is_bool:
+        return _and(a, b)
+    if a.dtype.is_bool or b.dtype.is_bool:
+        condition, value = (a, b) if a.dtype.is_bool else (b, a)
+        return choose(condition, value, neutral(dtype))
+    left, right = as_index(a), as_index(b)
+    if left is not None and right is not None and (left.is_const or right.is_const):
+        return index(left * right, dtype)
+    return _intern(Prim, Op.MUL, (a, b), dtype)
+
+
+def _and(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const):
+        return b if a.value else a
+    if isinstance(b, Const):
+        return a if b.value else b
+    if isinstance(a, Holds) and isinstance(b, Holds):
+        return holds((*a.conditions, *b.conditions))
+    return a if a is b else _intern(Prim, Op.MUL, (a, b), boolean)
+
+
+def _add(a: Expr, b: Expr, dtype: DType) -> Expr:
+    for x, y in ((a, b), (b, a)):
+        if x is neutral(dtype):
+            return y
+    if isinstance(a, Choose) and isinstance(b, Choose):
+        unset = neutral(dtype)
+        if a.otherwise is unset and b.otherwise is unset and b.condition is negation(a.condition):
+            # where(c, x, y): `LessThan` negated twice is the condition itself, so take the positive spelling
+            if isinstance(a.condition, Prim) and negation(b.condition) is not a.condition:
+                return choose(b.condition, b.then, a.then)
+            return choose(a.condition, a.then, b.then)
+    left, right = as_index(a), as_index(b)
+    if left is not None and right is not None:
+        return index(left + right, dtype)
+    return _intern(Prim, Op.ADD, (a, b), dtype)
+
+
+def reduce(
+    monoid: Monoid, axes: tuple[Axis, ...], body: Expr, dtype: DType, where: tuple[Cmp, ...] = ()
+) -> Expr:
+    """A reduction; conditions that guard its body move into `where`, an indicator of an axis is sifted."""
+    if isinstance(body, Choose) and isinstance(body.condition, Holds):
+        excluded = body.otherwise
+        absent = is_zero(excluded) if monoid is Monoid.SUM else _is_lowest(excluded)
+        if absent:
+            return reduce(monoid, axes, body.then, dtype, (*where, *body.condition.conditions))
+    if monoid is Monoid.SUM:
+        for axis in axes:
+            found = _sift(axis, where)
+            if found is not None:
+                at, rest = found
+                inside = (less(-1, at), less(at, axis.extent))
+                body = substitute(body, {axis: at})
+                body = choose(holds((*inside, *(c.substitute({axis: at}) for c in rest))), body, _zero(dtype))
+                left = tuple(a for a in axes if a != axis)
+                return reduce(monoid, left, body, dtype) if left else body
+    kept = tuple(sorted({c for c in where if c.known() is not True}, key=str))
+    return _intern(Reduce, monoid, axes, kept, body, accumulator(dtype), dtype)
+
+
+def _zero(dtype: DType) -> Expr:
+    return const(0.0 if dtype.is_float else 0, dtype)
+
+
+def _is_lowest(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == e.dtype.lowest
+
+
+def _sift(axis: Axis, where: tuple[Cmp, ...]) -> tuple[Ix, tuple[Cmp, ...]] | None:
+    """sum_i select(i = f, x[i]) is x[f]: the f that two conditions `i <= f` and `f <= i` pin the axis to."""
+    for c in where:
+        if c.slack.coefficient(axis) != -1:
+            continue
+        pinned = c.slack + axis  # axis <= pinned
+        mirror = Cmp(ix(axis) - pinned)
+        if axis not in pinned.axes and mirror in where:
+            return pinned, tuple(d for d in where if d not in (c, mirror))
+    return None
+
+
+# ---- substitution ----
+
+
+def substitute(e: Expr, mapping: Mapping[Axis, Ix]) -> Expr:
+    """Replace free axes by index expressions. Bound axes must not occur in the replacements."""
+    memo: dict[Expr, Expr] = {}
+    touched = frozenset(mapping)
+
+    def visit(x: Expr) -> Expr:
+        if not (free_axes(x) & touched):
+            return x
+        found = memo.get(x)
+        if found is None:
+            found = memo[x] = rebuild(x, visit, lambda i: i.substitute(mapping))
+        return found
+
+    return visit(e)
+
+
+def rebuild(e: Expr, child: Callable[[Expr], Expr], at: Callable[[Ix], Ix]) -> Expr:
+    """The same node over mapped children and index expressions, in its one spelling."""
+    if isinstance(e, Index):
+        return index(at(e.value), e.dtype)
+    if isinstance(e, Holds):
+        return holds(Cmp(at(c.slack)) for c in e.conditions)
+    if isinstance(e, Read):
+        return read(e.source, tuple(at(i) for i in e.at))
+    if isinstance(e, Prim):
+        return prim(e.op, tuple(child(a) for a in e.args), e.dtype)
+    if isinstance(e, Choose):
+        return choose(child(e.condition), child(e.then), child(e.otherwise))
+    if isinstance(e, Reduce):
+        where = tuple(Cmp(at(c.slack)) for c in e.where)
+        return reduce(e.monoid, e.axes, child(e.body), e.dtype, where)
+    if isinstance(e, Scan):
+        return scan(e.axis, child(e.init), child(e.step), e.monoid)
+    return e
+
+
+def map_expr(e: Expr, replace: Mapping[Expr, Expr]) -> Expr:
+    """Replace whole subexpressions, everywhere at once."""
+    memo: dict[Expr, Expr] = dict(replace)
+
+    def visit(x: Expr) -> Expr:
+        found = memo.get(x)
+        if found is None:
+            found = memo[x] = rebuild(x, visit, lambda i: i)
+        return found
+
+    return visit(e)
+
+
+def reductions(e: Expr) -> list[Reduce]:
+    """Every reduction inside, inner ones first."""
+    return [x for x in walk([e]) if isinstance(x, Reduce)]
