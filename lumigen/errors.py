@@ -1,0 +1,365 @@
+"""Every error that lumigen raises on purpose: one class a mistake, its text a class attribute.
+
+Promises that a text names the place, says what is wrong with the values in it, and says what to do;
+that a raise site which forgets or misspells a fact is told so at once; and that errors survive
+pickling.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import string
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar
+
+MAX_LISTED = 8  # a longer list of names is cut: an error is at most eight lines
+MAX_LINES = 5  # of another program's output quoted in an error
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """A line of somebody's source file; `function` is the name of the code object it stands in."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        """`file:line`, the file relative to the working directory where it lies below it."""
+        here = f"{Path.cwd()}{os.sep}"
+        return f"{self.file.removeprefix(here)}:{self.line}"
+
+
+class LumigenError(Exception):
+    """The root. Only classes with a `message` of their own are raised.
+
+    `message` is a template `[where] what is wrong, with the values. What to do.`; its fields are
+    the facts that the constructor takes by keyword. `where` is the user's line, shown as
+    `file:line:` in front. Facts are shown by kind: a tuple is a shape, `(batch, 784)`; a list or a
+    set is an enumeration, `a, b, c`; of a text of many lines the last few are kept; everything else
+    is shown by `str`.
+    """
+
+    exit_code: ClassVar[int]
+    message: ClassVar[str]
+    advice: ClassVar[str] = ""  # a further sentence that a whole family of errors ends with
+
+    def __init__(self, *, where: SourceLocation | None = None, **facts: object) -> None:
+        name = type(self).__name__
+        if not hasattr(type(self), "message"):
+            raise TypeError(f"{name} is a family of errors. Raise one of its subclasses.")
+        wanted = fields(type(self))
+        if facts.keys() != wanted:
+            missing = _shown(sorted(wanted - facts.keys()))
+            unknown = _shown(sorted(facts.keys() - wanted))
+            raise TypeError(
+                f"{name} takes {_shown(sorted(wanted))}; missing: {missing}, unknown: {unknown}."
+            )
+        self.where = where
+        self.facts: Mapping[str, object] = MappingProxyType(facts)
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        text = self.message.format_map({name: _shown(value) for name, value in self.facts.items()})
+        place = f"{self.where}: " if self.where else ""
+        return f"{place}{text}{' ' if self.advice else ''}{self.advice}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (type(self), self.where, dict(self.facts))
+
+
+class UserError(LumigenError):
+    """Something the user can put right: one clear message, no traceback."""
+
+    exit_code = 1
+
+
+class InternalError(LumigenError):
+    """Something only we can put right; it says so, and how to tell us."""
+
+    exit_code = 70
+    advice = (
+        "This is a bug in lumigen, not in your model. Please report it as CONTRIBUTING.md says, "
+        "with this text, the command and the output of `lumigen doctor`; "
+        "LUMIGEN_DUMP=DIR writes every stage to attach."
+    )
+
+
+# --- shapes, types and arguments, found while tracing ---------------------------------------------
+
+
+class ShapeMismatch(UserError):
+    """`rule` says what must hold, as a clause; `remedy` is a sentence."""
+
+    message = "[{op}] shapes {lhs} and {rhs} do not fit together: {rule}. {remedy}"
+
+
+class RankMismatch(UserError):
+    """`name` is the operand, `expected` the wanted form, such as `2 axes (rows, columns)`."""
+
+    message = "[{op}] {name} has shape {shape}, must have {expected}. {remedy}"
+
+
+class DtypeMismatch(UserError):
+    """`name` is the operand; `got` and `expected` are dtypes or phrases such as `a float type`."""
+
+    message = "[{op}] {name} is {got}, must be {expected}. {remedy}"
+
+
+class BadAxis(UserError):
+    """`axis` is one axis or the list of them; out of range, or named twice."""
+
+    message = (
+        "[{op}] axis {axis} does not name one axis of shape {shape}. "
+        "Count axes from 0, or back from -1, and name each at most once."
+    )
+
+
+class BadReshape(UserError):
+    """`why` is a clause, such as `6 elements cannot fill 8`."""
+
+    message = (
+        "[{op}] shape {shape} cannot become {target}: {why}. "
+        "Keep the number of elements, and split an axis only by a factor that always divides it."
+    )
+
+
+class BadArgument(UserError):
+    """`expected` completes `Pass ...`, such as `a number from 0 to 1`."""
+
+    message = "[{op}] {name} cannot be {value}. Pass {expected}."
+
+
+# --- dims -----------------------------------------------------------------------------------------
+
+
+class UnknownDim(UserError):
+    """A dim is named that no spec declares."""
+
+    message = (
+        "[{entry}] there is no dim {name}; there are: {known}. "
+        "Correct the name, or declare it with Dim(name, min, max) in a spec."
+    )
+
+
+class DimSpecialised(UserError):
+    """`declared` is the dim's range and `needed` what the operation would force it to be."""
+
+    message = (
+        "[{op}] dim {dim} is declared as {declared}, but here it would have to be {needed}. "
+        "Write this step so that it holds for every value, or put a fixed size in the Dim's place."
+    )
+
+
+class DimConflict(UserError):
+    """Two declarations of one name differ; both are shown."""
+
+    message = (
+        "[Dim] {dim} is declared as {first} and as {second}. "
+        "A dim is known by its name and has one range in a model: "
+        "share one Dim object, or rename one of the two."
+    )
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+class UnknownWeight(UserError):
+    """`close` lists the most similar names in the file."""
+
+    message = (
+        "[weights] {file} holds no tensor {name}; the closest names are: {close}. "
+        "Pass the file that belongs to this model, or rename the parameter."
+    )
+
+
+class WeightMismatch(UserError):
+    """`got` and `expected` are dtype and shape, as in `f32[256, 784]`."""
+
+    message = (
+        "[weights] {name} in {file} is {got}, but the model declares {expected}. "
+        "Pass the file that belongs to this model, or change the declaration."
+    )
+
+
+class BadWeightsFile(UserError):
+    """The file is missing, truncated, untrue or of no kind we know; `why` is a clause."""
+
+    message = (
+        "[weights] {file} cannot be used: {why}. "
+        "Check the path, compare the file with its original, and fetch it again if they differ."
+    )
+
+
+# --- the command line and the file system ---------------------------------------------------------
+
+
+class ModelFileError(UserError):
+    """The file is not there, has no model, or raised; `why` is a clause, `remedy` a sentence."""
+
+    message = "[model] {file}: {why}. {remedy}"
+
+
+class UnknownOption(UserError):
+    """A `--set` key, or an option of a function, that nobody takes."""
+
+    message = (
+        "[{command}] there is no option {name}; there are: {known}. "
+        "Correct the name, or leave it out."
+    )
+
+
+class DirectoryNotOurs(UserError):
+    """The output directory holds somebody's files."""
+
+    message = (
+        "[compile] {directory} is not empty and holds no manifest.json of lumigen, so it is kept. "
+        "Choose another directory with -o, or empty this one yourself."
+    )
+
+
+class EditedFiles(UserError):
+    """Emitted files were edited since; `files` lists them."""
+
+    message = (
+        "[compile] edited since they were emitted, in {directory}: {files}. "
+        "Move your changes elsewhere, or pass --force to overwrite them."
+    )
+
+
+class CompilerMissing(UserError):
+    """`purpose` says what needs the tool; `remedy` is a sentence."""
+
+    message = (
+        "[build] {tool} was not found, and {purpose} needs it. {remedy} "
+        "`lumigen doctor` lists every tool."
+    )
+
+
+class BuildFailed(UserError):
+    """`step` is configure, compile or test; `output` is what it printed, `log` a file with it."""
+
+    message = (
+        "[build] the {step} step stopped with exit code {code}:\n{output}\n"
+        "Read all of it in {log}; `lumigen doctor` checks the tools."
+    )
+
+
+class NotBuilt(UserError):
+    """A command needs the library of a directory that was only emitted."""
+
+    message = (
+        "[{command}] {directory} holds no built library. Run "
+        "`cmake --preset release && cmake --build --preset release` in it, "
+        "or `lumigen compile` without --no-build."
+    )
+
+
+class BadInput(UserError):
+    """What was passed to an entry breaks its contract."""
+
+    message = "[{entry}] {name} is {got}, must be {expected}. {remedy}"
+
+
+class UnknownEntry(UserError):
+    """`model` has no entry of this name."""
+
+    message = "[{model}] there is no entry {name}; there are: {known}. Name one of these."
+
+
+class UnsupportedTarget(UserError):
+    """The target does not exist, or cannot do what is asked; `why` is a clause."""
+
+    message = "[target] {target} cannot be used: {why}. Choose one of: {known}."
+
+
+# --- bugs of ours ---------------------------------------------------------------------------------
+
+
+class VerifyFailed(InternalError):
+    """`after` is the pass whose result breaks a rule; `what` names the node and the rule."""
+
+    message = "[{after}] the result does not verify: {what}."
+
+
+class LoweringFailed(InternalError):
+    """A pass met something it does not know; `what` names it."""
+
+    message = "[{step}] no way to lower {what}."
+
+
+# --- how facts and places are found and shown -----------------------------------------------------
+
+
+def fields(error: type[LumigenError]) -> frozenset[str]:
+    """The facts that an error class takes: the fields of its message."""
+    return frozenset(name for _, name, _, _ in string.Formatter().parse(error.message) if name)
+
+
+def user_location(skip: int = 0) -> SourceLocation | None:
+    """The innermost running line that is neither ours nor a library's; `skip` passes over so many.
+
+    None where there is no such line, as in a command that has not reached the user's file yet.
+    """
+    # inspect.stack() reads every source file on the way; this reads none
+    frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        code = frame.f_code
+        if _is_user_code(code.co_filename, frame.f_globals.get("__name__", "")):
+            if skip == 0:
+                return SourceLocation(code.co_filename, frame.f_lineno, code.co_name)
+            skip -= 1
+        frame = frame.f_back
+    return None
+
+
+_OURS = str(Path(__file__).parent) + os.sep
+_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
+_COMMANDS = (
+    os.sep + "lumigen",
+    os.sep + "lumigen-script.py",
+)  # the console script is nobody's model
+
+
+@functools.cache
+def _is_user_code(file: str, module: str) -> bool:
+    if module == "lumigen" or module.startswith(
+        "lumigen."
+    ):  # a method that dataclass wrote has no file
+        return False
+    if file.startswith((_OURS, _LIBRARY, "<frozen")) or file.endswith(_COMMANDS):
+        return False
+    return not any(place in file for place in ("site-packages", "dist-packages"))
+
+
+def _shown(value: object) -> str:
+    match value:
+        case tuple():
+            items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+            return f"({', '.join(str(item) for item in items)}{',' if len(items) == 1 else ''})"
+        case list() | set() | frozenset():
+            names = [str(item) for item in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return _enumeration(names if isinstance(value, list) else sorted(names))
+        case str() if "\n" in value:
+            return "\n".join(value.rstrip().splitlines()[-MAX_LINES:])
+        case _:
+            return str(value)
+
+
+def _enumeration(names: list[str]) -> str:
+    if not names:
+        return "none"
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _restore(
+    error: type[LumigenError], where: SourceLocation | None, facts: dict[str, object]
+) -> LumigenError:
+    return error(where=where, **facts)

@@ -1,0 +1,377 @@
+"""Every error: its text by its class, and a program that makes a user meet it.
+
+A new class in errors.py fails here until it has a row in FACTS and one in PROGRAMS or AWAITED.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lumigen import errors
+from lumigen.errors import InternalError, LumigenError, SourceLocation, UserError, user_location
+
+# Facts as a raise site would give them, and the whole text that comes out.
+FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
+    errors.ShapeMismatch: (
+        {
+            "op": "matmul",
+            "lhs": ("batch", 3),
+            "rhs": (4, 5),
+            "rule": "the last axis of the left must equal the first of the right",
+            "remedy": "Transpose one of them, or change its size.",
+        },
+        (
+            "[matmul] shapes (batch, 3) and (4, 5) do not fit together: the last axis of the left "
+            "must equal the first of the right. Transpose one of them, or change its size."
+        ),
+    ),
+    errors.RankMismatch: (
+        {
+            "op": "conv2d",
+            "name": "the input",
+            "shape": (3,),
+            "expected": "4 axes (batch, channel, height, width)",
+            "remedy": "Add the missing ones with .reshape().",
+        },
+        (
+            "[conv2d] the input has shape (3,), must have 4 axes (batch, channel, height, width). "
+            "Add the missing ones with .reshape()."
+        ),
+    ),
+    errors.DtypeMismatch: (
+        {
+            "op": "add",
+            "name": "the right operand",
+            "got": "f16",
+            "expected": "f32",
+            "remedy": "Cast one with .to().",
+        },
+        "[add] the right operand is f16, must be f32. Cast one with .to().",
+    ),
+    errors.BadAxis: (
+        {"op": "sum", "axis": 3, "shape": (2, 3)},
+        (
+            "[sum] axis 3 does not name one axis of shape (2, 3). "
+            "Count axes from 0, or back from -1, and name each at most once."
+        ),
+    ),
+    errors.BadReshape: (
+        {"op": "reshape", "shape": (2, 3), "target": (4, 2), "why": "6 elements cannot fill 8"},
+        (
+            "[reshape] shape (2, 3) cannot become (4, 2): 6 elements cannot fill 8. Keep the number "
+            "of elements, and split an axis only by a factor that always divides it."
+        ),
+    ),
+    errors.BadArgument: (
+        {"op": "dropout", "name": "p", "value": 1.5, "expected": "a number from 0 to 1"},
+        "[dropout] p cannot be 1.5. Pass a number from 0 to 1.",
+    ),
+    errors.UnknownDim: (
+        {"entry": "classify", "name": "sequence", "known": ["batch"]},
+        (
+            "[classify] there is no dim sequence; there are: batch. "
+            "Correct the name, or declare it with Dim(name, min, max) in a spec."
+        ),
+    ),
+    errors.DimSpecialised: (
+        {"op": "concat", "dim": "batch", "declared": "1 to 64", "needed": "exactly 8"},
+        (
+            "[concat] dim batch is declared as 1 to 64, but here it would have to be exactly 8. "
+            "Write this step so that it holds for every value, or put a fixed size in the Dim's place."
+        ),
+    ),
+    errors.DimConflict: (
+        {"dim": "batch", "first": "1 to 64", "second": "1 to 32"},
+        (
+            "[Dim] batch is declared as 1 to 64 and as 1 to 32. A dim is known by its name and has "
+            "one range in a model: share one Dim object, or rename one of the two."
+        ),
+    ),
+    errors.UnknownWeight: (
+        {"name": "0.weigth", "file": Path("a.safetensors"), "close": ["0.weight", "2.weight"]},
+        (
+            "[weights] a.safetensors holds no tensor 0.weigth; the closest names are: 0.weight, "
+            "2.weight. Pass the file that belongs to this model, or rename the parameter."
+        ),
+    ),
+    errors.WeightMismatch: (
+        {"name": "0.bias", "file": "a.safetensors", "got": "f16[8]", "expected": "f32[8]"},
+        (
+            "[weights] 0.bias in a.safetensors is f16[8], but the model declares f32[8]. "
+            "Pass the file that belongs to this model, or change the declaration."
+        ),
+    ),
+    errors.BadWeightsFile: (
+        {"file": "a.safetensors", "why": "the header says 900 bytes, the file has 12"},
+        (
+            "[weights] a.safetensors cannot be used: the header says 900 bytes, the file has 12. "
+            "Check the path, compare the file with its original, and fetch it again if they differ."
+        ),
+    ),
+    errors.ModelFileError: (
+        {
+            "file": "model.py",
+            "why": "it defines neither model nor build",
+            "remedy": "Add `model = lg.Model(...)`.",
+        },
+        "[model] model.py: it defines neither model nor build. Add `model = lg.Model(...)`.",
+    ),
+    errors.UnknownOption: (
+        {"command": "compile", "name": "layer", "known": []},
+        "[compile] there is no option layer; there are: none. Correct the name, or leave it out.",
+    ),
+    errors.DirectoryNotOurs: (
+        {"directory": Path("digits-cpu")},
+        (
+            "[compile] digits-cpu is not empty and holds no manifest.json of lumigen, so it is "
+            "kept. Choose another directory with -o, or empty this one yourself."
+        ),
+    ),
+    errors.EditedFiles: (
+        {"directory": "digits-cpu", "files": ["README.md", "src/digits.cpp"]},
+        (
+            "[compile] edited since they were emitted, in digits-cpu: README.md, src/digits.cpp. "
+            "Move your changes elsewhere, or pass --force to overwrite them."
+        ),
+    ),
+    errors.CompilerMissing: (
+        {
+            "tool": "nvcc",
+            "purpose": "target cuda",
+            "remedy": "Install the CUDA toolkit, 12.3 or later.",
+        },
+        (
+            "[build] nvcc was not found, and target cuda needs it. Install the CUDA toolkit, "
+            "12.3 or later. `lumigen doctor` lists every tool."
+        ),
+    ),
+    errors.BuildFailed: (
+        {"step": "compile", "code": 2, "output": "1\n2\n3\n4\n5\n6\n7\n", "log": "build/log.txt"},
+        (
+            "[build] the compile step stopped with exit code 2:\n3\n4\n5\n6\n7\n"
+            "Read all of it in build/log.txt; `lumigen doctor` checks the tools."
+        ),
+    ),
+    errors.NotBuilt: (
+        {"command": "run", "directory": "digits-cpu"},
+        (
+            "[run] digits-cpu holds no built library. Run `cmake --preset release && cmake --build "
+            "--preset release` in it, or `lumigen compile` without --no-build."
+        ),
+    ),
+    errors.BadInput: (
+        {
+            "entry": "classify",
+            "name": "x",
+            "got": "float64",
+            "expected": "float32",
+            "remedy": "Pass x.astype(np.float32).",
+        },
+        "[classify] x is float64, must be float32. Pass x.astype(np.float32).",
+    ),
+    errors.UnknownEntry: (
+        {"model": "digits", "name": "train", "known": ["classify"]},
+        "[digits] there is no entry train; there are: classify. Name one of these.",
+    ),
+    errors.UnsupportedTarget: (
+        {
+            "target": "cuda:sm_35",
+            "why": "sm_70 is the oldest that is supported",
+            "known": {"b", "a"},
+        },
+        (
+            "[target] cuda:sm_35 cannot be used: sm_70 is the oldest that is supported. "
+            "Choose one of: a, b."
+        ),
+    ),
+    errors.VerifyFailed: (
+        {"after": "fold", "what": "%3 = add has one argument"},
+        f"[fold] the result does not verify: %3 = add has one argument. {InternalError.advice}",
+    ),
+    errors.LoweringFailed: (
+        {"step": "tile", "what": "a scan over two axes"},
+        f"[tile] no way to lower a scan over two axes. {InternalError.advice}",
+    ),
+}
+
+# A program for each mistake, as a user would make it: called with a fresh directory, it must raise.
+PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {}
+
+# Mistakes that no user can make yet, because the part of lumigen that would refuse them is to come.
+AWAITED: set[type[UserError]] = {
+    errors.ShapeMismatch,
+    errors.RankMismatch,
+    errors.DtypeMismatch,
+    errors.BadAxis,
+    errors.BadReshape,
+    errors.BadArgument,
+    errors.UnknownDim,
+    errors.DimSpecialised,
+    errors.DimConflict,
+    errors.UnknownWeight,
+    errors.WeightMismatch,
+    errors.BadWeightsFile,
+    errors.ModelFileError,
+    errors.UnknownOption,
+    errors.DirectoryNotOurs,
+    errors.EditedFiles,
+    errors.CompilerMissing,
+    errors.BuildFailed,
+    errors.NotBuilt,
+    errors.BadInput,
+    errors.UnknownEntry,
+    errors.UnsupportedTarget,
+}
+
+
+def subclasses(error: type[LumigenError]) -> Iterator[type[LumigenError]]:
+    for each in error.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+
+CLASSES = sorted(
+    set(subclasses(LumigenError)) - {UserError, InternalError}, key=lambda c: c.__name__
+)
+every_class = pytest.mark.parametrize("error", CLASSES, ids=lambda c: c.__name__)
+
+
+@every_class
+def test_class_has_its_cases(error: type[LumigenError]) -> None:
+    assert error in FACTS, f"{error.__name__} needs a row in FACTS"
+    if issubclass(error, UserError):
+        assert (error in PROGRAMS) != (error in AWAITED), (
+            f"{error.__name__} needs a program in PROGRAMS that makes the mistake; "
+            "a row in AWAITED only while no user can make it"
+        )
+
+
+@every_class
+def test_text(error: type[LumigenError]) -> None:
+    facts, expected = FACTS[error]
+    assert str(error(**facts)) == expected
+
+
+@every_class
+def test_text_names_the_place_the_fact_and_the_remedy(error: type[LumigenError]) -> None:
+    text = str(error(**FACTS[error][0]))
+    assert re.match(r"\[[^]]+\] ", text), "it starts with [where]"
+    assert len(text.splitlines()) <= 8
+    assert "{" not in text
+    assert re.search(r"[.:\n][ \n]?[A-Z].*\.$", text, re.DOTALL), (
+        "a fact, then a sentence of advice"
+    )
+    assert not re.search(r"invalid|failed", text, re.IGNORECASE), "say what is wrong instead"
+
+
+@every_class
+def test_facts_are_checked_when_raised(error: type[LumigenError]) -> None:
+    facts = dict(FACTS[error][0])
+    name, value = facts.popitem()
+    with pytest.raises(TypeError, match=rf"missing: {name}, unknown: none\.$"):
+        error(**facts)
+    with pytest.raises(TypeError, match=r"missing: none, unknown: extra\.$"):
+        error(**facts, **{name: value}, extra=1)
+
+
+@every_class
+def test_errors_survive_pickling(error: type[LumigenError]) -> None:
+    before = error(where=SourceLocation("model.py", 7, "f"), **FACTS[error][0])
+    after = pickle.loads(pickle.dumps(before))
+    assert type(after) is error
+    assert (str(after), after.where, after.facts) == (str(before), before.where, before.facts)
+
+
+@every_class
+def test_exit_code(error: type[LumigenError]) -> None:
+    assert error.exit_code == (1 if issubclass(error, UserError) else 70)
+
+
+def test_programs_are_refused(tmp_path: Path) -> None:
+    for error, program in PROGRAMS.items():
+        directory = tmp_path / error.__name__
+        directory.mkdir()
+        with pytest.raises(error) as caught:
+            program(directory)
+        assert type(caught.value) is error
+
+
+@pytest.mark.parametrize("family", [LumigenError, UserError, InternalError])
+def test_a_family_is_not_raised(family: type[LumigenError]) -> None:
+    with pytest.raises(TypeError, match="is a family of errors"):
+        family()
+
+
+def test_where_comes_first() -> None:
+    facts = FACTS[errors.BadAxis][0]
+    text = str(errors.BadAxis(where=SourceLocation("model.py", 12), **facts))
+    assert text.startswith("model.py:12: [sum] axis 3 ")
+
+
+def test_files_below_the_working_directory_are_shown_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(SourceLocation(str(tmp_path / "a" / "model.py"), 3)) == "a/model.py:3"
+    assert str(SourceLocation(f"{tmp_path}-other/model.py", 3)) == f"{tmp_path}-other/model.py:3"
+
+
+def test_long_lists_are_cut() -> None:
+    known = [f"w{i}" for i in range(20)]
+    text = str(errors.UnknownEntry(model="m", name="x", known=known))
+    assert "w0, w1, w2, w3, w4, w5, w6, w7 and 12 more. " in text
+
+
+def test_braces_in_facts_stay() -> None:
+    text = str(errors.BadArgument(op="f", name="x", value="{y}", expected="{0}"))
+    assert text == "[f] x cannot be {y}. Pass {0}."
+
+
+def test_user_location_is_this_line() -> None:
+    found = user_location()
+    assert found is not None
+    assert found.file == __file__
+    assert found.function == "test_user_location_is_this_line"
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    assert lines[found.line - 1].strip() == "found = user_location()"
+
+
+def test_user_location_skips_so_many() -> None:
+    def inner() -> SourceLocation | None:
+        return user_location(skip=1)
+
+    found = inner()
+    assert found is not None
+    assert found.function == "test_user_location_skips_so_many"
+
+
+def test_user_location_sees_neither_lumigen_nor_libraries() -> None:
+    """Called through code that pretends to lie in lumigen, numpy and the standard library."""
+    places = [Path(errors.__file__).parent / "graph.py", Path(np.__file__), Path(json.__file__)]
+    call: Callable[[], SourceLocation | None] = user_location
+    for place in places:
+        scope = {"call": call, "__name__": "x"}
+        exec(compile("def step(): return call()", str(place), "exec"), scope)
+        call = scope["step"]
+    found = call()
+    assert found is not None
+    assert found.file == __file__
+
+
+def test_user_location_sees_no_generated_methods() -> None:
+    scope = {"call": user_location, "__name__": "lumigen.graph"}
+    exec(compile("def step(): return call()", "<string>", "exec"), scope)
+    found = scope["step"]()
+    assert found is not None
+    assert found.file == __file__
+
+
+def test_user_location_may_find_nobody() -> None:
+    assert user_location(skip=10_000) is None

@@ -1,0 +1,66 @@
+"""A file is one idea: its code lines are counted. Comments, docstrings and blank lines are free."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BUDGET = 450
+
+# path: (code lines, why this file is still one idea); raised in the change that needs it
+LARGER: dict[str, tuple[int, str]] = {}
+
+FREE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
+
+
+def code_lines(text: str) -> int:
+    """The lines that hold a token of code, less those of docstrings."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in FREE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            match node.body:
+                case [ast.Expr(value=ast.Constant(value=str())) as doc, *_]:
+                    lines -= set(range(doc.lineno, (doc.end_lineno or doc.lineno) + 1))
+    return len(lines)
+
+
+def test_files_stay_in_their_budget() -> None:
+    over: list[str] = []
+    for path in sorted((ROOT / "lumigen").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        count = code_lines(path.read_text(encoding="utf-8"))
+        budget = LARGER.get(name, (BUDGET, ""))[0]
+        if count > budget:
+            over.append(f"{name}: {count} code lines, budget {budget}")
+    assert not over, (
+        "split these where a second idea begins, or raise the budget in LARGER with the reason:\n"
+        + "\n".join(over)
+    )
+
+
+def test_larger_budgets_are_still_needed() -> None:
+    for name, (budget, why) in LARGER.items():
+        assert why, f"{name} has no reason"
+        count = code_lines((ROOT / name).read_text(encoding="utf-8"))
+        assert BUDGET < count <= budget, f"{name} has {count} code lines: take it out of LARGER"
+
+
+def test_only_code_counts() -> None:
+    free = '"""Module.\n\nMore.\n"""\n\n# a comment\n'
+    code = 'x = """two\nlines"""\n\n\ndef f():\n    """Doc."""\n    return x\n'
+    assert code_lines(free) == 0
+    assert code_lines(free + code) == 4
