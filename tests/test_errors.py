@@ -65,8 +65,8 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
     errors.BadReshape: (
         {"op": "reshape", "shape": (2, 3), "target": (4, 2), "why": "6 elements cannot fill 8"},
         (
-            "[reshape] shape (2, 3) cannot become (4, 2): 6 elements cannot fill 8. Keep the number "
-            "of elements, and split an axis only by a factor that always divides it."
+            "[reshape] shape (2, 3) cannot become (4, 2): 6 elements cannot fill 8. Keep the "
+            "number of elements, and split an axis only by a factor that always divides it."
         ),
     ),
     errors.BadArgument: (
@@ -84,7 +84,8 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         {"op": "concat", "dim": "batch", "declared": "1 to 64", "needed": "exactly 8"},
         (
             "[concat] dim batch is declared as 1 to 64, but here it would have to be exactly 8. "
-            "Write this step so that it holds for every value, or put a fixed size in the Dim's place."
+            "Write this step so that it holds for every value, "
+            "or put a fixed size in the Dim's place."
         ),
     ),
     errors.DimConflict: (
