@@ -1,0 +1,278 @@
+"""The meaning of a graph in numpy: the oracle of every test.
+
+Floats are computed in f64 and rounded at casts and at the graph's outputs; integers in their own
+type with wraparound. Sums of products run as contractions and sums over an indicator by indexing
+(`sums`); `brute=True` computes every node as it is written, and the tests prove both equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from lumigen.dtype import DType, of_numpy
+from lumigen.errors import BadInput
+from lumigen.graph import Edge, Graph, Kernel, Loop, Node, Stream, axes_of, literal_of, tensor_of
+from lumigen.index import Dim, Ix, ix
+from lumigen.interp.random import bits
+from lumigen.interp.read import Array, Env, concrete, seen
+from lumigen.interp.sums import Term, term_of, total
+from lumigen.ops import ROWS, Form, Op
+
+Arrays = Mapping[str, Array]
+
+
+def evaluate(
+    graph: Graph,
+    inputs: Arrays,
+    weights: Arrays,
+    states: Arrays | None = None,
+    *,
+    brute: bool = False,
+) -> dict[str, Array]:
+    """The outputs by name.
+
+    Inputs are held against their declaration (BadInput); states that are not given are zero.
+    """
+    return step(graph, inputs, weights, states, brute=brute)[0]
+
+
+def step(
+    graph: Graph,
+    inputs: Arrays,
+    weights: Arrays,
+    states: Arrays | None = None,
+    *,
+    brute: bool = False,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The outputs, and the new values of the states that the graph rebinds, by name."""
+    dims = bind_dims(graph, inputs)
+    given = {Op.INPUT: inputs, Op.WEIGHT: weights, Op.STATE: states or {}}
+    run = _Run(dims, given, brute=brute)
+    found = run.values_of(graph.roots())
+    names = [*(name for name, _ in graph.outputs), *(tensor_of(s).name for s, _ in graph.updates)]
+    types = [*(e.dtype for _, e in graph.outputs), *(s.dtype for s, _ in graph.updates)]
+    rounded = [narrow(v, t) for v, t in zip(found, types, strict=True)]
+    count = len(graph.outputs)
+    return (
+        dict(zip(names[:count], rounded[:count], strict=True)),
+        dict(zip(names[count:], rounded[count:], strict=True)),
+    )
+
+
+def bind_dims(graph: Graph, inputs: Arrays) -> dict[Dim, int]:
+    """The dims' values as the inputs' shapes give them, each input held against its declaration."""
+    dims: dict[Dim, int] = {}
+    open_extents: list[tuple[Ix, int]] = []
+    for n in graph.inputs:
+        name = tensor_of(n).name
+        if name not in inputs:
+            raise _bad(name, "missing", _declared(n.shape, n.dtype), "Pass it.")
+        array = np.asarray(inputs[name])
+        if of_numpy(array.dtype) is not n.dtype or array.ndim != len(n.shape):
+            raise _bad(name, _got(array), _declared(n.shape, n.dtype), "Convert it.")
+        open_extents.extend(zip(n.shape, array.shape, strict=True))
+    while solved := [s for e, size in open_extents if (s := _solve(e, size, dims)) is not None]:
+        dims.update([solved[0]])
+    for n in graph.inputs:
+        _check_input(n, np.asarray(inputs[tensor_of(n).name]), dims)
+    return dims
+
+
+def _solve(extent: Ix, size: int, dims: Mapping[Dim, int]) -> tuple[Dim, int] | None:
+    """The one unknown dim of an extent that is affine in it."""
+    unknown = {a for a in extent.atoms() if isinstance(a, Dim)} - dims.keys()
+    if len(unknown) != 1:
+        return None
+    (dim,) = unknown
+    known = extent.substitute({d: ix(v) for d, v in dims.items()})
+    if len(known.terms) != 1 or known.terms[0][0] != (dim,):
+        return None
+    return dim, (size - known.const) // known.terms[0][1]
+
+
+def _check_input(n: Node, array: Array, dims: Mapping[Dim, int]) -> None:
+    name, wanted = tensor_of(n).name, _declared(n.shape, n.dtype)
+    named = {a for e in n.shape for a in e.atoms() if isinstance(a, Dim)}
+    for dim in sorted(named, key=str):
+        if dim not in dims:
+            raise _bad(name, _got(array), wanted, f"No shape decides {dim}.")
+        value = dims[dim]
+        if not dim.lo <= value <= dim.hi or value % dim.multiple_of:
+            multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of > 1 else ""
+            raise _bad(
+                name,
+                _got(array),
+                wanted,
+                f"{dim} is {value}; it goes from {dim.lo} to {dim.hi}{multiple}.",
+            )
+    if concrete(n.shape, dims) != array.shape:
+        raise _bad(
+            name,
+            _got(array),
+            wanted,
+            f"The dims are {', '.join(f'{d} = {v}' for d, v in dims.items())}.",
+        )
+    bounds = tensor_of(n).range
+    if bounds and array.size and not (bounds[0] <= array.min() and array.max() <= bounds[1]):
+        got = f"{array.min()} to {array.max()}"
+        raise _bad(name, got, f"from {bounds[0]} to {bounds[1]}", "Correct the values.")
+
+
+def _bad(name: str, got: str, expected: str, remedy: str) -> BadInput:
+    return BadInput(entry="evaluate", name=name, got=got, expected=expected, remedy=remedy)
+
+
+def _declared(shape: Iterable[Ix], dtype: DType) -> str:
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def _got(array: Array) -> str:
+    return f"{of_numpy(array.dtype) or array.dtype}[{', '.join(map(str, array.shape))}]"
+
+
+def widen(array: Array) -> Array:
+    """A tensor as the interpreter holds it: floats in f64."""
+    dtype = of_numpy(array.dtype)
+    return array.astype(np.float64) if dtype is not None and dtype.is_float else array
+
+
+def narrow(value: Array, dtype: DType) -> Array:
+    """A value of the interpreter as a tensor of its dtype."""
+    with np.errstate(all="ignore"):
+        return np.array(value, dtype=dtype.numpy, order="C")
+
+
+def cast(value: Array, dtype: DType) -> Array:
+    """The cast, a rounding point.
+
+    A float becomes an integer towards zero, the nearest one where it does not fit; NaN becomes 0.
+    """
+    if value.dtype == np.float64 and dtype.is_int:
+        info = np.iinfo(dtype.numpy)
+        whole = np.trunc(np.nan_to_num(value, nan=0.0, posinf=np.inf, neginf=-np.inf))
+        inside = (whole >= info.min) & (whole < float(info.max) + 1)
+        edge = np.where(whole < 0, info.min, info.max).astype(dtype.numpy)
+        return np.where(inside, np.where(inside, whole, 0).astype(dtype.numpy), edge)
+    if dtype.is_float:
+        return value.astype(dtype.numpy).astype(np.float64)
+    return value.astype(dtype.numpy)
+
+
+class _Run:
+    """The values of one evaluation, each dropped after its last use."""
+
+    def __init__(self, dims: Env, given: Mapping[Op, Arrays], *, brute: bool) -> None:
+        self.dims = dims
+        self.given = given
+        self.brute = brute
+        self.values: dict[Node, Array] = {}
+        self.terms: dict[Node, Term] = {}
+
+    def values_of(self, roots: tuple[Edge, ...]) -> list[Array]:
+        """What the edges show; values computed on the way are dropped after their last use."""
+        order = self.order(e.node for e in roots)
+        uses: dict[Node, int] = {}
+        for used in (*(e.node for e in roots), *(m for n in order for m in self.operands(n))):
+            uses[used] = uses.get(used, 0) + 1
+        with np.errstate(all="ignore"):
+            for n in order:
+                self.values[n] = self.compute(n)
+                for m in self.operands(n):
+                    uses[m] -= 1
+                    if not uses[m]:
+                        del self.values[m]
+            return [self.show(e) for e in roots]
+
+    def order(self, roots: Iterable[Node]) -> list[Node]:
+        """Operands first. What a sum reads in its own way (`sums`) is not an operand of it."""
+        done: dict[Node, None] = {}
+        stack = [(n, False) for n in reversed(list(roots))]
+        while stack:
+            n, ready = stack.pop()
+            if ready:
+                done[n] = None
+            elif n not in done and n not in self.values:
+                stack.append((n, True))
+                stack.extend((m, False) for m in reversed(self.operands(n)) if m not in done)
+        return list(done)
+
+    def operands(self, n: Node) -> tuple[Node, ...]:
+        if n.op is Op.SUM_REDUCE and not self.brute:
+            if n not in self.terms:
+                self.terms[n] = term_of(n)
+            return self.terms[n].operands()
+        return tuple(dict.fromkeys(e.node for e in n.args))
+
+    def show(self, e: Edge) -> Array:
+        return seen(self.values[e.node], e.view, self.dims)
+
+    def compute(self, n: Node) -> Array:
+        if n.op in self.given:
+            return self.source(n)
+        if n.op is Op.SUM_REDUCE and not self.brute:
+            sizes = concrete(n.args[0].shape, self.dims)
+            return total(self.terms[n], self.values, sizes, self.dims)
+        args = [self.show(e) for e in n.args]
+        if n.op in ROWS:
+            return _apply(n, args)
+        return self.special(n, args)
+
+    def source(self, n: Node) -> Array:
+        name, shape = tensor_of(n).name, concrete(n.shape, self.dims)
+        arrays = self.given[n.op]
+        if name not in arrays and n.op is Op.STATE:
+            return widen(np.zeros(shape, n.dtype.numpy))
+        if name not in arrays:
+            raise _bad(name, "missing", _declared(n.shape, n.dtype), "Pass it.")
+        array = np.asarray(arrays[name])
+        if of_numpy(array.dtype) is not n.dtype or array.shape != shape:
+            raise _bad(name, _got(array), _declared(n.shape, n.dtype), "Convert it.")
+        return widen(array)
+
+    def special(self, n: Node, args: list[Array]) -> Array:
+        shape = concrete(n.shape, self.dims)
+        match n.attr:
+            case Stream(site):
+                return bits(int(args[0]), site, shape, n.dtype.numpy)
+            case Loop():
+                return self.scan(n.attr, args)
+            case Kernel():
+                return self.inner(n.attr.meaning, args)
+            case _ if n.op is Op.CONST:
+                return widen(np.asarray(literal_of(n), n.dtype.numpy))
+            case _:
+                assert n.op is Op.IOTA
+                return widen(np.arange(shape[0]).astype(n.dtype.numpy))
+
+    def scan(self, loop: Loop, args: list[Array]) -> Array:
+        """The carry after each element, stacked along the axis.
+
+        The arguments are the elements, the first carry, and whatever is the same in each step.
+        """
+        elements, carry, *rest = args
+        steps: list[Array] = []
+        for element in np.moveaxis(elements, loop.axis, 0):
+            carry = self.inner(loop.body, [carry, element, *rest])
+            steps.append(carry)
+        return np.stack(steps, loop.axis)
+
+    def inner(self, body: Graph, args: list[Array]) -> Array:
+        """The only output of a graph inside a node, its inputs being the arguments."""
+        run = _Run(self.dims, self.given, brute=self.brute)
+        run.terms = self.terms
+        run.values = dict(zip(body.inputs, args, strict=True))
+        (out,) = run.values_of(body.roots())
+        return out
+
+
+def _apply(n: Node, args: list[Array]) -> Array:
+    row = ROWS[n.op]
+    if n.op is Op.SUM_REDUCE:  # numpy would widen small integers
+        return np.asarray(np.sum(args[0], axes_of(n), args[0].dtype))
+    if row.form is Form.REDUCE:
+        return np.asarray(row.meaning(args[0], axes_of(n)))
+    if row.form is Form.CAST:
+        return args[0] if n.dtype is n.args[0].dtype else cast(args[0], n.dtype)
+    return np.asarray(row.meaning(*args))
