@@ -1,0 +1,70 @@
+// The building blocks of f32 contractions: operands packed into panels, and tiles of C = A B.
+//
+// B, the columns (as a rule the weights), is packed in panels of 16 columns: (n / 16, k, 16), zeros
+// beyond n. The layout is the same on every instruction set, so it can be made once and stored.
+// A, the rows, is packed at run time in blocks of up to kRows rows: (block, k, rows of the block).
+// `rows` rows make ceil(rows / kRows) blocks of as equal size as possible, since a thin last block
+// would keep the multipliers waiting; the block that starts at row r starts at float r * k.
+//
+// Every element of C is one accumulator to which the products are added in ascending k, fused where
+// kFusedFma. That order depends on nothing else: C is the same to the last bit however its rows,
+// its columns and (through `accumulate`) its k are divided among calls and threads.
+#pragma once
+
+#include "simd.h"
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+constexpr int kPanel = 16;  // columns of a panel of B
+
+// The tile held in registers is kRows rows by kColumns columns, all but a few of the registers.
+#if defined(LUMIGEN_PORTABLE)
+constexpr int kRows = 4, kColumns = 8;
+#elif defined(__AVX512F__)
+constexpr int kRows = 14, kColumns = 32;  // 28 accumulators, 2 of B, 1 of A in 32 registers
+#elif defined(__AVX2__)
+constexpr int kRows = 6, kColumns = 16;  // 12 accumulators, 2 of B, 1 of A in 16 registers
+#else
+constexpr int kRows = 4, kColumns = 8;  // 8 accumulators, 2 of B, 4 of A and products in 16
+#endif
+
+// Good sizes for a call of multiply: kDepth * kColumns floats of B stay in the first-level cache,
+// kDepth * kBlockRows floats of A in half of the second.
+constexpr int64_t kDepth = 256;
+constexpr int kBlockRows = kRows * 12;
+
+// How `rows` rows are cut into blocks: the first `longer` blocks have `size` + 1 rows, others `size`.
+struct RowBlocks {
+  int count, size, longer;
+  explicit RowBlocks(int rows)
+      : count((rows + kRows - 1) / kRows), size(rows / count), longer(rows % count) {}
+  int rows_of(int block) const { return size + (block < longer); }
+};
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS
+
+#include "panel_pack.h"
+#include "panel_tile.h"
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+// c (rows, cols) = or += A B. `packed_a` holds exactly these rows, as pack_a made them, and k of
+// them; packed_b points at the first panel, already moved to the first k of the sub-range wanted,
+// and panel_stride is the number of floats from one panel to the next (16 times the full k).
+// Only valid columns of c are touched.
+inline void multiply(float* c, int64_t ldc, const float* packed_a, const float* packed_b, int rows,
+                     int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
+  multiply_tiles(c, ldc, packed_a, PackedColumns{packed_b, panel_stride}, rows, cols, k, accumulate);
+}
+
+// As multiply, with B left as it is: element (k, n) at b[k * ldb + n]. Reads nothing beyond `cols`.
+inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const float* b,
+                              int64_t ldb, int rows, int64_t cols, int64_t k, bool accumulate) {
+  multiply_tiles(c, ldc, packed_a, DirectColumns{b, ldb}, rows, cols, k, accumulate);
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

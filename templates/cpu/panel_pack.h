@@ -1,0 +1,116 @@
+// Packing for panel.h: rows of A into blocks, columns of B into panels of 16.
+#pragma once
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+// The first n lanes, n in 0 .. kLanes.
+LUMIGEN_INLINE void store_some(float* dst, Vec a, int n) {
+  if (n == kLanes) return store(dst, a, AllLanes{});
+  if (n > 0) store(dst, a, FirstLanes{n});
+}
+
+// dst[i * step + r] = src[r * stride + i] for r < n and i < k: rows to columns; n is at most kLanes.
+// Unless is_exact, whole vectors are stored where the floats of later i follow: what lands beyond
+// r = n is overwritten by those, and the last rows of dst are stored exactly.
+inline void transpose_rows(float* dst, const float* src, int64_t stride, int n, int64_t k,
+                           int64_t step, bool is_exact) {
+  Vec block[kLanes];
+  int64_t i = 0;
+  for (; i + kLanes <= k; i += kLanes) {
+    for (int r = 0; r < kLanes; r++)
+      block[r] = r < n ? load(src + r * stride + i, AllLanes{}) : splat(0.0f);
+    transpose(block);
+    if (is_exact || i + 2 * kLanes > k) {
+      for (int j = 0; j < kLanes; j++) store_some(dst + (i + j) * step, block[j], n);
+    } else {
+      for (int j = 0; j < kLanes; j++) store(dst + (i + j) * step, block[j], AllLanes{});
+    }
+  }
+  for (; i < k; i++)
+    for (int r = 0; r < n; r++) dst[i * step + r] = src[r * stride + i];
+}
+
+// One block of A: dst (k, rows) from element (r, i) at src[r * row_stride + i * k_stride].
+inline void pack_row_block(float* dst, const float* src, int64_t row_stride, int64_t k_stride,
+                           int rows, int64_t k) {
+  if (rows == 1 && k_stride == 1) {
+    for_lanes(k, [&](int64_t i, auto lanes) { store(dst + i, load(src + i, lanes), lanes); });
+  } else if (k_stride == 1) {
+    for (int r = 0; r < rows; r += kLanes) {
+      const int n = rows - r < kLanes ? rows - r : kLanes;
+      transpose_rows(dst + r, src + r * row_stride, row_stride, n, k, rows, rows > kLanes);
+    }
+  } else if (row_stride == 1) {
+    for (int64_t i = 0; i < k; i++)
+      for_lanes(rows, [&](int64_t r, auto lanes) {
+        store(dst + i * rows + r, load(src + i * k_stride + r, lanes), lanes);
+      });
+  } else {
+    for (int64_t i = 0; i < k; i++)
+      for (int r = 0; r < rows; r++) dst[i * rows + r] = src[r * row_stride + i * k_stride];
+  }
+}
+
+// dst = packed A (rows, k), from element (r, i) at src[r * row_stride + i * k_stride]. rows * k floats.
+inline void pack_a(float* dst, const float* src, int64_t row_stride, int64_t k_stride, int rows,
+                   int64_t k) {
+  const RowBlocks blocks(rows);
+  for (int b = 0; b < blocks.count; b++) {
+    const int n = blocks.rows_of(b);
+    pack_row_block(dst, src, row_stride, k_stride, n, k);
+    dst += n * k;
+    src += n * row_stride;
+  }
+}
+
+// As pack_a, from any source: element (r, i) is at(r, i).
+template <class F>
+inline void pack_a_from(float* dst, int rows, int64_t k, F&& at) {
+  const RowBlocks blocks(rows);
+  int first = 0;
+  for (int b = 0; b < blocks.count; b++) {
+    const int n = blocks.rows_of(b);
+    for (int64_t i = 0; i < k; i++)
+      for (int r = 0; r < n; r++) *dst++ = at(first + r, i);
+    first += n;
+  }
+}
+
+// dst = packed B (k, n), from element (i, j) at src[i * k_stride + j * n_stride].
+// ceil(n / 16) * 16 * k floats.
+inline void pack_b(float* dst, const float* src, int64_t n_stride, int64_t k_stride, int64_t n,
+                   int64_t k) {
+  for (int64_t first = 0; first < n; first += kPanel) {
+    const int width = n - first < kPanel ? int(n - first) : kPanel;
+    float* panel = dst + first * k;
+    const float* from = src + first * n_stride;
+    if (width < kPanel)
+      for (int64_t i = 0; i < kPanel * k; i++) panel[i] = 0.0f;
+    if (n_stride == 1) {
+      for (int64_t i = 0; i < k; i++)
+        for_lanes(width, [&](int64_t j, auto lanes) {
+          store(panel + i * kPanel + j, load(from + i * k_stride + j, lanes), lanes);
+        });
+    } else if (k_stride == 1) {
+      for (int j = 0; j < width; j += kLanes) {
+        const int some = width - j < kLanes ? width - j : kLanes;
+        transpose_rows(panel + j, from + j * n_stride, n_stride, some, k, kPanel, true);
+      }
+    } else {
+      for (int64_t i = 0; i < k; i++)
+        for (int j = 0; j < width; j++) panel[i * kPanel + j] = from[i * k_stride + j * n_stride];
+    }
+  }
+}
+
+// As pack_b, from any source: element (i, j), i of k and j of n, is at(j, i).
+template <class F>
+inline void pack_b_from(float* dst, int64_t n, int64_t k, F&& at) {
+  for (int64_t first = 0; first < n; first += kPanel)
+    for (int64_t i = 0; i < k; i++)
+      for (int64_t j = first; j < first + kPanel; j++) *dst++ = j < n ? at(j, i) : 0.0f;
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,193 @@
+// Vectors of floats, as wide as the processor this file is compiled for: AVX-512, AVX2 with FMA,
+// SSE4.2, or the compiler's portable vectors.
+//
+// The same source is compiled once per instruction set and linked into one program, so everything
+// lives in the namespace LUMIGEN_NS::LUMIGEN_ISA, both given by the build, and no inline function of
+// the C++ standard library is used: the linker keeps one copy of those, which may then hold
+// instructions that an older processor lacks.
+//
+// Meaning is IEEE 754 in round-to-nearest, and the same on every instruction set except for fma.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define LUMIGEN_INLINE inline __attribute__((always_inline))
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+// Which lanes a load or a store touches. Memory of the other lanes is never read nor written, and
+// they load as zero.
+struct AllLanes {};
+struct FirstLanes {
+  int n;  // 1 .. kLanes - 1
+};
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS
+
+// Each of these defines Vec (float lanes), IVec (int32 lanes), Mask (truth lanes), kLanes, kFusedFma,
+// and the primitives on them: load store load_int store_int; + - * / fma sqrt max_ordered
+// min_ordered floor round_even trunc; bits from_bits to_float to_int; + - * & | ^ shift_left
+// shift_right on IVec; lt eq is_nan mask_and mask_or mask_not any select; splat splat_int iota_int
+// build first_lane exchange transpose.
+//   fma(a, b, c)       a * b + c, rounded once where kFusedFma, twice elsewhere (SSE4.2)
+//   max_ordered(a, b)  exactly a < b ? b : a, so a NaN in b is dropped and a NaN in a is kept
+//   min_ordered(a, b)  exactly b < a ? b : a
+//   lt, eq             false where either side is NaN
+//   select(m, a, b)    m ? a : b
+//   shift_right        keeps the sign
+#if defined(LUMIGEN_PORTABLE)
+#include "simd_portable.h"
+#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#include "simd_avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__)
+#include "simd_avx2.h"
+#elif defined(__SSE4_2__)
+#include "simd_sse4.h"
+#else
+#include "simd_portable.h"
+#endif
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+// f(j, lanes) for j = 0, kLanes, 2 kLanes, ...: AllLanes while they fit in n, then FirstLanes once
+// for what is left.
+template <class F>
+LUMIGEN_INLINE void for_lanes(int64_t n, F&& f) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) f(j, AllLanes{});
+  if (j < n) f(j, FirstLanes{int(n - j)});
+}
+
+LUMIGEN_INLINE Vec iota() { return to_float(iota_int()); }
+
+LUMIGEN_INLINE Mask lane_mask(FirstLanes l) { return lt(iota_int(), splat_int(l.n)); }
+
+// Lanes beyond the named ones become `fill`: the neutral value of the reduction that follows.
+LUMIGEN_INLINE Vec zero_tail(Vec a, AllLanes, float) { return a; }
+LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) {
+  return select(lane_mask(l), a, splat(fill));
+}
+
+// build() for some lanes: `at` is called for named lanes only, and the others are zero.
+template <class F>
+LUMIGEN_INLINE Vec build_lanes(F&& at, AllLanes) {
+  return build(at);
+}
+template <class F>
+LUMIGEN_INLINE Vec build_lanes(F&& at, FirstLanes l) {
+  const int last = l.n - 1;
+  return zero_tail(build([&](int i) { return at(i < last ? i : last); }), l, 0.0f);
+}
+
+// Lane i comes from p[i * stride].
+template <class Lanes>
+LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
+  return build_lanes([&](int i) { return p[i * stride]; }, lanes);
+}
+
+LUMIGEN_INLINE int lane_count(AllLanes) { return kLanes; }
+LUMIGEN_INLINE int lane_count(FirstLanes l) { return l.n; }
+
+template <class Lanes>
+LUMIGEN_INLINE void store_strided(float* p, int64_t stride, Vec a, Lanes lanes) {
+  float each[kLanes];
+  store(each, a, AllLanes{});
+  const int n = lane_count(lanes);
+  for (int i = 0; i < n; i++) p[i * stride] = each[i];
+}
+
+// Lane i comes from p[index[i]].
+template <class Lanes>
+LUMIGEN_INLINE Vec gather(const float* p, const int64_t* index, Lanes lanes) {
+  return build_lanes([&](int i) { return p[index[i]]; }, lanes);
+}
+template <class Lanes>
+LUMIGEN_INLINE Vec gather(const float* p, IVec index, Lanes lanes) {
+  int32_t each[kLanes];
+  store_int(each, index, AllLanes{});
+  return build_lanes([&](int i) { return p[each[i]]; }, lanes);
+}
+
+LUMIGEN_INLINE Vec recip(Vec a) { return splat(1.0f) / a; }
+LUMIGEN_INLINE Vec abs(Vec a) { return from_bits(bits(a) & splat_int(0x7fffffff)); }
+LUMIGEN_INLINE Vec negate(Vec a) { return from_bits(bits(a) ^ splat_int(INT32_MIN)); }
+// The magnitude of a with the sign of b.
+LUMIGEN_INLINE Vec copy_sign(Vec a, Vec b) {
+  return from_bits((bits(a) & splat_int(0x7fffffff)) | (bits(b) & splat_int(INT32_MIN)));
+}
+
+// The greater and the lesser, NaN where either is NaN.
+LUMIGEN_INLINE Vec max_nan(Vec a, Vec b) { return select(is_nan(b), b, max_ordered(a, b)); }
+LUMIGEN_INLINE Vec min_nan(Vec a, Vec b) { return select(is_nan(b), b, min_ordered(a, b)); }
+
+LUMIGEN_INLINE float recip(float a) { return 1.0f / a; }
+LUMIGEN_INLINE float sqrt(float a) { return __builtin_sqrtf(a); }
+LUMIGEN_INLINE float abs(float a) { return __builtin_fabsf(a); }
+LUMIGEN_INLINE float floor(float a) { return __builtin_floorf(a); }
+LUMIGEN_INLINE float trunc(float a) { return __builtin_truncf(a); }
+LUMIGEN_INLINE float round_even(float a) { return first_lane(round_even(splat(a))); }
+LUMIGEN_INLINE float fma(float a, float b, float c) {
+  return first_lane(fma(splat(a), splat(b), splat(c)));
+}
+LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
+LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
+LUMIGEN_INLINE float max_nan(float a, float b) { return b != b ? b : max_ordered(a, b); }
+LUMIGEN_INLINE float min_nan(float a, float b) { return b != b ? b : min_ordered(a, b); }
+LUMIGEN_INLINE bool lt(float a, float b) { return a < b; }
+LUMIGEN_INLINE float select(bool m, float a, float b) { return m ? a : b; }
+
+// The remainder of a / b with the sign of b, exact but for the last addition; Python's and torch's:
+// r = fmod(a, b), plus b if r and b have opposite signs. NaN for b = 0 or infinite a.
+inline float mod(float a, float b) {
+  const float r = __builtin_fmodf(a, b);
+  return r != 0.0f && (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+
+// NOTE: the fast way needs a rounded once: q is the truncated quotient or one more in magnitude, so
+// a - q b is exact (a multiple of b's last place, no greater than b), and so is the correction.
+inline Vec mod(Vec a, Vec b) {
+  const Vec zero = splat(0.0f);
+  const Vec quotient = a / b;
+  const Mask is_easy = mask_and(lt(abs(quotient), splat(4194304.0f)),  // 2^22; false for NaN
+                                lt(abs(b), splat(__builtin_inff())));
+  if (!kFusedFma || any(mask_not(is_easy))) {
+    float x[kLanes], y[kLanes];
+    store(x, a, AllLanes{});
+    store(y, b, AllLanes{});
+    for (int i = 0; i < kLanes; i++) x[i] = mod(x[i], y[i]);
+    return load(x, AllLanes{});
+  }
+  Vec r = fma(negate(trunc(quotient)), b, a);
+  const Mask overshot = lt(r * copy_sign(splat(1.0f), a), zero);
+  r = copy_sign(select(overshot, r + copy_sign(b, a), r), a);  // now fmod(a, b)
+  const Mask is_opposite = lt(copy_sign(splat(1.0f), r) * copy_sign(splat(1.0f), b), zero);
+  return select(mask_and(is_opposite, mask_not(eq(r, zero))), r + b, r);
+}
+
+// One value from all lanes. The order is fixed: lane i is combined with lane i + kLanes / 2, then
+// the first half of those with its second half, and so on.
+template <int kDistance = kLanes / 2, class F>
+LUMIGEN_INLINE float reduce(Vec a, F&& combine) {
+  const Vec b = combine(a, exchange<kDistance>(a));
+  if constexpr (kDistance == 1) {
+    return first_lane(b);
+  } else {
+    return reduce<kDistance / 2>(b, combine);
+  }
+}
+LUMIGEN_INLINE float reduce_add(Vec a) {
+  return reduce(a, [](Vec x, Vec y) { return x + y; });
+}
+LUMIGEN_INLINE float reduce_max(Vec a) {
+  return reduce(a, [](Vec x, Vec y) { return max_nan(x, y); });
+}
+LUMIGEN_INLINE float reduce_min(Vec a) {
+  return reduce(a, [](Vec x, Vec y) { return min_nan(x, y); });
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

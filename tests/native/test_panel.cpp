@@ -1,0 +1,113 @@
+// multiply and its packings: against a sum in double, and bit for bit against any other division of
+// the same work into rows, columns and k. Buffers are exactly as large as promised, so that a run
+// under the address sanitizer finds any access beyond them.
+#include "panel.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "check.h"
+
+using namespace LUMIGEN_NS;
+
+static std::vector<float> noise(Random& random, int64_t n) {
+  std::vector<float> x(static_cast<size_t>(n));
+  for (float& v : x) v = random.unit();
+  return x;
+}
+
+static int64_t packed_columns(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
+
+// C = A B in as many pieces as the cuts say.
+static void multiply_in_pieces(float* c, const float* a, const float* b, int rows, int64_t cols,
+                               int64_t k, int row_cut, int64_t column_cut, int64_t k_cut) {
+  std::vector<float> packed_b(size_t(packed_columns(cols) * k));
+  pack_b(packed_b.data(), b, 1, cols, cols, k);
+  for (int r = 0; r < rows; r += row_cut) {
+    const int some = rows - r < row_cut ? rows - r : row_cut;
+    for (int64_t i = 0; i < k; i += k_cut) {
+      const int64_t depth = k - i < k_cut ? k - i : k_cut;
+      std::vector<float> packed_a(size_t(some * depth));
+      pack_a(packed_a.data(), a + r * k + i, k, 1, some, depth);
+      for (int64_t n = 0; n < cols; n += column_cut) {
+        const int64_t width = cols - n < column_cut ? cols - n : column_cut;
+        multiply(c + r * cols + n, cols, packed_a.data(), packed_b.data() + n * k + i * kPanel, some,
+                 width, depth, k * kPanel, i > 0);
+      }
+    }
+  }
+}
+
+static void check_contraction(Random& random, int rows, int64_t cols, int64_t k) {
+  const auto a = noise(random, rows * k), b = noise(random, k * cols);
+  std::vector<float> whole(size_t(rows * cols), NAN), pieces = whole, direct = whole;
+  multiply_in_pieces(whole.data(), a.data(), b.data(), rows, cols, k, rows, cols, k + 1);
+  for (int r = 0; r < rows; r++)
+    for (int64_t n = 0; n < cols; n++) {
+      double sum = 0.0, size = 0.0;
+      for (int64_t i = 0; i < k; i++) {
+        const double product = double(a[size_t(r * k + i)]) * double(b[size_t(i * cols + n)]);
+        sum += product;
+        size += std::fabs(product);
+      }
+      // Each of k additions errs by 2^-24 of a partial sum; errors rarely pile up.
+      const double bound = 0x1p-24 * (2.0 + std::sqrt(double(k))) * size;
+      CHECK(std::fabs(double(whole[size_t(r * cols + n)]) - sum) <= bound);
+    }
+  const size_t bytes = whole.size() * sizeof(float);
+  multiply_in_pieces(pieces.data(), a.data(), b.data(), rows, cols, k, 1 + random.below(rows),
+                     kPanel * (1 + random.below(3)), 1 + random.below(int(k) + 1));
+  CHECK(std::memcmp(whole.data(), pieces.data(), bytes) == 0);
+
+  std::vector<float> packed_a(size_t(rows * k));
+  pack_a(packed_a.data(), a.data(), k, 1, rows, k);
+  multiply_direct_b(direct.data(), cols, packed_a.data(), b.data(), cols, rows, cols, k, false);
+  CHECK(std::memcmp(whole.data(), direct.data(), bytes) == 0);
+}
+
+// Each way to pack one matrix: rows contiguous, columns contiguous, neither, and from a function.
+static void check_packings(Random& random, int rows, int64_t k) {
+  const auto a = noise(random, rows * k);
+  std::vector<float> turned(a.size()), spread(a.size() * 3);
+  for (int r = 0; r < rows; r++)
+    for (int64_t i = 0; i < k; i++) {
+      turned[size_t(i * rows + r)] = a[size_t(r * k + i)];
+      spread[size_t(r * k + i) * 3] = a[size_t(r * k + i)];
+    }
+  const auto at = [&](int64_t r, int64_t i) { return a[size_t(r * k + i)]; };
+
+  std::vector<float> first(a.size()), other(a.size());
+  const size_t bytes = a.size() * sizeof(float);
+  pack_a_from(first.data(), rows, k, at);
+  pack_a(other.data(), a.data(), k, 1, rows, k);
+  CHECK(std::memcmp(first.data(), other.data(), bytes) == 0);
+  pack_a(other.data(), turned.data(), 1, rows, rows, k);
+  CHECK(std::memcmp(first.data(), other.data(), bytes) == 0);
+  pack_a(other.data(), spread.data(), 3 * k, 3, rows, k);
+  CHECK(std::memcmp(first.data(), other.data(), bytes) == 0);
+
+  std::vector<float> panels(size_t(packed_columns(rows) * k)), others(panels.size(), NAN);
+  const size_t panel_bytes = panels.size() * sizeof(float);
+  pack_b_from(panels.data(), rows, k, at);
+  pack_b(others.data(), a.data(), k, 1, rows, k);
+  CHECK(std::memcmp(panels.data(), others.data(), panel_bytes) == 0);
+  pack_b(others.data(), turned.data(), 1, rows, rows, k);
+  CHECK(std::memcmp(panels.data(), others.data(), panel_bytes) == 0);
+  pack_b(others.data(), spread.data(), 3 * k, 3, rows, k);
+  CHECK(std::memcmp(panels.data(), others.data(), panel_bytes) == 0);
+}
+
+int main() {
+  Random random;
+  for (int rows = 1; rows <= 2 * kRows + 2; rows++)
+    for (const int64_t cols : {1, 3, 4, 8, 13, 16, 17, 31, 32, 33, 48, 67, 128, 160})
+      check_contraction(random, rows, cols, 1 + random.below(90));
+  for (int64_t k = 1; k <= 9; k++) check_contraction(random, 5, 21, k);
+  for (int round = 0; round < 60; round++)
+    check_contraction(random, 1 + random.below(100), 1 + random.below(200), 1 + random.below(300));
+  for (int rows = 1; rows <= 40; rows++)
+    for (const int64_t k : {1, 2, 5, 8, 16, 17, 40, 63}) check_packings(random, rows, k);
+  std::puts("multiply: right, and the same bits in pieces");
+  return 0;
+}
