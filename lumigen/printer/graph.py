@@ -1,0 +1,98 @@
+"""The text of a graph: one node a line, numbered by position, so that a diff explains a pass.
+
+Constants stand where they are used. An operand seen as it is shows no index; any other shows the
+index expressions of its view over the node's own positions `i0, i1, ...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lumigen.errors import SourceLocation
+from lumigen.graph import (
+    Axes,
+    Edge,
+    Graph,
+    Kernel,
+    Literal,
+    Loop,
+    Node,
+    Stream,
+    Tensor,
+    axes_of,
+    tensor_of,
+)
+from lumigen.index import Dim
+from lumigen.ops import Op
+from lumigen.view import Shape, positions
+
+
+def show(graph: Graph) -> str:
+    """The whole graph: its dims, its nodes, what it yields and which states it rebinds."""
+    return "".join(f"{line}\n" for line in _lines(graph))
+
+
+def _lines(graph: Graph) -> Iterator[str]:
+    yield from (f"dim {_range_of(d)}" for d in graph.dims())
+    names: dict[Node, str] = {}
+    count = 0
+    for n in graph.nodes():
+        if isinstance(n.attr, Literal):
+            names[n] = n.attr.text if not n.dtype.is_float else repr(n.attr.value)
+            continue
+        names[n] = f"%{count}"
+        count += 1
+        operands = "".join(f" {_operand(e, names)}" for e in n.args)
+        origin = _origin(graph.lines.get(n, ()))
+        yield f"{names[n]} = {n.op.value}{_attribute(n)}{operands}  {_type(n)}{origin}"
+        if isinstance(n.attr, Loop | Kernel):
+            inner = n.attr.body if isinstance(n.attr, Loop) else n.attr.meaning
+            yield from (f"    {line}" for line in _lines(inner))
+    for name, e in graph.outputs:
+        yield f"output {name} = {_operand(e, names)}  {e.dtype}{_extents(e.shape)}"
+    for state, e in graph.updates:
+        yield f"update {tensor_of(state).name} = {_operand(e, names)}"
+
+
+def _range_of(dim: Dim) -> str:
+    step = f" by {dim.multiple_of}" if dim.multiple_of > 1 else ""
+    typical = f", typically {dim.typical}" if dim.typical is not None else ""
+    return f"{dim} in {dim.lo}..{dim.hi}{step}{typical}"
+
+
+def _type(n: Node) -> str:
+    held = n.attr.range if isinstance(n.attr, Tensor) else None
+    return f"{n.dtype}{_extents(n.shape)}{f' in {held[0]}..{held[1]}' if held else ''}"
+
+
+def _extents(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _attribute(n: Node) -> str:
+    match n.attr:
+        case Tensor(name):
+            return f" {name}"
+        case Axes():
+            axes = positions(n.args[0].shape)
+            return "".join(f" {axes[d]}<{axes[d].extent}" for d in axes_of(n))
+        case Stream(site):
+            return f" site={site}"
+        case Loop(axis, _, monoid):
+            return f" axis={axis}{f' monoid={monoid}' if monoid else ''}"
+        case Kernel(name):
+            return f" {name}"
+        case _:
+            return ""
+
+
+def _operand(e: Edge, names: Mapping[Node, str]) -> str:
+    name = names[e.node]
+    if e.view.is_identity(e.node.shape) or (e.node.op is Op.CONST and not e.view.valid):
+        return name
+    return f"{name}{e.view}" if not e.view.valid else f"({name}{e.view})"
+
+
+def _origin(lines: tuple[SourceLocation, ...]) -> str:
+    places = dict.fromkeys(map(str, lines))
+    return f"  # {', '.join(places)}" if places else ""
