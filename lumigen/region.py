@@ -27,6 +27,7 @@ class Role(Enum):
     STATE = "state"
     TEMP = "temp"
     OUTPUT = "output"
+    SCRATCH = "scratch"  # a tile of one thread; tile programs only
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,16 @@ class Scan:
     dtype: DType
 
 
-Expr = Union[Const, Index, Holds, Read, Prim, Choose, Reduce, Carried, Scan]
+@dataclass(frozen=True, eq=False)
+class Local:
+    """A value that the enclosing tile program has named; it varies with `axes`. Tile programs only."""
+
+    name: str
+    axes: frozenset[Axis]
+    dtype: DType
+
+
+Expr = Union[Const, Index, Holds, Read, Prim, Choose, Reduce, Carried, Scan, Local]
 
 _TABLE: dict[tuple[object, ...], Expr] = {}
 
@@ -246,6 +256,8 @@ def free_axes(e: Expr) -> frozenset[Axis]:
         out -= frozenset(e.axes)
     if isinstance(e, Scan):
         out -= {e.axis}
+    if isinstance(e, Local):
+        out |= e.axes
     return out
 
 
@@ -289,6 +301,10 @@ def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
 
 def carried(carry: int, which: str, dtype: DType) -> Expr:
     return _intern(Carried, carry, which, dtype)
+
+
+def local(name: str, axes: frozenset[Axis], dtype: DType) -> Expr:
+    return _intern(Local, name, axes, dtype)
 
 
 def scan(axis: Axis, init: Expr, step: Expr, monoid: str | None) -> Expr:
@@ -453,19 +469,43 @@ def _sift(axis: Axis, where: tuple[Cmp, ...]) -> tuple[Ix, tuple[Cmp, ...]] | No
 
 
 def substitute(e: Expr, mapping: Mapping[Axis, Ix]) -> Expr:
-    """Replace free axes by index expressions. Bound axes must not occur in the replacements."""
-    memo: dict[Expr, Expr] = {}
-    touched = frozenset(mapping)
+    """Replace free axes by index expressions. Axes bound inside are left alone, and renamed where they would capture."""
+    memo: dict[tuple[Expr, frozenset[Axis]], Expr] = {}
 
-    def visit(x: Expr) -> Expr:
-        if not (free_axes(x) & touched):
+    def visit(x: Expr, replaced: frozenset[Axis]) -> Expr:
+        wanted = free_axes(x) & replaced
+        if not wanted:
             return x
-        found = memo.get(x)
+        found = memo.get((x, wanted))
         if found is None:
-            found = memo[x] = rebuild(x, visit, lambda i: i.substitute(mapping))
+            if isinstance(x, Reduce):
+                x = _rename_captured(x, frozenset(a for w in wanted for a in mapping[w].axes))
+            inner = {a: mapping[a] for a in wanted}
+            found = rebuild(x, lambda c: visit(c, wanted), lambda i: i.substitute(inner))
+            memo[x, wanted] = found
         return found
 
-    return visit(e)
+    return visit(e, frozenset(mapping))
+
+
+def _rename_captured(r: Reduce, incoming: frozenset[Axis]) -> Reduce:
+    """The same reduction with fresh names for bound axes that also occur in what is about to be put in."""
+    clash = [a for a in r.axes if a in incoming]
+    if not clash:
+        return r
+    fresh: dict[Axis, Ix] = {}
+    taken = incoming | free_axes(r.body) | frozenset(r.axes)
+    for a in clash:
+        name = a.name
+        while Axis(name, a.extent) in taken:
+            name += "'"
+        fresh[a] = ix(Axis(name, a.extent))
+        taken |= fresh[a].axes
+    axes = tuple(next(iter(fresh[a].axes)) if a in fresh else a for a in r.axes)
+    where = tuple(c.substitute(fresh) for c in r.where)
+    renamed = _intern(Reduce, r.monoid, axes, where, substitute(r.body, fresh), r.acc, r.dtype)
+    assert isinstance(renamed, Reduce)
+    return renamed
 
 
 def rebuild(e: Expr, child: Callable[[Expr], Expr], at: Callable[[Ix], Ix]) -> Expr:

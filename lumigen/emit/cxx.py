@@ -1,0 +1,114 @@
+"""C++ spellings: index expressions, string literals, identifiers.
+
+Promises that an expression's text computes the same int64_t as `Ix.evaluate`: quotients and remainders floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lumigen.errors import LoweringFailed
+from lumigen.index import Atom, Extremum, Ix, Lookup, Quotient, Remainder, is_nonnegative
+
+Names = Mapping[Atom, str] | Callable[[Atom], str]
+Read = Callable[[Lookup], str]
+
+# What no identifier of a generated file may be: the keywords of C99, C++17 and C++20.
+KEYWORDS = frozenset(
+    """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+    char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq private protected public register reinterpret_cast requires restrict
+    return short signed sizeof static static_assert static_cast struct switch template this
+    thread_local throw true try typedef typeid typename typeof union unsigned using virtual void
+    volatile wchar_t while xor xor_eq
+    """.split()
+)
+
+
+def identifier(name: str, taken: frozenset[str] = frozenset()) -> str:
+    """`name`, with an underscore behind it where C++ or the surrounding code uses that word itself."""
+    return f"{name}_" if name in KEYWORDS or name in taken else name
+
+
+def string(text: str) -> str:
+    """A string literal; the text may hold anything but NUL."""
+    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{out}"'
+
+
+def expression(e: Ix, names: Names, read: Read | None = None) -> str:
+    """The expression as C++ text of type int64_t.
+
+    `names` spells dims and axes; `read` spells a lookup. Quotients and remainders whose numerator might be
+    negative, minima and maxima call functions of `runtime/index.h`.
+    """
+    return _sum(e, names, read)
+
+
+def _sum(e: Ix, names: Names, read: Read | None) -> str:
+    # Positive terms first, so that the text does not start with a sign where it need not.
+    terms = sorted(e.terms, key=lambda term: term[1] < 0)
+    out = ""
+    for monomial, c in terms:
+        factors = [] if abs(c) == 1 else [integer(abs(c))]
+        factors += [_atom(atom, names, read) for atom in monomial]
+        body = " * ".join(factors)
+        if out:
+            out += f" {'-' if c < 0 else '+'} {body}"
+        else:
+            out = f"-{body}" if c < 0 else body
+    if not out:
+        return integer(e.const)
+    if e.const:
+        out += f" {'-' if e.const < 0 else '+'} {integer(abs(e.const))}"
+    return out
+
+
+def integer(value: int) -> str:
+    """A literal; one that needs 64 bits says so."""
+    return str(value) if -(2**31) < value < 2**31 else f"INT64_C({value})"
+
+
+def _atom(atom: Atom, names: Names, read: Read | None) -> str:
+    match atom:
+        case Quotient(numerator, denominator):
+            return _division("/", "floor_div", numerator, denominator, names, read)
+        case Remainder(numerator, denominator):
+            return _division("%", "floor_mod", numerator, denominator, names, read)
+        case Extremum(left, right, is_min):
+            function = "index_min" if is_min else "index_max"
+            return f"{function}({_sum(left, names, read)}, {_sum(right, names, read)})"
+        case Lookup():
+            if read is None:
+                raise LoweringFailed(step="emit", what=f"the lookup {atom} where no tensor can be read")
+            return read(atom)
+        case _:
+            if callable(names):
+                return names(atom)
+            if atom not in names:
+                raise LoweringFailed(step="emit", what=f"{atom}, which has no name here")
+            return names[atom]
+
+
+def _division(
+    sign: str, function: str, n: Ix, d: Ix, names: Names, read: Read | None
+) -> str:
+    top, bottom = _sum(n, names, read), _sum(d, names, read)
+    if not is_nonnegative(n):
+        return f"{function}({top}, {bottom})"
+    left = top if _is_one_word(n) else f"({top})"
+    right = bottom if _is_one_word(d) else f"({bottom})"
+    return f"({left} {sign} {right})"
+
+
+def _is_one_word(e: Ix) -> bool:
+    """A constant, or one dim or axis: what needs no brackets."""
+    if e.is_const:
+        return e.const >= 0
+    if e.const or len(e.terms) != 1:
+        return False
+    monomial, c = e.terms[0]
+    return c == 1 and len(monomial) == 1

@@ -1,0 +1,248 @@
+"""expression: region expressions as C++ text, scalar or over lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumigen.dtype import DType, boolean, f32, f64
+from lumigen.emit.cxx import index_text
+from lumigen.errors import LoweringFailed
+from lumigen.index import Axis, Ix, Lookup, ix
+from lumigen.lower.scope import address, is_per_lane
+from lumigen.ops import Op
+from lumigen.region import Choose, Const, Expr, Holds, Index, Local, Prim, Read, free_axes
+
+UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
+LOOSE, SUM, PRODUCT, TIGHT = range(4)  # how strongly the outermost operator of a text binds
+
+
+@dataclass(frozen=True)
+class Text:
+    """C++ text and how strongly its outermost operator binds."""
+
+    code: str
+    binds: int = TIGHT
+
+    def within(self, context: int) -> str:
+        return self.code if self.binds >= context else f"({self.code})"
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """Renders expressions in a scope whose lane axis is `lanes` (None: scalar code)."""
+
+    lanes: Axis | None = None
+    lane_offset: str = ""  # the text of the lane number, inside code that runs lane by lane
+
+    # ---- indices ----
+
+    def index(self, e: Ix) -> str:
+        return index_text(e, self._axis, self._lookup)
+
+    def _axis(self, axis: Axis) -> str:
+        return f"({axis.name} + {self.lane_offset})" if self.lane_offset and axis == self.lanes else axis.name
+
+    def _lookup(self, atom: Lookup) -> str:
+        return f"{atom.source}[{self.index(address(atom.source, atom.at))}]"  # type: ignore[arg-type]
+
+    # ---- scalars ----
+
+    def scalar(self, e: Expr) -> Text:
+        if isinstance(e, Const):
+            return Text(literal(e.value, e.dtype))
+        if isinstance(e, Local):
+            return Text(e.name)
+        if isinstance(e, Index):
+            text = self.index(e.value)
+            return Text(text, LOOSE if " " in text else TIGHT)
+        if isinstance(e, Read):
+            text = f"{e.source}[{self.index(address(e.source, e.at))}]"
+            return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
+        if isinstance(e, Holds):
+            parts = [f"{self.index(c.slack)} >= 0" for c in e.conditions]
+            return Text(" && ".join(parts), LOOSE)
+        if isinstance(e, Choose):
+            extremum = _extremum(e)
+            if extremum is not None:
+                name, a, b = extremum
+                return Text(f"{name}({self.scalar(a).code}, {self.scalar(b).code})")
+            parts = [self.scalar(x).within(SUM) for x in (e.condition, e.then, e.otherwise)]
+            return Text(f"{parts[0]} ? {parts[1]} : {parts[2]}", LOOSE)
+        if isinstance(e, Prim):
+            return self._scalar_prim(e)
+        raise LoweringFailed(step="emit", what=f"no scalar form of {type(e).__name__}")
+
+    def _scalar_prim(self, e: Prim) -> Text:
+        args = [self.scalar(a) for a in e.args]
+        if e.op in UNARY:
+            stem = UNARY[e.op]
+            if e.dtype is f64:
+                return Text(f"1.0 / {args[0].within(TIGHT)}" if stem == "recip" else f"__builtin_{stem}({args[0].code})", PRODUCT)
+            return Text(f"{stem}({args[0].code})")
+        if e.op is Op.CONTIGUOUS:
+            return self._cast(e, args[0])
+        if e.op is Op.LESS_THAN:
+            if e.args[0].dtype is boolean and isinstance(e.args[1], Const):
+                return Text(f"!{args[0].within(TIGHT)}")
+            return Text(f"{args[0].within(SUM)} < {args[1].within(SUM)}", LOOSE)
+        if e.dtype is boolean:
+            return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
+        if e.op is Op.MOD:
+            name = "mod" if e.dtype is f32 else "floor_mod"
+            return Text(f"{name}({args[0].code}, {args[1].code})")
+        return arithmetic(e, args, f32_fma=e.dtype is f32, operands=[self.scalar(x) for x in _fma_parts(e)])
+
+    def _cast(self, e: Prim, text: Text) -> Text:
+        if e.dtype is boolean:
+            return Text(f"{text.within(SUM)} != 0", LOOSE)
+        return Text(f"static_cast<{e.dtype.ctype}>({text.code})")
+
+    # ---- lanes ----
+
+    def vector(self, e: Expr) -> Text:
+        """The value over lanes, as a Vec; one that does not vary is spread over all lanes."""
+        if self.lanes is None or self.lanes not in free_axes(e):
+            return Text(f"splat({self.scalar(e).code})")
+        if isinstance(e, Local):
+            return Text(e.name)
+        if is_per_lane(e, self.lanes):
+            return Text(f"build_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)")
+        if isinstance(e, Read):
+            return self._load(e)
+        if isinstance(e, Choose):
+            extremum = _extremum(e)
+            if extremum is not None:
+                name, a, b = extremum
+                return Text(f"{name}({self.vector(a).code}, {self.vector(b).code})")
+            return Text(f"select({self.mask(e.condition)}, {self.vector(e.then).code}, {self.vector(e.otherwise).code})")
+        if isinstance(e, Prim):
+            return self._vector_prim(e)
+        raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
+
+    def _each(self) -> Renderer:
+        return Renderer(self.lanes, "lane")
+
+    def _load(self, e: Read) -> Text:
+        assert self.lanes is not None
+        at = address(e.source, e.at)
+        factor = at.coefficient(self.lanes)
+        assert factor is not None
+        where = pointer(str(e.source), self.index(at))
+        if factor == 1:
+            return Text(f"load({where}, lanes)")
+        return Text(f"load_strided({where}, {self.index(factor)}, lanes)")
+
+    def _vector_prim(self, e: Prim) -> Text:
+        if e.op is Op.CONTIGUOUS:  # from bool, the only cast with a vector form
+            return Text(f"select({self.mask(e.args[0])}, splat(1.0f), splat(0.0f))")
+        args = [self.vector(a) for a in e.args]
+        if e.op in UNARY:
+            return Text(f"{UNARY[e.op]}({args[0].code})")
+        if e.op is Op.MOD:
+            return Text(f"mod({args[0].code}, {args[1].code})")
+        return arithmetic(e, args, f32_fma=True, operands=[self.vector(x) for x in _fma_parts(e)])
+
+    def mask(self, e: Expr) -> str:
+        """A condition over lanes, as a Mask."""
+        if self.lanes is None or self.lanes not in free_axes(e):
+            return f"mask_all({self.scalar(e).code})"
+        if isinstance(e, Local):
+            return e.name
+        if is_per_lane(e, self.lanes):
+            return f"mask_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)"
+        if isinstance(e, Holds):
+            parts = [self._condition(c.slack) for c in e.conditions]
+        elif isinstance(e, Prim) and e.op is Op.LESS_THAN:
+            if e.args[0].dtype is boolean:
+                return f"mask_not({self.mask(e.args[0])})"
+            return f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})"
+        elif isinstance(e, Prim) and e.op is Op.MUL:
+            parts = [self.mask(a) for a in e.args]
+        elif isinstance(e, Prim) and e.op is Op.CONTIGUOUS:
+            return f"mask_not(eq({self.vector(e.args[0]).code}, splat(0.0f)))"
+        else:
+            raise LoweringFailed(step="emit", what=f"no mask form of {type(e).__name__}")
+        out = parts[0]
+        for p in parts[1:]:
+            out = f"mask_and({out}, {p})"
+        return out
+
+    def _condition(self, slack: Ix) -> str:
+        assert self.lanes is not None
+        factor = slack.coefficient(self.lanes)
+        if factor is None or self.lanes not in slack.axes:
+            return f"mask_all({self.index(slack)} >= 0)"
+        return f"mask_affine({self.index(slack)}, {self.index(factor)})"
+
+
+def arithmetic(e: Prim, args: list[Text], f32_fma: bool, operands: list[Text]) -> Text:
+    """Sums, products, and the spellings that a person would use for them: a - b, a / b, fma."""
+    if e.op is Op.MUL:
+        for i in (1, 0):
+            divisor = e.args[i]
+            if isinstance(divisor, Prim) and divisor.op is Op.RECIP:
+                return Text(f"{args[1 - i].within(PRODUCT)} / {operands[i].within(TIGHT)}", PRODUCT)
+        return Text(f"{args[0].within(PRODUCT)} * {args[1].within(TIGHT)}", PRODUCT)
+    assert e.op is Op.ADD
+    for i in (1, 0):
+        term = e.args[i]
+        if isinstance(term, Prim) and term.op is Op.MUL:
+            for j in (1, 0):
+                sign = term.args[j]
+                if isinstance(sign, Const) and sign.value == -1:
+                    return Text(f"{args[1 - i].within(SUM)} - {operands[2 * i + 1 - j].within(PRODUCT)}", SUM)
+    if f32_fma:
+        for i in (0, 1):
+            term = e.args[i]
+            if isinstance(term, Prim) and term.op is Op.MUL:
+                a, b = operands[2 * i], operands[2 * i + 1]
+                return Text(f"fma({a.code}, {b.code}, {args[1 - i].code})")
+    return Text(f"{args[0].within(SUM)} + {args[1].within(PRODUCT)}", SUM)
+
+
+def _fma_parts(e: Prim) -> list[Expr]:
+    """What the terms of a sum, or the factors of a product, are made of where a shorter spelling needs it."""
+    if e.op is Op.MUL:
+        return [a.args[0] if isinstance(a, Prim) and a.op is Op.RECIP else a for a in e.args]
+    out: list[Expr] = []
+    for term in e.args:
+        out.extend(term.args if isinstance(term, Prim) and term.op is Op.MUL else (term, term))
+    return out
+
+
+def _extremum(e: Choose) -> tuple[str, Expr, Expr] | None:
+    """max and min as the language spells them: `a < b ? b : a` and `b < a ? b : a`."""
+    c = e.condition
+    if e.dtype is not f32 or not isinstance(c, Prim) or c.op is not Op.LESS_THAN:
+        return None
+    if c.args == (e.otherwise, e.then):
+        return "max_ordered", e.otherwise, e.then
+    if c.args == (e.then, e.otherwise):
+        return "min_ordered", e.otherwise, e.then
+    return None
+
+
+def pointer(base: str, offset: str) -> str:
+    return base if offset == "0" else f"{base} + {offset}"
+
+
+def literal(value: float | int | bool, dtype: DType) -> str:
+    """A C++ literal of exactly this value."""
+    if dtype is boolean:
+        return "true" if value else "false"
+    if dtype.is_int:
+        return "INT64_MIN" if value == -(2**63) else str(int(value))
+    if value != value:
+        return '__builtin_nanf("")' if dtype is f32 else '__builtin_nan("")'
+    if value in (float("inf"), float("-inf")):
+        text = "__builtin_inff()" if dtype is f32 else "__builtin_inf()"
+        return text if value > 0 else f"-{text}"
+    text = str(np.float32(value)) if dtype is f32 else repr(float(value))
+    if not any(c in text for c in ".en"):
+        text += ".0"
+    return text + ("f" if dtype is f32 else "")
+
+
+__all__ = ["LOOSE", "Renderer", "Text", "ix", "literal", "pointer"]

@@ -1,0 +1,176 @@
+"""statements: tile programs as lines of C++ over the device headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lumigen.dtype import DType, boolean, f32
+from lumigen.emit.expression import Renderer, Text, literal, pointer
+from lumigen.errors import LoweringFailed
+from lumigen.index import Axis, Ix
+from lumigen.lower.scope import address
+from lumigen.region import Expr, Local, Monoid
+from lumigen.tile import (
+    Accumulate,
+    Accumulator,
+    Bind,
+    Fill,
+    Finish,
+    For,
+    Let,
+    Mma,
+    Operand,
+    Pack,
+    Stmt,
+    StoreTile,
+    TileProgram,
+)
+
+INDENT = "  "
+
+
+class Statements:
+    """Renders the statements of one program."""
+
+    def __init__(self, program: TileProgram) -> None:
+        self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
+
+    def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[str]:
+        out: list[str] = []
+        for s in stmts:
+            out.extend(self.statement(s, Renderer(lanes)))
+        return out
+
+    def statement(self, s: Stmt, r: Renderer) -> list[str]:
+        if isinstance(s, Bind):
+            return [f"const int64_t {s.axis.name} = {r.index(s.value)};"]
+        if isinstance(s, Let):
+            return [f"const {_type(s.value.dtype, s.lanes)} {s.name.name} = {_value(s.value, s.lanes, r)};"]
+        if isinstance(s, Accumulator):
+            start = neutral(s.monoid, s.name.dtype)
+            start = f"splat({start})" if s.lanes is not None else start
+            return [f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};"]
+        if isinstance(s, Accumulate):
+            return [self._accumulate(s, r)]
+        if isinstance(s, Finish):
+            reduce = "reduce_add" if s.monoid is Monoid.SUM else "reduce_max"
+            return [f"const float {s.name.name} = {reduce}({s.source.name});"]
+        if isinstance(s, For):
+            return self._for(s, r)
+        if isinstance(s, StoreTile):
+            return [self._store(s, r)]
+        if isinstance(s, Fill):
+            return [f"fill_tile({s.dst}, {literal(s.value, f32)}, {r.index(address_extent(s))});"]
+        if isinstance(s, Pack):
+            return self._pack(s, r)
+        if isinstance(s, Mma):
+            return [self._mma(s, r)]
+        raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
+
+    def _accumulate(self, s: Accumulate, r: Renderer) -> str:
+        name = s.into.name
+        if s.lanes is None:
+            value = r.scalar(s.value)
+            return f"{name} = {_combine(s.monoid, name, value, s.into.dtype)};"
+        value = r.vector(s.value)
+        if s.into in self.finished:
+            value = Text(f"zero_tail({value.code}, lanes, {neutral(s.monoid, f32)})")
+        return f"{name} = {_combine(s.monoid, name, value, f32)};"
+
+    def _for(self, s: For, r: Renderer) -> list[str]:
+        axis, lo, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
+        if not s.lanes:
+            step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
+            inner = self.lines(s.body, r.lanes)
+            return [f"for (int64_t {axis} = {lo}; {axis} < {hi}; {step}) {{", *_indented(inner), "}"]
+        inner = self.lines(s.body, s.axis)
+        if lo == "0":
+            return [f"for_lanes({hi}, [&](int64_t {axis}, auto lanes) {{", *_indented(inner), "});"]
+        start = [f"const int64_t {axis} = {lo} + {axis}_offset;"]
+        span = r.index(s.hi - s.lo)
+        head = f"for_lanes({span}, [&](int64_t {axis}_offset, auto lanes) {{"
+        return [head, *_indented([*start, *inner]), "});"]
+
+    def _store(self, s: StoreTile, r: Renderer) -> str:
+        at = address(s.dst, s.at)
+        if s.lanes is None:
+            return f"{s.dst}[{r.index(at)}] = {r.scalar(s.value).code};"
+        factor = at.coefficient(s.lanes)
+        if factor is None:
+            raise LoweringFailed(step="emit", what=f"a store to {s.dst} that is not affine in {s.lanes}")
+        where = pointer(str(s.dst), r.index(at))
+        if factor == 1:
+            return f"store({where}, {r.vector(s.value).code}, lanes);"
+        return f"store_strided({where}, {r.index(factor)}, {r.vector(s.value).code}, lanes);"
+
+    def _pack(self, s: Pack, r: Renderer) -> list[str]:
+        o = s.operand
+        rows, depth = r.index(s.row_hi - s.row_lo), r.index(s.k_hi - s.k_lo)
+        if o.stride is not None and o.k_stride is not None:
+            start = o.base + o.stride * s.row_lo + o.k_stride * s.k_lo
+            source = pointer(str(o.source), r.index(start))
+            strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
+            return [f"pack_a({s.dst}, {source}, {strides}, {_int(rows)}, {depth});"]
+        assert o.value is not None
+        body = [
+            f"const int64_t {s.row.name} = {r.index(s.row_lo)} + pack_row;",
+            f"const int64_t {s.k.name} = {r.index(s.k_lo)} + pack_k;",
+            f"return {r.scalar(o.value).code};",
+        ]
+        head = f"pack_a_from({s.dst}, {_int(rows)}, {depth}, [&](int64_t pack_row, int64_t pack_k) {{"
+        return [head, *_indented(body), "});"]
+
+    def _mma(self, s: Mma, r: Renderer) -> str:
+        b = s.b
+        more = r.index(s.accumulate)
+        again = {"0": "false", "1": "true"}.get(more, f"{more} != 0")
+        where = pointer(str(b.source), r.index(b.base))
+        assert b.stride is not None
+        rows, cols, k, ldc = (r.index(x) for x in (s.rows, s.cols, s.k, s.acc_stride))
+        if b.panels:
+            return f"multiply({s.acc}, {ldc}, {s.a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
+        assert b.k_stride is not None
+        return f"multiply_direct_b({s.acc}, {ldc}, {s.a}, {where}, {r.index(b.k_stride)}, {_int(rows)}, {cols}, {k}, {again});"
+
+
+def address_extent(s: Fill) -> Ix:
+    total = s.dst.dims[0]
+    for d in s.dst.dims[1:]:
+        total = total * d
+    return total
+
+
+def neutral(monoid: Monoid, dtype: DType) -> str:
+    """Where an accumulator starts."""
+    return literal(dtype.lowest if monoid is Monoid.MAX else 0, dtype)
+
+
+def _combine(monoid: Monoid, name: str, value: Text, dtype: DType) -> str:
+    if monoid is Monoid.SUM:
+        return f"{name} + {value.within(2)}"
+    if dtype is f32:
+        return f"max_nan({name}, {value.code})"
+    return f"{name} < {value.within(1)} ? {value.within(1)} : {name}"
+
+
+def _type(dtype: DType, lanes: Axis | None) -> str:
+    if lanes is not None:
+        return "Mask" if dtype is boolean else "Vec"
+    return "bool" if dtype is boolean else dtype.ctype
+
+
+def _value(e: Expr, lanes: Axis | None, r: Renderer) -> str:
+    if lanes is None:
+        return r.scalar(e).code
+    return r.mask(e) if e.dtype is boolean else r.vector(e).code
+
+
+def _int(text: str) -> str:
+    return text if text.isdigit() else f"static_cast<int>({text})"
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [INDENT + line for line in lines]
+
+
+__all__ = ["Local", "Operand", "Statements", "neutral"]

@@ -1,0 +1,86 @@
+"""axes: give a region canonical axis names, so that reductions over the same factor share one axis.
+
+Before: bound axes are named after the nodes they come from.  After: stores run over i0, i1, ...; reductions over
+k0, k1, ...; two reductions over equal extents share an axis wherever neither would capture the other's.
+Renaming bound axes is always sound; sharing names is what lets later analysis see that a maximum, a sum and a
+contraction range over the same thing. Equal computations get equal text, which is the structural hash.
+"""
+
+from __future__ import annotations
+
+from lumigen.index import Axis, Ix, ix
+from lumigen.region import (
+    Expr,
+    Reduce,
+    Region,
+    Store,
+    free_axes,
+    rebuild,
+    reduce,
+    substitute,
+    walk,
+)
+
+
+def unify_axes(region: Region) -> Region:
+    return Region(tuple(_unify(s) for s in region.stores), region.lines)
+
+
+def _unify(store: Store) -> Store:
+    axes = tuple(Axis(f"i{d}", a.extent) for d, a in enumerate(store.axes))
+    names: dict[Axis, Ix] = {old: ix(new) for old, new in zip(store.axes, axes, strict=True)}
+    value = _share(substitute(store.value, names), {})
+    bound: dict[Axis, None] = {}
+    for e in walk([value]):
+        if isinstance(e, Reduce):
+            bound.update(dict.fromkeys(e.axes))
+    value = _rename(value, {a: Axis(f"k{n}", a.extent) for n, a in enumerate(bound)}, {})
+    at = tuple(i.substitute(names) for i in store.at)
+    return Store(store.dst, axes, at, value, store.add)
+
+
+def _share(e: Expr, memo: dict[Expr, Expr]) -> Expr:
+    """Rename each bound axis to the first shared name of its extent that captures nothing."""
+    if e in memo:
+        return memo[e]
+    out = rebuild(e, lambda c: _share(c, memo), lambda i: i)
+    if isinstance(out, Reduce):
+        body, where = out.body, out.where
+        axes: list[Axis] = []
+        for axis in out.axes:
+            new = _first_free(axis, body, frozenset(axes) | frozenset(out.axes) - {axis})
+            body = substitute(body, {axis: ix(new)})
+            where = tuple(c.substitute({axis: ix(new)}) for c in where)
+            axes.append(new)
+        out = reduce(out.monoid, tuple(axes), body, out.dtype, where)
+    memo[e] = out
+    return out
+
+
+def _first_free(axis: Axis, body: Expr, siblings: frozenset[Axis]) -> Axis:
+    taken = (free_axes(body) - {axis}) | siblings
+    for e in walk([body]):
+        if isinstance(e, Reduce) and axis in free_axes(e):
+            taken |= frozenset(e.axes)
+    number = 0
+    while (candidate := Axis(f"r{number}({axis.extent})", axis.extent)) in taken:
+        number += 1
+    return candidate
+
+
+def _rename(e: Expr, names: dict[Axis, Axis], memo: dict[Expr, Expr]) -> Expr:
+    """Rename bound axes everywhere at once; the new names are distinct and unused, so nothing is captured."""
+    if e in memo:
+        return memo[e]
+    mapping = {old: ix(new) for old, new in names.items()}
+
+    def visit(x: Expr) -> Expr:
+        if x not in memo:
+            out = rebuild(x, visit, lambda i: i.substitute(mapping))
+            if isinstance(x, Reduce) and isinstance(out, Reduce):
+                axes = tuple(names.get(a, a) for a in x.axes)
+                out = reduce(out.monoid, axes, out.body, out.dtype, out.where)
+            memo[x] = out
+        return memo[x]
+
+    return visit(e)

@@ -1,0 +1,299 @@
+"""partition: cut the graph into regions of index notation.
+
+Before: a graph.  After: regions in launch order, one store each; every value that is computed in one region and
+read in another has a buffer. Whatever is not cut is inlined, so elementwise fusion needs no pass of its own.
+
+The cuts are the heuristic's. They fall at the same places in each repeated layer:
+
+1. at a factor of a contraction that is itself computed, unless the factor is *expanding* (below);
+2. at what a reduction ranges over, if that contains a reduction that varies with the reduced axes: it would be
+   recomputed for each element;
+3. at a reduction that several regions would compute.
+
+A factor is expanding if it holds a contraction of buffers that are all much smaller than it is, and so is what it
+is reduced to: then it never exists as a whole, the outer reduction consumes it tile by tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lumigen.graph import Edge, Graph, Node, axes_of, literal_of, tensor_of, toposort
+from lumigen.index import Axis, Ix, ix, product
+from lumigen.ops import ROWS, SOURCES, Form, Op
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Index,
+    Monoid,
+    Prim,
+    Read,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    choose,
+    const,
+    free_axes,
+    holds,
+    index,
+    prim,
+    read,
+    reduce,
+    substitute,
+    walk,
+)
+from lumigen.view import View, identity
+
+EXPANSION = 2  # an expanding factor is at least so many times larger than anything it is made of or made into
+ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an inner operand
+
+ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
+MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
+
+
+def partition(graph: Graph) -> tuple[Region, ...]:
+    """The regions of a graph, in an order in which every buffer is stored before it is read."""
+    builder = _Builder(graph)
+    builder.decide_cuts()
+    return builder.regions()
+
+
+@dataclass
+class _Builder:
+    graph: Graph
+    order: list[Node] = field(init=False)
+    number: dict[Node, int] = field(init=False)
+    users: dict[Node, list[Node]] = field(init=False)
+    cut: set[Node] = field(default_factory=set)
+    memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(default_factory=dict)
+    buffers: dict[Node, Buffer] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.order = toposort((*self.graph.inputs, *(e.node for e in self.graph.roots())))
+        self.number = {n: i for i, n in enumerate(self.order)}
+        self.users = {n: [] for n in self.order}
+        for n in self.order:
+            for a in n.args:
+                self.users[a.node].append(n)
+        for name, e in self.graph.outputs:
+            computed = e.node.op not in SOURCES
+            if computed and e.view == identity(e.node.shape) and e.node not in self.buffers:
+                self.buffers[e.node] = Buffer(name, Role.OUTPUT, e.node.shape, e.node.dtype)
+
+    # ---- expressions ----
+
+    def buffer(self, n: Node) -> Buffer:
+        if n not in self.buffers:
+            if n.op in ROLES:
+                tensor = tensor_of(n)
+                self.buffers[n] = Buffer(tensor.name, ROLES[n.op], n.shape, n.dtype, tensor.range)
+            else:
+                self.buffers[n] = Buffer(f"t{self.number[n]}", Role.TEMP, n.shape, n.dtype)
+        return self.buffers[n]
+
+    def at_edge(self, e: Edge, where: tuple[Ix, ...]) -> Expr:
+        """What the edge shows at a position."""
+        at, valid = e.view.at(where)
+        body = self.at_node(e.node, at)
+        return choose(holds(valid), body, const(e.view.fill, e.dtype)) if valid else body
+
+    def at_node(self, n: Node, at: tuple[Ix, ...]) -> Expr:
+        if n.op in ROLES or n in self.cut:
+            return read(self.buffer(n), at)
+        if n.op is Op.CONST:
+            return const(literal_of(n), n.dtype)
+        if n.op is Op.IOTA:
+            return index(at[0], n.dtype)
+        axes, body = self.inlined(n)
+        return substitute(body, dict(zip(axes, at, strict=True)))
+
+    def inlined(self, n: Node) -> tuple[tuple[Axis, ...], Expr]:
+        """The node's value over axes of its own, with everything inlined that is not cut."""
+        if n not in self.memo:
+            axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+            self.memo[n] = axes, self.body(n, axes)
+        return self.memo[n]
+
+    def body(self, n: Node, axes: tuple[Axis, ...]) -> Expr:
+        if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
+            bound, where = self.reduced(n, axes)
+            return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), n.dtype)
+        where = tuple(ix(a) for a in axes)
+        return prim(n.op, tuple(self.at_edge(a, where) for a in n.args), n.dtype)
+
+    def reduced(self, n: Node, axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Ix, ...]]:
+        """The bound axes of a reduction, and the positions of its operand over them and `axes`."""
+        extents = n.args[0].shape
+        gone = axes_of(n)
+        bound = tuple(Axis(f"n{self.number[n]}_k{d}", extents[d]) for d in gone)
+        free = iter(axes)
+        by_dim = dict(zip(gone, bound, strict=True))
+        where = tuple(ix(by_dim[d]) if d in by_dim else ix(next(free)) for d in range(len(extents)))
+        return bound, where
+
+    # ---- cuts ----
+
+    def decide_cuts(self) -> None:
+        for n in self.order:
+            if n.op in MONOIDS:
+                self.decide_at(n)
+        while shared := self.shared_reductions():
+            self.materialise(shared)
+        self.memo.clear()
+
+    def decide_at(self, n: Node) -> None:
+        axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+        bound, where = self.reduced(n, axes)
+        factors = self.factors(n.args[0], where)
+        values = [value for _, value in factors]
+        contracts = is_contraction(tuple(values), axes, bound)
+        for node, value in factors:
+            if node.op in SOURCES or node in self.cut:
+                continue
+            varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
+            wanted = varying or (contracts and not is_plain(value))
+            if wanted and not is_expanding(value, axes):
+                self.materialise([node])
+
+    def factors(self, e: Edge, where: tuple[Ix, ...]) -> list[tuple[Node, Expr]]:
+        """The operands of the product that a reduction ranges over; the operand itself if it is no product."""
+        at, valid = e.view.at(where)
+        n = e.node
+        plain_product = n.op is Op.MUL and not any(a.dtype.is_bool for a in n.args)
+        if plain_product and not valid and n not in self.cut:
+            return [(a.node, self.at_edge(a, at)) for a in n.args]
+        return [(n, self.at_edge(e, where))]
+
+    def materialise(self, nodes: Iterable[Node]) -> None:
+        """Cut at these nodes, and forget the expressions that inlined them."""
+        stack = list(nodes)
+        self.cut.update(stack)
+        stale: set[Node] = set()
+        while stack:
+            n = stack.pop()
+            for user in self.users[n]:
+                if user in self.memo and user not in stale:
+                    stale.add(user)
+                    stack.append(user)
+        for n in stale:
+            del self.memo[n]
+
+    def shared_reductions(self) -> list[Node]:
+        """Reductions that more than one region would compute, the ones nearest to the inputs."""
+        owners: dict[Node, int] = {}
+        for root in self.roots():
+            for n in self.inside(root):
+                if n.op in MONOIDS and n is not root:
+                    owners[n] = owners.get(n, 0) + 1
+        return [n for n in self.order if owners.get(n, 0) > 1 and self.runs(n)]
+
+    def runs(self, n: Node) -> bool:
+        """Whether the reduction is still one after sifting (a gather costs nothing to repeat)."""
+        return isinstance(self.inlined(n)[1], Reduce)
+
+    # ---- regions ----
+
+    def roots(self) -> list[Node]:
+        """Nodes that are stored: cut ones and whatever an output shows."""
+        shown = {e.node for e in self.graph.roots() if e.node not in self.cut}
+        return [n for n in self.order if n in self.cut or n in shown]
+
+    def inside(self, root: Node) -> list[Node]:
+        """The nodes that the root's region computes."""
+        seen: set[Node] = set()
+        stack = [root]
+        while stack:
+            n = stack.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            stack.extend(a.node for a in n.args if a.node not in self.cut and a.node.op not in SOURCES)
+        return [n for n in self.order if n in seen]
+
+    def regions(self) -> tuple[Region, ...]:
+        out = [self.region(n) for n in self.order if n in self.cut]
+        stored = {self.buffers[n].name for n in self.cut}
+        for name, e in self.graph.outputs:
+            if name in stored:
+                continue
+            dst = Buffer(name, Role.OUTPUT, e.shape, e.dtype)
+            axes = tuple(Axis(f"o{d}", extent) for d, extent in enumerate(e.shape))
+            at = tuple(ix(a) for a in axes)
+            out.append(Region((Store(dst, axes, at, self.at_edge(e, at)),), self.lines(e.node)))
+        return tuple(out)
+
+    def region(self, n: Node) -> Region:
+        axes, body = self.inlined(n)
+        store = Store(self.buffer(n), axes, tuple(ix(a) for a in axes), body)
+        return Region((store,), self.lines(n))
+
+    def lines(self, root: Node) -> tuple[object, ...]:
+        found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
+        return tuple(sorted(found, key=lambda line: (line.file, line.line)))
+
+
+def is_plain(e: Expr) -> bool:
+    """Whether the value is read from memory as it is (guarded perhaps, or a constant), not computed."""
+    if isinstance(e, Choose):
+        return isinstance(e.condition, Holds) and is_plain(e.then) and isinstance(e.otherwise, Const)
+    return isinstance(e, Read | Const | Index)
+
+
+def is_contraction(factors: tuple[Expr, ...], free: tuple[Axis, ...], bound: tuple[Axis, ...]) -> bool:
+    """Whether a sum over `bound` of the product has columns for each of its two factors: a matrix product."""
+    if len(factors) != 2:
+        return False
+    a, b = (free_axes(f) for f in factors)
+    reduced = set(bound)
+    return bool(a & b & reduced) and bool((a - b) & set(free)) and bool((b - a) & set(free))
+
+
+def is_expanding(value: Expr, kept: tuple[Axis, ...]) -> bool:
+    """Whether a factor is much larger than all it is made of and all it is reduced to (see the module)."""
+    inner = [r for r in walk([value]) if isinstance(r, Reduce)]
+    contractions = [r for r in inner if product_factors(r) is not None]
+    if not contractions or any(_nested(r) for r in contractions):
+        return False
+    size = volume(free_axes(value))
+    made_of = [b for e in walk([value]) if isinstance(e, Read) for b in [e.source]]
+    if any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of):
+        return False  # weights are packed once and stream better through a kernel of their own
+    row = volume(frozenset(kept) - free_axes(value))
+    depth = max(volume(frozenset(r.axes)) for r in contractions)
+    largest = max((volume_of(b.dims) for b in made_of), default=1)
+    return row <= ON_CHIP and depth <= ON_CHIP and size >= EXPANSION * largest
+
+
+def product_factors(r: Reduce) -> tuple[Expr, Expr] | None:
+    """The two factors of a contraction; None if the reduction is not one."""
+    if r.monoid is not Monoid.SUM or r.where:
+        return None
+    if not isinstance(r.body, Prim) or r.body.op is not Op.MUL:
+        return None
+    a, b = r.body.args
+    return (a, b) if is_contraction((a, b), tuple(free_axes(r)), r.axes) else None
+
+
+def _nested(r: Reduce) -> bool:
+    return any(isinstance(x, Reduce) and free_axes(x) & set(r.axes) for x in walk([r.body]))
+
+
+def _feeds(b: Buffer, contractions: list[Reduce]) -> bool:
+    return any(isinstance(e, Read) and e.source == b for r in contractions for e in walk([r.body]))
+
+
+def volume(axes: Iterable[Axis]) -> int:
+    """The product of the extents at the dims' typical values."""
+    return volume_of(tuple(a.extent for a in axes))
+
+
+def volume_of(extents: tuple[Ix, ...]) -> int:
+    return product(extents).estimate()
+
+
+__all__ = ["View", "is_contraction", "is_plain", "partition", "product_factors", "volume", "volume_of"]

@@ -1,0 +1,295 @@
+"""scope: turn expressions into statements, each in the outermost loop where it can stand.
+
+The one place that decides what a kernel computes once, per row or per element: a subexpression goes to the
+outermost scope that has all its axes, gets a name there if it leaves its scope or is used twice, and reductions
+become loops. Both skeletons build their bodies with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lumigen.dtype import boolean, f32
+from lumigen.index import Axis, Cmp, Ix, is_less, is_nonnegative, ix, maximum, minimum
+from lumigen.ops import Op
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Index,
+    Local,
+    Monoid,
+    Prim,
+    Read,
+    Reduce,
+    children,
+    choose,
+    const,
+    free_axes,
+    holds,
+    local,
+    rebuild,
+    walk,
+)
+from lumigen.tile import Accumulate, Accumulator, Bind, Finish, For, Let, Stmt
+
+
+def address(source: Buffer, at: tuple[Ix, ...]) -> Ix:
+    """The element's position in the buffer's row-major memory."""
+    flat = ix(0)
+    for extent, i in zip(source.dims, at, strict=True):
+        flat = flat * extent + i
+    return flat
+
+
+def is_safe(e: Expr) -> bool:
+    """Whether every read inside is within its buffer wherever it is evaluated."""
+    return all(
+        is_nonnegative(i) and is_less(i, extent)
+        for x in walk([e])
+        if isinstance(x, Read)
+        for extent, i in zip(x.source.dims, x.at, strict=True)
+    )
+
+
+def is_per_lane(e: Expr, lanes: Axis) -> bool:
+    """Whether the value must be computed lane by lane: no vector form exists for it."""
+    if lanes not in free_axes(e):
+        return False
+    if isinstance(e, Read):
+        factor = address(e.source, e.at).coefficient(lanes)
+        return e.dtype is not f32 or factor is None
+    if isinstance(e, Holds):
+        return any(c.slack.coefficient(lanes) is None for c in e.conditions)
+    if isinstance(e, Choose):
+        return e.dtype is not f32 or not is_safe(e)
+    if isinstance(e, Prim):
+        operands = {a.dtype for a in e.args}
+        numeric = operands <= {f32} or operands <= {boolean, f32}
+        return not (numeric and e.dtype in (f32, boolean))
+    return isinstance(e, Index)
+
+
+@dataclass
+class Names:
+    """Fresh names for the locals of one kernel."""
+
+    used: dict[str, int] = field(default_factory=dict)
+
+    def fresh(self, stem: str) -> str:
+        n = self.used.get(stem, 0)
+        self.used[stem] = n + 1
+        return f"{stem}{n}"
+
+
+@dataclass
+class Scope:
+    """A loop body under construction. `axes` are all axes with a value in it; `lanes` the one of a lanes loop."""
+
+    names: Names
+    reductions: tuple[Reduce, ...]  # all of the kernel
+    axes: frozenset[Axis]
+    parent: Scope | None = None
+    lanes: Axis | None = None
+    stmts: list[Stmt] = field(default_factory=list)
+    known: dict[Expr, Expr] = field(default_factory=dict)
+    uses: dict[Expr, int] = field(default_factory=dict)
+
+    def inner(self, axes: Iterable[Axis], lanes: Axis | None = None) -> Scope:
+        return Scope(self.names, self.reductions, self.axes | frozenset(axes), self, lanes or self.lanes)
+
+    def values(self, roots: Iterable[Expr]) -> list[Expr]:
+        """Each root as `value` gives it; what they use together is computed once."""
+        wanted = list(roots)
+        self.uses = count_uses(wanted)
+        return [self.value(e) for e in wanted]
+
+    def bind(self, axis: Axis, value: Ix) -> None:
+        self.stmts.append(Bind(axis, value))
+        self.axes |= {axis}
+
+    def find(self, e: Expr) -> Expr | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if e in scope.known:
+                return scope.known[e]
+            scope = scope.parent
+        return None
+
+    def home(self, e: Expr) -> Scope:
+        """The outermost scope in which the expression can be computed."""
+        scope = self
+        needed = free_axes(e)
+        while scope.parent is not None and needed <= scope.parent.axes:
+            scope = scope.parent
+        return scope
+
+    def value(self, e: Expr) -> Expr:
+        """The expression over locals of this scope and its parents, with the statements it needs in place."""
+        if isinstance(e, Const | Local):
+            return e
+        found = self.find(e)
+        if found is not None:
+            return found
+        home = self.home(e)
+        if isinstance(e, Reduce):
+            home.reduce(e)
+            return home.known[e]
+        if isinstance(e, Choose) and not is_safe(e):
+            return e  # evaluated lazily, element by element: the other branch may lie outside its buffer
+        if home is self and self.lanes is not None and is_per_lane(e, self.lanes):
+            return e
+        out = rebuild(e, home.value, lambda i: i)
+        if home is self and (self.uses.get(e, 1) < 2 or isinstance(e, Index)):
+            return out
+        if is_negation(out):
+            return out
+        return home.let(e, out, "v")
+
+    def let(self, e: Expr, value: Expr, stem: str) -> Expr:
+        lanes = self.lanes if self.lanes in free_axes(e) else None
+        name = local(self.names.fresh(stem), free_axes(e) & self.axes, e.dtype)
+        assert isinstance(name, Local)
+        self.stmts.append(Let(name, value, lanes))
+        self.known[e] = name
+        return name
+
+    # ---- reductions ----
+
+    def reduce(self, first: Reduce) -> None:
+        """Loops for a reduction, and in the same loops for its siblings that are ready."""
+        group = [first, *self._siblings(first)]
+        vector = self.lanes is not None and self.lanes in free_axes(first)
+        numbers = all(r.dtype is f32 for r in group)
+        accumulators: list[Local] = []
+        lane_axis = None if vector or not numbers else _lane_axis(first)
+        lanes = self.lanes if vector else lane_axis
+        if vector and not numbers:
+            lanes = None
+        for r in group:
+            for inner in _inner_reductions(r):
+                if inner is not r and free_axes(inner) <= self.axes:
+                    self.value(inner)
+        for r in group:
+            extra = frozenset({lanes} if lanes is not None else ())
+            name = local(self.names.fresh("acc"), (free_axes(r) | extra) & (self.axes | extra), r.dtype)
+            assert isinstance(name, Local)
+            accumulators.append(name)
+            self.stmts.append(Accumulator(name, r.monoid, lanes))
+        order = [a for a in first.axes if a != lane_axis] + ([lane_axis] if lane_axis else [])
+        self._loops(order, lane_axis, group, accumulators, lanes)
+        for r, acc in zip(group, accumulators, strict=True):
+            if lane_axis is None:
+                self.known[r] = acc
+                continue
+            name = local(self.names.fresh("r"), free_axes(r), r.dtype)
+            assert isinstance(name, Local)
+            self.stmts.append(Finish(name, acc, r.monoid))
+            self.known[r] = name
+
+    def _siblings(self, first: Reduce) -> list[Reduce]:
+        """Other reductions of this kernel over the same axes whose operands are at hand as well."""
+        vector = self.lanes in free_axes(first)
+        out: list[Reduce] = []
+        for e in self.reductions:
+            same = e is not first and e.axes == first.axes and e.where == first.where
+            if not same or self.find(e) is not None or e.dtype is not first.dtype:
+                continue
+            ready = all(
+                x is e or self.find(x) is not None or free_axes(x) & set(first.axes)
+                for x in _inner_reductions(e)
+            )
+            if free_axes(e) <= self.axes and self.home(e) is self and ready and (self.lanes in free_axes(e)) is vector:
+                out.append(e)
+        return out
+
+    def _loops(
+        self,
+        order: list[Axis],
+        lane_axis: Axis | None,
+        group: list[Reduce],
+        accumulators: list[Local],
+        lanes: Axis | None,
+    ) -> None:
+        pending = list(group[0].where)
+        scopes: list[tuple[Scope, Axis, Ix, Ix]] = []
+        scope = self
+        for axis in order:
+            lo, hi, pending = _bounds(axis, pending, scope.axes)
+            scope = scope.inner([axis], axis if axis == lane_axis else None)
+            scopes.append((scope, axis, lo, hi))
+        bodies = scope.values([guarded(r, pending) for r in group])
+        for r, acc, body in zip(group, accumulators, bodies, strict=True):
+            scope.stmts.append(Accumulate(acc, r.monoid, body, lanes))
+        for inner, axis, lo, hi in reversed(scopes):
+            assert inner.parent is not None
+            loop = For(axis, lo, hi, axis == lane_axis, tuple(inner.stmts))
+            inner.parent.stmts.append(loop)
+
+
+def guarded(r: Reduce, conditions: list[Cmp]) -> Expr:
+    """The reduction's body, neutral where a condition fails."""
+    if not conditions:
+        return r.body
+    lowest = r.dtype.lowest if r.monoid is Monoid.MAX else (0.0 if r.dtype.is_float else 0)
+    return choose(holds(conditions), r.body, const(lowest, r.dtype))
+
+
+def _inner_reductions(r: Reduce) -> list[Reduce]:
+    return [x for x in walk([r]) if isinstance(x, Reduce)]
+
+
+def _bounds(axis: Axis, conditions: list[Cmp], known: frozenset[Axis]) -> tuple[Ix, Ix, list[Cmp]]:
+    """Loop bounds that the conditions on `axis` imply, and the conditions that are left."""
+    lo, hi = ix(0), axis.extent
+    left: list[Cmp] = []
+    for c in conditions:
+        factor = c.slack.coefficient(axis)
+        rest = c.slack - ix(axis) * factor if factor is not None else None
+        if rest is not None and rest.axes <= known and factor == 1:
+            lo = maximum(lo, -rest)
+        elif rest is not None and rest.axes <= known and factor == -1:
+            hi = minimum(hi, rest + 1)
+        else:
+            left.append(c)
+    return lo, hi, left
+
+
+def _lane_axis(r: Reduce) -> Axis | None:
+    """The reduced axis along which most reads are consecutive in memory; none if it is too short to pay."""
+
+    def score(axis: Axis) -> int:
+        return sum(
+            address(e.source, e.at).coefficient(axis) == 1 for e in walk([r.body]) if isinstance(e, Read)
+        )
+
+    best = max(reversed(r.axes), key=score)
+    return best if best.extent.estimate() >= 4 else None
+
+
+def is_negation(e: Expr) -> bool:
+    """x * -1: it costs nothing where it is added."""
+    return isinstance(e, Prim) and e.op is Op.MUL and any(isinstance(a, Const) and a.value == -1 for a in e.args)
+
+
+def count_uses(roots: Iterable[Expr]) -> dict[Expr, int]:
+    """How many places of these expressions refer to each node, not looking into reductions."""
+    uses: dict[Expr, int] = {}
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        uses[e] = uses.get(e, 0) + 1
+        if uses[e] == 1 and not isinstance(e, Reduce):
+            stack.extend(children(e))
+    return uses
+
+
+def kernel_reductions(roots: Iterable[Expr]) -> tuple[Reduce, ...]:
+    """Every reduction of a kernel, inner ones first."""
+    return tuple(e for e in walk(roots) if isinstance(e, Reduce))
+
+
+__all__ = ["Names", "Scope", "address", "count_uses", "guarded", "is_per_lane", "is_safe", "kernel_reductions"]

@@ -1,0 +1,173 @@
+"""Tile programs: a plan with its schedule, as typed statements that templates arrange and devices spell.
+
+One program computes one work tile, `task`, of a launch. Expressions in it are region expressions over the axes of
+the enclosing loops; whatever is used twice or leaves a loop has a name (`Local`). A loop over *lanes* runs a
+vector of consecutive values of its axis at a time, the last one partly filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Union
+
+from lumigen.index import Axis, Dim, Ix
+from lumigen.region import Buffer, Expr, Local, Monoid
+
+
+@dataclass(frozen=True)
+class Bind:
+    """An axis that follows from others: its value in this scope."""
+
+    axis: Axis
+    value: Ix
+
+
+@dataclass(frozen=True)
+class Let:
+    """`name = value`, computed here once; over lanes where it varies with the lane axis."""
+
+    name: Local
+    value: Expr
+    lanes: Axis | None
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """A running total, started at the monoid's neutral element; one for each lane if `lanes`."""
+
+    name: Local
+    monoid: Monoid
+    lanes: Axis | None
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """`into = monoid(into, value)`; lanes past the end of the loop contribute nothing."""
+
+    into: Local
+    monoid: Monoid
+    value: Expr
+    lanes: Axis | None
+
+
+@dataclass(frozen=True)
+class Finish:
+    """`name` is the monoid over the lanes of the accumulator `source`."""
+
+    name: Local
+    source: Local
+    monoid: Monoid
+
+
+@dataclass(frozen=True)
+class For:
+    """`for axis in lo .. hi - 1`, in order; by `step`s (the body covers the rest of a step), or over lanes."""
+
+    axis: Axis
+    lo: Ix
+    hi: Ix
+    lanes: bool
+    body: tuple[Stmt, ...]
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class StoreTile:
+    """`dst[at] = value`, a vector of lanes at a time if `lanes`."""
+
+    dst: Buffer
+    at: tuple[Ix, ...]
+    value: Expr
+    lanes: Axis | None
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix operand as memory holds it: element (major, k) is at `base + major * stride + k * k_stride`.
+
+    `major` counts rows of A or columns of B. Strides None: no such strides exist, `value` is evaluated per element.
+    `panels`: B lies packed in panels of 16 columns, `stride` floats from one panel to the next.
+    """
+
+    source: Buffer | None
+    base: Ix
+    stride: Ix | None
+    k_stride: Ix | None
+    value: Expr | None
+    panels: bool = False
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Rows `row .. row_end` by `k .. k_end` of A into row blocks in scratch."""
+
+    dst: Buffer
+    operand: Operand
+    row: Axis
+    row_lo: Ix
+    row_hi: Ix
+    k: Axis
+    k_lo: Ix
+    k_hi: Ix
+
+
+@dataclass(frozen=True)
+class Mma:
+    """acc[rows, cols] (+)= A[rows, k] * B[k, cols]: A packed in scratch, B as its operand says."""
+
+    acc: Buffer
+    acc_stride: Ix
+    a: Buffer
+    b: Operand
+    rows: Ix
+    cols: Ix
+    k: Ix
+    accumulate: Ix  # 0 starts from zero, anything else adds
+
+
+@dataclass(frozen=True)
+class MmaDirect:
+    """acc[rows, cols] (+)= A * B with both operands read where they are, B with unit stride along columns."""
+
+    acc: Buffer
+    acc_stride: Ix
+    a: Operand
+    b: Operand
+    rows: Ix
+    cols: Ix
+    k: Ix
+    accumulate: Ix
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Every element of a scratch tile."""
+
+    dst: Buffer
+    value: float
+
+
+Stmt = Union[Bind, Let, Accumulator, Accumulate, Finish, For, StoreTile, Pack, Mma, MmaDirect, Fill]
+
+
+@dataclass(frozen=True)
+class TileProgram:
+    """The body of a kernel. `task` is its work tile's number, below `tasks`; scratch buffers belong to the thread."""
+
+    skeleton: str
+    args: tuple[Buffer, ...]
+    dims: tuple[Dim, ...]
+    task: Axis
+    tasks: Ix
+    scratch: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+
+    def statements(self) -> Iterator[Stmt]:
+        """Every statement, outer ones first."""
+        stack = list(reversed(self.body))
+        while stack:
+            s = stack.pop()
+            yield s
+            if isinstance(s, For):
+                stack.extend(reversed(s.body))
