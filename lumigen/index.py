@@ -241,7 +241,7 @@ def _intern(terms: Terms, const: int) -> Ix:
     if found is None:
         found = object.__new__(Ix)
         found.terms, found.const = terms, const
-        found._hash = hash(key)
+        found._hash = hash(key) if terms else hash(const)  # an int that equals hashes the same
         found._axes = None
         found._bounds = None
         found._text = _render(terms, const)
@@ -270,8 +270,14 @@ def _wrap(e: Ix) -> str:
 
 
 @cache
-def _atom_key(atom: Atom) -> str:
-    return str(atom)
+def _atom_key(atom: Atom) -> tuple[str, int]:
+    """Orders atoms by text; atoms that read alike (axes of one name, two extents) by age."""
+    alike = _SAME_TEXT.setdefault(str(atom), [])
+    alike.append(atom)
+    return str(atom), len(alike)
+
+
+_SAME_TEXT: dict[str, list[Atom]] = {}
 
 
 def ix(value: IxLike) -> Ix:
@@ -285,10 +291,11 @@ def ix(value: IxLike) -> Ix:
 
 def lookup(source: Hashable, at: tuple[Ix, ...], lo: int | None = None, hi: int | None = None) -> Ix:
     """The integer that `source` holds at `at`."""
-    return _of_atom(Lookup(source, at, lo, hi))
+    return of_atom(Lookup(source, at, lo, hi))
 
 
-def _of_atom(atom: Atom) -> Ix:
+def of_atom(atom: Atom) -> Ix:
+    """The expression of one atom."""
     return _intern((((atom,), 1),), 0)
 
 
@@ -304,9 +311,51 @@ def parts(atom: Atom) -> tuple[Ix, ...]:
 
 
 def _collect(terms: dict[Monomial, int], const: int) -> Ix:
+    if any(_unit_of(a) for m in terms for a in m):
+        terms = _whole_dims(_in_units(terms))
     kept = [(m, c) for m, c in terms.items() if c]
     kept.sort(key=lambda t: ([_atom_key(a) for a in t[0]], t[1]))
     return _recombine(_intern(tuple(kept), const))
+
+
+def _unit_of(atom: Atom) -> Dim | None:
+    """The dim d, a multiple of m > 1, of the atom d // m. Canonically m * (d // m) is d."""
+    if not isinstance(atom, Quotient) or not atom.denominator.is_const:
+        return None
+    terms = atom.numerator.terms
+    dim = terms[0][0][0] if terms else None
+    if not isinstance(dim, Dim) or dim.multiple_of == 1 or atom.numerator is not ix(dim):
+        return None
+    return dim if dim.multiple_of == atom.denominator.const else None
+
+
+def _in_units(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
+    """The same polynomial with each dim that is a multiple of m > 1 written as m * (dim // m)."""
+    out: dict[Monomial, int] = {}
+    for m, k in terms.items():
+        scale, atoms = k, list(m)
+        for i, atom in enumerate(atoms):
+            if isinstance(atom, Dim) and atom.multiple_of > 1:
+                scale *= atom.multiple_of
+                atoms[i] = Quotient(ix(atom), ix(atom.multiple_of))
+        key = tuple(sorted(atoms, key=_atom_key))
+        out[key] = out.get(key, 0) + scale
+    return out
+
+
+def _whole_dims(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
+    """The inverse of `_in_units`, as far as the factors allow."""
+    out: dict[Monomial, int] = {}
+    for m, k in terms.items():
+        scale, atoms = k, list(m)
+        for i, atom in enumerate(atoms):
+            dim = _unit_of(atom)
+            if dim is not None and scale % dim.multiple_of == 0:
+                scale //= dim.multiple_of
+                atoms[i] = dim
+        key = tuple(sorted(atoms, key=_atom_key))
+        out[key] = out.get(key, 0) + scale
+    return out
 
 
 def _combine(a: Ix, b: Ix, sign: int) -> Ix:
@@ -358,18 +407,19 @@ def _recombine(e: Ix) -> Ix:
 
 def _divide_exactly(e: Ix, d: Ix) -> tuple[Ix, Ix]:
     """(q, r) with e = d*q + r, where q takes every term that d visibly divides."""
+    e_terms = _in_units(dict(e.terms))
     if d.is_const:
         c = d.const
-        q_terms = {m: k // c for m, k in e.terms if k % c == 0}
-        r_terms = {m: k for m, k in e.terms if k % c}
+        q_terms = {m: k // c for m, k in e_terms.items() if k % c == 0}
+        r_terms = {m: k for m, k in e_terms.items() if k % c}
         return _collect(q_terms, e.const // c), _collect(r_terms, e.const % c)
     if len(d.terms) != 1 or d.const:
         return (ix(1), ix(0)) if e is d else (ix(0), e)
-    factor, c = d.terms[0]
+    ((factor, c),) = _in_units(dict(d.terms)).items()
     q_terms: dict[Monomial, int] = {}
     q_const = 0
     r_terms: dict[Monomial, int] = {}
-    for m, k in e.terms:
+    for m, k in e_terms.items():
         rest = _remove(m, factor)
         if rest is None or k % c:
             r_terms[m] = k
@@ -401,31 +451,52 @@ def floordiv(n: Ix, d: Ix) -> Ix:
         return q + r.const // d.const
     if is_nonnegative(-r - 1) and is_nonnegative(r + d):
         return q - 1
-    if d.is_const:
-        g = gcd(d.const, *(k for _, k in r.terms))
-        if g > 1:
-            shrunk = _collect({m: k // g for m, k in r.terms}, r.const // g)
-            return q + floordiv(shrunk, ix(d.const // g))
+    shrunk = _shrink(r, d)
+    if shrunk is not None:
+        return q + floordiv(*shrunk)
     if len(r.terms) == 1 and not r.const and r.terms[0][1] == 1 and len(r.terms[0][0]) == 1:
         inner = r.terms[0][0][0]
         if isinstance(inner, Quotient):
             return q + floordiv(inner.numerator, inner.denominator * d)
-    return q + _of_atom(Quotient(r, d))
+    return q + of_atom(Quotient(r, d))
+
+
+def _shrink(n: Ix, d: Ix) -> tuple[Ix, Ix] | None:
+    """(n, d) less what divides d and every term of n; a remaining constant of n rounds down."""
+    if len(d.terms) + bool(d.const) != 1:
+        return None
+    factor, c = d.terms[0] if d.terms else ((), d.const)
+    g = gcd(c, *(k for _, k in n.terms))
+    common: list[Atom] = []
+    if not n.const:
+        rests = [list(m) for m, _ in n.terms]
+        for atom in factor:
+            if all(atom in rest for rest in rests):
+                common.append(atom)
+                for rest in rests:
+                    rest.remove(atom)
+    if g == 1 and not common:
+        return None
+    left: dict[Monomial, int] = {}
+    const = n.const // g
+    for m, k in n.terms:
+        rest = _remove(m, tuple(common)) or ()
+        if rest:
+            left[rest] = k // g
+        else:
+            const += k // g
+    below = _remove(factor, tuple(common)) or ()
+    return _collect(left, const), _intern(((below, c // g),), 0) if below else ix(c // g)
 
 
 @cache
 def mod(n: Ix, d: Ix) -> Ix:
     """n - d * floor(n / d) for positive d."""
-    if d.is_const and d.const == 1:
-        return ix(0)
     _, r = _divide_exactly(n, d)
-    if is_nonnegative(r) and is_less(r, d):
-        return r
-    if r.is_const and d.is_const:
-        return ix(r.const % d.const)
-    if is_nonnegative(-r - 1) and is_nonnegative(r + d):
-        return r + d
-    return _of_atom(Remainder(r, d))
+    quotient = floordiv(r, d)
+    if quotient.is_const:
+        return r - d * quotient
+    return of_atom(Remainder(r, d))
 
 
 def minimum(a: IxLike, b: IxLike) -> Ix:
@@ -445,7 +516,7 @@ def _extremum(a: Ix, b: Ix, is_min: bool) -> Ix:
         return b if is_min else a
     if str(b) < str(a):
         a, b = b, a
-    return _of_atom(Extremum(a, b, is_min))
+    return of_atom(Extremum(a, b, is_min))
 
 
 def ceildiv(n: IxLike, d: IxLike) -> Ix:
@@ -453,6 +524,7 @@ def ceildiv(n: IxLike, d: IxLike) -> Ix:
     return floordiv(ix(n) + ix(d) - 1, ix(d))
 
 
+@cache
 def is_nonnegative(e: Ix) -> bool:
     """Whether `e >= 0` can be proven for all values of its atoms."""
     lo, _ = e.bounds()
@@ -460,8 +532,36 @@ def is_nonnegative(e: Ix) -> bool:
         return True
     if not e.terms:
         return False
-    lo, _ = lower(e).bounds()
-    return lo is not None and lo >= 0
+    bound, scale = lower(e), 1  # e >= bound / scale
+    while True:
+        lo, _ = bound.bounds()
+        if lo is not None and lo > -scale:
+            return True
+        step = _without_quotient(bound)
+        if step is None:
+            return False
+        bound, scale = lower(step[0]), scale * step[1]
+
+
+def _without_quotient(e: Ix) -> tuple[Ix, int] | None:
+    """(b, s) with s * e >= b and one quotient less: d * (n // d) lies between n - d + 1 and n."""
+    for monomial, k in e.terms:
+        for position, atom in enumerate(monomial):
+            if not isinstance(atom, Quotient) or len(atom.denominator.terms) > 1:
+                continue
+            rest = monomial[:position] + monomial[position + 1 :]
+            divisor, c = ((), atom.denominator.const)
+            if atom.denominator.terms:
+                divisor, c = atom.denominator.terms[0]
+            left = _remove(rest, divisor)
+            if left is None or c <= 0 or not all((_atom_bounds(a)[0] or -1) >= 0 for a in left):
+                continue
+            scale = c // gcd(c, k)
+            near = atom.numerator if k < 0 else atom.numerator - atom.denominator + 1
+            outer = _intern(((left, 1),), 0) if left else ix(1)
+            others = _collect({m: x for m, x in e.terms if m != monomial}, e.const)
+            return others * scale + outer * (k * scale // c) * near, scale
+    return None
 
 
 def is_less(a: Ix, b: Ix) -> bool:
@@ -503,7 +603,7 @@ def _extreme(atom: Atom, low: bool) -> Ix:
         return floordiv(bound, atom.denominator)
     if isinstance(atom, Remainder):
         return ix(0) if low else atom.denominator - 1
-    return _of_atom(atom)
+    return of_atom(atom)
 
 
 def _bounds(e: Ix) -> tuple[int | None, int | None]:
@@ -591,7 +691,7 @@ def _substitute_atom(atom: Atom, mapping: Mapping[Any, Ix], memo: dict[Ix, Ix]) 
         return _extremum(inner[0], inner[1], atom.is_min)
     if isinstance(atom, Lookup):
         return lookup(atom.source, inner, atom.lo, atom.hi)
-    return _of_atom(atom)
+    return of_atom(atom)
 
 
 def _evaluate_atom(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from lumigen.index import Axis, Ix
-from lumigen.region import Buffer, Expr, Monoid, Region, Store
+from lumigen.dtype import DType
+from lumigen.index import Axis, Cmp, Ix
+from lumigen.region import Buffer, Expr, Monoid, Reduce, Region, Store
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,36 @@ class Carry:
     correct: Expr | None
     init: str = "identity"
     cancelling: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        """The type that the state is held in."""
+        return self.value.acc if isinstance(self.value, Reduce) else self.value.dtype
+
+    @property
+    def identity(self) -> float | int:
+        """What the state holds before the first tile."""
+        return self.dtype.lowest if self.monoid is Monoid.MAX else 0
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Reductions over the product of `axes` that one loop computes.
+
+    `carries` stand in order of dependency. `results` pairs each original reduction with the expression over
+    Carried(i, "new") that it equals once the loop has ended. A point of the axes for which one of `where` fails
+    contributes to no carry: the loop may skip it.
+    """
+
+    axes: tuple[Axis, ...]
+    carries: tuple[Carry, ...]
+    results: tuple[tuple[Expr, Expr], ...]
+    where: tuple[Cmp, ...] = ()
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether some state may lose digits, so that several loops in sequence are better."""
+        return any(c.cancelling for c in self.carries)
 
 
 @dataclass(frozen=True)

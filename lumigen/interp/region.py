@@ -1,0 +1,375 @@
+"""What a region computes, in numpy: the oracle for every plan and every kernel.
+
+Floats are computed in f64 and rounded at casts and stores; integers keep their own type. A value is
+an array with one dimension for each axis that it varies with, aligned by broadcasting. Sums of
+products run as einsum; `brute` forms every product instead, which proves the shortcut on small
+shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen.dtype import DType
+from lumigen.index import Axis, Cmp, Dim, Ix, Lookup
+from lumigen.ops import ROWS, Op
+from lumigen.region import (
+    Buffer,
+    Carried,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Index,
+    Local,
+    Monoid,
+    Prim,
+    Read,
+    Reduce,
+    Region,
+    Scan,
+    Store,
+)
+
+Array = npt.NDArray[Any]
+
+
+def evaluate(
+    region: Region,
+    buffers: Mapping[str, Array],
+    dims: Mapping[Dim, int],
+    *,
+    brute: bool = False,
+) -> dict[str, Array]:
+    """Every buffer that the region stores to. A destination given in `buffers` keeps what is not
+    overwritten.
+    """
+    env = Evaluator(buffers, dims, brute=brute)
+    out: dict[str, Array] = {}
+    for store in region.stores:
+        target = out.get(store.dst.name)
+        if target is None:
+            target = out[store.dst.name] = env.empty(store.dst)
+        env.store(store, target)
+    return out
+
+
+def value(
+    expr: Expr,
+    axes: tuple[Axis, ...],
+    buffers: Mapping[str, Array],
+    dims: Mapping[Dim, int],
+    *,
+    brute: bool = False,
+) -> Array:
+    """An expression over the grid of `axes`, one dimension for each, in that order."""
+    return Evaluator(buffers, dims, brute=brute).grid(expr, axes)
+
+
+class Evaluator:
+    """Values of expressions, each computed once.
+
+    Every axis has a position, counted from the last dimension; an array has size one where it does
+    not vary. An axis runs over its whole extent unless `points` binds it to a tile. `known` gives
+    whole expressions their values, `carried` the states of an enclosing fold.
+    """
+
+    def __init__(
+        self,
+        buffers: Mapping[str, Array],
+        dims: Mapping[Dim, int],
+        *,
+        brute: bool = False,
+        real: npt.DTypeLike = np.float64,
+    ) -> None:
+        self.buffers = buffers
+        self.dims = dims
+        self.brute = brute
+        self.real = np.dtype(real)
+        self.positions: dict[object, int] = {}
+        self.points: dict[Axis, tuple[int, Array]] = {}
+        self.known: dict[Expr, Array] = {}
+        self.carried: dict[tuple[int, str], Array] = {}
+        self._memo: dict[Expr, Array] = {}
+        self._whole: dict[frozenset[Axis], Evaluator] = {}
+
+    def fork(self) -> Evaluator:
+        """An evaluator with the same facts and nothing computed yet."""
+        other = Evaluator(self.buffers, self.dims, brute=self.brute, real=self.real)
+        other.positions = self.positions
+        other.points = dict(self.points)
+        other.known = dict(self.known)
+        other.carried = dict(self.carried)
+        return other
+
+    def position(self, owner: object) -> int:
+        """The dimension, counted from the last, that belongs to an axis or to a fold."""
+        return self.positions.setdefault(owner, len(self.positions))
+
+    def bind(self, axis: Axis, position: int, values: Array) -> None:
+        """Let an axis run over `values`, along the dimension of `position`."""
+        self.points[axis] = (position, spread(values, position))
+
+    def extent(self, axis: Axis) -> int:
+        return int(axis.extent.evaluate(self.dims))
+
+    def empty(self, buffer: Buffer) -> Array:
+        """The buffer as it was given, or zeros."""
+        given = self.buffers.get(buffer.name)
+        if given is not None:
+            return np.array(given, buffer.dtype.numpy)
+        return np.zeros([int(e.evaluate(self.dims)) for e in buffer.dims], buffer.dtype.numpy)
+
+    def grid(self, expr: Expr, axes: tuple[Axis, ...]) -> Array:
+        """The value with one dimension for each of `axes`, in that order."""
+        return self._spread_over(self.value(expr), axes)
+
+    def _spread_over(self, array: Array, axes: tuple[Axis, ...]) -> Array:
+        places = [self._bound(a)[0] for a in axes]
+        rank = max([p + 1 for p in places] + [array.ndim])
+        full = array.reshape((1,) * (rank - array.ndim) + array.shape)
+        order = [rank - 1 - p for p in places]
+        rest = [d for d in range(rank) if d not in order]
+        assert all(full.shape[d] == 1 for d in rest), (
+            "the value varies with an axis that is not asked for"
+        )
+        shape = [np.size(self._bound(a)[1]) for a in axes]
+        return np.broadcast_to(
+            np.transpose(full, [*rest, *order]).reshape([full.shape[d] for d in order]), shape
+        )
+
+    def store(self, store: Store, target: Array) -> None:
+        """Write a store into `target`; points outside it contribute nothing."""
+        data = cast(self.grid(store.value, store.axes), store.dst.dtype)
+        at = tuple(self._spread_over(self.ix(i), store.axes) for i in store.at)
+        shape = data.shape
+        inside = np.ones(shape, np.bool_)
+        for i, size in zip(at, target.shape, strict=True):
+            inside &= (i >= 0) & (i < size)
+        where = tuple(i[inside] for i in at)
+        if store.add:
+            np.add.at(target, where, data[inside])
+        else:
+            target[where] = data[inside]
+
+    # ---- indices ----
+
+    def _bound(self, axis: Axis) -> tuple[int, Array]:
+        found = self.points.get(axis)
+        if found is None:
+            position = self.position(axis)
+            found = self.points[axis] = (position, spread(np.arange(self.extent(axis)), position))
+        return found
+
+    def ix(self, i: Ix) -> Array:
+        """An index expression on the grid."""
+        env: dict[Dim | Axis, Any] = {**self.dims, **{a: self._bound(a)[1] for a in i.axes}}
+        return np.asarray(i.evaluate(env, self._lookup), np.int64)
+
+    def _lookup(self, atom: Lookup, env: Mapping[Any, Any]) -> Array:
+        if isinstance(atom.source, Buffer):
+            source = self.buffers[atom.source.name]
+        else:
+            raise TypeError(f"no way to read {atom.source}")
+        at = [np.asarray(i.evaluate(env, self._lookup), np.int64) for i in atom.at]
+        return _gather(source, at)[0].astype(np.int64)
+
+    def holds(self, conditions: Iterable[Cmp]) -> Array:
+        out = np.ones((), np.bool_)
+        for c in conditions:
+            out = out & (self.ix(c.slack) >= 0)
+        return out
+
+    # ---- values ----
+
+    def value(self, e: Expr) -> Array:
+        """The value of an expression, aligned by position."""
+        found = self.known.get(e)
+        if found is None:
+            found = self._memo.get(e)
+        if found is None:
+            with np.errstate(all="ignore"):
+                found = self._memo[e] = np.asarray(self._value(e))
+        return found
+
+    def _value(self, e: Expr) -> Array:
+        match e:
+            case Const():
+                return np.asarray(e.value, self.numpy(e.dtype))
+            case Index():
+                return self.ix(e.value).astype(self.numpy(e.dtype))
+            case Holds():
+                return self.holds(e.conditions)
+            case Read():
+                return self._read(e)
+            case Prim():
+                return self._prim(e)
+            case Choose():
+                return np.where(
+                    self.value(e.condition), self.value(e.then), self.value(e.otherwise)
+                )
+            case Reduce():
+                return self._reduce(e)
+            case Carried():
+                return self.carried[e.carry, e.which]
+            case Scan():
+                return self._scan(e)
+            case Local():
+                raise KeyError(f"{e.name} is named by a tile program and has no value here")
+
+    def numpy(self, dtype: DType) -> np.dtype[Any]:
+        """In what numbers values of `dtype` are computed."""
+        if dtype.is_float:
+            return self.real if dtype.bits <= 32 else np.dtype(np.float64)
+        return np.dtype(dtype.numpy)
+
+    def _read(self, e: Read) -> Array:
+        source = self.buffers[e.source.name]
+        data, inside = _gather(source, [self.ix(i) for i in e.at])
+        data = data.astype(self.numpy(e.dtype))
+        if e.dtype.is_float and not inside.all():
+            return np.where(inside, data, np.nan)  # what leaks from an unreached read must show
+        return data
+
+    def _prim(self, e: Prim) -> Array:
+        args = [self.value(a) for a in e.args]
+        if e.op is Op.CONTIGUOUS:
+            return cast(args[0], e.dtype).astype(self.numpy(e.dtype))
+        if e.dtype.is_float:
+            args = [a.astype(self.numpy(e.dtype), copy=False) for a in args]
+        return ROWS[e.op].meaning(*args)
+
+    def _reduce(self, e: Reduce) -> Array:
+        tiled = frozenset(a for a in e.axes if self._is_tiled(a))
+        if tiled:
+            return self._whole_of(tiled).value(e)
+        places = sorted(self._bound(a)[0] for a in e.axes)
+        count = int(np.prod([self.extent(a) for a in e.axes], dtype=np.int64))
+        wide = self.numpy(e.acc)
+        if e.monoid is Monoid.MAX:
+            body = self._masked(
+                e, places, np.asarray(e.body.dtype.lowest, self.numpy(e.body.dtype))
+            )
+            out = np.max(body, axis=_dims(body, places), keepdims=True, initial=e.body.dtype.lowest)
+        elif count == 0:
+            out = np.zeros((), wide)
+        else:
+            out = None if self.brute else self._contract(e, places, wide)
+            if out is None:
+                body = self._masked(e, places, np.zeros((), self.numpy(e.body.dtype)))
+                out = np.sum(body, axis=_dims(body, places), keepdims=True, dtype=wide)
+        return _trim(out).astype(self.numpy(e.dtype))
+
+    def _is_tiled(self, axis: Axis) -> bool:
+        if axis not in self.points:
+            return False
+        position, values = self.points[axis]
+        return position != self.positions.get(axis) or np.size(values) != self.extent(axis)
+
+    def _whole_of(self, axes: frozenset[Axis]) -> Evaluator:
+        found = self._whole.get(axes)
+        if found is None:
+            found = self._whole[axes] = self.fork()
+            for a in axes:
+                del found.points[a]
+        return found
+
+    def _masked(self, e: Reduce, places: list[int], absent: Array) -> Array:
+        """The body on the whole grid of the reduced axes, `absent` where a condition fails."""
+        body = (
+            np.where(self.holds(e.where), self.value(e.body), absent)
+            if e.where
+            else self.value(e.body)
+        )
+        rank = max([body.ndim, *(p + 1 for p in places)])
+        shape = [1] * (rank - body.ndim) + list(body.shape)
+        for a in e.axes:
+            shape[rank - 1 - self._bound(a)[0]] = self.extent(a)
+        return np.broadcast_to(body.reshape([1] * (rank - body.ndim) + list(body.shape)), shape)
+
+    def _contract(self, e: Reduce, places: list[int], wide: np.dtype[Any]) -> Array | None:
+        """A sum of products as einsum; None where that would not mean the same."""
+        if e.body.dtype.bits < 32 and not e.body.dtype.is_float:
+            return None
+        factors = [self.value(f).astype(wide) for f in _factors(e.body)]
+        for c in e.where:
+            held = self.holds((c,))
+            covered = False
+            for n, f in enumerate(factors):
+                if _varies(held) <= _varies(f):
+                    factors[n] = np.where(held, f, 0)
+                    covered = True
+            if not covered:
+                factors.append(held.astype(wide))
+        if len(factors) == 1 or (e.where and not all(np.isfinite(f).all() for f in factors)):
+            return None
+        varying = set[int]().union(*(_varies(f) for f in factors))
+        kept = sorted(varying - set(places), reverse=True)
+        operands: list[Any] = []
+        for f in factors:
+            labels = sorted(_varies(f), reverse=True)
+            operands += [f.reshape([f.shape[f.ndim - 1 - p] for p in labels]), labels]
+        out = np.asarray(np.einsum(*operands, kept, optimize=True))
+        for a in e.axes:
+            if self._bound(a)[0] not in varying:
+                out = out * self.extent(a)
+        rank = 1 + max(kept, default=-1)
+        shape = [1] * rank
+        for p, size in zip(kept, out.shape, strict=True):
+            shape[rank - 1 - p] = size
+        return out.reshape(shape).astype(wide)
+
+    def _scan(self, e: Scan) -> Array:
+        state = self.value(e.init)
+        position = self.position(e.axis)
+        for i in range(self.extent(e.axis)):
+            inner = self.fork()
+            inner.bind(e.axis, position, np.asarray([i]))
+            inner.carried[0, "old"] = state
+            state = inner.value(e.step)
+        return state
+
+
+def cast(a: Array, dtype: DType) -> Array:
+    """`a` rounded to `dtype`, in that type."""
+    with np.errstate(all="ignore"):
+        return np.asarray(a).astype(dtype.numpy)
+
+
+def spread(values: Array, position: int) -> Array:
+    """A vector laid along the dimension of `position`."""
+    return np.asarray(values).reshape((-1,) + (1,) * position)
+
+
+def _gather(source: Array, at: list[Array]) -> tuple[Array, Array]:
+    """The elements at `at`, clipped into the source, and where nothing had to be clipped."""
+    inside = np.ones((), np.bool_)
+    clipped: list[Array] = []
+    for i, size in zip(at, np.shape(source), strict=True):
+        inside = inside & (i >= 0) & (i < size)
+        clipped.append(np.clip(i, 0, size - 1))
+    return np.asarray(np.asarray(source)[tuple(clipped)]), inside
+
+
+def _varies(a: Array) -> set[int]:
+    return {a.ndim - 1 - d for d, size in enumerate(a.shape) if size != 1}
+
+
+def _dims(a: Array, places: list[int]) -> tuple[int, ...]:
+    return tuple(a.ndim - 1 - p for p in places)
+
+
+def _trim(a: Array) -> Array:
+    """Without leading dimensions of size one."""
+    lead = next((d for d, size in enumerate(a.shape) if size != 1), a.ndim)
+    return a.reshape(a.shape[lead:])
+
+
+def _factors(e: Expr) -> list[Expr]:
+    if isinstance(e, Prim) and e.op is Op.MUL and not e.dtype.is_bool:
+        return [f for a in e.args for f in _factors(a)]
+    return [e]

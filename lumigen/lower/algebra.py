@@ -1,0 +1,220 @@
+"""Equality of expressions as real numbers: commuted, reassociated and distributed forms are
+recognised.
+
+Only proofs are made of it. What a plan computes stays the expression that the user wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from math import isfinite
+
+from lumigen.ops import Op
+from lumigen.region import (
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Prim,
+    Reduce,
+    rebuild,
+    walk,
+)
+
+Monomial = frozenset[tuple[Expr, int]]
+Polynomial = dict[Monomial, Fraction]
+
+MOST_TERMS = 64  # a longer polynomial is one opaque atom
+ONE: Monomial = frozenset()
+
+
+def unify(exprs: Iterable[Expr]) -> dict[Expr, Expr]:
+    """For every node below `exprs` the one that stands for all that differ in the order of operands
+    or axes only.
+    """
+    same: dict[Expr, Expr] = {}
+    first: dict[object, Expr] = {}
+    for e in walk(exprs):
+        new = rebuild(e, same.__getitem__, lambda i: i) if _changed(e, same) else e
+        same[e] = first.setdefault(_signature(new), new)
+    return same
+
+
+def _changed(e: Expr, same: dict[Expr, Expr]) -> bool:
+    match e:
+        case Prim():
+            return any(same[a] is not a for a in e.args)
+        case Choose():
+            return any(same[a] is not a for a in (e.condition, e.then, e.otherwise))
+        case Reduce():
+            return same[e.body] is not e.body
+        case _:
+            return False
+
+
+def _signature(e: Expr) -> object:
+    if isinstance(e, Prim) and e.op in (Op.ADD, Op.MUL):
+        return (e.op, frozenset(e.args), e.dtype) if e.args[0] is not e.args[1] else e
+    if isinstance(e, Reduce):
+        return (e.monoid, frozenset(e.axes), e.where, e.body, e.dtype)
+    return e
+
+
+# ---- polynomials over opaque atoms ----
+
+
+def polynomial(e: Expr) -> Polynomial:
+    """`e` as a polynomial with exact coefficients; whatever is not a sum or a product is an atom."""
+    match e:
+        case Const() if not e.dtype.is_bool and isfinite(e.value):
+            return {ONE: Fraction(e.value)} if e.value else {}
+        case Prim(op=Op.ADD):
+            return add(polynomial(e.args[0]), polynomial(e.args[1]))
+        case Prim(op=Op.MUL) if not e.dtype.is_bool:
+            product = multiply(polynomial(e.args[0]), polynomial(e.args[1]))
+            return product if len(product) <= MOST_TERMS else atom(e)
+        case Prim(op=Op.RECIP):
+            inner = polynomial(e.args[0])
+            if len(inner) == 1:
+                ((monomial, c),) = inner.items()
+                return {frozenset((a, -n) for a, n in monomial): 1 / c}
+            return atom(e)
+        case Prim(op=Op.CONTIGUOUS) if widens(e):
+            return polynomial(e.args[0])
+        case _:
+            return atom(e)
+
+
+def atom(e: Expr) -> Polynomial:
+    return {frozenset({(e, 1)}): Fraction(1)}
+
+
+def add(p: Polynomial, q: Polynomial) -> Polynomial:
+    out = dict(p)
+    for monomial, c in q.items():
+        total = out.get(monomial, Fraction(0)) + c
+        if total:
+            out[monomial] = total
+        else:
+            del out[monomial]
+    return out
+
+
+def multiply(p: Polynomial, q: Polynomial) -> Polynomial:
+    out: Polynomial = {}
+    for m, c in p.items():
+        for n, d in q.items():
+            powers = dict(m)
+            for a, k in n:
+                powers[a] = powers.get(a, 0) + k
+            key = frozenset((a, k) for a, k in powers.items() if k)
+            total = out.get(key, Fraction(0)) + c * d
+            if total:
+                out[key] = total
+            else:
+                out.pop(key, None)
+    return out
+
+
+def scale(p: Polynomial, c: Fraction) -> Polynomial:
+    return {m: c * d for m, d in p.items()} if c else {}
+
+
+def product(factors: Iterable[Expr], c: Fraction = Fraction(1)) -> Polynomial:
+    out: Polynomial = {ONE: c} if c else {}
+    for f in factors:
+        out = multiply(out, polynomial(f))
+    return out
+
+
+def frozen(p: Polynomial) -> frozenset[tuple[Monomial, Fraction]]:
+    """A polynomial as a key."""
+    return frozenset(p.items())
+
+
+def widens(e: Prim) -> bool:
+    """Whether a cast changes no float value."""
+    source, target = e.args[0].dtype, e.dtype
+    return source.is_float and target.is_float and source.bits < target.bits
+
+
+# ---- signs and order ----
+
+
+def is_nonnegative(e: Expr) -> bool:
+    """Whether the value is provably at least zero (or NaN)."""
+    match e:
+        case Const():
+            return not e.value < 0
+        case Holds():
+            return True
+        case Prim(op=Op.EXP2 | Op.SQRT):
+            return True
+        case Prim(op=Op.RECIP | Op.CONTIGUOUS):
+            return e.dtype.is_bool or is_nonnegative(e.args[0])
+        case Prim(op=Op.ADD):
+            return all(is_nonnegative(a) for a in e.args)
+        case Prim(op=Op.MUL):
+            return e.args[0] is e.args[1] or all(is_nonnegative(a) for a in e.args)
+        case Choose():
+            larger = greatest(e)
+            if larger is not None and any(is_nonnegative(a) for a in larger):
+                return True
+            return is_nonnegative(e.then) and is_nonnegative(e.otherwise)
+        case Reduce():
+            return is_nonnegative(e.body)
+        case _:
+            return False
+
+
+def sign(factors: Iterable[Expr], c: Fraction) -> int:
+    """1 or -1 where the sign of a product is known, else 0."""
+    out = 1 if c > 0 else -1
+    for monomial, d in product(factors).items():
+        if len(monomial) and any(k % 2 and not is_nonnegative(a) for a, k in monomial):
+            return 0
+        out = out if d > 0 else 0
+    return out
+
+
+def greatest(e: Expr) -> tuple[Expr, Expr] | None:
+    """The two of which `e` is the greater one, if it chooses so: `y` where x < y (or y is NaN),
+    else `x`.
+    """
+    if not isinstance(e, Choose):
+        return None
+    for c in walk([e.condition]):
+        if not (
+            isinstance(c, Prim) and c.op is Op.LESS_THAN and set(c.args) == {e.then, e.otherwise}
+        ):
+            continue
+        picked = {v: _truth(e.condition, c, assumed=v) for v in (True, False)}
+        wanted = e.then is c.args[1]
+        if picked[True] is wanted and picked[False] is not wanted and picked[False] is not None:
+            return (e.then, e.otherwise)
+    return None
+
+
+def _truth(condition: Expr, comparison: Expr, *, assumed: bool) -> bool | None:
+    """What a condition is where `comparison` is `assumed` and no operand is NaN; None if that does
+    not tell.
+    """
+    if condition is comparison:
+        return assumed
+    if isinstance(condition, Const):
+        return bool(condition.value)
+    if not isinstance(condition, Prim):
+        return None
+    if condition.op is Op.MUL:
+        both = [_truth(a, comparison, assumed=assumed) for a in condition.args]
+        return False if False in both else (None if None in both else True)
+    if condition.op is not Op.LESS_THAN:
+        return None
+    left, right = condition.args
+    if isinstance(right, Const) and right.dtype.is_bool and right.value:
+        inner = _truth(left, comparison, assumed=assumed)
+        return None if inner is None else not inner
+    if isinstance(left, Const) and left.value < 0 and is_nonnegative(right):
+        return True  # the test for NaN: no square is below zero
+    return None

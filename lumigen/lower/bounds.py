@@ -1,0 +1,189 @@
+"""Bounds of loops from the comparisons that guard a reduction: work that a mask excludes is never
+started.
+
+Promises that no point outside the bounds satisfies all conditions, and that a point inside
+satisfies those that are not listed as residual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lumigen.index import (
+    Atom,
+    Axis,
+    Cmp,
+    Ix,
+    Quotient,
+    Remainder,
+    ceildiv,
+    floordiv,
+    is_nonnegative,
+    ix,
+    maximum,
+    minimum,
+    of_atom,
+)
+from lumigen.ops import Op
+from lumigen.region import Choose, Const, Expr, Holds, Monoid, Prim, Reduce, is_zero
+
+Ranges = Mapping[Axis, tuple[Ix, Ix]]  # first and last value, inclusive
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`lo <= axis < hi`, and the conditions that must still be tested inside."""
+
+    lo: Ix
+    hi: Ix
+    residual: tuple[Cmp, ...]
+
+
+def loop_bounds(conditions: Iterable[Cmp], axis: Axis, ranges: Ranges | None = None) -> Bounds:
+    """The least loop over `axis` that meets every point where all conditions hold.
+
+    Axes in `ranges` run over a tile, from the first to the last value given: the bounds are the
+    hull over it. All other axes have one value each, and bounds may name them.
+    """
+    tiles = ranges or {}
+    lo, hi = ix(0), axis.extent
+    residual: list[Cmp] = []
+    for c in conditions:
+        bound = _bound(c, axis, tiles)
+        if bound is None:
+            residual.append(c)
+            continue
+        is_upper, value, exact = bound
+        if is_upper:
+            hi = minimum(hi, value)
+        else:
+            lo = maximum(lo, value)
+        if not exact:
+            residual.append(c)
+    return Bounds(lo, hi, tuple(residual))
+
+
+def _bound(c: Cmp, axis: Axis, tiles: Ranges) -> tuple[bool, Ix, bool] | None:
+    """Whether a condition bounds the axis from above, by what (exclusive above), and whether it
+    says no more.
+    """
+    factor = c.slack.coefficient(axis)
+    if factor is None or not factor.is_const or factor.const == 0:
+        return None
+    rest = c.slack - factor * axis  # factor * axis + rest >= 0
+    highest = extreme(rest, tiles, highest=True)
+    if highest is None:
+        return None
+    exact = not (rest.axes & frozenset(tiles))
+    if factor.const > 0:
+        return False, ceildiv(-highest, factor.const), exact
+    return True, floordiv(highest, ix(-factor.const)) + 1, exact
+
+
+def extreme(e: Ix, ranges: Ranges, *, highest: bool) -> Ix | None:
+    """The highest or lowest value that `e` takes while the given axes run over their ranges; None
+    if unknown.
+    """
+    total = ix(e.const)
+    for monomial, c in e.terms:
+        inside = [a for a in monomial if of_atom(a).axes & ranges.keys()]
+        if len(inside) > 1:
+            return None
+        value = ix(c)
+        for a in monomial:
+            if a not in inside:
+                value = value * of_atom(a)
+        if inside:
+            if not (is_nonnegative(value) or is_nonnegative(-value)):
+                return None
+            end = _extreme_atom(inside[0], ranges, highest=highest == is_nonnegative(value))
+            if end is None:
+                return None
+            value = value * end
+        total = total + value
+    return total
+
+
+def _extreme_atom(atom: Atom, ranges: Ranges, *, highest: bool) -> Ix | None:
+    if isinstance(atom, Axis):
+        return ranges[atom][1 if highest else 0]
+    if isinstance(atom, Quotient) and not atom.denominator.axes & ranges.keys():
+        end = extreme(atom.numerator, ranges, highest=highest)
+        return None if end is None else floordiv(end, atom.denominator)
+    if isinstance(atom, Remainder) and not atom.denominator.axes & ranges.keys():
+        return atom.denominator - 1 if highest else ix(0)
+    return None
+
+
+# ---- conditions that an expression hides ----
+
+
+def absent_unless(monoid: Monoid, e: Expr) -> tuple[Cmp, ...]:
+    """Conditions without which `e` contributes nothing to a reduction: it is zero (Sum) or lowest
+    (Max).
+    """
+    return tuple(_zero_unless(e) if monoid is Monoid.SUM else _lowest_unless(e))
+
+
+def _zero_unless(e: Expr) -> list[Cmp]:
+    match e:
+        case Choose(condition=Holds() as c) if is_zero(e.otherwise):
+            return _merged(c.conditions, _zero_unless(e.then))
+        case Choose() if is_zero(e.otherwise):
+            return _zero_unless(e.then)
+        case Prim(op=Op.MUL) if not e.dtype.is_bool:
+            return _merged(*(_zero_unless(a) for a in e.args))
+        case Prim(op=Op.ADD):
+            left, right = (_zero_unless(a) for a in e.args)
+            return [c for c in left if c in right]
+        case Prim(op=Op.EXP2):
+            return _lowest_unless(e.args[0])
+        case Prim(op=Op.CONTIGUOUS) if e.args[0].dtype.is_float:
+            return _zero_unless(e.args[0])
+        case Reduce(monoid=Monoid.SUM):
+            bound = frozenset(e.axes)
+            return [c for c in _merged(e.where, _zero_unless(e.body)) if not c.axes & bound]
+        case _:
+            return []
+
+
+def _lowest_unless(e: Expr) -> list[Cmp]:
+    match e:
+        case Choose(condition=Holds() as c) if is_lowest(e.otherwise):
+            return _merged(c.conditions, _lowest_unless(e.then))
+        case Choose() if is_lowest(e.otherwise):
+            return _lowest_unless(e.then)
+        case Prim(op=Op.ADD) if e.dtype.is_float:
+            return _merged(*(_lowest_unless(a) for a in e.args))
+        case Prim(op=Op.MUL) if e.dtype.is_float:
+            for n, a in enumerate(e.args):
+                if isinstance(a, Const) and a.value > 0:
+                    return _lowest_unless(e.args[1 - n])
+            return []
+        case Prim(op=Op.CONTIGUOUS) if e.dtype.is_float and e.args[0].dtype.is_float:
+            return _lowest_unless(e.args[0])
+        case Reduce(monoid=Monoid.MAX):
+            bound = frozenset(e.axes)
+            return [c for c in _merged(e.where, _lowest_unless(e.body)) if not c.axes & bound]
+        case _:
+            return []
+
+
+def unmasked(e: Expr) -> tuple[Expr, tuple[Cmp, ...]]:
+    """`e` without the masks around it, and the conditions under which it is that; it is lowest
+    elsewhere.
+    """
+    if isinstance(e, Choose) and isinstance(e.condition, Holds) and is_lowest(e.otherwise):
+        inner, conditions = unmasked(e.then)
+        return inner, (*e.condition.conditions, *conditions)
+    return e, ()
+
+
+def is_lowest(e: Expr) -> bool:
+    """Whether the value is the neutral element of Max."""
+    return isinstance(e, Const) and e.value == e.dtype.lowest
+
+
+def _merged(*lists: Iterable[Cmp]) -> list[Cmp]:
+    return list(dict.fromkeys(c for conditions in lists for c in conditions))

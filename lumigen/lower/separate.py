@@ -1,0 +1,407 @@
+"""separate: find one loop that computes several reductions over the same axes, and the corrections
+it needs.
+
+A sum whose body depends on earlier reductions r over the same points is, in normal form,
+
+    sum_k body = sum_i p_i(r) * S_i,   S_i(R) = sum_{k in R} g_i(k) * 2^(l_i(k) + lam_i(r(R)))
+    S_i(A + B) = S_i(A) * 2^(lam_i(r(A + B)) - lam_i(r(A))) + S_i(B; r(A + B))
+
+so p_i moves behind the loop and lam_i becomes a correction. That is done only where it is safe in
+floating point: lam_i falls by maxima that bound l_i, so that no exponent and no correction exceeds
+what the source computes; nothing carried depends on a sum; a combination of states with opposite
+signs is marked as cancelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product as choices
+
+import numpy as np
+
+from lumigen.dtype import DType, boolean, f64, i64
+from lumigen.index import Axis, Cmp, is_nonnegative, product
+from lumigen.lower.algebra import (
+    Polynomial,
+    add,
+    frozen,
+    greatest,
+    polynomial,
+    scale,
+    sign,
+    unify,
+    widens,
+)
+from lumigen.lower.algebra import product as polynomial_of_product
+from lumigen.lower.bounds import absent_unless, unmasked
+from lumigen.lower.terms import NoNormalForm, NormalForm, Term, conjunction, product_of
+from lumigen.ops import Op
+from lumigen.plan import Carry, Fold
+from lumigen.region import (
+    Carried,
+    Expr,
+    Holds,
+    Monoid,
+    Prim,
+    Reduce,
+    carried,
+    choose,
+    const,
+    holds,
+    index,
+    map_expr,
+    prim,
+    reduce,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class NotSeparable:
+    """Why no single loop computes the reductions."""
+
+    reason: str
+
+
+def separate(exprs: tuple[Expr, ...], axes: tuple[Axis, ...]) -> Fold | NotSeparable:
+    """One loop over the product of `axes` for every reduction over them in `exprs`, or why there is
+    none.
+    """
+    same = unify(exprs)
+    try:
+        fold = _synthesise(_over(same.values(), axes), axes)
+    except NoNormalForm as no:
+        return NotSeparable(str(no))
+    return _with_originals(fold, same)
+
+
+def sweeps(
+    exprs: tuple[Expr, ...], axes: tuple[Axis, ...], *, fuse: bool = True
+) -> tuple[Fold, ...]:
+    """Loops in sequence that compute every reduction over `axes` in `exprs`, each in the earliest
+    one it can be in.
+
+    The tiles of a later loop read reductions of earlier ones as they stand in `exprs`: the earlier
+    loops' `results` say what these are. With `fuse`, a reduction shares the loop of those it
+    depends on wherever that is separable and loses no digits.
+    """
+    same = unify(exprs)
+    groups: list[list[Reduce]] = []
+    place: dict[Expr, int] = {}
+    for r in _over(same.values(), axes):
+        needed = [place[x] for x in walk([r.body]) if x in place]
+        at = max(needed, default=0)
+        if needed and not (fuse and _fits([*groups[at], r], axes)):
+            at += 1
+        place[r] = at
+        if at == len(groups):
+            groups.append([])
+        groups[at].append(r)
+    return tuple(_with_originals(_synthesise(g, axes), same) for g in groups)
+
+
+def _fits(targets: list[Reduce], axes: tuple[Axis, ...]) -> bool:
+    try:
+        return not _synthesise(targets, axes).cancelling
+    except NoNormalForm:
+        return False
+
+
+def _over(exprs: Iterable[Expr], axes: tuple[Axis, ...]) -> list[Reduce]:
+    """The reductions over (at least) `axes`, operands before users."""
+    return [x for x in walk(exprs) if isinstance(x, Reduce) and set(axes) <= set(x.axes)]
+
+
+def _with_originals(fold: Fold, same: Mapping[Expr, Expr]) -> Fold:
+    """The fold with results for all spellings of its reductions."""
+    known = dict(fold.results)
+    pairs = {e: known[s] for e, s in same.items() if s in known}
+    return replace(fold, results=tuple({**known, **pairs}.items()))
+
+
+def _synthesise(targets: list[Reduce], axes: tuple[Axis, ...]) -> Fold:
+    work = _Synthesis(axes, targets)
+    for r in targets:
+        work.reduction(r)
+    carries = tuple(replace(c, cancelling=i in work.cancelling) for i, c in enumerate(work.carries))
+    common: list[Cmp] | None = None
+    for c in carries:
+        conditions = absent_unless(c.monoid, c.tile)
+        common = [x for x in conditions if common is None or x in common]
+    return Fold(axes, carries, tuple(work.results.items()), tuple(common or ()))
+
+
+@dataclass(frozen=True)
+class _Exponent:
+    """A term's power, sorted: 2^(data + sum(coef * maximum) + rest)."""
+
+    data: tuple[Term, ...]
+    maxima: tuple[tuple[Expr, Fraction], ...]
+    rest: tuple[Term, ...]
+
+
+class _Synthesis:
+    """The carries of one fold while it grows."""
+
+    def __init__(self, axes: tuple[Axis, ...], targets: list[Reduce]) -> None:
+        self.axes = axes
+        self.form = NormalForm(axes, frozenset(targets))
+        self.carries: list[Carry] = []
+        self.results: dict[Expr, Expr] = {}
+        self.cancelling: set[int] = set()
+        self.maxima: dict[Expr, int] = {}  # the maxima that are a state just as they are
+        self.undefined: dict[
+            Expr, frozenset[Expr]
+        ] = {}  # sums made NaN where these maxima are -inf
+        self.number: dict[object, int] = {}
+        self.own = {
+            frozen(polynomial(x.args[0]))
+            for r in targets
+            for x in walk([r.body])
+            if isinstance(x, Prim) and x.op is Op.EXP2 and not self.form.depends(x)
+        }
+
+    def reduction(self, r: Reduce) -> None:
+        body, guards = self._point(r)
+        if not self.form.depends(body):
+            absent = const(r.dtype.lowest if r.monoid is Monoid.MAX else 0, r.dtype)
+            tile = choose(conjunction(guards), body, absent)
+            key = (r.monoid, tile, r.acc)
+            self.results[r] = self._carry(key, Carry(r, r.monoid, tile, None))
+            if r.monoid is Monoid.MAX and r.dtype.is_float:
+                self.maxima[r] = self.number[key]
+        elif r.monoid is Monoid.MAX:
+            self.results[r] = self._shifted_maximum(r, body, guards)
+        else:
+            self.results[r] = self._sum(r, body, guards)
+
+    def _point(self, r: Reduce) -> tuple[Expr, tuple[Expr, ...]]:
+        """What one point of the fold contributes, and where."""
+        inner = tuple(a for a in r.axes if a not in self.axes)
+        if inner:
+            return reduce(r.monoid, inner, r.body, r.dtype, r.where), ()
+        return r.body, ((holds(r.where),) if r.where else ())
+
+    def _carry(self, key: object, carry: Carry) -> Expr:
+        """The state, once the loop has ended."""
+        found = self.number.setdefault(key, len(self.carries))
+        if found == len(self.carries):
+            self.carries.append(carry)
+        return carried(found, "new", carry.dtype)
+
+    # ---- maxima ----
+
+    def _shifted_maximum(self, r: Reduce, body: Expr, guards: tuple[Expr, ...]) -> Expr:
+        """max(data + state) is max(data) + state."""
+        data: list[Expr] = []
+        state: list[Expr] = []
+        for t in self.form.terms(body):
+            if t.guards or t.power or (t.data and t.state):
+                raise NoNormalForm("a maximum of what depends on a reduction over the same axis")
+            (data if t.data else state).append(self._plain(t, r.acc))
+        inner = _sum_of(data, r.acc)
+        tile = choose(conjunction(guards), inner, const(r.acc.lowest, r.acc))
+        value = reduce(Monoid.MAX, self.axes, tile, r.acc)
+        found = self._carry((r.monoid, tile, r.acc), Carry(value, r.monoid, tile, None))
+        return _sum_of([found, *state], r.acc)
+
+    # ---- sums ----
+
+    def _sum(self, r: Reduce, body: Expr, guards: tuple[Expr, ...]) -> Expr:
+        parts: dict[Expr, list[list[Expr]]] = {}
+        signs: set[int] = set()
+        undefined: set[Expr] = set()
+        defined = False
+        for term in self.form.terms(body):
+            t = replace(term, guards=tuple(dict.fromkeys((*guards, *term.guards))))
+            e = self._exponent(t)
+            self._check(t, e)
+            parts.setdefault(self._state(r, t, e), []).append(self._factors(r, t, e))
+            signs.add(sign((*t.fixed, *t.data, *t.state), t.coef))
+            if e.maxima and not t.guards:
+                undefined |= {m for m, _ in e.maxima}
+                defined = defined or any(self._is_undefined(f, undefined) for f in t.state)
+        if len(parts) > 1 and (len(signs) > 1 or 0 in signs):
+            self.cancelling |= {s.carry for s in parts if isinstance(s, Carried)}
+        out = _sum_of([_combined(s, factors, r.acc) for s, factors in parts.items()], r.acc)
+        if undefined:
+            self.undefined[r] = frozenset(undefined)
+        for m in sorted(
+            undefined, key=lambda m: list(self.results).index(m) if m in self.results else -1
+        ):
+            if not defined:
+                out = choose(
+                    _is_lowest(map_expr(m, self.results), r.acc), const(np.nan, r.acc), out
+                )
+        return out
+
+    def _is_undefined(self, e: Expr, maxima: set[Expr]) -> bool:
+        """Whether `e` is NaN already wherever one of `maxima` is -inf."""
+        if e in self.undefined:
+            return maxima <= self.undefined[e]
+        return (
+            isinstance(e, Prim)
+            and not e.dtype.is_bool
+            and any(self._is_undefined(a, maxima) for a in e.args)
+        )
+
+    def _exponent(self, t: Term) -> _Exponent:
+        data: list[Term] = []
+        rest: list[Term] = []
+        maxima: dict[Expr, Fraction] = {}
+        for p in t.power:
+            if p.data:
+                data.append(p)
+            elif len(p.state) == 1 and not p.fixed and self._bounds(p.state[0]):
+                m = p.state[0]
+                maxima[m] = maxima.get(m, Fraction(0)) + p.coef
+            else:
+                rest.append(p)
+        return _Exponent(tuple(data), tuple((m, c) for m, c in maxima.items() if c), tuple(rest))
+
+    def _bounds(self, m: Expr) -> tuple[Expr, ...]:
+        """The tiles whose every point so far is at most `m`, which is a maximum or the greater of
+        one and others.
+        """
+        if m in self.maxima:
+            return (self.carries[self.maxima[m]].tile,)
+        if isinstance(m, Prim) and m.op is Op.CONTIGUOUS and widens(m):
+            return self._bounds(m.args[0])
+        sides = greatest(m)
+        if sides is None:
+            return ()
+        out: tuple[Expr, ...] = ()
+        for side in sides:
+            below = self._bounds(side)
+            if not below and self.form.depends(side):
+                return ()
+            out += below
+        return out
+
+    def _check(self, t: Term, e: _Exponent) -> None:
+        """Whether no exponent, of a tile or of a correction, exceeds what the source computes."""
+        if any(c > 0 for _, c in e.maxima):
+            raise NoNormalForm("an exponent that grows with a maximum")
+        if e.maxima:
+            options = [[(tile, -c) for tile in self._bounds(m)] for m, c in e.maxima]
+            if not any(_is_bounded(e.data, picked, t.guards) for picked in choices(*options)):
+                raise NoNormalForm("an exponent that its maximum does not bound")
+        elif any(p.state for p in e.rest) and frozen(_sum_of_terms(e.data)) not in self.own:
+            raise NoNormalForm("an exponent that depends on a reduction but on no maximum")
+
+    def _state(self, r: Reduce, t: Term, e: _Exponent) -> Expr:
+        """The state S of a term, once the loop has ended; the number of points for a term without
+        data.
+        """
+        if not t.data and not e.data and not t.guards:
+            points = index(product(tuple(a.extent for a in self.axes)), i64)
+            return prim(Op.CONTIGUOUS, (points,), r.acc)
+        key = (
+            frozen(polynomial_of_product(t.data)),
+            frozen(_sum_of_terms(e.data)),
+            frozenset(e.maxima),
+            frozenset(t.guards),
+            r.acc,
+        )
+        found = self.number.get(key)
+        if found is not None:
+            return carried(found, "new", r.acc)
+        new = [self._subtracted(m, c, "new", r.acc) for m, c in e.maxima]
+        old = [self._subtracted(m, -c, "old", r.acc) for m, c in e.maxima]
+        true = [_scaled(m, c, r.acc) for m, c in e.maxima]
+        data = [self._plain(p, r.acc) for p in e.data]
+        tile = self._body(r, t, [*data, *new])
+        value = reduce(Monoid.SUM, self.axes, self._body(r, t, [*data, *true]), r.dtype)
+        correct = prim(Op.EXP2, (_sum_of([*old, *new], r.acc),), r.acc) if e.maxima else None
+        return self._carry(key, Carry(value, Monoid.SUM, tile, correct))
+
+    def _body(self, r: Reduce, t: Term, exponent: list[Expr]) -> Expr:
+        power = [prim(Op.EXP2, (_sum_of(exponent, r.acc),), r.acc)] if exponent else []
+        return choose(conjunction(t.guards), product_of([*power, *t.data], r.acc), const(0, r.acc))
+
+    def _subtracted(self, m: Expr, c: Fraction, which: str, acc: DType) -> Expr:
+        """c * m before the tile or with it. The latter counts as zero where nothing but -inf has
+        been met.
+        """
+        at = {r: carried(i, which, self.carries[i].dtype) for r, i in self.maxima.items()}
+        now = map_expr(m, at)
+        if which == "new":
+            now = choose(_is_lowest(now, acc), const(0.0, acc), now)
+        return _scaled(now, c, acc)
+
+    def _factors(self, r: Reduce, t: Term, e: _Exponent) -> list[Expr]:
+        """What a term multiplies its state with, once the loop has ended."""
+        out = [*t.fixed, *(map_expr(f, self.results) for f in t.state)]
+        if e.rest:
+            rest = [map_expr(self._plain(p, r.acc), self.results) for p in e.rest]
+            out.append(prim(Op.EXP2, (_sum_of(rest, r.acc),), r.acc))
+        return [*out, const(float(t.coef), r.acc)] if t.coef != 1 else out
+
+    def _plain(self, t: Term, acc: DType) -> Expr:
+        """A product as an expression."""
+        return _scaled(product_of([*t.fixed, *t.data, *t.state], acc), t.coef, acc)
+
+
+def _is_bounded(
+    data: tuple[Term, ...], bounds: tuple[tuple[Expr, Fraction], ...], guards: tuple[Expr, ...]
+) -> bool:
+    """Whether the exponent `data` is the sum of coef * tile, for tiles whose maxima are subtracted
+    from it.
+
+    Masks may differ: where the sum's own guards and masks hold, those of the maximum must hold too.
+    """
+    if frozen(_sum_of_terms(data)) == frozen(_total(bounds)):
+        return True
+    have = [c for g in guards if isinstance(g, Holds) for c in g.conditions]
+    bare: list[Term] = []
+    for t in data:
+        stripped = [unmasked(d) for d in t.data]
+        bare.append(replace(t, data=tuple(e for e, _ in stripped)))
+        have += [c for _, conditions in stripped for c in conditions]
+    tiles = [unmasked(tile) for tile, _ in bounds]
+    needed = [c for _, conditions in tiles for c in conditions]
+    total = _total([(e, c) for (e, _), (_, c) in zip(tiles, bounds, strict=True)])
+    return frozen(_sum_of_terms(bare)) == frozen(total) and all(
+        any(is_nonnegative(n.slack - h.slack) for h in have) for n in needed
+    )
+
+
+def _total(summands: Iterable[tuple[Expr, Fraction]]) -> Polynomial:
+    out: Polynomial = {}
+    for e, c in summands:
+        out = add(out, scale(polynomial(e), c))
+    return out
+
+
+def _sum_of_terms(terms: Iterable[Term]) -> Polynomial:
+    out: Polynomial = {}
+    for t in terms:
+        out = add(out, polynomial_of_product((*t.fixed, *t.data, *t.state), t.coef))
+    return out
+
+
+def _sum_of(summands: list[Expr], dtype: DType) -> Expr:
+    """The sum from left to right; zero for none."""
+    out: Expr | None = None
+    for e in summands:
+        out = e if out is None else prim(Op.ADD, (out, e), dtype)
+    return const(0, dtype) if out is None else out
+
+
+def _scaled(e: Expr, c: Fraction, dtype: DType) -> Expr:
+    return e if c == 1 else prim(Op.MUL, (e, const(float(c), dtype)), dtype)
+
+
+def _combined(state: Expr, factors: list[list[Expr]], dtype: DType) -> Expr:
+    """state * sum(products of factors)."""
+    if len(factors) == 1:
+        return product_of([state, *factors[0]], dtype)
+    return product_of([state, _sum_of([product_of(f, dtype) for f in factors], dtype)], dtype)
+
+
+def _is_lowest(m: Expr, dtype: DType) -> Expr:
+    """Whether a maximum is -inf. It is not where it is NaN."""
+    lowest = -float(np.finfo(np.float64 if dtype is f64 else np.float32).max)
+    return prim(Op.LESS_THAN, (m, const(lowest, dtype)), boolean)

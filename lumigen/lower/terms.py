@@ -1,0 +1,256 @@
+"""The normal form behind separable reductions: a body as a sum of products, split by what varies.
+
+For a fold over some axes and the reductions that it is to compute (`targets`), every factor of a
+body is one of `fixed` (neither varies with the axes nor depends on a target), `data` (varies,
+depends on none) or `state` (does not vary, depends on a target). Exponents of two are sums of such
+products. Whatever mixes `data` and `state` inside one factor has no such form: that is the proof
+that a body is not separable. Nothing is expanded unless it mixes the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isfinite
+
+from lumigen.dtype import DType, boolean
+from lumigen.index import Axis
+from lumigen.lower.algebra import widens
+from lumigen.ops import Op
+from lumigen.region import (
+    Choose,
+    Const,
+    Expr,
+    Monoid,
+    Prim,
+    Reduce,
+    choose,
+    const,
+    free_axes,
+    is_zero,
+    negation,
+    prim,
+    reduce,
+    walk,
+)
+
+MOST_TERMS = 32
+
+
+class NoNormalForm(Exception):
+    """The body cannot be split; the text says where."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """coef * product(fixed, data, state) * 2^sum(power), where all guards hold; else absent."""
+
+    coef: Fraction = Fraction(1)
+    fixed: tuple[Expr, ...] = ()
+    data: tuple[Expr, ...] = ()
+    state: tuple[Expr, ...] = ()
+    power: tuple[Term, ...] = ()
+    guards: tuple[Expr, ...] = ()
+
+    def times(self, other: Term) -> Term:
+        return Term(
+            self.coef * other.coef,
+            self.fixed + other.fixed,
+            self.data + other.data,
+            self.state + other.state,
+            self.power + other.power,
+            tuple(dict.fromkeys(self.guards + other.guards)),
+        )
+
+
+class NormalForm:
+    """Splits expressions for a fold over `axes` that computes `targets`."""
+
+    def __init__(self, axes: tuple[Axis, ...], targets: AbstractSet[Expr]) -> None:
+        self.axes = frozenset(axes)
+        self.targets = targets
+        self._depends: dict[Expr, bool] = {}
+
+    def varies(self, e: Expr) -> bool:
+        return bool(free_axes(e) & self.axes)
+
+    def depends(self, e: Expr) -> bool:
+        """Whether a target occurs inside."""
+        found = self._depends.get(e)
+        if found is None:
+            found = self._depends[e] = any(x in self.targets for x in walk([e]))
+        return found
+
+    def mixed(self, e: Expr) -> bool:
+        return self.varies(e) and self.depends(e)
+
+    def terms(self, e: Expr) -> tuple[Term, ...]:
+        """The normal form of `e`."""
+        if isinstance(e, Const) and not e.dtype.is_bool and isfinite(e.value):
+            return (Term(coef=Fraction(e.value)),) if e.value else ()
+        if not self.depends(e):
+            return (Term(data=(e,)),) if self.varies(e) else (Term(fixed=(e,)),)
+        if not self.varies(e):
+            return (Term(state=(e,)),)
+        out = self._mixed(e)
+        if len(out) > MOST_TERMS:
+            raise NoNormalForm("the body has too many terms")
+        return out
+
+    def _mixed(self, e: Expr) -> tuple[Term, ...]:
+        match e:
+            case Prim(op=Op.ADD):
+                return self.terms(e.args[0]) + self.terms(e.args[1])
+            case Prim(op=Op.MUL):
+                left, right = (self.terms(a) for a in e.args)
+                return tuple(a.times(b) for a in left for b in right)
+            case Prim(op=Op.RECIP):
+                return (self._inverse(e),)
+            case Prim(op=Op.EXP2):
+                return self._exponential(e)
+            case Prim(op=Op.CONTIGUOUS) if widens(e):
+                return self.terms(e.args[0])
+            case Prim(op=Op.CONTIGUOUS):
+                raise NoNormalForm(
+                    f"a cast to {e.dtype} rounds what depends on a reduction over the same axis"
+                )
+            case Choose():
+                return self._choice(e)
+            case Reduce(monoid=Monoid.SUM):
+                return tuple(self._pulled(t, e) for t in self.terms(e.body))
+            case _:
+                raise NoNormalForm(f"{_name(e)} of what depends on a reduction over the same axis")
+
+    def _inverse(self, e: Prim) -> Term:
+        inner = self.terms(e.args[0])
+        if len(inner) != 1 or inner[0].guards:
+            raise NoNormalForm(
+                "the reciprocal of a sum that depends on a reduction over the same axis"
+            )
+        (t,) = inner
+
+        def inverses(factors: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            return tuple(prim(Op.RECIP, (f,), f.dtype) for f in factors)
+
+        return Term(
+            1 / t.coef,
+            inverses(t.fixed),
+            inverses(t.data),
+            inverses(t.state),
+            tuple(replace(p, coef=-p.coef) for p in t.power),
+        )
+
+    def _exponential(self, e: Prim) -> tuple[Term, ...]:
+        exponent = self._lifted(e.args[0])
+        if isinstance(exponent, Choose):
+            then, otherwise = (
+                _fold(prim(Op.EXP2, (a,), e.dtype)) for a in (exponent.then, exponent.otherwise)
+            )
+            return self.terms(choose(exponent.condition, then, otherwise))
+        summands = tuple(o for t in self.terms(exponent) for o in self._opened(t))
+        for t in summands:
+            if t.power or t.guards or (t.data and t.state):
+                raise NoNormalForm("an exponent that is no sum of data and state")
+        return (Term(power=summands),)
+
+    def _opened(self, t: Term) -> tuple[Term, ...]:
+        """A term with the sums and products among its states multiplied out."""
+        out: tuple[Term, ...] = (replace(t, state=()),)
+        for f in t.state:
+            out = tuple(a.times(b) for a in out for b in self._summands(f))
+        return out
+
+    def _summands(self, e: Expr) -> tuple[Term, ...]:
+        if not self.depends(e):
+            return self.terms(e)
+        match e:
+            case Prim(op=Op.ADD):
+                return self._summands(e.args[0]) + self._summands(e.args[1])
+            case Prim(op=Op.MUL):
+                left, right = (self._summands(a) for a in e.args)
+                return tuple(a.times(b) for a in left for b in right)
+            case _:
+                return (Term(state=(e,)),)
+
+    def _lifted(self, e: Expr) -> Expr:
+        """A mixed choice inside sums and products, brought to the top."""
+        if not (isinstance(e, Prim) and e.op in (Op.ADD, Op.MUL)) or not self.mixed(e):
+            return e
+        args = [self._lifted(a) for a in e.args]
+        for n, a in enumerate(args):
+            if isinstance(a, Choose) and self.mixed(a):
+                other = args[1 - n]
+                then, otherwise = (
+                    _fold(prim(e.op, (x, other), e.dtype)) for x in (a.then, a.otherwise)
+                )
+                return choose(a.condition, self._lifted(then), otherwise)
+        return e
+
+    def _choice(self, e: Choose) -> tuple[Term, ...]:
+        if self.depends(e.condition):
+            raise NoNormalForm("a choice that depends on a reduction over the same axis")
+        out: list[Term] = []
+        for condition, side in ((e.condition, e.then), (negation(e.condition), e.otherwise)):
+            if not is_zero(side):
+                guard = Term(guards=(condition,))
+                out.extend(guard.times(t) for t in self.terms(side))
+        return tuple(out)
+
+    def _pulled(self, t: Term, e: Reduce) -> Term:
+        """A term of the body of an inner sum, with all that does not vary over its axes in front of
+        it.
+        """
+        inside = frozenset(e.axes)
+
+        def bound(x: Expr) -> bool:
+            return bool(free_axes(x) & inside)
+
+        parts = [*t.state, *t.guards, *(f for p in t.power for f in (*p.fixed, *p.data, *p.state))]
+        if any(bound(f) for f in parts):
+            raise NoNormalForm("an inner sum over what depends on a reduction over the same axis")
+        body = [f for f in (*t.fixed, *t.data) if bound(f)]
+        inner = reduce(Monoid.SUM, e.axes, product_of(body, e.dtype), e.dtype, e.where)
+        data = tuple(f for f in t.data if not bound(f))
+        fixed = tuple(f for f in t.fixed if not bound(f))
+        if self.varies(inner):
+            data = (*data, inner)
+        else:
+            fixed = (*fixed, inner)
+        return replace(t, data=data, fixed=fixed)
+
+
+def product_of(factors: Sequence[Expr], dtype: DType) -> Expr:
+    """The product from left to right; one for none."""
+    out: Expr | None = None
+    for f in factors:
+        out = f if out is None else prim(Op.MUL, (out, f), dtype)
+    return const(1, dtype) if out is None else out
+
+
+def conjunction(guards: tuple[Expr, ...]) -> Expr:
+    """Whether all guards hold."""
+    out: Expr = const(True, boolean)
+    for g in guards:
+        out = prim(Op.MUL, (out, g), boolean)
+    return out
+
+
+def _fold(e: Expr) -> Expr:
+    """Infinite constants, worked out: what masks are made of."""
+    if isinstance(e, Prim) and e.op is Op.EXP2 and isinstance(e.args[0], Const):
+        return const(0.0, e.dtype) if e.args[0].value == float("-inf") else e
+    if isinstance(e, Prim) and e.op in (Op.ADD, Op.MUL):
+        for n, a in enumerate(e.args):
+            if isinstance(a, Const) and not isfinite(a.value):
+                other = e.args[1 - n]
+                if e.op is Op.ADD:
+                    return a
+                if isinstance(other, Const) and other.value > 0:
+                    return a
+    return e
+
+
+def _name(e: Expr) -> str:
+    return e.op.value if isinstance(e, Prim) else type(e).__name__.lower()
