@@ -4,67 +4,84 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-// Where B lies: at(n) is the address of column n of the first row, and each next row is step()
-// floats on. n is a multiple of kLanes, so that a vector of columns never leaves a panel.
-struct PackedColumns {
+// Where B lies. Rows are `step` floats apart; columns are contiguous within a panel of 16, and
+// panels are panel_stride floats apart. A plain row-major B is the case panel_stride = 16.
+struct Columns {
   const float* b;
-  int64_t panel_stride;
-  LUMIGEN_INLINE const float* at(int64_t n) const {
-    return b + n / kPanel * panel_stride + n % kPanel;
-  }
-  LUMIGEN_INLINE int64_t step() const { return kPanel; }
-};
-struct DirectColumns {
-  const float* b;
-  int64_t ldb;
-  LUMIGEN_INLINE const float* at(int64_t n) const { return b + n; }
-  LUMIGEN_INLINE int64_t step() const { return ldb; }
+  int64_t panel_stride, step;
+  const float* at(int64_t n) const { return b + n / kPanel * panel_stride + n % kPanel; }
 };
 
-// acc (kR, kV vectors) += a (kR) times b (kV vectors): one k.
+// acc += x * y, spelled so that the accumulator stays in its register. From the intrinsic gcc makes
+// forms that overwrite x or y instead, and copies between registers; where all registers but two or
+// three are accumulators, that costs a fifth of the speed, and spills.
+LUMIGEN_INLINE void add_product(Vec& acc, Vec x, Vec y) {
+#if !defined(LUMIGEN_PORTABLE) && defined(__AVX2__)
+  __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc.v) : "v"(x.v), "v"(y.v));
+#else
+  acc = fma(x, y, acc);
+#endif
+}
+
+// acc (kR, kV vectors) += a (kR) times a row of B (kV vectors): one k. The shorter factor is held in
+// registers, the longer passes through one.
 template <int kR, int kV>
-LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const float* const (&b)[kV]) {
-  Vec row[kV];
-#pragma GCC unroll 8
-  for (int v = 0; v < kV; v++) row[v] = load(b[v], AllLanes{});
+LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const float* b,
+                                 int64_t panel_stride) {
+  const auto row = [&](int v) {
+    return load(b + v * kLanes / kPanel * panel_stride + v * kLanes % kPanel, AllLanes{});
+  };
+  if constexpr (kR < kV) {
+    Vec x[kR];
 #pragma GCC unroll 16
-  for (int r = 0; r < kR; r++) {
-    const Vec x = splat(a[r]);
+    for (int r = 0; r < kR; r++) x[r] = splat(a[r]);
 #pragma GCC unroll 8
-    for (int v = 0; v < kV; v++) acc[r][v] = fma(x, row[v], acc[r][v]);
+    for (int v = 0; v < kV; v++) {
+      const Vec y = row(v);
+#pragma GCC unroll 16
+      for (int r = 0; r < kR; r++) add_product(acc[r][v], x[r], y);
+    }
+  } else {
+    Vec y[kV];
+#pragma GCC unroll 8
+    for (int v = 0; v < kV; v++) y[v] = row(v);
+#pragma GCC unroll 16
+    for (int r = 0; r < kR; r++) {
+      const Vec x = splat(a[r]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kV; v++) add_product(acc[r][v], x, y[v]);
+    }
   }
 }
 
-// c (kR rows, kV vectors) = or += the block of packed A at `a` times the k rows of B whose vectors
-// start at b[0] .. b[kV - 1].
+// c (kR rows, kV vectors) = or += the block of packed A at `a` times k rows of the columns at `b`.
 template <int kR, int kV>
-__attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float* a,
-                                             const float* const (&b)[kV], int64_t step, int64_t k,
+__attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float* a, const float* b,
+                                             int64_t panel_stride, int64_t step, int64_t k,
                                              bool accumulate) {
   Vec acc[kR][kV];
-  const float* at[kV];
-#pragma GCC unroll 8
-  for (int v = 0; v < kV; v++) at[v] = b[v];
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kV; v++)
-      acc[r][v] = accumulate ? load(c + r * ldc + v * kLanes, AllLanes{}) : splat(0.0f);
+    for (int v = 0; v < kV; v++) {
+      if (accumulate)
+        acc[r][v] = load(c + r * ldc + v * kLanes, AllLanes{});
+      else
+        acc[r][v] = splat(0.0f);
+    }
   }
   int64_t i = 0;
   for (; i + 4 <= k; i += 4) {
 #pragma GCC unroll 4
     for (int u = 0; u < 4; u++) {
-      add_products<kR, kV>(acc, a + u * kR, at);
-#pragma GCC unroll 8
-      for (int v = 0; v < kV; v++) at[v] += step;
+      add_products<kR, kV>(acc, a + u * kR, b, panel_stride);
+      b += step;
     }
     a += 4 * kR;
   }
   for (; i < k; i++) {
-    add_products<kR, kV>(acc, a, at);
-#pragma GCC unroll 8
-    for (int v = 0; v < kV; v++) at[v] += step;
+    add_products<kR, kV>(acc, a, b, panel_stride);
+    b += step;
     a += kR;
   }
 #pragma GCC unroll 16
@@ -76,27 +93,28 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
 
 // multiply_tile for a number of rows known at run time, at most kR.
 template <int kV, int kR>
-inline void multiply_rows(float* c, int64_t ldc, const float* a, const float* const (&b)[kV],
-                          int64_t step, int rows, int64_t k, bool accumulate) {
-  if (rows == kR) return multiply_tile<kR, kV>(c, ldc, a, b, step, k, accumulate);
-  if constexpr (kR > 1) multiply_rows<kV, kR - 1>(c, ldc, a, b, step, rows, k, accumulate);
+inline void multiply_rows(float* c, int64_t ldc, const float* a, const float* b,
+                          int64_t panel_stride, int64_t step, int rows, int64_t k,
+                          bool accumulate) {
+  if (rows == kR)
+    return multiply_tile<kR, kV>(c, ldc, a, b, panel_stride, step, k, accumulate);
+  if constexpr (kR > 1)
+    multiply_rows<kV, kR - 1>(c, ldc, a, b, panel_stride, step, rows, k, accumulate);
 }
 
-// All row blocks times as many groups of kV vectors of columns as fit between `n` and `cols`. The
-// blocks are the inner loop: they find this group's columns in the first-level cache.
-// Returns the first column left.
-template <int kV, int kR, class Columns>
+// All row blocks, of at most kR rows, times as many groups of kV vectors of columns as fit between
+// `n` and `cols`. The blocks are the inner loop: they find this group's columns in the first-level
+// cache. Returns the first column left.
+template <int kV, int kR>
 inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Columns columns,
                                int rows, int64_t n, int64_t cols, int64_t k, bool accumulate) {
   const RowBlocks blocks(rows);
   for (; n + kV * kLanes <= cols; n += kV * kLanes) {
-    const float* b[kV];
-    for (int v = 0; v < kV; v++) b[v] = columns.at(n + v * kLanes);
     int64_t first = 0;
     for (int i = 0; i < blocks.count; i++) {
       const int some = blocks.rows_of(i);
-      multiply_rows<kV, kR>(c + first * ldc + n, ldc, packed_a + first * k, b, columns.step(), some,
-                            k, accumulate);
+      multiply_rows<kV, kR>(c + first * ldc + n, ldc, packed_a + first * k, columns.at(n),
+                            columns.panel_stride, columns.step, some, k, accumulate);
       first += some;
     }
   }
@@ -105,7 +123,6 @@ inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Col
 
 // The last columns, fewer than a vector: B's are copied out with zeros beyond, some k at a time, and
 // the tile is made beside c, so that nothing beyond `cols` is read or written.
-template <class Columns>
 inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, Columns columns,
                                   int rows, int64_t n, int64_t cols, int64_t k, bool accumulate) {
   constexpr int64_t kSome = 64;
@@ -113,20 +130,20 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
   const RowBlocks blocks(rows);
   float part[kSome * kLanes];
   float tile[kRows * kLanes];
-  for (int64_t start = 0; start < k; start += kSome) {
+  for (int64_t start = 0; start < k || start == 0; start += kSome) {
     const int64_t depth = k - start < kSome ? k - start : kSome;
     for (int64_t i = 0; i < depth; i++)
-      store(part + i * kLanes, load(columns.at(n) + (start + i) * columns.step(), lanes),
-            AllLanes{});
-    const float* b[1] = {part};
+      store(part + i * kLanes, load(columns.at(n) + (start + i) * columns.step, lanes), AllLanes{});
+    const bool goes_on = accumulate || start > 0;
     int64_t first = 0;
     for (int i = 0; i < blocks.count; i++) {
       const int some = blocks.rows_of(i);
       float* to = c + first * ldc + n;
-      for (int r = 0; r < some; r++)
-        store(tile + r * kLanes, load(to + r * ldc, lanes), AllLanes{});
-      multiply_rows<1, kRows>(tile, kLanes, packed_a + first * k + start * some, b, kLanes, some,
-                              depth, accumulate || start > 0);
+      if (goes_on)
+        for (int r = 0; r < some; r++)
+          store(tile + r * kLanes, load(to + r * ldc, lanes), AllLanes{});
+      multiply_rows<1, kRows>(tile, kLanes, packed_a + first * k + start * some, part, kPanel,
+                              kLanes, some, depth, goes_on);
       for (int r = 0; r < some; r++)
         store(to + r * ldc, load(tile + r * kLanes, AllLanes{}), lanes);
       first += some;
@@ -136,33 +153,30 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
 
 // A single block of few rows has too few accumulators in two vectors of columns to keep the
 // multipliers busy, so it takes more: as many as registers allow.
-template <class Columns>
 inline int64_t multiply_few_rows(float* c, int64_t ldc, const float* packed_a, Columns columns,
                                  int rows, int64_t cols, int64_t k, bool accumulate) {
-#if defined(__AVX512F__) && !defined(LUMIGEN_PORTABLE)
+#if defined(LUMIGEN_PORTABLE) || !defined(__AVX2__)
+  constexpr int kRowsOf8 = 1, kRowsOf4 = 2;
+#elif defined(__AVX512F__)
   constexpr int kRowsOf8 = 2, kRowsOf4 = 6;
 #else
-  constexpr int kRowsOf8 = 1, kRowsOf4 = 2;
+  constexpr int kRowsOf8 = 1, kRowsOf4 = 3;
 #endif
   int64_t n = 0;
   if (rows <= kRowsOf8)
     n = multiply_groups<8, kRowsOf8>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
   if (rows <= kRowsOf4)
     n = multiply_groups<4, kRowsOf4>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
-  if (rows == 3)
-    n = multiply_groups<3, 3>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
   return n;
 }
 
-template <class Columns>
 inline void multiply_tiles(float* c, int64_t ldc, const float* packed_a, Columns columns, int rows,
                            int64_t cols, int64_t k, bool accumulate) {
   if (rows <= 0 || cols <= 0) return;
   int64_t n = multiply_few_rows(c, ldc, packed_a, columns, rows, cols, k, accumulate);
   n = multiply_groups<2, kRows>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
   n = multiply_groups<1, kRows>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
-  if (n < cols)
-    multiply_last_columns(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
+  if (n < cols) multiply_last_columns(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
 }
 
 }  // namespace LUMIGEN_ISA
