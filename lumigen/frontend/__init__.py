@@ -1,0 +1,49 @@
+"""What users write: tensors, functions, modules, models. It knows graphs, and nothing of kernels."""
+
+from lumigen.frontend import functional as functional
+from lumigen.frontend import nn as nn
+from lumigen.frontend.creation import arange, eye, full, ones, tril, triu, zeros
+from lumigen.frontend.functional import (
+    cat,
+    gather,
+    index_select,
+    matmul,
+    maximum,
+    minimum,
+    stack,
+    take_along_dim,
+    where,
+)
+from lumigen.frontend.model import Entry, Model, Spec, Traced, WeightSpec, spec, trace_entry
+from lumigen.frontend.tensor import Tensor
+from lumigen.index import Dim
+
+__all__ = [
+    "Dim",
+    "Entry",
+    "Model",
+    "Spec",
+    "Tensor",
+    "Traced",
+    "WeightSpec",
+    "arange",
+    "cat",
+    "eye",
+    "full",
+    "functional",
+    "gather",
+    "index_select",
+    "matmul",
+    "maximum",
+    "minimum",
+    "nn",
+    "ones",
+    "spec",
+    "stack",
+    "take_along_dim",
+    "trace_entry",
+    "tril",
+    "triu",
+    "where",
+    "zeros",
+]

@@ -1,0 +1,83 @@
+"""Products of matrices: expanded operands, multiplied and summed. No op of its own; the compiler finds it."""
+
+from __future__ import annotations
+
+from lumigen.errors import DtypeMismatch, RankMismatch, ShapeMismatch
+from lumigen.frontend.movement import reshape, transpose, with_ones
+from lumigen.frontend.primitive import Edge, broadcast_shape, expand, mul, reduce_sum, unequal
+from lumigen.frontend.trace import fail
+
+
+def matmul(a: Edge, b: Edge) -> Edge:
+    """PyTorch's `@`: (..., M, K) by (..., K, N) over broadcast leading axes; a vector is a row or a column.
+
+    sum_k a[..., m, k] * b[..., k, n]
+    """
+    _check_operands(a, b)
+    if len(a.shape) == 1:
+        out = matmul(with_ones(a, (0,)), b)
+        return reshape(out, (*out.shape[:-2], out.shape[-1]))
+    if len(b.shape) == 1:
+        out = matmul(a, with_ones(b, (1,)))
+        return reshape(out, out.shape[:-1])
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    if k is not b.shape[-2]:
+        rule = f"the last axis of the left is {k}, the last but one of the right {b.shape[-2]}"
+        remedy = "Transpose or reshape one of them."
+        raise unequal("matmul", k, b.shape[-2], a.shape, b.shape, rule, remedy)
+    batch = broadcast_shape("matmul", a.shape[:-2], b.shape[:-2])
+    to = (*batch, m, n, k)
+    left = expand("matmul", with_ones(a, (len(a.shape) - 1,)), to)
+    right = expand("matmul", with_ones(transpose(b, -1, -2), (len(b.shape) - 2,)), to)
+    return reduce_sum(mul(left, right), (len(to) - 1,))
+
+
+def _check_operands(a: Edge, b: Edge) -> None:
+    for name, x in (("the left operand", a), ("the right operand", b)):
+        if not x.shape:
+            raise fail(
+                RankMismatch,
+                op="matmul",
+                name=name,
+                shape=x.shape,
+                expected="at least 1 axis",
+                remedy="Use * to scale by a number.",
+            )
+    if a.dtype is not b.dtype or a.dtype.is_bool:
+        raise fail(
+            DtypeMismatch,
+            op="matmul",
+            name="the right operand" if a.dtype is not b.dtype else "the left operand",
+            got=b.dtype,
+            expected="a number" if a.dtype is b.dtype else a.dtype,
+            remedy="Cast one with .to().",
+        )
+
+
+def linear(x: Edge, weight: Edge) -> Edge:
+    """(..., in) by (out, in): sum_i x[..., i] * weight[o, i]."""
+    if len(weight.shape) != 2:
+        raise fail(
+            RankMismatch,
+            op="linear",
+            name="the weight",
+            shape=weight.shape,
+            expected="2 axes (out, in)",
+            remedy="Reshape it.",
+        )
+    if not x.shape or x.shape[-1] is not weight.shape[1]:
+        rule = f"the last axis of the input must be {weight.shape[1]}"
+        if x.shape:
+            remedy = "Check the layer before, or flatten the input."
+            raise unequal(
+                "linear", x.shape[-1], weight.shape[1], x.shape, weight.shape, rule, remedy
+            )
+        raise fail(
+            ShapeMismatch,
+            op="linear",
+            lhs=x.shape,
+            rhs=weight.shape,
+            rule=rule,
+            remedy="Unsqueeze it.",
+        )
+    return matmul(x, transpose(weight, 0, 1))

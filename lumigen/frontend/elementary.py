@@ -1,0 +1,335 @@
+"""Elementary functions composed of the twelve ops; each says its formula and how accurate it is.
+
+Promises the limits at the infinities, no overflow to NaN on the way, and NaN for NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from lumigen.dtype import f64
+from lumigen.errors import BadArgument, DtypeMismatch
+from lumigen.frontend.compare import INF, isfinite, maximum, minimum, where
+from lumigen.frontend.primitive import (
+    Edge,
+    Operand,
+    add,
+    constant,
+    exp2,
+    floating,
+    is_scalar,
+    less,
+    log2,
+    matched,
+    mod,
+    mul,
+    numbers,
+    recip,
+    sin,
+    sqrt,
+)
+from lumigen.frontend.trace import fail
+
+LOG2_E = math.log2(math.e)
+LN_2 = math.log(2)
+
+
+def neg(a: Edge) -> Edge:
+    """a * -1."""
+    return mul(numbers("neg", a), -1)
+
+
+def sub(a: Operand, b: Operand) -> Edge:
+    """a + b * -1."""
+    left, right = matched("sub", a, b)
+    return add(left, neg(right))
+
+
+def div(a: Operand, b: Operand) -> Edge:
+    """a * recip(b); integers are divided as f32."""
+    left, right = matched("div", a, b)
+    return mul(floating(left), recip(right))
+
+
+def square(a: Edge) -> Edge:
+    return mul(a, a)
+
+
+def absolute(a: Edge) -> Edge:
+    """where(a < 0, -a, a) + 0.0, which turns -0.0 into 0.0."""
+    if a.dtype.is_bool:
+        return a
+    out = where(less(a, constant(0, a.dtype)), neg(a), a)
+    return add(out, 0.0) if a.dtype.is_float else out
+
+
+def exp(a: Edge) -> Edge:
+    """exp2(a * log2(e)); in f32 within |a| * 6e-8 of the truth, relatively."""
+    return exp2(mul(floating(a), LOG2_E))
+
+
+def log(a: Edge) -> Edge:
+    """log2(a) * ln(2)."""
+    return mul(log2(a), LN_2)
+
+
+def log10(a: Edge) -> Edge:
+    return mul(log2(a), math.log10(2))
+
+
+def rsqrt(a: Edge) -> Edge:
+    return recip(sqrt(a))
+
+
+def cos(a: Edge) -> Edge:
+    """1 - 2 sin(a/2)^2: halving is exact, so that large angles lose nothing, which a + pi/2 would."""
+    s = sin(mul(floating(a), 0.5))
+    return add(mul(mul(s, s), -2), 1)
+
+
+def tan(a: Edge) -> Edge:
+    return mul(sin(a), recip(cos(a)))
+
+
+def sigmoid(a: Edge) -> Edge:
+    """recip(1 + exp(-a))."""
+    return recip(add(exp2(mul(floating(a), -LOG2_E)), 1))
+
+
+def relu(a: Edge) -> Edge:
+    """max(a, 0)."""
+    return maximum(a, 0)
+
+
+def silu(a: Edge) -> Edge:
+    """a * sigmoid(a)."""
+    return mul(a, sigmoid(a))
+
+
+def softplus(a: Edge) -> Edge:
+    """max(a, 0) + log(1 + exp(-|a|))."""
+    return add(relu(a), log(add(exp(neg(absolute(a))), 1)))
+
+
+def polynomial(x: Edge, coefficients: Sequence[float]) -> Edge:
+    """Horner's rule; the constant term comes first."""
+    out = add(mul(x, coefficients[-1]), coefficients[-2])
+    for c in reversed(coefficients[:-2]):
+        out = add(mul(out, x), c)
+    return out
+
+
+# --- tanh -----------------------------------------------------------------------------------------
+
+# S. L. Moshier, Cephes: tanhf on |x| < 0.625 is x + x y P(y), y = x^2, relative error 2e-8.
+_TANH = (
+    -3.33332819422e-1,
+    1.33314422036e-1,
+    -5.37397155531e-2,
+    2.06390887954e-2,
+    -5.70498872745e-3,
+)
+# Pade [7/6] of tanh(x) / x in y = x^2; relative error 2e-16 on |x| < 0.55.
+_TANH_OVER = (135135.0, 17325.0, 378.0, 1.0)
+_TANH_UNDER = (135135.0, 62370.0, 3150.0, 28.0)
+
+
+def tanh(a: Edge) -> Edge:
+    """1 - 2 / (exp(2a) + 1), which cancels near 0 and gives way there to an odd polynomial (f64: a quotient)."""
+    a = floating(a)
+    y = mul(a, a)
+    far = add(mul(recip(add(exp2(mul(a, 2 * LOG2_E)), 1)), -2), 1)
+    if a.dtype is f64:
+        near = mul(a, mul(polynomial(y, _TANH_OVER), recip(polynomial(y, _TANH_UNDER))))
+        return where(less(y, 0.3), near, far)
+    near = add(a, mul(mul(a, y), polynomial(y, _TANH)))
+    return where(less(y, 0.39), near, far)
+
+
+# --- erf and gelu ---------------------------------------------------------------------------------
+
+# The rational approximation of Eigen (unsupported, generic_fast_erf) and XLA: x P(x^2) / Q(x^2) on |x| < 3.8325,
+# where erf rounds to 1 in f32; relative error 4e-8 before rounding, 4e-7 in f32.
+_ERF_END = 3.832506856900711
+_ERF_OVER = (
+    1.128379143519084,
+    0.18520832239976145,
+    0.050955695062380861,
+    0.0034082910107109506,
+    0.00022905065861350646,
+)
+_ERF_UNDER = (
+    1.0,
+    0.49746925110067538,
+    0.11098505178285362,
+    0.014070470171167667,
+    0.0010179625278914885,
+    0.000023547966471313185,
+    -1.1791602954361697e-7,
+)
+# Chebyshev coefficients of (1 + 2x) exp(x^2) erfc(x) in (x - 3.75) / (x + 3.75), after M. M. Shepherd and
+# J. G. Laframboise, Math. Comp. 36 (1981); relative error 1.5e-15 for 0 <= x < 26.
+_ERFC = (
+    1.1775789345674017,
+    -0.004590054580646478,
+    -0.08424913336651792,
+    0.05920993999819189,
+    -0.026658668435305753,
+    0.009074997670705265,
+    -0.002413163540417608,
+    0.0004907758365258086,
+    -6.916973302501207e-05,
+    4.13902798607301e-06,
+    7.74038306619849e-07,
+    -2.1886401049234397e-07,
+    1.076499946567091e-08,
+    4.521959811218287e-09,
+    -7.754400208831351e-10,
+    -6.318088340886684e-11,
+    2.86879501093067e-11,
+    1.9455868545777347e-13,
+    -9.65469674843344e-13,
+    3.25254814814874e-14,
+    3.3478119482868056e-14,
+    -1.864562880419313e-15,
+    -1.2507950530688648e-15,
+    7.418235256624044e-17,
+    5.068148904796111e-17,
+)
+# log2 of the normal distribution's upper tail, log2(erfc(t / sqrt(2)) / 2), for 0 <= t <= 6; fitted so that the
+# tail itself is within 7e-8 in f32.
+_TAIL_END = 6.0
+_TAIL = (
+    -0.999999907,
+    -1.15110888,
+    -0.459183421,
+    -0.0525547215,
+    0.00711921583,
+    -0.00014927655,
+    -0.000200866404,
+    5.04997322e-05,
+    -5.73362804e-06,
+    2.66505467e-07,
+)
+
+
+def erf(a: Edge) -> Edge:
+    """The error function; within 4e-7 in f32 relatively, within 1e-15 in f64."""
+    a = floating(a)
+    if a.dtype is f64:
+        tail = _erfc_positive(absolute(a))
+        return where(less(a, 0.0), add(tail, -1), add(mul(tail, -1), 1))
+    x = minimum(maximum(a, -_ERF_END), _ERF_END)
+    y = mul(x, x)
+    return mul(x, mul(polynomial(y, _ERF_OVER), recip(polynomial(y, _ERF_UNDER))))
+
+
+def _erfc_positive(x: Edge) -> Edge:
+    """erfc for x >= 0 in f64, by Clenshaw's recurrence."""
+    x = minimum(x, 30.0)  # beyond, erfc is 0 in f64, and infinity would meet 0 * inf
+    t = mul(add(x, -3.75), recip(add(x, 3.75)))
+    ahead, last = constant(_ERFC[-1], x.dtype), constant(0, x.dtype)
+    for c in reversed(_ERFC[1:-1]):
+        ahead, last = sub(add(mul(mul(t, 2), ahead), c), last), ahead
+    series = sub(add(mul(t, ahead), _ERFC[0]), last)
+    return mul(series, mul(exp(neg(mul(x, x))), recip(add(mul(x, 2), 1))))
+
+
+def gelu(a: Edge) -> Edge:
+    """a times the normal distribution function of a.
+
+    Written max(a, 0) - t * tail(t) with t = min(|a|, 6) and the tail as exp2 of a polynomial: one exp2, no quotient, and
+    no cancellation for negative `a`, where a * (1 + erf(..)) has one. Within 1e-7 in f32, absolutely. At -inf it is 0.
+    """
+    a = floating(a)
+    if a.dtype is f64:
+        t = minimum(absolute(a), 40.0)
+        tail = mul(_erfc_positive(mul(t, math.sqrt(0.5))), 0.5)
+    else:
+        t = minimum(absolute(a), _TAIL_END)
+        tail = exp2(polynomial(t, _TAIL))
+    return sub(relu(a), mul(t, tail))
+
+
+def gelu_tanh(a: Edge) -> Edge:
+    """The approximation a (1 + tanh(u)) / 2, u = sqrt(2/pi) (a + 0.044715 a^3), which is a * sigmoid(2u)."""
+    a = floating(a)
+    scale = -2 * LOG2_E * math.sqrt(2 / math.pi)
+    bent = mul(a, add(mul(mul(a, a), 0.044715 * scale), scale))
+    return mul(a, recip(add(exp2(bent), 1)))
+
+
+# --- powers and rounding --------------------------------------------------------------------------
+
+
+def power(a: Edge, exponent: float) -> Edge:
+    """a ** exponent: products for integers (exact signs), sqrt for halves, else exp2(exponent * log2(a))."""
+    whole = exponent == int(exponent) if math.isfinite(exponent) else False
+    if not whole:
+        return _real_power(floating(a), exponent)
+    n = int(exponent)
+    if n < 0 and not a.dtype.is_float:
+        raise fail(
+            BadArgument, op="pow", name="the exponent", value=n, expected="at least 0 for integers"
+        )
+    if isinstance(exponent, float):
+        a = floating(a)
+    out = _whole_power(numbers("pow", a), abs(n))
+    return recip(out) if n < 0 else out
+
+
+def _whole_power(a: Edge, n: int) -> Edge:
+    """Square and multiply; 1 for n = 0, also of NaN."""
+    out: Edge | None = None
+    while n:
+        if n % 2:
+            out = a if out is None else mul(out, a)
+        n //= 2
+        a = mul(a, a) if n else a
+    return matched("pow", constant(1, a.dtype), a)[0] if out is None else out
+
+
+def _real_power(a: Edge, exponent: float) -> Edge:
+    if exponent in (0.5, -0.5):
+        return sqrt(a) if exponent > 0 else rsqrt(a)
+    return exp2(mul(log2(a), exponent))
+
+
+def exponential(base: Operand, exponent: Edge) -> Edge:
+    """base ** exponent for a positive Python number as base: exp2(exponent * log2(base))."""
+    if not isinstance(base, int | float) or not is_scalar(base) or not 0 < base < INF:
+        raise fail(
+            BadArgument,
+            op="pow",
+            name="the base of a tensor exponent",
+            value=base,
+            expected="a positive number",
+        )
+    return exp2(mul(floating(exponent), math.log2(base)))
+
+
+def floor(a: Edge) -> Edge:
+    """a - a mod 1; infinities stay."""
+    if not a.dtype.is_float:
+        return a
+    return where(isfinite(a), sub(a, mod(a, 1)), a)
+
+
+def ceil(a: Edge) -> Edge:
+    return neg(floor(neg(a))) if a.dtype.is_float else a
+
+
+def floor_divide(a: Operand, b: Operand) -> Edge:
+    """floor(a / b) of floats."""
+    left, right = matched("floor_divide", a, b)
+    if not left.dtype.is_float:
+        raise fail(
+            DtypeMismatch,
+            op="floor_divide",
+            name="the dividend",
+            got=left.dtype,
+            expected="a float type",
+            remedy="Cast with .to(lg.f64), divide, and cast back.",
+        )
+    return floor(div(left, right))

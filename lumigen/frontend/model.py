@@ -1,0 +1,334 @@
+"""Models: a name, modules with weights, and entries, each a function traced into a graph.
+
+Promises that names are C identifiers, that a dim has one range in a model, and that every node knows its user's lines.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lumigen import graph
+from lumigen.dtype import DTYPES, DType, f32
+from lumigen.errors import BadArgument, DimConflict, UnknownDim, WeightMismatch
+from lumigen.frontend.nn import Module, Parameter
+from lumigen.frontend.primitive import Extent
+from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import Scope, fail, tracing
+from lumigen.graph import Graph, tensor_of
+from lumigen.index import Dim, is_less, ix
+from lumigen.ops import Op
+from lumigen.view import Shape
+
+F = TypeVar("F", bound=Callable[..., Any])
+IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+RESERVED = frozenset(
+    "alignas alignof and asm auto bool break case catch char class compl concept const constexpr continue decltype "
+    "default delete do double else enum explicit export extern false final float for friend goto if import inline int "
+    "long module mutable namespace new noexcept not nullptr operator or override private protected public register "
+    "requires restrict return short signed sizeof static struct switch template this throw true try typedef typeid "
+    "typename union unsigned using virtual void volatile while xor std main".split()
+)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What an entry takes as one input; `range` bounds integer values, inclusive."""
+
+    shape: Shape
+    dtype: DType
+    range: tuple[int, int] | None = None
+
+    def dims(self) -> tuple[Dim, ...]:
+        return tuple(dict.fromkeys(a for e in self.shape for a in e.atoms() if isinstance(a, Dim)))
+
+
+def spec(*extents: Extent, dtype: DType = f32, range: tuple[int, int] | None = None) -> Spec:
+    """An input of these extents (ints, dims or expressions of dims), e.g. spec(Dim("batch", 1, 64), 784)."""
+    if dtype not in DTYPES:
+        raise fail(BadArgument, op="spec", name="dtype", value=dtype, expected=f"one of {_names()}")
+    for e in extents:
+        if isinstance(e, bool) or not isinstance(e, Extent):
+            raise fail(
+                BadArgument, op="spec", name="an extent", value=repr(e), expected="integers or dims"
+            )
+    out = Spec(tuple(ix(e) for e in extents), dtype, range)
+    for dim in out.dims():
+        _check_dim(dim)
+    for e in out.shape:
+        if not is_less(ix(0), e):
+            raise fail(
+                BadArgument, op="spec", name="an extent", value=e, expected="extents of at least 1"
+            )
+    _check_range(dtype, range)
+    return out
+
+
+def _names() -> str:
+    return ", ".join(f"lg.{d}" for d in DTYPES)
+
+
+def _check_dim(dim: Dim) -> None:
+    typical = dim.lo if dim.typical is None else dim.typical
+    if not IDENTIFIER.fullmatch(dim.name):
+        raise fail(
+            BadArgument, op="Dim", name="the name", value=repr(dim.name), expected="a C identifier"
+        )
+    if not 1 <= dim.lo <= dim.hi or not dim.lo <= typical <= dim.hi or dim.multiple_of < 1:
+        expected = "1 <= min <= typical <= max and multiple_of >= 1"
+        raise fail(BadArgument, op="Dim", name=dim.name, value=_declared(dim), expected=expected)
+
+
+def _declared(dim: Dim) -> str:
+    multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of != 1 else ""
+    typical = f", typically {dim.typical}" if dim.typical is not None else ""
+    return f"{dim.lo}..{dim.hi}{multiple}{typical}"
+
+
+def _check_range(dtype: DType, range: tuple[int, int] | None) -> None:
+    if range is None:
+        return
+    if not dtype.is_int or len(range) != 2 or range[0] > range[1]:
+        expected = "(least, greatest), both inclusive, for an integer dtype"
+        raise fail(BadArgument, op="spec", name="range", value=range, expected=expected)
+
+
+def check_identifier(op: str, name: str) -> None:
+    """Names become symbols of C and C++."""
+    if not IDENTIFIER.fullmatch(name) or name in RESERVED:
+        raise fail(
+            BadArgument,
+            op=op,
+            name="the name",
+            value=repr(name),
+            expected="a C identifier: letters, digits and _, a letter first, no keyword",
+        )
+
+
+@dataclass(frozen=True)
+class WeightSpec:
+    """A weight that the entries read: what a weights file must hold."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A model with nothing left but graphs."""
+
+    name: str
+    version: str
+    entries: tuple[tuple[str, Graph], ...]
+    weights: tuple[WeightSpec, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function of the model and what it takes."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: tuple[tuple[str, Spec], ...]
+
+
+class Model:
+    """A named model; give it entries with `@model.entry(x=lg.spec(...))`.
+
+    `net` holds the weights: a module, whose parameters keep the names of its state_dict, or modules by name, which
+    become prefixes. `prefix` goes before every name, and `rename` maps the names so made to those in the weights file.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        net: Module | Mapping[str, Module] | None = None,
+        version: str = "0.1.0",
+        *,
+        prefix: str = "",
+        rename: Callable[[str], str] | Mapping[str, str] | None = None,
+    ) -> None:
+        check_identifier("Model", name)
+        if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
+            raise fail(
+                BadArgument, op="Model", name="version", value=repr(version), expected="1.2.3"
+            )
+        self.name = name
+        self.version = version
+        self.net = net
+        self.prefix = prefix
+        self.rename = rename
+        self._entries: dict[str, Entry] = {}
+        self._dims: dict[str, Dim] = {}
+        self._traced: Traced | None = None
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, entries={list(self._entries)})"
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(self._entries.values())
+
+    def entry(self, **inputs: Spec) -> Callable[[F], F]:
+        """Declare the decorated function as an entry taking these inputs, by the names of its parameters."""
+
+        def declare(function: F) -> F:
+            name = function.__name__
+            check_identifier("entry", name)
+            if name in self._entries:
+                raise fail(
+                    BadArgument,
+                    op="entry",
+                    name="the name",
+                    value=f"{name!r} twice",
+                    expected="each entry under a name of its own",
+                )
+            self._check_inputs(name, function, inputs)
+            self._entries[name] = Entry(name, function, tuple(inputs.items()))
+            self._traced = None
+            return function
+
+        return declare
+
+    def _check_inputs(
+        self, name: str, function: Callable[..., Any], inputs: Mapping[str, Spec]
+    ) -> None:
+        for key, given in inputs.items():
+            check_identifier(name, key)
+            if not isinstance(given, Spec):
+                raise fail(
+                    BadArgument, op=name, name=key, value=repr(given), expected="lg.spec(...)"
+                )
+            for dim in given.dims():
+                first = self._dims.setdefault(dim.name, dim)
+                if first != dim:
+                    raise fail(
+                        DimConflict, dim=dim.name, first=_declared(first), second=_declared(dim)
+                    )
+        parameters = inspect.signature(function).parameters.values()
+        needed = {
+            p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+        }
+        known = {p.name for p in parameters}
+        wrong = sorted((needed - inputs.keys()) | (inputs.keys() - known))
+        if wrong and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            raise fail(
+                BadArgument,
+                op=name,
+                name=f"the inputs {', '.join(inputs) or 'none'}",
+                value=f"those of {name}({', '.join(known)})",
+                expected="one spec for each parameter, under its name",
+            )
+
+    def weight_names(self) -> dict[Parameter, str]:
+        """The name of each parameter of `net`; the first where one is shared."""
+        modules: Mapping[str, Module]
+        if isinstance(self.net, Module):
+            modules = {"": self.net}
+        else:
+            modules = {f"{k}.": m for k, m in (self.net or {}).items()}
+        out: dict[Parameter, str] = {}
+        for prefix, module in modules.items():
+            for name, parameter in module.named_parameters(self.prefix + prefix):
+                out.setdefault(parameter, self._renamed(name))
+        return out
+
+    def _renamed(self, name: str) -> str:
+        if self.rename is None:
+            return name
+        return (
+            self.rename.get(name, name) if isinstance(self.rename, Mapping) else self.rename(name)
+        )
+
+    def trace(self) -> Traced:
+        """Run every entry once on symbolic inputs."""
+        if self._traced is None:
+            if not self._entries:
+                raise fail(
+                    BadArgument,
+                    op="Model",
+                    name=self.name,
+                    value="without an entry",
+                    expected="at least one, with @model.entry(x=lg.spec(...))",
+                )
+            names = self.weight_names()
+            entries = tuple((e.name, trace_entry(e, names)) for e in self.entries)
+            self._traced = Traced(self.name, self.version, entries, weights_of(entries))
+        return self._traced
+
+
+def trace_entry(entry: Entry, names: Mapping[Parameter, str] | None = None) -> Graph:
+    """The graph of an entry."""
+    with tracing(Scope(dict(names or {}))) as scope:
+        inputs = {
+            name: graph.source(Op.INPUT, name, s.shape, s.dtype, s.range)
+            for name, s in entry.inputs
+        }
+        result = entry.function(**{name: Tensor(graph.edge(n)) for name, n in inputs.items()})
+        outputs = _named_outputs(entry, result)
+        traced = Graph(tuple(inputs.values()), outputs, (), scope.frozen_lines())
+    _check_dims(entry, traced)
+    return traced
+
+
+def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], ...]:
+    if isinstance(result, Tensor):
+        return (("out", result.edge),)
+    named: dict[Any, Any] | None = None
+    if isinstance(result, Mapping):
+        named = dict(result)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    elif isinstance(result, tuple) and hasattr(result, "_asdict"):  # pyright: ignore[reportUnknownArgumentType]
+        named = dict(result._asdict())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportAttributeAccessIssue]
+    if not named or not all(isinstance(v, Tensor) for v in named.values()):
+        raise fail(
+            BadArgument,
+            op=entry.name,
+            name="the result",
+            value=f"a {type(result).__name__}",
+            expected="a tensor, a dict of tensors by name or a named tuple of them",
+        )
+    taken = {name for name, _ in entry.inputs}
+    for name in named:
+        check_identifier(entry.name, str(name))
+        if name in taken:
+            raise fail(
+                BadArgument,
+                op=entry.name,
+                name="an output's name",
+                value=f"{name!r}, which is an input",
+                expected="another name",
+            )
+    return tuple((str(name), value.edge) for name, value in named.items())
+
+
+def _check_dims(entry: Entry, traced: Graph) -> None:
+    """Every dim in the graph must be known from an input."""
+    known = {d.name for d in traced.dims()}
+    for n in traced.nodes():
+        for e in n.shape:
+            for atom in e.atoms():
+                if isinstance(atom, Dim) and atom.name not in known:
+                    raise fail(UnknownDim, entry=entry.name, name=atom.name, known=sorted(known))
+
+
+def weights_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[WeightSpec, ...]:
+    """The weights that graphs read, by name, each declared in one way."""
+    found: dict[str, WeightSpec] = {}
+    for _, g in entries:
+        for n in g.weights():
+            name = tensor_of(n).name
+            declared = WeightSpec(name, tuple(e.const for e in n.shape), n.dtype)
+            first = found.setdefault(name, declared)
+            if first != declared:
+                raise fail(
+                    WeightMismatch,
+                    name=name,
+                    file="the model",
+                    got=f"{first.dtype}{list(first.shape)}",
+                    expected=f"{declared.dtype}{list(declared.shape)}",
+                )
+    return tuple(found[name] for name in sorted(found))

@@ -1,0 +1,344 @@
+"""Movement: other views of the same elements. Nothing here makes a node, unless two fills cannot be one view.
+
+Extents may be symbolic; what must hold of them is decided for every value, or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lumigen import view
+from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised
+from lumigen.frontend.primitive import Edge, Extent, add, cast, expand, look, unequal
+from lumigen.frontend.promote import Rank, Vote, result_type
+from lumigen.frontend.trace import fail
+from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, product
+from lumigen.ops import neutral
+from lumigen.view import Shape, View
+
+
+def axis(op: str, a: Edge, dim: int, extra: int = 0) -> int:
+    """A dimension counted from 0; `extra` more than there are may be named."""
+    rank = len(a.shape) + extra
+    if not isinstance(dim, int) or not -rank <= dim < rank:
+        raise fail(BadAxis, op=op, axis=dim, shape=a.shape)
+    return dim % rank
+
+
+def axes(op: str, a: Edge, dims: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Dimensions counted from 0, ascending; None is all of them."""
+    if dims is None:
+        return tuple(range(len(a.shape)))
+    listed = [dims] if isinstance(dims, int) else list(dims)
+    found = [axis(op, a, d) for d in listed]
+    if len(set(found)) != len(found):
+        raise fail(BadAxis, op=op, axis=listed, shape=a.shape)
+    return tuple(sorted(found))
+
+
+# --- shape ----------------------------------------------------------------------------------------
+
+
+def reshape(a: Edge, shape: Sequence[Extent]) -> Edge:
+    """The elements in row-major order under another shape; one extent may be -1."""
+    to = _with_inferred(a, shape)
+    if to == a.shape:
+        return a
+    if product(to) is not product(a.shape):
+        raise _bad_reshape(a, to)
+    return look(a, view.reshape(a.shape, to))
+
+
+def _with_inferred(a: Edge, shape: Sequence[Extent]) -> Shape:
+    to = [ix(e) for e in shape]
+    unknown = [d for d, e in enumerate(to) if e == -1]
+    if any(not is_nonnegative(e) for d, e in enumerate(to) if d not in unknown) or len(unknown) > 1:
+        raise fail(
+            BadReshape,
+            shape=a.shape,
+            target=tuple(shape),
+            op="reshape",
+            why="extents are positive, and at most one may be -1",
+        )
+    if unknown:
+        total = product(a.shape)
+        rest = product(tuple(e for d, e in enumerate(to) if d not in unknown))
+        quotient = total // rest if is_less(ix(0), rest) else ix(0)
+        if quotient * rest is not total:
+            why = f"{total} elements do not always divide by {rest}"
+            raise fail(BadReshape, op="reshape", shape=a.shape, target=tuple(shape), why=why)
+        to[unknown[0]] = quotient
+    return tuple(to)
+
+
+def _bad_reshape(a: Edge, to: Shape) -> Exception:
+    have, want = product(a.shape), product(to)
+    dim = next((d for d in (have - want).atoms() if isinstance(d, Dim)), None)
+    if dim is None or is_less(have, want) or is_less(want, have):
+        why = f"{have} elements cannot fill {want}"
+        return fail(BadReshape, op="reshape", shape=a.shape, target=to, why=why)
+    needed = f"such that {have} elements are {want}"
+    return fail(
+        DimSpecialised, op="reshape", dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed
+    )
+
+
+def permute(a: Edge, dims: Sequence[int]) -> Edge:
+    order = tuple(axis("permute", a, d) for d in dims)
+    if sorted(order) != list(range(len(a.shape))):
+        raise fail(BadAxis, op="permute", axis=list(dims), shape=a.shape)
+    return look(a, view.permute(a.shape, order))
+
+
+def transpose(a: Edge, dim0: int, dim1: int) -> Edge:
+    order = list(range(len(a.shape)))
+    i, j = axis("transpose", a, dim0), axis("transpose", a, dim1)
+    order[i], order[j] = order[j], order[i]
+    return look(a, view.permute(a.shape, tuple(order)))
+
+
+def unsqueeze(a: Edge, dim: int) -> Edge:
+    """A new dimension of extent 1 at `dim`."""
+    at = axis("unsqueeze", a, dim, extra=1)
+    return with_ones(a, (at,))
+
+
+def with_ones(a: Edge, at: tuple[int, ...]) -> Edge:
+    """New dimensions of extent 1 at these places of the result, ascending."""
+    to = list(a.shape)
+    for d in at:
+        to.insert(d, ix(1))
+    kept = [p for d, p in enumerate(view.positions(tuple(to))) if d not in at]
+    return look(a, View(tuple(to), tuple(ix(p) for p in kept)))
+
+
+def squeeze(a: Edge, dim: int | Sequence[int] | None = None) -> Edge:
+    """Without dimensions of extent 1: all of them, or those named that are 1."""
+    named = axes("squeeze", a, dim)
+    gone = {d for d in named if a.shape[d] == 1}
+    to = tuple(e for d, e in enumerate(a.shape) if d not in gone)
+    left = iter(view.positions(to))
+    index = tuple(ix(0) if d in gone else ix(next(left)) for d in range(len(a.shape)))
+    return look(a, View(to, index)) if gone else a
+
+
+def expand_to(a: Edge, shape: Sequence[Extent]) -> Edge:
+    """Repeat along dimensions of extent 1 and along new leading ones; -1 keeps an extent."""
+    new = len(shape) - len(a.shape)
+    if new < 0:
+        raise fail(
+            BadArgument,
+            op="expand",
+            name="the shape",
+            value=tuple(shape),
+            expected=f"at least {len(a.shape)} extents",
+        )
+    to = tuple(a.shape[d - new] if d >= new and ix(e) == -1 else ix(e) for d, e in enumerate(shape))
+    return expand("expand", a, to)
+
+
+def flatten(a: Edge, start: int = 0, end: int = -1) -> Edge:
+    """One dimension for those from `start` to `end`; 0-d becomes 1-d."""
+    if not a.shape:
+        return reshape(a, (1,))
+    i, j = axis("flatten", a, start), axis("flatten", a, end)
+    return reshape(a, (*a.shape[:i], product(a.shape[i : j + 1]), *a.shape[j + 1 :]))
+
+
+def unflatten(a: Edge, dim: int, sizes: Sequence[Extent]) -> Edge:
+    """The dimension split into `sizes`, one of which may be -1."""
+    d = axis("unflatten", a, dim)
+    known = [ix(s) for s in sizes if ix(s) != -1]
+    rest = a.shape[d] // product(tuple(known)) if len(known) < len(sizes) else ix(1)
+    return reshape(
+        a, (*a.shape[:d], *(rest if ix(s) == -1 else s for s in sizes), *a.shape[d + 1 :])
+    )
+
+
+def flip(a: Edge, dims: int | Sequence[int]) -> Edge:
+    return look(a, view.flip(a.shape, axes("flip", a, dims)))
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def slice_axis(a: Edge, dim: int, start: Ix, length: Ix, step: int = 1) -> Edge:
+    """`length` elements of a dimension from `start`, `step` apart; the caller has checked that they exist."""
+    starts = tuple(start if d == dim else ix(0) for d in range(len(a.shape)))
+    sizes = tuple(length if d == dim else e for d, e in enumerate(a.shape))
+    steps = tuple(step if d == dim else 1 for d in range(len(a.shape)))
+    if start == 0 and step == 1 and length == a.shape[dim]:
+        return a
+    return look(a, view.slice_view(a.shape, starts, sizes, steps))
+
+
+def narrow(a: Edge, dim: int, start: Extent, length: Extent) -> Edge:
+    """`length` elements from `start`, which must lie inside for every value of every dim."""
+    d = axis("narrow", a, dim)
+    first, count, extent = ix(start), ix(length), a.shape[d]
+    inside = is_nonnegative(first) and is_nonnegative(extent - first - count)
+    if not inside:
+        rule = f"elements {first} to {first + count} must lie within {extent}"
+        raise unequal("narrow", first + count, extent, a.shape, (count,), rule, "Slice with less.")
+    return slice_axis(a, d, first, count)
+
+
+def split(a: Edge, sizes: int | Sequence[Extent], dim: int = 0) -> list[Edge]:
+    """Consecutive parts: of one size (the last may be shorter), or of the sizes listed."""
+    d = axis("split", a, dim)
+    if isinstance(sizes, int):
+        extent = a.shape[d]
+        if not extent.is_const:
+            raise _fixed("split", extent)
+        whole, rest = divmod(extent.const, max(1, sizes))
+        sizes = [sizes] * whole + ([rest] if rest else [])
+    total = sum((ix(s) for s in sizes), ix(0))
+    if total is not a.shape[d]:
+        rule = f"the parts add up to {total}, axis {d} is {a.shape[d]}"
+        raise unequal(
+            "split", total, a.shape[d], a.shape, tuple(map(ix, sizes)), rule, "Correct the sizes."
+        )
+    parts: list[Edge] = []
+    start = ix(0)
+    for length in sizes:
+        parts.append(slice_axis(a, d, start, ix(length)))
+        start = start + ix(length)
+    return parts
+
+
+def chunk(a: Edge, chunks: int, dim: int = 0) -> list[Edge]:
+    """Up to `chunks` parts of equal size; the last may be shorter."""
+    extent = a.shape[axis("chunk", a, dim)]
+    size = ceildiv(extent, chunks)
+    if size * chunks is extent:
+        return split(a, [size] * chunks, dim)
+    if not size.is_const:
+        raise _fixed("chunk", extent)
+    return split(a, size.const, dim)
+
+
+def _fixed(op: str, extent: Ix) -> Exception:
+    dim = next(d for d in extent.atoms() if isinstance(d, Dim))
+    needed = "a fixed number, since it decides how many parts there are"
+    return fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
+
+
+def unfold(a: Edge, dim: int, size: int, step: int = 1, dilation: int = 1) -> Edge:
+    """Sliding windows: the dimension counts windows, a last one of `size` is added."""
+    d = axis("unfold", a, dim)
+    if not is_nonnegative(a.shape[d] - dilation * (size - 1) - 1):
+        rule = (
+            f"a window of {dilation * (size - 1) + 1} must fit into axis {d}, which is {a.shape[d]}"
+        )
+        window = ix(dilation * (size - 1) + 1)
+        raise unequal("unfold", window, a.shape[d], a.shape, (window,), rule, "Pad it first.")
+    return look(a, view.windows(a.shape, d, size, step, dilation))
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+
+def pad(a: Edge, widths: Sequence[Extent], value: float = 0) -> Edge:
+    """PyTorch's order: before and after the last dimension, then of the one before it. Negative widths crop."""
+    rank = len(a.shape)
+    if len(widths) % 2 or len(widths) > 2 * rank:
+        raise fail(
+            BadArgument,
+            op="pad",
+            name="the padding",
+            value=tuple(widths),
+            expected=f"two widths for each of the last axes, at most {2 * rank}",
+        )
+    before, after = [ix(0)] * rank, [ix(0)] * rank
+    for k in range(len(widths) // 2):
+        d = rank - 1 - k
+        before[d], after[d] = ix(widths[2 * k]), ix(widths[2 * k + 1])
+        crop = [-w.const if w.is_const and w.const < 0 else 0 for w in (before[d], after[d])]
+        if any(crop):
+            a = slice_axis(a, d, ix(crop[0]), a.shape[d] - sum(crop))
+            before[d], after[d] = (
+                ix(0) if c else w for c, w in zip(crop, (before[d], after[d]), strict=True)
+            )
+    fill = value if a.dtype.is_float else int(value)
+    return look(a, view.pad(a.shape, tuple(before), tuple(after), fill))
+
+
+def cat(parts: Sequence[Edge], dim: int = 0) -> Edge:
+    """Parts one after the other: each padded with what leaves sums as they are (-0.0, 0, false), then added."""
+    if not parts:
+        raise fail(
+            BadArgument, op="cat", name="the list of parts", value="empty", expected="at least one"
+        )
+    d = axis("cat", parts[0], dim)
+    dtype = result_type("cat", tuple(Vote(p.dtype, Rank.TENSOR) for p in parts))
+    for p in parts:
+        _check_joinable(parts[0], p, d)
+    total = sum((p.shape[d] for p in parts), ix(0))
+    fill = float(neutral(dtype.numpy)) if dtype.is_float else 0
+    out: Edge | None = None
+    start = ix(0)
+    for p in parts:
+        before = tuple(start if k == d else ix(0) for k in range(len(p.shape)))
+        after = tuple(total - start - p.shape[d] if k == d else ix(0) for k in range(len(p.shape)))
+        piece = look(cast(p, dtype), view.pad(p.shape, before, after, fill))
+        start = start + p.shape[d]
+        out = piece if out is None else add(out, piece, "cat")
+    assert out is not None
+    return out
+
+
+def _check_joinable(first: Edge, p: Edge, d: int) -> None:
+    rule = "all axes but the joined one must agree"
+    if len(first.shape) != len(p.shape):
+        never = (ix(len(first.shape)), ix(len(p.shape)))
+        raise unequal("cat", *never, first.shape, p.shape, rule, "Add the missing axes.")
+    for k, (x, y) in enumerate(zip(first.shape, p.shape, strict=True)):
+        if k != d and x is not y:
+            raise unequal(
+                "cat", x, y, first.shape, p.shape, f"{rule}, axis {k} does not", "Slice or pad one."
+            )
+
+
+def stack(parts: Sequence[Edge], dim: int = 0) -> Edge:
+    """Parts along a new dimension."""
+    return cat([unsqueeze(p, dim) for p in parts], dim)
+
+
+def roll(a: Edge, shift: int, dim: int) -> Edge:
+    """Element i moves to i + shift, around the end: a sum of two slices, so that it stays a read."""
+    d = axis("roll", a, dim)
+    extent = a.shape[d]
+    if not extent.is_const:
+        raise _fixed("roll", extent)
+    k = shift % extent.const
+    if k == 0:
+        return a
+    return cat([slice_axis(a, d, extent - k, ix(k)), slice_axis(a, d, ix(0), extent - k)], d)
+
+
+def tile_axis(a: Edge, dim: int, times: int) -> Edge:
+    """Each element `times` times in a row along a dimension."""
+    d = axis("repeat_interleave", a, dim)
+    wide = with_ones(a, (d + 1,))
+    to = (*a.shape[: d + 1], ix(times), *a.shape[d + 1 :])
+    return reshape(
+        expand("repeat_interleave", wide, to), (*a.shape[:d], a.shape[d] * times, *a.shape[d + 1 :])
+    )
+
+
+def repeat(a: Edge, times: Sequence[int]) -> Edge:
+    """The whole tensor `times[d]` times along each dimension, new leading ones included."""
+    new = len(times) - len(a.shape)
+    if new < 0:
+        raise fail(
+            BadArgument,
+            op="repeat",
+            name="the counts",
+            value=tuple(times),
+            expected=f"at least {len(a.shape)} of them",
+        )
+    a = with_ones(a, tuple(range(new)))
+    ones = with_ones(a, tuple(range(0, 2 * len(times), 2)))
+    to = tuple(x for t, e in zip(times, a.shape, strict=True) for x in (ix(t), e))
+    out = tuple(e * t for t, e in zip(times, a.shape, strict=True))
+    return reshape(expand("repeat", ones, to), out)

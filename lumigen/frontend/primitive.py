@@ -1,0 +1,287 @@
+"""The twelve ops over operands as users pass them: scalars beside tensors, dtypes promoted, shapes broadcast.
+
+Everything else in the frontend is composed of these functions. An operand is an `Edge`, a Python scalar (weak: it
+takes the dtype of its partner) or an extent, which may be symbolic.
+"""
+
+from __future__ import annotations
+
+from functools import reduce as fold
+from typing import Union
+
+import numpy as np
+
+from lumigen import graph, view
+from lumigen.dtype import DType, accumulator, boolean, f32, i64
+from lumigen.errors import DimSpecialised, DtypeMismatch, ShapeMismatch
+from lumigen.frontend.promote import Rank, Vote, result_type, scalar_dtype
+from lumigen.frontend.trace import emit, fail
+from lumigen.graph import Edge
+from lumigen.index import Dim, Ix, is_less, ix
+from lumigen.ops import Op
+from lumigen.view import Shape, View
+
+Extent = Union[int, Dim, Ix]
+Scalar = Union[bool, int, float, Dim, Ix]
+Operand = Union[Edge, Scalar]
+
+# --- views and constants --------------------------------------------------------------------------
+
+
+def look(a: Edge, outer: View) -> Edge:
+    """`a` seen through `outer`. Where two fills cannot be one view, `a` is materialised first."""
+    composed = view.compose(outer, a.view)
+    if composed is None:
+        a = emit(graph.contiguous(a))
+        composed = view.compose(outer, a.view)
+        assert composed is not None
+    return Edge(a.node, _canonical(composed, a.node.shape))
+
+
+def _canonical(v: View, source: Shape) -> View:
+    """The identity where the view differs from it only by positions that can but be 0."""
+    if v.valid or v.shape != source:
+        return v
+    whole = view.identity(source)
+    env = {a: ix(0) for a, e in zip(view.positions(v.shape), v.shape, strict=True) if e == 1}
+    same = all(
+        a.substitute(env) is b.substitute(env) for a, b in zip(v.index, whole.index, strict=True)
+    )
+    return whole if same else v
+
+
+def constant(value: float | bool, dtype: DType) -> Edge:
+    """A 0-d constant, rounded to what `dtype` computes in; integers wrap around."""
+    if dtype.is_float:
+        with np.errstate(over="ignore"):
+            return emit(graph.const(float(np.asarray(value, accumulator(dtype).numpy)), dtype))
+    if dtype.is_int:
+        return emit(graph.const(int(np.asarray(int(value)).astype(dtype.numpy)), dtype))
+    return emit(graph.const(value, dtype))
+
+
+def size(extent: Extent, dtype: DType = i64) -> Edge:
+    """An extent as a 0-d number. A symbolic one is read off an iota, which no target ever stores."""
+    e = ix(extent)
+    if e.is_const:
+        return constant(e.const, dtype)
+    counting = emit(graph.iota(e + 1, i64))
+    return cast(Edge(counting.node, View((), (e,))), dtype)
+
+
+def is_scalar(a: Operand) -> bool:
+    return not isinstance(a, Edge)
+
+
+def known_value(a: Operand) -> float | int | bool | None:
+    """The number that an operand is everywhere, if it is a constant."""
+    if isinstance(a, Edge):
+        whole = a.node.op is Op.CONST and not a.view.valid
+        return graph.literal_of(a.node) if whole else None
+    return None if isinstance(a, Dim | Ix) else a
+
+
+def dtype_of(a: Operand) -> DType:
+    if isinstance(a, Edge):
+        return a.dtype
+    return i64 if isinstance(a, Dim | Ix) else scalar_dtype(a)
+
+
+def vote(a: Operand) -> Vote:
+    if isinstance(a, Edge):
+        return Vote(a.dtype, Rank.TENSOR if a.shape else Rank.ZERO_DIM)
+    return Vote(dtype_of(a), Rank.SCALAR)
+
+
+def tensor(a: Operand, dtype: DType) -> Edge:
+    """An operand as an edge of `dtype`."""
+    if isinstance(a, Edge):
+        return cast(a, dtype)
+    if isinstance(a, Dim | Ix):
+        return size(a, dtype)
+    return constant(a, dtype)
+
+
+def cast(a: Edge, dtype: DType) -> Edge:
+    """Elements rounded or truncated to `dtype`; `a` itself if it has it. A number is true unless it is 0."""
+    if a.dtype is dtype:
+        return a
+    if dtype is boolean and not a.dtype.is_bool:
+        zero = constant(0, a.dtype)
+        below, above = less(a, zero), less(zero, a)
+        nonzero = either(below, above)
+        return nonzero if a.dtype.is_int else either(nonzero, complement(is_ordered(a)))
+    return emit(graph.contiguous(a, dtype))
+
+
+def contiguous(a: Edge) -> Edge:
+    return emit(graph.contiguous(a))
+
+
+# --- broadcasting ---------------------------------------------------------------------------------
+
+
+def expand(op: str, a: Edge, to: Shape) -> Edge:
+    """`a` repeated along axes of extent 1 and along new leading axes."""
+    if a.shape == to:
+        return a
+    if broadcast_shape(op, a.shape, to) != to:
+        raise fail(
+            ShapeMismatch,
+            op=op,
+            lhs=a.shape,
+            rhs=to,
+            rule="only axes of extent 1 can be repeated",
+            remedy="Reduce or slice the larger one first.",
+        )
+    return look(a, view.expand(a.shape, to))
+
+
+def broadcast(op: str, *operands: Edge) -> tuple[Edge, ...]:
+    """All operands expanded to their common shape."""
+    shape = fold(lambda a, b: broadcast_shape(op, a, b), (a.shape for a in operands))
+    return tuple(expand(op, a, shape) for a in operands)
+
+
+def broadcast_shape(op: str, a: Shape, b: Shape) -> Shape:
+    """The common shape, aligned at the last axis."""
+    rank = max(len(a), len(b))
+    one = ix(1)
+    left = (one,) * (rank - len(a)) + a
+    right = (one,) * (rank - len(b)) + b
+    return tuple(
+        _common(op, x, y, a, b, d - rank) for d, (x, y) in enumerate(zip(left, right, strict=True))
+    )
+
+
+def _common(op: str, x: Ix, y: Ix, a: Shape, b: Shape, axis: int) -> Ix:
+    if x is y or y == 1:
+        return x
+    if x == 1:
+        return y
+    rule = f"axis {axis} is {x} and {y}, and neither is 1"
+    raise unequal(op, x, y, a, b, rule, "Reshape, slice or unsqueeze one of them.")
+
+
+def unequal(op: str, x: Ix, y: Ix, a: Shape, b: Shape, rule: str, remedy: str) -> Exception:
+    """The error for two extents that must agree: some dim would be specialised, or they never can agree."""
+    dim = next((d for e in (x, y) for d in e.atoms() if isinstance(d, Dim)), None)
+    never = is_less(x, y) or is_less(y, x)
+    if dim is None or never:
+        return fail(ShapeMismatch, op=op, lhs=a, rhs=b, rule=rule, remedy=remedy)
+    needed = f"such that {x} = {y}, for shapes {_text(a)} and {_text(b)}"
+    return fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
+
+
+def _text(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+# --- the twelve -----------------------------------------------------------------------------------
+
+
+def floating(a: Edge) -> Edge:
+    """`a` as floats: integers and bools become f32, as in PyTorch."""
+    return a if a.dtype.is_float else cast(a, f32)
+
+
+def log2(a: Edge) -> Edge:
+    return emit(graph.unary(Op.LOG2, floating(a)))
+
+
+def exp2(a: Edge) -> Edge:
+    return emit(graph.unary(Op.EXP2, floating(a)))
+
+
+def sin(a: Edge) -> Edge:
+    return emit(graph.unary(Op.SIN, floating(a)))
+
+
+def sqrt(a: Edge) -> Edge:
+    return emit(graph.unary(Op.SQRT, floating(a)))
+
+
+def recip(a: Edge) -> Edge:
+    return emit(graph.unary(Op.RECIP, floating(a)))
+
+
+def matched(op: str, a: Operand, b: Operand) -> tuple[Edge, Edge]:
+    """Two operands in their common dtype and shape."""
+    dtype = result_type(op, (vote(a), vote(b)))
+    left, right = broadcast(op, tensor(a, dtype), tensor(b, dtype))
+    return left, right
+
+
+def add(a: Operand, b: Operand, op: str = "add") -> Edge:
+    """a + b; a bool beside a number is 0 or 1; of two bools it is `or`, as in PyTorch."""
+    left, right = matched(op, a, b)
+    return either(left, right) if left.dtype.is_bool else emit(graph.binary(Op.ADD, left, right))
+
+
+def mul(a: Operand, b: Operand, op: str = "mul") -> Edge:
+    """a * b; a bool beside a number is 0 or 1; of two bools it is `and`, as in PyTorch."""
+    return emit(graph.binary(Op.MUL, *matched(op, a, b)))
+
+
+def mod(a: Operand, b: Operand, op: str = "remainder") -> Edge:
+    """a - b * floor(a / b), with the sign of the divisor."""
+    left, right = matched(op, a, b)
+    numbers(op, left)
+    return emit(graph.binary(Op.MOD, left, right))
+
+
+def numbers(op: str, a: Edge) -> Edge:
+    """`a`, which must not be bool."""
+    if a.dtype.is_bool:
+        raise fail(
+            DtypeMismatch,
+            op=op,
+            name="an operand",
+            got="bool",
+            expected="a number",
+            remedy="Use | & ^ for truth values, or cast with .to().",
+        )
+    return a
+
+
+def less(a: Operand, b: Operand, op: str = "lt") -> Edge:
+    """a < b; false beside NaN."""
+    return emit(graph.binary(Op.LESS_THAN, *matched(op, a, b)))
+
+
+def select(condition: Edge, a: Operand, op: str = "where") -> Edge:
+    """`a` where the condition holds, else the x that leaves every sum as it is (-0.0, 0, false)."""
+    value = a if isinstance(a, Edge) else tensor(a, dtype_of(a))
+    left, right = broadcast(op, condition, value)
+    return emit(graph.binary(Op.MUL, left, right))
+
+
+def reduce_sum(a: Edge, axes: tuple[int, ...]) -> Edge:
+    return emit(graph.reduce(Op.SUM_REDUCE, a, axes)) if axes else a
+
+
+def reduce_max(a: Edge, axes: tuple[int, ...]) -> Edge:
+    return emit(graph.reduce(Op.MAX_REDUCE, a, axes)) if axes else a
+
+
+# --- truth values ---------------------------------------------------------------------------------
+
+
+def complement(a: Edge) -> Edge:
+    """Not a, spelled a < true."""
+    return less(a, constant(value=True, dtype=boolean))
+
+
+def both(a: Edge, b: Edge, op: str = "and") -> Edge:
+    """A and b: the product of bools."""
+    return emit(graph.binary(Op.MUL, *broadcast(op, a, b)))
+
+
+def either(a: Edge, b: Edge, op: str = "or") -> Edge:
+    """A or b: not (not a and not b)."""
+    return complement(both(complement(a), complement(b), op))
+
+
+def is_ordered(a: Edge) -> Edge:
+    """Whether elements are numbers rather than NaN: no square is below 0, and NaN's is not above -1."""
+    return less(constant(-1, a.dtype), mul(a, a))

@@ -1,0 +1,189 @@
+"""Reductions over named dimensions, from SumReduce and MaxReduce."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from lumigen.dtype import DType, boolean, f32, i64
+from lumigen.errors import BadArgument, DtypeMismatch
+from lumigen.frontend.compare import INF, eq, isnan, logical_and, maximum, where
+from lumigen.frontend.elementary import absolute, exp, log, neg, power, sqrt, square, sub
+from lumigen.frontend.movement import axes, axis, flatten, flip, reshape, with_ones
+from lumigen.frontend.primitive import (
+    Edge,
+    add,
+    cast,
+    complement,
+    constant,
+    either,
+    expand,
+    floating,
+    is_ordered,
+    less,
+    mul,
+    recip,
+    reduce_max,
+    reduce_sum,
+    select,
+    size,
+)
+from lumigen.frontend.trace import emit, fail
+from lumigen.graph import iota
+from lumigen.index import Ix, ix, product
+
+Dims = int | Sequence[int] | None
+
+
+def _kept(a: Edge, gone: tuple[int, ...], *, keepdim: bool) -> Edge:
+    """Reduced dimensions back as extents of 1."""
+    return with_ones(a, gone) if keepdim else a
+
+
+def sum(a: Edge, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None) -> Edge:
+    """The sum; integers and bools are summed in i64."""
+    gone = axes("sum", a, dim)
+    wanted = dtype or (a.dtype if a.dtype.is_float else i64)
+    return _kept(reduce_sum(cast(a, wanted), gone), gone, keepdim=keepdim)
+
+
+def count(a: Edge, gone: tuple[int, ...]) -> Ix:
+    """How many elements each result of a reduction comes from."""
+    return product(tuple(a.shape[d] for d in gone))
+
+
+def _over(total: Edge, n: Ix) -> Edge:
+    """total / n for an extent."""
+    return mul(total, recip(size(n, total.dtype)))
+
+
+def mean(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
+    """sum / count."""
+    _need_float("mean", a)
+    return _over(sum(a, dim, keepdim=keepdim), count(a, axes("mean", a, dim)))
+
+
+def var(a: Edge, dim: Dims = None, *, keepdim: bool = False, correction: int = 1) -> Edge:
+    """sum((a - mean)^2) / max(0, count - correction)."""
+    _need_float("var", a)
+    gone = axes("var", a, dim)
+    centred = sub(a, mean(a, gone, keepdim=True))
+    n = count(a, gone)
+    total = sum(square(centred), gone, keepdim=keepdim)
+    if correction == 0:
+        return _over(total, n)
+    rest = maximum(size(n - correction, total.dtype), 0.0)
+    return mul(total, recip(rest))
+
+
+def std(a: Edge, dim: Dims = None, *, keepdim: bool = False, correction: int = 1) -> Edge:
+    return sqrt(var(a, dim, keepdim=keepdim, correction=correction))
+
+
+def amax(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
+    """The maximum; NaN if there is one."""
+    gone = axes("amax", a, dim)
+    return _kept(reduce_max(a, gone), gone, keepdim=keepdim)
+
+
+def amin(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
+    """The minimum: the maximum of what reverses the order (-a; -1 - a of integers; not a), reversed back."""
+    if a.dtype.is_bool:
+        return complement(amax(complement(a), dim, keepdim=keepdim))
+    return _reversed(amax(_reversed(a), dim, keepdim=keepdim))
+
+
+def _reversed(a: Edge) -> Edge:
+    return neg(a) if a.dtype.is_float else add(neg(a), -1)
+
+
+def any(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
+    return amax(cast(a, boolean), dim, keepdim=keepdim)
+
+
+def all(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
+    return amin(cast(a, boolean), dim, keepdim=keepdim)
+
+
+def argmax(a: Edge, dim: int | None = None, *, keepdim: bool = False) -> Edge:
+    """The first position of the maximum, or of a NaN, as i64: n - max(n - i where a[i] is the maximum)."""
+    rank = len(a.shape)
+    if dim is None:
+        first = argmax(flatten(a), 0)
+        return reshape(first, (1,) * rank) if keepdim else first
+    d = axis("argmax", a, dim)
+    n = a.shape[d]
+    best = expand("argmax", amax(a, d, keepdim=True), a.shape)
+    hit = complement(less(a, best))
+    if a.dtype.is_float:  # beside a NaN nothing is less: only the NaNs themselves remain
+        hit = logical_and(hit, either(isnan(a), is_ordered(best)))
+    back = with_ones(flip(add(emit_iota(n), 1), 0), tuple(range(1, rank - d)))  # n, n - 1, ..., 1
+    far = amax(select(hit, back), d, keepdim=keepdim)
+    return sub(size(n), far)
+
+
+def argmin(a: Edge, dim: int | None = None, *, keepdim: bool = False) -> Edge:
+    """The first position of the minimum, or of a NaN, as i64."""
+    return argmax(_reversed(a), dim, keepdim=keepdim)
+
+
+def emit_iota(n: Ix) -> Edge:
+    """0, 1, ..., n - 1 as i64."""
+    return emit(iota(ix(n), i64))
+
+
+def logsumexp(a: Edge, dim: Dims, *, keepdim: bool = False) -> Edge:
+    """log(sum(exp(a - m))) + m with m = max(a), or 0 where that is infinite."""
+    a = floating(a)
+    gone = axes("logsumexp", a, dim)
+    m = amax(a, gone, keepdim=True)
+    m = where(eq(absolute(m), INF), constant(0, a.dtype), m)
+    total = log(sum(exp(sub(a, m)), gone, keepdim=True))
+    out = add(total, m)
+    return out if keepdim else _dropped(out, gone)
+
+
+def _dropped(a: Edge, gone: tuple[int, ...]) -> Edge:
+    return reshape(a, tuple(e for d, e in enumerate(a.shape) if d not in gone))
+
+
+def softmax(a: Edge, dim: int) -> Edge:
+    """exp(a - max) / sum(exp(a - max)). Subtracting the maximum keeps exp2 from overflowing."""
+    a = floating(a)
+    d = axis("softmax", a, dim)
+    e = exp(sub(a, amax(a, d, keepdim=True)))
+    return mul(e, recip(sum(e, d, keepdim=True)))
+
+
+def log_softmax(a: Edge, dim: int) -> Edge:
+    """(a - max) - log(sum(exp(a - max)))."""
+    a = floating(a)
+    d = axis("log_softmax", a, dim)
+    shifted = sub(a, amax(a, d, keepdim=True))
+    return sub(shifted, log(sum(exp(shifted), d, keepdim=True)))
+
+
+def norm(a: Edge, p: float = 2, dim: Dims = None, *, keepdim: bool = False) -> Edge:
+    """(sum |a|^p)^(1/p); the greatest |a| for p = inf."""
+    a = floating(a)
+    if p == 2:
+        return sqrt(sum(square(a), dim, keepdim=keepdim))
+    size_of = absolute(a)
+    if p == INF:
+        return amax(size_of, dim, keepdim=keepdim)
+    if not p > 0 or math.isnan(p):
+        raise fail(BadArgument, op="norm", name="p", value=p, expected="a positive number or inf")
+    total = sum(size_of if p == 1 else power(size_of, p), dim, keepdim=keepdim)
+    return total if p == 1 else power(total, 1 / p)
+
+
+def _need_float(op: str, a: Edge) -> None:
+    if not a.dtype.is_float:
+        raise fail(
+            DtypeMismatch,
+            op=op,
+            name="the operand",
+            got=a.dtype,
+            expected="a float type",
+            remedy=f"Cast it first, as in x.to({f32!r}).{op}().",
+        )
