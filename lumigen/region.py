@@ -194,6 +194,11 @@ def buffers_of(e: Expr) -> Iterator[Buffer]:
     """Buffers that one expression node reads itself, through lookups too."""
     if isinstance(e, Read):
         yield e.source
+    yield from lookup_sources(e)
+
+
+def lookup_sources(e: Expr) -> Iterator[Buffer]:
+    """Buffers whose integers one expression node indexes or compares with."""
     for i in indices_of(e):
         for atom in i.atoms():
             if isinstance(atom, Lookup) and isinstance(atom.source, Buffer):

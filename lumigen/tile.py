@@ -100,9 +100,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Pack:
-    """Rows `row .. row_end` by `k .. k_end` of A into row blocks in scratch."""
+    """Rows `row_lo .. row_hi - 1` by `k_lo .. k_hi - 1` of A into row blocks in scratch, from `at` on."""
 
     dst: Buffer
+    at: Ix
     operand: Operand
     row: Axis
     row_lo: Ix
@@ -114,30 +115,22 @@ class Pack:
 
 @dataclass(frozen=True)
 class Mma:
-    """acc[rows, cols] (+)= A[rows, k] * B[k, cols]: A packed in scratch, B as its operand says."""
+    """acc[rows, cols] (+)= A[rows, k] * B[k, cols], all f32.
+
+    acc starts at `acc_at` with `acc_stride` floats a row; A was packed into scratch from `a_at` on; B is read as its
+    operand says, from column 0 and k 0 of its base.
+    """
 
     acc: Buffer
+    acc_at: Ix
     acc_stride: Ix
     a: Buffer
+    a_at: Ix
     b: Operand
     rows: Ix
     cols: Ix
     k: Ix
     accumulate: Ix  # 0 starts from zero, anything else adds
-
-
-@dataclass(frozen=True)
-class MmaDirect:
-    """acc[rows, cols] (+)= A * B with both operands read where they are, B with unit stride along columns."""
-
-    acc: Buffer
-    acc_stride: Ix
-    a: Operand
-    b: Operand
-    rows: Ix
-    cols: Ix
-    k: Ix
-    accumulate: Ix
 
 
 @dataclass(frozen=True)
@@ -148,7 +141,7 @@ class Fill:
     value: float
 
 
-Stmt = Union[Bind, Let, Accumulator, Accumulate, Finish, For, StoreTile, Pack, Mma, MmaDirect, Fill]
+Stmt = Union[Bind, Let, Accumulator, Accumulate, Finish, For, StoreTile, Pack, Mma, Fill]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lumigen.dtype import DType, boolean, f32, f64
-from lumigen.emit.cxx import index_text
+from lumigen.emit import cxx
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix, Lookup, ix
+from lumigen.index import Atom, Axis, Dim, Ix, Lookup
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Holds, Index, Local, Prim, Read, free_axes
@@ -39,10 +39,11 @@ class Renderer:
     # ---- indices ----
 
     def index(self, e: Ix) -> str:
-        return index_text(e, self._axis, self._lookup)
+        return cxx.expression(e, self._name, self._lookup)
 
-    def _axis(self, axis: Axis) -> str:
-        return f"({axis.name} + {self.lane_offset})" if self.lane_offset and axis == self.lanes else axis.name
+    def _name(self, atom: Atom) -> str:
+        assert isinstance(atom, Axis | Dim)
+        return f"({atom.name} + {self.lane_offset})" if self.lane_offset and atom == self.lanes else atom.name
 
     def _lookup(self, atom: Lookup) -> str:
         return f"{atom.source}[{self.index(address(atom.source, atom.at))}]"  # type: ignore[arg-type]
@@ -245,4 +246,4 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     return text + ("f" if dtype is f32 else "")
 
 
-__all__ = ["LOOSE", "Renderer", "Text", "ix", "literal", "pointer"]
+__all__ = ["LOOSE", "Renderer", "Text", "literal", "pointer"]

@@ -105,19 +105,20 @@ class Statements:
 
     def _pack(self, s: Pack, r: Renderer) -> list[str]:
         o = s.operand
+        dst = pointer(str(s.dst), r.index(s.at))
         rows, depth = r.index(s.row_hi - s.row_lo), r.index(s.k_hi - s.k_lo)
         if o.stride is not None and o.k_stride is not None:
             start = o.base + o.stride * s.row_lo + o.k_stride * s.k_lo
             source = pointer(str(o.source), r.index(start))
             strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
-            return [f"pack_a({s.dst}, {source}, {strides}, {_int(rows)}, {depth});"]
+            return [f"pack_a({dst}, {source}, {strides}, {_int(rows)}, {depth});"]
         assert o.value is not None
         body = [
             f"const int64_t {s.row.name} = {r.index(s.row_lo)} + pack_row;",
             f"const int64_t {s.k.name} = {r.index(s.k_lo)} + pack_k;",
             f"return {r.scalar(o.value).code};",
         ]
-        head = f"pack_a_from({s.dst}, {_int(rows)}, {depth}, [&](int64_t pack_row, int64_t pack_k) {{"
+        head = f"pack_a_from({dst}, {_int(rows)}, {depth}, [&](int64_t pack_row, int64_t pack_k) {{"
         return [head, *_indented(body), "});"]
 
     def _mma(self, s: Mma, r: Renderer) -> str:
@@ -126,11 +127,13 @@ class Statements:
         again = {"0": "false", "1": "true"}.get(more, f"{more} != 0")
         where = pointer(str(b.source), r.index(b.base))
         assert b.stride is not None
+        acc = pointer(str(s.acc), r.index(s.acc_at))
+        a = pointer(str(s.a), r.index(s.a_at))
         rows, cols, k, ldc = (r.index(x) for x in (s.rows, s.cols, s.k, s.acc_stride))
         if b.panels:
-            return f"multiply({s.acc}, {ldc}, {s.a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
+            return f"multiply({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
         assert b.k_stride is not None
-        return f"multiply_direct_b({s.acc}, {ldc}, {s.a}, {where}, {r.index(b.k_stride)}, {_int(rows)}, {cols}, {k}, {again});"
+        return f"multiply_direct_b({acc}, {ldc}, {a}, {where}, {r.index(b.k_stride)}, {_int(rows)}, {cols}, {k}, {again});"
 
 
 def address_extent(s: Fill) -> Ix:

@@ -1,0 +1,66 @@
+"""kernel: a tile program as the body of its translation unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumigen.emit.environment import render
+from lumigen.emit.statements import Statements
+from lumigen.index import product
+from lumigen.program import ALIGNMENT, Parameter
+from lumigen.tile import TileProgram
+
+HEADERS = {
+    "simt": ("index.h", "lanes.h", "simd.h", "vmath.h"),
+    "panel": ("index.h", "lanes.h", "panel.h", "simd.h", "vmath.h"),
+}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A scratch tile: where it starts in the thread's scratch, and its shape for the reader."""
+
+    name: str
+    start: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class KernelContext:
+    """All that `kernel.cpp.j2` may see."""
+
+    name: str
+    headers: tuple[str, ...]
+    task: str
+    scratch: str
+    pointers: tuple[Parameter, ...]
+    dims: tuple[str, ...]
+    tiles: tuple[Tile, ...]
+    lines: tuple[str, ...]
+
+
+def kernel_body(name: str, program: TileProgram, parameters: tuple[Parameter, ...]) -> tuple[str, int]:
+    """(text of the kernel's translation unit, bytes of scratch a thread needs)."""
+    tiles: list[Tile] = []
+    used = 0
+    for b in program.scratch:
+        size = product(b.dims).const * b.dtype.itemsize
+        start = f"scratch + {used}" if used else "scratch"
+        tiles.append(Tile(b.name, start, " x ".join(str(d) for d in b.dims)))
+        used += -(-size // ALIGNMENT) * ALIGNMENT
+    lines = Statements(program).lines(program.body)
+    context = KernelContext(
+        name=name,
+        headers=HEADERS[program.skeleton],
+        task="int64_t task" if _mentions(lines, "task") else "int64_t /*task*/",
+        scratch="char* scratch" if tiles else "char* /*scratch*/",
+        pointers=tuple(p for p in parameters if p.dtype is not None),
+        dims=tuple(p.name for p in parameters if p.dtype is None),
+        tiles=tuple(tiles),
+        lines=tuple(lines),
+    )
+    return render("cpu/kernel.cpp.j2", kernel=context), used
+
+
+def _mentions(lines: list[str], word: str) -> bool:
+    return any(word in line for line in lines)

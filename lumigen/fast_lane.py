@@ -1,0 +1,186 @@
+"""fast_lane: run lowered entries without a project: one compiler call, kernels called through ctypes.
+
+The same kernel sources as a shipped project's, for this machine's instruction set alone. It serves the small way
+(`lg.Graph`) and tests of many programs; what ships is the project.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen import debug
+from lumigen.emit.kernel import kernel_body
+from lumigen.errors import BuildFailed, CompilerMissing
+from lumigen.index import Dim
+from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.program import (
+    ALIGNMENT,
+    InputArg,
+    Launch,
+    OutputArg,
+    Panels,
+    Parameter,
+    Program,
+    SlotArg,
+    Stored,
+    ValueArg,
+    WeightArg,
+)
+from lumigen.resources import runtime_dir, templates_dir
+
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class FastLane:
+    """The kernels of one model, loaded into this process."""
+
+    model: LoweredModel
+    library: ctypes.CDLL
+
+    def run(self, entry: str, inputs: Mapping[str, Array], weights: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs of an entry, by name. Inputs must have the declared dtypes and be contiguous."""
+        program = next(p for p in self.model.programs if p.entry == entry)
+        dims = bind_dims(program, inputs)
+        offsets, total = program.offsets(dims)
+        arena = aligned(total)
+        shapes = {p.name: tuple(int(e.evaluate(dims)) for e in p.shape) for p in program.outputs}
+        outputs = {p.name: np.empty(shapes[p.name], p.dtype.numpy) for p in program.outputs}
+        memory = _Memory(inputs, outputs, self.packed(weights), arena, offsets, dims)
+        for launch in program.launches:
+            self.launch(launch, memory)
+        return outputs
+
+    def packed(self, weights: Mapping[str, Array]) -> dict[str, Array]:
+        return {s.name: pack(s, weights[s.weight.name]) for s in self.model.weights}
+
+    def launch(self, launch: Launch, memory: _Memory) -> None:
+        kernel = next(k for k in self.model.kernels if k.name == launch.kernel)
+        values = [memory.value(a) for a in launch.arguments]
+        args = (ctypes.c_uint64 * max(1, len(values)))(*[v & (2**64 - 1) for v in values])
+        _, scratch_bytes = kernel_body(kernel.name, kernel.program, kernel.parameters)
+        scratch = aligned(scratch_bytes)
+        run = getattr(self.library, f"run_{launch.kernel}")
+        tasks = int(launch.tasks.evaluate(memory.dims))
+        run(ctypes.byref(args), ctypes.c_int64(tasks), ctypes.c_void_p(scratch.ctypes.data))
+
+
+@dataclass(frozen=True)
+class _Memory:
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    weights: Mapping[str, Array]
+    arena: Array
+    offsets: Mapping[str, int]
+    dims: Mapping[Dim, int]
+
+    def value(self, a: object) -> int:
+        if isinstance(a, InputArg):
+            return int(self.inputs[a.name].ctypes.data)
+        if isinstance(a, OutputArg):
+            return int(self.outputs[a.name].ctypes.data)
+        if isinstance(a, WeightArg):
+            return int(self.weights[a.stored].ctypes.data)
+        if isinstance(a, SlotArg):
+            return int(self.arena.ctypes.data) + self.offsets[a.slot]
+        assert isinstance(a, ValueArg)
+        return int(a.value.evaluate(self.dims))
+
+
+def aligned(size: int) -> Array:
+    """Uninitialised bytes that start at a multiple of the arena's alignment."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size] if size else raw[start:]
+
+
+def bind_dims(program: Program, inputs: Mapping[str, Array]) -> dict[Dim, int]:
+    """The dims' values from the inputs' shapes."""
+    dims: dict[Dim, int] = {}
+    for port in program.inputs:
+        for extent, actual in zip(port.shape, inputs[port.name].shape, strict=True):
+            for d in program.dims:
+                if extent == d + 0:
+                    dims[d] = actual
+    return dims
+
+
+def pack(stored: Stored, weight: Array) -> Array:
+    """A weight in the form that kernels read."""
+    if stored.layout is None:
+        return np.ascontiguousarray(weight, stored.weight.dtype.numpy)
+    p: Panels = stored.layout
+    flat = np.ascontiguousarray(weight).reshape(-1)
+    n, k = np.arange(p.n)[:, None], np.arange(p.k)[None, :]
+    table = flat[n * p.n_stride + k * p.k_stride]
+    out = np.zeros((-(-p.n // p.width) * p.width, p.k), weight.dtype)
+    out[: p.n] = table
+    return np.ascontiguousarray(out.reshape(-1, p.width, p.k).transpose(0, 2, 1))
+
+
+def source(model: LoweredModel) -> str:
+    """All kernels of a model as one translation unit."""
+    parts = ["#include <cstdint>", "namespace LUMIGEN_NS {"]
+    parts.extend(_struct(k) for k in model.kernels)
+    parts.append("}  // namespace LUMIGEN_NS")
+    for k in model.kernels:
+        parts.append(kernel_body(k.name, k.program, k.parameters)[0])
+        parts.append(
+            f'extern "C" void run_{k.name}(const void* args, int64_t tasks, char* scratch) {{\n'
+            f"  for (int64_t task = 0; task < tasks; ++task) LUMIGEN_NS::{k.name}(args, task, scratch);\n}}"
+        )
+    return "\n".join(parts) + "\n"
+
+
+def _struct(k: LoweredKernel) -> str:
+    fields = "".join(f" {_ctype(p)} {p.name};" for p in k.parameters)
+    return f"struct {k.name}_args {{{fields} }};"
+
+
+def _ctype(p: Parameter) -> str:
+    return p.ctype
+
+
+def load(model: LoweredModel) -> FastLane:
+    """Compile and load; the library is cached by the content of its sources."""
+    compiler = debug.cxx() or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise CompilerMissing(tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++.")
+    text = source(model)
+    headers = "".join(p.read_text() for p in sorted((templates_dir() / "cpu").glob("*.h")))
+    stamp = hashlib.sha256("\0".join((compiler, *FLAGS, text, headers)).encode()).hexdigest()[:24]
+    library = debug.cache_dir() / "fast_lane" / f"{stamp}.so"
+    if not library.exists():
+        _compile(compiler, text, library)
+    return FastLane(model, ctypes.CDLL(str(library)))
+
+
+def _compile(compiler: str, text: str, library: Path) -> None:
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as work:
+        include = Path(work) / "include"
+        (include / "runtime").mkdir(parents=True)
+        for header in (*(templates_dir() / "cpu").glob("*.h"), *runtime_dir().glob("*.h")):
+            shutil.copy(header, include / "runtime" / header.name)
+        unit, out = Path(work) / "kernels.cpp", Path(work) / "kernels.so"
+        unit.write_text(text)
+        defines = ("-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
+        command = [compiler, *FLAGS, *defines, f"-I{include}", str(unit), "-o", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BuildFailed(step="compile kernels", code=done.returncode, output=done.stderr, log=str(unit))
+        os.replace(out, library)

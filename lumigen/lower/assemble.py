@@ -1,0 +1,211 @@
+"""assemble: entries to programs, the whole way down.
+
+Before: the graphs of a model's entries.  After: kernels as tile programs, each distinct one once; for each entry
+its launches in order and its arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from lumigen.errors import SourceLocation
+from lumigen.graph import Graph, tensor_of
+from lumigen.index import Dim, Ix, ix
+from lumigen.lower.arena import Lifetime, plan_arena
+from lumigen.lower.axes import unify_axes
+from lumigen.lower.canonical import canonical
+from lumigen.lower.contract import Lowered, contract
+from lumigen.lower.layout import choose_layouts
+from lumigen.lower.partition import partition
+from lumigen.lower.simt import simt
+from lumigen.ops import Op
+from lumigen.program import (
+    Argument,
+    InputArg,
+    Launch,
+    OutputArg,
+    Panels,
+    Parameter,
+    Port,
+    Program,
+    SlotArg,
+    Stored,
+    ValueArg,
+    WeightArg,
+    WeightInfo,
+    elements,
+)
+from lumigen.region import Buffer, Read, Region, Role, lookup_sources, walk
+from lumigen.tile import TileProgram
+
+
+@dataclass(frozen=True)
+class LoweredKernel:
+    """A kernel before it is text. `region` is its meaning over the same arguments."""
+
+    name: str
+    program: TileProgram
+    region: Region
+    lines: tuple[SourceLocation, ...]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        out = self.region.stores[0].dst if self.region.stores else None
+        pointers = tuple(Parameter(b.name, b.dtype, b == out) for b in self.program.args)
+        return (*pointers, *(Parameter(d.name, None) for d in self.program.dims))
+
+
+@dataclass(frozen=True)
+class LoweredModel:
+    """The programs of all entries, and what they share."""
+
+    programs: tuple[Program, ...]
+    weights: tuple[Stored, ...]
+    kernels: tuple[LoweredKernel, ...]
+
+
+def lower_region(region: Region) -> Lowered:
+    """The kernels of one canonical region: the first skeleton that can run it."""
+    found = contract(region)
+    return found if found is not None else Lowered(((simt(region), region),))
+
+
+def assemble(entries: tuple[tuple[str, Graph], ...]) -> LoweredModel:
+    """Lower every entry of a model."""
+    model = _Model()
+    programs = tuple(model.entry(name, graph) for name, graph in entries)
+    kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
+    return LoweredModel(programs, tuple(model.stored.values()), kernels)
+
+
+@dataclass
+class _Step:
+    kernel: LoweredKernel
+    actual: dict[Buffer, Buffer]  # of the kernel's arguments
+    lines: tuple[SourceLocation, ...]
+
+
+@dataclass
+class _Model:
+    kernels: list[LoweredKernel] = field(default_factory=list)
+    by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(default_factory=dict)
+    stored: dict[tuple[str, Panels | None], Stored] = field(default_factory=dict)
+    lines: dict[str, dict[SourceLocation, None]] = field(default_factory=dict)
+
+    def entry(self, name: str, graph: Graph) -> Program:
+        regions = choose_layouts(partition(graph))
+        steps: list[_Step] = []
+        for number, region in enumerate(regions):
+            steps.extend(self.steps(unify_axes(region), number))
+        dims = graph.dims()
+        slots, place = self.arena(steps, dims)
+        launches = tuple(self.launch(s, place) for s in steps)
+        inputs = tuple(
+            Port(tensor_of(n).name, n.shape, n.dtype, tensor_of(n).range) for n in graph.inputs if n.op is Op.INPUT
+        )
+        outputs = tuple(Port(out, e.shape, e.dtype) for out, e in graph.outputs)
+        return Program(name, inputs, outputs, dims, launches, slots)
+
+    def steps(self, region: Region, number: int) -> list[_Step]:
+        form = canonical(region)
+        if form.region not in self.by_region:
+            lowered = lower_region(form.region)
+            named = tuple(self.kernel(p, meaning) for p, meaning in lowered.kernels)
+            self.by_region[form.region] = lowered, named
+        lowered, kernels = self.by_region[form.region]
+        actual = dict(form.binding)
+        for packed, weight, _ in lowered.packs:
+            actual[packed] = replace(packed, name=actual[weight].name)
+        for temp in lowered.temps:
+            actual[temp] = replace(temp, name=f"s{number}_{temp.name}")
+        out: list[_Step] = []
+        for kernel in kernels:
+            for line in region.lines:
+                self.lines[kernel.name].setdefault(line)
+            out.append(_Step(kernel, {b: actual[b] for b in kernel.program.args}, region.lines))
+        for packed, weight, panels in lowered.packs:
+            self.store_weight(actual[weight], panels)
+        for b in region.reads():
+            if b.role is Role.WEIGHT and any(a == b for s in out for a in s.actual.values()):
+                self.store_weight(b, None)
+        return out
+
+    def kernel(self, program: TileProgram, meaning: Region) -> LoweredKernel:
+        number = len(self.kernels)
+        name = f"k{number:02d}_{program.skeleton}"
+        made = LoweredKernel(name, program, meaning, ())
+        self.kernels.append(made)
+        self.lines[name] = {}
+        return made
+
+    def store_weight(self, b: Buffer, panels: Panels | None) -> None:
+        if (b.name, panels) in self.stored:
+            return
+        name = "w_" + "".join(c if c.isalnum() else "_" for c in b.name) + ("_panels" if panels else "")
+        info = WeightInfo(b.name, tuple(int(d.const) for d in b.dims), b.dtype)
+        self.stored[b.name, panels] = Stored(name, info, panels)
+
+    def arena(self, steps: list[_Step], dims: tuple[Dim, ...]) -> tuple[tuple[Slot, ...], dict[str, str]]:
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        size: dict[str, Ix] = {}
+        for i, s in enumerate(steps):
+            for b in s.actual.values():
+                if b.role is Role.TEMP:
+                    first.setdefault(b.name, i)
+                    last[b.name] = i
+                    size[b.name] = elements(b.dims) * b.dtype.itemsize
+        home = {name: name for name in first}
+        for i, s in enumerate(steps):
+            merged = in_place(s.kernel, s.actual, lambda name, i=i: last.get(name) == i)
+            if merged is not None:
+                dst, src = merged
+                target = home[src]
+                home[dst] = target
+                last[target] = max(last[target], last[dst])
+        lifetimes = tuple(Lifetime(n, size[n], first[n], last[n]) for n in first if home[n] == n)
+        return plan_arena(lifetimes, dims), home
+
+    def launch(self, s: _Step, place: dict[str, str]) -> Launch:
+        arguments = [self.argument(s.actual[b], b, place) for b in s.kernel.program.args]
+        arguments.extend(ValueArg(ix(d)) for d in s.kernel.program.dims)
+        return Launch(s.kernel.name, tuple(arguments), s.kernel.program.tasks, s.lines)
+
+    def argument(self, actual: Buffer, formal: Buffer, place: dict[str, str]) -> Argument:
+        if actual.role is Role.INPUT:
+            return InputArg(actual.name)
+        if actual.role is Role.OUTPUT:
+            return OutputArg(actual.name)
+        if actual.role is Role.WEIGHT:
+            found = [s for (name, panels), s in self.stored.items() if name == actual.name and _fits(s, formal, panels)]
+            return WeightArg(found[0].name)
+        return SlotArg(place[actual.name])
+
+
+def _fits(s: Stored, formal: Buffer, panels: Panels | None) -> bool:
+    if panels is None:
+        return tuple(int(d.const) for d in formal.dims) == s.weight.shape
+    return formal.dims == (ix(panels.elements),)
+
+
+def in_place(
+    kernel: LoweredKernel, actual: dict[Buffer, Buffer], dies: Callable[[str], bool]
+) -> tuple[str, str] | None:
+    """(destination, source): the temporary that may be overwritten, since each element is read only to compute itself."""
+    (store,) = kernel.region.stores
+    target = actual.get(store.dst)
+    if target is None or target.role is not Role.TEMP:
+        return None
+    for formal, real in actual.items():
+        if real.role is not Role.TEMP or formal == store.dst or real.dtype != target.dtype:
+            continue
+        if real.dims != target.dims or not dies(real.name):
+            continue
+        if sum(b.name == real.name for b in actual.values()) > 1:
+            continue
+        reads = [e for e in walk([store.value]) if isinstance(e, Read) and e.source == formal]
+        looked_up = any(formal in lookup_sources(e) for e in walk([store.value]))
+        if reads and not looked_up and all(e.at == store.at for e in reads):
+            return target.name, real.name
+    return None

@@ -1,0 +1,77 @@
+"""canonical: the same computation on other buffers is the same kernel.
+
+Before: a region over the buffers of a model.  After: the region over x0, x1, ... (what is read), w0, ... (weights)
+and out, and which buffer each of them stands for. A layer repeated N times gives one region, lowered once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumigen.index import Ix, Lookup, lookup
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Region,
+    Role,
+    Store,
+    buffers_of,
+    indices_of,
+    read,
+    Read,
+    rebuild,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A region over canonical buffers; `binding` says what each stands for, in order of first use, `out` last."""
+
+    region: Region
+    binding: tuple[tuple[Buffer, Buffer], ...]
+
+
+def canonical(region: Region) -> Canonical:
+    names: dict[Buffer, Buffer] = {}
+    counts = {"x": 0, "w": 0, "out": 0}
+
+    def rename(b: Buffer, stem: str) -> None:
+        if b not in names:
+            number = counts[stem]
+            counts[stem] += 1
+            name = "out" if stem == "out" and number == 0 else f"{stem}{number}"
+            role = Role.WEIGHT if b.role is Role.WEIGHT else Role.OUTPUT if stem == "out" else Role.TEMP
+            names[b] = Buffer(name, role, b.dims, b.dtype, b.range)
+
+    for e in walk([s.value for s in region.stores]):
+        for b in buffers_of(e):
+            rename(b, "w" if b.role is Role.WEIGHT else "x")
+    for s in region.stores:
+        rename(s.dst, "out")
+    memo: dict[Expr, Expr] = {}
+
+    def index(i: Ix) -> Ix:
+        found = {
+            a: lookup(names[a.source], tuple(index(x) for x in a.at), a.lo, a.hi)
+            for a in i.atoms()
+            if isinstance(a, Lookup) and isinstance(a.source, Buffer)
+        }
+        return i.substitute(found) if found else i
+
+    def visit(e: Expr) -> Expr:
+        if e not in memo:
+            if isinstance(e, Read):
+                memo[e] = read(names[e.source], tuple(index(i) for i in e.at))
+            else:
+                memo[e] = rebuild(e, visit, index)
+        return memo[e]
+
+    stores = tuple(
+        Store(names[s.dst], s.axes, tuple(index(i) for i in s.at), visit(s.value), s.add)
+        for s in region.stores
+    )
+    return Canonical(Region(stores, ()), tuple((new, old) for old, new in names.items()))
+
+
+__all__ = ["Canonical", "canonical", "indices_of"]

@@ -1,0 +1,338 @@
+"""contract: the panel skeleton for one contraction with a map behind it.
+
+Before: a region whose value holds one contraction over all of the store's axes.  After: a tile program that packs
+rows of A, multiplies them with packed columns of B and applies the rest of the expression to tiles of the product.
+
+Rows, columns and depth follow from index sets: columns are the store's last axes that only B has, rows the axes
+that only A has, what both have is a batch. Several axes flatten into one wherever addresses stay affine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lumigen.dtype import f32
+from lumigen.index import Axis, Ix, ceildiv, ix, less, maximum, minimum, product
+from lumigen.lower.partition import product_factors
+from lumigen.lower.scope import Names, Scope, address, kernel_reductions
+from lumigen.lower.simt import dims_of, simt
+from lumigen.program import Panels
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Read,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    children,
+    choose,
+    const,
+    free_axes,
+    holds,
+    map_expr,
+    read,
+    substitute,
+    walk,
+)
+from lumigen.tile import For, Mma, Operand, Pack, Stmt, StoreTile, TileProgram
+
+WIDTH = 16  # columns of a panel
+ROWS = 96  # the most rows of a work tile
+COLUMNS = 512  # the most columns of a work tile
+CHUNK = 128  # columns between two epilogues: their products stay in the caches
+DEPTH = 384  # the most of k at a time: a panel of B that deep stays in the first cache
+PACKED = 96 * 1024  # the most floats of A that a work tile packs
+TASKS = 4  # work tiles wanted where the rows allow it
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A region's contraction by index sets. `rows` and `columns` name factors of the reduction's body."""
+
+    reduce: Reduce
+    rows: Expr
+    columns: Expr
+    grid: tuple[Axis, ...]
+    m_axes: tuple[Axis, ...]
+    n_axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Kernels of a region in launch order, each with what it computes over its own arguments, the temporaries
+    between them and the weight layouts they read."""
+
+    kernels: tuple[tuple[TileProgram, Region], ...]
+    temps: tuple[Buffer, ...] = ()
+    packs: tuple[tuple[Buffer, Buffer, Panels], ...] = ()  # (packed, the weight, how)
+
+
+def find_contraction(store: Store) -> Contraction | None:
+    """The one contraction that the panel skeleton can run, or None."""
+    found = [r for r in kernel_reductions([store.value]) if product_factors(r) is not None]
+    if len(found) != 1 or found[0].dtype is not f32 or store.value.dtype is not f32 or not store.axes:
+        return None
+    r = found[0]
+    if any(isinstance(x, Reduce) and r in walk([x.body]) for x in walk([store.value])):
+        return None
+    factors = product_factors(r)
+    assert factors is not None
+    if free_axes(r) != frozenset(store.axes) or any(f.dtype is not f32 for f in factors):
+        return None
+    last = next((a for a in reversed(store.axes) if a.extent != 1), store.axes[-1])
+    for rows, columns in (factors, factors[::-1]):
+        only_b = free_axes(columns) - free_axes(rows)
+        if last in only_b:
+            n_axes = _column_axes(store, only_b, last)
+            only_a = free_axes(rows) - free_axes(columns)
+            m_axes = tuple(a for a in store.axes if a in only_a)
+            grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
+            return Contraction(r, rows, columns, grid, m_axes, n_axes)
+    return None
+
+
+def _column_axes(store: Store, candidates: frozenset[Axis], last: Axis) -> tuple[Axis, ...]:
+    """As many of the store's last axes as lie side by side in the destination."""
+    at = address(store.dst, store.at)
+    out = [last]
+    for axis in reversed(store.axes[: store.axes.index(last)]):
+        width = product(tuple(a.extent for a in out))
+        if axis not in candidates or at.coefficient(axis) != width:
+            break
+        out.insert(0, axis)
+    return tuple(out)
+
+
+def flatten(axes: tuple[Axis, ...], name: str) -> tuple[Axis, dict[Axis, Ix]]:
+    """One axis over the product of `axes`, and each of them as an expression of it."""
+    if len(axes) == 1:
+        joined = Axis(name, axes[0].extent)
+        return joined, {axes[0]: ix(joined)}
+    joined = Axis(name, product(tuple(a.extent for a in axes)))
+    mapping: dict[Axis, Ix] = {}
+    rest = ix(joined)
+    for a in reversed(axes):
+        mapping[a] = rest % a.extent
+        rest = rest // a.extent
+    return joined, mapping
+
+
+def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
+    """(buffer, base, stride of major, stride of k) of a read whose address is affine in both."""
+    if not isinstance(e, Read):
+        return None
+    at = address(e.source, e.at)
+    by_major, by_k = at.coefficient(major), at.coefficient(k)
+    if by_major is None or by_k is None or {major, k} & (by_major.axes | by_k.axes):
+        return None
+    base = at - by_major * major - by_k * k
+    return e.source, base, by_major, by_k
+
+
+def contract(region: Region) -> Lowered | None:
+    """The kernels of a region of one contraction; None if it has another form."""
+    (store,) = region.stores
+    found = find_contraction(store)
+    if found is None:
+        return None
+    m, m_map = flatten(found.m_axes, "m")
+    n, n_map = flatten(found.n_axes, "n")
+    k, k_map = flatten(found.reduce.axes, "k")
+    mapping = {**m_map, **n_map}
+    rows = substitute(substitute(found.rows, k_map), mapping)
+    columns = substitute(substitute(found.columns, k_map), mapping)
+    columns_at = _Columns(columns, found, n, k)
+    b, before, packs, temps = columns_at.operand()
+    program = _program(region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, packs, temps)
+    packed = columns_at.element(b, found.n_axes, found.reduce.axes)
+    value = map_expr(store.value, {found.columns: packed})
+    meaning = Region((replace(store, value=value),))
+    return Lowered((*before, (program, meaning)), temps, packs)
+
+
+def _rows_operand(rows: Expr, m: Axis, k: Axis) -> Operand:
+    found = affine(rows, m, k)
+    if found is None:
+        return Operand(None, ix(0), None, None, rows)
+    source, base, stride, k_stride = found
+    return Operand(source, base, stride, k_stride, rows)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """B in panels: a weight that is packed once, or a temporary that a kernel before this one packs."""
+
+    value: Expr  # over n and k
+    found: Contraction
+    n: Axis
+    k: Axis
+
+    @property
+    def batch(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.found.grid if a in free_axes(self.value))
+
+    def operand(
+        self,
+    ) -> tuple[
+        Operand,
+        tuple[tuple[TileProgram, Region], ...],
+        tuple[tuple[Buffer, Buffer, Panels], ...],
+        tuple[Buffer, ...],
+    ]:
+        panel_stride = self.k.extent * WIDTH
+        strided = affine(self.value, self.n, self.k)
+        if strided is not None and strided[0].role is Role.WEIGHT:
+            source, base, by_n, by_k = strided
+            extents = (self.n.extent, self.k.extent, by_n, by_k)
+            if base == 0 and all(e.is_const for e in extents):
+                panels = Panels(*(e.const for e in extents), width=WIDTH)
+                packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), f32)
+                operand = Operand(packed, ix(0), panel_stride, ix(WIDTH), None, panels=True)
+                return operand, (), ((packed, source, panels),), ()
+        p, j = Axis("p", ceildiv(self.n.extent, WIDTH)), Axis("j", ix(WIDTH))
+        column = ix(p) * WIDTH + j
+        inside = holds((less(column, self.n.extent),))
+        body = choose(inside, substitute(self.value, {self.n: column}), const(0.0, f32))
+        dims = (*(a.extent for a in self.batch), p.extent, self.k.extent, ix(WIDTH))
+        packed = Buffer("panels", Role.TEMP, dims, f32)
+        axes = (*self.batch, p, self.k, j)
+        region = Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
+        base = address(packed, (*(ix(a) for a in self.batch), ix(0), ix(0), ix(0)))
+        operand = Operand(packed, base, panel_stride, ix(WIDTH), None, panels=True)
+        return operand, ((simt(region), region),), (), (packed,)
+
+    def element(self, operand: Operand, n_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Expr:
+        """What the packed operand holds for the region's own axes."""
+        n, k = _joined(n_axes), _joined(k_axes)
+        packed = operand.source
+        assert packed is not None
+        if packed.role is Role.WEIGHT:
+            return read(packed, (n // WIDTH * (self.k.extent * WIDTH) + k * WIDTH + n % WIDTH,))
+        return read(packed, (*(ix(a) for a in self.batch), n // WIDTH, k, n % WIDTH))
+
+
+def _joined(axes: tuple[Axis, ...]) -> Ix:
+    flat = ix(0)
+    for a in axes:
+        flat = flat * a.extent + a
+    return flat
+
+
+def _program(
+    region: Region,
+    store: Store,
+    found: Contraction,
+    axes: tuple[Axis, Axis, Axis],
+    mapping: dict[Axis, Ix],
+    a: Operand,
+    b: Operand,
+    packs: tuple[tuple[Buffer, Buffer, Panels], ...],
+    temps: tuple[Buffer, ...],
+) -> TileProgram:
+    m, n, k = axes
+    # work tiles: rows in equal shares, columns in shares of whole panel pairs
+    most_rows = max(16, min(ROWS, PACKED // max(1, k.extent.bounds()[1] or PACKED)))
+    m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), TASKS))
+    n_tiles = maximum(ceildiv(n.extent, COLUMNS), ceildiv(2, m_tiles))
+    cols_each = ceildiv(ceildiv(n.extent, n_tiles), 2 * WIDTH) * (2 * WIDTH)
+    n_tiles = ceildiv(n.extent, cols_each)
+    grid_size = product(tuple(x.extent for x in found.grid))
+    task = Axis("task", grid_size * m_tiles * n_tiles)
+
+    top = Scope(Names(), (), frozenset({task}))
+    row_tiles = Axis("row_tiles", m_tiles + 1)
+    top.bind(row_tiles, m_tiles)
+    rows_each = ceildiv(m.extent, row_tiles)
+    rest = ix(task)
+    n_part, rest = rest % n_tiles, rest // n_tiles
+    m_part, rest = rest % row_tiles, rest // row_tiles
+    for axis in reversed(found.grid):
+        top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
+        rest = rest // axis.extent
+    m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
+    n0, n1 = Axis("n0", n.extent), Axis("n1", n.extent + 1)
+    top.bind(m0, minimum(m_part * rows_each, m.extent))
+    top.bind(m1, minimum(ix(m0) + rows_each, m.extent))
+    top.bind(n0, n_part * cols_each)
+    top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
+    rows = ix(m1) - m0
+
+    depth_hi = k.extent.bounds()[1] or DEPTH
+    parts = -(-depth_hi // DEPTH)
+    depth = ceildiv(k.extent, parts) if parts > 1 else k.extent
+    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(most_rows), ix(depth_hi)), f32)
+    k0 = Axis("k0", k.extent)
+    k_end = minimum(ix(k0) + depth, k.extent)
+    pack = Pack(a_tile, ix(k0) * rows, a, m, ix(m0), ix(m1), k, ix(k0), k_end)
+    top.stmts.append(For(k0, ix(0), k.extent, False, (pack,), step=_step(depth)) if parts > 1 else _at_zero(pack, k0))
+
+    value = substitute(store.value, mapping)
+    at = tuple(i.substitute(mapping) for i in store.at)
+    (contraction,) = (r for r in kernel_reductions([value]) if product_factors(r) is not None)
+    direct = _direct(store.dst, at, m, n) if value is contraction else None
+    chunk = Axis("c", n.extent)
+    chunk_end = minimum(ix(chunk) + CHUNK, n1)
+    cols = chunk_end - chunk
+    shifted = replace(b, base=b.base + ix(chunk) // WIDTH * (b.stride or ix(0)) + ix(k0) * WIDTH)
+    c_tile = Buffer("c_tile", Role.SCRATCH, (ix(most_rows), ix(CHUNK)), f32)
+    acc, acc_at, acc_stride = c_tile, ix(0), ix(CHUNK)
+    if direct is not None:
+        base, stride = direct
+        acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
+    mma = Mma(acc, acc_at, acc_stride, a_tile, ix(k0) * rows, shifted, rows, cols, k_end - k0, ix(k0))
+    inner: list[Stmt] = [
+        For(k0, ix(0), k.extent, False, (mma,), step=_step(depth)) if parts > 1 else _at_zero(mma, k0)
+    ]
+    if direct is None:
+        row_scope = top.inner([chunk, m])
+        lane_scope = row_scope.inner([n], n)
+        product_tile = read(c_tile, (ix(m) - m0, ix(n) - chunk))
+        (out,) = lane_scope.values([map_expr(value, {contraction: product_tile})])
+        lane_scope.stmts.append(StoreTile(store.dst, at, out, n))
+        row_scope.stmts.append(For(n, ix(chunk), chunk_end, True, tuple(lane_scope.stmts)))
+        inner.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
+    top.stmts.append(For(chunk, ix(n0), ix(n1), False, tuple(inner), step=CHUNK))
+
+    packed = {weight: new for new, weight, _ in packs}
+    reads = [packed.get(x, x) for x in region.reads()]
+    if temps and isinstance(found.columns, Read) and found.columns.source not in _sources(value, found.rows):
+        reads = [x for x in reads if x is not found.columns.source]
+    scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
+    args = (*reads, *temps, store.dst)
+    return TileProgram("panel", args, dims_of(region), task, task.extent, scratch, tuple(top.stmts))
+
+
+def _sources(value: Expr, rows: Expr) -> set[Buffer]:
+    outside = {e.source for e in walk([rows]) if isinstance(e, Read)}
+    stack = [value]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Read):
+            outside.add(e.source)
+        if not (isinstance(e, Reduce) and product_factors(e) is not None):
+            stack.extend(children(e))
+    return outside
+
+
+def _step(depth: Ix) -> int:
+    assert depth.is_const, "a depth in parts is a constant"
+    return depth.const
+
+
+def _at_zero(s: Pack | Mma, k0: Axis) -> Stmt:
+    """The statement for the whole depth at once: its loop variable is 0."""
+    zero = {k0: ix(0)}
+    if isinstance(s, Pack):
+        return replace(s, at=ix(0), k_lo=ix(0), k_hi=s.k_hi.substitute(zero))
+    b = replace(s.b, base=s.b.base.substitute(zero))
+    return replace(s, a_at=ix(0), b=b, k=s.k.substitute(zero), accumulate=ix(0))
+
+
+def _direct(dst: Buffer, at: tuple[Ix, ...], m: Axis, n: Axis) -> tuple[Ix, Ix] | None:
+    """(base, row stride) of a destination that can hold the products themselves."""
+    flat = address(dst, at)
+    by_m, by_n = flat.coefficient(m), flat.coefficient(n)
+    if by_m is None or by_n != 1 or m in by_m.axes or n in by_m.axes:
+        return None
+    return flat - by_m * m - n, by_m

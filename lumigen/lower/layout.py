@@ -1,0 +1,83 @@
+"""layout: the order of dimensions in which each temporary lies in memory.
+
+Before: temporaries lie in the order in which their values were written down.  After: in the order that keeps the
+addresses of their reads affine, and their innermost reads consecutive. A transpose between two kernels then costs
+nothing: the first one stores where the second one wants to read.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from lumigen.index import Axis, Ix, Quotient, Remainder, ix
+from lumigen.region import Buffer, Expr, Read, Region, Role, Store, read, rebuild, walk
+from lumigen.view import Shape
+
+MAX_RANK = 5  # beyond it all orders are too many to try; such a temporary keeps its own
+
+
+def choose_layouts(regions: tuple[Region, ...]) -> tuple[Region, ...]:
+    reads: dict[Buffer, list[tuple[Ix, ...]]] = {}
+    for region in regions:
+        for s in region.stores:
+            for e in walk([s.value]):
+                if isinstance(e, Read) and e.source.role is Role.TEMP:
+                    reads.setdefault(e.source, []).append(e.at)
+    orders = {b: _best_order(b, found) for b, found in reads.items()}
+    moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
+    return tuple(_apply(r, moved) for r in regions) if moved else regions
+
+
+def _best_order(buffer: Buffer, reads: list[tuple[Ix, ...]]) -> tuple[int, ...]:
+    rank = len(buffer.dims)
+    if not 2 <= rank <= MAX_RANK:
+        return tuple(range(rank))
+    return min(permutations(range(rank)), key=lambda order: (_cost(buffer.dims, reads, order), order))
+
+
+def _cost(dims: Shape, reads: list[tuple[Ix, ...]], order: tuple[int, ...]) -> int:
+    """How many quotients and remainders the addresses keep."""
+    total = 0
+    for at in reads:
+        flat = ix(0)
+        for d in order:
+            flat = flat * dims[d] + at[d]
+        total += sum(isinstance(a, Quotient | Remainder) for a in flat.atoms())
+    return total
+
+
+def _apply(region: Region, orders: dict[Buffer, tuple[int, ...]]) -> Region:
+    moved = {b: _permuted(b, o) for b, o in orders.items()}
+    memo: dict[Expr, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if e not in memo:
+            if isinstance(e, Read) and e.source in orders:
+                order = orders[e.source]
+                at = tuple(e.at[d] for d in order)
+                memo[e] = read(moved[e.source], at)
+            else:
+                memo[e] = rebuild(e, visit, lambda i: i)
+        return memo[e]
+
+    stores: list[Store] = []
+    for s in region.stores:
+        value = visit(s.value)
+        if s.dst in orders:
+            order = orders[s.dst]
+            at = tuple(s.at[d] for d in order)
+            axes = _follow(s.axes, at)
+            stores.append(Store(moved[s.dst], axes, at, value, s.add))
+        else:
+            stores.append(Store(s.dst, s.axes, s.at, value, s.add))
+    return Region(tuple(stores), region.lines)
+
+
+def _permuted(b: Buffer, order: tuple[int, ...]) -> Buffer:
+    return Buffer(b.name, b.role, tuple(b.dims[d] for d in order), b.dtype, b.range)
+
+
+def _follow(axes: tuple[Axis, ...], at: tuple[Ix, ...]) -> tuple[Axis, ...]:
+    """The store's axes in the order of the dimensions they index."""
+    place = {a: d for d, i in enumerate(at) for a in i.axes}
+    return tuple(sorted(axes, key=lambda a: place.get(a, -1)))

@@ -1,0 +1,26 @@
+// Conditions over lanes, and values that are computed lane by lane, as generated kernels use them.
+#pragma once
+
+#include "simd.h"
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+// The same truth in every lane.
+LUMIGEN_INLINE Mask mask_all(bool truth) { return lt(splat(0.0f), splat(truth ? 1.0f : 0.0f)); }
+
+// Lane i: base + i * step >= 0, for any 64-bit base and step.
+LUMIGEN_INLINE Mask mask_affine(int64_t base, int64_t step) {
+  float each[kLanes];
+  for (int i = 0; i < kLanes; i++) each[i] = base + i * step >= 0 ? 1.0f : 0.0f;
+  return lt(splat(0.0f), load(each, AllLanes{}));
+}
+
+// Lane i: at(i), for the named lanes; false in the others.
+template <class F, class Lanes>
+LUMIGEN_INLINE Mask mask_lanes(F&& at, Lanes lanes) {
+  return lt(splat(0.0f), build_lanes([&](int i) { return at(i) ? 1.0f : 0.0f; }, lanes));
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS
