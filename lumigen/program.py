@@ -77,11 +77,15 @@ def _count(shape: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A field of a kernel's argument struct: a pointer to `dtype` (const unless written) or an int64_t value."""
+    """A field of a kernel's argument struct: a pointer to `dtype` (const unless written) or an int64_t value.
+
+    `range` bounds integer elements, inclusive: where a kernel takes them as indices, its test needs it.
+    """
 
     name: str
     dtype: DType | None  # None: an int64_t value
     written: bool = False
+    range: tuple[int, int] | None = None
 
     @property
     def ctype(self) -> str:
@@ -122,7 +126,13 @@ Argument = Union[InputArg, OutputArg, WeightArg, SlotArg, ValueArg]
 class KernelSource:
     """A kernel as emitted: one function of a work-tile number, compiled once for each ISA.
 
-    `body` is the text of its translation unit, `reference` that of the naive function its test compares with.
+    `body` is the text of kernels/<name>.cpp below `#include "kernels.h"`: includes of its own (`"tile.h"`), then
+    in `namespace LUMIGEN_NS { inline namespace LUMIGEN_ISA {` the function `void <name>(const void* args,
+    int64_t task, char* scratch)`, where `args` points to a `<name>_args`. It instantiates nothing of `std::`.
+    `reference` is the text of tests/references/<name>.cpp below `#include "kernels/kernels.h"`: in
+    `namespace LUMIGEN_NS {` for each written parameter `double <name>_<parameter>_reference(const <name>_args& a,
+    int64_t element)`, the value of that element of the buffer; the buffer it is given holds what was there
+    before the kernel ran. A written slot or output is as large as the kernel writes it, to the element.
     """
 
     name: str  # k07_contract_384x1536: unique in the model
