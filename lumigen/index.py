@@ -1,9 +1,9 @@
 """Integer index expressions: quasi-affine arithmetic over axes, symbolic dims and integer reads.
 
-An `Ix` is a polynomial in canonical form, so equal expressions are the same object. Its atoms are axes, dims,
-floor quotients and remainders by positives, minima, maxima, and `Lookup`s (integers read from a tensor).
-Every fact that the compiler uses (a reshape that is affine, an index that cannot leave its tensor, a loop bound)
-is proven from the ranges of the atoms, never from sample values.
+An `Ix` is a polynomial in canonical form, so equal expressions are the same object. Its atoms are
+axes, dims, floor quotients and remainders by positives, minima, maxima, and `Lookup`s (integers
+read from a tensor). Every fact that the compiler uses (a reshape that is affine, an index that
+cannot leave its tensor, a loop bound) is proven from the ranges of the atoms, never from samples.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IxLike = Union["Ix", "Dim", "Axis", int]
 
 @dataclass(frozen=True)
 class Dim:
-    """A symbolic extent, known only when a model runs: `lo <= value <= hi`, a multiple of `multiple_of`.
+    """A symbolic extent, known only when a model runs: in `lo..hi`, a multiple of `multiple_of`.
 
     A dim is identified by its name; `typical` is the value that cost estimates use (default: `hi`).
     """
@@ -66,7 +66,7 @@ class Dim:
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop variable: `0 <= axis < extent`. Two axes are the same axis when name and extent agree."""
+    """A loop variable, `0 <= axis < extent`. Axes of the same name and extent are the same axis."""
 
     name: str
     extent: Ix
@@ -111,7 +111,7 @@ class Extremum:
 
 @dataclass(frozen=True)
 class Lookup:
-    """An integer read from a tensor at `at`; `lo..hi` is its promised inclusive range (None: unknown)."""
+    """An integer read from a tensor at `at`, promised to be in `lo..hi` (None: unknown)."""
 
     source: Hashable
     at: tuple[Ix, ...]
@@ -126,11 +126,28 @@ Atom = Union[Dim, Axis, Quotient, Remainder, Extremum, Lookup]
 
 
 class Ix:
-    """An interned polynomial with integer coefficients over atoms; build it with `ix` and arithmetic."""
+    """An interned polynomial over atoms with integer factors; build it with `ix` and arithmetic."""
 
     __slots__ = ("_axes", "_bounds", "_hash", "_text", "const", "terms")
     terms: Terms
     const: int
+    _hash: int
+    _text: str
+    _axes: frozenset[Axis] | None
+    _bounds: tuple[int | None, int | None] | None
+
+    @staticmethod
+    def interned(terms: Terms, const: int) -> Ix:
+        """The one object of a canonical form; arithmetic makes the form, so use that."""
+        key = (terms, const)
+        found = _TABLE.get(key)
+        if found is None:
+            found = _TABLE[key] = object.__new__(Ix)
+            found.terms, found.const = terms, const
+            found._hash = hash(key) if terms else hash(const)  # an int that equals hashes the same
+            found._text = _render(terms, const)
+            found._axes = found._bounds = None
+        return found
 
     def __add__(self, other: IxLike) -> Ix:
         return _combine(self, ix(other), 1)
@@ -170,7 +187,7 @@ class Ix:
         return f"Ix({self._text})"
 
     def __reduce__(self) -> tuple[Callable[..., Ix], tuple[object, ...]]:
-        return _intern, (self.terms, self.const)
+        return Ix.interned, (self.terms, self.const)
 
     @property
     def is_const(self) -> bool:
@@ -200,7 +217,7 @@ class Ix:
             if count > 1 or any(axis in p.axes for a in rest for p in parts(a)):
                 return None
             if count:
-                factor = factor + _intern(((rest, c),), 0) if rest else factor + c
+                factor = factor + _term(rest, c)
         return factor
 
     def bounds(self) -> tuple[int | None, int | None]:
@@ -215,7 +232,9 @@ class Ix:
             return self
         return _substitute(self, mapping, {})
 
-    def evaluate(self, env: Mapping[Any, Any], lookup: Callable[[Lookup, Any], Any] | None = None) -> Any:
+    def evaluate(
+        self, env: Mapping[Any, Any], lookup: Callable[[Lookup, Any], Any] | None = None
+    ) -> Any:
         """The value for integers or integer arrays in `env`, keyed by dim and axis."""
         total: Any = self.const
         for monomial, c in self.terms:
@@ -227,26 +246,12 @@ class Ix:
 
     def estimate(self) -> int:
         """The value at the dims' typical values (axes and lookups count as zero)."""
-        return int(
-            self.evaluate({a: a.estimate if isinstance(a, Dim) else 0 for a in self.atoms()}, lambda *_: 0)
-        )
+        env: dict[Atom, int] = {a: a.estimate for a in self.atoms() if isinstance(a, Dim)}
+        env.update({a: 0 for a in self.atoms() if isinstance(a, Axis | Lookup)})
+        return int(self.evaluate(env))
 
 
 _TABLE: dict[tuple[Terms, int], Ix] = {}
-
-
-def _intern(terms: Terms, const: int) -> Ix:
-    key = (terms, const)
-    found = _TABLE.get(key)
-    if found is None:
-        found = object.__new__(Ix)
-        found.terms, found.const = terms, const
-        found._hash = hash(key) if terms else hash(const)  # an int that equals hashes the same
-        found._axes = None
-        found._bounds = None
-        found._text = _render(terms, const)
-        _TABLE[key] = found
-    return found
 
 
 def _render(terms: Terms, const: int) -> str:
@@ -285,22 +290,24 @@ def ix(value: IxLike) -> Ix:
     if isinstance(value, Ix):
         return value
     if isinstance(value, Dim | Axis):
-        return _intern((((value,), 1),), 0)
-    return _intern((), int(value))
+        return Ix.interned((((value,), 1),), 0)
+    return Ix.interned((), int(value))
 
 
-def lookup(source: Hashable, at: tuple[Ix, ...], lo: int | None = None, hi: int | None = None) -> Ix:
+def lookup(
+    source: Hashable, at: tuple[Ix, ...], lo: int | None = None, hi: int | None = None
+) -> Ix:
     """The integer that `source` holds at `at`."""
     return of_atom(Lookup(source, at, lo, hi))
 
 
 def of_atom(atom: Atom) -> Ix:
     """The expression of one atom."""
-    return _intern((((atom,), 1),), 0)
+    return Ix.interned((((atom,), 1),), 0)
 
 
 def parts(atom: Atom) -> tuple[Ix, ...]:
-    """The expressions directly inside an atom. An axis's extent is not a part: it is the axis's range."""
+    """The expressions directly inside an atom. An axis's extent is its range, not a part."""
     if isinstance(atom, Quotient | Remainder):
         return (atom.numerator, atom.denominator)
     if isinstance(atom, Extremum):
@@ -315,7 +322,7 @@ def _collect(terms: dict[Monomial, int], const: int) -> Ix:
         terms = _whole_dims(_in_units(terms))
     kept = [(m, c) for m, c in terms.items() if c]
     kept.sort(key=lambda t: ([_atom_key(a) for a in t[0]], t[1]))
-    return _recombine(_intern(tuple(kept), const))
+    return _recombine(Ix.interned(tuple(kept), const))
 
 
 def _unit_of(atom: Atom) -> Dim | None:
@@ -360,7 +367,7 @@ def _whole_dims(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
 
 def _combine(a: Ix, b: Ix, sign: int) -> Ix:
     if not b.terms:
-        return _intern(a.terms, a.const + sign * b.const)
+        return Ix.interned(a.terms, a.const + sign * b.const)
     terms = dict(a.terms)
     for m, c in b.terms:
         terms[m] = terms.get(m, 0) + sign * c
@@ -394,7 +401,7 @@ def _recombine(e: Ix) -> Ix:
             if not isinstance(atom, Remainder):
                 continue
             rest = monomial[:position] + monomial[position + 1 :]
-            outer = _intern(((rest, c),), 0) if rest else ix(c)
+            outer = _term(rest, c)
             whole = outer * atom.denominator * floordiv(atom.numerator, atom.denominator)
             have = dict(e.terms)
             if whole.terms and all(have.get(m) == k for m, k in whole.terms):
@@ -451,9 +458,10 @@ def floordiv(n: Ix, d: Ix) -> Ix:
         return q + r.const // d.const
     if is_nonnegative(-r - 1) and is_nonnegative(r + d):
         return q - 1
-    shrunk = _shrink(r, d)
-    if shrunk is not None:
-        return q + floordiv(*shrunk)
+    common = _common(r, d)
+    if common is not None:
+        a, _, _, rest = common
+        return q + floordiv(a, rest)
     if len(r.terms) == 1 and not r.const and r.terms[0][1] == 1 and len(r.terms[0][0]) == 1:
         inner = r.terms[0][0][0]
         if isinstance(inner, Quotient):
@@ -461,32 +469,30 @@ def floordiv(n: Ix, d: Ix) -> Ix:
     return q + of_atom(Quotient(r, d))
 
 
-def _shrink(n: Ix, d: Ix) -> tuple[Ix, Ix] | None:
-    """(n, d) less what divides d and every term of n; a remaining constant of n rounds down."""
+def _common(n: Ix, d: Ix) -> tuple[Ix, Ix, Ix, Ix] | None:
+    """(a, b, g, d / g) with n = g * a + b and 0 <= b < g, for a g other than 1 that divides d.
+
+    Then n // d is a // (d / g), and n % d is g * (a % (d / g)) + b.
+    """
     if len(d.terms) + bool(d.const) != 1:
         return None
     factor, c = d.terms[0] if d.terms else ((), d.const)
-    g = gcd(c, *(k for _, k in n.terms))
-    common: list[Atom] = []
-    if not n.const:
-        rests = [list(m) for m, _ in n.terms]
-        for atom in factor:
-            if all(atom in rest for rest in rests):
-                common.append(atom)
-                for rest in rests:
-                    rest.remove(atom)
-    if g == 1 and not common:
-        return None
-    left: dict[Monomial, int] = {}
-    const = n.const // g
+    candidates: dict[tuple[Monomial, int], None] = {}
     for m, k in n.terms:
-        rest = _remove(m, tuple(common)) or ()
-        if rest:
-            left[rest] = k // g
-        else:
-            const += k // g
-    below = _remove(factor, tuple(common)) or ()
-    return _collect(left, const), _intern(((below, c // g),), 0) if below else ix(c // g)
+        shared = list(m)
+        atoms = tuple(a for a in factor if a in shared and not shared.remove(a))
+        if atoms or gcd(c, k) > 1:
+            candidates[atoms, gcd(c, k)] = None
+    for atoms, k in sorted(candidates, key=lambda g: (-len(g[0]), -g[1])):
+        g = _term(atoms, k)
+        a, b = _divide_exactly(n, g)
+        if is_nonnegative(b) and is_less(b, g):
+            return a, b, g, _term(_remove(factor, atoms) or (), c // k)
+    return None
+
+
+def _term(monomial: Monomial, factor: int) -> Ix:
+    return Ix.interned(((monomial, factor),), 0) if monomial else ix(factor)
 
 
 @cache
@@ -496,6 +502,10 @@ def mod(n: Ix, d: Ix) -> Ix:
     quotient = floordiv(r, d)
     if quotient.is_const:
         return r - d * quotient
+    common = _common(r, d)
+    if common is not None:
+        a, b, g, rest = common
+        return g * mod(a, rest) + b
     return of_atom(Remainder(r, d))
 
 
@@ -558,9 +568,8 @@ def _without_quotient(e: Ix) -> tuple[Ix, int] | None:
                 continue
             scale = c // gcd(c, k)
             near = atom.numerator if k < 0 else atom.numerator - atom.denominator + 1
-            outer = _intern(((left, 1),), 0) if left else ix(1)
             others = _collect({m: x for m, x in e.terms if m != monomial}, e.const)
-            return others * scale + outer * (k * scale // c) * near, scale
+            return others * scale + _term(left, k * scale // c) * near, scale
     return None
 
 
@@ -591,7 +600,7 @@ def _eliminate(e: Ix, want_lower: bool) -> Ix:
                 product = product * _extreme(atom, low)
             total = total + product
         else:
-            total = total + _intern(((monomial, c),), 0)
+            total = total + Ix.interned(((monomial, c),), 0)
     return total
 
 
@@ -648,8 +657,16 @@ def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
         return 0, None if d_hi is None else d_hi - 1
     if d_lo is None or d_lo <= 0:
         return None, None
-    lo = None if n_lo is None else (n_lo // d_lo if n_lo < 0 else (0 if d_hi is None else n_lo // d_hi))
-    hi = None if n_hi is None else (n_hi // d_lo if n_hi >= 0 else (-1 if d_hi is None else n_hi // d_hi))
+    lo = (
+        None
+        if n_lo is None
+        else (n_lo // d_lo if n_lo < 0 else (0 if d_hi is None else n_lo // d_hi))
+    )
+    hi = (
+        None
+        if n_hi is None
+        else (n_hi // d_lo if n_hi >= 0 else (-1 if d_hi is None else n_hi // d_hi))
+    )
     return lo, hi
 
 
@@ -717,7 +734,7 @@ def _evaluate_atom(
 
 @dataclass(frozen=True)
 class Cmp:
-    """The condition `lhs < rhs`, held as its slack: it is true when `slack = rhs - lhs - 1 >= 0`."""
+    """The condition `lhs < rhs`, held as its slack: true when `slack = rhs - lhs - 1 >= 0`."""
 
     slack: Ix
 

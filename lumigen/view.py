@@ -1,12 +1,12 @@
-"""Views: how an operand is looked at. Movement (permute, reshape, slice, pad ...) is a view, never an op.
+"""Views: how an operand is looked at. Movement (permute, reshape, pad ...) is a view, never an op.
 
-A view maps positions of its own shape to positions of a source: one quasi-affine index per source dimension,
-conditions under which the source is read at all, and the fill value where they fail.
+A view maps positions of its own shape to positions of a source: one quasi-affine index per source
+dimension, conditions under which the source is read at all, and the fill value where they fail.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from lumigen.index import Axis, Cmp, Ix, IxLike, ceildiv, ix, less, product
@@ -24,14 +24,23 @@ def positions(shape: Shape) -> tuple[Axis, ...]:
     return tuple(position(i, e) for i, e in enumerate(shape))
 
 
+def coordinates(shape: Shape) -> tuple[Ix, ...]:
+    """The positions as expressions: 0 where the extent is 1, so that equal views are alike."""
+    return tuple(ix(0) if a.extent == 1 else ix(a) for a in positions(shape))
+
+
 @dataclass(frozen=True)
 class View:
-    """`result[i0, i1, ...] = source[index] if all(valid) else fill`, with `index` and `valid` over `i0, i1, ...`."""
+    """`result[i0, i1, ...] = source[index] if all(valid) else fill`, both over `i0, i1, ...`."""
 
     shape: Shape
     index: tuple[Ix, ...]
     valid: tuple[Cmp, ...] = ()
-    fill: float | int = 0
+    fill: float | int = field(default=0, compare=False)
+    fill_text: str = field(init=False, repr=False)  # tells 0.0 from -0.0, and NaN equals NaN
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fill_text", _text(self.fill) if self.valid else "")
 
     def __str__(self) -> str:
         out = f"[{', '.join(map(str, self.index))}]"
@@ -61,40 +70,45 @@ def _open(conditions: tuple[Cmp, ...]) -> tuple[Cmp, ...]:
 
 def identity(shape: Shape) -> View:
     """The view that shows a source as it is."""
-    return View(shape, tuple(ix(a) for a in positions(shape)))
+    return View(shape, coordinates(shape))
 
 
 def compose(outer: View, inner: View) -> View | None:
-    """`outer` looking at what `inner` shows; None if both fill, with different values (materialise `inner` first)."""
+    """`outer` looking at what `inner` shows.
+
+    None if both fill, with different values: then `inner` has to be materialised first.
+    """
     index, valid = inner.at(outer.index)
-    if outer.valid and inner.valid and not _same_fill(outer.fill, inner.fill):
+    if outer.valid and valid and outer.fill_text != inner.fill_text:
         return None
     fill = outer.fill if outer.valid else inner.fill
-    return View(outer.shape, index, _open((*outer.valid, *valid)), fill if outer.valid or valid else 0)
+    return View(
+        outer.shape, index, _open((*outer.valid, *valid)), fill if outer.valid or valid else 0
+    )
 
 
-def _same_fill(a: float | int, b: float | int) -> bool:
-    return repr(float(a)) == repr(float(b))
+def _text(fill: float | int) -> str:
+    return str(fill) if isinstance(fill, int) and int(float(fill)) != fill else repr(float(fill))
 
 
 def permute(shape: Shape, order: tuple[int, ...]) -> View:
     """Dimension j of the result is dimension order[j] of the source."""
     out = tuple(shape[o] for o in order)
-    axes = positions(out)
-    return View(out, tuple(ix(axes[order.index(d)]) for d in range(len(shape))))
+    at = coordinates(out)
+    return View(out, tuple(at[order.index(d)] for d in range(len(shape))))
 
 
 def expand(shape: Shape, to: Shape) -> View:
-    """Repeat along new leading dimensions and along dimensions of extent 1, as broadcasting does."""
-    axes = positions(to)[len(to) - len(shape) :]
-    return View(to, tuple(ix(0) if s == 1 else ix(a) for s, a in zip(shape, axes, strict=True)))
+    """Repeat along new leading dimensions and those of extent 1, as broadcasting does."""
+    at = coordinates(to)[len(to) - len(shape) :]
+    return View(to, tuple(ix(0) if s == 1 else a for s, a in zip(shape, at, strict=True)))
 
 
 def reshape(shape: Shape, to: Shape) -> View:
     """The same elements in row-major order under another shape of equal product."""
     flat = ix(0)
-    for axis in positions(to):
-        flat = flat * axis.extent + axis
+    for extent, at in zip(to, coordinates(to), strict=True):
+        flat = flat * extent + at
     index: list[Ix] = []
     for extent, inner in zip(shape, _strides(shape), strict=True):
         index.append((flat // inner) % extent)
@@ -105,35 +119,42 @@ def _strides(shape: Shape) -> tuple[Ix, ...]:
     return tuple(product(shape[d + 1 :]) for d in range(len(shape)))
 
 
-def slice_view(shape: Shape, starts: tuple[IxLike, ...], sizes: Shape, steps: tuple[int, ...]) -> View:
-    """Element j along dimension d is the source's element starts[d] + j * steps[d]; a step may be negative."""
-    axes = positions(sizes)
+def slice_view(
+    shape: Shape, starts: tuple[IxLike, ...], sizes: Shape, steps: tuple[int, ...]
+) -> View:
+    """Element j along dimension d is element starts[d] + j * steps[d]; a step may be negative."""
+    assert len(shape) == len(sizes)
+    at = coordinates(sizes)
     return View(
-        sizes, tuple(ix(s) + ix(a) * step for s, a, step in zip(starts, axes, steps, strict=True))
+        sizes, tuple(ix(s) + a * step for s, a, step in zip(starts, at, steps, strict=True))
     )
 
 
-def pad(shape: Shape, before: tuple[IxLike, ...], after: tuple[IxLike, ...], fill: float | int) -> View:
+def pad(
+    shape: Shape, before: tuple[IxLike, ...], after: tuple[IxLike, ...], fill: float | int
+) -> View:
     """`before[d]` and `after[d]` (not negative) elements of `fill` around dimension d."""
     out = tuple(ix(b) + s + ix(a) for b, s, a in zip(before, shape, after, strict=True))
-    index = tuple(ix(a) - b for a, b in zip(positions(out), before, strict=True))
+    index = tuple(a - b for a, b in zip(coordinates(out), before, strict=True))
     valid = [c for e, s in zip(index, shape, strict=True) for c in (less(-1, e), less(e, s))]
     return View(out, index, _open(tuple(valid)), fill)
 
 
 def flip(shape: Shape, dims: tuple[int, ...]) -> View:
     """The named dimensions in reverse order."""
-    axes = positions(shape)
+    at = coordinates(shape)
     return View(
-        shape, tuple(s - 1 - a if d in dims else ix(a) for d, (s, a) in enumerate(zip(shape, axes, strict=True)))
+        shape,
+        tuple(
+            e - 1 - a if d in dims else a for d, (e, a) in enumerate(zip(shape, at, strict=True))
+        ),
     )
 
 
 def windows(shape: Shape, dim: int, size: int, step: int = 1, dilation: int = 1) -> View:
-    """Sliding windows over `dim`: it becomes the window's number, and a last dimension of `size` is added."""
+    """Sliding windows over `dim`: it becomes the window's number; a last dimension is inside it."""
     count = ceildiv(shape[dim] - dilation * (size - 1), step)
     out = (*shape[:dim], count, *shape[dim + 1 :], ix(size))
-    axes = positions(out)
-    index = [ix(a) for a in axes[:-1]]
-    index[dim] = index[dim] * step + ix(axes[-1]) * dilation
+    *index, inner = coordinates(out)
+    index[dim] = index[dim] * step + inner * dilation
     return View(out, tuple(index))

@@ -14,7 +14,7 @@ import numpy as np
 from lumigen.dtype import DType, of_numpy
 from lumigen.errors import BadInput
 from lumigen.graph import Edge, Graph, Kernel, Loop, Node, Stream, axes_of, literal_of, tensor_of
-from lumigen.index import Dim, Ix, ix
+from lumigen.index import Dim, Ix, Quotient, ix
 from lumigen.interp.random import bits
 from lumigen.interp.read import Array, Env, concrete, seen
 from lumigen.interp.sums import Term, term_of, total
@@ -87,9 +87,14 @@ def _solve(extent: Ix, size: int, dims: Mapping[Dim, int]) -> tuple[Dim, int] | 
         return None
     (dim,) = unknown
     known = extent.substitute({d: ix(v) for d, v in dims.items()})
-    if len(known.terms) != 1 or known.terms[0][0] != (dim,):
+    if len(known.terms) != 1:
         return None
-    return dim, (size - known.const) // known.terms[0][1]
+    monomial, factor = known.terms[0]
+    count = (size - known.const) // factor
+    if monomial == (dim,):
+        return dim, count
+    unit = Quotient(ix(dim), ix(dim.multiple_of))
+    return (dim, count * dim.multiple_of) if monomial == (unit,) else None
 
 
 def _check_input(n: Node, array: Array, dims: Mapping[Dim, int]) -> None:
