@@ -1,7 +1,7 @@
 """The graph: frozen, interned nodes of the primitive ops, with views on the edges between them.
 
-Equal nodes are one object, so common subexpressions merge by construction. Source lines live in a side table
-(`Graph.lines`), outside identity, and are united when nodes merge.
+Equal nodes are one object, so common subexpressions merge by construction. Source lines live in a
+side table (`Graph.lines`), outside identity, and are united when nodes merge.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lumigen.view import Shape, View, identity
 
 @dataclass(frozen=True)
 class Tensor:
-    """What a source node names: an input, a weight or a state. `range` bounds integer values, inclusive."""
+    """What an input, a weight or a state names. `range` bounds integer values, inclusive."""
 
     name: str
     range: tuple[int, int] | None = None
@@ -49,9 +49,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class Loop:
-    """A scan along dimension `axis` of its first argument: `body` maps (carry, element) to the next carry.
+    """A scan along dimension `axis` of its first argument, from its second, the first carry.
 
-    `monoid` names a declared associative operation, which permits parallel forms.
+    `body` maps the carry, the element and the further arguments to the next carry; the result is
+    the carry after each element, stacked along `axis`. `monoid` names a declared associative operation, which permits parallel forms.
     """
 
     axis: int
@@ -72,7 +73,7 @@ Attr = Union[None, Tensor, Literal, Axes, Stream, Loop, Kernel]
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One op applied to views of other nodes. Build it with `node`, which interns; compare with `is`."""
+    """One op applied to views of other nodes. `node` builds and interns it; compare with `is`."""
 
     op: Op
     args: tuple[Edge, ...]
@@ -118,7 +119,9 @@ def edge(n: Node) -> Edge:
     return Edge(n, identity(n.shape))
 
 
-def source(op: Op, name: str, shape: Shape, dtype: DType, bounds: tuple[int, int] | None = None) -> Node:
+def source(
+    op: Op, name: str, shape: Shape, dtype: DType, bounds: tuple[int, int] | None = None
+) -> Node:
     """An input, a weight or a state."""
     return node(op, (), Tensor(name, bounds), shape, dtype)
 
@@ -166,7 +169,9 @@ def result_dtype(op: Op, dtypes: tuple[DType, ...]) -> DType:
     if rule is Result.SELECT and len({d for d in dtypes if not d.is_bool}) == 1:
         return next(d for d in dtypes if not d.is_bool)
     if len(set(dtypes)) != 1:
-        raise ValueError(f"{op.value} takes operands of one dtype, got {' and '.join(map(str, dtypes))}")
+        raise ValueError(
+            f"{op.value} takes operands of one dtype, got {' and '.join(map(str, dtypes))}"
+        )
     if rule is Result.FLOAT and not first.is_float:
         raise ValueError(f"{op.value} takes floats, got {first}")
     if rule is Result.NUMBER and first.is_bool:
@@ -184,7 +189,9 @@ class Graph:
     inputs: tuple[Node, ...]
     outputs: tuple[tuple[str, Edge], ...]
     updates: tuple[tuple[Node, Edge], ...] = ()
-    lines: Mapping[Node, tuple[SourceLocation, ...]] = field(default_factory=dict, compare=False)
+    lines: Mapping[Node, tuple[SourceLocation, ...]] = field(
+        default_factory=dict[Node, tuple[SourceLocation, ...]], compare=False
+    )
 
     def roots(self) -> tuple[Edge, ...]:
         return (*(e for _, e in self.outputs), *(e for _, e in self.updates))

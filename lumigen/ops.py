@@ -1,4 +1,4 @@
-"""The twelve primitive ops, one row each, and the sources and structured nodes that stand beside them.
+"""The twelve primitive ops, one row each, and the sources and structured nodes beside them.
 
 A row is all that the compiler knows about an op, apart from one spelling per target.
 """
@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+Array = np.ndarray[Any, Any]
+
 
 class Op(Enum):
-    """Every kind of graph node. The first twelve are the language; the others carry no arithmetic."""
+    """Every kind of node. The first twelve are the language; the others carry no arithmetic."""
 
     LOG2 = "log2"
     EXP2 = "exp2"
@@ -69,9 +71,10 @@ class Row:
     result: Result
 
 
-def multiply(a: Any, b: Any) -> Any:
-    """a * b; where one operand alone is bool it selects the other one, or Add's neutral element where false."""
-    a, b = np.asarray(a), np.asarray(b)
+def multiply(left: Any, right: Any) -> Any:
+    """a * b; an operand that alone is bool selects the other one, or Add's neutral element."""
+    a: Array = np.asarray(left)
+    b: Array = np.asarray(right)
     if a.dtype == np.bool_ and b.dtype == np.bool_:
         return a & b
     if a.dtype == np.bool_:
@@ -87,7 +90,9 @@ def neutral(dtype: Any) -> Any:
 
 
 def maximum_reduce(a: Any, axis: Any = None) -> Any:
-    return np.max(a, axis=axis, initial=None if np.asarray(a).size else lowest(np.asarray(a).dtype))
+    """The maximum over the axes; the neutral element where there is nothing to compare."""
+    array: Array = np.asarray(a)
+    return np.max(array, axis) if array.size else np.max(array, axis, initial=lowest(array.dtype))
 
 
 def lowest(dtype: Any) -> Any:
@@ -106,7 +111,9 @@ ROWS: dict[Op, Row] = {
     Op.RECIP: Row(Form.UNARY, np.reciprocal, Result.FLOAT),
     Op.ADD: Row(Form.BINARY, np.add, Result.NUMBER),
     Op.MUL: Row(Form.BINARY, multiply, Result.SELECT),
-    Op.MOD: Row(Form.BINARY, np.mod, Result.NUMBER),  # the result has the sign of the divisor, as in Python
+    Op.MOD: Row(
+        Form.BINARY, np.mod, Result.NUMBER
+    ),  # the result has the sign of the divisor, as in Python
     Op.LESS_THAN: Row(Form.BINARY, np.less, Result.BOOL),
     Op.SUM_REDUCE: Row(Form.REDUCE, np.sum, Result.NUMBER),
     Op.MAX_REDUCE: Row(Form.REDUCE, maximum_reduce, Result.SAME),  # NaN wins
