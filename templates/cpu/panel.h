@@ -18,27 +18,30 @@ inline namespace LUMIGEN_ISA {
 
 constexpr int kPanel = 16;  // columns of a panel of B
 
-// The tile held in registers is kRows rows by kColumns columns, all but a few of the registers.
-#if defined(LUMIGEN_PORTABLE)
-constexpr int kRows = 4, kColumns = 8;
+// The tile held in registers is kRows rows by kColumns columns. Good sizes for a call of multiply:
+// kDepth * kColumns floats of B stay in the first-level cache, kBlockRows * kDepth of A in less than
+// half of the second. Measured for AVX2 (tests/native/bench_panel.cpp); for the others by that rule.
+#if defined(LUMIGEN_PORTABLE) || !defined(__AVX2__)
+constexpr int kRows = 4, kColumns = 8;  // 8 accumulators, 2 of B, 4 of A and products in 16 registers
+constexpr int64_t kDepth = 384;
+constexpr int kBlockRows = 96;
 #elif defined(__AVX512F__)
 constexpr int kRows = 14, kColumns = 32;  // 28 accumulators, 2 of B, 1 of A in 32 registers
-#elif defined(__AVX2__)
-constexpr int kRows = 6, kColumns = 16;  // 12 accumulators, 2 of B, 1 of A in 16 registers
-#else
-constexpr int kRows = 4, kColumns = 8;  // 8 accumulators, 2 of B, 4 of A and products in 16
-#endif
-
-// Good sizes for a call of multiply: kDepth * kColumns floats of B stay in the first-level cache,
-// kDepth * kBlockRows floats of A in half of the second.
 constexpr int64_t kDepth = 256;
-constexpr int kBlockRows = kRows * 12;
+constexpr int kBlockRows = 252;
+#else
+constexpr int kRows = 6, kColumns = 16;  // 12 accumulators, 2 of B, 1 of A in 16 registers
+constexpr int64_t kDepth = 384;
+constexpr int kBlockRows = 144;
+#endif
 
 // How `rows` rows are cut into blocks: the first `longer` blocks have `size` + 1 rows, others `size`.
 struct RowBlocks {
   int count, size, longer;
   explicit RowBlocks(int rows)
-      : count((rows + kRows - 1) / kRows), size(rows / count), longer(rows % count) {}
+      : count((rows + kRows - 1) / kRows),
+        size(count > 0 ? rows / count : 0),
+        longer(rows - count * size) {}
   int rows_of(int block) const { return size + (block < longer); }
 };
 

@@ -13,7 +13,7 @@ LUMIGEN_INLINE void store_some(float* dst, Vec a, int n) {
 // dst[i * step + r] = src[r * stride + i] for r < n and i < k: rows to columns; n is at most kLanes.
 // Unless is_exact, whole vectors are stored where the floats of later i follow: what lands beyond
 // r = n is overwritten by those, and the last rows of dst are stored exactly.
-inline void transpose_rows(float* dst, const float* src, int64_t stride, int n, int64_t k,
+__attribute__((noinline)) inline void transpose_rows(float* dst, const float* src, int64_t stride, int n, int64_t k,
                            int64_t step, bool is_exact) {
   Vec block[kLanes];
   int64_t i = 0;
@@ -27,8 +27,11 @@ inline void transpose_rows(float* dst, const float* src, int64_t stride, int n, 
       for (int j = 0; j < kLanes; j++) store(dst + (i + j) * step, block[j], AllLanes{});
     }
   }
-  for (; i < k; i++)
-    for (int r = 0; r < n; r++) dst[i * step + r] = src[r * stride + i];
+  const int rest = int(k - i);
+  dst += i * step;
+  src += i;
+  for (int j = 0; j < rest; j++)
+    for (int r = 0; r < n; r++) dst[j * step + r] = src[r * stride + j];
 }
 
 // One block of A: dst (k, rows) from element (r, i) at src[r * row_stride + i * k_stride].

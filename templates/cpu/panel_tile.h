@@ -18,6 +18,9 @@ struct Columns {
 LUMIGEN_INLINE void add_product(Vec& acc, Vec x, Vec y) {
 #if !defined(LUMIGEN_PORTABLE) && defined(__AVX2__)
   __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc.v) : "v"(x.v), "v"(y.v));
+#elif !defined(LUMIGEN_PORTABLE)
+  acc = fma(x, y, acc);
+  __asm__("" : "+x"(acc.v));
 #else
   acc = fma(x, y, acc);
 #endif
@@ -70,14 +73,15 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
         acc[r][v] = splat(0.0f);
     }
   }
+  constexpr int kUnroll = kV > 4 ? 1 : 4;  // many panels: addresses would not fit in registers
   int64_t i = 0;
-  for (; i + 4 <= k; i += 4) {
+  for (; i + kUnroll <= k; i += kUnroll) {
 #pragma GCC unroll 4
-    for (int u = 0; u < 4; u++) {
+    for (int u = 0; u < kUnroll; u++) {
       add_products<kR, kV>(acc, a + u * kR, b, panel_stride);
       b += step;
     }
-    a += 4 * kR;
+    a += kUnroll * kR;
   }
   for (; i < k; i++) {
     add_products<kR, kV>(acc, a, b, panel_stride);
