@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from lumigen.dtype import DType
+from lumigen.dtype import DType, accumulator
 from lumigen.index import Axis, Cmp, Ix
-from lumigen.region import Buffer, Expr, Monoid, Reduce, Region, Store
+from lumigen.region import Buffer, Expr, Monoid, Region, Store
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Carry:
     @property
     def dtype(self) -> DType:
         """The type that the state is held in."""
-        return self.value.acc if isinstance(self.value, Reduce) else self.value.dtype
+        return accumulator(self.value.dtype)
 
     @property
     def identity(self) -> float | int:
         """What the state holds before the first tile."""
-        return self.dtype.lowest if self.monoid is Monoid.MAX else 0
+        return self.value.dtype.lowest if self.monoid is Monoid.MAX else 0
 
 
 @dataclass(frozen=True)

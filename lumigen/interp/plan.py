@@ -1,6 +1,4 @@
-"""Folds executed tile by tile, exactly as they are written: the proof that a plan computes its
-region.
-"""
+"""Folds executed tile by tile, exactly as they are written: the proof that they are right."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def run_folds(
     tile: int,
     real: npt.DTypeLike = np.float64,
 ) -> tuple[Array, ...]:
-    """The values of `exprs` over the grid of `axes`, their reductions taken from the folds, run in
-    sequence.
-    """
+    """`exprs` over the grid of `axes`, their reductions taken from the folds, run in sequence."""
     env = Evaluator(buffers, dims, real=real)
     for fold in folds:
         env = env.fork()
@@ -38,9 +34,7 @@ def run_folds(
 def run_fold(
     fold: Fold, env: Evaluator, *, tile: int, lo: int = 0, hi: int | None = None
 ) -> dict[Expr, Array]:
-    """What each original reduction is after the fold over points `lo <= point < hi` of its axes'
-    product.
-    """
+    """What each reduction is after the points `lo <= point < hi` of the fold's axes, in tiles."""
     extents = [env.extent(a) for a in fold.axes]
     place = env.position(fold)
     states = [np.asarray(c.identity, env.numpy(c.dtype)) for c in fold.carries]

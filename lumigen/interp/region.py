@@ -45,9 +45,7 @@ def evaluate(
     *,
     brute: bool = False,
 ) -> dict[str, Array]:
-    """Every buffer that the region stores to. A destination given in `buffers` keeps what is not
-    overwritten.
-    """
+    """Every buffer that the region stores to; one that is given in `buffers` is updated."""
     env = Evaluator(buffers, dims, brute=brute)
     out: dict[str, Array] = {}
     for store in region.stores:

@@ -1,5 +1,4 @@
-"""Equality of expressions as real numbers: commuted, reassociated and distributed forms are
-recognised.
+"""Equality of expressions as real numbers: commuted, reassociated and distributed forms agree.
 
 Only proofs are made of it. What a plan computes stays the expression that the user wrote.
 """
@@ -30,9 +29,7 @@ ONE: Monomial = frozenset()
 
 
 def unify(exprs: Iterable[Expr]) -> dict[Expr, Expr]:
-    """For every node below `exprs` the one that stands for all that differ in the order of operands
-    or axes only.
-    """
+    """For every node the one that stands for all that differ in the order of operands or axes."""
     same: dict[Expr, Expr] = {}
     first: dict[object, Expr] = {}
     for e in walk(exprs):
@@ -65,7 +62,7 @@ def _signature(e: Expr) -> object:
 
 
 def polynomial(e: Expr) -> Polynomial:
-    """`e` as a polynomial with exact coefficients; whatever is not a sum or a product is an atom."""
+    """`e` with exact coefficients; whatever is no sum and no product is an atom."""
     match e:
         case Const() if not e.dtype.is_bool and isfinite(e.value):
             return {ONE: Fraction(e.value)} if e.value else {}
@@ -179,9 +176,7 @@ def sign(factors: Iterable[Expr], c: Fraction) -> int:
 
 
 def greatest(e: Expr) -> tuple[Expr, Expr] | None:
-    """The two of which `e` is the greater one, if it chooses so: `y` where x < y (or y is NaN),
-    else `x`.
-    """
+    """The x and y of which `e` is the greater: it chooses y where x < y (or y is NaN), else x."""
     if not isinstance(e, Choose):
         return None
     for c in walk([e.condition]):
@@ -197,9 +192,7 @@ def greatest(e: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _truth(condition: Expr, comparison: Expr, *, assumed: bool) -> bool | None:
-    """What a condition is where `comparison` is `assumed` and no operand is NaN; None if that does
-    not tell.
-    """
+    """A condition where `comparison` is as assumed and nothing is NaN; None if still in doubt."""
     if condition is comparison:
         return assumed
     if isinstance(condition, Const):

@@ -1,5 +1,4 @@
-"""Bounds of loops from the comparisons that guard a reduction: work that a mask excludes is never
-started.
+"""Bounds of loops from the comparisons that guard a reduction: excluded work is never started.
 
 Promises that no point outside the bounds satisfies all conditions, and that a point inside
 satisfies those that are not listed as residual.
@@ -65,9 +64,7 @@ def loop_bounds(conditions: Iterable[Cmp], axis: Axis, ranges: Ranges | None = N
 
 
 def _bound(c: Cmp, axis: Axis, tiles: Ranges) -> tuple[bool, Ix, bool] | None:
-    """Whether a condition bounds the axis from above, by what (exclusive above), and whether it
-    says no more.
-    """
+    """Whether a condition bounds `axis` from above, by what (exclusive), and if it says no more."""
     factor = c.slack.coefficient(axis)
     if factor is None or not factor.is_const or factor.const == 0:
         return None
@@ -82,9 +79,7 @@ def _bound(c: Cmp, axis: Axis, tiles: Ranges) -> tuple[bool, Ix, bool] | None:
 
 
 def extreme(e: Ix, ranges: Ranges, *, highest: bool) -> Ix | None:
-    """The highest or lowest value that `e` takes while the given axes run over their ranges; None
-    if unknown.
-    """
+    """The highest or lowest `e` while the given axes run over their ranges; None if unknown."""
     total = ix(e.const)
     for monomial, c in e.terms:
         inside = [a for a in monomial if of_atom(a).axes & ranges.keys()]
@@ -120,9 +115,7 @@ def _extreme_atom(atom: Atom, ranges: Ranges, *, highest: bool) -> Ix | None:
 
 
 def absent_unless(monoid: Monoid, e: Expr) -> tuple[Cmp, ...]:
-    """Conditions without which `e` contributes nothing to a reduction: it is zero (Sum) or lowest
-    (Max).
-    """
+    """Conditions without which `e` contributes nothing: it is zero (Sum) or lowest (Max)."""
     return tuple(_zero_unless(e) if monoid is Monoid.SUM else _lowest_unless(e))
 
 
@@ -171,9 +164,7 @@ def _lowest_unless(e: Expr) -> list[Cmp]:
 
 
 def unmasked(e: Expr) -> tuple[Expr, tuple[Cmp, ...]]:
-    """`e` without the masks around it, and the conditions under which it is that; it is lowest
-    elsewhere.
-    """
+    """`e` without the masks around it, and where it is that; elsewhere it is lowest."""
     if isinstance(e, Choose) and isinstance(e.condition, Holds) and is_lowest(e.otherwise):
         inner, conditions = unmasked(e.then)
         return inner, (*e.condition.conditions, *conditions)

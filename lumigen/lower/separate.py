@@ -1,5 +1,4 @@
-"""separate: find one loop that computes several reductions over the same axes, and the corrections
-it needs.
+"""separate: one loop for several reductions over the same axes, and the corrections it needs.
 
 A sum whose body depends on earlier reductions r over the same points is, in normal form,
 
@@ -14,7 +13,7 @@ signs is marked as cancelling.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product as choices
@@ -66,9 +65,7 @@ class NotSeparable:
 
 
 def separate(exprs: tuple[Expr, ...], axes: tuple[Axis, ...]) -> Fold | NotSeparable:
-    """One loop over the product of `axes` for every reduction over them in `exprs`, or why there is
-    none.
-    """
+    """One loop over the product of `axes` for all reductions over them, or why there is none."""
     same = unify(exprs)
     try:
         fold = _synthesise(_over(same.values(), axes), axes)
@@ -80,8 +77,7 @@ def separate(exprs: tuple[Expr, ...], axes: tuple[Axis, ...]) -> Fold | NotSepar
 def sweeps(
     exprs: tuple[Expr, ...], axes: tuple[Axis, ...], *, fuse: bool = True
 ) -> tuple[Fold, ...]:
-    """Loops in sequence that compute every reduction over `axes` in `exprs`, each in the earliest
-    one it can be in.
+    """Loops in sequence that compute every reduction over `axes`, each in the earliest it can.
 
     The tiles of a later loop read reductions of earlier ones as they stand in `exprs`: the earlier
     loops' `results` say what these are. With `fuse`, a reduction shares the loop of those it
@@ -154,7 +150,7 @@ class _Synthesis:
         self.maxima: dict[Expr, int] = {}  # the maxima that are a state just as they are
         self.undefined: dict[
             Expr, frozenset[Expr]
-        ] = {}  # sums made NaN where these maxima are -inf
+        ] = {}  # sums that are NaN where one of these is -inf
         self.number: dict[object, int] = {}
         self.own = {
             frozen(polynomial(x.args[0]))
@@ -168,7 +164,9 @@ class _Synthesis:
         if not self.form.depends(body):
             absent = const(r.dtype.lowest if r.monoid is Monoid.MAX else 0, r.dtype)
             tile = choose(conjunction(guards), body, absent)
-            key = (r.monoid, tile, r.acc)
+            key: tuple[object, ...] = (r.monoid, tile, r.acc)
+            if r.monoid is Monoid.SUM:
+                key = _key(polynomial(body), {}, frozenset(), guards, r.acc)
             self.results[r] = self._carry(key, Carry(r, r.monoid, tile, None))
             if r.monoid is Monoid.MAX and r.dtype.is_float:
                 self.maxima[r] = self.number[key]
@@ -212,32 +210,28 @@ class _Synthesis:
     def _sum(self, r: Reduce, body: Expr, guards: tuple[Expr, ...]) -> Expr:
         parts: dict[Expr, list[list[Expr]]] = {}
         signs: set[int] = set()
-        undefined: set[Expr] = set()
-        defined = False
+        maxima: dict[Expr, None] = {}
+        outside: list[Expr] = []
         for term in self.form.terms(body):
             t = replace(term, guards=tuple(dict.fromkeys((*guards, *term.guards))))
             e = self._exponent(t)
             self._check(t, e)
             parts.setdefault(self._state(r, t, e), []).append(self._factors(r, t, e))
             signs.add(sign((*t.fixed, *t.data, *t.state), t.coef))
-            if e.maxima and not t.guards:
-                undefined |= {m for m, _ in e.maxima}
-                defined = defined or any(self._is_undefined(f, undefined) for f in t.state)
+            if not t.guards:
+                maxima.update((m, None) for m, _ in e.maxima)
+                outside += t.state
         if len(parts) > 1 and (len(signs) > 1 or 0 in signs):
             self.cancelling |= {s.carry for s in parts if isinstance(s, Carried)}
         out = _sum_of([_combined(s, factors, r.acc) for s, factors in parts.items()], r.acc)
-        if undefined:
-            self.undefined[r] = frozenset(undefined)
-        for m in sorted(
-            undefined, key=lambda m: list(self.results).index(m) if m in self.results else -1
-        ):
-            if not defined:
-                out = choose(
-                    _is_lowest(map_expr(m, self.results), r.acc), const(np.nan, r.acc), out
-                )
+        self.undefined[r] = frozenset(maxima)
+        if not any(self._is_undefined(f, self.undefined[r]) for f in outside):
+            for m in maxima:
+                lowest = _is_lowest(map_expr(m, self.results), r.acc)
+                out = choose(lowest, const(np.nan, r.acc), out)
         return out
 
-    def _is_undefined(self, e: Expr, maxima: set[Expr]) -> bool:
+    def _is_undefined(self, e: Expr, maxima: frozenset[Expr]) -> bool:
         """Whether `e` is NaN already wherever one of `maxima` is -inf."""
         if e in self.undefined:
             return maxima <= self.undefined[e]
@@ -262,9 +256,7 @@ class _Synthesis:
         return _Exponent(tuple(data), tuple((m, c) for m, c in maxima.items() if c), tuple(rest))
 
     def _bounds(self, m: Expr) -> tuple[Expr, ...]:
-        """The tiles whose every point so far is at most `m`, which is a maximum or the greater of
-        one and others.
-        """
+        """The tiles that `m` is not below at any point so far; none unless `m` is a maximum."""
         if m in self.maxima:
             return (self.carries[self.maxima[m]].tile,)
         if isinstance(m, Prim) and m.op is Op.CONTIGUOUS and widens(m):
@@ -288,48 +280,40 @@ class _Synthesis:
             options = [[(tile, -c) for tile in self._bounds(m)] for m, c in e.maxima]
             if not any(_is_bounded(e.data, picked, t.guards) for picked in choices(*options)):
                 raise NoNormalForm("an exponent that its maximum does not bound")
+            if e.rest and (t.guards or not all(m in self.maxima for m, _ in e.maxima)):
+                raise NoNormalForm("an exponent that the source need not compute")
         elif any(p.state for p in e.rest) and frozen(_sum_of_terms(e.data)) not in self.own:
             raise NoNormalForm("an exponent that depends on a reduction but on no maximum")
 
     def _state(self, r: Reduce, t: Term, e: _Exponent) -> Expr:
-        """The state S of a term, once the loop has ended; the number of points for a term without
-        data.
-        """
+        """The state of a term once the loop has ended; the number of points if it has no data."""
         if not t.data and not e.data and not t.guards:
             points = index(product(tuple(a.extent for a in self.axes)), i64)
             return prim(Op.CONTIGUOUS, (points,), r.acc)
-        key = (
-            frozen(polynomial_of_product(t.data)),
-            frozen(_sum_of_terms(e.data)),
-            frozenset(e.maxima),
-            frozenset(t.guards),
-            r.acc,
-        )
+        factors = polynomial_of_product(t.data)
+        key = _key(factors, _sum_of_terms(e.data), frozenset(e.maxima), t.guards, r.acc)
         found = self.number.get(key)
         if found is not None:
             return carried(found, "new", r.acc)
-        new = [self._subtracted(m, c, "new", r.acc) for m, c in e.maxima]
-        old = [self._subtracted(m, -c, "old", r.acc) for m, c in e.maxima]
-        true = [_scaled(m, c, r.acc) for m, c in e.maxima]
-        data = [self._plain(p, r.acc) for p in e.data]
-        tile = self._body(r, t, [*data, *new])
-        value = reduce(Monoid.SUM, self.axes, self._body(r, t, [*data, *true]), r.dtype)
-        correct = prim(Op.EXP2, (_sum_of([*old, *new], r.acc),), r.acc) if e.maxima else None
-        return self._carry(key, Carry(value, Monoid.SUM, tile, correct))
+        now = [(self._subtracted(m, "new", r.acc), c) for m, c in e.maxima]
+        before = [(self._subtracted(m, "old", r.acc), -c) for m, c in e.maxima]
+        data = [(self._plain(replace(p, coef=Fraction(1)), r.acc), p.coef) for p in e.data]
+        factored = not any(isinstance(x, Reduce) for d, _ in data for x in walk([d]))
 
-    def _body(self, r: Reduce, t: Term, exponent: list[Expr]) -> Expr:
-        power = [prim(Op.EXP2, (_sum_of(exponent, r.acc),), r.acc)] if exponent else []
-        return choose(conjunction(t.guards), product_of([*power, *t.data], r.acc), const(0, r.acc))
+        def body(maxima: Sequence[tuple[Expr, Fraction]]) -> Expr:
+            power = [_power([*data, *maxima], r.acc, factored=factored)] if data else []
+            value = product_of([*power, *t.data], r.acc)
+            return choose(conjunction(t.guards), value, const(0, r.acc))
 
-    def _subtracted(self, m: Expr, c: Fraction, which: str, acc: DType) -> Expr:
-        """c * m before the tile or with it. The latter counts as zero where nothing but -inf has
-        been met.
-        """
+        value = reduce(Monoid.SUM, self.axes, body(e.maxima), r.dtype)
+        correct = _power([*before, *now], r.acc, factored=factored) if e.maxima else None
+        return self._carry(key, Carry(value, Monoid.SUM, body(now), correct))
+
+    def _subtracted(self, m: Expr, which: str, acc: DType) -> Expr:
+        """A maximum before the tile or with it; with it, -inf counts as zero."""
         at = {r: carried(i, which, self.carries[i].dtype) for r, i in self.maxima.items()}
         now = map_expr(m, at)
-        if which == "new":
-            now = choose(_is_lowest(now, acc), const(0.0, acc), now)
-        return _scaled(now, c, acc)
+        return now if which == "old" else choose(_is_lowest(now, acc), const(0.0, acc), now)
 
     def _factors(self, r: Reduce, t: Term, e: _Exponent) -> list[Expr]:
         """What a term multiplies its state with, once the loop has ended."""
@@ -344,11 +328,21 @@ class _Synthesis:
         return _scaled(product_of([*t.fixed, *t.data, *t.state], acc), t.coef, acc)
 
 
+def _key(
+    factors: Polynomial,
+    exponent: Polynomial,
+    maxima: frozenset[tuple[Expr, Fraction]],
+    guards: tuple[Expr, ...],
+    acc: DType,
+) -> tuple[object, ...]:
+    """What makes two carried sums the same state."""
+    return (frozen(factors), frozen(exponent), maxima, frozenset(guards), acc)
+
+
 def _is_bounded(
     data: tuple[Term, ...], bounds: tuple[tuple[Expr, Fraction], ...], guards: tuple[Expr, ...]
 ) -> bool:
-    """Whether the exponent `data` is the sum of coef * tile, for tiles whose maxima are subtracted
-    from it.
+    """Whether the exponent `data` is the sum of the tiles whose maxima are subtracted from it.
 
     Masks may differ: where the sum's own guards and masks hold, those of the maximum must hold too.
     """
@@ -388,6 +382,19 @@ def _sum_of(summands: list[Expr], dtype: DType) -> Expr:
     for e in summands:
         out = e if out is None else prim(Op.ADD, (out, e), dtype)
     return const(0, dtype) if out is None else out
+
+
+def _power(summands: list[tuple[Expr, Fraction]], dtype: DType, *, factored: bool) -> Expr:
+    """2^sum(coef * e). A common coefficient stays outside the sum if `factored`: (s - m) * c.
+
+    That loses nothing where s and m are near each other. Elsewhere s * c - m * c is cheaper, with
+    m * c worked out once and the rest in one instruction, and as good where s has been rounded.
+    """
+    common = abs(summands[0][1])
+    if factored and all(abs(c) == common for _, c in summands):
+        inner = [_scaled(e, c / common, dtype) for e, c in summands]
+        return prim(Op.EXP2, (_scaled(_sum_of(inner, dtype), common, dtype),), dtype)
+    return prim(Op.EXP2, (_sum_of([_scaled(e, c, dtype) for e, c in summands], dtype),), dtype)
 
 
 def _scaled(e: Expr, c: Fraction, dtype: DType) -> Expr:

@@ -199,9 +199,7 @@ class NormalForm:
         return tuple(out)
 
     def _pulled(self, t: Term, e: Reduce) -> Term:
-        """A term of the body of an inner sum, with all that does not vary over its axes in front of
-        it.
-        """
+        """A term of an inner sum's body, with all that is constant over its axes in front."""
         inside = frozenset(e.axes)
 
         def bound(x: Expr) -> bool:

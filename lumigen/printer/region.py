@@ -1,5 +1,6 @@
-"""The text of a region and of a fold: one node a line, in order of first use; constants and reads
-stand where they are used.
+"""The text of a region and of a fold: one node a line, in order of first use.
+
+Constants and reads stand where they are used.
 """
 
 from __future__ import annotations
@@ -91,13 +92,16 @@ def _node(e: Expr, names: dict[Expr, str]) -> str:
             args = ", ".join(_use(a, names) for a in e.args)
             return f"{e.op.value} {args}: {e.dtype}"
         case Choose():
-            return f"{_use(e.then, names)} if {_use(e.condition, names)} else {_use(e.otherwise, names)}"
+            then, otherwise = _use(e.then, names), _use(e.otherwise, names)
+            return f"{then} if {_use(e.condition, names)} else {otherwise}"
         case Reduce():
-            return f"{e.monoid.value} over ({_list(e.axes)}) of {_use(e.body, names)}{_where(e.where)}: {e.dtype}"
+            body = _use(e.body, names) + _where(e.where)
+            return f"{e.monoid.value} over ({_list(e.axes)}) of {body}: {e.dtype}"
         case Carried():
             return f"#{e.carry}.{e.which}"
         case Scan():
-            return f"scan over ({e.axis}) from {_use(e.init, names)} by {_use(e.step, names)}: {e.dtype}"
+            init, step = _use(e.init, names), _use(e.step, names)
+            return f"scan over ({e.axis}) from {init} by {step}: {e.dtype}"
         case Local():
             return e.name
 
