@@ -1,6 +1,7 @@
-"""Lumigen compiles a deep-learning model into a standalone C++ project. These are its public names."""
+"""Lumigen compiles a deep-learning model into a standalone C++ project: its public names."""
 
 from lumigen.dtype import bf16, boolean, f16, f32, f64, i8, i32, i64, u8
+from lumigen.frontend import Context as Graph
 from lumigen.frontend import (
     Dim,
     Model,
@@ -29,6 +30,7 @@ from lumigen.frontend import (
 
 __all__ = [
     "Dim",
+    "Graph",
     "Model",
     "Tensor",
     "Traced",

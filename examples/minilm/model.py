@@ -1,4 +1,4 @@
-"""Sentence embeddings: MiniLM and other BERT encoders, configured by the config.json beside the weights.
+"""Sentence embeddings: MiniLM and other BERT encoders, configured by their config.json.
 
 The attributes are called as the checkpoint calls its tensors, which is all that binds them.
 """
@@ -6,8 +6,7 @@ The attributes are called as the checkpoint calls its tensors, which is all that
 import math
 
 import lumigen as lg
-from lumigen import functional as F
-from lumigen import nn
+from lumigen import functional, nn
 
 
 class Embeddings(nn.Module):
@@ -37,7 +36,11 @@ class SelfAttention(nn.Module):
             return y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
         q, k, v = split(self.query(x)), split(self.key(x)), split(self.value(x))
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+        return (
+            functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            .transpose(1, 2)
+            .flatten(2)
+        )
 
 
 class Residual(nn.Module):
@@ -65,7 +68,7 @@ class Intermediate(nn.Module):
         self.dense = nn.Linear(config["hidden_size"], config["intermediate_size"])
 
     def forward(self, x):
-        return F.gelu(self.dense(x))
+        return functional.gelu(self.dense(x))
 
 
 class Layer(nn.Module):
@@ -121,6 +124,6 @@ def build(weights, max_batch: int = 64) -> lg.Model:
         hidden = bert(input_ids, mask)  # (batch, sequence, hidden)
         weight = kept.float().unsqueeze(-1)
         mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-9)
-        return {"embedding": F.normalize(mean, dim=-1)}
+        return {"embedding": functional.normalize(mean, dim=-1)}
 
     return model

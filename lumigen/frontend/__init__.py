@@ -1,7 +1,8 @@
-"""What users write: tensors, functions, modules, models. It knows graphs, and nothing of kernels."""
+"""What users write: tensors, functions, modules, models. It knows nothing of kernels."""
 
 from lumigen.frontend import functional as functional
 from lumigen.frontend import nn as nn
+from lumigen.frontend.context import Backend, Context
 from lumigen.frontend.creation import arange, eye, full, ones, tril, triu, zeros
 from lumigen.frontend.functional import (
     cat,
@@ -14,11 +15,15 @@ from lumigen.frontend.functional import (
     take_along_dim,
     where,
 )
-from lumigen.frontend.model import Entry, Model, Spec, Traced, WeightSpec, spec, trace_entry
+from lumigen.frontend.load import load_model_file
+from lumigen.frontend.model import Entry, Model, Traced, WeightSpec, trace_entry
+from lumigen.frontend.spec import Spec, spec
 from lumigen.frontend.tensor import Tensor
 from lumigen.index import Dim
 
 __all__ = [
+    "Backend",
+    "Context",
     "Dim",
     "Entry",
     "Model",
@@ -33,6 +38,7 @@ __all__ = [
     "functional",
     "gather",
     "index_select",
+    "load_model_file",
     "matmul",
     "maximum",
     "minimum",

@@ -1,7 +1,7 @@
 """Comparisons, choice and logic, all built from LessThan and the selecting Mul.
 
-Promises IEEE 754's answers: beside NaN every comparison but `ne` is false, infinities are ordinary, -0.0 equals 0.0;
-and a choice that never lets the unchosen side through.
+Promises IEEE 754's answers: beside NaN every comparison but `ne` is false, infinities are ordinary,
+-0.0 equals 0.0; and a choice that never lets the unchosen side through.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def ge(a: Operand, b: Operand) -> Edge:
 
 
 def eq(a: Operand, b: Operand, op: str = "eq") -> Edge:
-    """Neither a < b nor b < a, and neither is NaN. On integers: (a < b) < true and (b < a) < true."""
+    """Neither a < b nor b < a, and no NaN. Of integers: (a < b) < true and (b < a) < true."""
     left, right = matched(op, a, b)
     same = both(complement(less(left, right)), complement(less(right, left)))
     return _and_ordered(same, left, right)
@@ -135,7 +135,7 @@ def logical_not(a: Edge) -> Edge:
 
 
 def where(condition: Edge, a: Operand, b: Operand) -> Edge:
-    """`a` where the condition holds, else `b`: condition * a + (not condition) * b, selecting products."""
+    """`a` where the condition holds, else `b`: condition * a + (not condition) * b, selecting."""
     if not condition.dtype.is_bool:
         raise fail(
             DtypeMismatch,
@@ -153,7 +153,7 @@ def where(condition: Edge, a: Operand, b: Operand) -> Edge:
 
 
 def maximum(a: Operand, b: Operand) -> Edge:
-    """The greater, NaN if one is NaN: where(a < b, b, a), whose condition also takes a NaN of b."""
+    """The greater, NaN if one is: where(a < b, b, a), whose condition also takes a NaN of b."""
     left, right = matched("maximum", a, b)
     if may_be_nan(right) and not may_be_nan(left):
         left, right = right, left

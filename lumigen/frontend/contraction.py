@@ -1,4 +1,4 @@
-"""Products of matrices: expanded operands, multiplied and summed. No op of its own; the compiler finds it."""
+"""Products of matrices: expanded operands, multiplied and summed; the compiler finds the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lumigen.frontend.trace import fail
 
 
 def matmul(a: Edge, b: Edge) -> Edge:
-    """PyTorch's `@`: (..., M, K) by (..., K, N) over broadcast leading axes; a vector is a row or a column.
+    """PyTorch's `@`: (..., M, K) by (..., K, N) over broadcast leading axes; vectors fit in.
 
     sum_k a[..., m, k] * b[..., k, n]
     """

@@ -24,7 +24,7 @@ def ones(*shape: Extent, dtype: DType = f32) -> Tensor:
 
 
 def arange(start: Extent, end: Extent | None = None, step: int = 1, dtype: DType = i64) -> Tensor:
-    """start, start + step, ... below `end`; with one argument 0, 1, ... below it. Extents may be symbolic."""
+    """start, start + step, ... below `end`; of one argument 0, 1, ... below it."""
     first, last = (ix(0), ix(start)) if end is None else (ix(start), ix(end))
     n = ceildiv(last - first, step) if step > 0 else ceildiv(first - last, -step)
     out = reduction.emit_iota(maximum(n, 0))

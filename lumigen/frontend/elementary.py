@@ -60,8 +60,12 @@ def absolute(a: Edge) -> Edge:
     """where(a < 0, -a, a) + 0.0, which turns -0.0 into 0.0."""
     if a.dtype.is_bool:
         return a
-    out = where(less(a, constant(0, a.dtype)), neg(a), a)
-    return add(out, 0.0) if a.dtype.is_float else out
+    return add(_magnitude(a), 0.0) if a.dtype.is_float else _magnitude(a)
+
+
+def _magnitude(a: Edge) -> Edge:
+    """|a|, but -0.0 stays."""
+    return where(less(a, constant(0, a.dtype)), neg(a), a)
 
 
 def exp(a: Edge) -> Edge:
@@ -83,7 +87,7 @@ def rsqrt(a: Edge) -> Edge:
 
 
 def cos(a: Edge) -> Edge:
-    """1 - 2 sin(a/2)^2: halving is exact, so that large angles lose nothing, which a + pi/2 would."""
+    """1 - 2 sin(a/2)^2: halving is exact; a + pi/2 would cost large angles their accuracy."""
     s = sin(mul(floating(a), 0.5))
     return add(mul(mul(s, s), -2), 1)
 
@@ -122,7 +126,7 @@ def polynomial(x: Edge, coefficients: Sequence[float]) -> Edge:
 
 # --- tanh -----------------------------------------------------------------------------------------
 
-# S. L. Moshier, Cephes: tanhf on |x| < 0.625 is x + x y P(y), y = x^2, relative error 2e-8.
+# S. L. Moshier, Cephes: tanhf for |x| < 0.625 is x + x y P(y), y = x^2, relative error 2e-8.
 _TANH = (
     -3.33332819422e-1,
     1.33314422036e-1,
@@ -136,7 +140,7 @@ _TANH_UNDER = (135135.0, 62370.0, 3150.0, 28.0)
 
 
 def tanh(a: Edge) -> Edge:
-    """1 - 2 / (exp(2a) + 1), which cancels near 0 and gives way there to an odd polynomial (f64: a quotient)."""
+    """1 - 2 / (exp(2a) + 1), which cancels near 0 and gives way there to an odd function."""
     a = floating(a)
     y = mul(a, a)
     far = add(mul(recip(add(exp2(mul(a, 2 * LOG2_E)), 1)), -2), 1)
@@ -149,8 +153,8 @@ def tanh(a: Edge) -> Edge:
 
 # --- erf and gelu ---------------------------------------------------------------------------------
 
-# The rational approximation of Eigen (unsupported, generic_fast_erf) and XLA: x P(x^2) / Q(x^2) on |x| < 3.8325,
-# where erf rounds to 1 in f32; relative error 4e-8 before rounding, 4e-7 in f32.
+# The rational approximation of Eigen and XLA (fast erf): x P(x^2) / Q(x^2) for |x| < 3.8325, where
+# erf rounds to 1 in f32; relative error 4e-8, in f32 4e-7.
 _ERF_END = 3.832506856900711
 _ERF_OVER = (
     1.128379143519084,
@@ -168,8 +172,8 @@ _ERF_UNDER = (
     0.000023547966471313185,
     -1.1791602954361697e-7,
 )
-# Chebyshev coefficients of (1 + 2x) exp(x^2) erfc(x) in (x - 3.75) / (x + 3.75), after M. M. Shepherd and
-# J. G. Laframboise, Math. Comp. 36 (1981); relative error 1.5e-15 for 0 <= x < 26.
+# Chebyshev coefficients of (1 + 2x) exp(x^2) erfc(x) in (x - 3.75) / (x + 3.75): M. M. Shepherd
+# and J. G. Laframboise, Math. Comp. 36 (1981); relative error 1.5e-15 for 0 <= x < 26.
 _ERFC = (
     1.1775789345674017,
     -0.004590054580646478,
@@ -197,8 +201,8 @@ _ERFC = (
     7.418235256624044e-17,
     5.068148904796111e-17,
 )
-# log2 of the normal distribution's upper tail, log2(erfc(t / sqrt(2)) / 2), for 0 <= t <= 6; fitted so that the
-# tail itself is within 7e-8 in f32.
+# log2 of the normal distribution's upper tail, log2(erfc(t / sqrt(2)) / 2), for 0 <= t <= 6, fitted
+# for the least greatest error of the tail: 7e-8 in f32.
 _TAIL_END = 6.0
 _TAIL = (
     -0.999999907,
@@ -239,21 +243,22 @@ def _erfc_positive(x: Edge) -> Edge:
 def gelu(a: Edge) -> Edge:
     """a times the normal distribution function of a.
 
-    Written max(a, 0) - t * tail(t) with t = min(|a|, 6) and the tail as exp2 of a polynomial: one exp2, no quotient, and
-    no cancellation for negative `a`, where a * (1 + erf(..)) has one. Within 1e-7 in f32, absolutely. At -inf it is 0.
+    Written max(a, 0) - t * tail(t) with t = min(|a|, 6) and the tail as exp2 of a polynomial: one
+    exp2, no quotient, and no cancellation for negative `a`, where a * (1 + erf(..)) has one.
+    Within 1e-7 in f32, absolutely; at -inf it is 0.
     """
     a = floating(a)
     if a.dtype is f64:
-        t = minimum(absolute(a), 40.0)
+        t = minimum(_magnitude(a), 40.0)
         tail = mul(_erfc_positive(mul(t, math.sqrt(0.5))), 0.5)
     else:
-        t = minimum(absolute(a), _TAIL_END)
+        t = minimum(_magnitude(a), _TAIL_END)
         tail = exp2(polynomial(t, _TAIL))
     return sub(relu(a), mul(t, tail))
 
 
 def gelu_tanh(a: Edge) -> Edge:
-    """The approximation a (1 + tanh(u)) / 2, u = sqrt(2/pi) (a + 0.044715 a^3), which is a * sigmoid(2u)."""
+    """a (1 + tanh(u)) / 2 with u = sqrt(2/pi) (a + 0.044715 a^3), which is a * sigmoid(2u)."""
     a = floating(a)
     scale = -2 * LOG2_E * math.sqrt(2 / math.pi)
     bent = mul(a, add(mul(mul(a, a), 0.044715 * scale), scale))
@@ -264,7 +269,7 @@ def gelu_tanh(a: Edge) -> Edge:
 
 
 def power(a: Edge, exponent: float) -> Edge:
-    """a ** exponent: products for integers (exact signs), sqrt for halves, else exp2(exponent * log2(a))."""
+    """a ** exponent: products for integers, sqrt for halves, else exp2(exponent * log2(a))."""
     whole = exponent == int(exponent) if math.isfinite(exponent) else False
     if not whole:
         return _real_power(floating(a), exponent)

@@ -1,7 +1,9 @@
-"""The functions of torch.nn.functional (and torch itself), composed of tensors. Nothing here is known to the compiler.
+"""The functions of torch.nn.functional, composed of tensors; the compiler knows none of them.
 
 Each docstring is the formula; shapes are tuples of axis names.
 """
+
+# ruff: noqa: FBT002  # signatures are PyTorch's
 
 from __future__ import annotations
 
@@ -215,9 +217,9 @@ def conv2d(
     dilation: Pair = 1,
     groups: int = 1,
 ) -> Tensor:
-    """x (batch, in, height, width), weight (out, in / groups, r, s) -> (batch, out, height', width').
+    """(batch, in, height, width), (out, in / groups, r, s) -> (batch, out, height', width').
 
-    sum_{c, r, s} x[b, c, i * stride + r * dilation, j * stride + s * dilation] * weight[o, c, r, s]
+    sum_{c, r, s} x[b, c, i stride + r dilation, j stride + s dilation] * weight[o, c, r, s]
     """
     _need_rank("conv2d", "the input", x, ("batch", "channel", "height", "width"))
     _need_rank("conv2d", "the weight", weight, ("out", "in", "height", "width"))
@@ -261,7 +263,7 @@ def _padding(
 def _check_channels(x: Tensor, weight: Tensor, groups: int) -> None:
     have, per_group, out = x.extents[1], weight.extents[1], weight.extents[0]
     if per_group * groups is not have:
-        rule = f"the input has {have} channels, the weight takes {per_group} in each of {groups} groups"
+        rule = f"the input has {have} channels, the weight takes {groups} groups of {per_group}"
         remedy = "Check groups and the layer before."
         raise unequal("conv2d", have, per_group * groups, x.extents, weight.extents, rule, remedy)
     if (out // groups) * groups is not out:
@@ -344,7 +346,7 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """x * rsqrt(mean(x^2) + eps) * weight over the last dimensions; eps defaults to the dtype's epsilon."""
+    """x * rsqrt(mean(x^2) + eps) * weight over the last dimensions; eps is the dtype's."""
     dims = _last_dims("rms_norm", x, normalized_shape)
     least = _epsilon(x.dtype) if eps is None else eps
     return _affine(x * (x.square().mean(dims, keepdim=True) + least).rsqrt(), weight, None)
@@ -381,7 +383,7 @@ def batch_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(batch, channel, ..): (x - mean) * rsqrt(var + eps) * weight + bias, with the statistics of training."""
+    """(batch, channel, ..): (x - mean) * rsqrt(var + eps) * weight + bias, per channel."""
     tail = (1,) * (x.ndim - 2)
 
     def channelwise(p: Tensor | None) -> Tensor | None:
@@ -430,8 +432,9 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key^T * scale + mask) @ value over (.., heads, positions, features).
 
-    A bool mask keeps what is true; a float mask is added; `is_causal` keeps key <= query. With `enable_gqa` each head
-    of `key` and `value` serves heads(query) / heads(key) heads of `query`. A row without any key is NaN.
+    A bool mask keeps what is true; a float mask is added; `is_causal` keeps key <= query. With
+    `enable_gqa` each head of `key` and `value` serves heads(query) / heads(key) heads of `query`.
+    A row without any key is NaN.
     """
     if dropout_p:
         raise fail(

@@ -1,14 +1,15 @@
 """Indexing as Python and PyTorch spell it: integers, slices, None, `...`, and tensors of integers.
 
-Indexing with data is defined as a sum over a comparison of indices, sum_i select(i == index, x[i]). Out of range
-contributes nothing. The compiler turns it into a read: nothing runs as the sum.
+Indexing with data is defined as a sum over a comparison of indices, sum_i select(i == index, x[i]).
+Out of range contributes nothing. The compiler turns it into a read: nothing runs as the sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+from lumigen.dtype import i64
 from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, RankMismatch
 from lumigen.frontend.compare import eq, where
 from lumigen.frontend.movement import axis, narrow, permute, reshape, slice_axis, squeeze, with_ones
@@ -29,10 +30,9 @@ from lumigen.frontend.reduction import emit_iota
 from lumigen.frontend.trace import fail
 from lumigen.graph import tensor_of
 from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, maximum, minimum
-from lumigen.dtype import i64
 from lumigen.ops import Op
 
-Key = int | Dim | Ix | slice | None | Edge | Any
+Key: TypeAlias = Any  # int, extent, slice, None, ..., or an edge of integers
 
 
 def getitem(a: Edge, keys: Sequence[Key]) -> Edge:
@@ -104,7 +104,7 @@ def _picked(a: Edge, d: int, i: Ix) -> Edge:
     return squeeze(slice_axis(a, d, at, ix(1)), d)
 
 
-def _sliced(a: Edge, d: int, s: slice) -> Edge:
+def _sliced(a: Edge, d: int, s: Any) -> Edge:
     """Python's slice: bounds are clipped, negative ones count from the end."""
     extent = a.shape[d]
     step = 1 if s.step is None else s.step
@@ -161,7 +161,7 @@ def _need_index(op: str, index: Edge) -> Edge:
 
 
 def from_the_end(index: Edge, extent: Ix) -> Edge:
-    """Negative indices count from the end; indices declared not to be negative stay as they are."""
+    """Negative indices count from the end; those declared not to be negative stay as they are."""
     if index.node.op is Op.INPUT:
         bounds = tensor_of(index.node).range
         if bounds is not None and bounds[0] >= 0:
@@ -172,7 +172,7 @@ def from_the_end(index: Edge, extent: Ix) -> Edge:
 
 
 def index_select_nd(a: Edge, d: int, index: Edge) -> Edge:
-    """Dimension `d` replaced by the dimensions of `index`: sum_i select(i == index, a[.., i, ..])."""
+    """Dimension `d` replaced by those of `index`: sum_i select(i == index, a[.., i, ..])."""
     index = _need_index("index_select", index)
     rank, extra = len(a.shape), len(index.shape)
     before, n, after = a.shape[:d], a.shape[d], a.shape[d + 1 :]
@@ -208,7 +208,7 @@ def index_select(a: Edge, dim: int, index: Edge) -> Edge:
 
 
 def gather(a: Edge, dim: int, index: Edge) -> Edge:
-    """out[.., j, ..] = a[.., index[.., j, ..], ..]; `index` may be smaller than `a` along the other dimensions."""
+    """out[.., j, ..] = a[.., index[.., j, ..], ..]; other dimensions of `index` may be smaller."""
     d = axis("gather", a, dim)
     _same_rank("gather", a, index)
     index = _need_index("gather", index)

@@ -1,6 +1,7 @@
 """Models: a name, modules with weights, and entries, each a function traced into a graph.
 
-Promises that names are C identifiers, that a dim has one range in a model, and that every node knows its user's lines.
+Promises that names are C identifiers, that a dim has one range in a model, and that every node
+knows the user's lines it comes from.
 """
 
 from __future__ import annotations
@@ -9,103 +10,20 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from lumigen import graph
-from lumigen.dtype import DTYPES, DType, f32
+from lumigen.dtype import DType
 from lumigen.errors import BadArgument, DimConflict, UnknownDim, WeightMismatch
 from lumigen.frontend.nn import Module, Parameter
-from lumigen.frontend.primitive import Extent
+from lumigen.frontend.spec import Spec, check_identifier, declared
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import Scope, fail, tracing
 from lumigen.graph import Graph, tensor_of
-from lumigen.index import Dim, is_less, ix
+from lumigen.index import Dim
 from lumigen.ops import Op
-from lumigen.view import Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
-IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-RESERVED = frozenset(
-    "alignas alignof and asm auto bool break case catch char class compl concept const constexpr continue decltype "
-    "default delete do double else enum explicit export extern false final float for friend goto if import inline int "
-    "long module mutable namespace new noexcept not nullptr operator or override private protected public register "
-    "requires restrict return short signed sizeof static struct switch template this throw true try typedef typeid "
-    "typename union unsigned using virtual void volatile while xor std main".split()
-)
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What an entry takes as one input; `range` bounds integer values, inclusive."""
-
-    shape: Shape
-    dtype: DType
-    range: tuple[int, int] | None = None
-
-    def dims(self) -> tuple[Dim, ...]:
-        return tuple(dict.fromkeys(a for e in self.shape for a in e.atoms() if isinstance(a, Dim)))
-
-
-def spec(*extents: Extent, dtype: DType = f32, range: tuple[int, int] | None = None) -> Spec:
-    """An input of these extents (ints, dims or expressions of dims), e.g. spec(Dim("batch", 1, 64), 784)."""
-    if dtype not in DTYPES:
-        raise fail(BadArgument, op="spec", name="dtype", value=dtype, expected=f"one of {_names()}")
-    for e in extents:
-        if isinstance(e, bool) or not isinstance(e, Extent):
-            raise fail(
-                BadArgument, op="spec", name="an extent", value=repr(e), expected="integers or dims"
-            )
-    out = Spec(tuple(ix(e) for e in extents), dtype, range)
-    for dim in out.dims():
-        _check_dim(dim)
-    for e in out.shape:
-        if not is_less(ix(0), e):
-            raise fail(
-                BadArgument, op="spec", name="an extent", value=e, expected="extents of at least 1"
-            )
-    _check_range(dtype, range)
-    return out
-
-
-def _names() -> str:
-    return ", ".join(f"lg.{d}" for d in DTYPES)
-
-
-def _check_dim(dim: Dim) -> None:
-    typical = dim.lo if dim.typical is None else dim.typical
-    if not IDENTIFIER.fullmatch(dim.name):
-        raise fail(
-            BadArgument, op="Dim", name="the name", value=repr(dim.name), expected="a C identifier"
-        )
-    if not 1 <= dim.lo <= dim.hi or not dim.lo <= typical <= dim.hi or dim.multiple_of < 1:
-        expected = "1 <= min <= typical <= max and multiple_of >= 1"
-        raise fail(BadArgument, op="Dim", name=dim.name, value=_declared(dim), expected=expected)
-
-
-def _declared(dim: Dim) -> str:
-    multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of != 1 else ""
-    typical = f", typically {dim.typical}" if dim.typical is not None else ""
-    return f"{dim.lo}..{dim.hi}{multiple}{typical}"
-
-
-def _check_range(dtype: DType, range: tuple[int, int] | None) -> None:
-    if range is None:
-        return
-    if not dtype.is_int or len(range) != 2 or range[0] > range[1]:
-        expected = "(least, greatest), both inclusive, for an integer dtype"
-        raise fail(BadArgument, op="spec", name="range", value=range, expected=expected)
-
-
-def check_identifier(op: str, name: str) -> None:
-    """Names become symbols of C and C++."""
-    if not IDENTIFIER.fullmatch(name) or name in RESERVED:
-        raise fail(
-            BadArgument,
-            op=op,
-            name="the name",
-            value=repr(name),
-            expected="a C identifier: letters, digits and _, a letter first, no keyword",
-        )
 
 
 @dataclass(frozen=True)
@@ -139,8 +57,9 @@ class Entry:
 class Model:
     """A named model; give it entries with `@model.entry(x=lg.spec(...))`.
 
-    `net` holds the weights: a module, whose parameters keep the names of its state_dict, or modules by name, which
-    become prefixes. `prefix` goes before every name, and `rename` maps the names so made to those in the weights file.
+    `net` holds the weights: a module, whose parameters keep the names of its state_dict, or modules
+    by name, which become prefixes. `prefix` goes before every name, and `rename` maps the names so
+    made to those in the weights file.
     """
 
     def __init__(
@@ -173,8 +92,8 @@ class Model:
     def entries(self) -> tuple[Entry, ...]:
         return tuple(self._entries.values())
 
-    def entry(self, **inputs: Spec) -> Callable[[F], F]:
-        """Declare the decorated function as an entry taking these inputs, by the names of its parameters."""
+    def entry(self, **inputs: Any) -> Callable[[F], F]:
+        """Declare the decorated function as an entry; inputs go by the names of its parameters."""
 
         def declare(function: F) -> F:
             name = function.__name__
@@ -195,7 +114,7 @@ class Model:
         return declare
 
     def _check_inputs(
-        self, name: str, function: Callable[..., Any], inputs: Mapping[str, Spec]
+        self, name: str, function: Callable[..., Any], inputs: Mapping[str, Any]
     ) -> None:
         for key, given in inputs.items():
             check_identifier(name, key)
@@ -207,7 +126,7 @@ class Model:
                 first = self._dims.setdefault(dim.name, dim)
                 if first != dim:
                     raise fail(
-                        DimConflict, dim=dim.name, first=_declared(first), second=_declared(dim)
+                        DimConflict, dim=dim.name, first=declared(first), second=declared(dim)
                     )
         parameters = inspect.signature(function).parameters.values()
         needed = {
@@ -240,9 +159,7 @@ class Model:
     def _renamed(self, name: str) -> str:
         if self.rename is None:
             return name
-        return (
-            self.rename.get(name, name) if isinstance(self.rename, Mapping) else self.rename(name)
-        )
+        return self.rename(name) if callable(self.rename) else self.rename.get(name, name)
 
     def trace(self) -> Traced:
         """Run every entry once on symbolic inputs."""
@@ -261,9 +178,9 @@ class Model:
         return self._traced
 
 
-def trace_entry(entry: Entry, names: Mapping[Parameter, str] | None = None) -> Graph:
+def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:
     """The graph of an entry."""
-    with tracing(Scope(dict(names or {}))) as scope:
+    with tracing(Scope(dict[object, str](names or {}))) as scope:
         inputs = {
             name: graph.source(Op.INPUT, name, s.shape, s.dtype, s.range)
             for name, s in entry.inputs
@@ -278,17 +195,17 @@ def trace_entry(entry: Entry, names: Mapping[Parameter, str] | None = None) -> G
 def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], ...]:
     if isinstance(result, Tensor):
         return (("out", result.edge),)
-    named: dict[Any, Any] | None = None
+    named: Mapping[Any, Any] = {}
     if isinstance(result, Mapping):
-        named = dict(result)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    elif isinstance(result, tuple) and hasattr(result, "_asdict"):  # pyright: ignore[reportUnknownArgumentType]
-        named = dict(result._asdict())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportAttributeAccessIssue]
+        named = cast("Mapping[Any, Any]", result)
+    elif isinstance(result, tuple):
+        named = getattr(cast("object", result), "_asdict", dict[Any, Any])()
     if not named or not all(isinstance(v, Tensor) for v in named.values()):
         raise fail(
             BadArgument,
             op=entry.name,
             name="the result",
-            value=f"a {type(result).__name__}",
+            value=f"a {_kind(cast('object', result))}",
             expected="a tensor, a dict of tensors by name or a named tuple of them",
         )
     taken = {name for name, _ in entry.inputs}
@@ -303,6 +220,10 @@ def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], .
                 expected="another name",
             )
     return tuple((str(name), value.edge) for name, value in named.items())
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 def _check_dims(entry: Entry, traced: Graph) -> None:

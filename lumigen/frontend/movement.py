@@ -1,4 +1,4 @@
-"""Movement: other views of the same elements. Nothing here makes a node, unless two fills cannot be one view.
+"""Movement: other views of the same elements; a node only where two fills cannot be one view.
 
 Extents may be symbolic; what must hold of them is decided for every value, or refused.
 """
@@ -17,7 +17,7 @@ from lumigen.ops import neutral
 from lumigen.view import Shape, View
 
 
-def axis(op: str, a: Edge, dim: int, extra: int = 0) -> int:
+def axis(op: str, a: Edge, dim: object, extra: int = 0) -> int:
     """A dimension counted from 0; `extra` more than there are may be named."""
     rank = len(a.shape) + extra
     if not isinstance(dim, int) or not -rank <= dim < rank:
@@ -163,7 +163,7 @@ def flip(a: Edge, dims: int | Sequence[int]) -> Edge:
 
 
 def slice_axis(a: Edge, dim: int, start: Ix, length: Ix, step: int = 1) -> Edge:
-    """`length` elements of a dimension from `start`, `step` apart; the caller has checked that they exist."""
+    """`length` elements of a dimension from `start`, `step` apart, all of which exist."""
     starts = tuple(start if d == dim else ix(0) for d in range(len(a.shape)))
     sizes = tuple(length if d == dim else e for d, e in enumerate(a.shape))
     steps = tuple(step if d == dim else 1 for d in range(len(a.shape)))
@@ -239,7 +239,7 @@ def unfold(a: Edge, dim: int, size: int, step: int = 1, dilation: int = 1) -> Ed
 
 
 def pad(a: Edge, widths: Sequence[Extent], value: float = 0) -> Edge:
-    """PyTorch's order: before and after the last dimension, then of the one before it. Negative widths crop."""
+    """Before and after the last dimension, then of the one before it; negative widths crop."""
     rank = len(a.shape)
     if len(widths) % 2 or len(widths) > 2 * rank:
         raise fail(
@@ -264,7 +264,7 @@ def pad(a: Edge, widths: Sequence[Extent], value: float = 0) -> Edge:
 
 
 def cat(parts: Sequence[Edge], dim: int = 0) -> Edge:
-    """Parts one after the other: each padded with what leaves sums as they are (-0.0, 0, false), then added."""
+    """Parts in a row: each padded with what leaves sums alone (-0.0, 0, false), then added."""
     if not parts:
         raise fail(
             BadArgument, op="cat", name="the list of parts", value="empty", expected="at least one"
@@ -305,7 +305,7 @@ def stack(parts: Sequence[Edge], dim: int = 0) -> Edge:
 
 
 def roll(a: Edge, shift: int, dim: int) -> Edge:
-    """Element i moves to i + shift, around the end: a sum of two slices, so that it stays a read."""
+    """Element i moves to i + shift, around the end: two slices, joined."""
     d = axis("roll", a, dim)
     extent = a.shape[d]
     if not extent.is_const:

@@ -1,13 +1,16 @@
-"""Modules with parameters, named as PyTorch names them: a checkpoint fits if the attributes are called alike.
+"""Modules with parameters, named as PyTorch names them, so that a checkpoint fits.
 
-A parameter is a weight without a value: a shape and a dtype. It gets its name when a model that holds its module is
-traced; values come from a weights file when the built model runs.
+A parameter is a weight without a value: a shape and a dtype. It gets its name, the path of
+attributes to it, when a model that holds its module is traced; values come from a weights file when
+the built model runs.
 """
+
+# ruff: noqa: FBT002  # signatures are PyTorch's
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from lumigen import graph
 from lumigen.dtype import DType, f32
@@ -24,11 +27,11 @@ Part: TypeAlias = "Parameter | Module"
 
 
 class Parameter(Tensor):
-    """A weight of fixed shape; `name` overrides the one that its place in a module gives it."""
+    """A weight of fixed shape; a `name` of its own overrides its place in a module."""
 
     __slots__ = ("_dtype", "_extents", "name")
 
-    def __init__(self, *shape: int, dtype: DType = f32, name: str | None = None) -> None:
+    def __init__(self, *shape: Any, dtype: DType = f32, name: str | None = None) -> None:
         if not all(isinstance(e, int) and e > 0 for e in shape):
             raise fail(
                 BadArgument,
@@ -72,7 +75,7 @@ class Parameter(Tensor):
 
 
 class Module:
-    """What has parameters and a `forward`. Parameters are found in attributes, also inside lists and dicts."""
+    """What has parameters, found in its attributes, lists and dicts included, and a `forward`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)
@@ -98,7 +101,7 @@ class Module:
         yield from dict.fromkeys(p for _, p in self.named_parameters())
 
     def state_dict(self) -> dict[str, Parameter]:
-        """Parameters by path: PyTorch's names (less `num_batches_tracked`, which inference does not read)."""
+        """Parameters by path: PyTorch's names, less `num_batches_tracked` of training."""
         return dict(self.named_parameters())
 
     def children(self) -> Iterator[Module]:
@@ -122,16 +125,14 @@ class Module:
         return self
 
 
-def _parts(name: str, value: object) -> Iterator[tuple[str, Part]]:
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Part]]:
     if isinstance(value, Parameter | Module):
         yield name, value
     elif isinstance(value, list | tuple):
-        items: Iterable[object] = value  # pyright: ignore[reportUnknownVariableType]
-        for i, item in enumerate(items):
+        for i, item in enumerate(cast("list[Any]", value)):
             yield from _parts(f"{name}.{i}", item)
     elif isinstance(value, dict):
-        entries: Mapping[object, object] = value  # pyright: ignore[reportUnknownVariableType]
-        for key, item in entries.items():
+        for key, item in cast("dict[Any, Any]", value).items():
             yield from _parts(f"{name}.{key}", item)
 
 

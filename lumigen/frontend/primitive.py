@@ -1,7 +1,7 @@
-"""The twelve ops over operands as users pass them: scalars beside tensors, dtypes promoted, shapes broadcast.
+"""The twelve ops over operands as users pass them: dtypes are promoted, shapes broadcast.
 
-Everything else in the frontend is composed of these functions. An operand is an `Edge`, a Python scalar (weak: it
-takes the dtype of its partner) or an extent, which may be symbolic.
+Everything else in the frontend is composed of these functions. An operand is an `Edge`, a Python
+scalar (weak: it takes the dtype of its partner) or an extent, which may be symbolic.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def constant(value: float | bool, dtype: DType) -> Edge:
 
 
 def size(extent: Extent, dtype: DType = i64) -> Edge:
-    """An extent as a 0-d number. A symbolic one is read off an iota, which no target ever stores."""
+    """An extent as a 0-d number. A symbolic one is read off an iota, which is never stored."""
     e = ix(extent)
     if e.is_const:
         return constant(e.const, dtype)
@@ -103,7 +103,7 @@ def tensor(a: Operand, dtype: DType) -> Edge:
 
 
 def cast(a: Edge, dtype: DType) -> Edge:
-    """Elements rounded or truncated to `dtype`; `a` itself if it has it. A number is true unless it is 0."""
+    """Elements rounded or truncated to `dtype`; a number is true unless it is 0."""
     if a.dtype is dtype:
         return a
     if dtype is boolean and not a.dtype.is_bool:
@@ -164,7 +164,7 @@ def _common(op: str, x: Ix, y: Ix, a: Shape, b: Shape, axis: int) -> Ix:
 
 
 def unequal(op: str, x: Ix, y: Ix, a: Shape, b: Shape, rule: str, remedy: str) -> Exception:
-    """The error for two extents that must agree: some dim would be specialised, or they never can agree."""
+    """The error for two extents that must agree: a dim would be specialised, or they never can."""
     dim = next((d for e in (x, y) for d in e.atoms() if isinstance(d, Dim)), None)
     never = is_less(x, y) or is_less(y, x)
     if dim is None or never:
@@ -283,5 +283,5 @@ def either(a: Edge, b: Edge, op: str = "or") -> Edge:
 
 
 def is_ordered(a: Edge) -> Edge:
-    """Whether elements are numbers rather than NaN: no square is below 0, and NaN's is not above -1."""
+    """Whether elements are not NaN: every square is above -1, but for NaN's."""
     return less(constant(-1, a.dtype), mul(a, a))

@@ -1,7 +1,7 @@
 """Which dtype an operation of several operands has: PyTorch's rules, as a table.
 
-Operands come in three ranks: tensors with axes, 0-d tensors, and Python scalars. A lower rank decides only when
-it brings a higher kind (bool < int < float) than every higher rank.
+Operands come in three ranks: tensors with axes, 0-d tensors, and Python scalars. A lower rank
+decides only when it brings a higher kind (bool < int < float) than every higher rank.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def amax(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
 
 
 def amin(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
-    """The minimum: the maximum of what reverses the order (-a; -1 - a of integers; not a), reversed back."""
+    """The minimum: the maximum in reversed order (-a, -1 - a of integers, not a), reversed back."""
     if a.dtype.is_bool:
         return complement(amax(complement(a), dim, keepdim=keepdim))
     return _reversed(amax(_reversed(a), dim, keepdim=keepdim))
@@ -106,7 +106,10 @@ def all(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
 
 
 def argmax(a: Edge, dim: int | None = None, *, keepdim: bool = False) -> Edge:
-    """The first position of the maximum, or of a NaN, as i64: n - max(n - i where a[i] is the maximum)."""
+    """The first position of the maximum, or of a NaN, as i64.
+
+    n - max(n - i where a[i] is the maximum)
+    """
     rank = len(a.shape)
     if dim is None:
         first = argmax(flatten(a), 0)

@@ -1,12 +1,15 @@
-"""Tensor: an edge of the graph under PyTorch's names. Each method is one line of meaning found in a module beside it.
+"""Tensor: an edge of the graph under PyTorch's names; the meanings are in the modules beside it.
 
-Promises PyTorch's signatures, dtype promotion, broadcasting and IEEE semantics, and errors that name the user's line.
+Promises PyTorch's signatures, dtype promotion, broadcasting and IEEE semantics, and errors that
+name the user's line.
 """
+
+# ruff: noqa: FBT002  # signatures are PyTorch's
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias, Union, overload
+from typing import Any, TypeAlias, Union, cast, overload
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i32, i64
 from lumigen.errors import BadArgument
@@ -20,7 +23,7 @@ from lumigen.frontend import (
     reduction,
 )
 from lumigen.frontend.primitive import Extent, Scalar
-from lumigen.frontend.trace import fail
+from lumigen.frontend.trace import fail, home_of
 from lumigen.graph import Edge
 from lumigen.index import Dim, Ix, product
 from lumigen.view import Shape
@@ -33,7 +36,7 @@ Value: TypeAlias = Union["Tensor", Scalar]
 Dims: TypeAlias = int | Sequence[int] | None
 
 
-def raw(a: Value) -> primitive.Operand:
+def raw(a: Any) -> primitive.Operand:
     """What the modules of operations take: the edge of a tensor, a scalar as it is."""
     if isinstance(a, Tensor):
         return a.edge
@@ -67,7 +70,7 @@ def _ints(args: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
 
 
 class Tensor:
-    """A value of the model while it is traced: a shape (ints and symbolic extents), a dtype, no numbers yet."""
+    """A value of the model while it is traced: a shape, a dtype, no numbers yet."""
 
     __slots__ = ("_edge",)
     __array_ufunc__ = None  # numpy leaves operators to this class
@@ -446,7 +449,7 @@ class Tensor:
         return Tensor(movement.roll(self.edge, shifts, dims))
 
     def pad(self, widths: Sequence[Extent], value: Number = 0) -> Tensor:
-        """Widths before and after the last dimension, then of the one before it, as in torch.nn.functional.pad."""
+        """Widths before and after the last dimension, then of the one before it."""
         return Tensor(movement.pad(self.edge, widths, value))
 
     def unfold(self, dimension: Int, size: Int, step: Int) -> Tensor:
@@ -471,8 +474,8 @@ class Tensor:
     def repeat(self, *times: Int | Sequence[Int]) -> Tensor:
         return Tensor(movement.repeat(self.edge, _ints(times)))
 
-    def __getitem__(self, key: indexing.Key | tuple[indexing.Key, ...]) -> Tensor:
-        keys = key if isinstance(key, tuple) else (key,)
+    def __getitem__(self, key: Any) -> Tensor:
+        keys = cast("tuple[Any, ...]", key if isinstance(key, tuple) else (key,))
         return Tensor(
             indexing.getitem(self.edge, [k.edge if isinstance(k, Tensor) else k for k in keys])
         )
@@ -516,3 +519,16 @@ class Tensor:
     def contiguous(self) -> Tensor:
         """The same elements in row-major order."""
         return Tensor(primitive.contiguous(self.edge))
+
+    def retrieve(self) -> Any:
+        """Ask the context that this tensor's inputs belong to for its value (see `context`)."""
+        home = home_of(self.edge)
+        if home is None:
+            raise fail(
+                BadArgument,
+                op="retrieve",
+                name="a tensor",
+                value="retrieved, since no input of a context is in it",
+                expected="tensors that come from cx.tensor(...), or return it from an entry",
+            )
+        return home.retrieve(self.edge)

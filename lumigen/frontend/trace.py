@@ -1,17 +1,18 @@
 """What is being traced: the names of parameters and the user's lines of the nodes made so far.
 
-Promises that every node made while a scope is open knows all user's lines that asked for it, equal nodes
-from different lines included.
+Promises that every node made while a scope is open knows all of the user's lines that asked for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from lumigen.errors import LumigenError, SourceLocation, user_location
-from lumigen.graph import Edge, Node, edge
+from lumigen.graph import Edge, Node, edge, toposort
 
 
 @dataclass
@@ -38,8 +39,17 @@ class Scope:
 _STACK: list[Scope] = []
 
 
+class Home(Protocol):
+    """Who holds the values of inputs, and may be asked for results."""
+
+    def retrieve(self, edge: Edge) -> Any: ...
+
+
+HOMES: WeakValueDictionary[Node, Home] = WeakValueDictionary()  # by input node
+
+
 @contextmanager
-def tracing(scope: Scope) -> Iterator[Scope]:
+def tracing(scope: Scope) -> Generator[Scope]:
     """Nodes made inside belong to `scope`."""
     _STACK.append(scope)
     try:
@@ -51,6 +61,11 @@ def tracing(scope: Scope) -> Iterator[Scope]:
 def current() -> Scope | None:
     """The innermost open scope."""
     return _STACK[-1] if _STACK else None
+
+
+def home_of(e: Edge) -> Home | None:
+    """The context whose inputs a value depends on."""
+    return next((HOMES[n] for n in toposort([e.node]) if n in HOMES), None)
 
 
 def emit(n: Node) -> Edge:

@@ -1,0 +1,224 @@
+"""Reading a user's model.py: a module of its own, its model found or built, its mistakes told.
+
+Promises that whatever goes wrong in the file is an error that names a line of it, without a
+traceback; and that nothing of it stays behind to be taken for the next file's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from lumigen.dtype import BY_NAME, DType
+from lumigen.errors import BadArgument, LumigenError, ModelFileError, SourceLocation, UnknownOption
+from lumigen.frontend.model import Model
+from lumigen.weights import Weights
+
+Options = Mapping[str, Any]
+MODULE = "lumigen_model_file"  # no module of ours: its lines are the user's
+
+
+def load_model_file(
+    path: str | Path,
+    name: str | None = None,
+    weights: Weights | None = None,
+    options: Options | None = None,
+) -> Model:
+    """The model of a file, traced: `name` in it, else `model`, else of `build(weights, **options)`.
+
+    Options are texts (or values) by name, parsed by the annotations of `build`.
+    """
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise _error(path, "there is no such file", "Name a Python file that defines a model.")
+    with _reporting(file), _alone(file):
+        found = _find(file, _execute(file), name)
+        model = (
+            _build(file, found, weights, options or {}) if not isinstance(found, Model) else found
+        )
+        if isinstance(found, Model) and options:
+            raise UnknownOption(command="model", name=next(iter(options)), known=[])
+        model.trace()
+    return model
+
+
+def _execute(file: Path) -> types.ModuleType:
+    """The file as a fresh module."""
+    found = importlib.util.spec_from_file_location(MODULE, file)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[MODULE] = module  # dataclasses look their module up
+    found.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _alone(file: Path) -> Generator[None]:
+    """The file's directory leads sys.path; modules from there are forgotten afterwards."""
+    folder = str(file.parent)
+    before, path, bytecode = set(sys.modules), list(sys.path), sys.dont_write_bytecode
+    sys.path.insert(0, folder)
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        sys.dont_write_bytecode = bytecode
+        for key in set(sys.modules) - before:
+            origin = getattr(sys.modules[key], "__file__", None)
+            if key == MODULE or (origin and Path(origin).is_relative_to(folder)):
+                del sys.modules[key]
+
+
+@contextlib.contextmanager
+def _reporting(file: Path) -> Generator[None]:
+    """Any exception but ours as a ModelFileError that names the user's innermost line."""
+    try:
+        yield
+    except LumigenError:
+        raise
+    except SyntaxError as e:
+        where = SourceLocation(e.filename or str(file), e.lineno or 1)
+        remedy = "Correct the line."
+        raise _error(file, f"it is not valid Python: {e.msg}", remedy, where) from None
+    except (Exception, SystemExit) as e:  # noqa: BLE001  # a user's file may raise anything
+        text = next(iter(str(e).splitlines()), "")[:300]
+        why = f"it raised {type(e).__name__}" + (f": {text}" if text else "")
+        raise _error(file, why, "Correct the line.", _place(file, e)) from None
+
+
+def _place(file: Path, error: BaseException) -> SourceLocation | None:
+    """The innermost line of the traceback that lies in the file's directory."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        inside = Path(code.co_filename)
+        if inside == file or (
+            inside.is_relative_to(file.parent) and "site-packages" not in inside.parts
+        ):
+            found = SourceLocation(code.co_filename, trace.tb_lineno, code.co_name)
+        trace = trace.tb_next
+    return found
+
+
+def _error(
+    path: str | Path, why: str, remedy: str, where: SourceLocation | None = None
+) -> ModelFileError:
+    return ModelFileError(file=str(path), why=why.rstrip("."), remedy=remedy, where=where)
+
+
+def _find(file: Path, module: types.ModuleType, name: str | None) -> Model | Callable[..., Any]:
+    names = [name] if name else ["model", "build"]
+    for key in names:
+        found = getattr(module, key, None)
+        if isinstance(found, Model) or (found is not None and callable(found)):
+            return found
+    others = [k for k, v in vars(module).items() if isinstance(v, Model)]
+    if name:
+        there = f"; there is {', '.join(others)}" if others else ""
+        why = f"it defines no model or function {name}{there}"
+        raise _error(file, why, "Correct the name after the colon.")
+    remedy = "Assign model = lg.Model(...), or define build(weights, **options) that returns one."
+    if others:
+        remedy = f"Name one of them, as in {file.name}:{others[0]}."
+    raise _error(file, "it defines neither model nor build()", remedy)
+
+
+def _build(
+    file: Path, function: Callable[..., Any], weights: Weights | None, options: Options
+) -> Model:
+    """function(weights, **options), the options parsed by its annotations."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    args: list[Any] = []
+    if parameters and parameters[0].kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        first = parameters.pop(0)
+        if weights is None and first.default is first.empty:
+            why = f"{function.__name__}() takes its configuration from a weights file"
+            raise _error(file, why, "Pass the file with --weights.")
+        args.append(weights)
+    hints = typing.get_type_hints(function)
+    known = {p.name: hints.get(p.name, str) for p in parameters if p.kind is not p.VAR_KEYWORD}
+    for key in options:
+        if key not in known:
+            raise UnknownOption(command="model", name=key, known=sorted(known))
+    for p in parameters:
+        if p.name in known and p.default is p.empty and p.name not in options:
+            raise BadArgument(
+                op="model",
+                name=f"option {p.name}",
+                value="left out",
+                expected=f"--set {p.name}=VALUE",
+            )
+    parsed = {key: parse_option(key, value, known[key]) for key, value in options.items()}
+    model = function(*args, **parsed)
+    if not isinstance(model, Model):
+        why = f"{function.__name__}() returned a {type(model).__name__}"
+        raise _error(file, why, "Return the lg.Model.")
+    return model
+
+
+# --- options --------------------------------------------------------------------------------------
+
+_TRUE = ("true", "1", "yes", "on")
+_FALSE = ("false", "0", "no", "off")
+
+
+def parse_option(name: str, value: Any, wanted: Any) -> Any:
+    """The value of a text as the annotation asks; a value that is no text stays as it is."""
+    if not isinstance(value, str):
+        return value
+    for choice in _choices(wanted):
+        try:
+            return _parsed(value, choice)
+        except (ValueError, KeyError):
+            continue
+    raise BadArgument(
+        op="model", name=f"option {name}", value=repr(value), expected=_described(wanted)
+    )
+
+
+def _choices(wanted: Any) -> tuple[Any, ...]:
+    if typing.get_origin(wanted) in (typing.Union, types.UnionType):
+        return typing.get_args(wanted)
+    return (wanted,)
+
+
+def _parsed(text: str, wanted: Any) -> Any:
+    if wanted is bool:
+        return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[text.lower()]
+    if wanted is type(None):
+        return {"none": None, "": None}[text.lower()]
+    if wanted is DType:
+        return BY_NAME[text]
+    if typing.get_origin(wanted) is Literal:
+        return {str(c): c for c in typing.get_args(wanted)}[text]
+    if wanted in (int, float, str, Path):
+        return wanted(text)
+    if wanted is Any or wanted is inspect.Parameter.empty:
+        return text
+    raise ValueError(text)
+
+
+def _described(wanted: Any) -> str:
+    phrases = {int: "an integer", float: "a number", bool: "true or false", type(None): "none"}
+    phrases |= {DType: f"one of {', '.join(BY_NAME)}", str: "a text", Path: "a path"}
+    parts: list[str] = []
+    for choice in _choices(wanted):
+        if typing.get_origin(choice) is Literal:
+            parts.append("one of " + ", ".join(map(str, typing.get_args(choice))))
+        else:
+            parts.append(phrases.get(choice, str(choice)))
+    return " or ".join(parts)

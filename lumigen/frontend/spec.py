@@ -1,0 +1,98 @@
+"""What an entry takes: shapes of ints and dims, dtypes, ranges; and which names may be symbols."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from lumigen.dtype import DTYPES, DType, f32
+from lumigen.errors import BadArgument
+from lumigen.frontend.trace import fail
+from lumigen.index import Dim, Ix, is_less, ix
+from lumigen.view import Shape
+
+IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_KEYWORDS = """
+alignas alignof and asm auto bool break case catch char class compl concept const constexpr continue
+decltype default delete do double else enum explicit export extern false final float for friend goto
+if import inline int long module mutable namespace new noexcept not nullptr operator or override
+private protected public register requires restrict return short signed sizeof static struct switch
+template this throw true try typedef typeid typename union unsigned using virtual void volatile
+while xor std main
+"""
+RESERVED = frozenset(_KEYWORDS.split())
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What an entry takes as one input; `range` bounds integer values, inclusive."""
+
+    shape: Shape
+    dtype: DType
+    range: tuple[int, int] | None = None
+
+    def dims(self) -> tuple[Dim, ...]:
+        return tuple(dict.fromkeys(a for e in self.shape for a in e.atoms() if isinstance(a, Dim)))
+
+
+def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None) -> Spec:
+    """An input of these extents: ints, dims, or expressions of dims."""
+    if dtype not in DTYPES:
+        raise fail(BadArgument, op="spec", name="dtype", value=dtype, expected=f"one of {_names()}")
+    for e in extents:
+        if isinstance(e, bool) or not isinstance(e, int | Dim | Ix):
+            raise fail(
+                BadArgument, op="spec", name="an extent", value=repr(e), expected="integers or dims"
+            )
+    out = Spec(tuple(ix(e) for e in extents), dtype, range)
+    for dim in out.dims():
+        _check_dim(dim)
+    for e in out.shape:
+        if not is_less(ix(0), e):
+            raise fail(
+                BadArgument, op="spec", name="an extent", value=e, expected="extents of at least 1"
+            )
+    _check_range(dtype, range)
+    return out
+
+
+def _names() -> str:
+    return ", ".join(f"lg.{d}" for d in DTYPES)
+
+
+def _check_dim(dim: Dim) -> None:
+    typical = dim.lo if dim.typical is None else dim.typical
+    if not IDENTIFIER.fullmatch(dim.name):
+        raise fail(
+            BadArgument, op="Dim", name="the name", value=repr(dim.name), expected="a C identifier"
+        )
+    if not 1 <= dim.lo <= dim.hi or not dim.lo <= typical <= dim.hi or dim.multiple_of < 1:
+        expected = "1 <= min <= typical <= max and multiple_of >= 1"
+        raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
+
+
+def declared(dim: Dim) -> str:
+    multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of != 1 else ""
+    typical = f", typically {dim.typical}" if dim.typical is not None else ""
+    return f"{dim.lo}..{dim.hi}{multiple}{typical}"
+
+
+def _check_range(dtype: DType, range: tuple[int, int] | None) -> None:
+    if range is None:
+        return
+    if not dtype.is_int or len(range) != 2 or range[0] > range[1]:
+        expected = "(least, greatest), both inclusive, for an integer dtype"
+        raise fail(BadArgument, op="spec", name="range", value=range, expected=expected)
+
+
+def check_identifier(op: str, name: str) -> None:
+    """Names become symbols of C and C++."""
+    if not IDENTIFIER.fullmatch(name) or name in RESERVED:
+        raise fail(
+            BadArgument,
+            op=op,
+            name="the name",
+            value=repr(name),
+            expected="a C identifier: letters, digits and _, a letter first, no keyword",
+        )
