@@ -427,7 +427,7 @@ def mask_of(rows: int, kind: str, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("make", MASKABLE, **names)
 @pytest.mark.parametrize("offset", [0.0, -900.0, 900.0])
 def test_masks_of_infinity(make: Callable[[], Case], kind: str, offset: float) -> None:
-    """Scores far from zero, so that a state that met only -inf would overflow if it counted as 0."""
+    """Scores far from zero, so that a state of only -inf overflows if counted as 0."""
     case = make()
     rng = np.random.default_rng(1)
     buffers = inputs(case.outputs, rng)
