@@ -52,7 +52,8 @@ class Loop:
     """A scan along dimension `axis` of its first argument, from its second, the first carry.
 
     `body` maps the carry, the element and the further arguments to the next carry; the result is
-    the carry after each element, stacked along `axis`. `monoid` names a declared associative operation, which permits parallel forms.
+    the carry after each element, stacked along `axis`. `monoid` names a declared associative
+    operation, which permits parallel forms.
     """
 
     axis: int

@@ -16,7 +16,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"dtype", "index"}),
     frozenset({"ops", "view"}),
     frozenset({"graph"}),
-    frozenset({"region"}),
+    frozenset({"pattern", "region"}),
     frozenset({"plan", "schedule"}),
     frozenset({"tile"}),
     frozenset({"program"}),

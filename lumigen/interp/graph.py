@@ -13,7 +13,18 @@ import numpy as np
 
 from lumigen.dtype import DType, of_numpy
 from lumigen.errors import BadInput
-from lumigen.graph import Edge, Graph, Kernel, Loop, Node, Stream, axes_of, literal_of, tensor_of
+from lumigen.graph import (
+    Edge,
+    Graph,
+    Kernel,
+    Literal,
+    Loop,
+    Node,
+    Stream,
+    axes_of,
+    literal_of,
+    tensor_of,
+)
 from lumigen.index import Dim, Ix, Quotient, ix
 from lumigen.interp.random import bits
 from lumigen.interp.read import Array, Env, concrete, seen
@@ -221,7 +232,7 @@ class _Run:
             return total(self.terms[n], self.values, sizes, self.dims)
         args = [self.show(e) for e in n.args]
         if n.op in ROWS:
-            return _apply(n, args)
+            return apply(n, args)
         return self.special(n, args)
 
     def source(self, n: Node) -> Array:
@@ -245,8 +256,8 @@ class _Run:
                 return self.scan(n.attr, args)
             case Kernel():
                 return self.inner(n.attr.meaning, args)
-            case _ if n.op is Op.CONST:
-                return widen(np.asarray(literal_of(n), n.dtype.numpy))
+            case Literal():
+                return number(n)
             case _:
                 assert n.op is Op.IOTA
                 return widen(np.arange(shape[0]).astype(n.dtype.numpy))
@@ -272,7 +283,13 @@ class _Run:
         return out
 
 
-def _apply(n: Node, args: list[Array]) -> Array:
+def number(n: Node) -> Array:
+    """The value of a constant. A float is not rounded: it is in no memory, so in no narrow type."""
+    return np.asarray(literal_of(n), np.float64 if n.dtype.is_float else n.dtype.numpy)
+
+
+def apply(n: Node, args: list[Array]) -> Array:
+    """The value of one of the twelve ops."""
     row = ROWS[n.op]
     if n.op is Op.SUM_REDUCE:  # numpy would widen small integers
         return np.asarray(np.sum(args[0], axes_of(n), args[0].dtype))

@@ -1,0 +1,58 @@
+"""fold: compute, while compiling, what is the same number everywhere.
+
+Before: any graph. After: no op has only constants for operands, but for a sum over an extent that
+is not known. What comes out is a 0-d constant seen through a view: nothing large is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lumigen.dtype import DType, accumulator
+from lumigen.graph import Edge, Graph, Node, axes_of, const, edge
+from lumigen.index import is_nonnegative, product
+from lumigen.interp.graph import apply, number
+from lumigen.ops import ROWS, Form, Op
+from lumigen.pattern import rewrite
+from lumigen.view import Shape, expand
+
+
+def fold(graph: Graph) -> Graph:
+    """The graph without ops on constants alone."""
+    return rewrite(graph, fold_node)
+
+
+def fold_node(n: Node) -> Edge | None:
+    """The number that an op of constants is, in the op's shape."""
+    if n.op not in ROWS or not all(e.node.op is Op.CONST and not e.view.valid for e in n.args):
+        return None
+    values = [number(e.node) for e in n.args]
+    with np.errstate(all="ignore"):
+        if ROWS[n.op].form is not Form.REDUCE:
+            return everywhere(rounded(apply(n, values), n.dtype), n.dtype, n.shape)
+        count = product(tuple(n.args[0].shape[d] for d in axes_of(n)))
+        if not is_nonnegative(count - 1):
+            return None
+        if n.op is Op.MAX_REDUCE:
+            return everywhere(values[0], n.dtype, n.shape)
+        if not count.is_const:
+            return None
+        total = values[0] * np.asarray(count.const).astype(values[0].dtype)
+        return everywhere(rounded(total, n.dtype), n.dtype, n.shape)
+
+
+def everywhere(value: Any, dtype: DType, shape: Shape) -> Edge:
+    """One number in every place of a shape."""
+    return seen_as(edge(const(np.asarray(value).item(), dtype)), shape)
+
+
+def seen_as(scalar: Edge, shape: Shape) -> Edge:
+    """A 0-d value in every place of a shape."""
+    return Edge(scalar.node, expand((), shape))
+
+
+def rounded(value: Any, dtype: DType) -> Any:
+    """A float as the type in which the dtype is computed holds it."""
+    return np.asarray(value).astype(accumulator(dtype).numpy) if dtype.is_float else value

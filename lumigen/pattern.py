@@ -1,0 +1,192 @@
+"""Rewrite rules as values, and the one driver that rewrites a graph.
+
+A pattern is written as the expression it matches (`x * 1`, `recip(recip(x))`). It matches nodes of
+the graph; operands inside are matched through any view that never fills, because an elementwise op
+of a view is the view of the op. What a node becomes is an edge: another node seen through a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import copysign
+
+from lumigen.errors import SourceLocation
+from lumigen.graph import Edge, Graph, Node, binary, contiguous, edge, literal_of, rebuild, unary
+from lumigen.ops import SOURCES, Op
+from lumigen.view import compose
+
+Bindings = dict[str, Edge]
+Step = Callable[[Node], "Edge | None"]  # what a node becomes; None: it stays
+
+
+class Pattern:
+    """The part of an expression that a rule looks for."""
+
+    def __add__(self, other: Pattern | float) -> Apply:
+        return Apply(Op.ADD, (self, pattern(other)))
+
+    def __radd__(self, other: float) -> Apply:
+        return Apply(Op.ADD, (pattern(other), self))
+
+    def __mul__(self, other: Pattern | float) -> Apply:
+        return Apply(Op.MUL, (self, pattern(other)))
+
+    def __rmul__(self, other: float) -> Apply:
+        return Apply(Op.MUL, (pattern(other), self))
+
+    def __lt__(self, other: Pattern | float) -> Apply:
+        return Apply(Op.LESS_THAN, (self, pattern(other)))
+
+
+@dataclass(frozen=True, eq=False)
+class Var(Pattern):
+    """Matches any operand; where it stands twice, the same one."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Pattern):
+    """Matches any constant; given a value, the constant that is this number."""
+
+    name: str
+    value: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Pattern):
+    """Matches an op whose operands match."""
+
+    op: Op
+    args: tuple[Pattern, ...]
+    name: str = ""  # under which a rule sees the result itself; "": it does not
+
+    def named(self, name: str) -> Apply:
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, eq=False)
+class Made(Pattern):
+    """In what a rule puts in place: the edge that a function gives for what was found."""
+
+    make: Callable[[Bindings], Edge]
+
+
+def var(name: str) -> Var:
+    return Var(name)
+
+
+def constant(name: str) -> Constant:
+    return Constant(name)
+
+
+def pattern(value: Pattern | float) -> Pattern:
+    """A number stands for the constant that is that number."""
+    return value if isinstance(value, Pattern) else Constant("", value)
+
+
+def op(kind: Op) -> Callable[..., Apply]:
+    """Writes an op that has no sign of its own."""
+
+    def apply(*args: Pattern) -> Apply:
+        return Apply(kind, args)
+
+    return apply
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What `find` matches becomes `put`, if `when` holds of what the names stand for."""
+
+    name: str
+    find: Apply
+    put: Pattern
+    when: Callable[[Bindings], bool] = lambda _: True
+
+    def __call__(self, n: Node) -> Edge | None:
+        """What the node becomes; None if the rule says nothing about it."""
+        found: Bindings = {}
+        if not _matches(self.find, edge(n), found):
+            return None
+        return _build(self.put, found) if self.when(found) else None
+
+
+def _matches(find: Pattern, e: Edge, found: Bindings) -> bool:
+    if isinstance(find, Constant) and find.value is not None:
+        return is_constant(e) and _is_number(literal_of(e.node), find.value)
+    if isinstance(find, Var | Constant):
+        return (isinstance(find, Var) or is_constant(e)) and found.setdefault(find.name, e) == e
+    assert isinstance(find, Apply)
+    if e.node.op is not find.op or e.view.valid:
+        return False
+    if find.name:
+        found[find.name] = e
+    operands = (Edge(a.node, v) for a in e.node.args if (v := compose(e.view, a.view)))
+    return all(_matches(p, a, found) for p, a in zip(find.args, operands, strict=True))
+
+
+def _build(put: Pattern, found: Bindings) -> Edge:
+    if isinstance(put, Var | Constant):
+        return found[put.name]
+    if isinstance(put, Made):
+        return put.make(found)
+    assert isinstance(put, Apply)
+    args = [_build(p, found) for p in put.args]
+    return edge(unary(put.op, *args) if len(args) == 1 else binary(put.op, *args))
+
+
+def is_constant(e: Edge) -> bool:
+    return e.node.op is Op.CONST and not e.view.valid
+
+
+def _is_number(value: float, wanted: float) -> bool:
+    """Equal as written: False is not 0, and 0.0 is not -0.0."""
+    kind = isinstance(value, bool) == isinstance(wanted, bool)
+    return kind and value == wanted and copysign(1, value) == copysign(1, wanted)
+
+
+def first(steps: Iterable[Step]) -> Step:
+    """The first step that has something to say."""
+    chosen = tuple(steps)
+    return lambda n: next((e for step in chosen if (e := step(n)) is not None), None)
+
+
+def rewrite(graph: Graph, step: Step) -> Graph:
+    """The graph with every node replaced by what `step` makes of it, until it makes nothing.
+
+    Operands come before users, so a step sees operands that are done. The graph itself comes back
+    if nothing changes, as does every node whose operands do not change. Lines are united.
+    """
+    done: dict[Node, Edge] = {}
+    lines: dict[Node, dict[SourceLocation, None]] = {}
+    for n in graph.nodes():
+        out = done[n] = _settled(rebuild(n, tuple(_seen(a, done) for a in n.args)), step)
+        if out.node is n or out.node.op not in SOURCES:
+            lines.setdefault(out.node, {}).update(dict.fromkeys(graph.lines.get(n, ())))
+    if all(e.node is n for n, e in done.items()):
+        return graph
+    outputs = tuple((name, _seen(e, done)) for name, e in graph.outputs)
+    updates = tuple((state, _seen(e, done)) for state, e in graph.updates)
+    changed = Graph(graph.inputs, outputs, updates)
+    kept = {n: tuple(lines[n]) for n in changed.nodes() if lines.get(n)}
+    return replace(changed, lines=kept)
+
+
+def _settled(n: Node, step: Step) -> Edge:
+    out = edge(n)
+    while (made := step(out.node)) is not None:
+        view = compose(out.view, made.view)
+        if view is None:
+            break
+        out = Edge(made.node, view)
+    return out
+
+
+def _seen(e: Edge, done: Mapping[Node, Edge]) -> Edge:
+    """An edge of the old graph in the new one."""
+    new = done[e.node]
+    if new.node is e.node:
+        return e
+    view = compose(e.view, new.view)
+    return Edge(contiguous(new), e.view) if view is None else Edge(new.node, view)
