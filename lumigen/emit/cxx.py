@@ -69,6 +69,8 @@ def _sum(e: Ix, names: Names, read: Read | None) -> str:
 
 def integer(value: int) -> str:
     """A literal; one that needs 64 bits says so."""
+    if value == -(2**63):
+        return "INT64_MIN"  # the literal would be the negative of one that does not fit
     return str(value) if -(2**31) < value < 2**31 else f"INT64_C({value})"
 
 
@@ -83,7 +85,9 @@ def _atom(atom: Atom, names: Names, read: Read | None) -> str:
             return f"{function}({_sum(left, names, read)}, {_sum(right, names, read)})"
         case Lookup():
             if read is None:
-                raise LoweringFailed(step="emit", what=f"the lookup {atom} where no tensor can be read")
+                raise LoweringFailed(
+                    step="emit", what=f"the lookup {atom} where no tensor can be read"
+                )
             return read(atom)
         case _:
             if callable(names):
@@ -93,9 +97,7 @@ def _atom(atom: Atom, names: Names, read: Read | None) -> str:
             return names[atom]
 
 
-def _division(
-    sign: str, function: str, n: Ix, d: Ix, names: Names, read: Read | None
-) -> str:
+def _division(sign: str, function: str, n: Ix, d: Ix, names: Names, read: Read | None) -> str:
     top, bottom = _sum(n, names, read), _sum(d, names, read)
     if not is_nonnegative(n):
         return f"{function}({top}, {bottom})"

@@ -1,0 +1,459 @@
+"""Build: write an emitted project to a directory, compile it, load its Python module.
+
+Promises that nobody's files are overwritten or left half-written, that unchanged files keep their time, and that
+a build of what was built already starts no tool.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import Any
+
+from lumigen import debug
+from lumigen.errors import BuildFailed, CompilerMissing, DirectoryNotOurs, EditedFiles, NotBuilt
+
+MANIFEST = "manifest.json"
+STAMP = "lumigen-stamp.json"
+DERIVED = frozenset({"build", "lib", "bin", "python"})
+
+# step, done, total, what
+Progress = Callable[[str, int, int, str], None]
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """Paths below the directory, by what happened to them."""
+
+    written: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build left in `lib/`, `bin/` and `python/`."""
+
+    directory: Path
+    library: Path
+    module: Path | None
+    programs: tuple[Path, ...]
+    log: Path
+    was_current: bool  # nothing had to be done
+
+
+# ---- writing ---------------------------------------------------------------------------------------
+
+
+def write_project(files: Mapping[str, str], directory: Path, *, force: bool = False) -> WriteResult:
+    """Make the emitted part of `directory` equal to `files`, which include manifest.json.
+
+    Refuses a directory that is not empty and not ours, and, without `force`, one where emitted files were edited.
+    """
+    known = _emitted_files(directory)
+    edited = [p for p in sorted({*known, *files}) if _is_edited(directory, p, known, files)]
+    if edited and not force:
+        raise EditedFiles(directory=directory, files=edited)
+    written = [p for p, text in sorted(files.items()) if _read(directory / p) != text.encode()]
+    removed = [p for p in sorted(known) if p not in files and (directory / p).is_file()]
+    if written or removed:
+        _replace(directory, {p: files[p] for p in written}, removed)
+    unchanged = sorted(files.keys() - set(written))
+    return WriteResult(tuple(written), tuple(unchanged), tuple(removed))
+
+
+def read_manifest(directory: Path) -> dict[str, Any] | None:
+    """The manifest of an emitted project; None if there is none of ours."""
+    data = _read(directory / MANIFEST)
+    if data is None:
+        return None
+    try:
+        manifest = json.loads(data)
+    except ValueError:
+        return None
+    is_ours = isinstance(manifest, dict) and {"lumigen", "model", "files"} <= set[Any](manifest)  # pyright: ignore[reportUnknownArgumentType]
+    return manifest if is_ours else None  # pyright: ignore[reportUnknownVariableType]
+
+
+def _emitted_files(directory: Path) -> dict[str, str]:
+    """Path -> hash of what an earlier emission left here; refuses somebody else's directory."""
+    if directory.exists() and not directory.is_dir():
+        raise DirectoryNotOurs(directory=directory)
+    manifest = read_manifest(directory)
+    if manifest is None:
+        if directory.exists() and any(directory.iterdir()):
+            raise DirectoryNotOurs(directory=directory)
+        return {}
+    return {
+        str(path): str(digest)
+        for path, digest in manifest["files"].items()
+        if _is_inside(str(path))
+    }
+
+
+def _is_inside(path: str) -> bool:
+    """A manifest that was tampered with must not make us remove files elsewhere."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts
+
+
+def _is_edited(
+    directory: Path, path: str, known: Mapping[str, str], files: Mapping[str, str]
+) -> bool:
+    """Whether the file holds something that neither emission wrote."""
+    data = _read(directory / path)
+    if data is None or path == MANIFEST:
+        return False
+    if path in files and data == files[path].encode():
+        return False
+    return hashlib.sha256(data).hexdigest() != known.get(path)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def _replace(directory: Path, texts: Mapping[str, str], removed: list[str]) -> None:
+    """All new texts are on the disk before the first name changes; from then on it takes no time and runs through."""
+    directory.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".emit-", dir=directory))
+    try:
+        for number, text in enumerate(texts.values()):
+            (staging / str(number)).write_bytes(text.encode())
+        interrupted = False
+        moves = [(staging / str(number), directory / path) for number, path in enumerate(texts)]
+        # The manifest goes last: it vouches for the rest.
+        moves.sort(key=lambda move: move[1].name == MANIFEST)
+        steps: list[Callable[[], None]] = [lambda p=p: _remove(directory, p) for p in removed]
+        steps += [lambda a=a, b=b: _move(a, b) for a, b in moves]
+        for step in steps:
+            while True:
+                try:
+                    step()
+                    break
+                except KeyboardInterrupt:
+                    interrupted = True
+        if interrupted:
+            raise KeyboardInterrupt
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _move(source: Path, target: Path) -> None:
+    if source.exists():  # not, if a step was interrupted after it had done its work
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
+
+
+def _remove(directory: Path, path: str) -> None:
+    (directory / path).unlink(missing_ok=True)
+    for parent in (directory / path).parents:
+        if parent == directory or any(parent.iterdir()):
+            return
+        parent.rmdir()
+
+
+# ---- compiling -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tools:
+    cmake: str
+    ninja: str
+    cxx: str
+
+
+def build_project(
+    directory: Path,
+    *,
+    preset: str = "release",
+    python: bool = True,
+    tests: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> BuildResult:
+    """Compile the project in `directory`; its results are copied to `lib/`, `bin/` and `python/`.
+
+    `progress` is told of each step. Without `tests` only what is shipped is compiled.
+    """
+    manifest = read_manifest(directory)
+    if manifest is None:
+        raise NotBuilt(command="build", directory=directory)
+    directory = directory.resolve()
+    name = str(manifest["model"])
+    tools = _find_tools()
+    build = directory / "build" / preset
+    build.mkdir(parents=True, exist_ok=True)
+    with _locked(build):
+        stamp = _stamp(directory, manifest, tools, {"python": python, "tests": tests})
+        current = _current(directory, build, stamp)
+        if current is not None:
+            return current
+        _forget_foreign_cache(directory, build, tools)
+        (build / STAMP).unlink(missing_ok=True)
+        log = build / "lumigen.log"
+        log.write_bytes(b"")
+        report = progress or (lambda *_: None)
+        options = {
+            "CMAKE_CXX_COMPILER": tools.cxx,
+            "CMAKE_MAKE_PROGRAM": tools.ninja,
+            "BUILD_SHARED_LIBS": "ON",
+            f"{name.upper()}_TESTS": "ON" if tests else "OFF",
+            f"{name.upper()}_PYTHON": "ON" if python else "OFF",
+        }
+        if python:
+            options["Python_EXECUTABLE"] = sys.executable
+        defines = [f"-D{key}={value}" for key, value in options.items()]
+        configure = [tools.cmake, "--preset", preset, "-G", "Ninja", *defines]
+        _run("configure", configure, directory, log, report)
+        targets = [] if tests else ["--target", name, *([f"{name}_python"] if python else [])]
+        parallel = ["--parallel", str(jobs)] if jobs else []
+        _run(
+            "compile",
+            [tools.cmake, "--build", str(build), *parallel, *targets],
+            directory,
+            log,
+            report,
+        )
+        result = _collect(directory, build, name, log, python=python)
+        _write(build / STAMP, json.dumps({"stamp": stamp, "outputs": _outputs(result)}).encode())
+        return result
+
+
+def _find_tools() -> _Tools:
+    cmake = _packaged("cmake", "CMAKE_BIN_DIR")
+    ninja = _packaged("ninja", "BIN_DIR")
+    environment = debug.child_environment({})
+    wanted = debug.cxx() or environment.get("CXX", "").strip() or None
+    cxx = (
+        shutil.which(wanted)
+        if wanted
+        else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    )
+    purpose = "compiling a project"
+    if cxx is None:
+        remedy = (
+            "Correct LUMIGEN_CXX or CXX."
+            if wanted
+            else "Install gcc or clang, or set LUMIGEN_CXX to a compiler."
+        )
+        raise CompilerMissing(tool=wanted or "a C++ compiler", purpose=purpose, remedy=remedy)
+    if cmake is None or ninja is None:
+        tool = "cmake" if cmake is None else "ninja"
+        raise CompilerMissing(
+            tool=tool, purpose=purpose, remedy=f"Install it with `pip install {tool}`."
+        )
+    return _Tools(cmake, ninja, cxx)
+
+
+def _packaged(name: str, attribute: str) -> str | None:
+    """A tool of the Python environment, which has the version we know; else the one of PATH."""
+    try:
+        package = importlib.import_module(name)
+    except ImportError:
+        return shutil.which(name)
+    folder = getattr(package, attribute, None)
+    tool = shutil.which(name, path=str(folder)) if folder else None
+    return tool or shutil.which(name)
+
+
+@contextmanager
+def _locked(build: Path) -> Iterator[None]:
+    """Two builds of one directory follow each other."""
+    with (build / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _stamp(
+    directory: Path, manifest: Mapping[str, Any], tools: _Tools, options: Mapping[str, object]
+) -> str:
+    """Changes when the sources, the tools, the place or the options do."""
+    digest = hashlib.sha256()
+    for path in sorted({*map(str, manifest["files"]), MANIFEST}):
+        data = _read(directory / path)
+        digest.update(
+            f"{path}\0{'-' if data is None else hashlib.sha256(data).hexdigest()}\n".encode()
+        )
+    for tool in (tools.cmake, tools.ninja, tools.cxx, sys.executable):
+        about = Path(tool).resolve().stat()
+        digest.update(f"{tool}\0{about.st_size}\0{about.st_mtime_ns}\n".encode())
+    if "src/embedded.cpp" in manifest["files"]:
+        weights = directory / "weights" / f"{manifest['model']}.safetensors"
+        about = weights.stat() if weights.is_file() else None
+        digest.update(
+            f"{about.st_size if about else 0}\0{about.st_mtime_ns if about else 0}\n".encode()
+        )
+    digest.update(f"{directory}\0{sorted(options.items())}".encode())
+    return digest.hexdigest()
+
+
+def _outputs(result: BuildResult) -> dict[str, list[str]]:
+    def texts(paths: tuple[Path, ...]) -> list[str]:
+        return [str(p.relative_to(result.directory)) for p in paths]
+
+    return {
+        "library": texts((result.library,)),
+        "module": texts((result.module,) if result.module else ()),
+        "programs": texts(result.programs),
+    }
+
+
+def _current(directory: Path, build: Path, stamp: str) -> BuildResult | None:
+    """The result of an earlier build of the very same things, if it is still whole."""
+    data = _read(build / STAMP)
+    if data is None:
+        return None
+    try:
+        stored = json.loads(data)
+        if stored["stamp"] != stamp:
+            return None
+        outputs = {
+            kind: [directory / p for p in paths] for kind, paths in stored["outputs"].items()
+        }
+        library, module, programs = outputs["library"], outputs["module"], outputs["programs"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if not all(p.is_file() for p in (*library, *module, *programs)):
+        return None
+    found = module[0] if module else None
+    return BuildResult(
+        directory, library[0], found, tuple(programs), build / "lumigen.log", was_current=True
+    )
+
+
+def _forget_foreign_cache(directory: Path, build: Path, tools: _Tools) -> None:
+    """CMake cannot change the generator, the compiler or the place of a build directory: start anew."""
+    cache = _read(build / "CMakeCache.txt")
+    if cache is None:
+        return
+    entries = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.decode(errors="replace"), re.MULTILINE))
+    compiler = entries.get("CMAKE_CXX_COMPILER", "")
+    is_ours = (
+        entries.get("CMAKE_GENERATOR") == "Ninja"
+        and entries.get("CMAKE_HOME_DIRECTORY") == str(directory)
+        and compiler == tools.cxx
+        and entries.get("CMAKE_MAKE_PROGRAM") == tools.ninja
+    )
+    if not is_ours:
+        (build / "CMakeCache.txt").unlink()
+        shutil.rmtree(build / "CMakeFiles", ignore_errors=True)
+
+
+def _run(step: str, command: list[str], directory: Path, log: Path, report: Progress) -> None:
+    """Run a tool; its output goes to the log, its steps to `report`."""
+    report(step, 0, 0, "")
+    environment = debug.child_environment({"NINJA_STATUS": "[%f/%t] ", "CLICOLOR_FORCE": "0"})
+    lines: list[str] = []
+    with (
+        log.open("ab") as file,
+        subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            for raw in process.stdout:
+                file.write(raw)
+                line = raw.decode(errors="replace").rstrip()
+                lines.append(line)
+                if found := re.match(r"\[(\d+)/(\d+)\] (.*)", line):
+                    report(step, int(found[1]), int(found[2]), found[3])
+        except BaseException:
+            process.terminate()  # Ctrl-C: ninja ends its compilers and removes what they had begun
+            process.wait()
+            raise
+    if process.returncode != 0:
+        raise BuildFailed(step=step, code=process.returncode, output=_telling(lines), log=log)
+
+
+def _telling(lines: list[str]) -> str:
+    """The lines of a tool's output that say what is wrong: from the first error on."""
+    kept = [line for line in lines if line and not re.match(r"\[\d+/\d+\]|FAILED:|ninja: ", line)]
+    first = next((i for i, line in enumerate(kept) if re.search(r"\berror\b|Error", line)), None)
+    return "\n".join(kept[-5:] if first is None else kept[first : first + 5])
+
+
+def _collect(directory: Path, build: Path, name: str, log: Path, *, python: bool) -> BuildResult:
+    """Copy what was built to where users look for it."""
+    suffix = ".dylib" if sys.platform == "darwin" else ".so"
+    library = _copy(build / f"lib{name}{suffix}", directory / "lib")
+    module = None
+    if python:
+        built = next(
+            p for p in sorted((build / "python").iterdir()) if p.name.startswith(f"{name}.")
+        )
+        module = _copy(built, directory / "python")
+        _copy(directory / "bindings" / f"{name}.pyi", directory / "python")
+    return BuildResult(directory, library, module, (), log, was_current=False)
+
+
+def _copy(source: Path, folder: Path) -> Path:
+    """By rename, so that a process that has the old file mapped keeps it."""
+    target = folder / source.name
+    _write(target, source.read_bytes())
+    target.chmod(source.stat().st_mode & 0o777)
+    return target
+
+
+def _write(target: Path, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+# ---- loading ---------------------------------------------------------------------------------------
+
+_loaded: dict[tuple[Path, int, int], ModuleType] = {}
+
+
+def load_module(directory: Path) -> ModuleType:
+    """The Python module of a built project. It is not put into `sys.modules`: models may share a name."""
+    manifest = read_manifest(directory)
+    name = str(manifest["model"]) if manifest else ""
+    folder = directory.resolve() / "python"
+    found = [
+        p
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES
+        if (p := folder / f"{name}{suffix}").is_file()
+    ]
+    if not name or not found:
+        raise NotBuilt(command="load", directory=directory)
+    about = found[0].stat()
+    key = (found[0], about.st_ino, about.st_mtime_ns)
+    if key not in _loaded:
+        spec = importlib.util.spec_from_file_location(name, found[0])
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _loaded[key] = module
+    return _loaded[key]

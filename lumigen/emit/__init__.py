@@ -1,0 +1,1 @@
+"""Emit: a compiled model as the files of a standalone C++ project."""

@@ -1,0 +1,273 @@
+"""What the project's templates may see: texts and flags, decided before anything is rendered.
+
+Adding a field here is a change of the contract between Python and the templates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumigen.emit.cxx import string
+
+
+@dataclass(frozen=True)
+class DimContext:
+    name: str
+    field: str  # of the dims struct
+    constant: str  # kBatch
+    row: str  # initialiser of the runtime's Dim
+    range: str  # 1..64
+    lo: int
+    hi: int
+    multiple_of: int
+    least: str  # the smallest, usual and greatest values that the contract allows
+    typical: str
+    most: str
+
+
+@dataclass(frozen=True)
+class PortContext:
+    name: str
+    ident: str  # of a parameter
+    constant: str  # kX
+    row: str  # initialiser of the runtime's Port
+    text: str  # x: f32[batch, 784]
+    shape_text: str  # (batch, 784)
+    type: str  # Type::f32, as tests/testing.h spells it
+    code: int
+    bits: int
+    rank: int
+    ctype: str  # as kernels see an element
+    cpptype: str  # as users of the C++ header see it
+    numpy: str  # numpy's name of the dtype
+    array: str  # parameter of _shape: probs[2]
+    extents: tuple[str, ...]  # in terms of `dims->`
+    symbolic: tuple[str, ...]  # for people: batch, 784
+    lo: str  # range of integer values
+    hi: str
+
+
+@dataclass(frozen=True)
+class CheckContext:
+    """A line of the input contract: a call that may fail, or an assignment to a dim."""
+
+    call: str = ""
+    assignment: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class SlotContext:
+    name: str
+    start: str
+    bytes: str
+    is_read: bool  # a later slot starts where this one ends
+
+
+@dataclass(frozen=True)
+class ArgumentContext:
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class LaunchContext:
+    kernel: str
+    title: str
+    lines: str
+    arguments: tuple[ArgumentContext, ...]
+    tasks: str
+
+
+@dataclass(frozen=True)
+class EntryContext:
+    name: str
+    method: str  # of the C++ and the Python class
+    signature: str
+    shape_note: str
+    dims: tuple[DimContext, ...]
+    inputs: tuple[PortContext, ...]
+    outputs: tuple[PortContext, ...]
+    checks: tuple[CheckContext, ...]
+    bindings: tuple[CheckContext, ...]  # the assignments alone, from `tensors[i]`
+    slots: tuple[SlotContext, ...]
+    launches: tuple[LaunchContext, ...]
+    max_dims: str
+
+    @property
+    def ports(self) -> tuple[PortContext, ...]:
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def port_count(self) -> int:
+        return len(self.ports)
+
+    @property
+    def views(self) -> str:
+        """Parameters of the C++ method."""
+        inputs = [f"View<const {p.cpptype}, {p.rank}> {p.ident}" for p in self.inputs]
+        outputs = [f"View<{p.cpptype}, {p.rank}> {p.ident}" for p in self.outputs]
+        return ", ".join(inputs + outputs)
+
+    @property
+    def has_tuple(self) -> bool:
+        return len(self.outputs) > 1
+
+    @property
+    def python_result(self) -> str:
+        return f"{self.name}_outputs" if self.has_tuple else "Any"
+
+
+@dataclass(frozen=True)
+class FieldContext:
+    """A field of a kernel's argument struct."""
+
+    name: str
+    ctype: str
+
+
+@dataclass(frozen=True)
+class CaseArgumentContext:
+    """How a test of a kernel fills a field: a buffer of `elements` elements, or `value`."""
+
+    name: str
+    is_buffer: bool
+    is_written: bool
+    type: str  # Type::f32
+    ctype: str
+    elements: str
+    lo: str
+    hi: str
+    value: str
+
+    @property
+    def copies(self) -> int:
+        """The reference has its own copy of what is written."""
+        return 2 if self.is_written else 1
+
+
+@dataclass(frozen=True)
+class CaseContext:
+    """A kernel as one of its launches runs it."""
+
+    function: str
+    kernel: str
+    title: str
+    place: str  # model.py:12
+    entry: str
+    dims: tuple[DimContext, ...]
+    arguments: tuple[CaseArgumentContext, ...]
+    tasks: str
+    scratch_bytes: int
+    tolerance: str
+
+    @property
+    def title_literal(self) -> str:
+        return string(self.title)
+
+    @property
+    def dim_values(self) -> str:
+        return ", ".join(f"values[{i}]" for i in range(len(self.dims)))
+
+    @property
+    def dim_rows(self) -> str:
+        return ", ".join(f"{{{d.row}}}" for d in self.dims)
+
+    @property
+    def buffers(self) -> tuple[CaseArgumentContext, ...]:
+        return tuple(a for a in self.arguments if a.is_buffer)
+
+    @property
+    def values(self) -> tuple[CaseArgumentContext, ...]:
+        return tuple(a for a in self.arguments if not a.is_buffer)
+
+    @property
+    def written(self) -> tuple[CaseArgumentContext, ...]:
+        return tuple(a for a in self.arguments if a.is_written)
+
+
+@dataclass(frozen=True)
+class KernelContext:
+    name: str
+    title: str
+    lines: str
+    parameters: tuple[FieldContext, ...]
+    body: str
+    reference: str
+    written: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WeightContext:
+    name: str  # C identifier
+    index: str  # enumerator
+    comment: str
+    shape: str  # initialiser; empty for a scalar
+    panels: str  # initialiser; empty where the weight is read as it is stored
+    row: str
+    name_literal: str  # of the name in a weights file
+    type: str  # Type::f32
+    dtype: str  # as safetensors spells it
+    extents: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ModelContext:
+    name: str
+    macro: str
+    namespace: str
+    version: str
+    cmake_version: str
+    abi: int
+    entries: tuple[EntryContext, ...]
+    kernels: tuple[KernelContext, ...]
+    cases: tuple[CaseContext, ...]
+    weights: tuple[WeightContext, ...]
+    file_weights: tuple[WeightContext, ...]  # one for each tensor of an original weights file
+    scratch_bytes: int
+    embed_weights: bool
+    runtime_sources: tuple[str, ...]
+
+    @property
+    def is_callable(self) -> bool:
+        """A context of a model with one entry can be called."""
+        return len(self.entries) == 1
+
+
+@dataclass(frozen=True)
+class ExamplePortContext:
+    """A tensor of the example programs, at the usual dims."""
+
+    ident: str
+    rank: int
+    code: int
+    bits: int
+    numpy: str
+    item_bytes: int
+    shape: str  # initialiser
+    places: int  # of an array that holds the shape, at least one
+    vector: str  # declaration
+    view: str
+
+
+@dataclass(frozen=True)
+class ExampleContext:
+    """The first entry, as the example programs call it."""
+
+    name: str
+    method: str
+    signature: str
+    weights_argument: str
+    dims: tuple[DimContext, ...]
+    dims_argument: str
+    inputs: tuple[ExamplePortContext, ...]
+    outputs: tuple[ExamplePortContext, ...]
+    fills: tuple[str, ...]  # statements that set inputs for which zero is no legal value
+
+    @property
+    def ports(self) -> tuple[ExamplePortContext, ...]:
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def views(self) -> str:
+        return ", ".join(p.view for p in self.ports)

@@ -1,0 +1,251 @@
+"""An entry's contract as text: its signature, the dims it takes from its inputs, the checks it makes.
+
+Promises that every dim gets its value from one place and that every extent is then compared with what the dims say.
+"""
+
+from __future__ import annotations
+
+from lumigen.dtype import DType
+from lumigen.emit.contexts import CheckContext, DimContext, PortContext
+from lumigen.emit.cxx import KEYWORDS, expression, identifier, integer, string
+from lumigen.errors import LoweringFailed
+from lumigen.index import Dim, Ix
+from lumigen.program import Port, Program
+
+# What the functions of src/<entry>.cpp call their own things.
+TAKEN = frozenset(
+    {"context", "model", "dims", "most", "bytes", "arena", "call", "weights", "kernels", "args"}
+    | {"check", "check_dims", "place", "run", "copies", "s"}
+)
+
+CPP_TYPES = {
+    "f32": "float", "f64": "double", "f16": "float16", "bf16": "bfloat16", "i8": "int8_t",
+    "u8": "uint8_t", "i32": "int32_t", "i64": "int64_t", "bool": "bool",
+}  # fmt: skip
+NUMPY_NAMES = {
+    "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i8": "int8",
+    "u8": "uint8", "i32": "int32", "i64": "int64", "bool": "bool",
+}  # fmt: skip
+
+
+def shape_text(shape: tuple[Ix, ...]) -> str:
+    """`(batch, 784)`, as Python writes a tuple."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def port_text(port: Port) -> str:
+    """`x: f32[batch, 784]`."""
+    return f"{port.name}: {port.dtype}[{', '.join(map(str, port.shape))}]"
+
+
+def range_text(dim: Dim) -> str:
+    step = "" if dim.multiple_of == 1 else f", a multiple of {dim.multiple_of}"
+    return f"{dim.lo}..{dim.hi}{step}"
+
+
+def signature(program: Program) -> str:
+    """`classify(x: f32[batch, 784]) -> probs: f32[batch, 10]; batch 1..64`."""
+    inputs = ", ".join(port_text(p) for p in program.inputs)
+    outputs = ", ".join(port_text(p) for p in program.outputs)
+    dims = "".join(f"; {d.name} {range_text(d)}" for d in program.dims)
+    return f"{program.entry}({inputs}) -> {outputs}{dims}"
+
+
+def dim_constant(dim: Dim) -> str:
+    return f"k_{dim.name}_dim"
+
+
+def port_constant(port: Port) -> str:
+    return f"k_{port.name}_port"
+
+
+def test_type(dtype: DType) -> str:
+    """The enumerator of tests/testing.h."""
+    return f"Type::{'boolean' if dtype.is_bool else dtype.name}"
+
+
+def dim_fields(program: Program) -> dict[Dim, str]:
+    """The member of the dims struct for each dim."""
+    return {d: identifier(d.name) for d in program.dims}
+
+
+def dim_context(dim: Dim) -> DimContext:
+    least = -(-dim.lo // dim.multiple_of) * dim.multiple_of
+    most = dim.hi // dim.multiple_of * dim.multiple_of
+    usual = min(most, max(least, dim.estimate // dim.multiple_of * dim.multiple_of))
+    numbers = ", ".join(integer(v) for v in (dim.lo, dim.hi, dim.multiple_of))
+    return DimContext(
+        name=dim.name,
+        field=identifier(dim.name),
+        constant=dim_constant(dim),
+        row=f"{string(dim.name)}, {numbers}",
+        range=range_text(dim),
+        lo=dim.lo,
+        hi=dim.hi,
+        multiple_of=dim.multiple_of,
+        least=integer(least),
+        typical=integer(usual),
+        most=integer(most),
+    )
+
+
+def port_context(port: Port, program: Program) -> PortContext:
+    dtype: DType = port.dtype
+    names = {d: f"dims->{field}" for d, field in dim_fields(program).items()}
+    facts = (
+        program.entry,
+        port.name,
+        dtype.dlpack_code,
+        dtype.bits,
+        len(port.shape),
+        shape_text(port.shape),
+    )
+    ident = identifier(port.name, TAKEN)
+    lo, hi = port.range or ((0, 1) if port.dtype.is_bool else (0, 7))
+    return PortContext(
+        name=port.name,
+        ident=ident,
+        constant=port_constant(port),
+        row=", ".join(string(f) if isinstance(f, str) else str(f) for f in facts),
+        text=port_text(port),
+        shape_text=shape_text(port.shape),
+        type=test_type(dtype),
+        code=dtype.dlpack_code,
+        bits=dtype.bits,
+        rank=len(port.shape),
+        ctype=dtype.ctype,
+        cpptype=CPP_TYPES[dtype.name],
+        numpy=NUMPY_NAMES[dtype.name],
+        array=f"{ident}[{len(port.shape)}]" if port.shape else f"*{ident}",
+        extents=tuple(expression(e, names) for e in port.shape),
+        symbolic=tuple(map(str, port.shape)),
+        lo=integer(lo),
+        hi=integer(hi),
+    )
+
+
+def _affine(extent: Ix, dim: Dim) -> tuple[int, int] | None:
+    """(scale, offset) where the extent is `scale * dim + offset` with a positive scale."""
+    match extent.terms:
+        case (((atom,), scale),) if atom == dim and scale > 0:
+            return scale, extent.const
+        case _:
+            return None
+
+
+def _sources(program: Program) -> dict[Dim, tuple[int, int, int, int]]:
+    """(input, axis, scale, offset) that give each dim its value: a bare occurrence where there is one."""
+    found: dict[Dim, tuple[int, int, int, int]] = {}
+    for dim in program.dims:
+        places = [
+            (i, axis, *affine)
+            for i, port in enumerate(program.inputs)
+            for axis, extent in enumerate(port.shape)
+            if (affine := _affine(extent, dim)) is not None
+        ]
+        if not places:
+            what = f"the dim {dim.name} of {program.entry}: no input has it, or a multiple of it, as an extent"
+            raise LoweringFailed(step="emit", what=what)
+        found[dim] = min(places, key=lambda p: (p[2:] != (1, 0), p))
+    return found
+
+
+def checks(program: Program) -> tuple[CheckContext, ...]:
+    """The body of the entry's contract: inputs, dims, extents, outputs, overlaps, values."""
+    lines: list[CheckContext] = []
+    inputs = [(p, *_names(p)) for p in program.inputs]
+    outputs = [(p, *_names(p)) for p in program.outputs]
+    fields = dim_fields(program)
+    sources = _sources(program)
+    for _, ident, constant in inputs:
+        lines.append(CheckContext(call=f"check_tensor({ident}, {constant})"))
+    for dim, (i, axis, scale, offset) in sources.items():
+        port, ident, constant = inputs[i]
+        field = f"dims.{fields[dim]}"
+        if (scale, offset) == (1, 0):
+            lines.append(CheckContext(assignment=f"{field} = {ident}->shape[{axis}]"))
+        else:
+            text = string(str(port.shape[axis]))
+            solve = f"solve_dim(&{field}, *{ident}, {constant}, {axis}, {scale}, {offset}, {text})"
+            lines.append(CheckContext(call=solve))
+        lines.append(
+            CheckContext(
+                call=f"check_dim(*{ident}, {constant}, {axis}, {dim_constant(dim)}, {field})"
+            )
+        )
+    bound = {(i, axis) for i, axis, *_ in sources.values()}
+    names = {d: f"dims.{field}" for d, field in fields.items()}
+    for i, (port, ident, constant) in enumerate(inputs):
+        lines += _extents(port, ident, constant, names, {axis for j, axis in bound if j == i})
+    for port, ident, constant in outputs:
+        lines.append(CheckContext(call=f"check_tensor({ident}, {constant})"))
+        lines += _extents(port, ident, constant, names, set())
+    for i, (_, ident, constant) in enumerate(outputs):
+        for _, other, other_constant in (*inputs, *outputs[i + 1 :]):
+            lines.append(
+                CheckContext(call=f"check_apart(*{ident}, {constant}, *{other}, {other_constant})")
+            )
+    for port, ident, constant in inputs:
+        if port.range is not None and port.dtype.is_int:
+            lo, hi = port.range
+            lines.append(
+                CheckContext(
+                    call=f"check_values(*{ident}, {constant}, {integer(lo)}, {integer(hi)})"
+                )
+            )
+    return tuple(lines)
+
+
+def _names(port: Port) -> tuple[str, str]:
+    return identifier(port.name, TAKEN), port_constant(port)
+
+
+def _extents(
+    port: Port, ident: str, constant: str, names: dict[Dim, str], bound: set[int]
+) -> list[CheckContext]:
+    """Every axis but those that gave a dim its value."""
+    lines: list[CheckContext] = []
+    for axis, extent in enumerate(port.shape):
+        if axis in bound:
+            continue
+        text = "nullptr" if extent.is_const else string(str(extent))
+        want = expression(extent, names)
+        lines.append(
+            CheckContext(call=f"check_extent(*{ident}, {constant}, {axis}, {want}, {text})")
+        )
+    return lines
+
+
+def dim_bindings(program: Program) -> tuple[CheckContext, ...]:
+    """How a caller that holds `tensors[i]` of the right ranks gets the dims; nothing is checked."""
+    lines: list[CheckContext] = []
+    fields = dim_fields(program)
+    for dim, (i, axis, scale, offset) in _sources(program).items():
+        value = f"tensors[{i}].shape[{axis}]"
+        if offset:
+            value = f"({value} {'-' if offset > 0 else '+'} {abs(offset)})"
+        if scale != 1:
+            value = f"{value} / {scale}"
+        lines.append(CheckContext(assignment=f"dims.{fields[dim]} = {value}"))
+    return tuple(lines)
+
+
+def max_dims(program: Program) -> str:
+    """Initialiser of the dims struct at the greatest values."""
+    return ", ".join(dim_context(d).most for d in program.dims) or "0"
+
+
+def reserved_symbols(model: str) -> frozenset[str]:
+    """C symbols that no entry's functions may be called."""
+    plain = """abi manifest last_error model_open model_close context_open context_close context_cancel
+        weights_verify state_reset state_copy state_save state_load status tensor model context
+        model_options context_options""".split()
+    return frozenset(f"{model}_{name}" for name in plain)
+
+
+def entry_symbols(model: str, entry: str) -> tuple[str, ...]:
+    return tuple(f"{model}_{entry}{suffix}" for suffix in ("", "_dims", "_workspace", "_shape"))
+
+
+def is_identifier(name: str) -> bool:
+    return name.isidentifier() and name.isascii() and name not in KEYWORDS

@@ -1,0 +1,240 @@
+"""An entry as the templates see it: its arena and its launches, besides its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from lumigen.dtype import DType, bf16, f16, f32, f64, i64, u8
+from lumigen.emit.contexts import (
+    ArgumentContext,
+    CaseArgumentContext,
+    CaseContext,
+    EntryContext,
+    LaunchContext,
+    SlotContext,
+)
+from lumigen.emit.contract import (
+    TAKEN,
+    checks,
+    dim_bindings,
+    dim_context,
+    dim_fields,
+    max_dims,
+    port_context,
+    signature,
+    test_type,
+)
+from lumigen.emit.cxx import Names, expression, identifier, integer
+from lumigen.errors import LoweringFailed, SourceLocation
+from lumigen.index import Ix, ix
+from lumigen.program import (
+    Argument,
+    CompiledModel,
+    InputArg,
+    KernelSource,
+    Launch,
+    OutputArg,
+    Parameter,
+    Program,
+    Slot,
+    SlotArg,
+    Stored,
+    ValueArg,
+    WeightArg,
+    elements,
+)
+
+MAX_LINES = 6  # of the model's lines that a comment names
+
+
+def source_lines(lines: tuple[SourceLocation, ...]) -> str:
+    """`model.py:12, 14; blocks.py:7`: by file name, so that no machine's paths get into the output."""
+    by_file: dict[str, list[int]] = {}
+    for where in sorted({(PurePath(line.file).name, line.line) for line in lines})[:MAX_LINES]:
+        by_file.setdefault(where[0], []).append(where[1])
+    texts = [f"{file}:{', '.join(map(str, numbers))}" for file, numbers in by_file.items()]
+    more = len({(PurePath(line.file).name, line.line) for line in lines}) - MAX_LINES
+    return "; ".join(texts) + (f" and {more} more" if more > 0 else "")
+
+
+def one_line(text: str) -> str:
+    """A title cannot leave its comment: no line breaks, no backslash at the end."""
+    return " ".join(text.split()).rstrip("\\")
+
+
+def entry_context(model: CompiledModel, program: Program) -> EntryContext:
+    return EntryContext(
+        name=program.entry,
+        method=identifier(program.entry, frozenset({"Context", "handle", "cancel"})),
+        signature=signature(program),
+        shape_note="" if all(p.shape for p in program.outputs) else "; none for one without axes",
+        dims=tuple(dim_context(d) for d in program.dims),
+        inputs=tuple(port_context(p, program) for p in program.inputs),
+        outputs=tuple(port_context(p, program) for p in program.outputs),
+        checks=checks(program),
+        bindings=dim_bindings(program),
+        slots=_slots(program),
+        launches=tuple(_launch(model, program, launch) for launch in program.launches),
+        max_dims=max_dims(program),
+    )
+
+
+def _dim_names(program: Program) -> Names:
+    return {d: f"dims.{field}" for d, field in dim_fields(program).items()}
+
+
+def _slots(program: Program) -> tuple[SlotContext, ...]:
+    followed = {name for slot in program.arena for name in slot.after}
+    names = _dim_names(program)
+    return tuple(
+        SlotContext(
+            name=slot_name(slot.name),
+            start=_start(slot),
+            bytes=expression(slot.bytes, names),
+            is_read=slot.name in followed,
+        )
+        for slot in program.arena
+    )
+
+
+def slot_name(name: str) -> str:
+    """A member of the Arena struct, whose own member is `bytes`."""
+    return identifier(name, frozenset({"bytes", "arena", "dims"}))
+
+
+def _start(slot: Slot) -> str:
+    """The greatest end of the slots before, as nested calls."""
+    ends = [f"{slot_name(name)}_end" for name in slot.after]
+    text = ends.pop(0) if ends else "0"
+    for end in ends:
+        text = f"index_max({text}, {end})"
+    return text
+
+
+def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchContext:
+    kernel = model.kernel(launch.kernel)
+    if len(kernel.parameters) != len(launch.arguments):
+        what = f"a launch of {kernel.name} with {len(launch.arguments)} arguments for {len(kernel.parameters)} parameters"
+        raise LoweringFailed(step="emit", what=what)
+    pairs = zip(kernel.parameters, launch.arguments, strict=True)
+    return LaunchContext(
+        kernel=kernel.name,
+        title=one_line(kernel.title),
+        lines=source_lines(launch.lines or kernel.lines),
+        arguments=tuple(
+            ArgumentContext(name=p.name, value=_value(p, a, _dim_names(program))) for p, a in pairs
+        ),
+        tasks=expression(launch.tasks, _dim_names(program)),
+    )
+
+
+def _value(parameter: Parameter, argument: Argument, names: Names) -> str:
+    """What the field of the argument struct is set to."""
+    if isinstance(argument, ValueArg):
+        if parameter.dtype is not None:
+            raise LoweringFailed(step="emit", what=f"a number for the pointer {parameter.name}")
+        return expression(argument.value, names)
+    if parameter.dtype is None:
+        raise LoweringFailed(step="emit", what=f"a buffer for the number {parameter.name}")
+    ctype = parameter.dtype.ctype
+    match argument:
+        case InputArg(name):
+            return f"data_of<const {ctype}>(*{identifier(name, TAKEN)})"
+        case OutputArg(name):
+            return f"data_of<{ctype}>(*{identifier(name, TAKEN)})"
+        case WeightArg(stored):
+            return f"weights.get<{ctype}>(k_{stored})"
+        case SlotArg(slot):
+            return f"call.slot<{ctype}>(arena.{slot_name(slot)})"
+
+
+def cases(model: CompiledModel) -> tuple[CaseContext, ...]:
+    """A test for each kernel and each different way in which it is launched."""
+    stored = {s.name: s for s in model.weights}
+    found: dict[tuple[object, ...], CaseContext] = {}
+    counts: dict[str, int] = {}
+    for program in model.programs:
+        for launch in program.launches:
+            kernel = model.kernel(launch.kernel)
+            arguments = tuple(
+                _case_argument(p, a, program, stored)
+                for p, a in zip(kernel.parameters, launch.arguments, strict=True)
+            )
+            dims = tuple(dim_context(d) for d in program.dims)
+            tasks = expression(launch.tasks, _dim_names(program))
+            key = (kernel.name, dims, arguments, tasks)
+            if key in found:
+                continue
+            number = counts.setdefault(kernel.name, 0)
+            counts[kernel.name] += 1
+            found[key] = CaseContext(
+                function=f"case_{kernel.name}" + (f"_{number}" if number else ""),
+                kernel=kernel.name,
+                title=one_line(kernel.title),
+                place=source_lines(launch.lines or kernel.lines),
+                entry=program.entry,
+                dims=dims,
+                arguments=arguments,
+                tasks=tasks,
+                scratch_bytes=kernel.scratch_bytes,
+                tolerance=f"tolerance({_loosest(kernel)})",
+            )
+    return tuple(found.values())
+
+
+def _case_argument(
+    parameter: Parameter, argument: Argument, program: Program, stored: Mapping[str, Stored]
+) -> CaseArgumentContext:
+    names = _dim_names(program)
+    if parameter.dtype is None or isinstance(argument, ValueArg):
+        value = expression(argument.value, names) if isinstance(argument, ValueArg) else "0"
+        return CaseArgumentContext(parameter.name, False, False, "", "", "", "", "", value)
+    extent = _extent(parameter.dtype.itemsize, argument, program, stored)
+    port = next((p for p in program.inputs if argument == InputArg(p.name)), None)
+    lo, hi = parameter.range or (port.range if port else None) or _usual_range(parameter.dtype)
+    return CaseArgumentContext(
+        name=parameter.name,
+        is_buffer=True,
+        is_written=parameter.written,
+        type=test_type(parameter.dtype),
+        ctype=parameter.dtype.ctype,
+        elements=expression(extent, names),
+        lo=integer(lo),
+        hi=integer(hi),
+        value="",
+    )
+
+
+def _usual_range(dtype: DType) -> tuple[int, int]:
+    if dtype.is_bool:
+        return 0, 1
+    return (0, 8) if dtype is u8 else (-8, 8)
+
+
+def _loosest(kernel: KernelSource) -> str:
+    """The type whose rounding bounds how well a kernel can agree with its reference."""
+    order = (bf16, f16, f32, f64)
+    present = {p.dtype for p in kernel.parameters}
+    return test_type(next((d for d in order if d in present), i64))
+
+
+def _extent(
+    itemsize: int, argument: Argument, program: Program, stored: Mapping[str, Stored]
+) -> Ix:
+    """How many elements a buffer has."""
+    match argument:
+        case InputArg(name):
+            return elements(next(p.shape for p in program.inputs if p.name == name))
+        case OutputArg(name):
+            return elements(next(p.shape for p in program.outputs if p.name == name))
+        case SlotArg(slot):
+            return next(s.bytes for s in program.arena if s.name == slot) // itemsize
+        case WeightArg(name):
+            return ix(stored[name].bytes // itemsize)
+        case ValueArg():
+            raise LoweringFailed(step="emit", what="a number has no elements")
+
+
+def written_parameters(kernel: KernelSource) -> tuple[str, ...]:
+    return tuple(p.name for p in kernel.parameters if p.written)

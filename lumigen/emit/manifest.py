@@ -1,0 +1,107 @@
+"""manifest.json: what an emitted project is, and the hashes of its files.
+
+Promises sorted, stable text. `describe` is also inside the library; `with_files` adds the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping
+
+from lumigen.emit.contract import NUMPY_NAMES, signature
+from lumigen.program import CompiledModel, Port, Program, Stored
+
+FORMAT = 1
+NAME = "manifest.json"
+
+
+def lumigen_version() -> str:
+    try:
+        return importlib.metadata.version("lumigen")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"  # run from a checkout that was never installed
+
+
+def describe(model: CompiledModel, abi: int) -> dict[str, object]:
+    """Everything but the files."""
+    return {
+        "lumigen": {"manifest": FORMAT, "version": lumigen_version()},
+        "model": model.name,
+        "version": model.version,
+        "abi": abi,
+        "target": "cpu",
+        "graph_hash": model.graph_hash,
+        "options": dict(model.options),
+        "entries": [_entry(p) for p in model.programs],
+        "weights": [_weight(s) for s in model.weights],
+        "kernels": [k.name for k in model.kernels],
+    }
+
+
+def _entry(program: Program) -> dict[str, object]:
+    return {
+        "name": program.entry,
+        "signature": signature(program),
+        "inputs": [_port(p) for p in program.inputs],
+        "outputs": [_port(p) for p in program.outputs],
+        "dims": [
+            {
+                "name": d.name,
+                "min": d.lo,
+                "max": d.hi,
+                "multiple_of": d.multiple_of,
+                "typical": d.estimate,
+            }
+            for d in program.dims
+        ],
+    }
+
+
+def _port(port: Port) -> dict[str, object]:
+    out: dict[str, object] = {
+        "name": port.name,
+        "dtype": NUMPY_NAMES[port.dtype.name],
+        "shape": [e.const if e.is_const else str(e) for e in port.shape],
+    }
+    if port.range is not None:
+        out["range"] = list(port.range)
+    return out
+
+
+def _weight(stored: Stored) -> dict[str, object]:
+    return {
+        "name": stored.weight.name,
+        "dtype": NUMPY_NAMES[stored.weight.dtype.name],
+        "shape": list(stored.weight.shape),
+        "layout": packing(stored),
+        "bytes": stored.bytes,
+    }
+
+
+def packing(stored: Stored) -> str:
+    """How a weight is laid out, as the metadata of a packed weights file says it; empty for as it is."""
+    p = stored.layout
+    if p is None:
+        return ""
+    return f"{weight_text(stored)} panels n={p.n} k={p.k} n_stride={p.n_stride} k_stride={p.k_stride} width={p.width}"
+
+
+def weight_text(stored: Stored) -> str:
+    """`f32[256, 784]`."""
+    return f"{stored.weight.dtype}[{', '.join(map(str, stored.weight.shape))}]"
+
+
+def text_of(manifest: Mapping[str, object]) -> str:
+    return json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+
+
+def file_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def with_files(described: Mapping[str, object], files: Mapping[str, str]) -> str:
+    """The text of manifest.json for all other files."""
+    hashes = {path: file_hash(files[path]) for path in sorted(files)}
+    return text_of({**described, "files": hashes})

@@ -1,0 +1,216 @@
+"""A compiled model as the files of a standalone C++ project.
+
+Promises that equal models give equal bytes, and that no path, time or machine name gets into a file.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lumigen.emit import manifest
+from lumigen.emit.contexts import FieldContext, KernelContext, ModelContext, WeightContext
+from lumigen.emit.contract import entry_symbols, is_identifier, reserved_symbols, test_type
+from lumigen.emit.cxx import integer, string
+from lumigen.emit.entry import cases, entry_context, one_line, source_lines, written_parameters
+from lumigen.emit.environment import render
+from lumigen.emit.example import example_context
+from lumigen.errors import BadArgument
+from lumigen.program import CompiledModel, KernelSource, Stored
+from lumigen.resources import runtime_dir, templates_dir
+
+ABI = 1
+
+SAFETENSORS_DTYPES = {
+    "f32": "F32", "f64": "F64", "f16": "F16", "bf16": "BF16", "i8": "I8",
+    "u8": "U8", "i32": "I32", "i64": "I64", "bool": "BOOL",
+}  # fmt: skip
+
+# template: where its text goes; {m} is the model's name
+MODEL_FILES = {
+    "CMakeLists.txt.j2": "CMakeLists.txt",
+    "CMakePresets.json.j2": "CMakePresets.json",
+    "README.md.j2": "README.md",
+    "cmake/config.cmake.in.j2": "cmake/{m}Config.cmake.in",
+    "include/model.h.j2": "include/{m}.h",
+    "include/model.hpp.j2": "include/{m}.hpp",
+    "src/tables.h.j2": "src/tables.h",
+    "src/model.cpp.j2": "src/model.cpp",
+    "kernels/kernels.h.j2": "kernels/kernels.h",
+    "kernels/table.cpp.j2": "kernels/table.cpp",
+    "tests/kernels_test.cpp.j2": "tests/kernels_test.cpp",
+    "tests/entries_test.cpp.j2": "tests/entries_test.cpp",
+    "bindings/python.cpp.j2": "bindings/python.cpp",
+    "bindings/model.pyi.j2": "bindings/{m}.pyi",
+}
+
+EXAMPLE_FILES = {
+    "examples/main.c.j2": "examples/c/main.c",
+    "examples/main.cpp.j2": "examples/cpp/main.cpp",
+}
+
+
+def render_project(model: CompiledModel, *, embed_weights: bool = False) -> dict[str, str]:
+    """Path below the project's directory -> text, manifest.json included.
+
+    With `embed_weights` the build puts `weights/<model>.safetensors` into the library.
+    """
+    _check_names(model)
+    context = model_context(model, embed_weights=embed_weights)
+    described = manifest.describe(model, ABI)
+    files = {
+        target.format(m=model.name): render(f"cpu/project/{template}", m=context)
+        for template, target in MODEL_FILES.items()
+    }
+    example = example_context(model, context)
+    for template, target in EXAMPLE_FILES.items():
+        files[target] = render(f"cpu/project/{template}", m=context, example=example)
+    for kernel in context.kernels:
+        files[f"kernels/{kernel.name}.cpp"] = render(
+            "cpu/project/kernels/kernel.cpp.j2", kernel=kernel
+        )
+        files[f"tests/references/{kernel.name}.cpp"] = render(
+            "cpu/project/tests/reference.cpp.j2", kernel=kernel
+        )
+    for entry in context.entries:
+        files[f"src/{entry.name}.cpp"] = render(
+            "cpu/project/src/entry.cpp.j2", m=context, entry=entry
+        )
+    if embed_weights:
+        files["src/embedded.cpp"] = render("cpu/project/src/embedded.cpp.j2", m=context)
+    lines = tuple(string(f"{line}\n") for line in manifest.text_of(described).splitlines())
+    files["src/manifest.cpp"] = render(
+        "cpu/project/src/manifest.cpp.j2", m=context, manifest_lines=lines
+    )
+    files |= plain_files()
+    files[manifest.NAME] = manifest.with_files(described, files)
+    return dict(sorted(files.items()))
+
+
+def plain_files() -> dict[str, str]:
+    """What is copied as it is: the runtime, the device headers, the parts of tests and bindings without a model."""
+    templates = templates_dir() / "cpu"
+    sources: dict[str, Path] = {
+        f"runtime/{path.name}": path
+        for folder in (runtime_dir(), templates)
+        for path in sorted(folder.iterdir())
+        if path.suffix in {".h", ".cpp"}
+    }
+    sources["tests/testing.h"] = templates / "project" / "tests" / "testing.h"
+    sources["tests/vectors/README.md"] = templates / "project" / "tests" / "vectors.md"
+    sources["bindings/arrays.h"] = templates / "project" / "bindings" / "arrays.h"
+    return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
+
+
+def model_context(model: CompiledModel, *, embed_weights: bool = False) -> ModelContext:
+    """The model as the templates see it."""
+    runtime = sorted(p.name for p in runtime_dir().iterdir() if p.suffix == ".cpp")
+    weights = tuple(_weight(s, model) for s in model.weights)
+    return ModelContext(
+        name=model.name,
+        macro=model.name.upper(),
+        namespace=f"{model.name}_impl",
+        version=one_line(model.version),
+        cmake_version=_numeric_version(model.version),
+        abi=ABI,
+        entries=tuple(entry_context(model, p) for p in model.programs),
+        kernels=tuple(_kernel(k) for k in model.kernels),
+        cases=cases(model),
+        weights=weights,
+        file_weights=tuple({w.name_literal: w for w in weights}.values()),
+        scratch_bytes=max((k.scratch_bytes for k in model.kernels), default=0),
+        embed_weights=embed_weights,
+        runtime_sources=tuple(f"runtime/{name}" for name in runtime),
+    )
+
+
+def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:
+    """The tensor of a packed weights file that holds this form: the weight's own name where it has one form only."""
+    forms = sum(s.weight.name == stored.weight.name for s in weights)
+    return (
+        stored.weight.name
+        if forms == 1 or stored.layout is None
+        else f"{stored.weight.name}#{stored.name}"
+    )
+
+
+def _kernel(kernel: KernelSource) -> KernelContext:
+    return KernelContext(
+        name=kernel.name,
+        title=one_line(kernel.title),
+        lines=source_lines(kernel.lines),
+        parameters=tuple(FieldContext(p.name, p.ctype) for p in kernel.parameters),
+        body=kernel.body.strip("\n"),
+        reference=kernel.reference.strip("\n"),
+        written=written_parameters(kernel),
+    )
+
+
+def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
+    weight, p = stored.weight, stored.layout
+    text = manifest.weight_text(stored)
+    dtype = SAFETENSORS_DTYPES[weight.dtype.name]
+    panels = "nullptr" if p is None else f"&{stored.name}_panels"
+    row = (
+        string(weight.name),
+        string(text),
+        string(dtype),
+        str(weight.dtype.itemsize),
+        str(len(weight.shape)),
+        f"{stored.name}_shape" if weight.shape else "nullptr",
+        panels,
+        string(packed_name(stored, model.weights)),
+        string(manifest.packing(stored)),
+        integer(stored.bytes),
+    )
+    return WeightContext(
+        name=stored.name,
+        index=f"k_{stored.name}",
+        comment=one_line(f"{weight.name}: {manifest.packing(stored) or text}"),
+        shape=", ".join(map(integer, weight.shape)),
+        panels=""
+        if p is None
+        else ", ".join(map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width))),
+        row=", ".join(row),
+        name_literal=string(weight.name),
+        type=test_type(weight.dtype),
+        dtype=dtype,
+        extents=weight.shape,
+    )
+
+
+def _numeric_version(version: str) -> str:
+    """What CMake takes for a version: up to four numbers."""
+    match = re.match(r"\d+(\.\d+){0,3}", version)
+    return match.group() if match else "0"
+
+
+def _check_names(model: CompiledModel) -> None:
+    """Names become C identifiers, and none may meet one of ours."""
+    if not is_identifier(model.name):
+        raise BadArgument(
+            op="Model", name="name", value=repr(model.name), expected="a C identifier"
+        )
+    taken: dict[str, str] = {symbol: "the model itself" for symbol in reserved_symbols(model.name)}
+    for program in model.programs:
+        if not is_identifier(program.entry):
+            raise BadArgument(
+                op="Model", name="entry", value=repr(program.entry), expected="a C identifier"
+            )
+        for symbol in entry_symbols(model.name, program.entry):
+            if symbol in taken:
+                expected = (
+                    f"another name: the C function or type {symbol} belongs to {taken[symbol]}"
+                )
+                raise BadArgument(
+                    op="Model", name="entry", value=repr(program.entry), expected=expected
+                )
+            taken[symbol] = f"entry {program.entry}"
+        for name in (
+            *(p.name for p in (*program.inputs, *program.outputs)),
+            *(d.name for d in program.dims),
+        ):
+            if not (name.isidentifier() and name.isascii()):
+                raise BadArgument(
+                    op=program.entry, name="name", value=repr(name), expected="a C identifier"
+                )

@@ -1,0 +1,149 @@
+"""Weights files: packed as a model's kernels read them, or checked against what a model declares.
+
+Promises a file that any safetensors reader opens: no gaps, tensors aligned to 64 bytes as far as that allows,
+a hash of the data and the layouts in the metadata. A reader that stops early leaves no half-written file behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen.emit import manifest
+from lumigen.emit.project import SAFETENSORS_DTYPES, packed_name
+from lumigen.errors import UnknownWeight, WeightMismatch
+from lumigen.program import ALIGNMENT, CompiledModel, Panels, Stored
+
+Array = npt.NDArray[np.generic]
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+BLOCK = 1 << 20  # words that are hashed at a time
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: npt.NDArray[np.uint8]
+
+
+def pack(weight: Array, layout: Panels) -> Array:
+    """The panels of a weight, as the runtime's `pack_panels` makes them: (n / width, k, width), flat."""
+    flat = weight.reshape(-1)
+    n = np.arange(layout.n)[:, None] * layout.n_stride
+    k = np.arange(layout.k)[None, :] * layout.k_stride
+    panels = -(-layout.n // layout.width)
+    out = np.zeros((panels * layout.width, layout.k), dtype=weight.dtype)
+    out[: layout.n] = flat[n + k]
+    return np.ascontiguousarray(
+        out.reshape(panels, layout.width, layout.k).transpose(0, 2, 1)
+    ).reshape(-1)
+
+
+def data_hash(data: npt.NDArray[np.uint8]) -> int:
+    """The runtime's hash of the data of a weights file; `runtime/safetensors.h` defines it."""
+    total = np.zeros((), dtype=np.uint64)
+    whole = data.size // 8 * 8
+    with np.errstate(over="ignore"):
+        for start in range(0, whole, 8 * BLOCK):
+            words = data[start : min(start + 8 * BLOCK, whole)].view("<u8")
+            steps = np.arange(start // 8 + 1, start // 8 + 1 + words.size, dtype=np.uint64)
+            total = total + _mix(words + steps * GOLDEN).sum(dtype=np.uint64)
+        if whole < data.size:
+            word = np.frombuffer(data[whole:].tobytes().ljust(8, b"\0"), dtype="<u8")
+            total = total + _mix(word + np.uint64(whole // 8 + 1) * GOLDEN)[0]
+        total = total + _mix(np.array([data.size], dtype=np.uint64))[0]
+    return int(total)
+
+
+def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def write_weights(
+    model: CompiledModel,
+    arrays: Mapping[str, Array],
+    path: Path,
+    *,
+    source: str = "the given arrays",
+) -> None:
+    """Write the model's weights in the form that its kernels read; `source` is what errors call the arrays."""
+    tensors: list[_Tensor] = []
+    metadata: dict[str, str] = {}
+    for stored in model.weights:
+        tensor = _stored_tensor(stored, model, arrays, source)
+        if all(t.name != tensor.name for t in tensors):
+            tensors.append(tensor)
+        if stored.layout is not None:
+            metadata[f"lumigen.layout.{tensor.name}"] = manifest.packing(stored)
+    # Sizes that are multiples of 64 first: then every one of them is aligned, and no gap is left, which other
+    # readers refuse. What remains is small and sorted so that each is aligned to its elements.
+    tensors.sort(key=lambda t: (t.data.size % ALIGNMENT != 0, -_item_bytes(t), t.name))
+    data = np.concatenate([t.data for t in tensors]) if tensors else np.zeros(0, np.uint8)
+    metadata["lumigen.hash"] = f"{data_hash(data):016x}"
+    metadata["lumigen.model"] = model.name
+    header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
+    begin = 0
+    for t in tensors:
+        end = begin + t.data.size
+        header[t.name] = {"dtype": t.dtype, "shape": list(t.shape), "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-(len(text) + 8) % ALIGNMENT)
+    _write_atomically(path, [len(text).to_bytes(8, "little"), text, data.tobytes()])
+
+
+def _item_bytes(tensor: _Tensor) -> int:
+    count = int(np.prod(tensor.shape, dtype=np.int64)) or 1
+    return tensor.data.size // count
+
+
+def _stored_tensor(
+    stored: Stored, model: CompiledModel, arrays: Mapping[str, Array], source: str
+) -> _Tensor:
+    array = np.ascontiguousarray(_array_of(stored, arrays, source))
+    if stored.layout is None:
+        dtype, shape = SAFETENSORS_DTYPES[stored.weight.dtype.name], stored.weight.shape
+        return _Tensor(stored.weight.name, dtype, shape, array.reshape(-1).view(np.uint8))
+    flat = pack(array, stored.layout).view(np.uint8)
+    flat = np.pad(flat, (0, -flat.size % ALIGNMENT))
+    return _Tensor(packed_name(stored, model.weights), "U8", (flat.size,), flat)
+
+
+def _array_of(stored: Stored, arrays: Mapping[str, Array], source: str) -> Array:
+    weight = stored.weight
+    if weight.name not in arrays:
+        close = [
+            name for name in arrays if name.rpartition(".")[2] == weight.name.rpartition(".")[2]
+        ]
+        raise UnknownWeight(name=weight.name, file=source, close=sorted(close))
+    array = arrays[weight.name]
+    if array.dtype != np.dtype(weight.dtype.numpy) or array.shape != weight.shape:
+        got = f"{array.dtype}[{', '.join(map(str, array.shape))}]"
+        raise WeightMismatch(
+            name=weight.name, file=source, got=got, expected=manifest.weight_text(stored)
+        )
+    return array
+
+
+def _write_atomically(path: Path, parts: list[bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for part in parts:
+                file.write(part)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,175 @@
+#include "contract.h"
+
+#include <cstdio>
+
+namespace LUMIGEN_NS {
+
+namespace {
+
+// numpy's name of a dtype.
+const char* dtype_name(uint8_t code, uint8_t bits) {
+  static const struct {
+    uint8_t code, bits;
+    const char* name;
+  } rows[] = {{0, 8, "int8"},     {0, 16, "int16"},     {0, 32, "int32"},      {0, 64, "int64"},
+              {1, 8, "uint8"},    {1, 16, "uint16"},    {1, 32, "uint32"},     {1, 64, "uint64"},
+              {2, 16, "float16"}, {2, 32, "float32"},   {2, 64, "float64"},    {4, 16, "bfloat16"},
+              {6, 8, "bool"},     {5, 64, "complex64"}, {5, 128, "complex128"}};
+  for (const auto& row : rows) {
+    if (row.code == code && row.bits == bits) return row.name;
+  }
+  return "of another dtype";
+}
+
+struct Text {
+  char chars[160];
+};
+
+Text shape_text(const Tensor& t) {
+  Text out;
+  int length = std::snprintf(out.chars, sizeof out.chars, "(");
+  for (int32_t i = 0; i < t.ndim && length < 130; ++i)
+    length += std::snprintf(out.chars + length, sizeof out.chars - static_cast<size_t>(length), "%s%lld",
+                            i ? ", " : "", static_cast<long long>(t.shape[i]));
+  std::snprintf(out.chars + length, sizeof out.chars - static_cast<size_t>(length), t.ndim == 1 ? ",)" : ")");
+  return out;
+}
+
+Text range_text(const Dim& dim) {
+  Text out;
+  if (dim.multiple_of == 1)
+    std::snprintf(out.chars, sizeof out.chars, "%lld..%lld", static_cast<long long>(dim.lo),
+                  static_cast<long long>(dim.hi));
+  else
+    std::snprintf(out.chars, sizeof out.chars, "%lld..%lld and a multiple of %lld",
+                  static_cast<long long>(dim.lo), static_cast<long long>(dim.hi),
+                  static_cast<long long>(dim.multiple_of));
+  return out;
+}
+
+bool allowed(const Dim& dim, int64_t value) {
+  return value >= dim.lo && value <= dim.hi && value % dim.multiple_of == 0;
+}
+
+uint64_t bytes_of(const Tensor& t) {
+  uint64_t bytes = t.bits / 8u;
+  for (int32_t i = 0; i < t.ndim; ++i) bytes *= static_cast<uint64_t>(t.shape[i]);
+  return bytes;
+}
+
+bool row_major(const Tensor& t) {
+  if (t.strides == nullptr) return true;
+  int64_t expected = 1;
+  for (int32_t i = t.ndim - 1; i >= 0; --i) {
+    if (t.shape[i] != 1 && t.strides[i] != expected) return false;
+    expected *= t.shape[i];
+  }
+  return true;
+}
+
+// Two sweeps: the first, without a branch in it, is what a run pays; the second finds what to tell.
+template <class T>
+Status check_range(const Tensor& t, const Port& port, int64_t lo, int64_t hi) {
+  const T* values = data_of<const T>(t);
+  const int64_t count = static_cast<int64_t>(bytes_of(t) / sizeof(T));
+  uint32_t outside = 0;
+  for (int64_t i = 0; i < count; ++i)
+    outside |= static_cast<uint32_t>(static_cast<int64_t>(values[i]) < lo) |
+               static_cast<uint32_t>(static_cast<int64_t>(values[i]) > hi);
+  if (outside == 0) return kOk;
+  int64_t at = 0;
+  while (static_cast<int64_t>(values[at]) >= lo && static_cast<int64_t>(values[at]) <= hi) ++at;
+  return fail(kBadArgument,
+              "[%s] %s holds %lld at flat index %lld, must be in %lld..%lld. Correct the values.", port.entry,
+              port.name, static_cast<long long>(values[at]), static_cast<long long>(at),
+              static_cast<long long>(lo), static_cast<long long>(hi));
+}
+
+}  // namespace
+
+Status check_tensor(const Tensor* t, const Port& port) {
+  if (t == nullptr)
+    return fail(kBadArgument, "[%s] %s is NULL, must be a tensor. Pass its address.", port.entry, port.name);
+  if (t->code != port.code || t->bits != port.bits || t->lanes != 1)
+    return fail(kBadDtype, "[%s] %s is %s, must be %s. Pass %s data; dtypes are never converted.", port.entry,
+                port.name, t->lanes == 1 ? dtype_name(t->code, t->bits) : "a vector type",
+                dtype_name(port.code, port.bits), dtype_name(port.code, port.bits));
+  if (t->ndim != port.rank || (t->ndim > 0 && t->shape == nullptr))
+    return fail(kBadShape, "[%s] %s has %d axes, must have %d: %s. Reshape it.", port.entry, port.name,
+                static_cast<int>(t->ndim), static_cast<int>(port.rank), port.shape);
+  if (t->device_type != 1)
+    return fail(kBadDevice, "[%s] %s is on device type %d, must be on the CPU (1). Copy it there.",
+                port.entry, port.name, static_cast<int>(t->device_type));
+  if (t->data == nullptr)
+    return fail(kBadArgument, "[%s] %s has no data (NULL), must have some. Set `data`.", port.entry,
+                port.name);
+  if (reinterpret_cast<uintptr_t>(data_of<char>(*t)) % (port.bits / 8u) != 0)
+    return fail(kBadArgument, "[%s] %s starts at address %p, must start at a multiple of %u bytes. Copy it.",
+                port.entry, port.name, static_cast<void*>(data_of<char>(*t)), port.bits / 8u);
+  if (!row_major(*t))
+    return fail(kBadShape, "[%s] %s of shape %s is not row-major, must be. Copy it to contiguous memory.",
+                port.entry, port.name, shape_text(*t).chars);
+  return kOk;
+}
+
+Status check_dim(const Tensor& t, const Port& port, int32_t axis, const Dim& dim, int64_t value) {
+  if (allowed(dim, value)) return kOk;
+  return fail(
+      kBadShape,
+      "[%s] %s has shape %s, must be %s: %s is %lld (axis %d), must be %s. Pass a shape in that range.",
+      port.entry, port.name, shape_text(t).chars, port.shape, dim.name, static_cast<long long>(value),
+      static_cast<int>(axis), range_text(dim).chars);
+}
+
+Status check_extent(const Tensor& t, const Port& port, int32_t axis, int64_t expected, const char* text) {
+  if (t.shape[axis] == expected) return kOk;
+  return fail(
+      kBadShape,
+      "[%s] %s has shape %s, must be %s: axis %d is %lld, must be %s%s%lld. Pass a tensor of that shape.",
+      port.entry, port.name, shape_text(t).chars, port.shape, static_cast<int>(axis),
+      static_cast<long long>(t.shape[axis]), text ? text : "", text ? " = " : "",
+      static_cast<long long>(expected));
+}
+
+Status solve_dim(int64_t* value, const Tensor& t, const Port& port, int32_t axis, int64_t scale,
+                 int64_t offset, const char* text) {
+  const int64_t rest = t.shape[axis] - offset;
+  if (rest % scale != 0)
+    return fail(
+        kBadShape,
+        "[%s] %s has shape %s, must be %s: axis %d is %lld, which is no %s. Pass a tensor of that shape.",
+        port.entry, port.name, shape_text(t).chars, port.shape, static_cast<int>(axis),
+        static_cast<long long>(t.shape[axis]), text);
+  *value = rest / scale;
+  return kOk;
+}
+
+Status check_dim_value(const char* entry, const Dim& dim, int64_t value) {
+  if (allowed(dim, value)) return kOk;
+  return fail(kBadShape, "[%s] %s is %lld, must be %s. Pass a value in that range.", entry, dim.name,
+              static_cast<long long>(value), range_text(dim).chars);
+}
+
+Status check_apart(const Tensor& output, const Port& output_port, const Tensor& other,
+                   const Port& other_port) {
+  const uintptr_t a = reinterpret_cast<uintptr_t>(data_of<char>(output));
+  const uintptr_t b = reinterpret_cast<uintptr_t>(data_of<char>(other));
+  if (a + bytes_of(output) <= b || b + bytes_of(other) <= a) return kOk;
+  return fail(kBadArgument,
+              "[%s] output %s overlaps %s, must share no memory with it. Pass separate buffers.",
+              output_port.entry, output_port.name, other_port.name);
+}
+
+Status check_values(const Tensor& t, const Port& port, int64_t lo, int64_t hi) {
+  if (port.code == 1) return check_range<uint8_t>(t, port, lo, hi);
+  switch (port.bits) {
+    case 8:
+      return check_range<int8_t>(t, port, lo, hi);
+    case 32:
+      return check_range<int32_t>(t, port, lo, hi);
+    default:
+      return check_range<int64_t>(t, port, lo, hi);
+  }
+}
+
+}  // namespace LUMIGEN_NS

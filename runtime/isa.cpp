@@ -1,0 +1,92 @@
+#include "isa.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace LUMIGEN_NS {
+
+namespace {
+
+#if defined(__x86_64__)
+
+// The registers that the operating system saves when it switches threads. An instruction set whose
+// registers it does not save cannot be used, whatever cpuid says.
+uint64_t saved_registers() {
+  uint32_t low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
+
+uint32_t supported() {
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+  // x86-64-v2: SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT
+  if (!has(c, 1u << 0 | 1u << 9 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 23)) return 0;
+  uint32_t found = 1u << kBaseline;
+  // FMA, OSXSAVE, AVX, F16C
+  if (!has(c, 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29)) return found;
+  const uint64_t saved = saved_registers();
+  if ((saved & 0x6) != 0x6) return found;  // xmm and ymm
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return found;
+  if (!has(b, 1u << 5)) return found;  // AVX2
+  found |= 1u << kAvx2;
+  // AVX512F, DQ, BW, VL; opmask, the upper halves of zmm0-15, zmm16-31
+  if (has(b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) && (saved & 0xe6) == 0xe6) found |= 1u << kAvx512;
+  return found;
+}
+
+#else
+
+uint32_t supported() { return 1u << kBaseline; }
+
+#endif
+
+}  // namespace
+
+const char* isa_name(Isa isa) {
+#if defined(__x86_64__)
+  static const char* const names[] = {"v2", "avx2", "avx512"};
+#else
+  static const char* const names[] = {"baseline", "avx2", "avx512"};
+#endif
+  return names[isa];
+}
+
+bool isa_runs(Isa isa) { return (supported() >> isa & 1) != 0; }
+
+Status choose_isa(Isa* isa, uint32_t compiled, const char* variable) {
+  const uint32_t usable = compiled & supported();
+  const char* wanted = std::getenv(variable);
+  if (wanted != nullptr && *wanted != '\0') {
+    for (int32_t i = 0; i < kIsaCount; ++i) {
+      const Isa candidate = static_cast<Isa>(i);
+      if (std::strcmp(wanted, isa_name(candidate)) != 0) continue;
+      *isa = candidate;
+      if (usable >> i & 1) return kOk;
+      if (compiled >> i & 1)
+        return fail(kUnsupported, "[model_open] %s is %s, which this processor does not have. Unset %s.",
+                    variable, wanted, variable);
+      return fail(kUnsupported, "[model_open] %s is %s, for which this library holds no code. Unset %s.",
+                  variable, wanted, variable);
+    }
+    return fail(kUnsupported, "[model_open] %s is %s, must be %s, avx2 or avx512. Correct or unset it.",
+                variable, wanted, isa_name(kBaseline));
+  }
+  for (int32_t i = kIsaCount - 1; i >= 0; --i) {
+    if (!(usable >> i & 1)) continue;
+    *isa = static_cast<Isa>(i);
+    return kOk;
+  }
+  return fail(
+      kUnsupported,
+      "[model_open] this processor lacks x86-64-v2 (SSE4.2, POPCNT), the least that the kernels need. "
+      "Run the model on a newer one.");
+}
+
+}  // namespace LUMIGEN_NS

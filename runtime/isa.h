@@ -1,0 +1,22 @@
+// Which instruction sets the kernels were compiled for, and which of them this processor runs.
+#pragma once
+
+#include <cstdint>
+
+#include "status.h"
+
+namespace LUMIGEN_NS {
+
+enum Isa : int32_t { kBaseline, kAvx2, kAvx512, kIsaCount };  // later ones are preferred
+
+// As the <MODEL>_ISA variable spells it: v2 (baseline where the processor is no x86), avx2, avx512.
+const char* isa_name(Isa isa);
+
+// Whether this processor, and the operating system with it, runs code compiled for `isa`.
+bool isa_runs(Isa isa);
+
+// The best of `compiled` (bit i: Isa i) that this processor runs. If the environment variable is set, the one
+// that it names, or kUnsupported where that cannot be had.
+Status choose_isa(Isa* isa, uint32_t compiled, const char* variable);
+
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,22 @@
+// Where the memory of a model comes from: the host's functions if it gives some, else the system.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace LUMIGEN_NS {
+
+constexpr size_t kAlignment = 64;
+constexpr int32_t kCpu = 1;  // DLPack's device type
+
+struct Allocator {
+  void* user = nullptr;
+  void* (*host_allocate)(void* user, size_t bytes, size_t align, int32_t device_type) = nullptr;
+  void (*host_release)(void* user, void* p, size_t bytes, int32_t device_type) = nullptr;
+
+  // Aligned to kAlignment; null if there is none. `bytes` is at least 1.
+  char* allocate(size_t bytes) const;
+  void release(void* p, size_t bytes) const;
+};
+
+}  // namespace LUMIGEN_NS

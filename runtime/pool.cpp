@@ -1,0 +1,152 @@
+#include "pool.h"
+
+#include <new>
+#include <system_error>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#include <pthread.h>
+#include <signal.h>
+
+namespace LUMIGEN_NS {
+
+namespace {
+
+// How long a worker looks for the next kernel before it sleeps: kernels of one run follow each other within
+// microseconds, and waking a sleeper costs tens of them.
+constexpr int32_t kSpins = 4000;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+}  // namespace
+
+int32_t available_cores() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+#endif
+  const uint32_t cores = std::thread::hardware_concurrency();
+  return cores > 0 ? static_cast<int32_t>(cores) : 1;
+}
+
+bool Pool::start(int32_t lanes, char* scratch, int64_t scratch_stride, ParallelFor host, void* user) {
+  lanes_ = lanes;
+  scratch_ = scratch;
+  scratch_stride_ = scratch_stride;
+  host_ = host;
+  user_ = user;
+  if (host != nullptr || lanes == 1) return true;
+  // A signal meant for the host must not land on a thread of ours.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool complete = true;
+  try {
+    threads_.reserve(static_cast<size_t>(lanes - 1));
+    for (int32_t lane = 1; lane < lanes; ++lane) threads_.emplace_back([this, lane] { serve(lane); });
+  } catch (const std::system_error&) {
+    complete = false;
+  } catch (const std::bad_alloc&) {
+    complete = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!complete) stop();
+  return complete;
+}
+
+void Pool::stop() {
+  stopping_.store(true);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    wake_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+void Pool::run(Kernel kernel, const void* args, int64_t tasks) {
+  if (lanes_ == 1 || tasks <= 1) {
+    for (int64_t task = 0; task < tasks; ++task) kernel(args, task, scratch_);
+    return;
+  }
+  kernel_ = kernel;
+  args_ = args;
+  tasks_ = tasks;
+  next_.store(0, std::memory_order_relaxed);
+  if (host_ != nullptr) {
+    const int32_t n = tasks < lanes_ ? static_cast<int32_t>(tasks) : lanes_;
+    host_(user_, n, [](void* pool, int32_t lane) { static_cast<Pool*>(pool)->work(lane); }, this);
+    return;
+  }
+  // Nobody is inside here: the previous job was closed and left. The order of the two operations on gate_ and
+  // parked_ mirrors that of a worker about to sleep, so one of the two sees the other.
+  gate_.store((gate_.load(std::memory_order_relaxed) & ~(kOpen | kInside)) + kJob + kOpen);
+  if (parked_.load() > 0) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    wake_.notify_all();
+  }
+  work(0);
+  gate_.fetch_and(~kOpen);
+  for (int32_t spins = 0; (gate_.load(std::memory_order_acquire) & kInside) != 0; ++spins) {
+    if (spins < kSpins) {
+      pause();
+    } else {
+      std::this_thread::yield();  // more threads than cores: let the one that holds the last task run
+    }
+  }
+}
+
+void Pool::work(int32_t lane) {
+  char* scratch = scratch_ + lane * scratch_stride_;
+  for (;;) {
+    const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
+    if (task >= tasks_) return;
+    kernel_(args_, task, scratch);
+  }
+}
+
+// Joins the open job, if it is one that this worker has not served yet.
+bool Pool::enter(uint64_t* seen) {
+  uint64_t gate = gate_.load(std::memory_order_relaxed);
+  while ((gate & kOpen) != 0 && (gate & ~(kOpen | kInside)) != *seen) {
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {
+      *seen = gate & ~(kOpen | kInside);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Pool::serve(int32_t lane) {
+  uint64_t seen = 0;
+  for (;;) {
+    bool entered = false;
+    for (int32_t spins = 0; spins < kSpins && !entered && !stopping_.load(std::memory_order_relaxed);
+         ++spins) {
+      entered = enter(&seen);
+      if (!entered) pause();
+    }
+    if (!entered) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      parked_.fetch_add(1);
+      wake_.wait(lock, [&] {
+        const uint64_t gate = gate_.load();
+        return stopping_.load() || ((gate & kOpen) != 0 && (gate & ~(kOpen | kInside)) != seen);
+      });
+      parked_.fetch_sub(1);
+      if (stopping_.load()) return;
+      continue;
+    }
+    work(lane);
+    gate_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,193 @@
+#include "weights.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "safetensors.h"
+
+namespace LUMIGEN_NS {
+
+namespace {
+
+std::string describe(const StoredTensor& tensor) {
+  std::string text = tensor.dtype + "[";
+  for (size_t i = 0; i < tensor.shape.size() && i < 8; ++i)
+    text += (i ? ", " : "") + std::to_string(tensor.shape[i]);
+  return text + (tensor.shape.size() > 8 ? ", ...]" : "]");
+}
+
+// A row of the table, found in a file.
+struct Found {
+  const StoredTensor* tensor = nullptr;
+  bool packed = false;  // its bytes are in the layout already
+};
+
+Status find(Found* out, const char* where, const char* file, const Safetensors& stored,
+            const WeightSpec& spec) {
+  const std::string key = std::string("lumigen.layout.") + spec.packed_name;
+  const std::string* record = stored.find_metadata(key);
+  if (record != nullptr) {
+    if (spec.panels == nullptr || *record != spec.packing)
+      return fail(kBadWeights,
+                  "[%s] weights file %s holds %s packed as `%.120s`, but this build reads it as `%s`. Pass "
+                  "the file that "
+                  "was made with this build, or the original one.",
+                  where, file, spec.name, record->c_str(), spec.packing);
+    out->tensor = stored.find(spec.packed_name);
+    out->packed = true;
+    if (out->tensor == nullptr)
+      return fail(kBadWeights,
+                  "[%s] weights file %s has no tensor %s. Pass the file that belongs to this model.", where,
+                  file, spec.packed_name);
+    // Packed bytes may be followed by padding, which keeps the next tensor aligned.
+    const int64_t have = static_cast<int64_t>(out->tensor->bytes);
+    if (out->tensor->dtype != "U8" || have < spec.bytes ||
+        have - spec.bytes >= static_cast<int64_t>(kAlignment))
+      return fail(kBadWeights,
+                  "[%s] weights file %s: packed tensor %s is %s, must be %lld bytes. Write the file again.",
+                  where, file, spec.packed_name, describe(*out->tensor).c_str(),
+                  static_cast<long long>(spec.bytes));
+    return kOk;
+  }
+  out->tensor = stored.find(spec.name);
+  if (out->tensor == nullptr)
+    return fail(kBadWeights,
+                "[%s] weights file %s has no tensor %s (%s). Pass the file that belongs to this model.",
+                where, file, spec.name, spec.text);
+  const std::vector<int64_t>& shape = out->tensor->shape;
+  const bool fits = out->tensor->dtype == spec.dtype && shape.size() == static_cast<size_t>(spec.rank) &&
+                    std::equal(shape.begin(), shape.end(), spec.shape);
+  if (!fits)
+    return fail(
+        kBadWeights,
+        "[%s] weights file %s: tensor %s is %s, must be %s. Pass the file that belongs to this model.", where,
+        file, spec.name, describe(*out->tensor).c_str(), spec.text);
+  return kOk;
+}
+
+template <class T>
+void pack(char* packed, const char* source, const Panels& p) {
+  const auto at = [&](int64_t n, int64_t k) {
+    T item;
+    std::memcpy(&item, source + (n * p.n_stride + k * p.k_stride) * static_cast<int64_t>(sizeof(T)),
+                sizeof(T));
+    return item;
+  };
+  T* out = reinterpret_cast<T*>(packed);
+  for (int64_t first = 0; first < p.n; first += p.width) {
+    const int64_t columns = p.n - first < p.width ? p.n - first : p.width;
+    for (int64_t k = 0; k < p.k; ++k) {
+      for (int64_t c = 0; c < columns; ++c) *out++ = at(first + c, k);
+      for (int64_t c = columns; c < p.width; ++c) *out++ = T{};
+    }
+  }
+}
+
+bool aligned(const void* p, size_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
+
+}  // namespace
+
+void pack_panels(char* packed, const char* source, const Panels& panels, int32_t item_bytes) {
+  switch (item_bytes) {
+    case 1:
+      return pack<uint8_t>(packed, source, panels);
+    case 2:
+      return pack<uint16_t>(packed, source, panels);
+    case 4:
+      return pack<uint32_t>(packed, source, panels);
+    default:
+      return pack<uint64_t>(packed, source, panels);
+  }
+}
+
+Weights::~Weights() {
+  for (const auto& block : owned_) memory_.release(block.first, block.second);
+}
+
+Status Weights::open_file(const char* where, const char* path, const WeightSpec* specs, int32_t count,
+                          const Allocator& memory) {
+  memory_ = memory;
+  if (const Status s = map_.open(where, path)) return s;
+  return bind(where, path, map_.data(), map_.bytes(), specs, count, true);
+}
+
+Status Weights::open_memory(const char* where, const void* data, size_t bytes, const WeightSpec* specs,
+                            int32_t count, const Allocator& memory) {
+  memory_ = memory;
+  return bind(where, "in memory", static_cast<const char*>(data), bytes, specs, count, false);
+}
+
+Status Weights::own(char** copy, const char* where, const WeightSpec& spec) {
+  const size_t bytes = spec.bytes > 0 ? static_cast<size_t>(spec.bytes) : 1;
+  owned_.reserve(owned_.size() + 1);
+  *copy = memory_.allocate(bytes);
+  if (*copy == nullptr)
+    return fail(kNoMemory, "[%s] no memory for weight %s, %zu bytes.", where, spec.name, bytes);
+  owned_.emplace_back(*copy, bytes);
+  return kOk;
+}
+
+Status Weights::bind(const char* where, const char* file, const char* begin, size_t bytes,
+                     const WeightSpec* specs, int32_t count, bool mapped) {
+  Safetensors stored;
+  if (const Status s = read_safetensors(&stored, where, file, begin, bytes)) return s;
+  // All rows are checked before the first is packed: a wrong file is refused at once.
+  std::vector<Found> found(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) {
+    if (const Status s = find(&found[static_cast<size_t>(i)], where, file, stored, specs[i])) return s;
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    const WeightSpec& spec = specs[i];
+    const Found& row = found[static_cast<size_t>(i)];
+    const bool pack = spec.panels != nullptr && !row.packed;
+    const size_t alignment = spec.panels != nullptr ? kAlignment : static_cast<size_t>(spec.item_bytes);
+    if (!pack && aligned(row.tensor->data, alignment)) {
+      data_.push_back(row.tensor->data);
+      continue;
+    }
+    char* copy = nullptr;
+    if (const Status s = own(&copy, where, spec)) return s;
+    if (pack) {
+      pack_panels(copy, row.tensor->data, *spec.panels, spec.item_bytes);
+    } else {
+      std::memcpy(copy, row.tensor->data, static_cast<size_t>(spec.bytes));
+    }
+    data_.push_back(copy);
+    packed_bytes_ += spec.bytes;
+    // Opening a model never needs its weights twice: what was packed is not read from the file again.
+    if (mapped) release_pages(row.tensor->data, row.tensor->bytes);
+  }
+  return kOk;
+}
+
+Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) noexcept try {
+  const char* where = "weights_verify";
+  FileMap map;
+  if (const Status s = map.open(where, path)) return s;
+  Safetensors stored;
+  if (const Status s = read_safetensors(&stored, where, path, map.data(), map.bytes())) return s;
+  for (int32_t i = 0; i < count; ++i) {
+    Found row;
+    if (const Status s = find(&row, where, path, stored, specs[i])) return s;
+  }
+  if (const std::string* expected = stored.find_metadata("lumigen.hash")) {
+    char text[17];
+    std::snprintf(text, sizeof text, "%016llx",
+                  static_cast<unsigned long long>(data_hash(stored.data, stored.data_bytes)));
+    if (*expected != text)
+      return fail(
+          kBadWeights,
+          "[%s] weights file %s is damaged: its data hashes to %s, its header says %.32s. Fetch it again.",
+          where, path, text, expected->c_str());
+  }
+  return kOk;
+} catch (const std::bad_alloc&) {
+  return fail(kNoMemory, "[weights_verify] no memory for the header of %s.", path);
+} catch (...) {
+  return fail(kInternal, "[weights_verify] an unexpected exception.");
+}
+
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,282 @@
+// Between Python's arrays and the C interface's tensors, for any model: what the generated python.cpp fills
+// with a table of entries.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace LUMIGEN_NS {
+
+namespace py = pybind11;
+
+// DLPack's structs; the first is the C header's tensor, bit for bit.
+struct ArrayTensor {
+  void* data;
+  int32_t device_type, device_id, ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+};
+struct ManagedTensor {
+  ArrayTensor tensor;
+  void* manager;
+  void (*deleter)(ManagedTensor*);
+};
+
+struct PortTable {
+  const char* name;
+  const char* text;   // x: f32[batch, 784]
+  const char* numpy;  // float32
+  const char* shape;  // (batch, 784)
+  uint8_t code, bits;
+  int32_t rank;
+};
+
+struct DimTable {
+  const char* name;
+  int64_t lo, hi, multiple_of;
+};
+
+struct EntryTable {
+  const char* name;
+  const char* signature;
+  std::vector<PortTable> inputs, outputs;
+  std::vector<DimTable> dims;
+  // The shapes of the outputs for these inputs, of which ranks are checked; a status.
+  int32_t (*shape)(const ArrayTensor* inputs, int64_t* const* shapes);
+  int32_t (*run)(void* context, const ArrayTensor* tensors);
+};
+
+// The statuses that are found before the C interface is asked.
+enum : int32_t { kArrayArgument = 1, kArrayDtype = 2, kArrayShape = 3, kArrayDevice = 4 };
+
+// Raises the module's Error; set when the module is made.
+struct Raise {
+  PyObject* type = nullptr;
+  [[noreturn]] void operator()(int32_t status, const std::string& text) const {
+    py::object error = py::reinterpret_borrow<py::object>(type)(text);
+    error.attr("status") = status;
+    PyErr_SetObject(type, error.ptr());
+    throw py::error_already_set();
+  }
+};
+
+// An argument on its way: a tensor, and what keeps its memory alive.
+struct Argument {
+  ArrayTensor tensor = {};
+  std::vector<int64_t> shape;
+  py::object owner;
+};
+
+class Arrays {
+ public:
+  explicit Arrays(const Raise& raise) : raise_(raise), numpy_(py::module_::import("numpy")) {}
+
+  // `is_output`: the memory itself is wanted, writable; else a copy will do where the memory is not
+  // row-major.
+  Argument take(const char* entry, const PortTable& port, const py::object& value, bool is_output) const {
+    Argument out = py::isinstance<py::array>(value) ? from_numpy(entry, port, value, is_output)
+                   : py::hasattr(value, "__dlpack__") && !is_generic(value)
+                       ? from_dlpack(entry, port, value, is_output)
+                       : from_scalar(entry, port, value, is_output);
+    if (out.tensor.ndim != port.rank)
+      raise_(kArrayShape, at(entry) + port.name + " has " + std::to_string(out.tensor.ndim) +
+                              " axes, must have " + std::to_string(port.rank) + ": " + port.shape +
+                              ". Reshape it.");
+    return out;
+  }
+
+  // A fresh array for an output.
+  py::object empty(const char* entry, const PortTable& port, const std::vector<int64_t>& shape) const {
+    return numpy_.attr("empty")(py::tuple(py::cast(shape)), dtype(entry, port));
+  }
+
+ private:
+  static std::string at(const char* entry) { return std::string("[") + entry + "] "; }
+
+  bool is_generic(const py::object& value) const { return py::isinstance(value, numpy_.attr("generic")); }
+
+  // numpy's dtype of a port. numpy itself has no bfloat16.
+  py::object dtype(const char* entry, const PortTable& port) const {
+    if (port.code != 4) return numpy_.attr("dtype")(port.numpy);
+    try {
+      return numpy_.attr("dtype")(py::module_::import("ml_dtypes").attr("bfloat16"));
+    } catch (py::error_already_set&) {
+      raise_(kArrayDtype, at(entry) + port.name +
+                              " is bfloat16, for which numpy needs ml_dtypes. Install that, or pass "
+                              "out= with an array of another library.");
+    }
+  }
+
+  static uint8_t code_of(const py::dtype& dtype) {
+    switch (dtype.kind()) {
+      case 'f':
+        return 2;
+      case 'i':
+        return 0;
+      case 'u':
+        return 1;
+      case 'b':
+        return 6;
+      default:
+        return py::str(static_cast<py::object>(dtype)).cast<std::string>() == "bfloat16" ? 4 : 255;
+    }
+  }
+
+  Argument from_numpy(const char* entry, const PortTable& port, const py::object& value,
+                      bool is_output) const {
+    py::array array = py::reinterpret_borrow<py::array>(value);
+    const py::dtype dtype = array.dtype();
+    const std::string name = py::str(static_cast<py::object>(dtype));
+    const bool native = dtype.attr("isnative").cast<bool>();
+    if (code_of(dtype) != port.code || dtype.itemsize() * 8 != port.bits || !native)
+      raise_(kArrayDtype,
+             at(entry) + port.name + " is " + name + ", must be " + port.numpy + ". " +
+                 (is_output ? std::string("Pass an array of that dtype.")
+                            : std::string("Pass ") + port.name + ".astype(np." + port.numpy + ")."));
+    const py::object flags = array.attr("flags");
+    const bool usable = flags.attr("c_contiguous").cast<bool>() && flags.attr("aligned").cast<bool>();
+    if (is_output && (!usable || !flags.attr("writeable").cast<bool>()))
+      raise_(kArrayArgument, at(entry) + port.name +
+                                 " is not contiguous and writable, must be both to be written to. "
+                                 "Pass another array as out, or none.");
+    if (!usable) array = py::reinterpret_borrow<py::array>(array.attr("copy")("C"));
+    Argument out;
+    out.owner = array;
+    out.shape.assign(array.shape(), array.shape() + array.ndim());
+    out.tensor.data = const_cast<void*>(array.data());
+    fill(&out, port);
+    return out;
+  }
+
+  // A number has no dtype, so it fits any tensor without axes of its kind.
+  Argument from_scalar(const char* entry, const PortTable& port, const py::object& value,
+                       bool is_output) const {
+    const bool is_int =
+        py::isinstance<py::int_>(value) && !py::isinstance<py::bool_>(value) && port.code <= 1;
+    const bool is_float = py::isinstance<py::float_>(value) && port.code == 2;
+    const bool is_bool = py::isinstance<py::bool_>(value) && port.code == 6;
+    if (!is_output && port.rank == 0 && (is_int || is_float || is_bool)) {
+      try {
+        return from_numpy(entry, port, numpy_.attr("array")(value, dtype(entry, port)), false);
+      } catch (py::error_already_set& error) {
+        if (!error.matches(PyExc_OverflowError)) throw;
+        raise_(kArrayArgument, at(entry) + port.name + " is " + py::repr(value).cast<std::string>() +
+                                   ", which no " + port.numpy + " holds. Pass a smaller number.");
+      }
+    }
+    if (is_generic(value) && !is_output) return from_numpy(entry, port, numpy_.attr("asarray")(value), false);
+    const std::string type = py::str(py::type::of(value).attr("__name__"));
+    raise_(kArrayArgument, at(entry) + port.name + " is of type " + type + ", must be an array of " +
+                               port.numpy + ". Pass np.asarray(" + port.name + ", np." + port.numpy + ").");
+  }
+
+  Argument from_dlpack(const char* entry, const PortTable& port, const py::object& value,
+                       bool is_output) const {
+    const py::tuple device = value.attr("__dlpack_device__")();
+    if (device[0].cast<int>() != 1)
+      raise_(kArrayDevice, at(entry) + port.name + " is on device type " +
+                               std::to_string(device[0].cast<int>()) +
+                               ", must be on the CPU (1). Copy it there.");
+    py::object capsule = value.attr("__dlpack__")();
+    auto* managed = static_cast<ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    if (managed == nullptr) throw py::error_already_set();
+    const ArrayTensor& t = managed->tensor;  // the capsule frees it, since its name stays as it is
+    if (t.code != port.code || t.bits != port.bits || t.lanes != 1)
+      raise_(kArrayDtype, at(entry) + port.name + " is " + py::str(value.attr("dtype")).cast<std::string>() +
+                              ", must be " + port.numpy + ". Convert it first.");
+    Argument out;
+    out.owner = capsule;
+    out.shape.assign(t.shape, t.shape + t.ndim);
+    char* data = static_cast<char*>(t.data) + t.byte_offset;
+    if (row_major(t) && reinterpret_cast<uintptr_t>(data) % (port.bits / 8u) == 0) {
+      out.tensor.data = data;
+    } else if (is_output) {
+      raise_(kArrayArgument,
+             at(entry) + port.name + " is not contiguous, must be to be written to. Pass another out.");
+    } else {
+      out.owner = gather(t, data);
+      out.tensor.data = PyByteArray_AsString(out.owner.ptr());
+    }
+    fill(&out, port);
+    return out;
+  }
+
+  static bool row_major(const ArrayTensor& t) {
+    if (t.strides == nullptr) return true;
+    int64_t expected = 1;
+    for (int32_t i = t.ndim - 1; i >= 0; --i) {
+      if (t.shape[i] != 1 && t.strides[i] != expected) return false;
+      expected *= t.shape[i];
+    }
+    return true;
+  }
+
+  // The elements in row-major order.
+  static py::object gather(const ArrayTensor& t, const char* data) {
+    const int64_t size = t.bits / 8;
+    int64_t count = 1;
+    for (int32_t i = 0; i < t.ndim; ++i) count *= t.shape[i];
+    py::object bytes =
+        py::reinterpret_steal<py::object>(PyByteArray_FromStringAndSize(nullptr, count * size));
+    if (!bytes) throw py::error_already_set();
+    char* out = PyByteArray_AsString(bytes.ptr());
+    for (int64_t flat = 0; flat < count; ++flat) {
+      int64_t rest = flat, offset = 0;
+      for (int32_t i = t.ndim - 1; i >= 0; --i) {
+        offset += rest % t.shape[i] * t.strides[i];
+        rest /= t.shape[i];
+      }
+      std::memcpy(out + flat * size, data + offset * size, static_cast<size_t>(size));
+    }
+    return bytes;
+  }
+
+  static void fill(Argument* out, const PortTable& port) {
+    out->tensor.device_type = 1;
+    out->tensor.ndim = static_cast<int32_t>(out->shape.size());
+    out->tensor.code = port.code;
+    out->tensor.bits = port.bits;
+    out->tensor.lanes = 1;
+    out->tensor.shape = out->shape.data();
+  }
+
+  Raise raise_;
+  py::object numpy_;
+};
+
+// The inputs as Python's calling rules give them: by position, then by name. Takes `out` from the keywords.
+inline std::vector<py::object> bind_arguments(const EntryTable& entry, const py::args& positional,
+                                              py::dict named, py::object* out) {
+  const auto wrong = [&](const std::string& what) {
+    throw py::type_error(std::string(entry.name) + "() " + what + ". It is " + entry.signature + ".");
+  };
+  if (positional.size() > entry.inputs.size())
+    wrong("takes " + std::to_string(entry.inputs.size()) + " inputs, not " +
+          std::to_string(positional.size()));
+  std::vector<py::object> values;
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    const py::str name(entry.inputs[i].name);
+    const bool is_named = named.contains(name);
+    if (i < positional.size()) {
+      if (is_named) wrong(std::string("got ") + entry.inputs[i].name + " twice");
+      values.push_back(py::reinterpret_borrow<py::object>(positional[i]));
+    } else if (is_named) {
+      values.push_back(py::reinterpret_borrow<py::object>(named[name]));
+      named.attr("pop")(name);
+    } else {
+      wrong(std::string("lacks input ") + entry.inputs[i].name);
+    }
+  }
+  *out = named.attr("pop")("out", py::none());
+  for (const auto& item : named) wrong("has no input " + py::str(item.first).cast<std::string>());
+  return values;
+}
+
+}  // namespace LUMIGEN_NS
