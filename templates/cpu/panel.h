@@ -39,9 +39,7 @@ constexpr int kBlockRows = 144;
 struct RowBlocks {
   int count, size, longer;
   explicit RowBlocks(int rows)
-      : count((rows + kRows - 1) / kRows),
-        size(count > 0 ? rows / count : 0),
-        longer(rows - count * size) {}
+      : count((rows + kRows - 1) / kRows), size(count > 0 ? rows / count : 0), longer(rows - count * size) {}
   int rows_of(int block) const { return size + (block < longer); }
 };
 
@@ -60,13 +58,12 @@ inline namespace LUMIGEN_ISA {
 // Only valid columns of c are touched.
 inline void multiply(float* c, int64_t ldc, const float* packed_a, const float* packed_b, int rows,
                      int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
-  multiply_tiles(c, ldc, packed_a, Columns{packed_b, panel_stride, kPanel}, rows, cols, k,
-                 accumulate);
+  multiply_tiles(c, ldc, packed_a, Columns{packed_b, panel_stride, kPanel}, rows, cols, k, accumulate);
 }
 
 // As multiply, with B left as it is: element (k, n) at b[k * ldb + n]. Reads nothing beyond `cols`.
-inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const float* b,
-                              int64_t ldb, int rows, int64_t cols, int64_t k, bool accumulate) {
+inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const float* b, int64_t ldb,
+                              int rows, int64_t cols, int64_t k, bool accumulate) {
   multiply_tiles(c, ldc, packed_a, Columns{b, kPanel, ldb}, rows, cols, k, accumulate);
 }
 

@@ -13,13 +13,12 @@ LUMIGEN_INLINE void store_some(float* dst, Vec a, int n) {
 // dst[i * step + r] = src[r * stride + i] for r < n and i < k: rows to columns; n is at most kLanes.
 // Unless is_exact, whole vectors are stored where the floats of later i follow: what lands beyond
 // r = n is overwritten by those, and the last rows of dst are stored exactly.
-__attribute__((noinline)) inline void transpose_rows(float* dst, const float* src, int64_t stride, int n, int64_t k,
-                           int64_t step, bool is_exact) {
+__attribute__((noinline)) inline void transpose_rows(float* dst, const float* src, int64_t stride, int n,
+                                                     int64_t k, int64_t step, bool is_exact) {
   Vec block[kLanes];
   int64_t i = 0;
   for (; i + kLanes <= k; i += kLanes) {
-    for (int r = 0; r < kLanes; r++)
-      block[r] = r < n ? load(src + r * stride + i, AllLanes{}) : splat(0.0f);
+    for (int r = 0; r < kLanes; r++) block[r] = r < n ? load(src + r * stride + i, AllLanes{}) : splat(0.0f);
     transpose(block);
     if (is_exact || i + 2 * kLanes > k) {
       for (int j = 0; j < kLanes; j++) store_some(dst + (i + j) * step, block[j], n);
@@ -35,8 +34,8 @@ __attribute__((noinline)) inline void transpose_rows(float* dst, const float* sr
 }
 
 // One block of A: dst (k, rows) from element (r, i) at src[r * row_stride + i * k_stride].
-inline void pack_row_block(float* dst, const float* src, int64_t row_stride, int64_t k_stride,
-                           int rows, int64_t k) {
+inline void pack_row_block(float* dst, const float* src, int64_t row_stride, int64_t k_stride, int rows,
+                           int64_t k) {
   if (rows == 1 && k_stride == 1) {
     for_lanes(k, [&](int64_t i, auto lanes) { store(dst + i, load(src + i, lanes), lanes); });
   } else if (k_stride == 1) {
@@ -56,8 +55,7 @@ inline void pack_row_block(float* dst, const float* src, int64_t row_stride, int
 }
 
 // dst = packed A (rows, k), from element (r, i) at src[r * row_stride + i * k_stride]. rows * k floats.
-inline void pack_a(float* dst, const float* src, int64_t row_stride, int64_t k_stride, int rows,
-                   int64_t k) {
+inline void pack_a(float* dst, const float* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
   const RowBlocks blocks(rows);
   for (int b = 0; b < blocks.count; b++) {
     const int n = blocks.rows_of(b);
@@ -82,8 +80,7 @@ inline void pack_a_from(float* dst, int rows, int64_t k, F&& at) {
 
 // dst = packed B (k, n), from element (i, j) at src[i * k_stride + j * n_stride].
 // ceil(n / 16) * 16 * k floats.
-inline void pack_b(float* dst, const float* src, int64_t n_stride, int64_t k_stride, int64_t n,
-                   int64_t k) {
+inline void pack_b(float* dst, const float* src, int64_t n_stride, int64_t k_stride, int64_t n, int64_t k) {
   for (int64_t first = 0; first < n; first += kPanel) {
     const int width = n - first < kPanel ? int(n - first) : kPanel;
     float* panel = dst + first * k;

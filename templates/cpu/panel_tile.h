@@ -29,8 +29,7 @@ LUMIGEN_INLINE void add_product(Vec& acc, Vec x, Vec y) {
 // acc (kR, kV vectors) += a (kR) times a row of B (kV vectors): one k. The shorter factor is held in
 // registers, the longer passes through one.
 template <int kR, int kV>
-LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const float* b,
-                                 int64_t panel_stride) {
+LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const float* b, int64_t panel_stride) {
   const auto row = [&](int v) {
     return load(b + v * kLanes / kPanel * panel_stride + v * kLanes % kPanel, AllLanes{});
   };
@@ -60,8 +59,7 @@ LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const float
 // c (kR rows, kV vectors) = or += the block of packed A at `a` times k rows of the columns at `b`.
 template <int kR, int kV>
 __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float* a, const float* b,
-                                             int64_t panel_stride, int64_t step, int64_t k,
-                                             bool accumulate) {
+                                             int64_t panel_stride, int64_t step, int64_t k, bool accumulate) {
   Vec acc[kR][kV];
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) {
@@ -73,6 +71,10 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
         acc[r][v] = splat(0.0f);
     }
   }
+  // C is wanted when the loop ends, and A some 32 k before its turn: it comes from the second-level
+  // cache. B as a rule is in the first already.
+#pragma GCC unroll 16
+  for (int r = 0; r < kR; r++) __builtin_prefetch(c + r * ldc + kV * kLanes - 1, 1);
   constexpr int kUnroll = kV > 4 ? 1 : 4;  // many panels: addresses would not fit in registers
   int64_t i = 0;
   for (; i + kUnroll <= k; i += kUnroll) {
@@ -81,6 +83,8 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
       add_products<kR, kV>(acc, a + u * kR, b, panel_stride);
       b += step;
     }
+#pragma GCC unroll 4
+    for (int f = 0; f < kUnroll * kR; f += 16) __builtin_prefetch(a + 8 * kUnroll * kR + f);
     a += kUnroll * kR;
   }
   for (; i < k; i++) {
@@ -97,21 +101,18 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
 
 // multiply_tile for a number of rows known at run time, at most kR.
 template <int kV, int kR>
-inline void multiply_rows(float* c, int64_t ldc, const float* a, const float* b,
-                          int64_t panel_stride, int64_t step, int rows, int64_t k,
-                          bool accumulate) {
-  if (rows == kR)
-    return multiply_tile<kR, kV>(c, ldc, a, b, panel_stride, step, k, accumulate);
-  if constexpr (kR > 1)
-    multiply_rows<kV, kR - 1>(c, ldc, a, b, panel_stride, step, rows, k, accumulate);
+inline void multiply_rows(float* c, int64_t ldc, const float* a, const float* b, int64_t panel_stride,
+                          int64_t step, int rows, int64_t k, bool accumulate) {
+  if (rows == kR) return multiply_tile<kR, kV>(c, ldc, a, b, panel_stride, step, k, accumulate);
+  if constexpr (kR > 1) multiply_rows<kV, kR - 1>(c, ldc, a, b, panel_stride, step, rows, k, accumulate);
 }
 
 // All row blocks, of at most kR rows, times as many groups of kV vectors of columns as fit between
 // `n` and `cols`. The blocks are the inner loop: they find this group's columns in the first-level
 // cache. Returns the first column left.
 template <int kV, int kR>
-inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Columns columns,
-                               int rows, int64_t n, int64_t cols, int64_t k, bool accumulate) {
+inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Columns columns, int rows,
+                               int64_t n, int64_t cols, int64_t k, bool accumulate) {
   const RowBlocks blocks(rows);
   for (; n + kV * kLanes <= cols; n += kV * kLanes) {
     int64_t first = 0;
@@ -127,8 +128,8 @@ inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Col
 
 // The last columns, fewer than a vector: B's are copied out with zeros beyond, some k at a time, and
 // the tile is made beside c, so that nothing beyond `cols` is read or written.
-inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, Columns columns,
-                                  int rows, int64_t n, int64_t cols, int64_t k, bool accumulate) {
+inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, Columns columns, int rows,
+                                  int64_t n, int64_t cols, int64_t k, bool accumulate) {
   constexpr int64_t kSome = 64;
   const FirstLanes lanes{int(cols - n)};
   const RowBlocks blocks(rows);
@@ -144,12 +145,10 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
       const int some = blocks.rows_of(i);
       float* to = c + first * ldc + n;
       if (goes_on)
-        for (int r = 0; r < some; r++)
-          store(tile + r * kLanes, load(to + r * ldc, lanes), AllLanes{});
-      multiply_rows<1, kRows>(tile, kLanes, packed_a + first * k + start * some, part, kPanel,
-                              kLanes, some, depth, goes_on);
-      for (int r = 0; r < some; r++)
-        store(to + r * ldc, load(tile + r * kLanes, AllLanes{}), lanes);
+        for (int r = 0; r < some; r++) store(tile + r * kLanes, load(to + r * ldc, lanes), AllLanes{});
+      multiply_rows<1, kRows>(tile, kLanes, packed_a + first * k + start * some, part, kPanel, kLanes, some,
+                              depth, goes_on);
+      for (int r = 0; r < some; r++) store(to + r * ldc, load(tile + r * kLanes, AllLanes{}), lanes);
       first += some;
     }
   }
@@ -157,8 +156,8 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
 
 // A single block of few rows has too few accumulators in two vectors of columns to keep the
 // multipliers busy, so it takes more: as many as registers allow.
-inline int64_t multiply_few_rows(float* c, int64_t ldc, const float* packed_a, Columns columns,
-                                 int rows, int64_t cols, int64_t k, bool accumulate) {
+inline int64_t multiply_few_rows(float* c, int64_t ldc, const float* packed_a, Columns columns, int rows,
+                                 int64_t cols, int64_t k, bool accumulate) {
 #if defined(LUMIGEN_PORTABLE) || !defined(__AVX2__)
   constexpr int kRowsOf8 = 1, kRowsOf4 = 2;
 #elif defined(__AVX512F__)

@@ -68,9 +68,7 @@ LUMIGEN_INLINE Mask lane_mask(FirstLanes l) { return lt(iota_int(), splat_int(l.
 
 // Lanes beyond the named ones become `fill`: the neutral value of the reduction that follows.
 LUMIGEN_INLINE Vec zero_tail(Vec a, AllLanes, float) { return a; }
-LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) {
-  return select(lane_mask(l), a, splat(fill));
-}
+LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) { return select(lane_mask(l), a, splat(fill)); }
 
 // build() for some lanes: `at` is called for named lanes only, and the others are zero.
 template <class F>
@@ -130,9 +128,7 @@ LUMIGEN_INLINE float abs(float a) { return __builtin_fabsf(a); }
 LUMIGEN_INLINE float floor(float a) { return __builtin_floorf(a); }
 LUMIGEN_INLINE float trunc(float a) { return __builtin_truncf(a); }
 LUMIGEN_INLINE float round_even(float a) { return first_lane(round_even(splat(a))); }
-LUMIGEN_INLINE float fma(float a, float b, float c) {
-  return first_lane(fma(splat(a), splat(b), splat(c)));
-}
+LUMIGEN_INLINE float fma(float a, float b, float c) { return first_lane(fma(splat(a), splat(b), splat(c))); }
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
 LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
 LUMIGEN_INLINE float max_nan(float a, float b) { return b != b ? b : max_ordered(a, b); }

@@ -33,13 +33,9 @@ LUMIGEN_INLINE Vec build(F&& at) {
 }
 
 LUMIGEN_INLINE Vec load(const float* p, AllLanes) { return {_mm256_loadu_ps(p)}; }
-LUMIGEN_INLINE Vec load(const float* p, FirstLanes l) {
-  return {_mm256_maskload_ps(p, lane_bits(l))};
-}
+LUMIGEN_INLINE Vec load(const float* p, FirstLanes l) { return {_mm256_maskload_ps(p, lane_bits(l))}; }
 LUMIGEN_INLINE void store(float* p, Vec a, AllLanes) { _mm256_storeu_ps(p, a.v); }
-LUMIGEN_INLINE void store(float* p, Vec a, FirstLanes l) {
-  _mm256_maskstore_ps(p, lane_bits(l), a.v);
-}
+LUMIGEN_INLINE void store(float* p, Vec a, FirstLanes l) { _mm256_maskstore_ps(p, lane_bits(l), a.v); }
 LUMIGEN_INLINE IVec load_int(const int32_t* p, AllLanes) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
 }
@@ -87,12 +83,8 @@ LUMIGEN_INLINE IVec shift_right(IVec a) {
 LUMIGEN_INLINE Mask lt(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
 LUMIGEN_INLINE Mask eq(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ)}; }
 LUMIGEN_INLINE Mask is_nan(Vec a) { return {_mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q)}; }
-LUMIGEN_INLINE Mask lt(IVec a, IVec b) {
-  return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.v, a.v))};
-}
-LUMIGEN_INLINE Mask eq(IVec a, IVec b) {
-  return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.v, b.v))};
-}
+LUMIGEN_INLINE Mask lt(IVec a, IVec b) { return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.v, a.v))}; }
+LUMIGEN_INLINE Mask eq(IVec a, IVec b) { return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.v, b.v))}; }
 LUMIGEN_INLINE Mask mask_and(Mask a, Mask b) { return {_mm256_and_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Mask mask_or(Mask a, Mask b) { return {_mm256_or_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Mask mask_not(Mask a) {
@@ -100,9 +92,7 @@ LUMIGEN_INLINE Mask mask_not(Mask a) {
 }
 LUMIGEN_INLINE bool any(Mask a) { return _mm256_movemask_ps(a.v) != 0; }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm256_blendv_ps(b.v, a.v, m.v)}; }
-LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) {
-  return bits(select(m, from_bits(a), from_bits(b)));
-}
+LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return bits(select(m, from_bits(a), from_bits(b))); }
 
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm256_cvtss_f32(a.v); }
 // Lane i of the result is lane i ^ kDistance of a.

@@ -31,18 +31,14 @@ LUMIGEN_INLINE IVec iota_int() {
 }
 template <class F>
 LUMIGEN_INLINE Vec build(F&& at) {
-  return {_mm512_setr_ps(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9),
-                         at(10), at(11), at(12), at(13), at(14), at(15))};
+  return {_mm512_setr_ps(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11),
+                         at(12), at(13), at(14), at(15))};
 }
 
 LUMIGEN_INLINE Vec load(const float* p, AllLanes) { return {_mm512_loadu_ps(p)}; }
-LUMIGEN_INLINE Vec load(const float* p, FirstLanes l) {
-  return {_mm512_maskz_loadu_ps(lane_bits(l), p)};
-}
+LUMIGEN_INLINE Vec load(const float* p, FirstLanes l) { return {_mm512_maskz_loadu_ps(lane_bits(l), p)}; }
 LUMIGEN_INLINE void store(float* p, Vec a, AllLanes) { _mm512_storeu_ps(p, a.v); }
-LUMIGEN_INLINE void store(float* p, Vec a, FirstLanes l) {
-  _mm512_mask_storeu_ps(p, lane_bits(l), a.v);
-}
+LUMIGEN_INLINE void store(float* p, Vec a, FirstLanes l) { _mm512_mask_storeu_ps(p, lane_bits(l), a.v); }
 LUMIGEN_INLINE IVec load_int(const int32_t* p, AllLanes) { return {_mm512_loadu_si512(p)}; }
 LUMIGEN_INLINE IVec load_int(const int32_t* p, FirstLanes l) {
   return {_mm512_maskz_loadu_epi32(lane_bits(l), p)};
@@ -58,16 +54,10 @@ LUMIGEN_INLINE Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 LUMIGEN_INLINE Vec sqrt(Vec a) { return {_mm512_maskz_sqrt_ps(__mmask16(-1), a.v)}; }
-LUMIGEN_INLINE Vec max_ordered(Vec a, Vec b) {
-  return {_mm512_maskz_max_ps(__mmask16(-1), b.v, a.v)};
-}
-LUMIGEN_INLINE Vec min_ordered(Vec a, Vec b) {
-  return {_mm512_maskz_min_ps(__mmask16(-1), b.v, a.v)};
-}
+LUMIGEN_INLINE Vec max_ordered(Vec a, Vec b) { return {_mm512_maskz_max_ps(__mmask16(-1), b.v, a.v)}; }
+LUMIGEN_INLINE Vec min_ordered(Vec a, Vec b) { return {_mm512_maskz_min_ps(__mmask16(-1), b.v, a.v)}; }
 LUMIGEN_INLINE Vec floor(Vec a) { return {_mm512_maskz_roundscale_ps(__mmask16(-1), a.v, 0x9)}; }
-LUMIGEN_INLINE Vec round_even(Vec a) {
-  return {_mm512_maskz_roundscale_ps(__mmask16(-1), a.v, 0x8)};
-}
+LUMIGEN_INLINE Vec round_even(Vec a) { return {_mm512_maskz_roundscale_ps(__mmask16(-1), a.v, 0x8)}; }
 LUMIGEN_INLINE Vec trunc(Vec a) { return {_mm512_maskz_roundscale_ps(__mmask16(-1), a.v, 0xB)}; }
 
 LUMIGEN_INLINE IVec bits(Vec a) { return {_mm512_castps_si512(a.v)}; }
@@ -99,9 +89,7 @@ LUMIGEN_INLINE Mask mask_or(Mask a, Mask b) { return {__mmask16(a.v | b.v)}; }
 LUMIGEN_INLINE Mask mask_not(Mask a) { return {__mmask16(~a.v)}; }
 LUMIGEN_INLINE bool any(Mask a) { return a.v != 0; }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm512_mask_blend_ps(m.v, b.v, a.v)}; }
-LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) {
-  return {_mm512_mask_blend_epi32(m.v, b.v, a.v)};
-}
+LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return {_mm512_mask_blend_epi32(m.v, b.v, a.v)}; }
 
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
 // Lane i of the result is lane i ^ kDistance of a.

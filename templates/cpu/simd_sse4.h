@@ -95,14 +95,10 @@ LUMIGEN_INLINE Mask lt(IVec a, IVec b) { return {_mm_castsi128_ps(_mm_cmplt_epi3
 LUMIGEN_INLINE Mask eq(IVec a, IVec b) { return {_mm_castsi128_ps(_mm_cmpeq_epi32(a.v, b.v))}; }
 LUMIGEN_INLINE Mask mask_and(Mask a, Mask b) { return {_mm_and_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Mask mask_or(Mask a, Mask b) { return {_mm_or_ps(a.v, b.v)}; }
-LUMIGEN_INLINE Mask mask_not(Mask a) {
-  return {_mm_xor_ps(a.v, _mm_castsi128_ps(_mm_set1_epi32(-1)))};
-}
+LUMIGEN_INLINE Mask mask_not(Mask a) { return {_mm_xor_ps(a.v, _mm_castsi128_ps(_mm_set1_epi32(-1)))}; }
 LUMIGEN_INLINE bool any(Mask a) { return _mm_movemask_ps(a.v) != 0; }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm_blendv_ps(b.v, a.v, m.v)}; }
-LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) {
-  return bits(select(m, from_bits(a), from_bits(b)));
-}
+LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return bits(select(m, from_bits(a), from_bits(b))); }
 
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm_cvtss_f32(a.v); }
 // Lane i of the result is lane i ^ kDistance of a.

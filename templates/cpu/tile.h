@@ -27,15 +27,14 @@ LUMIGEN_INLINE Vec combine_row(const float* row, int cols, float neutral, F&& co
 // out[r] = the greatest of row r, NaN if it has one, -inf for no columns.
 inline void row_max(float* out, const float* tile, int rows, int cols, int64_t ld) {
   for (int r = 0; r < rows; r++)
-    out[r] = reduce_max(combine_row(tile + r * ld, cols, -__builtin_inff(),
-                                    [](Vec a, Vec b) { return max_nan(a, b); }));
+    out[r] = reduce_max(
+        combine_row(tile + r * ld, cols, -__builtin_inff(), [](Vec a, Vec b) { return max_nan(a, b); }));
 }
 
 // out[r] = the sum of row r.
 inline void row_sum(float* out, const float* tile, int rows, int cols, int64_t ld) {
   for (int r = 0; r < rows; r++)
-    out[r] = reduce_add(
-        combine_row(tile + r * ld, cols, 0.0f, [](Vec a, Vec b) { return a + b; }));
+    out[r] = reduce_add(combine_row(tile + r * ld, cols, 0.0f, [](Vec a, Vec b) { return a + b; }));
 }
 
 // Row r times factors[r].
@@ -43,9 +42,7 @@ inline void scale_rows(float* tile, const float* factors, int rows, int cols, in
   for (int r = 0; r < rows; r++) {
     const Vec factor = splat(factors[r]);
     float* row = tile + r * ld;
-    for_lanes(cols, [&](int64_t j, auto lanes) {
-      store(row + j, load(row + j, lanes) * factor, lanes);
-    });
+    for_lanes(cols, [&](int64_t j, auto lanes) { store(row + j, load(row + j, lanes) * factor, lanes); });
   }
 }
 
@@ -54,8 +51,7 @@ inline void fill(float* tile, float value, int rows, int cols, int64_t ld) {
     for_lanes(cols, [&](int64_t j, auto lanes) { store(tile + r * ld + j, splat(value), lanes); });
 }
 
-inline void copy_tile(float* dst, int64_t dst_ld, const float* src, int64_t src_ld, int rows,
-                      int cols) {
+inline void copy_tile(float* dst, int64_t dst_ld, const float* src, int64_t src_ld, int rows, int cols) {
   for (int r = 0; r < rows; r++)
     for_lanes(cols, [&](int64_t j, auto lanes) {
       store(dst + r * dst_ld + j, load(src + r * src_ld + j, lanes), lanes);

@@ -42,8 +42,7 @@ static void contract_packed(float* c, const float* a, const float* packed_b, int
 
 extern "C" {
 // c = A B for row-major operands; with is_packed, b is B as pack_columns made it.
-void contract(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k,
-              int is_packed) {
+void contract(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k, int is_packed) {
   if (!is_packed) {
     float* packed = aligned(scratch.b, (n + kPanel - 1) / kPanel * kPanel * k);
     pack_b(packed, b, 1, n, n, k);
@@ -51,9 +50,7 @@ void contract(float* c, const float* a, const float* b, int64_t m, int64_t n, in
   }
   contract_packed(c, a, b, m, n, k);
 }
-void pack_columns(float* packed, const float* b, int64_t n, int64_t k) {
-  pack_b(packed, b, 1, n, n, k);
-}
+void pack_columns(float* packed, const float* b, int64_t n, int64_t k) { pack_b(packed, b, 1, n, n, k); }
 // Floating-point operations that `rounds` rounds of independent multiply-adds take.
 double fma_peak(int64_t rounds) {
   constexpr int kChains = 12;
@@ -118,9 +115,8 @@ int main(int argc, char** argv) {
     const double peak = median(rates[2]);
     char name[64];
     std::snprintf(name, sizeof name, "%d x %d x %d", int(s.m), int(s.n), int(s.k));
-    std::printf("%20s %10.1f %10.1f %8.1f   %3.0f%% %3.0f%%\n", name, median(rates[0]),
-                median(rates[1]), peak, 100.0 * median(rates[0]) / peak,
-                100.0 * median(rates[1]) / peak);
+    std::printf("%20s %10.1f %10.1f %8.1f   %3.0f%% %3.0f%%\n", name, median(rates[0]), median(rates[1]),
+                peak, 100.0 * median(rates[0]) / peak, 100.0 * median(rates[1]) / peak);
   }
   return 0;
 }

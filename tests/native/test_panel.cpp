@@ -20,8 +20,8 @@ static std::vector<float> noise(Random& random, int64_t n) {
 static int64_t packed_columns(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
 
 // C = A B in as many pieces as the cuts say.
-static void multiply_in_pieces(float* c, const float* a, const float* b, int rows, int64_t cols,
-                               int64_t k, int row_cut, int64_t column_cut, int64_t k_cut) {
+static void multiply_in_pieces(float* c, const float* a, const float* b, int rows, int64_t cols, int64_t k,
+                               int row_cut, int64_t column_cut, int64_t k_cut) {
   std::vector<float> packed_b(size_t(packed_columns(cols) * k));
   pack_b(packed_b.data(), b, 1, cols, cols, k);
   for (int r = 0; r < rows; r += row_cut) {
@@ -32,8 +32,8 @@ static void multiply_in_pieces(float* c, const float* a, const float* b, int row
       pack_a(packed_a.data(), a + r * k + i, k, 1, some, depth);
       for (int64_t n = 0; n < cols; n += column_cut) {
         const int64_t width = cols - n < column_cut ? cols - n : column_cut;
-        multiply(c + r * cols + n, cols, packed_a.data(), packed_b.data() + n * k + i * kPanel, some,
-                 width, depth, k * kPanel, i > 0);
+        multiply(c + r * cols + n, cols, packed_a.data(), packed_b.data() + n * k + i * kPanel, some, width,
+                 depth, k * kPanel, i > 0);
       }
     }
   }

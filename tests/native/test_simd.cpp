@@ -16,10 +16,10 @@ static bool same(float a, float b) {
   return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
 }
 
-static const float kValues[] = {0.0f,   -0.0f,    1.0f,      -1.0f,    0.5f,    -0.5f,  1.5f,
-                                2.5f,   -2.5f,    3.7f,      -3.7f,    7.0f,    -7.0f,  1e-40f,
-                                1e30f,  -1e30f,   8388609.f, -1e-40f,  INFINITY, -INFINITY, NAN,
-                                0.1f,   -0.3f,    1e9f,      -2e9f,    3e-20f,  0x1p-126f, 3.0f};
+static const float kValues[] = {0.0f,  -0.0f,  1.0f,      -1.0f,   0.5f,     -0.5f,     1.5f,
+                                2.5f,  -2.5f,  3.7f,      -3.7f,   7.0f,     -7.0f,     1e-40f,
+                                1e30f, -1e30f, 8388609.f, -1e-40f, INFINITY, -INFINITY, NAN,
+                                0.1f,  -0.3f,  1e9f,      -2e9f,   3e-20f,   0x1p-126f, 3.0f};
 static constexpr int kCount = sizeof kValues / sizeof kValues[0];
 
 template <class F, class G>
@@ -51,9 +51,8 @@ static void check_arithmetic() {
   check_binary([](Vec a, Vec b) { return a - b; }, [](float a, float b) { return a - b; });
   check_binary([](Vec a, Vec b) { return a * b; }, [](float a, float b) { return a * b; });
   check_binary([](Vec a, Vec b) { return a / b; }, [](float a, float b) { return a / b; });
-  check_binary([](Vec a, Vec b) { return fma(a, b, splat(0.7f)); }, [](float a, float b) {
-    return kFusedFma ? std::fma(a, b, 0.7f) : a * b + 0.7f;
-  });
+  check_binary([](Vec a, Vec b) { return fma(a, b, splat(0.7f)); },
+               [](float a, float b) { return kFusedFma ? std::fma(a, b, 0.7f) : a * b + 0.7f; });
   check_binary([](Vec a, Vec b) { return max_ordered(a, b); },
                [](float a, float b) { return a < b ? b : a; });
   check_binary([](Vec a, Vec b) { return min_ordered(a, b); },
@@ -129,8 +128,8 @@ static void check_integers() {
 // A readable page before one that is not: memory[0 .. bytes) may be touched, nothing after.
 static float* end_of_page() {
   const size_t page = size_t(sysconf(_SC_PAGESIZE));
-  char* two = static_cast<char*>(
-      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* two =
+      static_cast<char*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   CHECK(two != MAP_FAILED && mprotect(two + page, page, PROT_NONE) == 0);
   return reinterpret_cast<float*>(two + page);
 }
