@@ -182,5 +182,5 @@ def _compile(compiler: str, text: str, library: Path) -> None:
         command = [compiler, *FLAGS, *defines, f"-I{include}", str(unit), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise BuildFailed(step="compile kernels", code=done.returncode, output=done.stderr, log=str(unit))
+            raise BuildFailed(step="compile kernels", code=done.returncode, output=done.stderr[-6000:], log=str(unit))
         os.replace(out, library)

@@ -301,6 +301,10 @@ def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
         return then if condition.value else otherwise
     if then is otherwise:
         return then
+    if isinstance(then, Const) and not isinstance(otherwise, Const):
+        mirrored = negation(condition)
+        if isinstance(mirrored, Holds):  # masks have one spelling: what is kept comes first
+            return _intern(Choose, mirrored, otherwise, then, then.dtype)
     return _intern(Choose, condition, then, otherwise, then.dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +77,8 @@ class Renderer:
         raise LoweringFailed(step="emit", what=f"no scalar form of {type(e).__name__}")
 
     def _scalar_prim(self, e: Prim) -> Text:
+        if e.op in (Op.ADD, Op.MUL) and e.dtype is not boolean:
+            return arithmetic(e, self.scalar, may_fuse=e.dtype is f32)
         args = [self.scalar(a) for a in e.args]
         if e.op in UNARY:
             stem = UNARY[e.op]
@@ -93,7 +96,7 @@ class Renderer:
         if e.op is Op.MOD:
             name = "mod" if e.dtype is f32 else "floor_mod"
             return Text(f"{name}({args[0].code}, {args[1].code})")
-        return arithmetic(e, args, f32_fma=e.dtype is f32, operands=[self.scalar(x) for x in _fma_parts(e)])
+        raise LoweringFailed(step="emit", what=f"no scalar form of {e.op.value}")
 
     def _cast(self, e: Prim, text: Text) -> Text:
         if e.dtype is boolean:
@@ -138,12 +141,14 @@ class Renderer:
     def _vector_prim(self, e: Prim) -> Text:
         if e.op is Op.CONTIGUOUS:  # from bool, the only cast with a vector form
             return Text(f"select({self.mask(e.args[0])}, splat(1.0f), splat(0.0f))")
+        if e.op in (Op.ADD, Op.MUL):
+            return arithmetic(e, self.vector, may_fuse=True)
         args = [self.vector(a) for a in e.args]
         if e.op in UNARY:
             return Text(f"{UNARY[e.op]}({args[0].code})")
         if e.op is Op.MOD:
             return Text(f"mod({args[0].code}, {args[1].code})")
-        return arithmetic(e, args, f32_fma=True, operands=[self.vector(x) for x in _fma_parts(e)])
+        raise LoweringFailed(step="emit", what=f"no vector form of {e.op.value}")
 
     def mask(self, e: Expr) -> str:
         """A condition over lanes, as a Mask."""
@@ -178,39 +183,32 @@ class Renderer:
         return f"mask_affine({self.index(slack)}, {self.index(factor)})"
 
 
-def arithmetic(e: Prim, args: list[Text], f32_fma: bool, operands: list[Text]) -> Text:
-    """Sums, products, and the spellings that a person would use for them: a - b, a / b, fma."""
+def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
+    """Sums and products in the spelling that a person would use: a - b, a / b, fma."""
+    a, b = e.args
     if e.op is Op.MUL:
-        for i in (1, 0):
-            divisor = e.args[i]
-            if isinstance(divisor, Prim) and divisor.op is Op.RECIP:
-                return Text(f"{args[1 - i].within(PRODUCT)} / {operands[i].within(TIGHT)}", PRODUCT)
-        return Text(f"{args[0].within(PRODUCT)} * {args[1].within(TIGHT)}", PRODUCT)
-    assert e.op is Op.ADD
-    for i in (1, 0):
-        term = e.args[i]
-        if isinstance(term, Prim) and term.op is Op.MUL:
-            for j in (1, 0):
-                sign = term.args[j]
-                if isinstance(sign, Const) and sign.value == -1:
-                    return Text(f"{args[1 - i].within(SUM)} - {operands[2 * i + 1 - j].within(PRODUCT)}", SUM)
-    if f32_fma:
-        for i in (0, 1):
-            term = e.args[i]
-            if isinstance(term, Prim) and term.op is Op.MUL:
-                a, b = operands[2 * i], operands[2 * i + 1]
-                return Text(f"fma({a.code}, {b.code}, {args[1 - i].code})")
-    return Text(f"{args[0].within(SUM)} + {args[1].within(PRODUCT)}", SUM)
+        for x, y in ((a, b), (b, a)):
+            if isinstance(y, Prim) and y.op is Op.RECIP:
+                return Text(f"{render(x).within(PRODUCT)} / {render(y.args[0]).within(TIGHT)}", PRODUCT)
+        return Text(f"{render(a).within(PRODUCT)} * {render(b).within(TIGHT)}", PRODUCT)
+    for x, y in ((a, b), (b, a)):
+        subtracted = _negated(y)
+        if subtracted is not None:
+            return Text(f"{render(x).within(SUM)} - {render(subtracted).within(PRODUCT)}", SUM)
+    for x, y in ((b, a), (a, b)):
+        if may_fuse and isinstance(y, Prim) and y.op is Op.MUL:
+            p, q = (render(z).code for z in y.args)
+            return Text(f"fma({p}, {q}, {render(x).code})")
+    return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
 
 
-def _fma_parts(e: Prim) -> list[Expr]:
-    """What the terms of a sum, or the factors of a product, are made of where a shorter spelling needs it."""
-    if e.op is Op.MUL:
-        return [a.args[0] if isinstance(a, Prim) and a.op is Op.RECIP else a for a in e.args]
-    out: list[Expr] = []
-    for term in e.args:
-        out.extend(term.args if isinstance(term, Prim) and term.op is Op.MUL else (term, term))
-    return out
+def _negated(e: Expr) -> Expr | None:
+    """x, if the expression is x * -1."""
+    if isinstance(e, Prim) and e.op is Op.MUL:
+        for x, y in (e.args, e.args[::-1]):
+            if isinstance(y, Const) and y.value == -1:
+                return x
+    return None
 
 
 def _extremum(e: Choose) -> tuple[str, Expr, Expr] | None:

@@ -29,7 +29,10 @@ class Lifetime:
 
 def plan_arena(lifetimes: tuple[Lifetime, ...], dims: tuple[Dim, ...]) -> tuple[Slot, ...]:
     """Slots in the order, of several tried, whose arena is least over the dims' least, typical and greatest values."""
-    points = [{d: pick(d) for d in dims} for pick in (lambda d: d.lo, lambda d: d.estimate, lambda d: d.hi)]
+    points = [
+        {d: pick(d) for d in dims}
+        for pick in (lambda d: d.lo, lambda d: d.estimate, lambda d: d.hi)
+    ]
     sizes = [{t.name: _aligned(int(t.bytes.evaluate(p))) for t in lifetimes} for p in points]
     bounds = [max(1, lower_bound(lifetimes, s)) for s in sizes]
     best: tuple[float, tuple[Slot, ...]] | None = None
@@ -48,7 +51,9 @@ def _aligned(size: int) -> int:
 def lower_bound(lifetimes: tuple[Lifetime, ...], sizes: Mapping[str, int]) -> int:
     """The most bytes alive at one step: no arena is smaller."""
     steps = {t.first for t in lifetimes}
-    return max((sum(sizes[t.name] for t in lifetimes if t.first <= s <= t.last) for s in steps), default=0)
+    return max(
+        (sum(sizes[t.name] for t in lifetimes if t.first <= s <= t.last) for s in steps), default=0
+    )
 
 
 def _orders(lifetimes: tuple[Lifetime, ...], sizes: Mapping[str, int]) -> list[list[Lifetime]]:

@@ -102,7 +102,9 @@ class _Model:
         slots, place = self.arena(steps, dims)
         launches = tuple(self.launch(s, place) for s in steps)
         inputs = tuple(
-            Port(tensor_of(n).name, n.shape, n.dtype, tensor_of(n).range) for n in graph.inputs if n.op is Op.INPUT
+            Port(tensor_of(n).name, n.shape, n.dtype, tensor_of(n).range)
+            for n in graph.inputs
+            if n.op is Op.INPUT
         )
         outputs = tuple(Port(out, e.shape, e.dtype) for out, e in graph.outputs)
         return Program(name, inputs, outputs, dims, launches, slots)
@@ -142,11 +144,17 @@ class _Model:
     def store_weight(self, b: Buffer, panels: Panels | None) -> None:
         if (b.name, panels) in self.stored:
             return
-        name = "w_" + "".join(c if c.isalnum() else "_" for c in b.name) + ("_panels" if panels else "")
+        name = (
+            "w_"
+            + "".join(c if c.isalnum() else "_" for c in b.name)
+            + ("_panels" if panels else "")
+        )
         info = WeightInfo(b.name, tuple(int(d.const) for d in b.dims), b.dtype)
         self.stored[b.name, panels] = Stored(name, info, panels)
 
-    def arena(self, steps: list[_Step], dims: tuple[Dim, ...]) -> tuple[tuple[Slot, ...], dict[str, str]]:
+    def arena(
+        self, steps: list[_Step], dims: tuple[Dim, ...]
+    ) -> tuple[tuple[Slot, ...], dict[str, str]]:
         first: dict[str, int] = {}
         last: dict[str, int] = {}
         size: dict[str, Ix] = {}
@@ -178,7 +186,11 @@ class _Model:
         if actual.role is Role.OUTPUT:
             return OutputArg(actual.name)
         if actual.role is Role.WEIGHT:
-            found = [s for (name, panels), s in self.stored.items() if name == actual.name and _fits(s, formal, panels)]
+            found = [
+                s
+                for (name, panels), s in self.stored.items()
+                if name == actual.name and _fits(s, formal, panels)
+            ]
             return WeightArg(found[0].name)
         return SlotArg(place[actual.name])
 

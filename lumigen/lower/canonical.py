@@ -41,7 +41,13 @@ def canonical(region: Region) -> Canonical:
             number = counts[stem]
             counts[stem] += 1
             name = "out" if stem == "out" and number == 0 else f"{stem}{number}"
-            role = Role.WEIGHT if b.role is Role.WEIGHT else Role.OUTPUT if stem == "out" else Role.TEMP
+            role = (
+                Role.WEIGHT
+                if b.role is Role.WEIGHT
+                else Role.OUTPUT
+                if stem == "out"
+                else Role.TEMP
+            )
             names[b] = Buffer(name, role, b.dims, b.dtype, b.range)
 
     for e in walk([s.value for s in region.stores]):

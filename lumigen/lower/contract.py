@@ -71,7 +71,12 @@ class Lowered:
 def find_contraction(store: Store) -> Contraction | None:
     """The one contraction that the panel skeleton can run, or None."""
     found = [r for r in kernel_reductions([store.value]) if product_factors(r) is not None]
-    if len(found) != 1 or found[0].dtype is not f32 or store.value.dtype is not f32 or not store.axes:
+    if (
+        len(found) != 1
+        or found[0].dtype is not f32
+        or store.value.dtype is not f32
+        or not store.axes
+    ):
         return None
     r = found[0]
     if any(isinstance(x, Reduce) and r in walk([x.body]) for x in walk([store.value])):
@@ -144,7 +149,9 @@ def contract(region: Region) -> Lowered | None:
     columns = substitute(substitute(found.columns, k_map), mapping)
     columns_at = _Columns(columns, found, n, k)
     b, before, packs, temps = columns_at.operand()
-    program = _program(region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, packs, temps)
+    program = _program(
+        region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, packs, temps
+    )
     packed = columns_at.element(b, found.n_axes, found.reduce.axes)
     value = map_expr(store.value, {found.columns: packed})
     meaning = Region((replace(store, value=value),))
@@ -235,17 +242,17 @@ def _program(
     most_rows = max(16, min(ROWS, PACKED // max(1, k.extent.bounds()[1] or PACKED)))
     m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), TASKS))
     n_tiles = maximum(ceildiv(n.extent, COLUMNS), ceildiv(2, m_tiles))
-    cols_each = ceildiv(ceildiv(n.extent, n_tiles), 2 * WIDTH) * (2 * WIDTH)
-    n_tiles = ceildiv(n.extent, cols_each)
     grid_size = product(tuple(x.extent for x in found.grid))
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
     top = Scope(Names(), (), frozenset({task}))
-    row_tiles = Axis("row_tiles", m_tiles + 1)
+    row_tiles, column_tiles = Axis("row_tiles", m_tiles + 1), Axis("column_tiles", n_tiles + 1)
     top.bind(row_tiles, m_tiles)
+    top.bind(column_tiles, maximum(ceildiv(n.extent, COLUMNS), ceildiv(2, row_tiles)))
     rows_each = ceildiv(m.extent, row_tiles)
-    rest = ix(task)
-    n_part, rest = rest % n_tiles, rest // n_tiles
+    cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
+    top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
+    n_part, rest = ix(task) % column_tiles, ix(task) // column_tiles
     m_part, rest = rest % row_tiles, rest // row_tiles
     for axis in reversed(found.grid):
         top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
@@ -254,7 +261,7 @@ def _program(
     n0, n1 = Axis("n0", n.extent), Axis("n1", n.extent + 1)
     top.bind(m0, minimum(m_part * rows_each, m.extent))
     top.bind(m1, minimum(ix(m0) + rows_each, m.extent))
-    top.bind(n0, n_part * cols_each)
+    top.bind(n0, minimum(n_part * cols_each, n.extent))
     top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
     rows = ix(m1) - m0
 
@@ -265,7 +272,11 @@ def _program(
     k0 = Axis("k0", k.extent)
     k_end = minimum(ix(k0) + depth, k.extent)
     pack = Pack(a_tile, ix(k0) * rows, a, m, ix(m0), ix(m1), k, ix(k0), k_end)
-    top.stmts.append(For(k0, ix(0), k.extent, False, (pack,), step=_step(depth)) if parts > 1 else _at_zero(pack, k0))
+    top.stmts.append(
+        For(k0, ix(0), k.extent, False, (pack,), step=_step(depth))
+        if parts > 1
+        else _at_zero(pack, k0)
+    )
 
     value = substitute(store.value, mapping)
     at = tuple(i.substitute(mapping) for i in store.at)
@@ -280,9 +291,13 @@ def _program(
     if direct is not None:
         base, stride = direct
         acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
-    mma = Mma(acc, acc_at, acc_stride, a_tile, ix(k0) * rows, shifted, rows, cols, k_end - k0, ix(k0))
+    mma = Mma(
+        acc, acc_at, acc_stride, a_tile, ix(k0) * rows, shifted, rows, cols, k_end - k0, ix(k0)
+    )
     inner: list[Stmt] = [
-        For(k0, ix(0), k.extent, False, (mma,), step=_step(depth)) if parts > 1 else _at_zero(mma, k0)
+        For(k0, ix(0), k.extent, False, (mma,), step=_step(depth))
+        if parts > 1
+        else _at_zero(mma, k0)
     ]
     if direct is None:
         row_scope = top.inner([chunk, m])
@@ -296,7 +311,11 @@ def _program(
 
     packed = {weight: new for new, weight, _ in packs}
     reads = [packed.get(x, x) for x in region.reads()]
-    if temps and isinstance(found.columns, Read) and found.columns.source not in _sources(value, found.rows):
+    if (
+        temps
+        and isinstance(found.columns, Read)
+        and found.columns.source not in _sources(value, found.rows)
+    ):
         reads = [x for x in reads if x is not found.columns.source]
     scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
     args = (*reads, *temps, store.dst)

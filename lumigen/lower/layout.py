@@ -7,6 +7,7 @@ nothing: the first one stores where the second one wants to read.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import permutations
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
@@ -17,33 +18,47 @@ MAX_RANK = 5  # beyond it all orders are too many to try; such a temporary keeps
 
 
 def choose_layouts(regions: tuple[Region, ...]) -> tuple[Region, ...]:
-    reads: dict[Buffer, list[tuple[Ix, ...]]] = {}
+    reads: dict[Buffer, list[_Use]] = {}
     for region in regions:
         for s in region.stores:
             for e in walk([s.value]):
                 if isinstance(e, Read) and e.source.role is Role.TEMP:
-                    reads.setdefault(e.source, []).append(e.at)
+                    bound = frozenset(a for i in e.at for a in i.axes) - frozenset(s.axes)
+                    reads.setdefault(e.source, []).append(_Use(e.at, bound))
     orders = {b: _best_order(b, found) for b, found in reads.items()}
     moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
     return tuple(_apply(r, moved) for r in regions) if moved else regions
 
 
-def _best_order(buffer: Buffer, reads: list[tuple[Ix, ...]]) -> tuple[int, ...]:
+@dataclass(frozen=True)
+class _Use:
+    """A read: where, and which of its axes a reduction runs over."""
+
+    at: tuple[Ix, ...]
+    bound: frozenset[Axis]
+
+
+def _best_order(buffer: Buffer, reads: list[_Use]) -> tuple[int, ...]:
     rank = len(buffer.dims)
     if not 2 <= rank <= MAX_RANK:
         return tuple(range(rank))
-    return min(permutations(range(rank)), key=lambda order: (_cost(buffer.dims, reads, order), order))
+    natural = tuple(range(rank))
+    costs = {order: _cost(buffer.dims, reads, order) for order in permutations(natural)}
+    if costs[natural][0] == min(splits for splits, _ in costs.values()):
+        return natural
+    return min(costs, key=lambda order: (costs[order], order))
 
 
-def _cost(dims: Shape, reads: list[tuple[Ix, ...]], order: tuple[int, ...]) -> int:
-    """How many quotients and remainders the addresses keep."""
-    total = 0
-    for at in reads:
+def _cost(dims: Shape, reads: list[_Use], order: tuple[int, ...]) -> tuple[int, int]:
+    """How many quotients and remainders the addresses keep; how many reductions do not run along memory."""
+    splits = scattered = 0
+    for use in reads:
         flat = ix(0)
         for d in order:
-            flat = flat * dims[d] + at[d]
-        total += sum(isinstance(a, Quotient | Remainder) for a in flat.atoms())
-    return total
+            flat = flat * dims[d] + use.at[d]
+        splits += sum(isinstance(a, Quotient | Remainder) for a in flat.atoms())
+        scattered += bool(use.bound) and all(flat.coefficient(a) != 1 for a in use.bound)
+    return splits, scattered
 
 
 def _apply(region: Region, orders: dict[Buffer, tuple[int, ...]]) -> Region:

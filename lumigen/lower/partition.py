@@ -212,7 +212,9 @@ class _Builder:
             if n in seen:
                 continue
             seen.add(n)
-            stack.extend(a.node for a in n.args if a.node not in self.cut and a.node.op not in SOURCES)
+            stack.extend(
+                a.node for a in n.args if a.node not in self.cut and a.node.op not in SOURCES
+            )
         return [n for n in self.order if n in seen]
 
     def regions(self) -> tuple[Region, ...]:
@@ -240,11 +242,15 @@ class _Builder:
 def is_plain(e: Expr) -> bool:
     """Whether the value is read from memory as it is (guarded perhaps, or a constant), not computed."""
     if isinstance(e, Choose):
-        return isinstance(e.condition, Holds) and is_plain(e.then) and isinstance(e.otherwise, Const)
+        return (
+            isinstance(e.condition, Holds) and is_plain(e.then) and isinstance(e.otherwise, Const)
+        )
     return isinstance(e, Read | Const | Index)
 
 
-def is_contraction(factors: tuple[Expr, ...], free: tuple[Axis, ...], bound: tuple[Axis, ...]) -> bool:
+def is_contraction(
+    factors: tuple[Expr, ...], free: tuple[Axis, ...], bound: tuple[Axis, ...]
+) -> bool:
     """Whether a sum over `bound` of the product has columns for each of its two factors: a matrix product."""
     if len(factors) != 2:
         return False
@@ -296,4 +302,12 @@ def volume_of(extents: tuple[Ix, ...]) -> int:
     return product(extents).estimate()
 
 
-__all__ = ["View", "is_contraction", "is_plain", "partition", "product_factors", "volume", "volume_of"]
+__all__ = [
+    "View",
+    "is_contraction",
+    "is_plain",
+    "partition",
+    "product_factors",
+    "volume",
+    "volume_of",
+]

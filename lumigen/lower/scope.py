@@ -99,7 +99,9 @@ class Scope:
     uses: dict[Expr, int] = field(default_factory=dict)
 
     def inner(self, axes: Iterable[Axis], lanes: Axis | None = None) -> Scope:
-        return Scope(self.names, self.reductions, self.axes | frozenset(axes), self, lanes or self.lanes)
+        return Scope(
+            self.names, self.reductions, self.axes | frozenset(axes), self, lanes or self.lanes
+        )
 
     def values(self, roots: Iterable[Expr]) -> list[Expr]:
         """Each root as `value` gives it; what they use together is computed once."""
@@ -175,7 +177,9 @@ class Scope:
                     self.value(inner)
         for r in group:
             extra = frozenset({lanes} if lanes is not None else ())
-            name = local(self.names.fresh("acc"), (free_axes(r) | extra) & (self.axes | extra), r.dtype)
+            name = local(
+                self.names.fresh("acc"), (free_axes(r) | extra) & (self.axes | extra), r.dtype
+            )
             assert isinstance(name, Local)
             accumulators.append(name)
             self.stmts.append(Accumulator(name, r.monoid, lanes))
@@ -202,7 +206,12 @@ class Scope:
                 x is e or self.find(x) is not None or free_axes(x) & set(first.axes)
                 for x in _inner_reductions(e)
             )
-            if free_axes(e) <= self.axes and self.home(e) is self and ready and (self.lanes in free_axes(e)) is vector:
+            if (
+                free_axes(e) <= self.axes
+                and self.home(e) is self
+                and ready
+                and (self.lanes in free_axes(e)) is vector
+            ):
                 out.append(e)
         return out
 
@@ -263,7 +272,9 @@ def _lane_axis(r: Reduce) -> Axis | None:
 
     def score(axis: Axis) -> int:
         return sum(
-            address(e.source, e.at).coefficient(axis) == 1 for e in walk([r.body]) if isinstance(e, Read)
+            address(e.source, e.at).coefficient(axis) == 1
+            for e in walk([r.body])
+            if isinstance(e, Read)
         )
 
     best = max(reversed(r.axes), key=score)
@@ -272,7 +283,11 @@ def _lane_axis(r: Reduce) -> Axis | None:
 
 def is_negation(e: Expr) -> bool:
     """x * -1: it costs nothing where it is added."""
-    return isinstance(e, Prim) and e.op is Op.MUL and any(isinstance(a, Const) and a.value == -1 for a in e.args)
+    return (
+        isinstance(e, Prim)
+        and e.op is Op.MUL
+        and any(isinstance(a, Const) and a.value == -1 for a in e.args)
+    )
 
 
 def count_uses(roots: Iterable[Expr]) -> dict[Expr, int]:
@@ -292,4 +307,13 @@ def kernel_reductions(roots: Iterable[Expr]) -> tuple[Reduce, ...]:
     return tuple(e for e in walk(roots) if isinstance(e, Reduce))
 
 
-__all__ = ["Names", "Scope", "address", "count_uses", "guarded", "is_per_lane", "is_safe", "kernel_reductions"]
+__all__ = [
+    "Names",
+    "Scope",
+    "address",
+    "count_uses",
+    "guarded",
+    "is_per_lane",
+    "is_safe",
+    "kernel_reductions",
+]

@@ -10,7 +10,18 @@ from __future__ import annotations
 from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, ix, minimum, product
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
-from lumigen.region import Buffer, Expr, Read, Reduce, Region, Store, free_axes, indices_of, substitute, walk
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Read,
+    Reduce,
+    Region,
+    Store,
+    free_axes,
+    indices_of,
+    substitute,
+    walk,
+)
 from lumigen.tile import For, StoreTile, TileProgram
 
 ELEMENTS_PER_TASK = 8192  # element visits that make a work tile worth its hand-over
@@ -53,7 +64,13 @@ def simt(region: Region) -> TileProgram:
     last = minimum(first + per_row, row_axis.extent)
     top.stmts.append(For(row_axis, first, last, False, tuple(row_scope.stmts)))
     return TileProgram(
-        "simt", (*region.reads(), store.dst), dims_of(region), task, task.extent, (), tuple(top.stmts)
+        "simt",
+        (*region.reads(), store.dst),
+        dims_of(region),
+        task,
+        task.extent,
+        (),
+        tuple(top.stmts),
     )
 
 
@@ -67,7 +84,9 @@ def _grain(store: Store, lane: Axis | None) -> tuple[int, int]:
     if any(lane in free_axes(r) for r in reductions):
         return 1, LANES_PER_TASK
     if reductions:
-        return max(1, ELEMENTS_PER_TASK // max(1, extent + visits)), lane.extent.bounds()[1] or extent
+        return max(1, ELEMENTS_PER_TASK // max(1, extent + visits)), lane.extent.bounds()[
+            1
+        ] or extent
     return max(1, ELEMENTS_PER_TASK // max(1, extent)), ELEMENTS_PER_TASK
 
 
