@@ -21,7 +21,7 @@ from lumigen.graph import (
     result_dtype,
     tensor_of,
 )
-from lumigen.index import Axis, Cmp, Ix, is_less, is_nonnegative, ix, upper
+from lumigen.index import Atom, Axis, Cmp, Dim, Ix, is_less, is_nonnegative, ix, of_atom, upper
 from lumigen.ops import ROWS, Form, Op
 from lumigen.view import View, positions
 
@@ -165,25 +165,29 @@ def _proven(index: Ix, view: View, holds: Callable[[Ix], bool]) -> bool:
 
 def _assuming(index: Ix, conditions: tuple[Cmp, ...]) -> Ix:
     """The index over new axes, each of which is the slack of a condition: not negative."""
-    open_conditions = [c.slack for c in conditions]
+    todo = [c.slack for c in conditions]
     names = count()
-    while open_conditions:
-        slack = open_conditions.pop(0)
-        axis, sign = next(
-            (
-                (a, sign)
-                for a in sorted(slack.axes, key=str)
-                for sign in (1, -1)
-                if slack.coefficient(a) == sign
-            ),
-            (None, 0),
-        )
-        if axis is None:
+    while todo:
+        slack = todo.pop(0)
+        found = _solvable(slack)
+        if found is None:
             continue
-        partner = next((s for s in open_conditions if not (s + slack).axes), None)
+        atom, sign = found
+        partner = next((s for s in todo if not (s + slack).axes), None)
         limit = upper(slack) if partner is None else partner + slack
         fresh = Axis(f"slack{next(names)}", limit + 1)
-        mapping = {axis: (ix(fresh) - (slack - ix(axis) * sign)) * sign}
+        mapping = {atom: (ix(fresh) - (slack - of_atom(atom) * sign)) * sign}
         index = index.substitute(mapping)
-        open_conditions = [s.substitute(mapping) for s in open_conditions if s is not partner]
+        todo = [s.substitute(mapping) for s in todo if s is not partner]
     return index
+
+
+def _solvable(slack: Ix) -> tuple[Atom, int] | None:
+    """An axis, quotient or remainder that the slack is affine in with a factor of 1 or -1."""
+    for monomial, factor in slack.terms:
+        atom = monomial[0]
+        if len(monomial) == 1 and abs(factor) == 1 and not isinstance(atom, Dim):
+            rest = slack - of_atom(atom) * factor
+            if atom not in set(rest.atoms()):
+                return atom, factor
+    return None
