@@ -95,6 +95,14 @@ def test_a_select_stands_alone_without_its_mirror() -> None:
     assert out.op is Op.ADD
 
 
+def test_a_mask_has_one_spelling() -> None:
+    x = load("X", i, j)
+    kept = where(at_most(j, i), x, num(-INF))
+    assert where(at_most(ix(i) + 1, j), num(-INF), x) is kept
+    assert where(negated(at_most(j, i)), num(-INF), x) is kept
+    assert largest(where(at_most(ix(i) + 1, j), num(-INF), x), j) is largest(kept, j)
+
+
 def test_negations_cancel() -> None:
     c = at_most(i, j)
     assert negation(negation(c)) is c

@@ -5,9 +5,9 @@ Only proofs are made of it. What a plan computes stays the expression that the u
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from math import isfinite
+from math import inf, isfinite
 
 from lumigen.ops import Op
 from lumigen.region import (
@@ -17,6 +17,7 @@ from lumigen.region import (
     Holds,
     Prim,
     Reduce,
+    children,
     rebuild,
     walk,
 )
@@ -184,30 +185,66 @@ def greatest(e: Expr) -> tuple[Expr, Expr] | None:
             isinstance(c, Prim) and c.op is Op.LESS_THAN and set(c.args) == {e.then, e.otherwise}
         ):
             continue
-        picked = {v: _truth(e.condition, c, assumed=v) for v in (True, False)}
+        below, above = (_truth(e.condition, _assuming(c, holds=v)) for v in (True, False))
         wanted = e.then is c.args[1]
-        if picked[True] is wanted and picked[False] is not wanted and picked[False] is not None:
+        if below is wanted and above is (not wanted):
             return (e.then, e.otherwise)
     return None
 
 
-def _truth(condition: Expr, comparison: Expr, *, assumed: bool) -> bool | None:
-    """A condition where `comparison` is as assumed and nothing is NaN; None if still in doubt."""
-    if condition is comparison:
-        return assumed
+def finite_part(e: Expr) -> Expr | None:
+    """The m that `e` is wherever m is finite; elsewhere it is m or a finite constant."""
+    if not isinstance(e, Choose):
+        return None
+    for m, other, wanted in ((e.then, e.otherwise, True), (e.otherwise, e.then, False)):
+        if isinstance(other, Const) and isfinite(other.value) and not isinstance(m, Const):
+            made_of_m = _made_of(m)
+            if _truth(e.condition, lambda c, made=made_of_m: _beside_infinity(c, made)) is wanted:
+                return m
+    return None
+
+
+def _assuming(comparison: Expr, *, holds: bool) -> Callable[[Expr], bool | None]:
+    return lambda c: holds if c is comparison else None
+
+
+def _made_of(m: Expr) -> Callable[[Expr], bool]:
+    """Whether an expression is worked out from m and constants alone."""
+
+    def check(e: Expr) -> bool:
+        return (
+            e is m or isinstance(e, Const) or (bool(children(e)) and all(map(check, children(e))))
+        )
+
+    return check
+
+
+def _beside_infinity(c: Expr, is_finite: Callable[[Expr], bool]) -> bool | None:
+    """A comparison of something finite with an infinite constant."""
+    assert isinstance(c, Prim)
+    for n, side in enumerate(c.args):
+        if isinstance(side, Const) and side.dtype.is_float and not isfinite(side.value):
+            if side.value != side.value or not is_finite(c.args[1 - n]):
+                return None
+            return (side.value > 0) == (n == 1)
+    return None
+
+
+def _truth(condition: Expr, compare: Callable[[Expr], bool | None]) -> bool | None:
+    """A condition where nothing is NaN, as far as `compare` knows the comparisons in it."""
     if isinstance(condition, Const):
         return bool(condition.value)
     if not isinstance(condition, Prim):
         return None
     if condition.op is Op.MUL:
-        both = [_truth(a, comparison, assumed=assumed) for a in condition.args]
+        both = [_truth(a, compare) for a in condition.args]
         return False if False in both else (None if None in both else True)
     if condition.op is not Op.LESS_THAN:
         return None
     left, right = condition.args
     if isinstance(right, Const) and right.dtype.is_bool and right.value:
-        inner = _truth(left, comparison, assumed=assumed)
+        inner = _truth(left, compare)
         return None if inner is None else not inner
-    if isinstance(left, Const) and left.value < 0 and is_nonnegative(right):
+    if isinstance(left, Const) and -inf < left.value < 0 and is_nonnegative(right):
         return True  # the test for NaN: no square is below zero
-    return None
+    return compare(condition)

@@ -25,6 +25,7 @@ from lumigen.index import Axis, Cmp, is_nonnegative, product
 from lumigen.lower.algebra import (
     Polynomial,
     add,
+    finite_part,
     frozen,
     greatest,
     polynomial,
@@ -219,7 +220,7 @@ class _Synthesis:
             parts.setdefault(self._state(r, t, e), []).append(self._factors(r, t, e))
             signs.add(sign((*t.fixed, *t.data, *t.state), t.coef))
             if not t.guards:
-                maxima.update((m, None) for m, _ in e.maxima)
+                maxima.update((m, None) for m, _ in e.maxima if not finite_part(m))
                 outside += t.state
         if len(parts) > 1 and (len(signs) > 1 or 0 in signs):
             self.cancelling |= {s.carry for s in parts if isinstance(s, Carried)}
@@ -256,17 +257,24 @@ class _Synthesis:
         return _Exponent(tuple(data), tuple((m, c) for m, c in maxima.items() if c), tuple(rest))
 
     def _bounds(self, m: Expr) -> tuple[Expr, ...]:
-        """The tiles that `m` is not below at any point so far; none unless `m` is a maximum."""
+        """The tiles that `m` is not below at any point so far; none unless `m` is a maximum.
+
+        A maximum that the source itself replaces where it is infinite counts: the exponents there
+        are the source's own.
+        """
+        return self._bounds_of_maximum(finite_part(m) or m)
+
+    def _bounds_of_maximum(self, m: Expr) -> tuple[Expr, ...]:
         if m in self.maxima:
             return (self.carries[self.maxima[m]].tile,)
         if isinstance(m, Prim) and m.op is Op.CONTIGUOUS and widens(m):
-            return self._bounds(m.args[0])
+            return self._bounds_of_maximum(m.args[0])
         sides = greatest(m)
         if sides is None:
             return ()
         out: tuple[Expr, ...] = ()
         for side in sides:
-            below = self._bounds(side)
+            below = self._bounds_of_maximum(side)
             if not below and self.form.depends(side):
                 return ()
             out += below
@@ -312,8 +320,11 @@ class _Synthesis:
     def _subtracted(self, m: Expr, which: str, acc: DType) -> Expr:
         """A maximum before the tile or with it; with it, -inf counts as zero."""
         at = {r: carried(i, which, self.carries[i].dtype) for r, i in self.maxima.items()}
+        bare = finite_part(m)
+        if which == "old":
+            return map_expr(bare or m, at)
         now = map_expr(m, at)
-        return now if which == "old" else choose(_is_lowest(now, acc), const(0.0, acc), now)
+        return now if bare else choose(_is_lowest(now, acc), const(0.0, acc), now)
 
     def _factors(self, r: Reduce, t: Term, e: _Exponent) -> list[Expr]:
         """What a term multiplies its state with, once the loop has ended."""
