@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from lumigen.errors import DtypeMismatch, RankMismatch, ShapeMismatch
-from lumigen.frontend.movement import reshape, transpose, with_ones
+from lumigen.errors import DtypeMismatch, RankMismatch
+from lumigen.frontend.movement import squeeze, transpose, with_ones
 from lumigen.frontend.primitive import Edge, broadcast_shape, expand, mul, reduce_sum, unequal
 from lumigen.frontend.trace import fail
+from lumigen.view import Shape
 
 
 def matmul(a: Edge, b: Edge) -> Edge:
@@ -16,10 +17,10 @@ def matmul(a: Edge, b: Edge) -> Edge:
     _check_operands(a, b)
     if len(a.shape) == 1:
         out = matmul(with_ones(a, (0,)), b)
-        return reshape(out, (*out.shape[:-2], out.shape[-1]))
+        return squeeze(out, -1 if len(b.shape) == 1 else -2)
     if len(b.shape) == 1:
         out = matmul(a, with_ones(b, (1,)))
-        return reshape(out, out.shape[:-1])
+        return squeeze(out, -1)
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     if k is not b.shape[-2]:
         rule = f"the last axis of the left is {k}, the last but one of the right {b.shape[-2]}"
@@ -56,28 +57,23 @@ def _check_operands(a: Edge, b: Edge) -> None:
 
 def linear(x: Edge, weight: Edge) -> Edge:
     """(..., in) by (out, in): sum_i x[..., i] * weight[o, i]."""
-    if len(weight.shape) != 2:
+    return matmul(x, transpose(weight, 0, 1))
+
+
+def check_linear(x: Shape, weight: Shape) -> None:
+    """Whether the shapes fit, before anything is made of them."""
+    if len(weight) != 2 or not x:
+        name, shape = ("the input", x) if len(weight) == 2 else ("the weight", weight)
+        expected = "at least 1 axis" if len(weight) == 2 else "2 axes (out, in)"
         raise fail(
             RankMismatch,
             op="linear",
-            name="the weight",
-            shape=weight.shape,
-            expected="2 axes (out, in)",
+            name=name,
+            shape=shape,
+            expected=expected,
             remedy="Reshape it.",
         )
-    if not x.shape or x.shape[-1] is not weight.shape[1]:
-        rule = f"the last axis of the input must be {weight.shape[1]}"
-        if x.shape:
-            remedy = "Check the layer before, or flatten the input."
-            raise unequal(
-                "linear", x.shape[-1], weight.shape[1], x.shape, weight.shape, rule, remedy
-            )
-        raise fail(
-            ShapeMismatch,
-            op="linear",
-            lhs=x.shape,
-            rhs=weight.shape,
-            rule=rule,
-            remedy="Unsqueeze it.",
-        )
-    return matmul(x, transpose(weight, 0, 1))
+    if x[-1] is not weight[1]:
+        rule = f"the last axis of the input must be {weight[1]}"
+        remedy = "Check the layer before, or flatten the input."
+        raise unequal("linear", x[-1], weight[1], x, weight, rule, remedy)

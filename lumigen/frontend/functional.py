@@ -156,6 +156,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """(.., in), (out, in), (out,) -> (.., out): x @ weight.T + bias."""
+    contraction.check_linear(x.extents, weight.extents)
     _same_dtype("linear", x, weight)
     out = Tensor(contraction.linear(x.edge, weight.edge))
     return out if bias is None else out + bias

@@ -229,11 +229,12 @@ def _kind(value: object) -> str:
 def _check_dims(entry: Entry, traced: Graph) -> None:
     """Every dim in the graph must be known from an input."""
     known = {d.name for d in traced.dims()}
-    for n in traced.nodes():
-        for e in n.shape:
-            for atom in e.atoms():
-                if isinstance(atom, Dim) and atom.name not in known:
-                    raise fail(UnknownDim, entry=entry.name, name=atom.name, known=sorted(known))
+    edges = (*traced.roots(), *(a for n in traced.nodes() for a in n.args))
+    shown = {e for a in edges for e in (*a.view.shape, *a.view.index)}
+    for e in sorted(shown | {e for n in traced.nodes() for e in n.shape}, key=str):
+        for atom in e.atoms():
+            if isinstance(atom, Dim) and atom.name not in known:
+                raise fail(UnknownDim, entry=entry.name, name=atom.name, known=sorted(known))
 
 
 def weights_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[WeightSpec, ...]:

@@ -6,6 +6,7 @@ Extents may be symbolic; what must hold of them is decided for every value, or r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lumigen import view
 from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised
@@ -238,9 +239,11 @@ def unfold(a: Edge, dim: int, size: int, step: int = 1, dilation: int = 1) -> Ed
 # --- joining --------------------------------------------------------------------------------------
 
 
-def pad(a: Edge, widths: Sequence[Extent], value: float = 0) -> Edge:
+def pad(a: Edge, widths: Sequence[Extent], value: Any = 0) -> Edge:
     """Before and after the last dimension, then of the one before it; negative widths crop."""
     rank = len(a.shape)
+    if not isinstance(value, int | float):
+        raise fail(BadArgument, op="pad", name="the value", value=repr(value), expected="a number")
     if len(widths) % 2 or len(widths) > 2 * rank:
         raise fail(
             BadArgument,

@@ -1,0 +1,254 @@
+"""Mistakes in shapes, dtypes and arguments: each names the user's line, both values, a remedy."""
+
+# ruff: noqa: ARG005, PLW0108  # a case is a lambda, so that its line is in this file
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lumigen as lg
+from lumigen import errors, functional, nn
+from lumigen.frontend.model import Entry, trace_entry
+from lumigen.frontend.spec import Spec
+
+B = lg.Dim("batch", 1, 64)
+S = lg.Dim("sequence", 2, 512)
+
+
+def trace(f: Callable[..., Any], *specs: Spec) -> None:
+    trace_entry(Entry("entry", f, tuple((f"x{i}", s) for i, s in enumerate(specs))))
+
+
+f32, i64, mask = lg.f32, lg.i64, lg.boolean
+
+# what is wrong, the function, its inputs, the error, texts that must be in the message
+CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], list[str]]] = [
+    (
+        lambda x0, x1: x0 + x1,
+        [lg.spec(B, 3), lg.spec(B, 4)],
+        errors.ShapeMismatch,
+        ["[add]", "(batch, 3)", "(batch, 4)", "axis -1", "3 and 4"],
+    ),
+    (
+        lambda x0, x1: x0 * x1,
+        [lg.spec(B, 3), lg.spec(5, 3)],
+        errors.DimSpecialised,
+        ["[mul]", "dim batch", "1..64", "batch = 5", "(batch, 3)", "(5, 3)"],
+    ),
+    (
+        lambda x0, x1: x0 - x1,
+        [lg.spec(B), lg.spec(S)],
+        errors.DimSpecialised,
+        ["[sub]", "batch = sequence"],
+    ),
+    (
+        lambda x0, x1: x0 < x1,
+        [lg.spec(B), lg.spec(100)],
+        errors.ShapeMismatch,
+        ["[lt]", "batch and 100"],
+    ),
+    (
+        lambda x0, x1: x0 @ x1,
+        [lg.spec(B, 3), lg.spec(4, 5)],
+        errors.ShapeMismatch,
+        ["[matmul]", "(batch, 3)", "(4, 5)", "last axis of the left is 3", "Transpose"],
+    ),
+    (
+        lambda x0, x1: x0 @ x1,
+        [lg.spec(2, 3), lg.spec(S, 5)],
+        errors.DimSpecialised,
+        ["[matmul]", "dim sequence"],
+    ),
+    (
+        lambda x0, x1: x0 @ x1,
+        [lg.spec(2, 3), lg.spec(3, 3, dtype=i64)],
+        errors.DtypeMismatch,
+        ["[matmul]", "i64", "f32"],
+    ),
+    (lambda x0: x0 @ x0, [lg.spec()], errors.RankMismatch, ["[matmul]", "()"]),
+    (
+        lambda x0: x0.reshape(7),
+        [lg.spec(2, 3)],
+        errors.BadReshape,
+        ["(2, 3)", "(7,)", "6 elements cannot fill 7"],
+    ),
+    (
+        lambda x0: x0.reshape(-1, 7),
+        [lg.spec(B, 3)],
+        errors.BadReshape,
+        ["3*batch elements do not always divide by 7"],
+    ),
+    (lambda x0: x0.reshape(8, 3), [lg.spec(B, 3)], errors.DimSpecialised, ["batch", "24"]),
+    (lambda x0: x0.reshape(-1, -1), [lg.spec(4)], errors.BadReshape, ["at most one"]),
+    (lambda x0: x0.sum(2), [lg.spec(B, 3)], errors.BadAxis, ["[sum]", "axis 2", "(batch, 3)"]),
+    (lambda x0: x0.sum((0, -2)), [lg.spec(2, 3)], errors.BadAxis, ["0, -2"]),
+    (lambda x0: x0.permute(0, 0), [lg.spec(2, 3)], errors.BadAxis, ["[permute]", "0, 0"]),
+    (lambda x0: x0.softmax(3), [lg.spec(2, 3)], errors.BadAxis, ["[softmax]"]),
+    (
+        lambda x0: x0.expand(3, 3),
+        [lg.spec(2, 3)],
+        errors.ShapeMismatch,
+        ["[expand]", "(2, 3)", "(3, 3)"],
+    ),
+    (lambda x0: x0[5], [lg.spec(3)], errors.BadArgument, ["[index]", "5", "-3"]),
+    (lambda x0: x0[5], [lg.spec(S)], errors.DimSpecialised, ["[index]", "sequence", "index 5"]),
+    (lambda x0: x0["a"], [lg.spec(3)], errors.BadArgument, ["[index]", "'a'"]),
+    (lambda x0: x0[0, 0], [lg.spec(3)], errors.BadArgument, ["[index]", "1 axes"]),
+    (lambda x0: x0[::0], [lg.spec(3)], errors.BadArgument, ["[slice]", "step"]),
+    (lambda x0: x0[0.5:], [lg.spec(3)], errors.BadArgument, ["[slice]", "0.5"]),
+    (lambda x0, x1: x0[x1], [lg.spec(3), lg.spec(3)], errors.DtypeMismatch, ["[index]", "integer"]),
+    (lambda x0: x0.split(2), [lg.spec(B)], errors.DimSpecialised, ["[split]", "batch"]),
+    (lambda x0: x0.split([1, 1]), [lg.spec(3)], errors.ShapeMismatch, ["[split]", "add up to 2"]),
+    (lambda x0: x0.chunk(2), [lg.spec(B)], errors.DimSpecialised, ["[chunk]", "batch"]),
+    (
+        lambda x0: x0.unfold(0, 4, 1),
+        [lg.spec(3)],
+        errors.ShapeMismatch,
+        ["[unfold]", "window of 4"],
+    ),
+    (lambda x0: x0.unfold(0, 4, 1), [lg.spec(S)], errors.DimSpecialised, ["[unfold]", "sequence"]),
+    (lambda x0: x0.narrow(0, 2, 2), [lg.spec(3)], errors.ShapeMismatch, ["[narrow]"]),
+    (lambda x0: x0.pad((1, 2, 3)), [lg.spec(3)], errors.BadArgument, ["[pad]", "two widths"]),
+    (lambda x0: x0.pad((1, 2), "x"), [lg.spec(3)], errors.BadArgument, ["[pad]"]),
+    (lambda x0: lg.cat([]), [lg.spec(3)], errors.BadArgument, ["[cat]", "at least one"]),
+    (
+        lambda x0, x1: lg.cat([x0, x1]),
+        [lg.spec(2, 3), lg.spec(2, 4)],
+        errors.ShapeMismatch,
+        ["[cat]", "(2, 3)", "(2, 4)", "axis 1"],
+    ),
+    (
+        lambda x0, x1: lg.cat([x0, x1]),
+        [lg.spec(2, 3), lg.spec(2)],
+        errors.ShapeMismatch,
+        ["[cat]", "(2,)"],
+    ),
+    (lambda x0: x0 | True, [lg.spec(3)], errors.DtypeMismatch, ["[or]", "f32", "bool"]),
+    (lambda x0: ~x0, [lg.spec(3)], errors.DtypeMismatch, ["[not]"]),
+    (lambda x0: -x0, [lg.spec(3, dtype=mask)], errors.DtypeMismatch, ["[neg]", "bool"]),
+    (
+        lambda x0: lg.where(x0, x0, 0),
+        [lg.spec(3)],
+        errors.DtypeMismatch,
+        ["[where]", "the condition is f32"],
+    ),
+    (lambda x0: x0.mean(), [lg.spec(3, dtype=i64)], errors.DtypeMismatch, ["[mean]", "i64"]),
+    (
+        lambda x0, x1: x0 + x1,
+        [lg.spec(3, dtype=lg.u8), lg.spec(3, dtype=lg.i8)],
+        errors.DtypeMismatch,
+        ["[add]", "u8", "i8", "i32"],
+    ),
+    (lambda x0: x0**-1, [lg.spec(3, dtype=i64)], errors.BadArgument, ["[pow]", "-1"]),
+    (lambda x0: x0**x0, [lg.spec(3)], errors.BadArgument, ["[pow]", "a tensor"]),
+    (lambda x0: (-2.0) ** x0, [lg.spec(3)], errors.BadArgument, ["[pow]", "-2.0"]),
+    (lambda x0: x0 // 2, [lg.spec(3, dtype=i64)], errors.DtypeMismatch, ["[floor_divide]"]),
+    (lambda x0: x0 if x0.sum() > 0 else -x0, [lg.spec(3)], errors.BadArgument, ["[if]", "where("]),
+    (lambda x0: len(x0), [lg.spec(B)], errors.BadArgument, ["[len]", "batch"]),
+    (lambda x0: x0 + "1", [lg.spec(3)], errors.BadArgument, ["a str"]),
+    (lambda x0: x0.norm(-1), [lg.spec(3)], errors.BadArgument, ["[norm]", "-1"]),
+    (
+        lambda x0: nn.Linear(4, 2)(x0),
+        [lg.spec(B, 3)],
+        errors.ShapeMismatch,
+        ["[linear]", "(batch, 3)", "(2, 4)"],
+    ),
+    (
+        lambda x0: nn.Linear(3, 2)(x0),
+        [lg.spec(B, 3, dtype=lg.bf16)],
+        errors.DtypeMismatch,
+        ["[linear]", "bf16", "f32"],
+    ),
+    (lambda x0: nn.Linear(3, 2)(x0), [lg.spec(B, 3)], errors.BadArgument, ["lg.Model(name, net)"]),
+    (
+        lambda x0: nn.Conv2d(3, 4, 3)(x0),
+        [lg.spec(B, 2, 8, 8)],
+        errors.ShapeMismatch,
+        ["[conv2d]", "2 channels"],
+    ),
+    (
+        lambda x0: nn.Conv2d(3, 4, 3)(x0),
+        [lg.spec(B, 3)],
+        errors.RankMismatch,
+        ["[conv2d]", "4 axes"],
+    ),
+    (
+        lambda x0: functional.layer_norm(x0, 4),
+        [lg.spec(B, 3)],
+        errors.ShapeMismatch,
+        ["[layer_norm]", "ends in 3"],
+    ),
+    (
+        lambda x0: functional.gelu(x0, "exact"),
+        [lg.spec(3)],
+        errors.BadArgument,
+        ["[gelu]", "'exact'"],
+    ),
+    (
+        lambda x0: functional.dropout(x0, training=True),
+        [lg.spec(3)],
+        errors.BadArgument,
+        ["training"],
+    ),
+    (lambda x0: x0.retrieve(), [lg.spec(3)], errors.BadArgument, ["[retrieve]"]),
+    (lambda x0: [x0, x0], [lg.spec(3)], errors.BadArgument, ["[entry]", "a list", "dict"]),
+    (lambda x0: {"int": x0}, [lg.spec(3)], errors.BadArgument, ["'int'", "C identifier"]),
+    (lambda x0: {"x0": x0}, [lg.spec(3)], errors.BadArgument, ["'x0'", "an input"]),
+    (lambda x0: lg.zeros(S), [lg.spec(B)], errors.UnknownDim, ["[entry]", "sequence", "batch"]),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[2].__name__}-{c[3][0]}")
+def test_message(case: Any) -> None:
+    f, specs, error, texts = case
+    with pytest.raises(error) as caught:
+        trace(f, *specs)
+    text = str(caught.value)
+    for wanted in texts:
+        assert wanted in text
+    assert caught.value.where is not None
+    assert Path(caught.value.where.file).name == "test_frontend_errors.py"
+    assert len(text.splitlines()) <= 8
+
+
+def test_the_line_is_the_users() -> None:
+    def entry(x0: Any) -> Any:
+        y = x0.relu()
+        return y + lg.zeros(9)  # this line
+
+    with pytest.raises(errors.ShapeMismatch) as caught:
+        trace(entry, lg.spec(3))
+    lines = Path(__file__).read_text().splitlines()
+    assert caught.value.where is not None
+    assert "# this line" in lines[caught.value.where.line - 1]
+
+
+SPECS: list[tuple[Callable[[], Any], type[errors.LumigenError], str]] = [
+    (lambda: lg.spec(0), errors.BadArgument, "at least 1"),
+    (lambda: lg.spec(B - 1), errors.BadArgument, "at least 1"),
+    (lambda: lg.spec("batch"), errors.BadArgument, "'batch'"),
+    (lambda: lg.spec(3, dtype="f32"), errors.BadArgument, "lg.f32"),  # type: ignore[arg-type]
+    (lambda: lg.spec(3, range=(0, 1)), errors.BadArgument, "integer dtype"),
+    (lambda: lg.spec(3, dtype=i64, range=(2, 1)), errors.BadArgument, "(2, 1)"),
+    (lambda: lg.spec(lg.Dim("b", 0, 4)), errors.BadArgument, "0..4"),
+    (lambda: lg.spec(lg.Dim("b", 5, 4)), errors.BadArgument, "5..4"),
+    (lambda: lg.spec(lg.Dim("b", 1, 4, typical=9)), errors.BadArgument, "typically 9"),
+    (lambda: lg.spec(lg.Dim("my dim", 1, 4)), errors.BadArgument, "'my dim'"),
+    (lambda: lg.Model("my-model"), errors.BadArgument, "'my-model'"),
+    (lambda: lg.Model("class"), errors.BadArgument, "'class'"),
+    (lambda: lg.Model("m", version="one"), errors.BadArgument, "'one'"),
+    (lambda: lg.Model("m").trace(), errors.BadArgument, "@model.entry"),
+    (lambda: nn.Parameter(3, 0), errors.BadArgument, "(3, 0)"),
+]
+
+
+@pytest.mark.parametrize(("f", "error", "text"), SPECS, ids=[t for _, _, t in SPECS])
+def test_declarations(f: Callable[[], Any], error: type[errors.LumigenError], text: str) -> None:
+    with pytest.raises(error) as caught:
+        f()
+    assert text in str(caught.value)
+    assert caught.value.where is not None

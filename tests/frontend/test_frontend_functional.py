@@ -1,0 +1,204 @@
+"""Products, convolutions, pools, norms, attention and losses against PyTorch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch.nn.functional as torch_functional
+from through_graph import as_torch, check, interpret
+
+import lumigen as lg
+from lumigen import functional
+
+TOLERANCE = 2e-5  # PyTorch's own rounding in f32; the interpreter computes in f64
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+MATMULS = [
+    ((3, 4), (4, 5)),
+    ((4,), (4, 5)),
+    ((3, 4), (4,)),
+    ((4,), (4,)),
+    ((2, 3, 4), (4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((2, 1, 3, 4), (6, 4, 5)),
+    ((3, 4), (7, 4, 5)),
+    ((2, 6, 3, 4), (4,)),
+    ((4,), (2, 4, 5)),
+    ((1, 1), (1, 1)),
+    ((1, 7), (7, 1)),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), MATMULS)
+@pytest.mark.parametrize("brute", [False, True])
+def test_matmul(a: tuple[int, ...], b: tuple[int, ...], brute: bool) -> None:
+    x, y = numbers(*a), numbers(*b, seed=1)
+    check(
+        interpret(lambda s, t: s @ t, x, y, brute=brute), as_torch(x) @ as_torch(y), TOLERANCE, 1e-6
+    )
+
+
+def test_matmul_of_integers() -> None:
+    x = np.arange(12, dtype=np.int64).reshape(3, 4)
+    check(interpret(lambda s: s @ s.T, x), as_torch(x) @ as_torch(x).T)
+
+
+def test_linear() -> None:
+    x, w, b = numbers(2, 3, 4), numbers(5, 4, seed=1), numbers(5, seed=2)
+    expected = torch_functional.linear(*map(as_torch, (x, w, b)))
+    check(interpret(functional.linear, x, w, b), expected, TOLERANCE, 1e-6)
+
+
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 7, 9), (4, 3, 3, 3), {}),
+    ((2, 3, 7, 9), (4, 3, 3, 2), {"stride": 2, "padding": 1}),
+    ((1, 3, 8, 8), (6, 3, 1, 1), {}),
+    ((1, 4, 9, 9), (6, 2, 3, 3), {"groups": 2, "padding": (2, 0)}),
+    ((1, 4, 9, 9), (4, 1, 3, 3), {"groups": 4, "dilation": 2, "padding": 2}),
+    ((1, 2, 11, 6), (2, 2, 3, 3), {"stride": (3, 1), "dilation": (2, 1), "padding": (1, 2)}),
+    ((1, 2, 6, 7), (3, 2, 4, 3), {"padding": "same"}),
+    ((1, 2, 6, 7), (3, 2, 4, 3), {"padding": "valid"}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize(("x", "w", "options"), CONVOLUTIONS)
+def test_conv2d(x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any]) -> None:
+    a, b, c = numbers(*x), numbers(*w, seed=1), numbers(w[0], seed=2)
+    expected = torch_functional.conv2d(as_torch(a), as_torch(b), as_torch(c), **options)
+    got = interpret(lambda *t: functional.conv2d(*t, **options), a, b, c)
+    check(got, expected, TOLERANCE, 1e-5)
+
+
+POOLS: list[tuple[str, dict[str, Any]]] = [
+    ("max_pool2d", {"kernel_size": 2}),
+    ("max_pool2d", {"kernel_size": (3, 2), "stride": (2, 1), "padding": 1}),
+    ("max_pool2d", {"kernel_size": 2, "stride": 1, "dilation": 2}),
+    ("avg_pool2d", {"kernel_size": 2}),
+    ("avg_pool2d", {"kernel_size": 3, "stride": 2, "padding": 1}),
+    ("avg_pool2d", {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False}),
+    ("adaptive_avg_pool2d", {"output_size": (2, 3)}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), POOLS)
+def test_pools(name: str, options: dict[str, Any]) -> None:
+    x = numbers(2, 3, 8, 9)
+    expected = getattr(torch_functional, name)(as_torch(x), **options)
+    got = interpret(lambda t: getattr(functional, name)(t, **options), x)
+    check(got, expected, TOLERANCE, 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 5)])
+def test_layer_norm(shape: tuple[int, ...]) -> None:
+    x, w, b = numbers(3, 4, 5), numbers(*shape, seed=1), numbers(*shape, seed=2)
+    expected = torch_functional.layer_norm(as_torch(x), shape, as_torch(w), as_torch(b), 1e-5)
+    got = interpret(lambda *t: functional.layer_norm(t[0], shape, *t[1:]), x, w, b)
+    check(got, expected, TOLERANCE, 1e-6)
+
+
+@pytest.mark.parametrize("eps", [None, 1e-6])
+def test_rms_norm(eps: float | None) -> None:
+    x, w = numbers(3, 5), numbers(5, seed=1)
+    expected = torch_functional.rms_norm(as_torch(x), (5,), as_torch(w), eps)
+    check(interpret(lambda t, u: functional.rms_norm(t, (5,), u, eps), x, w), expected, TOLERANCE)
+
+
+def test_batch_and_group_norm() -> None:
+    x, w, b, m = numbers(2, 6, 3, 4), numbers(6, seed=1), numbers(6, seed=2), numbers(6, seed=3)
+    v = np.abs(numbers(6, seed=4)) + 0.1
+    expected = torch_functional.batch_norm(*map(as_torch, (x, m, v, w, b)))
+    check(interpret(functional.batch_norm, x, m, v, w, b), expected, TOLERANCE, 1e-6)
+    expected = torch_functional.group_norm(as_torch(x), 3, as_torch(w), as_torch(b))
+    got = interpret(lambda *t: functional.group_norm(t[0], 3, *t[1:]), x, w, b)
+    check(got, expected, TOLERANCE, 1e-6)
+
+
+def test_normalize() -> None:
+    x = numbers(4, 5)
+    x[1] = 0
+    check(
+        interpret(lambda t: functional.normalize(t, dim=-1), x),
+        torch_functional.normalize(as_torch(x), dim=-1),
+        TOLERANCE,
+    )
+
+
+def test_softmax_of_what_overflows() -> None:
+    x = np.array([[1000.0, 999.0, -1000.0], [-3e38, 3e38, 0.0]], np.float32)
+    for name in ("softmax", "log_softmax"):
+        expected = getattr(torch_functional, name)(as_torch(x), dim=1)
+        check(interpret(lambda t, n=name: getattr(functional, n)(t, 1), x), expected, 1e-5)
+
+
+B, H, L, S, D = 2, 4, 5, 7, 8
+MASKS = {
+    "none": None,
+    "bool": np.random.default_rng(3).random((B, 1, L, S)) > 0.3,
+    "float": numbers(L, S, seed=4),
+    "heads": numbers(B, H, L, S, seed=5),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("gqa", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_attention(mask: str, gqa: bool, scale: float | None) -> None:
+    heads = 2 if gqa else H
+    q, k, v = numbers(B, H, L, D), numbers(B, heads, S, D, seed=1), numbers(B, heads, S, D, seed=2)
+    arrays = [q, k, v] + ([MASKS[mask]] if MASKS[mask] is not None else [])
+    options = {"scale": scale, "enable_gqa": gqa}
+    expected = torch_functional.scaled_dot_product_attention(*map(as_torch, arrays), **options)
+    got = interpret(lambda *t: functional.scaled_dot_product_attention(*t, **options), *arrays)
+    check(got, expected, TOLERANCE, 1e-6)
+
+
+def test_causal_attention_of_dynamic_length() -> None:
+    q, k, v = numbers(B, H, S, D), numbers(B, H, S, D, seed=1), numbers(B, H, S, D, seed=2)
+    shape = lg.spec(lg.Dim("batch", 1, 4), H, lg.Dim("sequence", 1, 16), D)
+    expected = torch_functional.scaled_dot_product_attention(
+        *map(as_torch, (q, k, v)), is_causal=True
+    )
+    got = interpret(
+        lambda *t: functional.scaled_dot_product_attention(*t, is_causal=True),
+        q,
+        k,
+        v,
+        specs={f"x{i}": shape for i in range(3)},
+    )
+    check(got, expected, TOLERANCE, 1e-6)
+
+
+def test_a_row_without_keys_is_nan() -> None:
+    q = numbers(1, 1, 2, 4)
+    mask = np.array([[True, True], [False, False]])
+    got = interpret(lambda t, m: functional.scaled_dot_product_attention(t, t, t, m), q, mask)
+    assert np.isfinite(got[..., 0, :]).all()
+    assert np.isnan(got[..., 1, :]).all()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses(reduction: str) -> None:
+    x, y = numbers(6, 5), np.array([0, 4, 2, 2, 1, 3], np.int64)
+    expected = torch_functional.cross_entropy(as_torch(x), as_torch(y), reduction=reduction)
+    got = interpret(lambda t, u: functional.cross_entropy(t, u, reduction=reduction), x, y)
+    check(got, expected, 1e-5)
+    z = numbers(6, 5, seed=1)
+    expected = torch_functional.mse_loss(as_torch(x), as_torch(z), reduction=reduction)
+    check(interpret(lambda t, u: functional.mse_loss(t, u, reduction), x, z), expected, 1e-5)
+
+
+def test_half_precision_weights_meet_half_precision_inputs() -> None:
+    x, w = numbers(3, 4).astype(np.float16), numbers(5, 4, seed=1).astype(np.float16)
+    expected = torch_functional.linear(as_torch(x), as_torch(w))
+    check(interpret(functional.linear, x, w), expected, 2e-3, 2e-3)  # an ulp of f16
+    assert math.isclose(
+        float(interpret(lambda t: t.sum(), x)), float(x.astype("f8").sum()), abs_tol=5e-3
+    )
