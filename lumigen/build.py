@@ -1,7 +1,7 @@
 """Build: write an emitted project to a directory, compile it, load its Python module.
 
-Promises that nobody's files are overwritten or left half-written, that unchanged files keep their time, and that
-a build of what was built already starts no tool.
+Promises that nobody's files are overwritten or left half-written, that unchanged files keep their
+time, and that a build of what was built already starts no tool.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -57,13 +57,14 @@ class BuildResult:
     was_current: bool  # nothing had to be done
 
 
-# ---- writing ---------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 
 def write_project(files: Mapping[str, str], directory: Path, *, force: bool = False) -> WriteResult:
     """Make the emitted part of `directory` equal to `files`, which include manifest.json.
 
-    Refuses a directory that is not empty and not ours, and, without `force`, one where emitted files were edited.
+    Refuses a directory that is not empty and not ours, and, without `force`, one where emitted
+    files were edited.
     """
     known = _emitted_files(directory)
     edited = [p for p in sorted({*known, *files}) if _is_edited(directory, p, known, files)]
@@ -132,7 +133,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _replace(directory: Path, texts: Mapping[str, str], removed: list[str]) -> None:
-    """All new texts are on the disk before the first name changes; from then on it takes no time and runs through."""
+    """All new texts are on the disk before the first name changes; then it runs through."""
     directory.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".emit-", dir=directory))
     try:
@@ -171,7 +172,11 @@ def _remove(directory: Path, path: str) -> None:
         parent.rmdir()
 
 
-# ---- compiling -------------------------------------------------------------------------------------
+# ---- compiling -----------------------------------------------------------------------------------
+
+
+def _silent(_step: str, _done: int, _total: int, _what: str) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ def build_project(
         (build / STAMP).unlink(missing_ok=True)
         log = build / "lumigen.log"
         log.write_bytes(b"")
-        report = progress or (lambda *_: None)
+        report = progress or _silent
         options = {
             "CMAKE_CXX_COMPILER": tools.cxx,
             "CMAKE_MAKE_PROGRAM": tools.ninja,
@@ -276,7 +281,7 @@ def _packaged(name: str, attribute: str) -> str | None:
 
 
 @contextmanager
-def _locked(build: Path) -> Iterator[None]:
+def _locked(build: Path) -> Generator[None]:
     """Two builds of one directory follow each other."""
     with (build / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -341,7 +346,7 @@ def _current(directory: Path, build: Path, stamp: str) -> BuildResult | None:
 
 
 def _forget_foreign_cache(directory: Path, build: Path, tools: _Tools) -> None:
-    """CMake cannot change the generator, the compiler or the place of a build directory: start anew."""
+    """CMake cannot change generator, compiler or place of a build directory: start anew."""
     cache = _read(build / "CMakeCache.txt")
     if cache is None:
         return
@@ -430,13 +435,13 @@ def _write(target: Path, data: bytes) -> None:
         raise
 
 
-# ---- loading ---------------------------------------------------------------------------------------
+# ---- loading -------------------------------------------------------------------------------------
 
 _loaded: dict[tuple[Path, int, int], ModuleType] = {}
 
 
 def load_module(directory: Path) -> ModuleType:
-    """The Python module of a built project. It is not put into `sys.modules`: models may share a name."""
+    """The Python module of a built project, kept out of `sys.modules`: models may share a name."""
     manifest = read_manifest(directory)
     name = str(manifest["model"]) if manifest else ""
     folder = directory.resolve() / "python"

@@ -1,6 +1,7 @@
-"""What runs: the launches of each entry in order, the arena they share, and how weights are laid out.
+"""What runs: the launches of each entry in order, their arena, and how weights are laid out.
 
-All byte counts and offsets are expressions of the dims, evaluated when a model runs; their order is decided here.
+All byte counts and offsets are expressions of the dims, evaluated when a model runs; their order is
+decided here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ALIGNMENT = 64  # bytes; of the arena and of every slot in it
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of an entry. `range` bounds integer values, inclusive, and is checked before a run."""
+    """An input or output of an entry; `range` bounds integer values, and is checked before a run."""
 
     name: str
     shape: Shape
@@ -38,9 +39,9 @@ class WeightInfo:
 
 @dataclass(frozen=True)
 class Panels:
-    """Panels of `width` columns: out[n // width][k][n % width] = w[n * n_stride + k * k_stride], columns past n zero.
+    """Panels of `width` columns: out[n // width][k][n % width] = w[n * n_stride + k * k_stride].
 
-    Strides count elements of the weight as the file holds it.
+    Columns past n are zero. Strides count elements of the weight as the file holds it.
     """
 
     n: int
@@ -77,9 +78,10 @@ def _count(shape: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A field of a kernel's argument struct: a pointer to `dtype` (const unless written) or an int64_t value.
+    """A field of a kernel's argument struct: a pointer to `dtype`, or an int64_t value.
 
-    `range` bounds integer elements, inclusive: where a kernel takes them as indices, its test needs it.
+    The pointer is to const unless written. `range` bounds integer elements, inclusive: where a kernel takes them as indices, its test needs
+    it.
     """
 
     name: str
@@ -126,13 +128,14 @@ Argument = Union[InputArg, OutputArg, WeightArg, SlotArg, ValueArg]
 class KernelSource:
     """A kernel as emitted: one function of a work-tile number, compiled once for each ISA.
 
-    `body` is the text of kernels/<name>.cpp below `#include "kernels.h"`: includes of its own (`"tile.h"`), then
-    in `namespace LUMIGEN_NS { inline namespace LUMIGEN_ISA {` the function `void <name>(const void* args,
-    int64_t task, char* scratch)`, where `args` points to a `<name>_args`. It instantiates nothing of `std::`.
-    `reference` is the text of tests/references/<name>.cpp below `#include "kernels/kernels.h"`: in
-    `namespace LUMIGEN_NS {` for each written parameter `double <name>_<parameter>_reference(const <name>_args& a,
-    int64_t element)`, the value of that element of the buffer; the buffer it is given holds what was there
-    before the kernel ran. A written slot or output is as large as the kernel writes it, to the element.
+    `body` is the text of kernels/<name>.cpp below `#include "kernels.h"`: includes of its own
+    (`"tile.h"`), then in `namespace LUMIGEN_NS { inline namespace LUMIGEN_ISA {` the function `void
+    <name>(const void* args, int64_t task, char* scratch)`, where `args` points to a `<name>_args`.
+    It instantiates nothing of `std::`. `reference` is the text of tests/references/<name>.cpp below
+    `#include "kernels/kernels.h"`: in `namespace LUMIGEN_NS {` for each written parameter `double
+    <name>_<parameter>_reference(const <name>_args& a, int64_t element)`, the value of that element
+    of the buffer; the buffer it is given holds what was there before the kernel ran. A written slot
+    or output is as large as the kernel writes it, to the element.
     """
 
     name: str  # k07_contract_384x1536: unique in the model

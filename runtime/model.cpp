@@ -55,6 +55,9 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
   try {
     if ((options.allocate == nullptr) != (options.release == nullptr))
       return fail(kBadArgument, "[model_open] one of allocate and release is NULL. Set both or neither.");
+    if (options.device_id != 0)
+      return fail(kBadDevice, "[model_open] device_id is %d, but this model runs on the CPU. Leave it 0.",
+                  static_cast<int>(options.device_id));
     std::unique_ptr<Model> model(new Model);
     model->table = &table;
     model->memory.user = options.user;
@@ -62,7 +65,7 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
     model->memory.host_release = options.release;
     if (const Status s = choose_isa(&model->isa, table.compiled, table.isa_variable)) return s;
     if (const Status s = load_weights(model.get(), table, options)) return s;
-    if (options.log != nullptr) {
+    if (options.log != nullptr && options.log_level >= 0) {
       char text[160];
       std::snprintf(text, sizeof text,
                     "[model_open] kernels for %s; %d weights, %lld bytes of them packed or moved",

@@ -15,7 +15,8 @@ namespace {
 
 // How long a worker looks for the next kernel before it sleeps: kernels of one run follow each other within
 // microseconds, and waking a sleeper costs tens of them.
-constexpr int32_t kSpins = 4000;
+// Where threads share cores, the one that looks keeps the one that works from running.
+constexpr int32_t kSpins = 4000, kSharedSpins = 50;
 
 void pause() {
 #if defined(__x86_64__)
@@ -38,6 +39,7 @@ int32_t available_cores() {
 
 bool Pool::start(int32_t lanes, char* scratch, int64_t scratch_stride, ParallelFor host, void* user) {
   lanes_ = lanes;
+  spins_ = lanes <= available_cores() ? kSpins : kSharedSpins;
   scratch_ = scratch;
   scratch_stride_ = scratch_stride;
   host_ = host;
@@ -95,7 +97,7 @@ void Pool::run(Kernel kernel, const void* args, int64_t tasks) {
   work(0);
   gate_.fetch_and(~kOpen);
   for (int32_t spins = 0; (gate_.load(std::memory_order_acquire) & kInside) != 0; ++spins) {
-    if (spins < kSpins) {
+    if (spins < spins_) {
       pause();
     } else {
       std::this_thread::yield();  // more threads than cores: let the one that holds the last task run
@@ -128,7 +130,7 @@ void Pool::serve(int32_t lane) {
   uint64_t seen = 0;
   for (;;) {
     bool entered = false;
-    for (int32_t spins = 0; spins < kSpins && !entered && !stopping_.load(std::memory_order_relaxed);
+    for (int32_t spins = 0; spins < spins_ && !entered && !stopping_.load(std::memory_order_relaxed);
          ++spins) {
       entered = enter(&seen);
       if (!entered) pause();

@@ -49,6 +49,7 @@ class Pool {
   int64_t tasks_ = 0;
 
   int32_t lanes_ = 1;
+  int32_t spins_ = 0;
   char* scratch_ = nullptr;
   int64_t scratch_stride_ = 0;
   ParallelFor host_ = nullptr;

@@ -1,6 +1,7 @@
-"""An entry's contract as text: its signature, the dims it takes from its inputs, the checks it makes.
+"""An entry's contract as text: its signature, where its dims come from, the checks it makes.
 
-Promises that every dim gets its value from one place and that every extent is then compared with what the dims say.
+Promises that every dim gets its value from one place, and that every extent is then compared with
+what the dims say.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from lumigen.program import Port, Program
 # What the functions of src/<entry>.cpp call their own things.
 TAKEN = frozenset(
     {"context", "model", "dims", "most", "bytes", "arena", "call", "weights", "kernels", "args"}
-    | {"check", "check_dims", "place", "run", "copies", "s"}
+    | {"check", "check_dims", "place", "run", "copies", "s", "tensors", "handle"}
+)
+
+# C symbols of the model itself, without its name in front.
+RESERVED = (
+    *("abi", "manifest", "last_error", "weights_verify", "status", "tensor", "model", "context"),
+    *("model_open", "model_close", "model_options", "context_open", "context_close"),
+    *("context_options", "context_cancel", "state_reset", "state_copy", "state_save", "state_load"),
 )
 
 CPP_TYPES = {
@@ -134,7 +142,7 @@ def _affine(extent: Ix, dim: Dim) -> tuple[int, int] | None:
 
 
 def _sources(program: Program) -> dict[Dim, tuple[int, int, int, int]]:
-    """(input, axis, scale, offset) that give each dim its value: a bare occurrence where there is one."""
+    """(input, axis, scale, offset) that give each dim its value: a bare occurrence if any."""
     found: dict[Dim, tuple[int, int, int, int]] = {}
     for dim in program.dims:
         places = [
@@ -144,7 +152,7 @@ def _sources(program: Program) -> dict[Dim, tuple[int, int, int, int]]:
             if (affine := _affine(extent, dim)) is not None
         ]
         if not places:
-            what = f"the dim {dim.name} of {program.entry}: no input has it, or a multiple of it, as an extent"
+            what = f"the dim {dim.name} of {program.entry}, which no input has as an extent"
             raise LoweringFailed(step="emit", what=what)
         found[dim] = min(places, key=lambda p: (p[2:] != (1, 0), p))
     return found
@@ -237,10 +245,7 @@ def max_dims(program: Program) -> str:
 
 def reserved_symbols(model: str) -> frozenset[str]:
     """C symbols that no entry's functions may be called."""
-    plain = """abi manifest last_error model_open model_close context_open context_close context_cancel
-        weights_verify state_reset state_copy state_save state_load status tensor model context
-        model_options context_options""".split()
-    return frozenset(f"{model}_{name}" for name in plain)
+    return frozenset(f"{model}_{name}" for name in RESERVED)
 
 
 def entry_symbols(model: str, entry: str) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ MAX_LINES = 6  # of the model's lines that a comment names
 
 
 def source_lines(lines: tuple[SourceLocation, ...]) -> str:
-    """`model.py:12, 14; blocks.py:7`: by file name, so that no machine's paths get into the output."""
+    """`model.py:12, 14; blocks.py:7`: file names alone, so that no path gets into the output."""
     by_file: dict[str, list[int]] = {}
     for where in sorted({(PurePath(line.file).name, line.line) for line in lines})[:MAX_LINES]:
         by_file.setdefault(where[0], []).append(where[1])
@@ -115,7 +115,7 @@ def _start(slot: Slot) -> str:
 def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchContext:
     kernel = model.kernel(launch.kernel)
     if len(kernel.parameters) != len(launch.arguments):
-        what = f"a launch of {kernel.name} with {len(launch.arguments)} arguments for {len(kernel.parameters)} parameters"
+        what = f"a launch of {kernel.name} with {len(launch.arguments)} arguments"
         raise LoweringFailed(step="emit", what=what)
     pairs = zip(kernel.parameters, launch.arguments, strict=True)
     return LaunchContext(

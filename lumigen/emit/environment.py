@@ -1,6 +1,7 @@
 """The Jinja environment: what every template may count on.
 
-Promises that a name which a template misspells is an error, and that output depends on the context alone.
+Promises that a name which a template misspells is an error, and that output depends on the context
+alone.
 """
 
 from __future__ import annotations

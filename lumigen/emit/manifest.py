@@ -81,11 +81,12 @@ def _weight(stored: Stored) -> dict[str, object]:
 
 
 def packing(stored: Stored) -> str:
-    """How a weight is laid out, as the metadata of a packed weights file says it; empty for as it is."""
+    """The layout of a weight, as the metadata of a packed file has it; empty for as it is."""
     p = stored.layout
     if p is None:
         return ""
-    return f"{weight_text(stored)} panels n={p.n} k={p.k} n_stride={p.n_stride} k_stride={p.k_stride} width={p.width}"
+    strides = f"n_stride={p.n_stride} k_stride={p.k_stride}"
+    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}"
 
 
 def weight_text(stored: Stored) -> str:

@@ -1,11 +1,13 @@
 """A compiled model as the files of a standalone C++ project.
 
-Promises that equal models give equal bytes, and that no path, time or machine name gets into a file.
+Promises that equal models give equal bytes, and that no path, time or machine name gets into a
+file.
 """
 
 from __future__ import annotations
 
 import re
+from math import prod
 from pathlib import Path
 
 from lumigen.emit import manifest
@@ -15,7 +17,7 @@ from lumigen.emit.cxx import integer, string
 from lumigen.emit.entry import cases, entry_context, one_line, source_lines, written_parameters
 from lumigen.emit.environment import render
 from lumigen.emit.example import example_context
-from lumigen.errors import BadArgument
+from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.program import CompiledModel, KernelSource, Stored
 from lumigen.resources import runtime_dir, templates_dir
 
@@ -88,7 +90,7 @@ def render_project(model: CompiledModel, *, embed_weights: bool = False) -> dict
 
 
 def plain_files() -> dict[str, str]:
-    """What is copied as it is: the runtime, the device headers, the parts of tests and bindings without a model."""
+    """What is copied as it is: the runtime, the device headers, what tests and bindings share."""
     templates = templates_dir() / "cpu"
     sources: dict[str, Path] = {
         f"runtime/{path.name}": path
@@ -125,7 +127,7 @@ def model_context(model: CompiledModel, *, embed_weights: bool = False) -> Model
 
 
 def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:
-    """The tensor of a packed weights file that holds this form: the weight's own name where it has one form only."""
+    """The tensor of a packed file for this form: the weight's own name if it has one form only."""
     forms = sum(s.weight.name == stored.weight.name for s in weights)
     return (
         stored.weight.name
@@ -148,6 +150,9 @@ def _kernel(kernel: KernelSource) -> KernelContext:
 
 def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
     weight, p = stored.weight, stored.layout
+    if p is not None and (p.n - 1) * p.n_stride + (p.k - 1) * p.k_stride >= prod(weight.shape):
+        what = f"a layout of {weight.name} that reaches past its end: {p}"
+        raise LoweringFailed(step="emit", what=what)
     text = manifest.weight_text(stored)
     dtype = SAFETENSORS_DTYPES[weight.dtype.name]
     panels = "nullptr" if p is None else f"&{stored.name}_panels"
@@ -191,7 +196,7 @@ def _check_names(model: CompiledModel) -> None:
         raise BadArgument(
             op="Model", name="name", value=repr(model.name), expected="a C identifier"
         )
-    taken: dict[str, str] = {symbol: "the model itself" for symbol in reserved_symbols(model.name)}
+    taken: dict[str, str] = dict.fromkeys(reserved_symbols(model.name), "the model itself")
     for program in model.programs:
         if not is_identifier(program.entry):
             raise BadArgument(

@@ -1,7 +1,8 @@
 """Weights files: packed as a model's kernels read them, or checked against what a model declares.
 
-Promises a file that any safetensors reader opens: no gaps, tensors aligned to 64 bytes as far as that allows,
-a hash of the data and the layouts in the metadata. A reader that stops early leaves no half-written file behind.
+Promises a file that any safetensors reader opens: no gaps, tensors aligned to 64 bytes as far as
+that allows, a hash of the data and the layouts in the metadata. A write that stops early leaves
+nothing behind.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Tensor:
 
 
 def pack(weight: Array, layout: Panels) -> Array:
-    """The panels of a weight, as the runtime's `pack_panels` makes them: (n / width, k, width), flat."""
+    """The panels of a weight, as `pack_panels` of the runtime has them: (n / width, k, width)."""
     flat = weight.reshape(-1)
     n = np.arange(layout.n)[:, None] * layout.n_stride
     k = np.arange(layout.k)[None, :] * layout.k_stride
@@ -76,7 +77,7 @@ def write_weights(
     *,
     source: str = "the given arrays",
 ) -> None:
-    """Write the model's weights in the form that its kernels read; `source` is what errors call the arrays."""
+    """Write the weights in the form that kernels read; `source` is what errors call the arrays."""
     tensors: list[_Tensor] = []
     metadata: dict[str, str] = {}
     for stored in model.weights:
@@ -85,8 +86,8 @@ def write_weights(
             tensors.append(tensor)
         if stored.layout is not None:
             metadata[f"lumigen.layout.{tensor.name}"] = manifest.packing(stored)
-    # Sizes that are multiples of 64 first: then every one of them is aligned, and no gap is left, which other
-    # readers refuse. What remains is small and sorted so that each is aligned to its elements.
+    # Sizes that are multiples of 64 first: then every one of them is aligned, and no gap is left,
+    # which other readers refuse. What remains is sorted so that each is aligned to its elements.
     tensors.sort(key=lambda t: (t.data.size % ALIGNMENT != 0, -_item_bytes(t), t.name))
     data = np.concatenate([t.data for t in tensors]) if tensors else np.zeros(0, np.uint8)
     metadata["lumigen.hash"] = f"{data_hash(data):016x}"

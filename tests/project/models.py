@@ -1,4 +1,4 @@
-"""Compiled models written by hand: small kernels with scalar bodies, enough to exercise a project."""
+"""Compiled models written by hand: small kernels with scalar bodies."""
 
 from __future__ import annotations
 
@@ -74,10 +74,12 @@ AFFINE = kernel(
         Parameter("h", f32, written=True),
         Parameter("batch", None),
     ),
-    f"""  for (int64_t i = 0; i < {IN}; ++i) a.h[task * {IN} + i] = a.x[task * {IN} + i] * a.scale[i] + a.shift[i];""",
+    f"""  const float* x = a.x + task * {IN};
+  for (int64_t i = 0; i < {IN}; ++i) a.h[task * {IN} + i] = x[i] * a.scale[i] + a.shift[i];""",
     "h",
     f"""  const int64_t i = element % {IN};
-  return static_cast<double>(a.x[element]) * static_cast<double>(a.scale[i]) + static_cast<double>(a.shift[i]);""",
+  const double x = a.x[element], scale = a.scale[i], shift = a.shift[i];
+  return x * scale + shift;""",
     12,
 )
 PROJECT = kernel(
@@ -87,14 +89,17 @@ PROJECT = kernel(
     f"""  float* sums = reinterpret_cast<float*>(scratch);
   for (int64_t n = 0; n < {OUT}; ++n) {{
     sums[n] = 0.0f;
-    for (int64_t k = 0; k < {IN}; ++k) sums[n] += a.h[task * {IN} + k] * a.w[(n / 16 * {IN} + k) * 16 + n % 16];
+    const float* w = a.w + n / 16 * {IN} * 16 + n % 16;
+    for (int64_t k = 0; k < {IN}; ++k) sums[n] += a.h[task * {IN} + k] * w[k * 16];
   }}
   for (int64_t n = 0; n < {OUT}; ++n) a.y[task * {OUT} + n] = sums[n];""",
     "y",
     f"""  const int64_t row = element / {OUT}, n = element % {OUT};
   double sum = 0;
-  for (int64_t k = 0; k < {IN}; ++k)
-    sum += static_cast<double>(a.h[row * {IN} + k]) * static_cast<double>(a.w[(n / 16 * {IN} + k) * 16 + n % 16]);
+  for (int64_t k = 0; k < {IN}; ++k) {{
+    const double h = a.h[row * {IN} + k], w = a.w[(n / 16 * {IN} + k) * 16 + n % 16];
+    sum += h * w;
+  }}
   return sum;""",
     13,
     scratch=OUT * 4,
@@ -120,7 +125,8 @@ ROWS_OF = kernel(
         Parameter("table", f32),
         Parameter("rows", f32, written=True),
     ),
-    f"""  for (int64_t i = 0; i < {IN}; ++i) a.rows[task * {IN} + i] = a.table[a.ids[task] * {IN} + i];""",
+    f"""  const float* row = a.table + a.ids[task] * {IN};
+  for (int64_t i = 0; i < {IN}; ++i) a.rows[task * {IN} + i] = row[i];""",
     "rows",
     f"""  return static_cast<double>(a.table[a.ids[element / {IN}] * {IN} + element % {IN}]);""",
     21,
@@ -128,7 +134,7 @@ ROWS_OF = kernel(
 
 
 def tiny(name: str = "tiny", version: str = "1.2.3") -> CompiledModel:
-    """Two entries: an affine map with a packed projection and its sum; rows of a table by number."""
+    """An affine map with a packed projection and its sum; rows of a table by number."""
     scale = Stored("scale", WeightInfo("scale", (IN,), f32), None)
     shift = Stored("shift", WeightInfo("shift", (IN,), f32), None)
     weight = Stored(

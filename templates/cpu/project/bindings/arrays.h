@@ -94,7 +94,9 @@ class Arrays {
 
   // A fresh array for an output.
   py::object empty(const char* entry, const PortTable& port, const std::vector<int64_t>& shape) const {
-    return numpy_.attr("empty")(py::tuple(py::cast(shape)), dtype(entry, port));
+    py::tuple extents(shape.size());
+    for (size_t i = 0; i < shape.size(); ++i) extents[i] = shape[i];
+    return numpy_.attr("empty")(extents, dtype(entry, port));
   }
 
  private:
