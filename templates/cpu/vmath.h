@@ -4,7 +4,7 @@
 //                with fused multiply-add     without (SSE4.2)
 //   exp2         0.88                        1.08
 //   log2         0.98                        1.11
-//   sin          1.53                        2.05
+//   sin          1.54                        2.1
 // Special values are C99's: NaN in, NaN out; exp2 overflows to inf and fades through the denormals
 // to 0; log2 of +-0 is -inf and of a negative NaN; sin of +-inf is NaN, of -0 is -0.
 //
