@@ -22,9 +22,8 @@ from lumigen.interp.read import Array, Env, gather, grid
 from lumigen.ops import Op, neutral
 from lumigen.view import positions
 
-MAX_FACTORS = (
-    8  # a product of more is taken as it is; bounds the work where products share operands
-)
+# What is more is taken as it is: bounds the work where products share operands.
+MAX_FACTORS, MAX_CONDITIONS = 8, 64
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def _factors(value: Leaf) -> tuple[Leaf, ...]:
 def _add_conditions(condition: Leaf, slacks: list[Slack], masks: list[tuple[Leaf, bool]]) -> None:
     """Split a conjunction into slacks where integers are compared by position, masks elsewhere."""
     todo = [(condition, False)]
-    budget = MAX_FACTORS
+    budget = MAX_CONDITIONS
     while todo:
         leaf, negated = todo.pop()
         n = leaf.node
@@ -174,6 +173,15 @@ def _linear(leaf: Leaf, factor: int) -> Slack | None:
             if c.node.op is Op.CONST and c.dtype.is_int and not c.view.valid and x.dtype.is_int:
                 return _linear(_leaf(x, leaf.at), factor * int(literal_of(c.node)))
     return Slack(ix(0), ((factor, leaf),))
+
+
+def _chosen(array: Array, d: int, where: Array) -> Array:
+    """The array at one position of dimension d."""
+    if array.shape[d] == 1:
+        return array
+    index: list[Array] = list(np.ogrid[tuple(slice(n) for n in array.shape)])
+    index[d] = where
+    return array[tuple(index)]
 
 
 def _fits(iota: Node) -> bool:
@@ -238,7 +246,10 @@ class Total:
             return False
         low = np.maximum(low, 0)
         self.masks.append(low < high)
-        self.env[axis] = np.clip(low, 0, self.sizes[d] - 1)
+        chosen = np.clip(low, 0, self.sizes[d] - 1)
+        self.masks = [_chosen(m, d, chosen) for m in self.masks]
+        self.env.update({a: _chosen(self.env[a], d, chosen) for a in self.term.axes})
+        self.env[axis] = chosen
         used = [s for s, _ in bounds]
         self.slacks = [s for s in self.slacks if s not in used]
         self.gone.remove(d)
