@@ -20,7 +20,7 @@ ALIGNMENT = 64  # bytes; of the arena and of every slot in it
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of an entry; `range` bounds integer values, and is checked before a run."""
+    """An input or output of an entry; `range` bounds integer values, checked before a run."""
 
     name: str
     shape: Shape
@@ -80,8 +80,8 @@ def _count(shape: tuple[int, ...]) -> int:
 class Parameter:
     """A field of a kernel's argument struct: a pointer to `dtype`, or an int64_t value.
 
-    The pointer is to const unless written. `range` bounds integer elements, inclusive: where a kernel takes them as indices, its test needs
-    it.
+    The pointer is to const unless written. `range` bounds integer elements, inclusive: where a
+    kernel takes them as indices, its test needs it.
     """
 
     name: str
