@@ -51,32 +51,62 @@ class FastLane:
 
     model: LoweredModel
     library: ctypes.CDLL
+    scratch_bytes: Mapping[str, int]
 
-    def run(self, entry: str, inputs: Mapping[str, Array], weights: Mapping[str, Array]) -> dict[str, Array]:
+    def run(
+        self, entry: str, inputs: Mapping[str, Array], weights: Mapping[str, Array]
+    ) -> dict[str, Array]:
         """The outputs of an entry, by name. Inputs must have the declared dtypes and be contiguous."""
+        call = self.prepare(entry, inputs, self.packed(weights))
+        call.run()
+        return dict(call.outputs)
+
+    def packed(self, weights: Mapping[str, Array]) -> dict[str, Array]:
+        """The weights in the forms that kernels read, by the names of these."""
+        return {s.name: pack(s, weights[s.weight.name]) for s in self.model.weights}
+
+    def prepare(self, entry: str, inputs: Mapping[str, Array], packed: Mapping[str, Array]) -> Call:
+        """A call at the dims of these inputs that can be run many times; it reads `inputs` anew each time."""
         program = next(p for p in self.model.programs if p.entry == entry)
         dims = bind_dims(program, inputs)
         offsets, total = program.offsets(dims)
-        arena = aligned(total)
         shapes = {p.name: tuple(int(e.evaluate(dims)) for e in p.shape) for p in program.outputs}
         outputs = {p.name: np.empty(shapes[p.name], p.dtype.numpy) for p in program.outputs}
-        memory = _Memory(inputs, outputs, self.packed(weights), arena, offsets, dims)
-        for launch in program.launches:
-            self.launch(launch, memory)
-        return outputs
+        memory = _Memory(inputs, outputs, packed, aligned(total), offsets, dims)
+        scratch = aligned(max(self.scratch_bytes.values(), default=0))
+        steps = tuple(self._step(launch, memory) for launch in program.launches)
+        return Call(steps, outputs, memory, scratch)
 
-    def packed(self, weights: Mapping[str, Array]) -> dict[str, Array]:
-        return {s.name: pack(s, weights[s.weight.name]) for s in self.model.weights}
+    def _step(self, launch: Launch, memory: _Memory) -> Step:
+        values = [memory.value(a) & (2**64 - 1) for a in launch.arguments]
+        arguments = (ctypes.c_uint64 * max(1, len(values)))(*values)
+        return Step(
+            getattr(self.library, f"run_{launch.kernel}"), arguments, int(launch.tasks.evaluate(memory.dims))
+        )
 
-    def launch(self, launch: Launch, memory: _Memory) -> None:
-        kernel = next(k for k in self.model.kernels if k.name == launch.kernel)
-        values = [memory.value(a) for a in launch.arguments]
-        args = (ctypes.c_uint64 * max(1, len(values)))(*[v & (2**64 - 1) for v in values])
-        _, scratch_bytes = kernel_body(kernel.name, kernel.program, kernel.parameters)
-        scratch = aligned(scratch_bytes)
-        run = getattr(self.library, f"run_{launch.kernel}")
-        tasks = int(launch.tasks.evaluate(memory.dims))
-        run(ctypes.byref(args), ctypes.c_int64(tasks), ctypes.c_void_p(scratch.ctypes.data))
+
+@dataclass(frozen=True)
+class Step:
+    """One launch with its arguments in place."""
+
+    kernel: Any
+    arguments: Any
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """An entry bound to dims and memory."""
+
+    steps: tuple[Step, ...]
+    outputs: Mapping[str, Array]
+    memory: _Memory
+    scratch: Array
+
+    def run(self) -> None:
+        scratch = ctypes.c_void_p(self.scratch.ctypes.data)
+        for s in self.steps:
+            s.kernel(ctypes.byref(s.arguments), ctypes.c_int64(s.tasks), scratch)
 
 
 @dataclass(frozen=True)
@@ -166,7 +196,8 @@ def load(model: LoweredModel) -> FastLane:
     library = debug.cache_dir() / "fast_lane" / f"{stamp}.so"
     if not library.exists():
         _compile(compiler, text, library)
-    return FastLane(model, ctypes.CDLL(str(library)))
+    scratch = {k.name: kernel_body(k.name, k.program, k.parameters)[1] for k in model.kernels}
+    return FastLane(model, ctypes.CDLL(str(library)), scratch)
 
 
 def _compile(compiler: str, text: str, library: Path) -> None:

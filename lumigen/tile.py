@@ -34,11 +34,12 @@ class Let:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """A running total, started at the monoid's neutral element; one for each lane if `lanes`."""
+    """A running total, one for each lane if `lanes`; it starts at `start`, or at the monoid's neutral element."""
 
     name: Local
     monoid: Monoid
     lanes: Axis | None
+    start: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,29 @@ class Pack:
 
 
 @dataclass(frozen=True)
+class PackColumns:
+    """Columns `lo .. hi - 1` of B by all of k into panels of 16 columns in scratch, zeros past the end."""
+
+    dst: Buffer
+    operand: Operand
+    column: Axis
+    lo: Ix
+    hi: Ix
+    k: Axis
+    k_hi: Ix
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """dst[j, i] = src[i, j] for i < rows and j < cols, both scratch tiles with rows as long as their dims say."""
+
+    dst: Buffer
+    src: Buffer
+    rows: Ix
+    cols: Ix
+
+
+@dataclass(frozen=True)
 class Mma:
     """acc[rows, cols] (+)= A[rows, k] * B[k, cols], all f32.
 
@@ -141,7 +165,9 @@ class Fill:
     value: float
 
 
-Stmt = Union[Bind, Let, Accumulator, Accumulate, Finish, For, StoreTile, Pack, Mma, Fill]
+Stmt = Union[
+    Bind, Let, Accumulator, Accumulate, Finish, For, StoreTile, Pack, PackColumns, Mma, Transpose, Fill
+]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from lumigen.tile import TileProgram
 HEADERS = {
     "simt": ("index.h", "lanes.h", "simd.h", "vmath.h"),
     "panel": ("index.h", "lanes.h", "panel.h", "simd.h", "vmath.h"),
+    "cascade": ("index.h", "lanes.h", "panel.h", "simd.h", "tile.h", "vmath.h"),
 }
 
 

@@ -21,9 +21,11 @@ from lumigen.tile import (
     Mma,
     Operand,
     Pack,
+    PackColumns,
     Stmt,
     StoreTile,
     TileProgram,
+    Transpose,
 )
 
 INDENT = "  "
@@ -47,8 +49,9 @@ class Statements:
         if isinstance(s, Let):
             return [f"const {_type(s.value.dtype, s.lanes)} {s.name.name} = {_value(s.value, s.lanes, r)};"]
         if isinstance(s, Accumulator):
-            start = neutral(s.monoid, s.name.dtype)
-            start = f"splat({start})" if s.lanes is not None else start
+            start = _value(s.start, s.lanes, r) if s.start is not None else neutral(s.monoid, s.name.dtype)
+            if s.lanes is not None and s.start is None:
+                start = f"splat({start})"
             return [f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};"]
         if isinstance(s, Accumulate):
             return [self._accumulate(s, r)]
@@ -63,6 +66,11 @@ class Statements:
             return [f"fill_tile({s.dst}, {literal(s.value, f32)}, {r.index(address_extent(s))});"]
         if isinstance(s, Pack):
             return self._pack(s, r)
+        if isinstance(s, PackColumns):
+            return self._pack_columns(s, r)
+        if isinstance(s, Transpose):
+            strides = f"{r.index(s.dst.dims[-1])}, {s.src}, {r.index(s.src.dims[-1])}"
+            return [f"transpose_tile({s.dst}, {strides}, {_int(r.index(s.rows))}, {_int(r.index(s.cols))});"]
         if isinstance(s, Mma):
             return [self._mma(s, r)]
         raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
@@ -119,6 +127,21 @@ class Statements:
             f"return {r.scalar(o.value).code};",
         ]
         head = f"pack_a_from({dst}, {_int(rows)}, {depth}, [&](int64_t pack_row, int64_t pack_k) {{"
+        return [head, *_indented(body), "});"]
+
+    def _pack_columns(self, s: PackColumns, r: Renderer) -> list[str]:
+        o = s.operand
+        cols, depth = r.index(s.hi - s.lo), r.index(s.k_hi)
+        if o.stride is not None and o.k_stride is not None:
+            source = pointer(str(o.source), r.index(o.base + o.stride * s.lo))
+            return [f"pack_b({s.dst}, {source}, {r.index(o.stride)}, {r.index(o.k_stride)}, {cols}, {depth});"]
+        assert o.value is not None
+        body = [
+            f"const int64_t {s.column.name} = {r.index(s.lo)} + pack_column;",
+            f"const int64_t {s.k.name} = pack_k;",
+            f"return {r.scalar(o.value).code};",
+        ]
+        head = f"pack_b_from({s.dst}, {cols}, {depth}, [&](int64_t pack_column, int64_t pack_k) {{"
         return [head, *_indented(body), "});"]
 
     def _mma(self, s: Mma, r: Renderer) -> str:

@@ -15,6 +15,7 @@ from lumigen.index import Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
+from lumigen.lower.cascade import cascade
 from lumigen.lower.contract import Lowered, contract
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
@@ -67,7 +68,7 @@ class LoweredModel:
 
 def lower_region(region: Region) -> Lowered:
     """The kernels of one canonical region: the first skeleton that can run it."""
-    found = contract(region)
+    found = contract(region) or cascade(region)
     return found if found is not None else Lowered(((simt(region), region),))
 
 

@@ -1,0 +1,391 @@
+"""cascade: the panel skeleton for one loop over an axis whose operand is itself a contraction.
+
+Before: a region with reductions over one axis k of something that holds a contraction varying with k.  After: a
+tile program with one loop over tiles of k. Each turn multiplies a tile of the inner contraction, carries the
+states of the fold (`separate` derives them and their corrections), and multiplies the result into accumulators.
+
+Nothing of size k by rows exists outside a tile. The lane axis is the one that inner and outer results share, so
+states are vectors over lanes and no step needs a reduction across lanes:
+
+    scores[k, n] = sum_d A[k, d] * B[d, n]        inner: rows k, columns n
+    states[n]                                     carried, corrected when a maximum grows
+    out[e, n]    = sum_k G[e, k] * weights[k, n]  outer: rows e, columns n
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumigen.dtype import f32
+from lumigen.index import Axis, Ix, ceildiv, ix, minimum, product
+from lumigen.lower.bounds import loop_bounds
+from lumigen.lower.contract import Lowered, affine, flatten
+from lumigen.lower.partition import is_plain, product_factors
+from lumigen.lower.scope import Names, Scope, address, kernel_reductions
+from lumigen.lower.separate import NotSeparable, separate
+from lumigen.lower.simt import dims_of
+from lumigen.ops import Op
+from lumigen.plan import Fold
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Expr,
+    Local,
+    Monoid,
+    Prim,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    carried,
+    choose,
+    free_axes,
+    is_zero,
+    local,
+    map_expr,
+    prim,
+    read,
+    substitute,
+    walk,
+)
+from lumigen.tile import (
+    Accumulate,
+    Accumulator,
+    Fill,
+    For,
+    Mma,
+    Operand,
+    Pack,
+    PackColumns,
+    StoreTile,
+    TileProgram,
+    Transpose,
+)
+
+COLUMNS = 64  # columns (lanes) of a work tile
+DEPTH = 64  # points of the folded axis in one turn
+LONGEST = 512  # the most elements of a row of an inner operand or of accumulators
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A carried sum with an axis of its own: `weights` (k, columns) times `operand` (rows, k)."""
+
+    carry: int
+    weights: Expr
+    operand: Expr
+    rows: tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """A fold whose tiles hold one contraction, by index sets."""
+
+    fold: Fold
+    inner: Reduce
+    inner_rows: Expr  # over k and depth
+    inner_columns: Expr  # over columns and depth
+    grid: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    vectors: tuple[int, ...]  # carries with one value for each column
+    outers: tuple[Outer, ...]
+    after: Expr  # the store's value over the final states
+
+
+def find_cascade(store: Store) -> Cascade | None:
+    """The region's one fold around one contraction, or None."""
+    reductions = kernel_reductions([store.value])
+    inner, axes = _inner_contraction(reductions)
+    if inner is None or len(axes) != 1:
+        return None
+    fold = separate((store.value,), axes)
+    if isinstance(fold, NotSeparable) or fold.cancelling:
+        return None
+    if any(c.dtype is not f32 or c.init != "identity" for c in fold.carries):
+        return None
+    after = map_expr(store.value, dict(fold.results))
+    if kernel_reductions([after]):
+        return None
+    return _by_index_sets(store, fold, inner, axes[0], after)
+
+
+def _inner_contraction(reductions: tuple[Reduce, ...]) -> tuple[Reduce | None, tuple[Axis, ...]]:
+    """The one contraction inside other reductions, and the axes that those run over."""
+    inner: set[Reduce] = set()
+    axes: set[tuple[Axis, ...]] = set()
+    for outer in reductions:
+        for r in walk([outer.body]):
+            if isinstance(r, Reduce) and free_axes(r) & set(outer.axes):
+                if product_factors(r) is None:
+                    return None, ()
+                inner.add(r)
+                axes.add(outer.axes)
+    if len(inner) != 1 or len(axes) != 1:
+        return None, ()
+    return inner.pop(), axes.pop()
+
+
+def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis, after: Expr) -> Cascade | None:
+    factors = product_factors(inner)
+    assert factors is not None
+    inner_columns, inner_rows = sorted(factors, key=lambda f: k in free_axes(f))
+    if k in free_axes(inner_columns) or not (is_plain(inner_columns) and is_plain(inner_rows)):
+        return None
+    outside = frozenset(store.axes)
+    columns = (free_axes(inner_columns) - free_axes(inner_rows)) & outside
+    rows = outside - free_axes(inner)
+    vectors: list[int] = []
+    outers: list[Outer] = []
+    for i, c in enumerate(fold.carries):
+        own = free_axes(c.tile) & rows
+        if not own:
+            vectors.append(i)
+            continue
+        parts = _weights_and_operand(c.tile, rows)
+        if parts is None or c.monoid is not Monoid.SUM:
+            return None
+        weights, operand = parts
+        if free_axes(operand) & columns or k not in free_axes(operand) or not is_plain(operand):
+            return None
+        outers.append(Outer(i, weights, operand, tuple(a for a in store.axes if a in own)))
+    if not outers or not columns or len({o.rows for o in outers}) != 1:
+        return None
+    ordered = tuple(a for a in store.axes if a in columns)
+    out_rows = outers[0].rows
+    grid = tuple(a for a in store.axes if a not in (*ordered, *out_rows))
+    lengths = [product(tuple(a.extent for a in axes)) for axes in (inner.axes, out_rows)]
+    if any(n.bounds()[1] is None or n.bounds()[1] > LONGEST for n in lengths):  # type: ignore[operator]
+        return None
+    return Cascade(
+        fold, inner, inner_rows, inner_columns, grid, ordered, out_rows, tuple(vectors), tuple(outers), after
+    )
+
+
+def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr] | None:
+    """The tile as a product of what does not and what does vary with `rows`."""
+    if isinstance(tile, Choose) and is_zero(tile.otherwise) and not free_axes(tile.condition) & rows:
+        parts = _weights_and_operand(tile.then, rows)
+        return None if parts is None else (choose(tile.condition, parts[0], tile.otherwise), parts[1])
+    if not isinstance(tile, Prim) or tile.op is not Op.MUL:
+        return None
+    a, b = tile.args
+    for x, y in ((a, b), (b, a)):
+        if free_axes(x) & rows:
+            continue
+        if is_plain(y):
+            return x, y
+        parts = _weights_and_operand(y, rows)
+        if parts is not None:
+            return prim(Op.MUL, (x, parts[0]), f32), parts[1]
+    return None
+
+
+def cascade(region: Region) -> Lowered | None:
+    """The kernel of a region with a fold around a contraction; None if it has another form."""
+    (store,) = region.stores
+    if store.value.dtype is not f32 or store.add:
+        return None
+    found = find_cascade(store)
+    return None if found is None else Lowered(((_Builder(region, store, found).program(), region),))
+
+
+class _Builder:
+    """Builds the tile program of one cascade."""
+
+    def __init__(self, region: Region, store: Store, found: Cascade) -> None:
+        self.region, self.store, self.found = region, store, found
+        self.n, n_map = flatten(found.columns, "n")
+        self.e, e_map = flatten(found.rows, "e")
+        self.d, self.d_map = flatten(found.inner.axes, "d")
+        self.k = found.fold.axes[0]
+        self.mapping = {**n_map, **e_map}
+        self.depth = int(self.d.extent.bounds()[1] or 0)
+        self.width = int(self.e.extent.bounds()[1] or 0)
+        longest = max(self.depth * DEPTH, self.width * DEPTH)
+        self.a_tile = _scratch("a_tile", longest)
+        self.b_tile = _scratch("b_tile", COLUMNS, self.depth)
+        self.scores = _scratch("scores", DEPTH, COLUMNS)
+        self.states = {i: _scratch(f"state{i}", COLUMNS) for i in found.vectors}
+        self.factors = {o.carry: _scratch(f"factor{o.carry}", COLUMNS) for o in found.outers}
+        self.weights = {o.carry: _scratch(f"weights{o.carry}", DEPTH, COLUMNS) for o in found.outers}
+        self.sums = {o.carry: _scratch(f"sum{o.carry}", self.width, COLUMNS) for o in found.outers}
+        self.turned = {o.carry: _scratch(f"turned{o.carry}", COLUMNS, self.width) for o in found.outers}
+        self.n0, self.n1 = Axis("n_begin", self.n.extent), Axis("n_end", self.n.extent + 1)
+        self.k0 = Axis("k_begin", self.k.extent)
+        self.k1 = Axis("k_end", self.k.extent + 1)
+
+    def over(self, e: Expr) -> Expr:
+        """The expression over the flattened axes, with the inner contraction read from its tile."""
+        scores = read(self.scores, (ix(self.k) - self.k0, ix(self.n) - self.n0))
+        return substitute(map_expr(e, {self.found.inner: scores}), self.mapping)
+
+    def program(self) -> TileProgram:
+        found = self.found
+        tiles = ceildiv(self.n.extent, COLUMNS)
+        task = Axis("task", product(tuple(a.extent for a in found.grid)) * tiles)
+        top = Scope(Names(), (), frozenset({task}))
+        part, rest = ix(task) % tiles, ix(task) // tiles
+        for axis in reversed(found.grid):
+            top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
+            rest = rest // axis.extent
+        top.bind(self.n0, part * COLUMNS)
+        top.bind(self.n1, minimum(ix(self.n0) + COLUMNS, self.n.extent))
+        top.stmts.append(self.pack_columns())
+        for i, c in enumerate(found.fold.carries):
+            state = self.states.get(i) or self.sums[i]
+            top.stmts.append(Fill(state, float(c.identity)))
+        turn = top.inner([self.k0])
+        limits = loop_bounds(
+            (c.substitute(self.mapping) for c in found.fold.where), self.k, {self.n: (ix(self.n0), ix(self.n1) - 1)}
+        )
+        turn.bind(self.k1, minimum(ix(self.k0) + DEPTH, limits.hi))
+        self.multiply_inner(turn)
+        self.carry_states(turn)
+        for outer in found.outers:
+            self.multiply_outer(turn, outer)
+        top.stmts.append(For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=DEPTH))
+        used = self.finish(top)
+        args = (*self.region.reads(), self.store.dst)
+        return TileProgram("cascade", args, dims_of(self.region), task, task.extent, used, tuple(top.stmts))
+
+    def pack_columns(self) -> PackColumns:
+        columns = substitute(substitute(self.found.inner_columns, self.d_map), self.mapping)
+        operand = _operand(columns, self.n, self.d)
+        return PackColumns(self.b_tile, operand, self.n, ix(self.n0), ix(self.n1), self.d, self.d.extent)
+
+    def multiply_inner(self, turn: Scope) -> None:
+        rows = substitute(substitute(self.found.inner_rows, self.d_map), self.mapping)
+        operand = _operand(rows, self.k, self.d)
+        count, cols = ix(self.k1) - self.k0, ix(self.n1) - self.n0
+        zero = ix(0)
+        turn.stmts.append(
+            Pack(self.a_tile, zero, operand, self.k, ix(self.k0), ix(self.k1), self.d, zero, self.d.extent)
+        )
+        panels = Operand(self.b_tile, zero, self.d.extent * 16, ix(16), None, panels=True)
+        turn.stmts.append(
+            Mma(self.scores, zero, ix(COLUMNS), self.a_tile, zero, panels, count, cols, self.d.extent, zero)
+        )
+
+    def carry_states(self, turn: Scope) -> None:
+        """One pass over the lanes: states of one level after another, each in a loop over the tile's points."""
+        found = self.found
+        lane = turn.inner([self.n], self.n)
+        at = (ix(self.n) - self.n0,)
+        state: dict[Expr, Expr] = {}
+        for i in found.vectors:
+            old = carried(i, "old", f32)
+            state[old] = lane.let(read(self.states[i], at), read(self.states[i], at), "old")
+        outers = {o.carry: o for o in found.outers}
+        waiting = list(range(len(found.fold.carries)))
+        while waiting:
+            ready = [i for i in waiting if self.needs(i) <= state.keys()]
+            self.level(lane, ready, outers, state)
+            waiting = [i for i in waiting if i not in ready]
+        turn.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
+
+    def needs(self, i: int) -> set[Expr]:
+        """The states that carry i is computed from."""
+        c = self.found.fold.carries[i]
+        roots = [c.tile] + ([c.correct] if c.correct is not None else [])
+        return {e for e in walk(roots) if type(e).__name__ == "Carried"}
+
+    def level(self, lane: Scope, ready: list[int], outers: dict[int, Outer], state: dict[Expr, Expr]) -> None:
+        at = (ix(self.n) - self.n0,)
+        totals: list[tuple[int, Local]] = []
+        for i in ready:
+            c = self.found.fold.carries[i]
+            correct = None
+            if c.correct is not None:
+                wanted = self.over(map_expr(c.correct, state))
+                found = lane.find(wanted)
+                correct = found if found is not None else lane.let(wanted, lane.value(wanted), "correct")
+            if i in outers:
+                if correct is not None:
+                    lane.stmts.append(StoreTile(self.factors[i], at, correct, self.n))
+                continue
+            start = state[carried(i, "old", f32)]
+            if correct is not None:
+                start = prim(Op.MUL, (start, correct), f32)
+            name = local(lane.names.fresh("new"), frozenset({self.n}), f32)
+            assert isinstance(name, Local)
+            lane.stmts.append(Accumulator(name, c.monoid, self.n, start))
+            totals.append((i, name))
+        points = lane.inner([self.k])
+        roots = [self.found.fold.carries[i].tile for i, _ in totals]
+        roots += [outers[i].weights for i in ready if i in outers]
+        values = points.values([self.over(map_expr(r, state)) for r in roots])
+        for (i, name), value in zip(totals, values, strict=False):
+            points.stmts.append(Accumulate(name, self.found.fold.carries[i].monoid, value, self.n))
+        where = (ix(self.k) - self.k0, ix(self.n) - self.n0)
+        for i, value in zip((i for i in ready if i in outers), values[len(totals) :], strict=True):
+            points.stmts.append(StoreTile(self.weights[i], where, value, self.n))
+        lane.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(points.stmts)))
+        for i, name in totals:
+            lane.stmts.append(StoreTile(self.states[i], at, name, self.n))
+            state[carried(i, "new", f32)] = name
+
+    def multiply_outer(self, turn: Scope, outer: Outer) -> None:
+        total, zero = self.sums[outer.carry], ix(0)
+        if self.found.fold.carries[outer.carry].correct is not None:
+            rows = turn.inner([self.e])
+            lane = rows.inner([self.n], self.n)
+            at = (ix(self.e), ix(self.n) - self.n0)
+            factor = read(self.factors[outer.carry], (ix(self.n) - self.n0,))
+            lane.stmts.append(StoreTile(total, at, prim(Op.MUL, (read(total, at), factor), f32), self.n))
+            rows.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
+            turn.stmts.append(For(self.e, zero, self.e.extent, False, tuple(rows.stmts)))
+        operand = _operand(substitute(outer.operand, self.mapping), self.e, self.k)
+        count = ix(self.k1) - self.k0
+        turn.stmts.append(
+            Pack(self.a_tile, zero, operand, self.e, zero, self.e.extent, self.k, ix(self.k0), ix(self.k1))
+        )
+        weights = Operand(self.weights[outer.carry], zero, ix(1), ix(COLUMNS), None)
+        cols = ix(self.n1) - self.n0
+        turn.stmts.append(
+            Mma(total, zero, ix(COLUMNS), self.a_tile, zero, weights, self.e.extent, cols, count, ix(1))
+        )
+
+    def finish(self, top: Scope) -> tuple[Buffer, ...]:
+        """Store the value over the final states; returns the scratch tiles of the whole program."""
+        at = tuple(i.substitute(self.mapping) for i in self.store.at)
+        along_rows = address(self.store.dst, at).coefficient(self.e) == 1
+        column = ix(self.n) - self.n0
+        state: dict[Expr, Expr] = {}
+        for i in self.found.vectors:
+            state[carried(i, "new", f32)] = read(self.states[i], (column,))
+        for o in self.found.outers:
+            tile, place = self.sums[o.carry], (ix(self.e), column)
+            if along_rows:
+                tile, place = self.turned[o.carry], (column, ix(self.e))
+                turn = Transpose(tile, self.sums[o.carry], self.e.extent, ix(self.n1) - self.n0)
+                top.stmts.append(turn)
+            state[carried(o.carry, "new", f32)] = read(tile, place)
+        value = substitute(map_expr(self.found.after, state), self.mapping)
+        spans = {self.n: (ix(self.n0), ix(self.n1)), self.e: (ix(0), self.e.extent)}
+        outer, inner = (self.n, self.e) if along_rows else (self.e, self.n)
+        rows = top.inner([outer])
+        lane = rows.inner([inner], inner)
+        (out,) = lane.values([value])
+        lane.stmts.append(StoreTile(self.store.dst, at, out, inner))
+        rows.stmts.append(For(inner, *spans[inner], True, tuple(lane.stmts)))
+        top.stmts.append(For(outer, *spans[outer], False, tuple(rows.stmts)))
+        corrected = [o.carry for o in self.found.outers if self.found.fold.carries[o.carry].correct is not None]
+        tiles = [self.a_tile, self.b_tile, self.scores, *self.states.values(), *self.weights.values()]
+        tiles += [*self.sums.values(), *(self.factors[i] for i in corrected)]
+        return (*tiles, *(self.turned.values() if along_rows else ()))
+
+
+def _operand(e: Expr, major: Axis, k: Axis) -> Operand:
+    found = affine(e, major, k)
+    if found is None:
+        return Operand(None, ix(0), None, None, e)
+    source, base, stride, k_stride = found
+    return Operand(source, base, stride, k_stride, e)
+
+
+def _scratch(name: str, *dims: int) -> Buffer:
+    return Buffer(name, Role.SCRATCH, tuple(ix(d) for d in dims), f32)
+
+
+__all__ = ["Ix", "cascade", "find_cascade"]
