@@ -181,6 +181,7 @@ class TileProgram:
     tasks: Ix
     scratch: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
+    overwrites: tuple[Buffer, ...] = ()  # arguments whose memory the destination may share
 
     def statements(self) -> Iterator[Stmt]:
         """Every statement, outer ones first."""

@@ -35,13 +35,22 @@ def plan_arena(lifetimes: tuple[Lifetime, ...], dims: tuple[Dim, ...]) -> tuple[
     ]
     sizes = [{t.name: _aligned(int(t.bytes.evaluate(p))) for t in lifetimes} for p in points]
     bounds = [max(1, lower_bound(lifetimes, s)) for s in sizes]
-    best: tuple[float, tuple[Slot, ...]] | None = None
-    for order in _orders(lifetimes, sizes[1]):
+
+    def excess(order: list[Lifetime]) -> float:
+        """The arena over its lower bound at the worst of the points."""
         slots = _slots(order)
-        worst = max(arena_bytes(slots, s) / b for s, b in zip(sizes, bounds, strict=True))
-        if best is None or worst < best[0]:
-            best = worst, slots
-    return best[1] if best else ()
+        return max(arena_bytes(slots, s) / b for s, b in zip(sizes, bounds, strict=True))
+
+    best = min(_orders(lifetimes, sizes[1]), key=excess)
+    found = excess(best)
+    # moving one slot to the front at a time mends what a sorted order gets wrong
+    for t in lifetimes:
+        if found == 1:
+            break
+        moved = [t, *(o for o in best if o is not t)]
+        if (tried := excess(moved)) < found:
+            best, found = moved, tried
+    return _slots(best)
 
 
 def _aligned(size: int) -> int:

@@ -15,7 +15,8 @@ from lumigen.index import Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
-from lumigen.lower.cascade import cascade
+from lumigen.lower.cascade import cascade, find_cascade
+from lumigen.lower.chain import chain, find_chain
 from lumigen.lower.contract import Lowered, contract
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
@@ -68,8 +69,14 @@ class LoweredModel:
 
 def lower_region(region: Region) -> Lowered:
     """The kernels of one canonical region: the first skeleton that can run it."""
-    found = contract(region) or cascade(region)
+    found = contract(region) or chain(region) or cascade(region)
     return found if found is not None else Lowered(((simt(region), region),))
+
+
+def runs_whole(region: Region) -> bool:
+    """Whether a skeleton runs a contraction inside another reduction without storing it."""
+    (store,) = unify_axes(region).stores
+    return find_chain(store) is not None or find_cascade(store) is not None
 
 
 def assemble(entries: tuple[tuple[str, Graph], ...]) -> LoweredModel:
@@ -95,7 +102,7 @@ class _Model:
     lines: dict[str, dict[SourceLocation, None]] = field(default_factory=dict)
 
     def entry(self, name: str, graph: Graph) -> Program:
-        regions = choose_layouts(partition(graph))
+        regions = choose_layouts(partition(graph, runs_whole))
         steps: list[_Step] = []
         for number, region in enumerate(regions):
             steps.extend(self.steps(unify_axes(region), number))
@@ -213,12 +220,13 @@ def in_place(
     for formal, real in actual.items():
         if real.role is not Role.TEMP or formal == store.dst or real.dtype != target.dtype:
             continue
-        if real.dims != target.dims or not dies(real.name):
+        if elements(real.dims) != elements(target.dims) or not dies(real.name):
             continue
         if sum(b.name == real.name for b in actual.values()) > 1:
             continue
         reads = [e for e in walk([store.value]) if isinstance(e, Read) and e.source == formal]
         looked_up = any(formal in lookup_sources(e) for e in walk([store.value]))
-        if reads and not looked_up and all(e.at == store.at for e in reads):
+        same_place = real.dims == target.dims and all(e.at == store.at for e in reads)
+        if reads and not looked_up and (same_place or formal in kernel.program.overwrites):
             return target.name, real.name
     return None

@@ -33,6 +33,7 @@ from lumigen.region import (
     Local,
     Monoid,
     Prim,
+    Read,
     Reduce,
     Region,
     Role,
@@ -247,7 +248,19 @@ class _Builder:
         top.stmts.append(For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=DEPTH))
         used = self.finish(top)
         args = (*self.region.reads(), self.store.dst)
-        return TileProgram("cascade", args, dims_of(self.region), task, task.extent, used, tuple(top.stmts))
+        dims, body = dims_of(self.region), tuple(top.stmts)
+        return TileProgram("cascade", args, dims, task, task.extent, used, body, self.overwritten())
+
+    def overwritten(self) -> tuple[Buffer, ...]:
+        """The inner columns' buffer, if a work tile reads exactly what it writes of it, and reads it first."""
+        columns, inner, rows = self.found.inner_columns, self.found.inner.axes, self.found.rows
+        if not isinstance(columns, Read) or [a.extent for a in inner] != [a.extent for a in rows]:
+            return ()
+        renamed = dict(zip(inner, (ix(a) for a in rows), strict=True))
+        place = address(columns.source, tuple(i.substitute(renamed) for i in columns.at))
+        reads = [e for e in walk([self.store.value]) if isinstance(e, Read) and e.source == columns.source]
+        alone = all(e is columns for e in reads)
+        return (columns.source,) if alone and place == address(self.store.dst, self.store.at) else ()
 
     def pack_columns(self) -> PackColumns:
         columns = substitute(substitute(self.found.inner_columns, self.d_map), self.mapping)

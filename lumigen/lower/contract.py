@@ -147,7 +147,7 @@ def contract(region: Region) -> Lowered | None:
     mapping = {**m_map, **n_map}
     rows = substitute(substitute(found.rows, k_map), mapping)
     columns = substitute(substitute(found.columns, k_map), mapping)
-    columns_at = _Columns(columns, found, n, k)
+    columns_at = Columns(columns, found, n, k)
     b, before, packs, temps = columns_at.operand()
     program = _program(
         region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, packs, temps
@@ -167,7 +167,7 @@ def _rows_operand(rows: Expr, m: Axis, k: Axis) -> Operand:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
     """B in panels: a weight that is packed once, or a temporary that a kernel before this one packs."""
 
     value: Expr  # over n and k
@@ -273,7 +273,7 @@ def _program(
     k_end = minimum(ix(k0) + depth, k.extent)
     pack = Pack(a_tile, ix(k0) * rows, a, m, ix(m0), ix(m1), k, ix(k0), k_end)
     top.stmts.append(
-        For(k0, ix(0), k.extent, False, (pack,), step=_step(depth))
+        For(k0, ix(0), k.extent, False, (pack,), step=step_of(depth))
         if parts > 1
         else _at_zero(pack, k0)
     )
@@ -295,7 +295,7 @@ def _program(
         acc, acc_at, acc_stride, a_tile, ix(k0) * rows, shifted, rows, cols, k_end - k0, ix(k0)
     )
     inner: list[Stmt] = [
-        For(k0, ix(0), k.extent, False, (mma,), step=_step(depth))
+        For(k0, ix(0), k.extent, False, (mma,), step=step_of(depth))
         if parts > 1
         else _at_zero(mma, k0)
     ]
@@ -334,7 +334,7 @@ def _sources(value: Expr, rows: Expr) -> set[Buffer]:
     return outside
 
 
-def _step(depth: Ix) -> int:
+def step_of(depth: Ix) -> int:
     assert depth.is_const, "a depth in parts is a constant"
     return depth.const
 

@@ -16,7 +16,7 @@ is reduced to: then it never exists as a whole, the outer reduction consumes it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lumigen.graph import Edge, Graph, Node, axes_of, literal_of, tensor_of, toposort
@@ -47,19 +47,27 @@ from lumigen.region import (
     substitute,
     walk,
 )
-from lumigen.view import View, identity
+from lumigen.view import identity
 
 EXPANSION = 2  # an expanding factor is at least so many times larger than anything it is made of or made into
 ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an inner operand
+LONGEST = 1024  # the same where one side is weights, which stream past while the other side stays in the caches
 
 ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
 MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
 
 
-def partition(graph: Graph) -> tuple[Region, ...]:
-    """The regions of a graph, in an order in which every buffer is stored before it is read."""
+def partition(graph: Graph, runs_whole: Callable[[Region], bool]) -> tuple[Region, ...]:
+    """The regions of a graph, in an order in which every buffer is stored before it is read.
+
+    `runs_whole` says whether some skeleton runs a region whose contraction is inside another reduction; where none
+    does, the inner contraction is cut after all.
+    """
     builder = _Builder(graph)
     builder.decide_cuts()
+    while refused := builder.refused(runs_whole):
+        builder.materialise(refused)
+        builder.decide_cuts()
     return builder.regions()
 
 
@@ -146,6 +154,20 @@ class _Builder:
             self.materialise(shared)
         self.memo.clear()
 
+    def refused(self, runs_whole: Callable[[Region], bool]) -> list[Node]:
+        """Inner contractions of regions that would have to recompute them."""
+        out: dict[Node, None] = {}
+        for root in self.roots():
+            inner = [n for n in self.inside(root) if n is not root and n.op is Op.SUM_REDUCE and self.contracts(n)]
+            if inner and root.op not in SOURCES and has_nested_contraction(self.inlined(root)[1]):
+                if not runs_whole(self.region(root)):
+                    out.update(dict.fromkeys(inner))
+        return list(out)
+
+    def contracts(self, n: Node) -> bool:
+        value = self.inlined(n)[1]
+        return isinstance(value, Reduce) and product_factors(value) is not None
+
     def decide_at(self, n: Node) -> None:
         axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
         bound, where = self.reduced(n, axes)
@@ -157,7 +179,7 @@ class _Builder:
                 continue
             varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
             wanted = varying or (contracts and not is_plain(value))
-            if wanted and not is_expanding(value, axes):
+            if wanted and not is_expanding(value, axes, contracts):
                 self.materialise([node])
 
     def factors(self, e: Edge, where: tuple[Ix, ...]) -> list[tuple[Node, Expr]]:
@@ -259,20 +281,31 @@ def is_contraction(
     return bool(a & b & reduced) and bool((a - b) & set(free)) and bool((b - a) & set(free))
 
 
-def is_expanding(value: Expr, kept: tuple[Axis, ...]) -> bool:
+def is_expanding(value: Expr, kept: tuple[Axis, ...], contracts: bool) -> bool:
     """Whether a factor is much larger than all it is made of and all it is reduced to (see the module)."""
     inner = [r for r in walk([value]) if isinstance(r, Reduce)]
     contractions = [r for r in inner if product_factors(r) is not None]
     if not contractions or any(_nested(r) for r in contractions):
         return False
-    size = volume(free_axes(value))
-    made_of = [b for e in walk([value]) if isinstance(e, Read) for b in [e.source]]
-    if any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of):
-        return False  # weights are packed once and stream better through a kernel of their own
+    made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
+    weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)
+    if weighted and not (contracts and len(inner) == 1):
+        return False  # only a product consumes a product with weights tile by tile
+    limit = LONGEST if weighted else ON_CHIP
     row = volume(frozenset(kept) - free_axes(value))
     depth = max(volume(frozenset(r.axes)) for r in contractions)
     largest = max((volume_of(b.dims) for b in made_of), default=1)
-    return row <= ON_CHIP and depth <= ON_CHIP and size >= EXPANSION * largest
+    return row <= limit and depth <= limit and volume(free_axes(value)) >= EXPANSION * largest
+
+
+def has_nested_contraction(e: Expr) -> bool:
+    """Whether a contraction varies with the axes of a reduction around it."""
+    return any(
+        isinstance(r, Reduce) and product_factors(r) is not None and free_axes(r) & set(outer.axes)
+        for outer in walk([e])
+        if isinstance(outer, Reduce)
+        for r in walk([outer.body])
+    )
 
 
 def product_factors(r: Reduce) -> tuple[Expr, Expr] | None:

@@ -1,0 +1,194 @@
+"""chain: the panel skeleton for a contraction whose rows are themselves a contraction with weights.
+
+Before: sum_k f(sum_d x[m, d] * v[d, k]) * w[k, n] with a map behind it.  After: a tile program whose work tile is a
+run of rows m. It walks k in parts: a part of the inner product, the map f on it, and the outer product of that part
+into accumulators for all n. The inner product, k wide for every row, never exists as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lumigen.dtype import f32
+from lumigen.index import Axis, Ix, ceildiv, ix, maximum, minimum
+from lumigen.lower.contract import (
+    DEPTH,
+    ROWS,
+    WIDTH,
+    Columns,
+    Contraction,
+    Lowered,
+    affine,
+    flatten,
+)
+from lumigen.lower.partition import LONGEST, is_plain, product_factors
+from lumigen.lower.scope import Names, Scope, kernel_reductions
+from lumigen.lower.simt import dims_of
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Read,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    free_axes,
+    map_expr,
+    read,
+    substitute,
+)
+from lumigen.tile import For, Mma, Operand, Pack, StoreTile, TileProgram
+
+PART = 128  # of k at a time: a part of the inner product stays in the caches beside the accumulators
+LEAST_ROWS = 8  # a work tile with fewer rows would read weights faster than it multiplies them
+TASKS = 4
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Two contractions in a row. The outer one's columns are the store's last axes, both have weights as columns."""
+
+    outer: Contraction
+    inner: Contraction
+    between: Expr  # the outer one's rows: a map of the inner one
+
+
+def find_chain(store: Store) -> Chain | None:
+    """The region's chain of two contractions, or None."""
+    reductions = kernel_reductions([store.value])
+    if len(reductions) != 2 or store.value.dtype is not f32 or any(r.dtype is not f32 for r in reductions):
+        return None
+    first, second = reductions
+    factors = product_factors(second)
+    if factors is None or product_factors(first) is None or free_axes(second) != frozenset(store.axes):
+        return None
+    inner_of = [f for f in factors if first in kernel_reductions([f])]
+    if len(inner_of) != 1:
+        return None
+    (between,) = inner_of
+    columns = factors[1] if between is factors[0] else factors[0]
+    n_axes = tuple(a for a in store.axes if a in free_axes(columns))
+    m_axes = tuple(a for a in store.axes if a in free_axes(between))
+    if set(n_axes) & set(m_axes) or store.axes[len(m_axes) :] != n_axes or not n_axes or not m_axes:
+        return None
+    outer = Contraction(second, between, columns, (), m_axes, n_axes)
+    inner = _inner(first, m_axes, second.axes)
+    return None if inner is None or not is_plain(columns) else Chain(outer, inner, between)
+
+
+def _inner(first: Reduce, m_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Contraction | None:
+    factors = product_factors(first)
+    assert factors is not None
+    for rows, columns in (factors, factors[::-1]):
+        splits = free_axes(rows) - set(first.axes) == set(m_axes)
+        if splits and free_axes(columns) - set(first.axes) == set(k_axes) and is_plain(rows) and is_plain(columns):
+            return Contraction(first, rows, columns, (), m_axes, k_axes)
+    return None
+
+
+def chain(region: Region) -> Lowered | None:
+    """The kernel of a region with a chain of two contractions; None if it has another form."""
+    (store,) = region.stores
+    found = find_chain(store)
+    if found is None:
+        return None
+    m, m_map = flatten(found.outer.m_axes, "m")
+    n, n_map = flatten(found.outer.n_axes, "n")
+    k, k_map = flatten(found.outer.reduce.axes, "k")
+    d, d_map = flatten(found.inner.reduce.axes, "d")
+    limits = [x.extent.bounds()[1] for x in (n, d)]
+    if not all(x.extent.is_const for x in (n, k, d)) or any(x is None or x > LONGEST for x in limits):
+        return None
+    outer_columns = Columns(substitute(substitute(found.outer.columns, k_map), n_map), found.outer, n, k)
+    inner_columns = Columns(substitute(substitute(found.inner.columns, d_map), k_map), found.inner, k, d)
+    w, _, outer_packs, outer_temps = outer_columns.operand()
+    v, _, inner_packs, inner_temps = inner_columns.operand()
+    if outer_temps or inner_temps:
+        return None  # columns that are not weights would be packed again for each call
+    rows = substitute(substitute(found.inner.rows, d_map), m_map)
+    axes = (m, n, k, d)
+    program = _program(region, store, found, axes, {**m_map, **n_map, **k_map}, _operand(rows, m, d), v, w)
+    packed = {
+        found.outer.columns: outer_columns.element(w, found.outer.n_axes, found.outer.reduce.axes),
+        found.inner.columns: inner_columns.element(v, found.inner.n_axes, found.inner.reduce.axes),
+    }
+    meaning = Region((replace(store, value=map_expr(store.value, packed)),))
+    return Lowered(((program, meaning),), (), (*inner_packs, *outer_packs))
+
+
+def _operand(rows: Expr, m: Axis, d: Axis) -> Operand:
+    found = affine(rows, m, d)
+    if found is None:
+        return Operand(None, ix(0), None, None, rows)
+    source, base, stride, d_stride = found
+    return Operand(source, base, stride, d_stride, rows)
+
+
+def _program(
+    region: Region,
+    store: Store,
+    found: Chain,
+    axes: tuple[Axis, Axis, Axis, Axis],
+    mapping: dict[Axis, Ix],
+    x: Operand,
+    v: Operand,
+    w: Operand,
+) -> TileProgram:
+    m, n, k, d = axes
+    tiles = maximum(ceildiv(m.extent, ROWS), minimum(ceildiv(m.extent, LEAST_ROWS), TASKS))
+    task = Axis("task", tiles)
+    top = Scope(Names(), (), frozenset({task}))
+    row_tiles, m0, m1 = Axis("row_tiles", tiles + 1), Axis("m0", m.extent), Axis("m1", m.extent + 1)
+    top.bind(row_tiles, tiles)
+    rows_each = ceildiv(m.extent, row_tiles)
+    top.bind(m0, minimum(ix(task) * rows_each, m.extent))
+    top.bind(m1, minimum(ix(m0) + rows_each, m.extent))
+    rows, width, depth = ix(m1) - m0, n.extent.const, d.extent.const
+    x_tile = Buffer("x_tile", Role.SCRATCH, (ix(ROWS), ix(depth)), f32)
+    part = Buffer("part", Role.SCRATCH, (ix(ROWS), ix(PART)), f32)
+    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(ROWS), ix(PART)), f32)
+    sums = Buffer("sums", Role.SCRATCH, (ix(ROWS), ix(width)), f32)
+    zero = ix(0)
+
+    for d0 in range(0, depth, DEPTH):
+        d1 = ix(min(d0 + DEPTH, depth))
+        top.stmts.append(Pack(x_tile, d0 * rows, x, m, ix(m0), ix(m1), d, ix(d0), d1))
+    k0, k1 = Axis("k0", k.extent), Axis("k1", k.extent + 1)
+    turn = top.inner([k0])
+    turn.bind(k1, minimum(ix(k0) + PART, k.extent))
+    count = ix(k1) - k0
+    for d0 in range(0, depth, DEPTH):
+        base = v.base + ix(k0) // WIDTH * (v.stride or zero) + d0 * WIDTH
+        span = ix(min(DEPTH, depth - d0))
+        inner = Mma(part, zero, ix(PART), x_tile, d0 * rows, replace(v, base=base), rows, count, span, ix(d0))
+        turn.stmts.append(inner)
+    at = (ix(m) - m0, ix(k) - k0)
+    between = map_expr(found.between, {found.inner.reduce: read(part, at)})
+    row_scope = turn.inner([m])
+    lane_scope = row_scope.inner([k], k)
+    (value,) = lane_scope.values([substitute(between, mapping)])
+    lane_scope.stmts.append(StoreTile(part, at, value, k))
+    row_scope.stmts.append(For(k, ix(k0), ix(k1), True, tuple(lane_scope.stmts)))
+    turn.stmts.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
+    mapped = Operand(part, zero, ix(PART), ix(1), None)
+    turn.stmts.append(Pack(a_tile, zero, mapped, m, zero, rows, k, zero, count))
+    base = w.base + ix(k0) * WIDTH
+    turn.stmts.append(Mma(sums, zero, ix(width), a_tile, zero, replace(w, base=base), rows, n.extent, count, ix(k0)))
+    top.stmts.append(For(k0, zero, k.extent, False, tuple(turn.stmts), step=PART))
+
+    out_rows = top.inner([m])
+    out_lanes = out_rows.inner([n], n)
+    total = read(sums, (ix(m) - m0, ix(n)))
+    (out,) = out_lanes.values([substitute(map_expr(store.value, {found.outer.reduce: total}), mapping)])
+    where = tuple(i.substitute(mapping) for i in store.at)
+    out_lanes.stmts.append(StoreTile(store.dst, where, out, n))
+    out_rows.stmts.append(For(n, zero, n.extent, True, tuple(out_lanes.stmts)))
+    top.stmts.append(For(m, ix(m0), ix(m1), False, tuple(out_rows.stmts)))
+
+    sources = {b for b in (v.source, w.source) if b is not None}
+    columns = (found.outer.columns, found.inner.columns)
+    originals = {c.source for c in columns if isinstance(c, Read)}
+    reads = [b for b in region.reads() if b not in originals]
+    args = (*reads, *sorted(sources, key=lambda b: b.name), store.dst)
+    scratch = (x_tile, part, a_tile, sums)
+    return TileProgram("panel", args, dims_of(region), task, tiles, scratch, tuple(top.stmts))
