@@ -89,9 +89,11 @@ BOTH = "f32[batch, 4]"
         (add(add(of(1.0, X), X), of(2.0, X)), f"%1 = add %0 3.0  {BOTH}\noutput out = %1  {BOTH}"),
         (
             add(add(X, of(8388608.0, X)), of(-8388608.0, X)),  # rounds x to an integer
-            f"%1 = add %0 8388608.0  {BOTH}\n"
-            f"%2 = add %1 -8388608.0  {BOTH}\n"
-            f"output out = %2  {BOTH}",
+            (
+                f"%1 = add %0 8388608.0  {BOTH}\n"
+                f"%2 = add %1 -8388608.0  {BOTH}\n"
+                f"output out = %2  {BOTH}"
+            ),
         ),
         (
             mul(mul(X, of(1e30, X)), of(1e30, X)),
@@ -128,9 +130,11 @@ BOTH = "f32[batch, 4]"
         ),
         (
             edge(contiguous(edge(contiguous(edge(X), bf16)), f32)),  # rounds
-            "%1 = contiguous %0  bf16[batch, 4]\n"
-            f"%2 = contiguous %1  {BOTH}\n"
-            f"output out = %2  {BOTH}",
+            (
+                "%1 = contiguous %0  bf16[batch, 4]\n"
+                f"%2 = contiguous %1  {BOTH}\n"
+                f"output out = %2  {BOTH}"
+            ),
         ),
     ],
 )
