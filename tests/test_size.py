@@ -11,7 +11,9 @@ ROOT = Path(__file__).parent.parent
 BUDGET = 450
 
 # path: (code lines, why this file is still one idea); raised in the change that needs it
-LARGER: dict[str, tuple[int, str]] = {}
+LARGER: dict[str, tuple[int, str]] = {
+    "lumigen/index.py": (580, "arithmetic and proofs need each other: bounds simplify quotients"),
+}
 
 FREE = {
     tokenize.COMMENT,
