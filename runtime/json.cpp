@@ -51,13 +51,32 @@ bool Json::string(std::string* value) {
     const char c = text_[at_++];
     if (c == '"') return true;
     if (static_cast<unsigned char>(c) < 0x20) return wrong("a string holds a control character");
-    if (c != '\\') {
+    const unsigned char byte = static_cast<unsigned char>(c);
+    if (c == '\\') {
+      if (!escape(value)) return false;
+    } else if (byte < 0x80) {
       value->push_back(c);
-    } else if (!escape(value)) {
-      return false;
+    } else if (!multibyte(byte, value)) {
+      return wrong("a string is no UTF-8");
     }
   }
   return wrong("a string does not end");
+}
+
+// The rest of a UTF-8 character, in its shortest form and none of the halves that UTF-16 uses.
+bool Json::multibyte(unsigned char lead, std::string* value) {
+  const size_t more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
+  if (lead < 0xc2 || lead > 0xf4 || bytes_ - at_ < more) return false;
+  const unsigned char next = static_cast<unsigned char>(text_[at_]);
+  if ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f)) return false;
+  if ((lead == 0xf0 && next < 0x90) || (lead == 0xf4 && next > 0x8f)) return false;
+  value->push_back(static_cast<char>(lead));
+  for (size_t i = 0; i < more; ++i) {
+    const char c = text_[at_++];
+    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) return false;
+    value->push_back(c);
+  }
+  return true;
 }
 
 bool Json::escape(std::string* value) {

@@ -60,7 +60,10 @@ enum : int32_t { kArrayArgument = 1, kArrayDtype = 2, kArrayShape = 3, kArrayDev
 struct Raise {
   PyObject* type = nullptr;
   [[noreturn]] void operator()(int32_t status, const std::string& text) const {
-    py::object error = py::reinterpret_borrow<py::object>(type)(text);
+    // A path need not be UTF-8, and a message that was cut may end inside a character.
+    const auto decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+    if (decoded == nullptr) throw py::error_already_set();
+    py::object error = py::reinterpret_borrow<py::object>(type)(py::reinterpret_steal<py::object>(decoded));
     error.attr("status") = status;
     PyErr_SetObject(type, error.ptr());
     throw py::error_already_set();

@@ -1,0 +1,71 @@
+"""Building: what is done again and what is not, and how failures read."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import models
+import pytest
+
+from lumigen.build import build_project, load_module, write_project
+from lumigen.emit.project import render_project
+from lumigen.errors import BuildFailed, CompilerMissing, NotBuilt
+
+
+def test_a_build_of_what_is_built_starts_nothing(project):
+    start = time.perf_counter()
+    result = build_project(project, tests=True)
+    assert result.was_current
+    assert time.perf_counter() - start < 1
+    assert result.library == project / "lib" / "libtiny.so"
+    assert result.module is not None
+    assert result.module.parent == project / "python"
+
+
+def test_loading_twice_gives_one_module(project, tiny):
+    assert load_module(project) is tiny
+
+
+def test_nothing_to_load_or_to_build(tmp_path):
+    with pytest.raises(NotBuilt):
+        load_module(tmp_path)
+    with pytest.raises(NotBuilt):
+        build_project(tmp_path)
+    write_project(render_project(models.tiny()), tmp_path)
+    with pytest.raises(NotBuilt):
+        load_module(tmp_path)
+
+
+def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
+    write_project(render_project(models.tiny()), tmp_path)
+    monkeypatch.setenv("LUMIGEN_CXX", "no-such-compiler")
+    with pytest.raises(CompilerMissing, match="no-such-compiler was not found"):
+        build_project(tmp_path)
+
+
+def test_a_failure_shows_the_compilers_error(tmp_path):
+    files = render_project(models.tiny())
+    path = "kernels/k02_sum_20.cpp"
+    files[path] = files[path].replace("float sum = 0.0f;", "float sum = nothing;")
+    write_project(files, tmp_path)
+    with pytest.raises(BuildFailed, match=r"k02_sum_20\.cpp.*nothing. was not declared") as caught:
+        build_project(tmp_path, python=False)
+    assert len(str(caught.value).splitlines()) <= 8
+    assert caught.value.facts["step"] == "compile"
+    assert Path(str(caught.value.facts["log"])).read_text().count("nothing") >= 1
+    write_project(render_project(models.tiny()), tmp_path, force=True)
+    steps: list[tuple[str, int, int, str]] = []
+    result = build_project(tmp_path, python=False, progress=lambda *step: steps.append(step))
+    assert not result.was_current
+    assert {step for step, *_ in steps} == {"configure", "compile"}
+    assert steps[-1][1] == steps[-1][2] > 0
+    moved = tmp_path.parent / (tmp_path.name + " moved")
+    shutil.move(tmp_path, moved)  # a build directory does not survive that, a project does
+    assert not build_project(moved, python=False).was_current
+    (moved / "lib" / "libtiny.so").unlink()
+    assert not build_project(moved, python=False).was_current
+    source = moved / "src" / "lookup.cpp"
+    source.write_text(source.read_text() + "\n// edited\n")
+    assert not build_project(moved, python=False).was_current

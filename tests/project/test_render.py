@@ -1,0 +1,122 @@
+"""What is emitted: stable, without a trace of the machine, and only for names that C can bear."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import jinja2
+import models
+import pytest
+
+from lumigen.emit.environment import environment
+from lumigen.emit.manifest import file_hash
+from lumigen.emit.project import render_project
+from lumigen.errors import BadArgument, LoweringFailed
+from lumigen.index import Dim, ix
+from lumigen.program import Panels
+
+GOLDEN = (
+    "CMakeLists.txt",
+    "include/tiny.h",
+    "kernels/k01_project_20x7.cpp",
+    "kernels/kernels.h",
+    "src/forward.cpp",
+    "src/lookup.cpp",
+    "src/model.cpp",
+)
+
+
+@pytest.mark.parametrize("path", GOLDEN)
+def test_project_is_as_reviewed(path, golden):
+    golden(f"project/{path}", render_project(models.tiny())[path])
+
+
+def test_rendering_twice_gives_the_same_bytes():
+    first, second = render_project(models.tiny()), render_project(models.tiny())
+    assert first == second
+    assert list(first) == sorted(first)
+
+
+def test_no_file_names_the_machine_or_a_path():
+    for path, text in render_project(models.tiny()).items():
+        assert "/home/" not in text, path
+        assert "/work/" not in text, path
+        assert "\t" not in text, path
+
+
+def test_every_file_ends_with_one_newline():
+    for path, text in render_project(models.tiny()).items():
+        assert text.endswith("\n"), path
+        assert not text.endswith("\n\n"), path
+
+
+def test_manifest_hashes_every_other_file():
+    files = render_project(models.tiny())
+    manifest = json.loads(files["manifest.json"])
+    others = {path: file_hash(text) for path, text in files.items() if path != "manifest.json"}
+    assert manifest["files"] == others
+    assert manifest["entries"][1]["inputs"] == [
+        {"name": "ids", "dtype": "int64", "shape": ["n + 1"], "range": [0, 9]}
+    ]
+
+
+def test_source_lines_are_file_names():
+    assert "// model.py:12\n" in render_project(models.tiny())["src/forward.cpp"]
+
+
+def test_misspelled_name_in_a_template_is_an_error():
+    with pytest.raises(jinja2.UndefinedError, match="nmae"):
+        environment().from_string("{{ m.nmae }}").render(m=models.tiny())
+
+
+def test_embedding_adds_a_source():
+    embedded = render_project(models.tiny(), embed_weights=True)
+    assert embedded.keys() - render_project(models.tiny()).keys() == {"src/embedded.cpp"}
+
+
+@pytest.mark.parametrize("name", ["9lives", "a b", "class", "é"])
+def test_model_names_are_identifiers(name):
+    with pytest.raises(BadArgument, match="identifier"):
+        render_project(models.tiny(name))
+
+
+@pytest.mark.parametrize("entry", ["model_open", "abi", "int", "context"])
+def test_entries_keep_away_from_our_symbols(entry):
+    model = models.tiny()
+    programs = (replace(model.programs[0], entry=entry), model.programs[1])
+    with pytest.raises(BadArgument):
+        render_project(replace(model, programs=programs))
+
+
+def test_entries_keep_away_from_each_other():
+    model = models.tiny()
+    programs = (replace(model.programs[0], entry="lookup_shape"), model.programs[1])
+    with pytest.raises(BadArgument, match="lookup_shape"):
+        render_project(replace(model, programs=programs))
+
+
+def test_a_dim_that_no_input_gives_is_refused():
+    model = models.tiny()
+    ghost = Dim("ghost", 1, 4)
+    port = replace(model.programs[0].inputs[0], shape=(ix(models.BATCH) * ghost, ix(models.IN)))
+    program = replace(model.programs[0], dims=(models.BATCH, ghost), inputs=(port,))
+    with pytest.raises(LoweringFailed, match="which no input has"):
+        render_project(replace(model, programs=(program,)))
+
+
+def test_a_layout_past_its_weight_is_refused():
+    model = models.tiny()
+    weights = tuple(
+        replace(s, layout=Panels(models.OUT, models.IN, models.OUT, 1)) if s.layout else s
+        for s in model.weights
+    )
+    with pytest.raises(LoweringFailed, match=r"proj\.weight"):
+        render_project(replace(model, weights=weights))
+
+
+def test_titles_cannot_leave_their_comments():
+    model = models.tiny()
+    kernels = tuple(replace(k, title="a\nb \\") for k in model.kernels)
+    text = render_project(replace(model, kernels=kernels))["src/forward.cpp"]
+    assert "  // a b \n" in text or "  // a b\n" in text

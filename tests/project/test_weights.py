@@ -1,0 +1,245 @@
+"""Weights files: what is written, and what becomes of files that lie."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import ml_dtypes
+import models
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from lumigen.dtype import bf16
+from lumigen.emit.weights_file import data_hash, pack, write_weights
+from lumigen.errors import UnknownWeight, WeightMismatch
+from lumigen.program import Panels, Stored, WeightInfo
+
+Header = dict[str, object]
+
+
+def split(data: bytes) -> tuple[Header, bytes]:
+    size = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + size]), data[8 + size :]
+
+
+def join(header: object, data: bytes) -> bytes:
+    text = (header if isinstance(header, str) else json.dumps(header)).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+@pytest.fixture(scope="module")
+def original(project) -> bytes:
+    return (project / "original.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def packed(project) -> bytes:
+    return (project / "weights" / "tiny.safetensors").read_bytes()
+
+
+def test_packing_follows_the_formula():
+    rng = np.random.default_rng(0)
+    for n, k, width, by_row in [(20, 7, 16, True), (16, 3, 16, False), (5, 4, 8, True)]:
+        w = rng.normal(size=(n, k) if by_row else (k, n)).astype(np.float32)
+        layout = Panels(n, k, k if by_row else 1, 1 if by_row else n, width)
+        out = pack(w, layout)
+        assert out.size == layout.elements
+        for i in range(-(-n // width) * width):
+            for j in range(k):
+                want = 0 if i >= n else (w[i, j] if by_row else w[j, i])
+                assert out[(i // width * k + j) * width + i % width] == want
+
+
+def test_a_packed_file_opens_elsewhere_and_is_aligned(project, packed, arrays):
+    loaded = safetensors.numpy.load_file(project / "weights" / "tiny.safetensors")
+    np.testing.assert_array_equal(loaded["table"], arrays["table"])
+    header, data = split(packed)
+    assert (len(packed) - len(data)) % 64 == 0
+    entry = header["proj.weight"]
+    assert entry["dtype"] == "U8"
+    assert entry["data_offsets"][0] % 64 == 0
+    layout = "f32[20, 7] panels n=20 k=7 n_stride=7 k_stride=1 width=16"
+    assert header["__metadata__"]["lumigen.layout.proj.weight"] == layout
+    assert (
+        header["__metadata__"]["lumigen.hash"] == f"{data_hash(np.frombuffer(data, np.uint8)):016x}"
+    )
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path, arrays, packed):
+    write_weights(models.tiny(), dict(reversed(arrays.items())), tmp_path / "w")
+    assert (tmp_path / "w").read_bytes() == packed
+    assert [p.name for p in tmp_path.iterdir()] == ["w"]
+
+
+def test_a_weight_in_two_forms_has_two_tensors(tmp_path, arrays):
+    model = models.tiny()
+    plain = Stored(
+        "plain",
+        WeightInfo("proj.weight", (models.OUT, models.IN), model.weights[0].weight.dtype),
+        None,
+    )
+    write_weights(replace(model, weights=(*model.weights, plain)), arrays, tmp_path / "w")
+    loaded = safetensors.numpy.load_file(tmp_path / "w")
+    np.testing.assert_array_equal(loaded["proj.weight"], arrays["proj.weight"])
+    assert loaded["proj.weight#proj_weight"].dtype == np.uint8
+
+
+def test_two_byte_weights(tmp_path):
+    w = np.arange(12).reshape(4, 3).astype(ml_dtypes.bfloat16)
+    stored = Stored("w", WeightInfo("w", (4, 3), bf16), Panels(4, 3, 3, 1))
+    model = replace(models.tiny(), weights=(stored,))
+    write_weights(model, {"w": w}, tmp_path / "w")
+    assert safetensors.numpy.load_file(tmp_path / "w")["w"].size == 128  # 96 bytes, padded
+
+
+def test_wrong_arrays_are_refused(tmp_path, arrays):
+    with pytest.raises(UnknownWeight, match=r"proj\.weight"):
+        write_weights(
+            models.tiny(), {"scale": arrays["scale"], "shift": arrays["shift"]}, tmp_path / "w"
+        )
+    with pytest.raises(WeightMismatch, match=r"float64\[7\].*f32\[7\]"):
+        write_weights(
+            models.tiny(), {**arrays, "scale": arrays["scale"].astype("f8")}, tmp_path / "w"
+        )
+    with pytest.raises(WeightMismatch):
+        write_weights(models.tiny(), {**arrays, "scale": arrays["scale"][:3]}, tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 63, 64, 8 << 20, (8 << 20) + 5])
+def test_the_hash_is_the_runtimes(tiny, tmp_path, original, size):
+    header, data = split(original)
+    filler = np.arange(size, dtype=np.uint8)
+    whole = np.concatenate([np.frombuffer(data, np.uint8), filler])
+    header["filler"] = {
+        "dtype": "U8",
+        "shape": [size],
+        "data_offsets": [len(data), len(data) + size],
+    }
+    header["__metadata__"] = {"lumigen.hash": f"{data_hash(whole):016x}"}
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(join(header, whole.tobytes()))
+    tiny.verify_weights(path)
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(tiny.Error, match="is damaged"):
+        tiny.verify_weights(path)
+
+
+def test_verify_checks_the_structure_of_a_file_without_a_hash(tiny, project, tmp_path, original):
+    tiny.verify_weights(project / "original.safetensors")
+    tiny.verify_weights(project / "weights" / "tiny.safetensors")
+    (tmp_path / "cut").write_bytes(original[:-1])
+    with pytest.raises(tiny.Error, match="cut off"):
+        tiny.verify_weights(tmp_path / "cut")
+
+
+def change(key: str, **fields: object) -> Callable[[Header, bytes], bytes]:
+    def apply(header: Header, data: bytes) -> bytes:
+        return join({**header, key: {**header[key], **fields}}, data)
+
+    return apply
+
+
+def without(key: str) -> Callable[[Header, bytes], bytes]:
+    return lambda header, data: join({k: v for k, v in header.items() if k != key}, data)
+
+
+def replaced(old: str, new: str) -> Callable[[Header, bytes], bytes]:
+    return lambda header, data: join(json.dumps(header).replace(old, new, 1), data)
+
+
+LIES: dict[str, tuple[Callable[[Header, bytes], bytes], str]] = {
+    "missing": (without("shift"), r"has no tensor shift \(f32\[7\]\)"),
+    "shape": (change("scale", shape=[7, 1]), r"scale is F32\[7, 1\], must be f32\[7\]"),
+    "dtype": (change("scale", dtype="I32"), r"scale is I32\[7\], must be f32\[7\]"),
+    "unknown dtype": (change("scale", dtype="F7"), "dtype that the format does not know"),
+    "past the end": (change("scale", data_offsets=[0, 1 << 40]), "reaches past the end"),
+    "backwards": (change("scale", data_offsets=[28, 0]), "reaches past the end"),
+    "size": (change("scale", data_offsets=[0, 24]), "do not fit its shape"),
+    "three offsets": (change("scale", data_offsets=[0, 28, 56]), "more than two"),
+    "one offset": (change("scale", data_offsets=[0]), "lacks dtype, shape or data_offsets"),
+    "no shape": (replaced('"shape"', '"shapes"'), "lacks dtype, shape or data_offsets"),
+    "negative": (change("scale", shape=[-7]), "a whole number is expected"),
+    "fraction": (change("scale", shape=[7.0]), "a whole number is expected"),
+    "overflow": (change("scale", shape=[1 << 62, 1 << 62]), "larger than any file"),
+    "huge number": (replaced("[7]", "[" + "9" * 40 + "]"), "a number is too large"),
+    "many axes": (change("scale", shape=[1] * 65), "more than 64 axes"),
+    "twice": (
+        replaced("{", '{"scale": {"dtype":"F32","shape":[0],"data_offsets":[0,0]}, '),
+        "occurs twice",
+    ),
+    "no object": (lambda _, data: join("[1]", data), "does not start with an object"),
+    "trailing": (lambda h, data: join(json.dumps(h) + "}", data), "something follows the end"),
+    "cut header": (lambda h, data: join(json.dumps(h)[:-2], data), "no valid JSON"),
+    "deep": (replaced("{", '{"x": ' + '{"y":' * 40 + "0" + "}" * 40 + ", "), "nests too deep"),
+    "control": (replaced("scale", "sc\x01ale"), "control character"),
+    "no text": (lambda h, data: join(h, data).replace(b"scale", b"sc\xa7le"), "no UTF-8"),
+    "half a character": (replaced('"scale"', '"\\ud800"'), "half a character"),
+    "layout": (
+        lambda h, data: join(
+            {**h, "__metadata__": {"lumigen.layout.proj.weight": "f32 other"}}, data
+        ),
+        "packed as `f32 other`, but this build reads it as",
+    ),
+    "metadata": (
+        lambda h, data: join({**h, "__metadata__": {"a": 1}}, data),
+        "a string is expected",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_lies_are_found(tiny, original, name):
+    lie, text = LIES[name]
+    header, data = split(original)
+    with pytest.raises(tiny.Error, match=text) as caught:
+        tiny.Model(lie(header, data))
+    assert caught.value.status == 5
+
+
+def test_overlapping_tensors_are_found(tiny, original):
+    header, data = split(original)
+    header["shift"]["data_offsets"] = header["scale"]["data_offsets"]
+    with pytest.raises(tiny.Error, match="shares bytes"):
+        tiny.Model(join(header, data))
+
+
+def test_header_lengths_that_lie(tiny, original):
+    for length in (0, len(original), 1 << 40, (1 << 64) - 1):
+        with pytest.raises(tiny.Error):
+            tiny.Model(length.to_bytes(8, "little") + original[8:])
+
+
+def test_a_file_packed_for_this_build_must_be_whole(tiny, packed):
+    header, data = split(packed)
+    assert header["proj.weight"]["shape"] == [896]
+    header["proj.weight"] = {"dtype": "U8", "shape": [64], "data_offsets": [0, 64]}
+    with pytest.raises(
+        tiny.Error, match=r"packed tensor proj.weight is U8\[64\], must be 896 bytes"
+    ):
+        tiny.Model(join(header, data))
+
+
+def test_truncation_anywhere_is_refused(tiny, original, packed):
+    for whole in (original, packed):
+        for size in [*range(64), *range(64, len(whole), 37), len(whole) - 1]:
+            with pytest.raises(tiny.Error):
+                tiny.Model(whole[:size])
+
+
+def test_random_damage_never_crashes(tiny, original, packed):
+    rng = np.random.default_rng(0)
+    for whole in (original, packed):
+        header_end = 8 + int.from_bytes(whole[:8], "little")
+        for _ in range(3000):
+            damaged = bytearray(whole)
+            for at in rng.integers(0, header_end, rng.integers(1, 4)):
+                damaged[at] = rng.integers(0, 256)
+            with contextlib.suppress(tiny.Error):  # some bytes do not matter
+                tiny.Model(bytes(damaged))
