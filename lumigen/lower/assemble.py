@@ -17,11 +17,14 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.chain import chain, find_chain
-from lumigen.lower.contract import Lowered, contract
+from lumigen.lower.contract import PACKING, Lowered, contract
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
+from lumigen.lower.plan_region import plan_region
+from lumigen.lower.schedule_plan import schedule_plan
 from lumigen.lower.simt import simt
 from lumigen.ops import Op
+from lumigen.plan import RegionPlan
 from lumigen.program import (
     Argument,
     InputArg,
@@ -39,6 +42,7 @@ from lumigen.program import (
     elements,
 )
 from lumigen.region import Buffer, Read, Region, Role, lookup_sources, walk
+from lumigen.schedule import Schedule
 from lumigen.tile import TileProgram
 
 
@@ -68,9 +72,21 @@ class LoweredModel:
 
 
 def lower_region(region: Region) -> Lowered:
-    """The kernels of one canonical region: the first skeleton that can run it."""
-    found = contract(region) or chain(region) or cascade(region)
-    return found if found is not None else Lowered(((simt(region), region),))
+    """The kernels of one canonical region, by the heuristic's plan and schedule."""
+    plan = plan_region(region)
+    return lower_plan(plan, schedule_plan(plan))
+
+
+def lower_plan(plan: RegionPlan, sizes: Schedule) -> Lowered:
+    """The kernels of a plan as a schedule lays them out."""
+    if sizes.skeleton == "simt":
+        return Lowered(((simt(plan.region, sizes), plan.region),))
+    for form in (contract, chain, cascade):
+        found = form(plan.region, sizes)
+        if found is not None:
+            return found
+    # weights that cannot be packed into panels, extents that no tile holds: vector loops run anything
+    return Lowered(((simt(plan.region, PACKING), plan.region),))
 
 
 def runs_whole(region: Region) -> bool:

@@ -49,6 +49,7 @@ from lumigen.region import (
     substitute,
     walk,
 )
+from lumigen.schedule import Schedule
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -63,8 +64,6 @@ from lumigen.tile import (
     Transpose,
 )
 
-COLUMNS = 64  # columns (lanes) of a work tile
-DEPTH = 64  # points of the folded axis in one turn
 LONGEST = 512  # the most elements of a row of an inner operand or of accumulators
 
 
@@ -182,20 +181,21 @@ def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr]
     return None
 
 
-def cascade(region: Region) -> Lowered | None:
+def cascade(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernel of a region with a fold around a contraction; None if it has another form."""
     (store,) = region.stores
     if store.value.dtype is not f32 or store.add:
         return None
     found = find_cascade(store)
-    return None if found is None else Lowered(((_Builder(region, store, found).program(), region),))
+    return None if found is None else Lowered(((_Builder(region, store, found, sizes).program(), region),))
 
 
 class _Builder:
     """Builds the tile program of one cascade."""
 
-    def __init__(self, region: Region, store: Store, found: Cascade) -> None:
+    def __init__(self, region: Region, store: Store, found: Cascade, sizes: Schedule) -> None:
         self.region, self.store, self.found = region, store, found
+        self.wide, self.deep = sizes["columns"], sizes["depth"]  # lanes of a work tile, points of k in one turn
         self.n, n_map = flatten(found.columns, "n")
         self.e, e_map = flatten(found.rows, "e")
         self.d, self.d_map = flatten(found.inner.axes, "d")
@@ -203,15 +203,15 @@ class _Builder:
         self.mapping = {**n_map, **e_map}
         self.depth = int(self.d.extent.bounds()[1] or 0)
         self.width = int(self.e.extent.bounds()[1] or 0)
-        longest = max(self.depth * DEPTH, self.width * DEPTH)
+        longest = max(self.depth * self.deep, self.width * self.deep)
         self.a_tile = _scratch("a_tile", longest)
-        self.b_tile = _scratch("b_tile", COLUMNS, self.depth)
-        self.scores = _scratch("scores", DEPTH, COLUMNS)
-        self.states = {i: _scratch(f"state{i}", COLUMNS) for i in found.vectors}
-        self.factors = {o.carry: _scratch(f"factor{o.carry}", COLUMNS) for o in found.outers}
-        self.weights = {o.carry: _scratch(f"weights{o.carry}", DEPTH, COLUMNS) for o in found.outers}
-        self.sums = {o.carry: _scratch(f"sum{o.carry}", self.width, COLUMNS) for o in found.outers}
-        self.turned = {o.carry: _scratch(f"turned{o.carry}", COLUMNS, self.width) for o in found.outers}
+        self.b_tile = _scratch("b_tile", self.wide, self.depth)
+        self.scores = _scratch("scores", self.deep, self.wide)
+        self.states = {i: _scratch(f"state{i}", self.wide) for i in found.vectors}
+        self.factors = {o.carry: _scratch(f"factor{o.carry}", self.wide) for o in found.outers}
+        self.weights = {o.carry: _scratch(f"weights{o.carry}", self.deep, self.wide) for o in found.outers}
+        self.sums = {o.carry: _scratch(f"sum{o.carry}", self.width, self.wide) for o in found.outers}
+        self.turned = {o.carry: _scratch(f"turned{o.carry}", self.wide, self.width) for o in found.outers}
         self.n0, self.n1 = Axis("n_begin", self.n.extent), Axis("n_end", self.n.extent + 1)
         self.k0 = Axis("k_begin", self.k.extent)
         self.k1 = Axis("k_end", self.k.extent + 1)
@@ -223,15 +223,15 @@ class _Builder:
 
     def program(self) -> TileProgram:
         found = self.found
-        tiles = ceildiv(self.n.extent, COLUMNS)
+        tiles = ceildiv(self.n.extent, self.wide)
         task = Axis("task", product(tuple(a.extent for a in found.grid)) * tiles)
         top = Scope(Names(), (), frozenset({task}))
         part, rest = ix(task) % tiles, ix(task) // tiles
         for axis in reversed(found.grid):
             top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
             rest = rest // axis.extent
-        top.bind(self.n0, part * COLUMNS)
-        top.bind(self.n1, minimum(ix(self.n0) + COLUMNS, self.n.extent))
+        top.bind(self.n0, part * self.wide)
+        top.bind(self.n1, minimum(ix(self.n0) + self.wide, self.n.extent))
         top.stmts.append(self.pack_columns())
         for i, c in enumerate(found.fold.carries):
             state = self.states.get(i) or self.sums[i]
@@ -240,12 +240,12 @@ class _Builder:
         limits = loop_bounds(
             (c.substitute(self.mapping) for c in found.fold.where), self.k, {self.n: (ix(self.n0), ix(self.n1) - 1)}
         )
-        turn.bind(self.k1, minimum(ix(self.k0) + DEPTH, limits.hi))
+        turn.bind(self.k1, minimum(ix(self.k0) + self.deep, limits.hi))
         self.multiply_inner(turn)
         self.carry_states(turn)
         for outer in found.outers:
             self.multiply_outer(turn, outer)
-        top.stmts.append(For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=DEPTH))
+        top.stmts.append(For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=self.deep))
         used = self.finish(top)
         args = (*self.region.reads(), self.store.dst)
         dims, body = dims_of(self.region), tuple(top.stmts)
@@ -277,7 +277,7 @@ class _Builder:
         )
         panels = Operand(self.b_tile, zero, self.d.extent * 16, ix(16), None, panels=True)
         turn.stmts.append(
-            Mma(self.scores, zero, ix(COLUMNS), self.a_tile, zero, panels, count, cols, self.d.extent, zero)
+            Mma(self.scores, zero, ix(self.wide), self.a_tile, zero, panels, count, cols, self.d.extent, zero)
         )
 
     def carry_states(self, turn: Scope) -> None:
@@ -353,10 +353,10 @@ class _Builder:
         turn.stmts.append(
             Pack(self.a_tile, zero, operand, self.e, zero, self.e.extent, self.k, ix(self.k0), ix(self.k1))
         )
-        weights = Operand(self.weights[outer.carry], zero, ix(1), ix(COLUMNS), None)
+        weights = Operand(self.weights[outer.carry], zero, ix(1), ix(self.wide), None)
         cols = ix(self.n1) - self.n0
         turn.stmts.append(
-            Mma(total, zero, ix(COLUMNS), self.a_tile, zero, weights, self.e.extent, cols, count, ix(1))
+            Mma(total, zero, ix(self.wide), self.a_tile, zero, weights, self.e.extent, cols, count, ix(1))
         )
 
     def finish(self, top: Scope) -> tuple[Buffer, ...]:

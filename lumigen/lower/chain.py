@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, ix, maximum, minimum
 from lumigen.lower.contract import (
-    DEPTH,
-    ROWS,
     WIDTH,
     Columns,
     Contraction,
@@ -37,11 +35,8 @@ from lumigen.region import (
     read,
     substitute,
 )
+from lumigen.schedule import Schedule
 from lumigen.tile import For, Mma, Operand, Pack, StoreTile, TileProgram
-
-PART = 128  # of k at a time: a part of the inner product stays in the caches beside the accumulators
-LEAST_ROWS = 8  # a work tile with fewer rows would read weights faster than it multiplies them
-TASKS = 4
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ def _inner(first: Reduce, m_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) ->
     return None
 
 
-def chain(region: Region) -> Lowered | None:
+def chain(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernel of a region with a chain of two contractions; None if it has another form."""
     (store,) = region.stores
     found = find_chain(store)
@@ -107,7 +102,7 @@ def chain(region: Region) -> Lowered | None:
         return None  # columns that are not weights would be packed again for each call
     rows = substitute(substitute(found.inner.rows, d_map), m_map)
     axes = (m, n, k, d)
-    program = _program(region, store, found, axes, {**m_map, **n_map, **k_map}, _operand(rows, m, d), v, w)
+    program = _program(region, store, found, axes, {**m_map, **n_map, **k_map}, _operand(rows, m, d), v, w, sizes)
     packed = {
         found.outer.columns: outer_columns.element(w, found.outer.n_axes, found.outer.reduce.axes),
         found.inner.columns: inner_columns.element(v, found.inner.n_axes, found.inner.reduce.axes),
@@ -133,9 +128,10 @@ def _program(
     x: Operand,
     v: Operand,
     w: Operand,
+    sizes: Schedule,
 ) -> TileProgram:
     m, n, k, d = axes
-    tiles = maximum(ceildiv(m.extent, ROWS), minimum(ceildiv(m.extent, LEAST_ROWS), TASKS))
+    tiles = maximum(ceildiv(m.extent, sizes["rows"]), minimum(ceildiv(m.extent, sizes["least_rows"]), sizes["tasks"]))
     task = Axis("task", tiles)
     top = Scope(Names(), (), frozenset({task}))
     row_tiles, m0, m1 = Axis("row_tiles", tiles + 1), Axis("m0", m.extent), Axis("m1", m.extent + 1)
@@ -144,23 +140,23 @@ def _program(
     top.bind(m0, minimum(ix(task) * rows_each, m.extent))
     top.bind(m1, minimum(ix(m0) + rows_each, m.extent))
     rows, width, depth = ix(m1) - m0, n.extent.const, d.extent.const
-    x_tile = Buffer("x_tile", Role.SCRATCH, (ix(ROWS), ix(depth)), f32)
-    part = Buffer("part", Role.SCRATCH, (ix(ROWS), ix(PART)), f32)
-    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(ROWS), ix(PART)), f32)
-    sums = Buffer("sums", Role.SCRATCH, (ix(ROWS), ix(width)), f32)
+    x_tile = Buffer("x_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(depth)), f32)
+    part = Buffer("part", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["part"])), f32)
+    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["part"])), f32)
+    sums = Buffer("sums", Role.SCRATCH, (ix(sizes["rows"]), ix(width)), f32)
     zero = ix(0)
 
-    for d0 in range(0, depth, DEPTH):
-        d1 = ix(min(d0 + DEPTH, depth))
+    for d0 in range(0, depth, sizes["depth"]):
+        d1 = ix(min(d0 + sizes["depth"], depth))
         top.stmts.append(Pack(x_tile, d0 * rows, x, m, ix(m0), ix(m1), d, ix(d0), d1))
     k0, k1 = Axis("k0", k.extent), Axis("k1", k.extent + 1)
     turn = top.inner([k0])
-    turn.bind(k1, minimum(ix(k0) + PART, k.extent))
+    turn.bind(k1, minimum(ix(k0) + sizes["part"], k.extent))
     count = ix(k1) - k0
-    for d0 in range(0, depth, DEPTH):
+    for d0 in range(0, depth, sizes["depth"]):
         base = v.base + ix(k0) // WIDTH * (v.stride or zero) + d0 * WIDTH
-        span = ix(min(DEPTH, depth - d0))
-        inner = Mma(part, zero, ix(PART), x_tile, d0 * rows, replace(v, base=base), rows, count, span, ix(d0))
+        span = ix(min(sizes["depth"], depth - d0))
+        inner = Mma(part, zero, ix(sizes["part"]), x_tile, d0 * rows, replace(v, base=base), rows, count, span, ix(d0))
         turn.stmts.append(inner)
     at = (ix(m) - m0, ix(k) - k0)
     between = map_expr(found.between, {found.inner.reduce: read(part, at)})
@@ -170,11 +166,11 @@ def _program(
     lane_scope.stmts.append(StoreTile(part, at, value, k))
     row_scope.stmts.append(For(k, ix(k0), ix(k1), True, tuple(lane_scope.stmts)))
     turn.stmts.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
-    mapped = Operand(part, zero, ix(PART), ix(1), None)
+    mapped = Operand(part, zero, ix(sizes["part"]), ix(1), None)
     turn.stmts.append(Pack(a_tile, zero, mapped, m, zero, rows, k, zero, count))
     base = w.base + ix(k0) * WIDTH
     turn.stmts.append(Mma(sums, zero, ix(width), a_tile, zero, replace(w, base=base), rows, n.extent, count, ix(k0)))
-    top.stmts.append(For(k0, zero, k.extent, False, tuple(turn.stmts), step=PART))
+    top.stmts.append(For(k0, zero, k.extent, False, tuple(turn.stmts), step=sizes["part"]))
 
     out_rows = top.inner([m])
     out_lanes = out_rows.inner([n], n)

@@ -35,15 +35,11 @@ from lumigen.region import (
     substitute,
     walk,
 )
+from lumigen.schedule import Schedule, schedule
 from lumigen.tile import For, Mma, Operand, Pack, Stmt, StoreTile, TileProgram
 
 WIDTH = 16  # columns of a panel
-ROWS = 96  # the most rows of a work tile
-COLUMNS = 512  # the most columns of a work tile
-CHUNK = 128  # columns between two epilogues: their products stay in the caches
-DEPTH = 384  # the most of k at a time: a panel of B that deep stays in the first cache
-PACKED = 96 * 1024  # the most floats of A that a work tile packs
-TASKS = 4  # work tiles wanted where the rows allow it
+PACKING = schedule("simt", {"visits": 8192, "lanes": 128})  # of the kernel that packs columns
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,7 @@ def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
     return e.source, base, by_major, by_k
 
 
-def contract(region: Region) -> Lowered | None:
+def contract(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernels of a region of one contraction; None if it has another form."""
     (store,) = region.stores
     found = find_contraction(store)
@@ -150,7 +146,7 @@ def contract(region: Region) -> Lowered | None:
     columns_at = Columns(columns, found, n, k)
     b, before, packs, temps = columns_at.operand()
     program = _program(
-        region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, packs, temps
+        region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, packs, temps, sizes
     )
     packed = columns_at.element(b, found.n_axes, found.reduce.axes)
     value = map_expr(store.value, {found.columns: packed})
@@ -207,7 +203,7 @@ class Columns:
         region = Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
         base = address(packed, (*(ix(a) for a in self.batch), ix(0), ix(0), ix(0)))
         operand = Operand(packed, base, panel_stride, ix(WIDTH), None, panels=True)
-        return operand, ((simt(region), region),), (), (packed,)
+        return operand, ((simt(region, PACKING), region),), (), (packed,)
 
     def element(self, operand: Operand, n_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Expr:
         """What the packed operand holds for the region's own axes."""
@@ -236,19 +232,20 @@ def _program(
     b: Operand,
     packs: tuple[tuple[Buffer, Buffer, Panels], ...],
     temps: tuple[Buffer, ...],
+    sizes: Schedule,
 ) -> TileProgram:
     m, n, k = axes
     # work tiles: rows in equal shares, columns in shares of whole panel pairs
-    most_rows = max(16, min(ROWS, PACKED // max(1, k.extent.bounds()[1] or PACKED)))
-    m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), TASKS))
-    n_tiles = maximum(ceildiv(n.extent, COLUMNS), ceildiv(2, m_tiles))
+    most_rows = max(16, min(sizes["rows"], sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"])))
+    m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), sizes["tasks"]))
+    n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(2, m_tiles))
     grid_size = product(tuple(x.extent for x in found.grid))
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
     top = Scope(Names(), (), frozenset({task}))
     row_tiles, column_tiles = Axis("row_tiles", m_tiles + 1), Axis("column_tiles", n_tiles + 1)
     top.bind(row_tiles, m_tiles)
-    top.bind(column_tiles, maximum(ceildiv(n.extent, COLUMNS), ceildiv(2, row_tiles)))
+    top.bind(column_tiles, maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(2, row_tiles)))
     rows_each = ceildiv(m.extent, row_tiles)
     cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
     top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
@@ -265,8 +262,8 @@ def _program(
     top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
     rows = ix(m1) - m0
 
-    depth_hi = k.extent.bounds()[1] or DEPTH
-    parts = -(-depth_hi // DEPTH)
+    depth_hi = k.extent.bounds()[1] or sizes["depth"]
+    parts = -(-depth_hi // sizes["depth"])
     depth = ceildiv(k.extent, parts) if parts > 1 else k.extent
     a_tile = Buffer("a_tile", Role.SCRATCH, (ix(most_rows), ix(depth_hi)), f32)
     k0 = Axis("k0", k.extent)
@@ -283,11 +280,11 @@ def _program(
     (contraction,) = (r for r in kernel_reductions([value]) if product_factors(r) is not None)
     direct = _direct(store.dst, at, m, n) if value is contraction else None
     chunk = Axis("c", n.extent)
-    chunk_end = minimum(ix(chunk) + CHUNK, n1)
+    chunk_end = minimum(ix(chunk) + sizes["chunk"], n1)
     cols = chunk_end - chunk
     shifted = replace(b, base=b.base + ix(chunk) // WIDTH * (b.stride or ix(0)) + ix(k0) * WIDTH)
-    c_tile = Buffer("c_tile", Role.SCRATCH, (ix(most_rows), ix(CHUNK)), f32)
-    acc, acc_at, acc_stride = c_tile, ix(0), ix(CHUNK)
+    c_tile = Buffer("c_tile", Role.SCRATCH, (ix(most_rows), ix(sizes["chunk"])), f32)
+    acc, acc_at, acc_stride = c_tile, ix(0), ix(sizes["chunk"])
     if direct is not None:
         base, stride = direct
         acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
@@ -307,7 +304,7 @@ def _program(
         lane_scope.stmts.append(StoreTile(store.dst, at, out, n))
         row_scope.stmts.append(For(n, ix(chunk), chunk_end, True, tuple(lane_scope.stmts)))
         inner.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
-    top.stmts.append(For(chunk, ix(n0), ix(n1), False, tuple(inner), step=CHUNK))
+    top.stmts.append(For(chunk, ix(n0), ix(n1), False, tuple(inner), step=sizes["chunk"]))
 
     packed = {weight: new for new, weight, _ in packs}
     reads = [packed.get(x, x) for x in region.reads()]

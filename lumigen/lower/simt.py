@@ -22,20 +22,17 @@ from lumigen.region import (
     substitute,
     walk,
 )
+from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram
 
-ELEMENTS_PER_TASK = 8192  # element visits that make a work tile worth its hand-over
-LANES_PER_TASK = 128  # of a lane axis whose elements each run a reduction
-
-
-def simt(region: Region) -> TileProgram:
+def simt(region: Region, sizes: Schedule) -> TileProgram:
     """The tile program of a region of one store."""
     (store,) = region.stores
     store = merge_axes(store)
     lane = store.axes[-1] if store.axes and store.axes[-1].extent != 1 else None
     rows = tuple(a for a in store.axes if a is not lane)
     reductions = kernel_reductions([store.value])
-    per_row, chunk = _grain(store, lane)
+    per_row, chunk = _grain(store, lane, sizes)
 
     row_axis = rows[0] if len(rows) == 1 else Axis("row", product(tuple(a.extent for a in rows)))
     row_tasks = ceildiv(row_axis.extent, per_row)
@@ -74,20 +71,20 @@ def simt(region: Region) -> TileProgram:
     )
 
 
-def _grain(store: Store, lane: Axis | None) -> tuple[int, int]:
+def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:
     """Rows and lanes of a work tile."""
     reductions = [e for e in walk([store.value]) if isinstance(e, Reduce)]
     visits = sum(product(tuple(a.extent for a in r.axes)).estimate() for r in reductions)
     if lane is None:
-        return max(1, ELEMENTS_PER_TASK // max(1, visits)), 1
+        return max(1, sizes["visits"] // max(1, visits)), 1
     extent = lane.extent.estimate()
     if any(lane in free_axes(r) for r in reductions):
-        return 1, LANES_PER_TASK
+        return 1, sizes["lanes"]
     if reductions:
-        return max(1, ELEMENTS_PER_TASK // max(1, extent + visits)), lane.extent.bounds()[
+        return max(1, sizes["visits"] // max(1, extent + visits)), lane.extent.bounds()[
             1
         ] or extent
-    return max(1, ELEMENTS_PER_TASK // max(1, extent)), ELEMENTS_PER_TASK
+    return max(1, sizes["visits"] // max(1, extent)), sizes["visits"]
 
 
 def merge_axes(store: Store) -> Store:
