@@ -25,7 +25,6 @@ from lumigen.region import (
     Region,
     Role,
     Store,
-    children,
     choose,
     const,
     free_axes,
@@ -146,11 +145,12 @@ def contract(region: Region, sizes: Schedule) -> Lowered | None:
     columns_at = Columns(columns, found, n, k)
     b, before, packs, temps = columns_at.operand()
     program = _program(
-        region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, packs, temps, sizes
+        region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, sizes
     )
     packed = columns_at.element(b, found.n_axes, found.reduce.axes)
-    value = map_expr(store.value, {found.columns: packed})
-    meaning = Region((replace(store, value=value),))
+    contraction = map_expr(found.reduce, {found.columns: packed})
+    meaning = Region((replace(store, value=map_expr(store.value, {found.reduce: contraction})),))
+    program = replace(program, args=(*meaning.reads(), store.dst))
     return Lowered((*before, (program, meaning)), temps, packs)
 
 
@@ -230,8 +230,6 @@ def _program(
     mapping: dict[Axis, Ix],
     a: Operand,
     b: Operand,
-    packs: tuple[tuple[Buffer, Buffer, Panels], ...],
-    temps: tuple[Buffer, ...],
     sizes: Schedule,
 ) -> TileProgram:
     m, n, k = axes
@@ -306,29 +304,8 @@ def _program(
         inner.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
     top.stmts.append(For(chunk, ix(n0), ix(n1), False, tuple(inner), step=sizes["chunk"]))
 
-    packed = {weight: new for new, weight, _ in packs}
-    reads = [packed.get(x, x) for x in region.reads()]
-    if (
-        temps
-        and isinstance(found.columns, Read)
-        and found.columns.source not in _sources(value, found.rows)
-    ):
-        reads = [x for x in reads if x is not found.columns.source]
     scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
-    args = (*reads, *temps, store.dst)
-    return TileProgram("panel", args, dims_of(region), task, task.extent, scratch, tuple(top.stmts))
-
-
-def _sources(value: Expr, rows: Expr) -> set[Buffer]:
-    outside = {e.source for e in walk([rows]) if isinstance(e, Read)}
-    stack = [value]
-    while stack:
-        e = stack.pop()
-        if isinstance(e, Read):
-            outside.add(e.source)
-        if not (isinstance(e, Reduce) and product_factors(e) is not None):
-            stack.extend(children(e))
-    return outside
+    return TileProgram("panel", (), dims_of(region), task, task.extent, scratch, tuple(top.stmts))
 
 
 def step_of(depth: Ix) -> int:
