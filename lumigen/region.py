@@ -182,12 +182,16 @@ class Region:
         for e in walk(s.value for s in self.stores):
             seen.update(dict.fromkeys(buffers_of(e)))
         for s in self.stores:
-            seen.update({a.source: None for i in s.at for a in i.atoms() if _is_lookup_of_buffer(a)})
+            for i in s.at:
+                seen.update(dict.fromkeys(_sources_in(i)))
         return tuple(seen)
 
 
-def _is_lookup_of_buffer(atom: object) -> bool:
-    return isinstance(atom, Lookup) and isinstance(atom.source, Buffer)
+def _sources_in(i: Ix) -> Iterator[Buffer]:
+    """The buffers whose integers an index expression reads."""
+    for atom in i.atoms():
+        if isinstance(atom, Lookup) and isinstance(atom.source, Buffer):
+            yield atom.source
 
 
 def buffers_of(e: Expr) -> Iterator[Buffer]:
@@ -200,9 +204,7 @@ def buffers_of(e: Expr) -> Iterator[Buffer]:
 def lookup_sources(e: Expr) -> Iterator[Buffer]:
     """Buffers whose integers one expression node indexes or compares with."""
     for i in indices_of(e):
-        for atom in i.atoms():
-            if isinstance(atom, Lookup) and isinstance(atom.source, Buffer):
-                yield atom.source
+        yield from _sources_in(i)
 
 
 def indices_of(e: Expr) -> tuple[Ix, ...]:

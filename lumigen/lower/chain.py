@@ -75,8 +75,8 @@ def _inner(first: Reduce, m_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) ->
     factors = product_factors(first)
     assert factors is not None
     for rows, columns in (factors, factors[::-1]):
-        splits = free_axes(rows) - set(first.axes) == set(m_axes)
-        if splits and free_axes(columns) - set(first.axes) == set(k_axes) and is_plain(rows) and is_plain(columns):
+        splits = free_axes(rows) - set(first.axes) == frozenset(m_axes)
+        if splits and free_axes(columns) - set(first.axes) == frozenset(k_axes) and is_plain(rows) and is_plain(columns):
             return Contraction(first, rows, columns, (), m_axes, k_axes)
     return None
 

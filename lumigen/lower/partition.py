@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from lumigen.errors import SourceLocation
 from lumigen.graph import Edge, Graph, Node, axes_of, literal_of, tensor_of, toposort
 from lumigen.index import Axis, Ix, ix, product
 from lumigen.ops import ROWS, SOURCES, Form, Op
@@ -77,9 +78,9 @@ class _Builder:
     order: list[Node] = field(init=False)
     number: dict[Node, int] = field(init=False)
     users: dict[Node, list[Node]] = field(init=False)
-    cut: set[Node] = field(default_factory=set)
-    memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(default_factory=dict)
-    buffers: dict[Node, Buffer] = field(default_factory=dict)
+    cut: set[Node] = field(default_factory=set[Node])
+    memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(default_factory=dict[Node, tuple[tuple[Axis, ...], Expr]])
+    buffers: dict[Node, Buffer] = field(default_factory=dict[Node, Buffer])
 
     def __post_init__(self) -> None:
         self.order = toposort((*self.graph.inputs, *(e.node for e in self.graph.roots())))
@@ -256,7 +257,7 @@ class _Builder:
         store = Store(self.buffer(n), axes, tuple(ix(a) for a in axes), body)
         return Region((store,), self.lines(n))
 
-    def lines(self, root: Node) -> tuple[object, ...]:
+    def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))
 
@@ -333,14 +334,3 @@ def volume(axes: Iterable[Axis]) -> int:
 
 def volume_of(extents: tuple[Ix, ...]) -> int:
     return product(extents).estimate()
-
-
-__all__ = [
-    "View",
-    "is_contraction",
-    "is_plain",
-    "partition",
-    "product_factors",
-    "volume",
-    "volume_of",
-]
