@@ -1,0 +1,535 @@
+"""reference: what a kernel means, as the plainest C++ that says it.
+
+One function for each buffer that a kernel writes gives one of its elements in double arithmetic:
+loops, conditions and sums as the region states them. Nothing of the kernel's plan is in it, so that
+both can be compared. The one liberty: a value that does not vary with a loop stands before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i64
+from lumigen.emit import cxx
+from lumigen.emit.expression import LOOSE, PRODUCT, SUM, TIGHT, Text, arithmetic, literal
+from lumigen.errors import LoweringFailed
+from lumigen.index import Atom, Axis, Cmp, Dim, Ix, Lookup, is_less, is_nonnegative, ix
+from lumigen.lower.assemble import LoweredKernel
+from lumigen.lower.scope import address, is_negation
+from lumigen.ops import Op
+from lumigen.program import elements
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Index,
+    Monoid,
+    Prim,
+    Read,
+    Reduce,
+    Store,
+    children,
+    const,
+    free_axes,
+    indices_of,
+    reduce,
+    substitute,
+    walk,
+)
+from lumigen.verify.region import implied, inside, reached
+
+BUILTIN = {Op.EXP2: "exp2", Op.LOG2: "log2", Op.SIN: "sin", Op.SQRT: "sqrt"}
+ROUND = {f32: "to_f32", f16: "to_f16", bf16: "to_bf16"}
+WIDEN = {f16: "from_f16", bf16: "from_bf16"}
+HEADERS = (
+    ("index.h", re.compile(r"\b(floor_div|floor_mod|index_min|index_max)\(")),
+    ("reference.h", re.compile(r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|mod)\(")),
+)
+LONG = 64  # characters of an expression that reads better as two
+INDENT = "  "
+
+
+def argument_sizes(kernel: LoweredKernel) -> dict[str, Ix]:
+    """How many elements each pointer argument has, over the kernel's dims."""
+    return {b.name: elements(b.dims) for b in kernel.program.args}
+
+
+def reference_text(kernel: LoweredKernel) -> str:
+    """The text of tests/references/<kernel>.cpp below its include of `kernels.h`."""
+    written = dict.fromkeys(s.dst for s in kernel.region.stores)
+    functions = "\n\n".join(_function(kernel, dst) for dst in written)
+    top = "".join(f'#include "runtime/{h}"\n' for h, words in HEADERS if words.search(functions))
+    top += "\n" if top else ""
+    return f"{top}namespace LUMIGEN_NS {{\n\n{functions}\n\n}}  // namespace LUMIGEN_NS\n"
+
+
+def _function(kernel: LoweredKernel, dst: Buffer) -> str:
+    """The reference of one written buffer."""
+    names = _Names({b.name for b in kernel.program.args} | {"a", "element", "i"})
+    element = Axis("element", elements(dst.dims))
+    names.axes[element] = "element"
+    root = _Scope(names, frozenset({element}))
+    for store in reversed([s for s in kernel.region.stores if s.dst == dst]):
+        if _element_of(root, store, element):
+            break
+    else:
+        root.lines.append(f"return {_as_double(Text(f'{names.buffer(dst)}(element)'), dst.dtype)};")
+    body = [*(_reader(b) for b in kernel.program.args if b in names.buffers), *root.lines]
+    uses = re.findall(r"\b(a(?=\.)|element)\b", "\n".join(body))
+    args, at = (w if w in uses else f"/*{w}*/" for w in ("a", "element"))
+    head = f"double {kernel.name}_{dst}_reference(const {kernel.name}_args& {args}, int64_t {at})"
+    return "\n".join([f"{head} {{", *_indented(body), "}"])
+
+
+def _element_of(root: _Scope, store: Store, element: Axis) -> bool:
+    """Lines that return what a store writes to the element; whether it writes every element."""
+    if store.add:
+        start = Text(f"{root.names.buffer(store.dst)}(element)")
+        added = root.root(_added(store, element))
+        total = Text(f"{start.code} + {added.within(PRODUCT)}", SUM)
+        root.lines.append(f"return {_as_double(total, store.dst.dtype)};")
+        return True
+    axes, conditions = _inverse(store, element)
+    scope = root if not conditions else root.branch()
+    for axis, value in axes.items():
+        if axis in free_axes(store.value):
+            scope.lines.append(f"const int64_t {scope.bind(axis)} = {_bare(root.index(value))};")
+    value = scope.root(store.value)
+    scope.lines.append(f"return {_as_double(value, store.dst.dtype)};")
+    if conditions:
+        test = " && ".join(root.condition(c) for c in conditions)
+        root.lines += [f"if ({test}) {{", *_indented(scope.lines), "}"]
+    return not conditions
+
+
+def _added(store: Store, element: Axis) -> Expr:
+    """What all points of an adding store add to the element."""
+    where: list[Cmp] = []
+    for i, at in zip(store.at, _position(store, element), strict=True):
+        where += (Cmp(i - at), Cmp(at - i))
+    return reduce(Monoid.SUM, store.axes, store.value, store.value.dtype, tuple(where))
+
+
+def _position(store: Store, element: Axis) -> tuple[Ix, ...]:
+    """The indices of the element, one for each dimension of the destination."""
+    rest, out = ix(element), list[Ix]()
+    for extent in reversed(store.dst.dims[1:]):
+        out.insert(0, rest % extent)
+        rest = rest // extent
+    return (rest, *out) if store.dst.dims else ()
+
+
+def _inverse(store: Store, element: Axis) -> tuple[dict[Axis, Ix], list[Cmp]]:
+    """The point of the store's axes that writes the element, and where there is one."""
+    flat = address(store.dst, store.at)
+    by_stride = {a: flat.coefficient(a) for a in store.axes if a.extent != 1}
+    out = {a: ix(0) for a in store.axes if a.extent == 1}
+    stride = ix(1)
+    while found := next((a for a, s in by_stride.items() if s is stride), None):
+        del by_stride[found]
+        above = ix(element) // stride
+        stride = stride * found.extent
+        out[found] = above % found.extent if by_stride else above
+    start = flat.substitute({a: ix(0) for a in store.axes})
+    if not by_stride and stride is element.extent and start == 0:
+        return {a: out[a] for a in store.axes}, []
+    return _inverse_by_dims(store, element)
+
+
+def _inverse_by_dims(store: Store, element: Axis) -> tuple[dict[Axis, Ix], list[Cmp]]:
+    """The same where the store leaves gaps: the index of each dimension, by the axes in it."""
+    out: dict[Axis, Ix] = {}
+    conditions: list[Cmp] = []
+    for i, at in zip(store.at, _position(store, element), strict=True):
+        steps: dict[Axis, int] = {}
+        for axis in (a for a in store.axes if a in i.axes):
+            factor = i.coefficient(axis)
+            if factor is None or not factor.is_const or factor.const <= 0 or axis in out:
+                what = f"no inverse of a store to {store.dst} at {i}"
+                raise LoweringFailed(step="emit", what=what)
+            steps[axis] = factor.const
+        rest = at - i.substitute({a: ix(0) for a in steps})
+        conditions.append(Cmp(rest))
+        for axis in sorted(steps, key=lambda a: -steps[a]):
+            out[axis] = rest // steps[axis]
+            conditions.append(Cmp(axis.extent - 1 - out[axis]))
+            rest = rest - out[axis] * steps[axis]
+        conditions.append(Cmp(-rest))
+    out.update({a: ix(0) for a in store.axes if a not in out})
+    return out, [c for c in dict.fromkeys(conditions) if c.known() is not True]
+
+
+def _reader(b: Buffer) -> str:
+    """A buffer as a function of the index: its elements as double, int64_t or bool."""
+    text = f"a.{b}[i]"
+    if b.dtype is boolean:
+        text += " != 0"
+    elif b.dtype in WIDEN:
+        text = f"{WIDEN[b.dtype]}({text})"
+    elif b.dtype not in (f64, i64):
+        text = f"{_ctype(b.dtype)}{{{text}}}"
+    return f"const auto {b} = [&](int64_t i) {{ return {text}; }};"
+
+
+@dataclass
+class _Names:
+    """The names of one function: taken ones, those of axes, and the buffers that it reads."""
+
+    taken: set[str]
+    axes: dict[Axis, str] = field(default_factory=dict[Axis, str])
+    buffers: set[Buffer] = field(default_factory=set[Buffer])
+
+    def fresh(self, stem: str) -> str:
+        number = 0
+        while (name := f"{stem}{number}") in self.taken:
+            number += 1
+        self.taken.add(name)
+        return name
+
+    def axis(self, axis: Axis) -> str:
+        if axis not in self.axes:
+            name = cxx.identifier(re.sub(r"\W", "_", axis.name))
+            while name in self.taken:
+                name += "_"
+            self.taken.add(name)
+            self.axes[axis] = name
+        return self.axes[axis]
+
+    def buffer(self, b: Buffer) -> str:
+        self.buffers.add(b)
+        return b.name
+
+
+@dataclass
+class _Scope:
+    """A block of the function: the axes that have a value in it, its lines, what it has named."""
+
+    names: _Names
+    axes: frozenset[Axis]
+    parent: _Scope | None = None
+    is_loop: bool = False
+    is_conditional: bool = False
+    lines: list[str] = field(default_factory=list[str])
+    known: dict[Expr, str] = field(default_factory=dict[Expr, str])
+
+    def loop(self) -> _Scope:
+        return _Scope(self.names, self.axes, self, is_loop=True)
+
+    def branch(self) -> _Scope:
+        return _Scope(self.names, self.axes, self, is_conditional=True)
+
+    def bind(self, axis: Axis) -> str:
+        self.axes |= {axis}
+        return self.names.axis(axis)
+
+    def find(self, e: Expr) -> str | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if e in scope.known:
+                return scope.known[e]
+            scope = scope.parent
+        return None
+
+    def home(self, e: Expr) -> _Scope:
+        """Before the outermost loop that it does not vary with; a condition is left only so."""
+        scope = found = self
+        while scope.parent is not None and free_axes(e) <= scope.parent.axes:
+            if scope.is_conditional and not _is_total(e):
+                break
+            found = scope.parent if scope.is_loop else found
+            scope = scope.parent
+        return found
+
+    def let(self, e: Expr, value: Text) -> str:
+        name = self.known[e] = self.names.fresh("v")
+        self.lines.append(f"const {_ctype(e.dtype)} {name} = {value.code};")
+        return name
+
+    # ---- values ----
+
+    def root(self, e: Expr) -> Text:
+        """The value of an expression; what stands in it more than once gets a name first."""
+        uses, always = _uses(e, self.find)
+        for x in walk([e]):
+            if uses.get(x, 0) < 2 or not free_axes(x) <= self.axes or self.find(x) is not None:
+                continue
+            if isinstance(x, Prim | Choose | Read | Reduce) and (x in always or _is_total(x)):
+                home = self.home(x)
+                value = home.value(x)
+                if home.find(x) is None:
+                    home.let(x, value)
+        if isinstance(e, Prim) and self.find(e) is None:
+            return _prim(e, self.value)
+        return self.value(e)
+
+    def value(self, e: Expr) -> Text:
+        name = self.find(e)
+        if name is not None:
+            return Text(name)
+        match e:
+            case Const():
+                return _constant(e)
+            case Index():
+                text = self.index(e.value)
+                return Text(text, TIGHT if re.fullmatch(r"\w+", text) else LOOSE)
+            case Read():
+                return Text(self.element(e.source, e.at))
+            case Holds():
+                return Text(" && ".join(map(self.condition, e.conditions)), LOOSE)
+            case Choose():
+                return self._choose(e)
+            case Reduce():
+                return Text(self.home(e).reduction(e))
+            case Prim():
+                text = _prim(e, self.value)
+                return Text(self.let(e, text)) if len(text.code) > LONG else text
+            case _:
+                raise LoweringFailed(step="emit", what=f"no reference of {type(e).__name__}")
+
+    def _choose(self, e: Choose) -> Text:
+        """Only the branch that is taken is evaluated: it alone need be inside its buffers."""
+        condition, chosen = self.value(e.condition), e.then
+        both = (e.condition,)
+        while isinstance(chosen, Choose) and chosen.otherwise is e.otherwise:
+            both, chosen = (*both, chosen.condition), chosen.then
+        if len(both) > 1 and all(isinstance(c, Holds) for c in both):
+            condition = Text(" && ".join(self.value(c).code for c in both), LOOSE)
+        else:
+            chosen = e.then
+        branches = (self.branch(), self.branch())
+        then, otherwise = (b.root(x) for b, x in zip(branches, (chosen, e.otherwise), strict=True))
+        if not any(b.lines for b in branches):
+            parts = [t.within(SUM) for t in (condition, then, otherwise)]
+            return Text(f"{parts[0]} ? {parts[1]} : {parts[2]}", LOOSE)
+        name = self.known[e] = self.names.fresh("v")
+        self.lines += [f"{_ctype(e.dtype)} {name};", f"if ({condition.code}) {{"]
+        self.lines += _indented([*branches[0].lines, f"{name} = {then.code};"])
+        self.lines.append("} else {")
+        self.lines += _indented([*branches[1].lines, f"{name} = {otherwise.code};"])
+        self.lines.append("}")
+        return Text(name)
+
+    def reduction(self, e: Reduce) -> str:
+        """Nested loops over the reduced axes; those that inner reductions vary with come first."""
+        original, e = e, _fresh_axes(e, self.axes)
+        inner = [r for r in walk([e.body]) if isinstance(r, Reduce)]
+        axes = sorted(e.axes, key=lambda a: all(a not in free_axes(r) for r in inner))
+        name = self.names.fresh(e.monoid.value)
+        self.lines.append(f"{_ctype(e.dtype)} {name} = {_neutral(e).code};")
+        scopes: list[tuple[_Scope, str]] = []
+        scope, left = self, list(e.where)
+        for axis in axes:
+            scope = scope.loop()
+            label = scope.bind(axis)
+            head = f"for (int64_t {label} = 0; {label} < {self.index(axis.extent)}; ++{label}) {{"
+            scopes.append((scope, head))
+            ready = [c for c in left if not c.axes & (set(e.axes) - scope.axes)]
+            if ready:
+                test = " || ".join(scope.condition(Cmp(-c.slack - 1)) for c in ready)
+                scope.lines.append(f"if ({test}) continue;")
+                scope.is_conditional = True
+                left = [c for c in left if c not in ready]
+        scope.lines.append(scope.accumulate(e, name))
+        for inside_loop, head in reversed(scopes):
+            assert inside_loop.parent is not None
+            inside_loop.parent.lines += [head, *_indented(inside_loop.lines), "}"]
+        self.known[original] = name
+        return name
+
+    def accumulate(self, e: Reduce, name: str) -> str:
+        value = self.root(e.body)
+        if e.monoid is Monoid.SUM:
+            return f"{name} += {value.code};"
+        if e.dtype is boolean:
+            return f"{name} = {name} || {value.within(SUM)};"
+        term = value.code if value.binds == TIGHT and re.fullmatch(r"\w+", value.code) else None
+        term = term or self.let(e.body, value)
+        nan_wins = f" || {term} != {term}" if e.dtype.is_float else ""
+        return f"if ({term} > {name}{nan_wins}) {name} = {term};"
+
+    # ---- indices ----
+
+    def index(self, e: Ix) -> str:
+        return cxx.expression(e, self._name, self._lookup)
+
+    def _name(self, atom: Atom) -> str:
+        if isinstance(atom, Dim):
+            return f"a.{atom.name}"
+        assert isinstance(atom, Axis)
+        return self.names.axes[atom]
+
+    def _lookup(self, atom: Lookup) -> str:
+        assert isinstance(atom.source, Buffer)
+        return self.element(atom.source, atom.at)
+
+    def element(self, source: Buffer, at: tuple[Ix, ...]) -> str:
+        return f"{self.names.buffer(source)}({_bare(self.index(address(source, at)))})"
+
+    def condition(self, c: Cmp) -> str:
+        """`slack >= 0` with what is subtracted on the other side."""
+        more = Ix.interned(tuple(t for t in c.slack.terms if t[1] > 0), 0)
+        less = Ix.interned(tuple((m, -k) for m, k in c.slack.terms if k < 0), 0)
+        number = c.slack.const
+        if not less.terms and number == -1:
+            return f"{self.index(more)} > 0"
+        if not less.terms:
+            return f"{self.index(more)} >= {cxx.integer(-number)}"
+        if not more.terms:
+            return f"{self.index(less)} < {cxx.integer(number + 1)}"
+        if number < 0:
+            return f"{self.index(less - number - 1)} < {self.index(more)}"
+        return f"{self.index(less)} <= {self.index(more + number)}"
+
+
+def _prim(e: Prim, value: Callable[[Expr], Text]) -> Text:
+    """A primitive over doubles, int64_t and bools; integers wrap where their own type does."""
+    if e.op is Op.CONTIGUOUS:
+        return _cast(e, value(e.args[0]))
+    if e.dtype is boolean:
+        a, b = (value(x) for x in e.args)
+        if e.op is Op.MUL:
+            return Text(f"{a.within(SUM)} && {b.within(SUM)}", LOOSE)
+        if e.args[0].dtype is boolean:
+            no = f"!{a.within(TIGHT)}"
+            return Text(no if b.code == "true" else f"{no} && {b.within(SUM)}", LOOSE)
+        return Text(f"{a.within(SUM)} < {b.within(SUM)}", LOOSE)
+    if e.op is Op.ADD and isinstance(e.args[1], Const) and e.args[1].value < 0:
+        less = value(const(-e.args[1].value, e.dtype)).code
+        return _wrapped(Text(f"{value(e.args[0]).within(SUM)} - {less}", SUM), e.dtype)
+    if e.op in (Op.ADD, Op.MUL):
+        return _wrapped(arithmetic(e, value, may_fuse=False), e.dtype)
+    args = [value(a) for a in e.args]
+    if e.op is Op.RECIP:
+        return Text(f"1.0 / {args[0].within(TIGHT)}", PRODUCT)
+    name = "mod" if e.op is Op.MOD else f"__builtin_{BUILTIN[e.op]}"
+    return _wrapped(Text(f"{name}({', '.join(a.code for a in args)})"), e.dtype)
+
+
+def _wrapped(text: Text, dtype: DType) -> Text:
+    if not dtype.is_int or dtype is i64:
+        return text
+    return Text(f"int64_t{{static_cast<{dtype.ctype}>({text.code})}}")
+
+
+def _cast(e: Prim, text: Text) -> Text:
+    old, new = e.args[0].dtype, e.dtype
+    if new is boolean:
+        return Text(f"{text.within(SUM)} != 0", LOOSE)
+    if old is boolean:
+        one, zero = ("1.0", "0.0") if new.is_float else ("1", "0")
+        return Text(f"{text.within(SUM)} ? {one} : {zero}", LOOSE)
+    if new.is_int:
+        whole = text if old.is_int else Text(f"static_cast<int64_t>({text.code})")
+        return whole if old.is_int and old.bits < new.bits else _wrapped(whole, new)
+    is_exact = isinstance(e.args[0], Read) and old.is_float and old.bits < new.bits
+    if new in ROUND and not is_exact:
+        return Text(f"{ROUND[new]}({text.code})")
+    return text if old.is_float else Text(f"static_cast<double>({text.code})")
+
+
+def _constant(e: Const) -> Text:
+    """A literal; a negative one needs no brackets but behind another sign."""
+    if e.dtype.is_int:
+        return Text(cxx.integer(int(e.value)))
+    return Text(literal(e.value, f64 if e.dtype.is_float else e.dtype))
+
+
+def _neutral(e: Reduce) -> Text:
+    """Where a reduction starts."""
+    if e.dtype is boolean:
+        return Text("false")
+    start = e.dtype.lowest if e.monoid is Monoid.MAX else 0
+    return Text(literal(start, f64)) if e.dtype.is_float else Text(cxx.integer(int(start)))
+
+
+def _as_double(value: Text, dtype: DType) -> str:
+    if dtype.is_float:
+        return value.code
+    if dtype is boolean:
+        return f"{value.within(SUM)} ? 1.0 : 0.0"
+    return f"static_cast<double>({_wrapped(value, dtype).code})"
+
+
+def _ctype(dtype: DType) -> str:
+    return "double" if dtype.is_float else "bool" if dtype is boolean else "int64_t"
+
+
+def _bare(text: str) -> str:
+    """Without brackets around all of it."""
+    depth = 0
+    for position, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1] if text.startswith("(") else text
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (INDENT + line for line in lines)
+
+
+def _is_total(e: Expr) -> bool:
+    """Whether the value may be computed wherever its axes have values: all its reads are inside."""
+    atoms = (a for x in walk([e]) for i in indices_of(x) for a in i.atoms())
+    for a in (a for a in atoms if isinstance(a, Lookup)):
+        extents = a.source.dims if isinstance(a.source, Buffer) else ()
+        if not all(is_nonnegative(i) and is_less(i, n) for i, n in zip(a.at, extents, strict=True)):
+            return False
+    return all(implied(c, given) for read, given in reached([e]) for c in inside(read))
+
+
+def _fresh_axes(e: Reduce, bound: frozenset[Axis]) -> Reduce:
+    """The reduction over axes that no enclosing loop has."""
+    clash = {a: Axis(f"{a.name}_", a.extent) for a in e.axes if a in bound}
+    if not clash:
+        return e
+    new = {a: ix(b) for a, b in clash.items()}
+    axes = tuple(clash.get(a, a) for a in e.axes)
+    where = tuple(c.substitute(new) for c in e.where)
+    renamed = reduce(e.monoid, axes, substitute(e.body, new), e.dtype, where)
+    assert isinstance(renamed, Reduce)
+    return _fresh_axes(renamed, bound)
+
+
+def _uses(e: Expr, find: Callable[[Expr], str | None]) -> tuple[dict[Expr, int], set[Expr]]:
+    """How often each value is spelled in the text of `e`; those that are evaluated in any case.
+
+    Quotients and differences are spelled by their operands. Inside a reduction only what does not
+    vary with it counts.
+    """
+    uses: dict[Expr, int] = {e: 1}
+    always: set[Expr] = {e}
+    seen: set[tuple[Expr, frozenset[Axis], bool]] = set()
+    none: frozenset[Axis] = frozenset()
+    stack = [(e, none, True)]
+    while stack:
+        x, bound, certain = stack.pop()
+        bound &= free_axes(x)
+        if (x, bound, certain) in seen or (x is not e and find(x) is not None):
+            continue
+        first = not any((x, b, c) in seen for b, c in ((bound, True), (bound, False)))
+        seen.add((x, bound, certain))
+        if isinstance(x, Reduce):
+            bound |= frozenset(x.axes)
+        for n, c in _spelled(x):
+            guarded = n > 0 if isinstance(x, Choose) else isinstance(x, Reduce) and bool(x.where)
+            reaches = certain and not guarded
+            if not free_axes(c) & bound:
+                uses[c] = uses.get(c, 0) + first
+                if reaches:
+                    always.add(c)
+            stack.append((c, bound, reaches))
+    return uses, always
+
+
+def _spelled(e: Expr) -> Iterator[tuple[int, Expr]]:
+    """The operands as the text spells them, each with the number of the operand that it is in."""
+    for n, c in enumerate(children(e)):
+        if isinstance(c, Prim) and (c.op is Op.RECIP or is_negation(c)):
+            yield from ((n, x) for _, x in _spelled(c) if not isinstance(x, Const))
+        else:
+            yield n, c

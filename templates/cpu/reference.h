@@ -1,0 +1,54 @@
+// What references of kernels share: numbers widened to double, and rounded to narrower types again.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace LUMIGEN_NS {
+
+// The value of a half-precision number, given by its bits.
+inline double from_f16(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  double size =
+      exponent == 0 ? __builtin_ldexp(mantissa, -24) : __builtin_ldexp(1024 + mantissa, exponent - 25);
+  if (exponent == 31) size = mantissa != 0 ? __builtin_nan("") : __builtin_inf();
+  return bits >> 15 ? -size : size;
+}
+
+// The value of a bfloat16, given by its bits.
+inline double from_bf16(uint16_t bits) {
+  const uint32_t wide = uint32_t{bits} << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+// x rounded to single precision.
+inline double to_f32(double x) { return static_cast<float>(x); }
+
+// x rounded to a float of `digits` significant bits whose least normal exponent is `lowest` and whose
+// greatest finite value is `greatest`: to the nearest, ties to even.
+inline double to_float(double x, int digits, int lowest, double greatest) {
+  if (x == 0 || x - x != 0) return x;  // zero, infinite or NaN
+  const int exponent = __builtin_ilogb(x) < lowest ? lowest : __builtin_ilogb(x);
+  const double ulp = __builtin_ldexp(1, exponent - digits + 1);
+  const double rounded = __builtin_nearbyint(x / ulp) * ulp;
+  return __builtin_fabs(rounded) > greatest ? __builtin_copysign(__builtin_inf(), x) : rounded;
+}
+
+inline double to_f16(double x) { return to_float(x, 11, -14, 65504); }
+
+// From single precision, as every conversion to bfloat16 goes.
+inline double to_bf16(double x) { return to_float(to_f32(x), 8, -126, 0x1.fep127); }
+
+// The remainder with the sign of the divisor.
+inline double mod(double a, double b) {
+  const double r = __builtin_fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+inline int64_t mod(int64_t a, int64_t b) {
+  const int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+}  // namespace LUMIGEN_NS
