@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lumigen.dtype import DType, boolean, f32, f64
+from lumigen.dtype import DType, boolean, f32, f64, i64
 from lumigen.emit import cxx
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
-from lumigen.region import Choose, Const, Expr, Holds, Index, Local, Prim, Read, free_axes
+from lumigen.region import Buffer, Choose, Const, Expr, Holds, Index, Local, Prim, Read, free_axes
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
 LOOSE, SUM, PRODUCT, TIGHT = range(4)  # how strongly the outermost operator of a text binds
@@ -47,7 +47,9 @@ class Renderer:
         return f"({atom.name} + {self.lane_offset})" if self.lane_offset and atom == self.lanes else atom.name
 
     def _lookup(self, atom: Lookup) -> str:
-        return f"{atom.source}[{self.index(address(atom.source, atom.at))}]"  # type: ignore[arg-type]
+        assert isinstance(atom.source, Buffer)
+        element = f"{atom.source}[{self.index(address(atom.source, atom.at))}]"
+        return element if atom.source.dtype is i64 else f"int64_t{{{element}}}"  # what follows may not fit
 
     # ---- scalars ----
 

@@ -145,6 +145,8 @@ class Evaluator:
         data = cast(self.grid(store.value, store.axes), store.dst.dtype)
         at = tuple(self._spread_over(self.ix(i), store.axes) for i in store.at)
         shape = data.shape
+        if target.ndim == 0:
+            target, at = target.reshape(1), (np.zeros(shape, np.int64),)
         inside = np.ones(shape, np.bool_)
         for i, size in zip(at, target.shape, strict=True):
             inside &= (i >= 0) & (i < size)

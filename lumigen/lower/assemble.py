@@ -58,7 +58,7 @@ class LoweredKernel:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         out = self.region.stores[0].dst if self.region.stores else None
-        pointers = tuple(Parameter(b.name, b.dtype, b == out) for b in self.program.args)
+        pointers = tuple(Parameter(b.name, b.dtype, b == out, b.range) for b in self.program.args)
         return (*pointers, *(Parameter(d.name, None) for d in self.program.dims))
 
 

@@ -227,7 +227,8 @@ class Scope:
         scopes: list[tuple[Scope, Axis, Ix, Ix]] = []
         scope = self
         for axis in order:
-            lo, hi, pending = _bounds(axis, pending, scope.axes)
+            same_in_all_lanes = scope.axes - {scope.lanes}
+            lo, hi, pending = _bounds(axis, pending, same_in_all_lanes)
             scope = scope.inner([axis], axis if axis == lane_axis else None)
             scopes.append((scope, axis, lo, hi))
         bodies = scope.values([guarded(r, pending) for r in group])

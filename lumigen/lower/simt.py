@@ -45,7 +45,9 @@ def simt(region: Region, sizes: Schedule) -> TileProgram:
     for a in reversed(rows if len(rows) > 1 else ()):
         row_scope.bind(a, rest % a.extent if a is not rows[0] else rest)
         rest = rest // a.extent
-    lanes_ok = store.value.dtype is f32
+    lanes_ok = store.value.dtype is f32 and all(
+        r.dtype is f32 for r in reductions if lane in free_axes(r)
+    )
     if lane is None:
         (value,) = row_scope.values([store.value])
         row_scope.stmts.append(StoreTile(store.dst, store.at, value, None))
