@@ -112,7 +112,7 @@ def model_context(model: CompiledModel, *, embed_weights: bool = False) -> Model
         name=model.name,
         macro=model.name.upper(),
         namespace=f"{model.name}_impl",
-        version=one_line(model.version),
+        version=model.version,
         cmake_version=_numeric_version(model.version),
         abi=ABI,
         entries=tuple(entry_context(model, p) for p in model.programs),
@@ -196,6 +196,9 @@ def _check_names(model: CompiledModel) -> None:
         raise BadArgument(
             op="Model", name="name", value=repr(model.name), expected="a C identifier"
         )
+    if re.fullmatch(r"[0-9A-Za-z.+_-]+", model.version) is None:
+        expected = "letters, digits and . + - _, such as '1.0.0'"
+        raise BadArgument(op="Model", name="version", value=repr(model.version), expected=expected)
     taken: dict[str, str] = dict.fromkeys(reserved_symbols(model.name), "the model itself")
     for program in model.programs:
         if not is_identifier(program.entry):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lumigen.dtype import f32, i64
+from dataclasses import replace
+
+from lumigen.dtype import bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.errors import SourceLocation
 from lumigen.index import Dim, ix
 from lumigen.program import (
@@ -25,6 +27,7 @@ from lumigen.program import (
 
 BATCH = Dim("batch", 1, 64, typical=8)
 N = Dim("n", 2, 1000, multiple_of=2, typical=10)
+M = Dim("m", 3, 5)
 IN, OUT, ROWS = 7, 20, 10
 
 
@@ -182,4 +185,107 @@ def tiny(name: str = "tiny", version: str = "1.2.3") -> CompiledModel:
         kernels=(AFFINE, PROJECT, SUM, ROWS_OF),
         graph_hash="0123456789abcdef",
         options=(("target", "cpu"),),
+    )
+
+
+COPIES = (
+    ("default", boolean, ()),  # a word that C++ keeps for itself
+    ("pos", i32, ()),
+    ("half", f16, (4,)),
+    ("brain", bf16, (2, 2)),
+    ("context", i8, (ix(N) * 3 - 1,)),
+    ("bytes", u8, (ix(N) * 3 - 1, ix(M))),
+    ("wide", f64, (3,)),
+    ("s", i64, (1, 1)),
+)
+
+
+def zoo() -> CompiledModel:
+    """Every dtype, tensors without axes, dims inside expressions, unlucky names, no weights; and an
+    entry without dims, arena and kernels.
+    """
+    shapes = {name: tuple(ix(e) for e in shape) for name, _, shape in COPIES}
+    parameters, arguments, body, references = [], [], [], []
+    for name, dtype, _ in COPIES:
+        parameters += [
+            Parameter(f"{name}_in", dtype),
+            Parameter(f"{name}_out", dtype, written=True),
+        ]
+        parameters.append(Parameter(f"{name}_n", None))
+        count = ix(1)
+        for extent in shapes[name]:
+            count = count * extent
+        arguments += [InputArg(name), OutputArg(f"{name}2"), ValueArg(count)]
+        body.append(f"  for (int64_t i = 0; i < a.{name}_n; ++i) a.{name}_out[i] = a.{name}_in[i];")
+        value = {
+            "f16": "half_value(a.half_in[element])",
+            "bf16": "bfloat_value(a.brain_in[element])",
+        }.get(dtype.name, f"static_cast<double>(a.{name}_in[element])")
+        references.append(
+            f"double copy_{name}_out_reference(const copy_args& a, int64_t element) {{\n"
+            f"  return {value};\n}}"
+        )
+    helpers = """#include <cmath>
+#include <cstring>
+
+namespace LUMIGEN_NS {
+
+static double half_value(uint16_t bits) {
+  const int e = bits >> 10 & 31, m = bits & 1023;
+  const double size = e == 0 ? std::ldexp(m, -24) : std::ldexp(m + 1024, e - 25);
+  return bits >> 15 ? -size : size;
+}
+
+static double bfloat_value(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return static_cast<double>(value);
+}
+"""
+    copy = KernelSource(
+        name="copy",
+        title="all that comes in",
+        lines=(),
+        parameters=tuple(parameters),
+        scratch_bytes=0,
+        body=kernel_text("copy", "  (void)task;\n" + "\n".join(body)),
+        reference=helpers + "\n".join(references) + "\n}",
+    )
+    inputs = tuple(
+        Port(name, shapes[name], dtype, (1, 5) if name == "pos" else None)
+        for name, dtype, _ in COPIES
+    )
+    outputs = tuple(Port(f"{name}2", shapes[name], dtype) for name, dtype, _ in COPIES)
+    echo = Program(
+        entry="echo",
+        inputs=inputs,
+        outputs=outputs,
+        dims=(N, M),
+        launches=(Launch("copy", tuple(arguments), ix(1)),),
+        arena=(),
+    )
+    nothing = Program(
+        entry="nothing",
+        inputs=(Port("x", (ix(2),), f32),),
+        outputs=(Port("out", (ix(2),), f32),),
+        dims=(),
+        launches=(),
+        arena=(),
+    )
+    return CompiledModel(
+        name="zoo",
+        version="0.1.0-rc1+x86",
+        programs=(echo, nothing),
+        weights=(),
+        kernels=(copy,),
+        graph_hash="",
+    )
+
+
+def single() -> CompiledModel:
+    """One entry with one output, so its context can be called."""
+    model = tiny("single")
+    return replace(
+        model, programs=model.programs[1:], kernels=(ROWS_OF,), weights=model.weights[3:]
     )

@@ -81,6 +81,12 @@ def test_model_names_are_identifiers(name):
         render_project(models.tiny(name))
 
 
+@pytest.mark.parametrize("version", ["", "1.0 */", 'a"b', "1.0\\n"])
+def test_versions_fit_into_comments_and_literals(version):
+    with pytest.raises(BadArgument, match="version"):
+        render_project(models.tiny(version=version))
+
+
 @pytest.mark.parametrize("entry", ["model_open", "abi", "int", "context"])
 def test_entries_keep_away_from_our_symbols(entry):
     model = models.tiny()

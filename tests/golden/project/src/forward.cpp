@@ -61,7 +61,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
   [[maybe_unused]] const Arena arena = place(dims);
   if (const Status s = call.reserve(arena.bytes)) return s;
   [[maybe_unused]] const Weights& weights = call.model().weights;
-  const KernelTable& kernels = *kernels_for(call.model().isa);
+  [[maybe_unused]] const KernelTable& kernels = *kernels_for(call.model().isa);
 
   // h = x * scale + shift
   // model.py:12

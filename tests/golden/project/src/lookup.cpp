@@ -50,7 +50,7 @@ Status run(Context* context, const Tensor* ids, const Tensor* rows) {
   [[maybe_unused]] const Arena arena = place(dims);
   if (const Status s = call.reserve(arena.bytes)) return s;
   [[maybe_unused]] const Weights& weights = call.model().weights;
-  const KernelTable& kernels = *kernels_for(call.model().isa);
+  [[maybe_unused]] const KernelTable& kernels = *kernels_for(call.model().isa);
 
   // rows = table[ids]
   // model.py:21

@@ -1,0 +1,183 @@
+"""The project where there is no lumigen: presets, packages, subdirectories, other processors."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+
+from lumigen.build import build_project, load_module, write_project
+from lumigen.emit.project import render_project
+
+pytestmark = pytest.mark.slow
+Tool = Callable[[str], str]
+
+PROGRAM = """
+#include <stdio.h>
+#include "tiny.h"
+{include}
+int main(int argc, char **argv) {{
+  tiny_model_options options = {{0}};
+  tiny_model *model;
+  options.struct_size = sizeof options;
+  options.weights_path = argc > 1 ? argv[1] : NULL;
+  if (tiny_model_open(&options, &model) != TINY_OK) {{
+    puts(tiny_last_error());
+    return 1;
+  }}
+  tiny_model_close(model);
+  return {result};
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def emitted(tmp_path_factory, project) -> Path:
+    """`tiny` with its weights, not built."""
+    directory = tmp_path_factory.mktemp("package") / "répertoire 1"
+    write_project(render_project(models.tiny()), directory)
+    (directory / "weights").mkdir()
+    shutil.copy(project / "weights" / "tiny.safetensors", directory / "weights")
+    return directory
+
+
+def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
+    environment = {**os.environ, **(env or {})}
+    done = subprocess.run(
+        [str(c) for c in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout + done.stderr
+
+
+def ninja(tool: Tool) -> list[str]:
+    return ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_asan_preset_has_no_warning_and_passes(emitted, tool, compiler):
+    shutil.rmtree(emitted / "build", ignore_errors=True)
+    cxx = tool(compiler)
+    run(tool("cmake"), "--preset", "asan", *ninja(tool), f"-DCMAKE_CXX_COMPILER={cxx}", cwd=emitted)
+    run(tool("cmake"), "--build", "--preset", "asan", cwd=emitted)
+    text = run(tool("ctest"), "--preset", "asan", cwd=emitted)
+    assert "100% tests passed" in text
+
+
+def test_the_presets_need_no_generator_and_no_python(emitted, tool):
+    if shutil.which("make") is None:
+        pytest.skip("there is no make")
+    shutil.rmtree(emitted / "build", ignore_errors=True)
+    run(tool("cmake"), "--preset", "debug", cwd=emitted)
+    run(tool("cmake"), "--build", "--preset", "debug", "-j2", cwd=emitted)
+    assert "100% tests passed" in run(tool("ctest"), "--preset", "debug", cwd=emitted)
+
+
+@pytest.mark.parametrize("shared", ["OFF", "ON"])
+def test_an_installed_package_is_found_and_works_from_c(emitted, tool, tmp_path, shared):
+    options = [*ninja(tool), "-DTINY_TESTS=OFF", f"-DBUILD_SHARED_LIBS={shared}"]
+    release = ["-DCMAKE_BUILD_TYPE=Release"]
+    run(tool("cmake"), "-S", emitted, "-B", tmp_path / "build", *options, *release, cwd=tmp_path)
+    run(tool("cmake"), "--build", tmp_path / "build", cwd=tmp_path)
+    # Installed to one place, found in another: nothing in it may name the first.
+    run(tool("cmake"), "--install", tmp_path / "build", "--prefix", tmp_path / "a", cwd=tmp_path)
+    shutil.move(tmp_path / "a", tmp_path / "moved à b")
+    for path in (tmp_path / "moved à b").rglob("*.cmake"):
+        assert str(tmp_path) not in path.read_text()
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "main.c").write_text(PROGRAM.format(include="", result="0"))
+    (app / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.21)\nproject(app LANGUAGES C CXX)\n"
+        "find_package(tiny 1.2 CONFIG REQUIRED)\n"
+        "add_executable(app main.c)\ntarget_link_libraries(app PRIVATE tiny::tiny)\n"
+        'file(WRITE ${CMAKE_BINARY_DIR}/weights "${tiny_WEIGHTS}")\n'
+    )
+    found = f"-DCMAKE_PREFIX_PATH={tmp_path / 'moved à b'}"
+    run(tool("cmake"), "-S", app, "-B", app / "build", *ninja(tool), found, cwd=app)
+    run(tool("cmake"), "--build", app / "build", cwd=app)
+    weights = (app / "build" / "weights").read_text()
+    assert Path(weights).is_file()
+    run(app / "build" / "app", weights, cwd=app)
+    (app / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.21)\nproject(app LANGUAGES CXX)\n"
+        "find_package(tiny 2.0 CONFIG QUIET)\nif(tiny_FOUND)\nmessage(FATAL_ERROR no)\nendif()\n"
+    )
+    run(tool("cmake"), "-S", app, "-B", app / "other", *ninja(tool), found, cwd=app)
+
+
+def test_two_models_as_subdirectories_of_one_program(emitted, tool, tmp_path):
+    shutil.copytree(emitted, tmp_path / "one", ignore=shutil.ignore_patterns("build"))
+    write_project(render_project(models.tiny("other")), tmp_path / "two")
+    include = '#include "other.h"'
+    (tmp_path / "main.c").write_text(
+        PROGRAM.format(include=include, result="other_abi() != OTHER_ABI")
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.21)\nproject(app LANGUAGES C CXX)\n"
+        "add_subdirectory(one)\nadd_subdirectory(two)\n"
+        "add_executable(app main.c)\n"
+        "target_link_libraries(app PRIVATE tiny::tiny other::other)\n"
+        'file(WRITE ${CMAKE_BINARY_DIR}/weights "${tiny_WEIGHTS}|${other_WEIGHTS}")\n'
+    )
+    run(tool("cmake"), "-S", ".", "-B", "build", *ninja(tool), cwd=tmp_path)
+    targets = run(tool("cmake"), "--build", "build", cwd=tmp_path)
+    assert "kernels_test" not in targets  # tests are the top project's affair
+    weights, other = (tmp_path / "build" / "weights").read_text().split("|")
+    assert other == ""
+    run(tmp_path / "build" / "app", weights, cwd=tmp_path)
+
+
+def test_embedded_weights_need_no_file(project, tool, tmp_path, arrays):
+    directory = tmp_path / "with a space"
+    write_project(render_project(models.tiny(), embed_weights=True), directory)
+    (directory / "weights").mkdir()
+    shutil.copy(project / "weights" / "tiny.safetensors", directory / "weights")
+    build_project(directory)
+    (directory / "weights" / "tiny.safetensors").rename(directory / "elsewhere")
+    model = load_module(directory).Model()
+    ids = [4, 4, 1]
+    np.testing.assert_array_equal(model.context(1).lookup(np.array(ids)), arrays["table"][ids])
+    run(tool("readelf"), "-S", directory / "lib" / "libtiny.so", cwd=tmp_path)
+    stack = run(tool("readelf"), "-lW", directory / "lib" / "libtiny.so", cwd=tmp_path)
+    line = next(line for line in stack.splitlines() if "GNU_STACK" in line)
+    assert "RWE" not in line.replace(" ", "")
+
+
+def test_other_processors_get_the_plain_kernels(emitted, tool, tmp_path):
+    toolchain = tmp_path / "other.cmake"
+    toolchain.write_text("set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR riscv64)\n")
+    options = [*ninja(tool), f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", "-DTINY_WERROR=ON"]
+    run(tool("cmake"), "-S", emitted, "-B", tmp_path / "b", *options, cwd=tmp_path)
+    run(tool("cmake"), "--build", tmp_path / "b", cwd=tmp_path)
+    text = run(tool("ctest"), "--test-dir", tmp_path / "b", cwd=tmp_path)
+    assert "100% tests passed" in text
+    assert text.count("Skipped") >= 4  # avx2 and avx512
+
+
+def test_lumigen_and_presets_share_a_build_directory(emitted, tool):
+    shutil.rmtree(emitted / "build", ignore_errors=True)
+    if shutil.which("make") is not None:
+        run(tool("cmake"), "--preset", "release", "-G", "Unix Makefiles", cwd=emitted)
+    build_project(emitted, python=False)
+    cache = (emitted / "build" / "release" / "CMakeCache.txt").read_text()
+    assert "CMAKE_GENERATOR:INTERNAL=Ninja" in cache
+    run(tool("cmake"), "--build", "--preset", "release", cwd=emitted)
+
+
+def test_the_manifest_in_the_binary_is_the_file_without_its_files(tiny, project):
+    outside = json.loads((project / "manifest.json").read_text())
+    outside.pop("files")
+    assert tiny.Model().manifest == outside
