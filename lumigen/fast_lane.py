@@ -78,10 +78,11 @@ class FastLane:
         return Call(steps, outputs, memory, scratch)
 
     def _step(self, launch: Launch, memory: _Memory) -> Step:
-        values = [memory.value(a) & (2**64 - 1) for a in launch.arguments]
+        numbers = launch.numbers(memory.dims)
+        values = [memory.value(a, numbers) & (2**64 - 1) for a in launch.arguments]
         arguments = (ctypes.c_uint64 * max(1, len(values)))(*values)
         return Step(
-            getattr(self.library, f"run_{launch.kernel}"), arguments, int(launch.tasks.evaluate(memory.dims))
+            getattr(self.library, f"run_{launch.kernel}"), arguments, int(launch.tasks.evaluate(numbers))
         )
 
 
@@ -118,7 +119,7 @@ class _Memory:
     offsets: Mapping[str, int]
     dims: Mapping[Dim, int]
 
-    def value(self, a: object) -> int:
+    def value(self, a: object, numbers: Mapping[Any, int]) -> int:
         if isinstance(a, InputArg):
             return int(self.inputs[a.name].ctypes.data)
         if isinstance(a, OutputArg):
@@ -128,7 +129,7 @@ class _Memory:
         if isinstance(a, SlotArg):
             return int(self.arena.ctypes.data) + self.offsets[a.slot]
         assert isinstance(a, ValueArg)
-        return int(a.value.evaluate(self.dims))
+        return int(a.value.evaluate(numbers))
 
 
 def aligned(size: int) -> Array:

@@ -118,7 +118,10 @@ class SlotArg:
 
 @dataclass(frozen=True)
 class ValueArg:
+    """A number; later numbers and `tasks` of the launch may use it under `name`."""
+
     value: Ix
+    name: Dim | None = None
 
 
 Argument = Union[InputArg, OutputArg, WeightArg, SlotArg, ValueArg]
@@ -155,6 +158,14 @@ class Launch:
     arguments: tuple[Argument, ...]
     tasks: Ix
     lines: tuple[SourceLocation, ...] = ()
+
+    def numbers(self, dims: Mapping[Dim, int]) -> dict[Dim, int]:
+        """The dims' values, and those of the number arguments that have a name."""
+        out = dict(dims)
+        for a in self.arguments:
+            if isinstance(a, ValueArg) and a.name is not None:
+                out[a.name] = int(a.value.evaluate(out))
+        return out
 
 
 @dataclass(frozen=True)

@@ -182,6 +182,7 @@ class TileProgram:
     scratch: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
     overwrites: tuple[Buffer, ...] = ()  # arguments whose memory the destination may share
+    numbers: tuple[tuple[Dim, Ix], ...] = ()  # that a launch works out once and passes in, in order
 
     def statements(self) -> Iterator[Stmt]:
         """Every statement, outer ones first."""

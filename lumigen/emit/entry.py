@@ -84,6 +84,12 @@ def _dim_names(program: Program) -> Names:
     return {d: f"dims.{field}" for d, field in dim_fields(program).items()}
 
 
+def _launch_names(program: Program, launch: Launch) -> Names:
+    """Dims, and the numbers that the launch has put into its arguments."""
+    named = [a.name for a in launch.arguments if isinstance(a, ValueArg) and a.name is not None]
+    return {**_dim_names(program), **{number: f"args.{number.name}" for number in named}}
+
+
 def _slots(program: Program) -> tuple[SlotContext, ...]:
     followed = {name for slot in program.arena for name in slot.after}
     names = _dim_names(program)
@@ -123,9 +129,9 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
         title=one_line(kernel.title),
         lines=source_lines(launch.lines or kernel.lines),
         arguments=tuple(
-            ArgumentContext(name=p.name, value=_value(p, a, _dim_names(program))) for p, a in pairs
+            ArgumentContext(name=p.name, value=_value(p, a, _launch_names(program, launch))) for p, a in pairs
         ),
-        tasks=expression(launch.tasks, _dim_names(program)),
+        tasks=expression(launch.tasks, _launch_names(program, launch)),
     )
 
 
@@ -158,11 +164,11 @@ def cases(model: CompiledModel) -> tuple[CaseContext, ...]:
         for launch in program.launches:
             kernel = model.kernel(launch.kernel)
             arguments = tuple(
-                _case_argument(p, a, program, stored)
+                _case_argument(p, a, program, launch, stored)
                 for p, a in zip(kernel.parameters, launch.arguments, strict=True)
             )
             dims = tuple(dim_context(d) for d in program.dims)
-            tasks = expression(launch.tasks, _dim_names(program))
+            tasks = expression(launch.tasks, _launch_names(program, launch))
             key = (kernel.name, dims, arguments, tasks)
             if key in found:
                 continue
@@ -184,9 +190,13 @@ def cases(model: CompiledModel) -> tuple[CaseContext, ...]:
 
 
 def _case_argument(
-    parameter: Parameter, argument: Argument, program: Program, stored: Mapping[str, Stored]
+    parameter: Parameter,
+    argument: Argument,
+    program: Program,
+    launch: Launch,
+    stored: Mapping[str, Stored],
 ) -> CaseArgumentContext:
-    names = _dim_names(program)
+    names = _launch_names(program, launch)
     if parameter.dtype is None or isinstance(argument, ValueArg):
         value = expression(argument.value, names) if isinstance(argument, ValueArg) else "0"
         return CaseArgumentContext(parameter.name, False, False, "", "", "", "", "", value)

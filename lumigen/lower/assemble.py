@@ -59,7 +59,8 @@ class LoweredKernel:
     def parameters(self) -> tuple[Parameter, ...]:
         out = self.region.stores[0].dst if self.region.stores else None
         pointers = tuple(Parameter(b.name, b.dtype, b == out, b.range) for b in self.program.args)
-        return (*pointers, *(Parameter(d.name, None) for d in self.program.dims))
+        numbers = [d.name for d in self.program.dims] + [a.name for a, _ in self.program.numbers]
+        return (*pointers, *(Parameter(name, None) for name in numbers))
 
 
 @dataclass(frozen=True)
@@ -197,11 +198,13 @@ class _Model:
                 home[dst] = target
                 last[target] = max(last[target], last[dst])
         lifetimes = tuple(Lifetime(n, size[n], first[n], last[n]) for n in first if home[n] == n)
-        return plan_arena(lifetimes, dims), home
+        arena = plan_arena(lifetimes, dims)
+        return arena.slots, {name: arena.home[home[name]] for name in home}
 
     def launch(self, s: _Step, place: dict[str, str]) -> Launch:
         arguments = [self.argument(s.actual[b], b, place) for b in s.kernel.program.args]
         arguments.extend(ValueArg(ix(d)) for d in s.kernel.program.dims)
+        arguments.extend(ValueArg(value, name) for name, value in s.kernel.program.numbers)
         return Launch(s.kernel.name, tuple(arguments), s.kernel.program.tasks, s.lines)
 
     def argument(self, actual: Buffer, formal: Buffer, place: dict[str, str]) -> Argument:

@@ -18,6 +18,7 @@ from lumigen.lower.contract import (
     Lowered,
     affine,
     flatten,
+    number,
 )
 from lumigen.lower.partition import LONGEST, is_plain, product_factors
 from lumigen.lower.scope import Names, Scope, kernel_reductions
@@ -134,11 +135,13 @@ def _program(
     tiles = maximum(ceildiv(m.extent, sizes["rows"]), minimum(ceildiv(m.extent, sizes["least_rows"]), sizes["tasks"]))
     task = Axis("task", tiles)
     top = Scope(Names(), (), frozenset({task}))
-    row_tiles, m0, m1 = Axis("row_tiles", tiles + 1), Axis("m0", m.extent), Axis("m1", m.extent + 1)
-    top.bind(row_tiles, tiles)
+    row_tiles = number("row_tiles", tiles)
+    m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
     rows_each = ceildiv(m.extent, row_tiles)
-    top.bind(m0, minimum(ix(task) * rows_each, m.extent))
-    top.bind(m1, minimum(ix(m0) + rows_each, m.extent))
+    each = Axis("rows_each", m.extent + 1)
+    top.bind(each, rows_each)
+    top.bind(m0, minimum(ix(task) * each, m.extent))
+    top.bind(m1, minimum(ix(m0) + each, m.extent))
     rows, width, depth = ix(m1) - m0, n.extent.const, d.extent.const
     x_tile = Buffer("x_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(depth)), f32)
     part = Buffer("part", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["part"])), f32)
@@ -187,4 +190,6 @@ def _program(
     reads = [b for b in region.reads() if b not in originals]
     args = (*reads, *sorted(sources, key=lambda b: b.name), store.dst)
     scratch = (x_tile, part, a_tile, sums)
-    return TileProgram("panel", args, dims_of(region), task, tiles, scratch, tuple(top.stmts))
+    body = tuple(top.stmts)
+    numbers = ((row_tiles, tiles),)
+    return TileProgram("panel", args, dims_of(region), task, ix(row_tiles), scratch, body, (), numbers)

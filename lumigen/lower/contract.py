@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, ceildiv, ix, less, maximum, minimum, product
+from lumigen.index import Axis, Dim, Ix, ceildiv, ix, less, maximum, minimum, product
 from lumigen.lower.partition import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.simt import dims_of, simt
@@ -241,22 +241,25 @@ def _program(
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
     top = Scope(Names(), (), frozenset({task}))
-    row_tiles, column_tiles = Axis("row_tiles", m_tiles + 1), Axis("column_tiles", n_tiles + 1)
-    top.bind(row_tiles, m_tiles)
-    top.bind(column_tiles, maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(2, row_tiles)))
+    row_tiles, column_tiles = number("row_tiles", m_tiles), number("column_tiles", n_tiles)
     rows_each = ceildiv(m.extent, row_tiles)
     cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
     top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
-    n_part, rest = ix(task) % column_tiles, ix(task) // column_tiles
-    m_part, rest = rest % row_tiles, rest // row_tiles
+    m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
+    top.bind(n_part, ix(task) % column_tiles)
+    rest = ix(task) // column_tiles
+    top.bind(m_part, rest % row_tiles)
+    rest = rest // row_tiles
+    each = Axis("rows_each", m.extent + 1)
+    top.bind(each, rows_each)
     for axis in reversed(found.grid):
         top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
         rest = rest // axis.extent
     m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
     n0, n1 = Axis("n0", n.extent), Axis("n1", n.extent + 1)
-    top.bind(m0, minimum(m_part * rows_each, m.extent))
-    top.bind(m1, minimum(ix(m0) + rows_each, m.extent))
-    top.bind(n0, minimum(n_part * cols_each, n.extent))
+    top.bind(m0, minimum(ix(m_part) * each, m.extent))
+    top.bind(m1, minimum(ix(m0) + each, m.extent))
+    top.bind(n0, minimum(ix(n_part) * cols_each, n.extent))
     top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
     rows = ix(m1) - m0
 
@@ -305,7 +308,22 @@ def _program(
     top.stmts.append(For(chunk, ix(n0), ix(n1), False, tuple(inner), step=sizes["chunk"]))
 
     scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
-    return TileProgram("panel", (), dims_of(region), task, task.extent, scratch, tuple(top.stmts))
+    wanted = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(2, row_tiles))
+    return TileProgram(
+        "panel",
+        (),
+        dims_of(region),
+        task,
+        grid_size * row_tiles * column_tiles,
+        scratch,
+        tuple(top.stmts),
+        numbers=((row_tiles, m_tiles), (column_tiles, wanted)),
+    )
+
+
+def number(name: str, value: Ix) -> Dim:
+    """A positive number that the launch works out and passes in."""
+    return Dim(name, 1, max(1, value.bounds()[1] or 2**31))
 
 
 def step_of(depth: Ix) -> int:
