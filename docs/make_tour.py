@@ -1,0 +1,183 @@
+"""Puts what the compiler prints into the pages of PAGES, behind each line `<!-- show: ... -->`.
+
+`<!-- show: graph softmax -->` shows a form of models/softmax.py; a fenced block follows, and only
+that block is replaced. Usage: python docs/make_tour.py   (a test fails where a page is stale)
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from textwrap import wrap
+
+from lumigen.compile import lower_model
+from lumigen.emit.project import render_project
+from lumigen.forms import text_after
+from lumigen.frontend import load_model_file
+from lumigen.lower.assemble import runs_whole
+from lumigen.lower.axes import unify_axes
+from lumigen.lower.canonical import canonical
+from lumigen.lower.layout import choose_layouts
+from lumigen.lower.partition import partition
+from lumigen.lower.plan_region import plan_region
+from lumigen.lower.schedule_plan import schedule_plan
+from lumigen.lower.separate import separate
+from lumigen.plan import Fold, Loop, RegionPlan
+from lumigen.printer.region import show, show_fold
+from lumigen.region import Reduce, walk
+from lumigen.schedule import Place, Schedule
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+PAGES = ("tour.md", "design/walks.md")
+MODELS = {
+    **{name: DOCS / "models" / f"{name}.py" for name in ("softmax", "attention", "decode", "conv")},
+    "digits": ROOT / "examples" / "digits" / "model.py",
+}
+MARKED = re.compile(
+    r"<!-- show: (?P<what>[^>]+) -->\n+```(?P<kind>\w*)\n.*?^```$", re.DOTALL | re.MULTILINE
+)
+
+
+@cache
+def traced(name):
+    return load_model_file(MODELS[name]).trace()
+
+
+@cache
+def compilation(name):
+    return lower_model(traced(name), {})
+
+
+def plain(text):
+    """The text with names of files where it had their places."""
+    for path in MODELS.values():
+        text = text.replace(str(path), path.name)
+        if path.is_relative_to(Path.cwd()):
+            text = text.replace(str(path.relative_to(Path.cwd())), path.name)
+    return text
+
+
+# --- forms that have no command -------------------------------------------------------------------
+
+
+@cache
+def regions(name):
+    """The regions of a model as plans see them: over canonical buffers and axes, each once."""
+    ((_, graph),) = compilation(name).graphs["fold"]
+    found = (canonical(unify_axes(r)).region for r in choose_layouts(partition(graph, runs_whole)))
+    return tuple(dict.fromkeys(found))
+
+
+def fold_of(name, axis):
+    """The loop that `separate` finds over an axis of a model's only region."""
+    (region,) = regions(name)
+    (store,) = region.stores
+    found = (a for r in walk([store.value]) if isinstance(r, Reduce) for a in r.axes)
+    (k,) = {a for a in found if a.name == axis}
+    return show_fold(separate((store.value,), (k,)))
+
+
+def show_plan(plan: RegionPlan) -> str:
+    return "\n".join(
+        line for kernel in plan.kernels for loop in kernel.root for line in plan_lines(loop)
+    )
+
+
+def plan_lines(loop: Loop, indent: str = "") -> Iterator[str]:
+    axes = ", ".join(map(str, loop.axes))
+    yield f"{indent}{loop.kind} loop over ({axes}) from {loop.lo} to {loop.hi}"
+    if loop.carries:
+        fold = show_fold(Fold(loop.axes, loop.carries, loop.results)).splitlines()[1:]
+        yield from (f"{indent}  {line.removeprefix('  ')}" for line in fold)
+    for step in loop.body:
+        if isinstance(step, Loop):
+            yield from plan_lines(step, f"{indent}  ")
+        else:
+            yield f"{indent}  store {step.dst}[{', '.join(map(str, step.at))}]"
+
+
+def show_schedule(s: Schedule) -> str:
+    tiles = ", ".join(f"{site} {size}" for site, size in s.tile)
+    return "\n".join([f"skeleton {s.skeleton}: {tiles}", *(show_place(*p) for p in s.place)])
+
+
+def show_place(site: str, place: Place) -> str:
+    order = place.layout.order if place.layout else ()
+    layout = ", ".join(f"{dim}:{block}" if block else dim for dim, block in order)
+    return f"{site} in {place.where}{f', layout ({layout})' if layout else ''}"
+
+
+def plans(name):
+    return tuple(plan_region(r) for r in regions(name))
+
+
+def numbered(texts, wanted):
+    """The wanted parts, or all, below their numbers; one part that is all stands alone."""
+    parts = [t.rstrip("\n") for t in texts]
+    if len(parts) == 1:
+        return parts[0]
+    numbers = [int(w) for w in wanted] or range(len(parts))
+    return "\n\n".join(f"({i})\n{parts[i]}" for i in numbers)
+
+
+def tree(name):
+    """The files of the emitted project by folder."""
+    folders: dict[str, list[str]] = {}
+    for path in render_project(compilation(name).model):
+        folder, _, file = path.rpartition("/")
+        folders.setdefault(f"{folder}/" if folder else "", []).append(file)
+    lines: list[str] = []
+    for folder, files in sorted(folders.items()):
+        lines += wrap(
+            f"{folder:<18} {' '.join(files)}",
+            100,
+            subsequent_indent=" " * 19,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
+
+
+def body_of(text):
+    """The function of an emitted kernel."""
+    return re.search(r"^void .*?^}$", text, re.DOTALL | re.MULTILINE).group()
+
+
+FORMS = {
+    "file": lambda name: MODELS[name].read_text(encoding="utf-8"),
+    "regions": lambda name, *some: numbered(map(show, regions(name)), some),
+    "fold-loop": fold_of,
+    "plan": lambda name, *some: numbered(map(show_plan, plans(name)), some),
+    "schedule": lambda name, *some: numbered(
+        map(show_schedule, map(schedule_plan, plans(name))), some
+    ),
+    "kernel": lambda name, kernel: body_of(text_after(traced(name), "source", kernel)),
+    "tree": tree,
+}
+
+
+def shown(what):
+    form, name, *more = what.split()
+    text = FORMS[form](name, *more) if form in FORMS else text_after(traced(name), form, *more)
+    return plain(text).strip("\n")
+
+
+def render(page):
+    """The page with fresh blocks."""
+    return MARKED.sub(
+        lambda m: f"<!-- show: {m['what']} -->\n```{m['kind']}\n{shown(m['what'])}\n```", page
+    )
+
+
+def main():
+    for name in PAGES:
+        page = DOCS / name
+        before = page.read_text(encoding="utf-8")
+        after = render(before)
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+        print(f"{name}: {'unchanged' if after == before else 'written'}")
+
+
+if __name__ == "__main__":
+    main()

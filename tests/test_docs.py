@@ -1,0 +1,156 @@
+"""The documentation: links lead somewhere, blocks run, printed pages are up to date."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lumigen.cli import lumigen as command_line
+from lumigen.compile import lower_model
+from lumigen.emit.project import render_project
+from lumigen.frontend import load_model_file
+
+ROOT = Path(__file__).parent.parent
+SKIPPED = {"build", "node_modules"}
+PAGES = sorted(
+    p
+    for p in ROOT.rglob("*.md")
+    if not any(part in SKIPPED or part.startswith(".") for part in p.relative_to(ROOT).parts[:-1])
+    and not (p.parent / "manifest.json").exists()  # a project that somebody compiled here
+)
+BLOCK = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+RUN = re.compile(
+    r"<!-- run -->\n```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE
+)
+
+
+def prose(text: str) -> str:
+    """The page without what stands in blocks and between backticks."""
+    return re.sub(r"`[^`\n]*`", "", BLOCK.sub("", text))
+
+
+def anchor(heading: str) -> str:
+    """What a heading is called in a link."""
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return {anchor(h) for h in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    wrong: list[str] = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        inside = target.is_relative_to(ROOT.resolve())
+        if not inside or not target.exists() or (fragment and fragment not in anchors(target)):
+            wrong.append(link)
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_no_place_of_one_machine_is_named(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"(?<![\w.])/(home|root|tmp|work|Users)/", text)
+
+
+# --- printed pages --------------------------------------------------------------------------------
+
+
+def make_tour():
+    spec = importlib.util.spec_from_file_location("make_tour", ROOT / "docs" / "make_tour.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TOUR = make_tour()
+
+
+@pytest.mark.parametrize("name", TOUR.PAGES)
+def test_printed_pages_are_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    file = ROOT / "docs" / name
+    page = file.read_text(encoding="utf-8")
+    fresh = TOUR.render(page)
+    if os.environ.get("LUMIGEN_ACCEPT") == "1":
+        file.write_text(fresh, encoding="utf-8")
+        page = fresh
+    assert fresh == page, "review what the compiler prints now, then run `python docs/make_tour.py`"
+
+
+def test_every_mark_has_a_block() -> None:
+    for name in TOUR.PAGES:
+        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert page.count("<!-- show:") == len(TOUR.MARKED.findall(page))
+
+
+# --- blocks of the README -------------------------------------------------------------------------
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("code", "output"), RUN.findall(README))
+def test_readme_python_runs(code: str, output: str, tmp_path: Path) -> None:
+    """In a process of its own, as a reader would run it."""
+    file = tmp_path / "block.py"
+    file.write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}", encoding="utf-8")
+    command = [sys.executable, file]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == output
+
+
+def test_readme_model_is_the_example() -> None:
+    example = (ROOT / "examples" / "digits" / "model.py").read_text(encoding="utf-8")
+    body = example.split('"""\n\n', 1)[1]
+    assert f"```python\n{body}```" in README
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The emitted headers of the digits example."""
+    traced = load_model_file(ROOT / "examples" / "digits" / "model.py").trace()
+    model = lower_model(traced, {}).model
+    folder = tmp_path_factory.mktemp("digits")
+    for path, text in render_project(model).items():
+        if path.startswith("include/"):
+            (folder / Path(path).name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "standard"), [("c", "c99"), ("cpp", "c++17")])
+def test_readme_programs_compile(kind: str, standard: str, digits: Path) -> None:
+    tool = shutil.which("cc" if kind == "c" else "c++")
+    if tool is None:
+        pytest.skip("no C or C++ compiler")
+    (code,) = re.findall(rf"^```{kind}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    source = digits / f"app.{kind}"
+    source.write_text(code, encoding="utf-8")
+    flags = [f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{digits}"]
+    command = [tool, *flags, source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme_lists_the_commands() -> None:
+    listed = set(re.findall(r"^\| `lumigen (\w+)", README, re.MULTILINE))
+    assert listed == set(command_line.commands)
+
+
+def test_readme_has_the_command_that_ci_extracts() -> None:
+    block = README.partition("<!-- test-command -->\n```sh\n")[2].partition("```")[0]
+    assert block.endswith("python -m pytest -n 2\n")
