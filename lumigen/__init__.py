@@ -1,6 +1,11 @@
 """Lumigen compiles a deep-learning model into a standalone C++ project: its public names."""
 
-from lumigen.dtype import bf16, boolean, f16, f32, f64, i8, i32, i64, u8
+from lumigen import errors
+from lumigen.compile import compile, load
+from lumigen.compilers import CPUCompiler, GenericCompiler
+from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
+from lumigen.emit.manifest import lumigen_version
+from lumigen.errors import InternalError, LumigenError, UserError
 from lumigen.frontend import Context as Graph
 from lumigen.frontend import (
     Dim,
@@ -14,6 +19,7 @@ from lumigen.frontend import (
     functional,
     gather,
     index_select,
+    load_model_file,
     matmul,
     maximum,
     minimum,
@@ -27,17 +33,29 @@ from lumigen.frontend import (
     where,
     zeros,
 )
+from lumigen.weights import Weights, open_weights
+
+__version__ = lumigen_version()
 
 __all__ = [
+    "CPUCompiler",
+    "DType",
     "Dim",
+    "GenericCompiler",
     "Graph",
+    "InternalError",
+    "LumigenError",
     "Model",
     "Tensor",
     "Traced",
+    "UserError",
+    "Weights",
     "arange",
     "bf16",
     "boolean",
     "cat",
+    "compile",
+    "errors",
     "eye",
     "f16",
     "f32",
@@ -49,11 +67,14 @@ __all__ = [
     "i32",
     "i64",
     "index_select",
+    "load",
+    "load_model_file",
     "matmul",
     "maximum",
     "minimum",
     "nn",
     "ones",
+    "open_weights",
     "spec",
     "stack",
     "take_along_dim",

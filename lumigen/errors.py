@@ -261,6 +261,18 @@ class NotBuilt(UserError):
     )
 
 
+class FileRefused(UserError):
+    """What a command would read or write; `why` is a clause, `remedy` a sentence."""
+
+    message = "[{command}] {file} cannot be used: {why}. {remedy}"
+
+
+class CallRefused(UserError):
+    """A built model refuses a call; `text` is its own message, a fact and a remedy."""
+
+    message = "{text}"
+
+
 class BadInput(UserError):
     """What was passed to an entry breaks its contract."""
 
@@ -292,6 +304,12 @@ class LoweringFailed(InternalError):
     """A pass met something it does not know; `what` names it."""
 
     message = "[{step}] no way to lower {what}."
+
+
+class Unexpected(InternalError):
+    """What nobody raised on purpose; `what` is the exception, `place` the line that raised it."""
+
+    message = "[{command}] {what}, raised at {place}."
 
 
 # --- how facts and places are found and shown -----------------------------------------------------

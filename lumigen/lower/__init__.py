@@ -1,0 +1,9 @@
+"""From graphs to programs. The one place where the order of the graph passes is written."""
+
+from lumigen.lower.canonicalize import canonicalize
+from lumigen.lower.fold import fold
+
+GRAPH_PASSES = (
+    canonicalize,  # first: whatever follows matches one spelling
+    fold,  # what canonicalize's rules have turned into constants
+)

@@ -1,0 +1,104 @@
+"""The `lumigen` command: what users type, how results, progress and errors reach them.
+
+Promises results on stdout, everything else on stderr; exit codes 0, 1 (the user's mistake), 2 (a
+command line that does not parse), 70 (a bug of ours), 130 (Ctrl-C); and no traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+import click
+
+from lumigen import debug
+from lumigen.cli import about, make, use
+from lumigen.cli.terminal import say
+from lumigen.emit.manifest import lumigen_version
+from lumigen.errors import FileRefused, LumigenError, Unexpected
+
+INTERRUPTED = 130
+
+HELP = """Compile a deep-learning model into a standalone C++ project.
+
+\b
+  lumigen new digits              a model to start from
+  lumigen compile digits/model.py emit and build ./digits-cpu
+  lumigen run digits-cpu          run it
+
+For completion in the shell: eval "$(_LUMIGEN_COMPLETE=bash_source lumigen)"; zsh and fish likewise.
+"""
+
+
+@click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(lumigen_version(), prog_name="lumigen")
+def lumigen() -> None:
+    pass
+
+
+for _command in (
+    make.new,
+    make.compile_command,
+    use.run,
+    make.show,
+    use.bench,
+    use.test,
+    about.inspect,
+    about.doctor,
+):
+    lumigen.add_command(_command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; its exit code."""
+    command = next((a for a in arguments if not a.startswith("-")), "lumigen")
+    try:
+        code = lumigen.main(arguments, prog_name="lumigen", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.ClickException as e:
+        e.show()
+        return e.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        say("stopped")
+        return INTERRUPTED
+    except LumigenError as e:
+        return _report(e)
+    except BrokenPipeError:
+        sys.stderr.close()  # nobody reads what we write: say nothing either
+        return 1
+    except OSError as e:
+        if e.filename is None:
+            return _report(_unexpected(command, e))
+        return _report(
+            FileRefused(
+                command=command,
+                file=e.filename,
+                why=(e.strerror or type(e).__name__).lower(),
+                remedy="Name another place, or change what is there.",
+            )
+        )
+    except Exception as e:  # noqa: BLE001  # whatever it is, the user shall know whose fault it is
+        return _report(_unexpected(command, e))
+
+
+def _report(error: LumigenError) -> int:
+    say(f"error: {error}", style="red")
+    if debug.level():
+        traceback.print_exception(error)
+    return error.exit_code
+
+
+def _unexpected(command: str, error: Exception) -> Unexpected:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    text = next(iter(str(error).splitlines()), "")[:200]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    found = Unexpected(command=command, what=what.rstrip("."), place=place)
+    found.__cause__ = error
+    return found

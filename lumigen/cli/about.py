@@ -1,0 +1,181 @@
+"""Commands that only look: `inspect`, `doctor`."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from lumigen.cli.opened import manifest_of
+from lumigen.cli.options import json_option
+from lumigen.cli.terminal import result, result_json, say, size, table
+from lumigen.compile import weights_path
+from lumigen.emit.manifest import lumigen_version
+from lumigen.emit.weights_file import data_hash
+from lumigen.errors import BadWeightsFile, FileRefused
+from lumigen.toolchain import findings
+from lumigen.weights import read_header
+
+
+@click.command()
+@click.argument("path", metavar="DIR|LIBRARY", type=click.Path(path_type=Path))
+@json_option
+def inspect(path: Path, as_json: bool) -> None:
+    r"""Say what a project or a built library is; check its files.
+
+    \b
+    Example: lumigen inspect digits-cpu
+    """
+    if path.is_file():
+        manifest, state = manifest_of_library(path), {}
+    else:
+        manifest = manifest_of("inspect", path)
+        state = state_of(path, manifest)
+    if as_json:
+        result_json({"manifest": manifest, **state})
+    else:
+        result(as_text(manifest, state))
+
+
+def manifest_of_library(path: Path) -> dict[str, Any]:
+    """What a shared library says of itself."""
+    name = path.name.partition(".")[0].removeprefix("lib")
+    remedy = "Name a shared library that was built from an emitted project."
+    try:
+        function = ctypes.CDLL(str(path.resolve()))[f"{name}_manifest"]
+    except OSError:
+        why = "it is no shared library of this machine"
+        raise FileRefused(command="inspect", file=path, why=why, remedy=remedy) from None
+    except AttributeError:
+        why = f"it has no function {name}_manifest"
+        raise FileRefused(command="inspect", file=path, why=why, remedy=remedy) from None
+    function.restype = ctypes.c_char_p
+    return json.loads(function())
+
+
+def state_of(directory: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """How the directory differs from what was emitted, and what it holds besides."""
+    files: Mapping[str, str] = manifest["files"]
+    edited: list[str] = []
+    missing: list[str] = []
+    for path, digest in files.items():
+        file = directory / path
+        if not file.is_file():
+            missing.append(path)
+        elif hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+            edited.append(path)
+    name = manifest["model"]
+    built = sorted(
+        str(p.relative_to(directory))
+        for folder in ("lib", "bin", "python")
+        for p in directory.glob(f"{folder}/*")
+        if p.is_file() and p.suffix != ".pyi"
+    )
+    weights = weights_path(directory, name)
+    return {
+        "edited": edited,
+        "missing": missing,
+        "built": built,
+        "weights_file": check_weights(weights) if weights.is_file() else None,
+    }
+
+
+def check_weights(file: Path) -> dict[str, Any]:
+    """The header of a weights file, and whether its data have the hash it states."""
+    tensors, metadata = read_header(file)
+    stated = metadata.get("lumigen.hash")
+    whole = np.memmap(file, np.uint8, "r")
+    begin = 8 + int.from_bytes(whole[:8].tobytes(), "little")
+    found = f"{data_hash(whole[begin:].view(np.ndarray)):016x}"
+    if stated is not None and stated != found:
+        raise BadWeightsFile(file=file, why="its data differ from the hash in its header")
+    return {
+        "bytes": whole.size,
+        "tensors": len(tensors),
+        "packed": stated is not None,
+        "hash": found,
+    }
+
+
+def as_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+    """All of it for people."""
+    weights: list[Mapping[str, Any]] = manifest["weights"]
+    total = sum(w["bytes"] for w in weights)
+    by = f"emitted by lumigen {manifest['lumigen']['version']}, ABI {manifest['abi']}"
+    lines = [
+        f"{manifest['model']} {manifest['version']} for {manifest['target']}, {by}",
+        "",
+        *(f"entry    {e['signature']}" for e in manifest["entries"]),
+        f"kernels  {len(manifest['kernels'])}",
+        f"graph    {manifest['graph_hash']}",
+        f"options  {', '.join(f'{k}={v}' for k, v in manifest['options'].items())}",
+        f"weights  {len(weights)}, {size(total)} as kernels read them",
+    ]
+    if state:
+        lines += _state_text(manifest, state)
+    if weights:
+        rows = [("weight", "type", "shape", "bytes", "layout")]
+        rows += [
+            (
+                str(w["name"]),
+                str(w["dtype"]),
+                str(w["shape"]),
+                str(w["bytes"]),
+                "panels" if w["layout"] else "as in the file",
+            )
+            for w in weights
+        ]
+        lines += ["", table(rows, frozenset({3}))]
+    return "\n".join(lines)
+
+
+def _state_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> list[str]:
+    file = state["weights_file"]
+    form = "packed, hash as stated" if file and file["packed"] else "as trained"
+    about = f"{file['tensors']} tensors, {size(file['bytes'])}, {form}" if file else "none here"
+    differ = [
+        f", {len(state[kind])} {kind}: {', '.join(state[kind][:8])}"
+        for kind in ("edited", "missing")
+        if state[kind]
+    ]
+    return [
+        f"data     {about}",
+        f"files    {len(manifest['files'])}{''.join(differ)}",
+        f"built    {', '.join(state['built']) or 'no'}",
+    ]
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    r"""Say what this machine can build and run, and what to install.
+
+    \b
+    Example: lumigen doctor
+    """
+    found = findings()
+    if as_json:
+        result_json(
+            {
+                "lumigen": lumigen_version(),
+                "findings": [
+                    {"name": f.name, "ok": f.is_ok, "found": f.found, "remedy": f.remedy}
+                    for f in found
+                ],
+            }
+        )
+    else:
+        result(f"lumigen {lumigen_version()}")
+        rows = [(f"{'ok' if f.is_ok else '--'}", f.name, f.found) for f in found]
+        result(table(rows))
+    for f in found:
+        if not f.is_ok:
+            say(f"{f.name}: {f.remedy}", style="red")
+    if not all(f.is_ok for f in found):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,182 @@
+"""Commands that make something of a model file: `new`, `compile`, `show`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from lumigen.cli import start
+from lumigen.cli.options import check_dtype, json_option, load, traced_options
+from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
+from lumigen.compile import Stages, Summary, check_target, compile_project
+from lumigen.forms import FORMS, text_after
+
+MAX_UNUSED = 8
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+def new(name: str) -> None:
+    r"""Make a directory with a model to start from.
+
+    \b
+    Example: lumigen new digits && lumigen compile digits/model.py
+    """
+    directory = start.write(Path(name))
+    where = shlex.quote(str(directory))
+    result(f"{directory}: model.py, weights.py, README.md\n\n  lumigen compile {where}/model.py")
+
+
+@click.command("compile")
+@traced_options
+@click.option("-o", "--output", metavar="DIR", help="Where to; ./<name>-<target> by default.")
+@click.option("--build/--no-build", default=True, help="Whether to compile what was emitted.")
+@click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
+@json_option
+def compile_command(
+    model_file: str,
+    target: str,
+    weights: str | None,
+    settings: tuple[tuple[str, str], ...],
+    dtype: str,
+    output: str | None,
+    build: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    r"""Emit a model as a C++ project and build it.
+
+    \b
+    Example: lumigen compile model.py --weights model.safetensors -o build/digits
+    """
+    check_target(target)
+    check_dtype("compile", dtype)
+    with progress() as listener:
+        stages = Stages(listener)
+        with stages.stage("trace"):
+            model, opened = load(model_file, settings, weights)
+        summary = compile_project(
+            model.trace(),
+            directory=Path(output) if output else None,
+            target=target,
+            options={"dtype": dtype, **{f"set.{key}": value for key, value in settings}},
+            weights=opened,
+            build=build,
+            force=force,
+            stages=stages,
+        )
+    if summary.unused:
+        more = len(summary.unused) - MAX_UNUSED
+        names = ", ".join(summary.unused[:MAX_UNUSED]) + (f" and {more} more" if more > 0 else "")
+        say(f"note: tensors of {weights} that the model does not read: {names}")
+    if as_json:
+        result_json(as_object(summary))
+    else:
+        result(as_text(summary))
+
+
+def as_object(s: Summary) -> dict[str, object]:
+    """The summary for programs."""
+    return {
+        "model": s.model,
+        "version": s.version,
+        "target": s.target,
+        "directory": str(s.directory),
+        "kernels": s.kernels,
+        "weights": s.weights,
+        "weight_bytes": s.weight_bytes,
+        "unused_tensors": list(s.unused),
+        "entries": [
+            {
+                "name": e.name,
+                "signature": e.signature,
+                "dims": dict(e.dims),
+                "launches": e.launches,
+                "flops": e.flops,
+                "bytes": e.bytes,
+                "arena_bytes": e.arena,
+            }
+            for e in s.entries
+        ],
+        "files": {
+            "all": s.files,
+            "written": len(s.written.written),
+            "unchanged": len(s.written.unchanged),
+            "removed": len(s.written.removed),
+        },
+        "library": str(s.built.library) if s.built else None,
+        "module": str(s.built.module) if s.built and s.built.module else None,
+        "seconds": {name: round(t, 4) for name, t in s.seconds.items()},
+    }
+
+
+def as_text(s: Summary) -> str:
+    """The summary for people: a table of entries, totals, and lines to paste."""
+    rows = [("entry", "launches", "flops", "bytes", "arena", "at")]
+    for e in s.entries:
+        at = ", ".join(f"{d}={v}" for d, v in e.dims.items())
+        rows.append((e.name, str(e.launches), number(e.flops), size(e.bytes), size(e.arena), at))
+    wrote = f"{len(s.written.written)} written"
+    if s.written.removed:
+        wrote += f", {len(s.written.removed)} removed"
+    times = ", ".join(f"{name} {duration(t)}" for name, t in s.seconds.items())
+    built = "" if s.built is None else ", built before" if s.built.was_current else ", built"
+    lines = [
+        f"{s.model} {s.version} for {s.target} in {s.directory}{built}",
+        "",
+        table(rows, frozenset({1, 2, 3, 4})),
+        "",
+        f"kernels  {s.kernels}",
+        f"weights  {s.weights}, {size(s.weight_bytes)} as kernels read them",
+        f"files    {s.files}, {wrote}",
+        f"time     {times}",
+        "",
+        *(f"{what:<7}{line}" for what, line in to_paste(s)),
+    ]
+    return "\n".join(lines)
+
+
+def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
+    """What to do next, as lines for a shell or a CMakeLists.txt."""
+    where = shlex.quote(str(s.directory))
+    needed = "" if s.has_weights or not s.weights else " --weights FILE"
+    call = "Model()" if not needed else "Model(weights='FILE')"
+    code = f"import {s.model}; m = {s.model}.{call}; print(m.entries)"
+    link = f"target_link_libraries(app PRIVATE {s.model}::{s.model})"
+    return (
+        ("Python", f'PYTHONPATH={where}/python python -c "{code}"'),
+        ("bench", f"lumigen bench {where}{needed}"),
+        ("CMake", f'add_subdirectory("{s.directory.resolve()}" {s.model})  {link}'),
+    )
+
+
+@click.command()
+@traced_options
+@click.option(
+    "--after",
+    type=click.Choice(FORMS),
+    default="program",
+    show_default=True,
+    help="Which stage to print.",
+)
+@click.option("--kernel", metavar="NAME", help="Only this kernel; after regions, tile or source.")
+def show(
+    model_file: str,
+    target: str,
+    weights: str | None,
+    settings: tuple[tuple[str, str], ...],
+    dtype: str,
+    after: str,
+    kernel: str | None,
+) -> None:
+    r"""Print a stage of the compilation as text.
+
+    \b
+    Example: lumigen show model.py --after source --kernel k00_panel
+    """
+    check_target(target)
+    check_dtype("show", dtype)
+    model, _ = load(model_file, settings, weights)
+    result(text_after(model.trace(), after, kernel, target).rstrip("\n"))

@@ -1,0 +1,107 @@
+"""Options that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lumigen.errors import BadArgument
+from lumigen.frontend import Model, load_model_file
+from lumigen.weights import Weights, open_weights
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DTYPES = ("f32",)
+
+
+class Assignment(click.ParamType[tuple[str, str]]):
+    """`name=value`."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value  # pyright: ignore[reportUnknownVariableType]  # click converts defaults twice
+        name, equals, text = str(value).partition("=")
+        if not name or not equals:
+            self.fail(f"{value!r} is not of the form name=value.", param, ctx)
+        return name, text
+
+
+class Sizes(click.ParamType[dict[str, int]]):
+    """`batch=8,seq=128`."""
+
+    name = "dim=size,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for item in filter(None, str(value).split(",")):
+            name, _, text = item.partition("=")
+            if not name.strip() or not text.strip().isdecimal():
+                self.fail(f"{item!r} is not of the form dim=size.", param, ctx)
+            found[name.strip()] = int(text)
+        return found
+
+
+def traced_options(function: F) -> F:
+    """What `compile` and `show` take to get at a traced model."""
+    for option in (
+        click.option(
+            "--dtype", default="f32", metavar="DTYPE", help="Computes in it; f32 only yet."
+        ),
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            type=Assignment(),
+            metavar="KEY=VALUE",
+            help="An option of the model file's build().",
+        ),
+        click.option(
+            "--weights", metavar="PATH", help="A safetensors file or directory, or an npz."
+        ),
+        click.option("--target", default="cpu", show_default=True, help="What to compile for."),
+        click.argument("model_file", metavar="MODEL.py[:NAME]"),
+    ):
+        function = option(function)
+    return function
+
+
+def run_options(function: F) -> F:
+    """What `run` and `bench` take to call an entry."""
+    for option in (
+        click.option("--weights", metavar="PATH", help="Weights; DIR/weights by default."),
+        click.option("--threads", default=0, type=click.IntRange(0), help="0: all cores."),
+        click.option("--dims", type=Sizes(), metavar="batch=8,...", help="Sizes of the dims."),
+        click.option("--entry", metavar="NAME", help="The entry; the only one, or the first."),
+        click.argument("directory", metavar="DIR", type=click.Path(path_type=Path)),
+    ):
+        function = option(function)
+    return function
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
+
+
+def check_dtype(command: str, dtype: str) -> None:
+    if dtype not in DTYPES:
+        expected = "f32, which is all that this version computes in"
+        raise BadArgument(op=command, name="--dtype", value=dtype, expected=expected)
+
+
+def load(
+    model_file: str, settings: tuple[tuple[str, str], ...], weights: str | None
+) -> tuple[Model, Weights | None]:
+    """The traced model of MODEL.py[:NAME], and the opened weights."""
+    path, colon, name = model_file.rpartition(":")
+    if not colon or not name.isidentifier() or Path(model_file).exists():
+        path, name = model_file, ""
+    opened = open_weights(weights) if weights else None
+    return load_model_file(path, name or None, opened, dict(settings)), opened

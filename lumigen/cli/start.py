@@ -1,0 +1,89 @@
+"""The files of `lumigen new`: a model, a script that makes weights for it, a README."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from lumigen.errors import BadArgument, FileRefused
+
+MODEL = '''"""{name}: a network of two layers."""
+
+import lumigen as lg
+from lumigen import nn
+
+net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+model = lg.Model("{name}", net, version="0.1.0")
+
+
+@model.entry(x=lg.spec(lg.Dim("batch", 1, 64, typical=8), 64, dtype=lg.f32))
+def classify(x):
+    return {{"probs": net(x).softmax(-1)}}
+'''
+
+WEIGHTS = '''"""Writes {name}.safetensors with random numbers: put trained ones in their place.
+
+A PyTorch model whose state_dict has these names saves them with
+safetensors.torch.save_file(module.state_dict(), "{name}.safetensors").
+"""
+
+import numpy as np
+from model import model
+from safetensors.numpy import save_file
+
+rng = np.random.default_rng(0)
+tensors = {{}}
+for weight in model.trace().weights:
+    scale = 1 / np.sqrt(weight.shape[-1])
+    tensors[weight.name] = rng.normal(0, scale, weight.shape).astype(weight.dtype.numpy)
+save_file(tensors, "{name}.safetensors")
+'''
+
+README = """# {name}
+
+```sh
+python weights.py                                      # writes {name}.safetensors
+lumigen compile model.py --weights {name}.safetensors    # emits and builds {name}-cpu
+lumigen run {name}-cpu --dims batch=8                    # yours with --input x=file.npy
+lumigen test {name}-cpu                                  # kernels against plain references
+```
+
+From Python, without a project in between:
+
+```python
+import lumigen as lg
+from model import model
+
+{name} = lg.compile(model, weights="{name}.safetensors")
+```
+"""
+
+FILES = {"model.py": MODEL, "weights.py": WEIGHTS, "README.md": README}
+
+
+def write(directory: Path) -> Path:
+    """Make the directory, whole or not at all."""
+    name = re.sub(r"\W", "_", directory.name, flags=re.ASCII)
+    if not re.match(r"[A-Za-z]", name):
+        raise BadArgument(
+            op="new",
+            name="NAME",
+            value=repr(directory.name),
+            expected="a name that begins with a letter",
+        )
+    if directory.exists():
+        remedy = "Choose another name, or remove it yourself."
+        raise FileRefused(command="new", file=directory, why="it is there already", remedy=remedy)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        for file, text in FILES.items():
+            (staging / file).write_text(text.format(name=name), encoding="utf-8")
+        staging.chmod(0o755)
+        staging.rename(directory)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    return directory

@@ -1,0 +1,97 @@
+"""What reaches the terminal: results on stdout, progress and notes on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lumigen.compile import Listener, Progress
+
+WIDTH = 8  # of the names of stages
+
+
+def result(text: str) -> None:
+    """A result, for people."""
+    sys.stdout.write(f"{text}\n")
+
+
+def result_json(value: Any) -> None:
+    """A result, for programs."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def say(text: str, style: str = "") -> None:
+    """A note, an error: never a result."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(Text(text, style=style))
+
+
+@contextmanager
+def progress() -> Generator[Listener]:
+    """A listener that shows stages: live on a terminal, else a line for each that has ended."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def ended(p: Progress) -> None:
+        assert p.seconds is not None
+        console.print(Text(f"{p.stage:<{WIDTH}}{p.seconds:8.2f} s", style="dim"))
+
+    if not console.is_terminal:
+        yield lambda p: ended(p) if p.seconds is not None else None
+        return
+    with console.status("") as status:
+
+        def live(p: Progress) -> None:
+            if p.seconds is not None:
+                ended(p)
+                return
+            count = f" {p.done}/{p.total}" if p.total else ""
+            status.update(Text(f"{p.stage}{count} {p.what}"[: console.width - 4]))
+
+        yield live
+
+
+def table(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
+    """Rows with their columns aligned, the first row being the head; `right` ones to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(map(line, rows))
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    return f"{_scaled(count, 1024, ('', 'Ki', 'Mi', 'Gi', 'Ti'))}B"
+
+
+def number(count: float) -> str:
+    """A count for people."""
+    return _scaled(count, 1000, ("", "k", "M", "G", "T")).rstrip()
+
+
+def _scaled(count: float, base: int, prefixes: tuple[str, ...]) -> str:
+    power = 0
+    while abs(count) >= base and power < len(prefixes) - 1:
+        count /= base
+        power += 1
+    digits = f"{count:.0f}" if power == 0 or abs(count) >= 100 else f"{count:.1f}"
+    return f"{digits} {prefixes[power]}"
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e9:.3g} ns"

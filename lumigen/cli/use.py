@@ -1,0 +1,219 @@
+"""Commands that use a project: `run`, `bench`, `test`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+import numpy as np
+
+from lumigen.build import build_project
+from lumigen.cli.opened import Array, Entry, inputs_for, manifest_of, named_outputs, open_project
+from lumigen.cli.options import Assignment, json_option, run_options
+from lumigen.cli.terminal import duration, progress, result, result_json, say, table
+from lumigen.compile import Stages
+from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
+from lumigen.toolchain import ctest
+
+SHOWN = 1000  # the most values of an output that --json prints
+MIN_RUNS = 15
+MAX_RUNS = 100_000
+
+
+@click.command()
+@run_options
+@click.option(
+    "--input",
+    "files",
+    multiple=True,
+    type=Assignment(),
+    metavar="NAME=FILE.npy",
+    help="An input; random numbers for those without a file.",
+)
+@click.option("--output", metavar="OUT.npz", help="Where to save the outputs, by name.")
+@json_option
+def run(
+    directory: Path,
+    entry: str | None,
+    dims: dict[str, int] | None,
+    threads: int,
+    weights: str | None,
+    files: tuple[tuple[str, str], ...],
+    output: str | None,
+    as_json: bool,
+) -> None:
+    r"""Run an entry of a built project.
+
+    \b
+    Example: lumigen run digits-cpu --input x=x.npy --output probs.npz
+    """
+    project = open_project("run", directory)
+    chosen = project.entry(entry)
+    arrays, made = inputs_for(project, chosen, dict(files), dims or {})
+    if made:
+        say(f"note: random numbers for {', '.join(made)}")
+    model = project.model(weights)
+    with project.refusals():
+        found = getattr(model.context(threads=threads), chosen["name"])(**arrays)
+    outputs = named_outputs(chosen, found)
+    if output:
+        save(Path(output), outputs)
+    if as_json:
+        result_json({"entry": chosen["name"], "saved": output, "outputs": as_object(outputs)})
+    else:
+        result("\n".join(as_text(outputs)) + (f"\nsaved to {output}" if output else ""))
+
+
+def save(path: Path, outputs: Mapping[str, Array]) -> None:
+    """The file, whole or not at all."""
+    if not path.parent.is_dir():
+        why = f"there is no directory {path.parent}"
+        raise FileRefused(command="run", file=path, why=why, remedy="Make it first.")
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **outputs)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def as_object(outputs: Mapping[str, Array]) -> dict[str, object]:
+    """Outputs for programs; the values only of small ones."""
+    return {
+        name: {
+            "dtype": a.dtype.name,
+            "shape": list(a.shape),
+            **({"values": a.tolist()} if a.size <= SHOWN else {}),
+        }
+        for name, a in outputs.items()
+    }
+
+
+def as_text(outputs: Mapping[str, Array]) -> list[str]:
+    """Outputs for people: type, shape and the corners."""
+    lines: list[str] = []
+    with np.printoptions(threshold=40, edgeitems=3, precision=5, linewidth=100):
+        for name, a in outputs.items():
+            lines += [f"{name}: {a.dtype.name}[{', '.join(map(str, a.shape))}]", str(a)]
+    return lines
+
+
+@click.command()
+@run_options
+@click.option("--seconds", default=1.0, type=click.FloatRange(0), help="How long to measure.")
+@json_option
+def bench(
+    directory: Path,
+    entry: str | None,
+    dims: dict[str, int] | None,
+    threads: int,
+    weights: str | None,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    r"""Time the entries of a built project.
+
+    \b
+    Example: lumigen bench digits-cpu --dims batch=64 --threads 1
+    """
+    project = open_project("bench", directory)
+    if weights is None and project.uses_random_weights:
+        say("note: random weights")
+    model = project.model(weights, may_be_random=True)
+    entries = [project.entry(entry)] if entry else list(project.manifest["entries"])
+    rows: list[dict[str, Any]] = []
+    for chosen in entries:
+        arrays, _ = inputs_for(project, chosen, {}, dims or {})
+        with project.refusals():
+            context = model.context(threads=threads)
+            times = measure(chosen, context, arrays, seconds)
+        low, median, high = np.percentile(times, [10, 50, 90])
+        rows.append(
+            {
+                "entry": chosen["name"],
+                "dims": project.dims(chosen, dims or {}),
+                "runs": len(times),
+                "median_seconds": float(median),
+                "p10_seconds": float(low),
+                "p90_seconds": float(high),
+                "min_seconds": min(times),
+            }
+        )
+    if as_json:
+        result_json({"model": project.name, "threads": threads, "entries": rows})
+        return
+    head = ("entry", "median", "10%", "90%", "least", "runs", "at")
+    shown = [
+        (
+            str(r["entry"]),
+            *(duration(r[f"{k}_seconds"]) for k in ("median", "p10", "p90", "min")),
+            str(r["runs"]),
+            ", ".join(f"{d}={n}" for d, n in r["dims"].items()),
+        )
+        for r in rows
+    ]
+    result(table([head, *shown], frozenset(range(1, 6))))
+
+
+def measure(entry: Entry, context: Any, arrays: Mapping[str, Array], seconds: float) -> list[float]:
+    """Seconds of each run, after warming up; outputs are written in place."""
+    call = getattr(context, entry["name"])
+    out = call(**arrays)
+    for _ in range(2):
+        call(**arrays, out=out)
+    times: list[float] = []
+    end = perf_counter() + seconds
+    while len(times) < MIN_RUNS or (perf_counter() < end and len(times) < MAX_RUNS):
+        start = perf_counter()
+        call(**arrays, out=out)
+        times.append(perf_counter() - start)
+    return times
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--jobs", default=1, type=click.IntRange(1), help="Tests that run at a time.")
+@json_option
+def test(directory: Path, jobs: int, as_json: bool) -> None:
+    r"""Build and run the tests of a project.
+
+    \b
+    Example: lumigen test digits-cpu
+    """
+    manifest_of("test", directory)
+    tool = ctest()
+    if tool is None:
+        remedy = "Install it with `pip install cmake`."
+        raise CompilerMissing(tool="ctest", purpose="running tests", remedy=remedy)
+    with progress() as listener:
+        stages = Stages(listener)
+        with stages.stage("build"):
+            built = build_project(directory, tests=True, progress=stages.step)
+    build = built.log.parent
+    command = [tool, "--test-dir", str(build), "--output-on-failure", "-j", str(jobs)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if as_json:
+        result_json({"passed": done.returncode == 0, "tests": outcomes(done.stdout)})
+    else:
+        sys.stdout.write(done.stdout)
+    if done.returncode != 0:
+        log = build / "Testing" / "Temporary" / "LastTest.log"
+        output = "\n".join(line for line in done.stdout.splitlines() if line.strip())
+        raise BuildFailed(step="test", code=done.returncode, output=output, log=log)
+
+
+def outcomes(text: str) -> dict[str, str]:
+    """What ctest printed of each test: its name and passed, skipped or another word."""
+    found = re.findall(r"Test +#\d+: (\S+) \.*\**([A-Za-z ]+?) +[\d.]+ sec", text)
+    return {name: outcome.strip().lower() for name, outcome in found}

@@ -1,0 +1,350 @@
+"""The pipeline from top to bottom: a traced model to graphs, programs, files and a library.
+
+Promises that every pass is verified, timed and dumped, and that the directory is touched only after
+everything that can be refused has been.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from time import perf_counter
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen.build import BuildResult, WriteResult, build_project, load_module, write_project
+from lumigen.cost import Cost, cost
+from lumigen.dtype import of_numpy
+from lumigen.emit.contract import signature
+from lumigen.emit.kernel import kernel_body
+from lumigen.emit.project import render_project
+from lumigen.emit.reference import reference_text
+from lumigen.emit.weights_file import write_weights
+from lumigen.errors import UnknownWeight, UnsupportedTarget, WeightMismatch
+from lumigen.frontend import Model, Traced
+from lumigen.graph import Graph
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
+from lumigen.printer import graph as graph_text
+from lumigen.printer import program as program_text
+from lumigen.printer.title import title
+from lumigen.program import CompiledModel, KernelSource, Program
+from lumigen.trail import Trail
+from lumigen.verify.graph import verify
+from lumigen.verify.region import verify as verify_region
+from lumigen.weights import Weights, open_weights
+
+Entries = tuple[tuple[str, Graph], ...]
+Array = npt.NDArray[Any]
+TARGETS = ("cpu",)
+PLANNED = ("cuda", "metal")
+
+
+# --- progress -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Progress:
+    """News of a stage: it began, it is at a step, or (`seconds`) it has ended."""
+
+    stage: str
+    seconds: float | None = None
+    done: int = 0
+    total: int = 0
+    what: str = ""
+
+
+Listener = Callable[[Progress], None]
+
+
+def _nobody(_: Progress) -> None:
+    pass
+
+
+@dataclass
+class Stages:
+    """Times the stages, and tells a listener."""
+
+    listener: Listener = _nobody
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    trail: Trail = field(default_factory=Trail)
+
+    @contextmanager
+    def stage(self, name: str) -> Generator[None]:
+        self.listener(Progress(name))
+        start = perf_counter()
+        yield
+        self.seconds[name] = perf_counter() - start
+        self.listener(Progress(name, self.seconds[name]))
+
+    def step(self, stage: str, done: int, total: int, what: str) -> None:
+        self.listener(Progress(stage, None, done, total, what))
+
+
+# --- from a traced model to a compiled one --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A model in every form on the way; `graphs` by the stage that they come after."""
+
+    traced: Traced
+    graphs: Mapping[str, Entries]
+    lowered: LoweredModel
+    model: CompiledModel
+
+
+def lower_model(
+    traced: Traced, options: Mapping[str, str], stages: Stages | None = None
+) -> Compilation:
+    """Graph passes, then regions, plans, tile programs and the text of every kernel."""
+    at = stages or Stages()
+    graphs: dict[str, Entries] = {"graph": traced.entries}
+    entries = traced.entries
+    with at.stage("passes"):
+        run_pass("graph", lambda g: g, entries, at.trail)
+        for step in GRAPH_PASSES:
+            entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
+    with at.stage("lower"):
+        start = perf_counter()
+        lowered = assemble(entries)
+        for k in lowered.kernels:
+            verify_region(k.region, k.name)
+        seconds = perf_counter() - start
+        at.trail.record("program", lambda: show_programs(lowered), seconds, form="program")
+    with at.stage("emit"):
+        kernels = tuple(kernel_source(k) for k in lowered.kernels)
+        model = CompiledModel(
+            name=traced.name,
+            version=traced.version,
+            programs=lowered.programs,
+            weights=lowered.weights,
+            kernels=kernels,
+            graph_hash=graph_hash(traced),
+            options=tuple(sorted(options.items())),
+        )
+    at.trail.note(2, lambda: kernel_table(model))
+    return Compilation(traced, graphs, lowered, model)
+
+
+def run_pass(name: str, step: Callable[[Graph], Graph], entries: Entries, trail: Trail) -> Entries:
+    """The pass on every entry; verified, and recorded."""
+    start = perf_counter()
+    out = tuple((entry, verify(step(g), name)) for entry, g in entries)
+    trail.record(name, lambda: show_entries(out), perf_counter() - start)
+    return out
+
+
+def show_entries(entries: Entries) -> str:
+    return "\n".join(f"entry {name}\n{graph_text.show(g)}" for name, g in entries)
+
+
+def show_programs(lowered: LoweredModel) -> str:
+    programs = "\n".join(map(program_text.show, lowered.programs))
+    return programs + "\n" * bool(lowered.weights) + program_text.show_weights(lowered.weights)
+
+
+def graph_hash(traced: Traced) -> str:
+    """The same for models that mean the same by the same text, wherever their files lie."""
+    bare = tuple((name, replace(g, lines={})) for name, g in traced.entries)
+    return hashlib.sha256(show_entries(bare).encode()).hexdigest()
+
+
+def kernel_source(kernel: LoweredKernel) -> KernelSource:
+    """A kernel as text, with its reference."""
+    body, scratch = kernel_body(kernel.name, kernel.program, kernel.parameters)
+    return KernelSource(
+        name=kernel.name,
+        title=title(kernel.region),
+        lines=kernel.lines,
+        parameters=kernel.parameters,
+        scratch_bytes=scratch,
+        body=body,
+        reference=reference_text(kernel),
+    )
+
+
+def kernel_table(model: CompiledModel) -> str:
+    return "\n".join(f"{k.name:<20} {k.title}" for k in model.kernels)
+
+
+# --- from a compiled model to a directory ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EntrySummary:
+    """An entry at its dims' typical values: its launches, work, traffic and arena."""
+
+    name: str
+    signature: str
+    dims: Mapping[str, int]
+    launches: int
+    flops: int
+    bytes: int
+    arena: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a compilation made."""
+
+    model: str
+    version: str
+    target: str
+    directory: Path
+    kernels: int
+    weights: int
+    weight_bytes: int
+    entries: tuple[EntrySummary, ...]
+    files: int
+    written: WriteResult
+    unused: tuple[str, ...]  # tensors of the weights file that the model does not read
+    has_weights: bool  # whether the directory holds the weights' data
+    built: BuildResult | None
+    seconds: Mapping[str, float]
+
+
+def compile_project(
+    traced: Traced,
+    *,
+    directory: Path | None = None,
+    target: str = "cpu",
+    options: Mapping[str, str] | None = None,
+    weights: Weights | Mapping[str, Array] | None = None,
+    build: bool = True,
+    force: bool = False,
+    stages: Stages | None = None,
+) -> Summary:
+    """Everything after the trace. `directory` is ./<name>-<target> by default."""
+    check_target(target)
+    at = stages or Stages()
+    compilation = lower_model(traced, {"target": target, **(options or {})}, at)
+    model = compilation.model
+    place = directory if directory is not None else Path(f"{model.name}-{target}")
+    with at.stage("write"):
+        files = render_project(model)
+        at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
+        arrays = None if weights is None else wanted_weights(model, weights)
+        written = write_project(files, place, force=force)
+    if arrays is not None:
+        with at.stage("weights"):
+            source = str(weights.path) if isinstance(weights, Weights) else "the given arrays"
+            write_weights(model, arrays, weights_path(place, model.name), source=source)
+    built = None
+    if build:
+        with at.stage("build"):
+            built = build_project(place, progress=at.step)
+    return Summary(
+        model=model.name,
+        version=model.version,
+        target=target,
+        directory=place,
+        kernels=len(model.kernels),
+        weights=len({s.weight.name for s in model.weights}),
+        weight_bytes=sum(s.bytes for s in model.weights),
+        entries=tuple(entry_summary(p, compilation.lowered) for p in model.programs),
+        files=len(files),
+        written=written,
+        unused=unused_weights(model, weights),
+        has_weights=weights_path(place, model.name).is_file(),
+        built=built,
+        seconds=dict(at.seconds),
+    )
+
+
+def check_target(target: str) -> None:
+    """Refuse what cannot be emitted."""
+    if target in TARGETS:
+        return
+    planned = target.partition(":")[0] in PLANNED
+    why = "this version does not emit it" if planned else "there is no such target"
+    raise UnsupportedTarget(target=target, why=why, known=list(TARGETS))
+
+
+def weights_path(directory: Path, name: str) -> Path:
+    """Where a project keeps its weights."""
+    return directory / "weights" / f"{name}.safetensors"
+
+
+def wanted_weights(
+    model: CompiledModel, weights: Weights | Mapping[str, Array]
+) -> Mapping[str, Array]:
+    """The arrays that the model reads, by name; raises for one that is missing or different."""
+    source = str(weights.path) if isinstance(weights, Weights) else "the given arrays"
+    found: dict[str, Array] = {}
+    for stored in model.weights:
+        wanted = stored.weight
+        if not isinstance(weights, Weights) and wanted.name not in weights:
+            close = get_close_matches(wanted.name, weights, n=3, cutoff=0.3)
+            raise UnknownWeight(name=wanted.name, file=source, close=close)
+        array = found[wanted.name] = np.asarray(weights[wanted.name])
+        if array.dtype != np.dtype(wanted.dtype.numpy) or array.shape != wanted.shape:
+            got = f"{of_numpy(array.dtype) or array.dtype}[{_list(array.shape)}]"
+            expected = f"{wanted.dtype}[{_list(wanted.shape)}]"
+            raise WeightMismatch(name=wanted.name, file=source, got=got, expected=expected)
+    return found
+
+
+def _list(extents: tuple[int, ...]) -> str:
+    return ", ".join(map(str, extents))
+
+
+def unused_weights(
+    model: CompiledModel, weights: Weights | Mapping[str, Array] | None
+) -> tuple[str, ...]:
+    used = {s.weight.name for s in model.weights}
+    return tuple(sorted(name for name in weights or () if name not in used))
+
+
+def entry_summary(program: Program, lowered: LoweredModel) -> EntrySummary:
+    """The sums over an entry's launches."""
+    regions = {k.name: k.region for k in lowered.kernels}
+    total = sum((cost(regions[launch.kernel]) for launch in program.launches), Cost())
+    typical = {d: d.estimate for d in program.dims}
+    return EntrySummary(
+        name=program.entry,
+        signature=signature(program),
+        dims={d.name: d.estimate for d in program.dims},
+        launches=len(program.launches),
+        flops=total.flops,
+        bytes=total.bytes,
+        arena=program.offsets(typical)[1],
+    )
+
+
+# --- the short way from Python --------------------------------------------------------------------
+
+
+def compile(
+    model: Model | Traced,
+    target: str = "cpu",
+    output: str | Path | None = None,
+    weights: str | Path | Weights | Mapping[str, Array] | None = None,
+    *,
+    build: bool = True,
+    force: bool = False,
+) -> ModuleType | None:
+    """Compile a model into a project; the Python module of it, or None with `build=False`."""
+    check_target(target)
+    opened = open_weights(weights) if isinstance(weights, str | Path) else weights
+    summary = compile_project(
+        model.trace() if isinstance(model, Model) else model,
+        directory=None if output is None else Path(output),
+        target=target,
+        weights=opened,
+        build=build,
+        force=force,
+    )
+    return load_module(summary.directory) if build else None
+
+
+def load(directory: str | Path) -> ModuleType:
+    """The Python module of a built project."""
+    return load_module(Path(directory))

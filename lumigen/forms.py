@@ -1,0 +1,46 @@
+"""The text of every form on the way, for `show`."""
+
+from __future__ import annotations
+
+from lumigen.compile import lower_model, show_entries, show_programs
+from lumigen.emit.project import render_project
+from lumigen.errors import BadArgument
+from lumigen.frontend import Traced
+from lumigen.lower.assemble import LoweredKernel
+from lumigen.printer import region as region_text
+from lumigen.printer import tile as tile_text
+from lumigen.printer.program import origin
+
+GRAPHS = ("graph", "canonicalize", "fold")
+KERNELS = ("regions", "tile", "source")
+FORMS = (*GRAPHS, "regions", "tile", "program", "source")
+
+
+def text_after(traced: Traced, form: str, kernel: str | None = None, target: str = "cpu") -> str:
+    """A form of the whole model, or of one kernel of it."""
+    if kernel is not None and form not in KERNELS:
+        expected = f"a kernel after one of {', '.join(KERNELS)}"
+        raise BadArgument(
+            op="show", name="--kernel", value=f"{kernel} after {form}", expected=expected
+        )
+    if form == "graph":
+        return show_entries(traced.entries)
+    compilation = lower_model(traced, {"target": target})
+    if form in GRAPHS:
+        return show_entries(compilation.graphs[form])
+    if form == "program":
+        return show_programs(compilation.lowered)
+    kernels = compilation.lowered.kernels
+    if kernel is not None:
+        kernels = tuple(k for k in kernels if k.name == kernel)
+        if not kernels:
+            names = ", ".join(k.name for k in compilation.lowered.kernels)
+            raise BadArgument(op="show", name="--kernel", value=kernel, expected=f"one of {names}")
+    if form == "source":
+        files = render_project(compilation.model)
+        return "\n".join(files[f"kernels/{k.name}.cpp"] for k in kernels)
+    return "\n".join(f"{k.name}{origin(k.lines)}\n{_text(form, k)}" for k in kernels)
+
+
+def _text(form: str, kernel: LoweredKernel) -> str:
+    return region_text.show(kernel.region) if form == "regions" else tile_text.show(kernel.program)

@@ -1,0 +1,82 @@
+"""The text of a program: what it takes and gives, its arena, its launches in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lumigen.errors import SourceLocation
+from lumigen.program import (
+    Argument,
+    InputArg,
+    Launch,
+    OutputArg,
+    Panels,
+    Port,
+    Program,
+    SlotArg,
+    Stored,
+    WeightArg,
+)
+
+
+def show(program: Program) -> str:
+    """The whole program, one fact a line."""
+    return "".join(f"{line}\n" for line in _lines(program))
+
+
+def show_weights(weights: tuple[Stored, ...]) -> str:
+    """The weights of a model in the forms that its kernels read."""
+    return "".join(
+        f"weight {s.name} = {s.weight.name} {s.weight.dtype}[{_list(s.weight.shape)}]"
+        f"{_layout(s.layout)}  {s.bytes} bytes\n"
+        for s in weights
+    )
+
+
+def _lines(program: Program) -> Iterator[str]:
+    yield f"entry {program.entry}"
+    for d in program.dims:
+        step = f" by {d.multiple_of}" if d.multiple_of > 1 else ""
+        typical = f", typically {d.typical}" if d.typical is not None else ""
+        yield f"dim {d} in {d.lo}..{d.hi}{step}{typical}"
+    yield from (f"input {_port(p)}" for p in program.inputs)
+    yield from (f"output {_port(p)}" for p in program.outputs)
+    for s in program.arena:
+        after = f" after {', '.join(s.after)}" if s.after else ""
+        yield f"slot {s.name}{after}  {s.bytes} bytes"
+    yield from (_launch(launch) for launch in program.launches)
+
+
+def _port(p: Port) -> str:
+    held = f" in {p.range[0]}..{p.range[1]}" if p.range else ""
+    return f"{p.name} {p.dtype}[{_list(p.shape)}]{held}"
+
+
+def _layout(layout: Panels | None) -> str:
+    if layout is None:
+        return ""
+    strides = f"strides ({layout.n_stride}, {layout.k_stride})"
+    return f" as panels of {layout.width}: {layout.n} x {layout.k}, {strides}"
+
+
+def _launch(launch: Launch) -> str:
+    arguments = _list(_argument(a) for a in launch.arguments)
+    return f"run {launch.kernel}({arguments}) tasks {launch.tasks}{origin(launch.lines)}"
+
+
+def _argument(a: Argument) -> str:
+    match a:
+        case InputArg(name) | OutputArg(name) | WeightArg(name) | SlotArg(name):
+            return name
+        case _:
+            return str(a.value)
+
+
+def origin(lines: tuple[SourceLocation, ...]) -> str:
+    """`  # model.py:12`: the user's lines, as every printer shows them."""
+    places = dict.fromkeys(map(str, lines))
+    return f"  # {', '.join(places)}" if places else ""
+
+
+def _list(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))

@@ -1,0 +1,165 @@
+"""The tools of this machine that a build needs, and what the processor can do."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lumigen import debug
+
+PROGRAM = (
+    "#include <string_view>\nint main() { if constexpr (true) return std::string_view().size(); }\n"
+)
+FEATURES = ("sse4_2", "avx2", "fma", "f16c", "avx512f", "avx512bw", "amx_tile", "amx_bf16")
+SECONDS = 60  # for a tool to say its version
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A thing that was looked for. `remedy` says what to do if it is missing or broken."""
+
+    name: str
+    found: str
+    remedy: str = ""
+
+    @property
+    def is_ok(self) -> bool:
+        return not self.remedy
+
+
+def findings() -> tuple[Finding, ...]:
+    """What building and running needs, in the order of need."""
+    return (
+        _compiler(),
+        _tool("cmake", "CMAKE_BIN_DIR"),
+        _tool("ninja", "BIN_DIR"),
+        _headers(),
+        _package("pybind11"),
+        _package("numpy"),
+        _processor(),
+        _cache(),
+    )
+
+
+def packaged(name: str, attribute: str) -> str | None:
+    """A tool of this Python environment, else the one of PATH."""
+    try:
+        folder = getattr(importlib.import_module(name), attribute, None)
+    except ImportError:
+        folder = None
+    tool = shutil.which(name, path=str(folder)) if folder else None
+    return tool or shutil.which(name)
+
+
+def ctest() -> str | None:
+    """The ctest beside the cmake that builds."""
+    cmake = packaged("cmake", "CMAKE_BIN_DIR")
+    beside = Path(cmake).with_name("ctest") if cmake else None
+    return str(beside) if beside and beside.is_file() else shutil.which("ctest")
+
+
+def _compiler() -> Finding:
+    name = "C++ compiler"
+    wanted = debug.cxx() or debug.child_environment({}).get("CXX", "").strip()
+    path = next(
+        filter(None, map(shutil.which, [wanted] if wanted else ["c++", "g++", "clang++"])), None
+    )
+    if path is None:
+        remedy = "Correct LUMIGEN_CXX or CXX." if wanted else "Install g++ or clang++."
+        return Finding(name, wanted or "not found", remedy)
+    about = f"{path}, {_first_line([path, '--version'])}"
+    with tempfile.TemporaryDirectory() as folder:
+        source, out = Path(folder) / "a.cpp", Path(folder) / "a"
+        source.write_text(PROGRAM, encoding="utf-8")
+        works = _code([path, "-std=c++17", str(source), "-o", str(out)]) == 0
+    return Finding(name, about, "" if works else "It compiles no C++17: install a later one.")
+
+
+def _tool(name: str, attribute: str) -> Finding:
+    path = packaged(name, attribute)
+    if path is None:
+        return Finding(name, "not found", f"pip install {name}")
+    version = _first_line([path, "--version"])
+    if not version:
+        return Finding(name, path, f"It does not start: pip install --force-reinstall {name}")
+    return Finding(name, f"{path}, {version}")
+
+
+def _headers() -> Finding:
+    name = "Python headers"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    found = f"{header.parent}, Python {platform.python_version()}"
+    remedy = "Install python3-dev, or use a Python that brings its headers."
+    return Finding(
+        name, found if header.is_file() else f"no {header}", "" if header.is_file() else remedy
+    )
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "not found", f"pip install {name}")
+
+
+def _processor() -> Finding:
+    name = "processor"
+    flags = cpu_flags()
+    shown = [f for f in FEATURES if f in flags]
+    text = f"{platform.machine()}, {os.cpu_count()} cores" + (
+        f", {' '.join(shown)}" if shown else ""
+    )
+    old = platform.machine() == "x86_64" and flags and "sse4_2" not in flags
+    return Finding(name, text, "It lacks SSE4.2: emit here, run elsewhere." if old else "")
+
+
+def cpu_flags() -> frozenset[str]:
+    """What Linux says the processor can do; empty where it cannot be asked."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return frozenset()
+    line = next((x for x in text.splitlines() if x.startswith(("flags", "Features"))), "")
+    return frozenset(line.partition(":")[2].split())
+
+
+def _cache() -> Finding:
+    folder = debug.cache_dir()
+    near = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    writable = near.is_dir() and os.access(near, os.W_OK)
+    return Finding(
+        "cache", str(folder), "" if writable else "Set LUMIGEN_CACHE to a directory of yours."
+    )
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return next(iter(done.stdout.splitlines()), "") if done.returncode == 0 else ""
+
+
+def _code(command: list[str]) -> int:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, check=False, timeout=SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return -1
+    return done.returncode

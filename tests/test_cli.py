@@ -1,0 +1,575 @@
+"""The `lumigen` command: what it makes and prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import lumigen as lg
+from lumigen import cli
+from lumigen.forms import FORMS
+from lumigen.interp.graph import evaluate
+
+ROOT = Path(__file__).parent.parent
+DIGITS = ROOT / "examples" / "digits" / "model.py"
+BATCH = 5
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """A command in this process: its exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.run([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    found = lg.load_model_file(DIGITS).trace().weights
+    return {w.name: (rng.normal(size=w.shape) / 8).astype(np.float32) for w in found}
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory, weights: dict[str, np.ndarray]) -> Path:
+    """The digits example, built by the command; kept from session to session in LUMIGEN_CACHE."""
+    cache = os.environ.get("LUMIGEN_CACHE")
+    base = Path(cache) / "tests" if cache else tmp_path_factory.mktemp("cli")
+    folder = base / "un été à la mer"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "digits.safetensors"
+    save_file(weights, file)
+    out = folder / "digits-cpu"
+    assert cli.run(["compile", str(DIGITS), "--weights", str(file), "-o", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def emitted(here: Path, run: Run) -> Path:
+    """The digits example, emitted without a build."""
+    assert run("compile", DIGITS, "--no-build")[0] == 0
+    return here / "digits-cpu"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# --- compile --------------------------------------------------------------------------------------
+
+
+def test_compile_prints_a_summary_and_lines_to_paste(here: Path, run: Run) -> None:
+    code, out, err = run("compile", DIGITS, "--no-build")
+    assert code == 0
+    assert out.splitlines()[0] == "digits 0.1.0 for cpu in digits-cpu"
+    for word in ("classify", "batch=64", "kernels  3", "weights  4", "files    ", "time     trace"):
+        assert word in out
+    paste = [line for line in out.splitlines() if line.startswith(("Python", "bench", "CMake"))]
+    assert len(paste) == 3
+    assert [line.split()[0] for line in err.splitlines()] == [
+        *("trace", "passes", "lower", "emit", "write")
+    ]
+
+
+def test_compile_as_json(here: Path, run: Run) -> None:
+    code, out, _ = run("compile", DIGITS, "--no-build", "--json", "-o", "out")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["model"], found["directory"], found["kernels"]) == ("digits", "out", 3)
+    assert found["entries"][0]["dims"] == {"batch": 64}
+
+
+def test_options_reach_build(here: Path, run: Run) -> None:
+    write(
+        here / "model.py",
+        "import lumigen as lg\n"
+        "def build(weights=None, width: int = 3):\n"
+        "    model = lg.Model('sized')\n"
+        "    @model.entry(x=lg.spec(width))\n"
+        "    def twice(x):\n"
+        "        return x * 2\n"
+        "    return model\n",
+    )
+    assert run("compile", "model.py", "--no-build", "--set", "width=7")[0] == 0
+    manifest = json.loads((here / "sized-cpu" / "manifest.json").read_text())
+    assert manifest["entries"][0]["signature"] == "twice(x: f32[7]) -> out: f32[7]"
+    assert manifest["options"] == {"dtype": "f32", "set.width": "7", "target": "cpu"}
+    code, _, err = run("compile", "model.py", "--no-build", "--set", "depth=7")
+    assert code == 1
+    assert "there is no option depth; there are: width." in err
+    code, _, err = run("compile", "model.py", "--no-build", "--set", "width=wide")
+    assert code == 1
+    assert "option width cannot be 'wide'. Pass an integer." in err
+
+
+def test_another_name_in_the_file(here: Path, run: Run) -> None:
+    shutil.copy(DIGITS, here / "model.py")
+    with (here / "model.py").open("a") as file:
+        file.write("\nother = lg.Model('other')\nother.entry(x=lg.spec(2))(lambda x: x + x)\n")
+    write(
+        here / "two.py",
+        "import lumigen as lg\nother = lg.Model('other')\n"
+        "@other.entry(x=lg.spec(2))\ndef twice(x):\n    return x + x\n",
+    )
+    assert run("compile", "two.py:other", "--no-build")[0] == 0
+    assert (here / "other-cpu" / "manifest.json").is_file()
+    code, _, err = run("compile", "two.py", "--no-build")
+    assert (code, "Name one of them, as in two.py:other." in err) == (1, True)
+    code, _, err = run("compile", "two.py:nobody", "--no-build")
+    assert (code, "no model or function nobody; there is other" in err) == (1, True)
+
+
+def test_unused_tensors_are_noted(here: Path, run: Run, weights: dict[str, np.ndarray]) -> None:
+    save_file({**weights, "head": np.zeros(1, np.float32)}, here / "w.safetensors")
+    code, _, err = run("compile", DIGITS, "--no-build", "--weights", "w.safetensors")
+    assert code == 0
+    assert "tensors of w.safetensors that the model does not read: head" in err
+
+
+# --- mistakes -------------------------------------------------------------------------------------
+
+USED = "import lumigen as lg\n"
+
+MODELS = {
+    "raises.py": (USED + "x = 1\nx.nothing\n", "raises.py:3: [model] ", "AttributeError"),
+    "syntax.py": (USED + "def f(:\n", "syntax.py:2: [model] ", "not valid Python"),
+    "empty.py": (USED, "empty.py: it defines neither model nor build()", "lg.Model"),
+    "shapes.py": (
+        USED
+        + "model = lg.Model('m')\n"
+        + "@model.entry(x=lg.spec(2, 3), y=lg.spec(4, 5))\n"
+        + "def f(x, y):\n"
+        + "    return x @ y\n",
+        "shapes.py:5: [matmul] shapes (2, 3) and (4, 5) do not fit together",
+        "Transpose",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("command", [("compile", "--no-build"), ("show",)])
+def test_mistakes_in_a_model_file(
+    name: str, command: tuple[str, ...], here: Path, run: Run
+) -> None:
+    text, place, word = MODELS[name]
+    write(here / name, text)
+    code, out, err = run(*command, name)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert place in err
+    assert word in err
+    assert len(err.splitlines()) <= 8
+    assert [p.name for p in here.iterdir()] == [name], "nothing is left behind"
+
+
+# a command, what its error says
+REFUSED = [
+    ("compile nope.py", "[model] nope.py: there is no such file. "),
+    ("compile {digits} --target cuda", "[target] cuda cannot be used: this version does not"),
+    ("compile {digits} --target tpu", "there is no such target. Choose one of: cpu."),
+    ("compile {digits} --dtype bf16", "[compile] --dtype cannot be bf16. Pass f32, "),
+    ("compile {digits} --weights no.safetensors", "no.safetensors cannot be used: there is no"),
+    ("compile {digits} --set width=3", "there is no option width; there are: none."),
+    ("compile {digits} -o full", "full is not empty and holds no manifest.json of lumigen"),
+    ("compile {digits} -o full/a.txt", "a.txt is not empty and holds no manifest.json"),
+    ("show {digits} --after tile --kernel k99", "--kernel cannot be k99. Pass one of k00_panel"),
+    ("show {digits} --after fold --kernel k00", "cannot be k00 after fold. Pass a kernel after"),
+    ("run nowhere", "[run] nowhere cannot be used: it is no directory. Name a directory that"),
+    ("run full", "[run] full cannot be used: it holds no manifest.json of lumigen."),
+    ("bench full", "[bench] full cannot be used: "),
+    ("test full", "[test] full cannot be used: "),
+    ("inspect full", "[inspect] full cannot be used: "),
+    ("inspect full/a.txt", "[inspect] full/a.txt cannot be used: it is no shared library"),
+    ("new full", "[new] full cannot be used: it is there already. Choose another name"),
+    ("new 9lives", "[new] NAME cannot be '9lives'. Pass a name that begins with a letter."),
+]
+
+
+@pytest.mark.parametrize(("command", "says"), REFUSED)
+def test_what_cannot_be_done_is_said(command: str, says: str, here: Path, run: Run) -> None:
+    (here / "full").mkdir()
+    write(here / "full" / "a.txt", "mine")
+    arguments = [str(DIGITS) if word == "{digits}" else word for word in command.split()]
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    last = next(line for line in err.splitlines() if line.startswith("error: "))
+    assert says in last
+    assert [p.name for p in here.iterdir()] == ["full"]
+    assert [p.name for p in (here / "full").iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "frobnicate",
+        "compile",
+        "compile model.py --frobnicate",
+        "compile model.py --set width",
+        "show model.py --after lunch",
+        "run dir --dims batch",
+        "run dir --dims batch=many",
+        "run dir --threads -1",
+        "run dir --input x",
+    ],
+)
+def test_a_command_line_that_does_not_parse(command: str, run: Run) -> None:
+    code, out, err = run(*command.split())
+    assert (code, out) == (2, "")
+    assert "Usage: lumigen" in err
+    assert len(err.splitlines()) <= 8
+
+
+def test_edited_files_are_kept_unless_forced(emitted: Path, run: Run) -> None:
+    readme = emitted / "README.md"
+    original = readme.read_text()
+    write(readme, "mine")
+    code, out, err = run("compile", DIGITS, "--no-build")
+    assert (code, out) == (1, "")
+    assert "edited since they were emitted, in digits-cpu: README.md. " in err
+    assert readme.read_text() == "mine"
+    assert run("compile", DIGITS, "--no-build", "--force")[0] == 0
+    assert readme.read_text() == original
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_what_was_only_emitted_does_not_run(command: str, emitted: Path, run: Run) -> None:
+    code, _, err = run(command, emitted.name)
+    assert code == 1
+    assert f"[{command}] digits-cpu holds no built library. Run " in err
+
+
+def test_a_missing_compiler_is_named(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(here))
+    monkeypatch.delenv("CXX", raising=False)
+    code, out, err = run("compile", DIGITS)
+    assert (code, out) == (1, "")
+    assert "[build] a C++ compiler was not found, and compiling a project needs it." in err
+    code, out, err = run("doctor")
+    assert code == 1
+    assert "--  C++ compiler" in out
+    assert "C++ compiler: Install g++ or clang++." in err
+
+
+def test_a_bug_of_ours_is_reported_as_ours(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("lumigen.cli.make.compile_project", broken)
+    code, out, err = run("compile", DIGITS, "--no-build")
+    assert (code, out) == (70, "")
+    assert "[compile] KeyError: 'x', raised at test_cli.py:" in err
+    assert "This is a bug in lumigen, not in your model. Please report it" in err
+
+
+def test_ctrl_c_leaves_nothing_half_written(
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lumigen.build.tempfile.mkdtemp", interrupted)
+    code, out, err = run("compile", DIGITS, "--no-build")
+    assert (code, out) == (130, "")
+    assert err.endswith("stopped\n")
+    assert tree(here / "digits-cpu") == []
+
+
+def tree(directory: Path) -> list[str]:
+    return sorted(p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file())
+
+
+# --- show, new, inspect, doctor, help -------------------------------------------------------------
+
+SHOWN = {
+    "graph": ["entry classify\n", "dim batch in 1..64\n", "= sum_reduce i2<64 %", "model.py:12"],
+    "canonicalize": ["entry classify\n", "= sum_reduce i2<64 %"],
+    "fold": ["entry classify\n", "output probs = %"],
+    "regions": ["k00_panel  # ", "sum over (k0) of %", "store out[i0, i1] over (i0, i1) = %"],
+    "tile": ["k00_panel  # ", "c_tile", "k02_simt  # "],
+    "program": ["input x f32[batch, 64]\n", "run k00_panel(x, ", "weight w_0_bias = 0.bias"],
+    "source": ["void k00_panel(const void* ", "void k02_simt(const void* "],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_stage_can_be_shown(form: str, run: Run) -> None:
+    code, out, err = run("show", DIGITS, "--after", form)
+    assert (code, err) == (0, "")
+    for text in SHOWN[form]:
+        assert text in out
+    assert run("show", DIGITS, "--after", form)[1] == out, "and is the same each time"
+
+
+def test_a_single_kernel_can_be_shown(run: Run) -> None:
+    code, out, _ = run("show", DIGITS, "--after", "regions", "--kernel", "k02_simt")
+    assert code == 0
+    assert out.startswith("k02_simt  # ")
+    assert "k00_panel" not in out
+
+
+def test_a_new_model_compiles_as_it_is(here: Path, run: Run) -> None:
+    code, out, _ = run("new", "my-model")
+    assert code == 0
+    assert "lumigen compile my-model/model.py" in out
+    assert tree(here / "my-model") == ["README.md", "model.py", "weights.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "weights.py"]
+    subprocess.run(command, cwd=here / "my-model", env=environment, check=True)
+    weights = "my-model/my_model.safetensors"
+    code, out, _ = run("compile", "my-model/model.py", "--weights", weights, "--no-build")
+    assert code == 0
+    assert "my_model 0.1.0 for cpu in my_model-cpu" in out
+    assert (here / "my_model-cpu" / "weights" / "my_model.safetensors").is_file()
+
+
+def test_inspect_names_what_was_edited(emitted: Path, run: Run) -> None:
+    code, out, _ = run("inspect", emitted)
+    assert code == 0
+    assert "digits 0.1.0 for cpu, emitted by lumigen" in out
+    assert "entry    classify(x: f32[batch, 64])" in out
+    assert "built    no" in out
+    write(emitted / "README.md", "mine")
+    (emitted / "src" / "classify.cpp").unlink()
+    out = run("inspect", emitted)[1]
+    assert "1 edited: README.md, 1 missing: src/classify.cpp" in out
+
+
+def test_inspect_finds_damaged_weights(
+    here: Path, run: Run, weights: dict[str, np.ndarray]
+) -> None:
+    save_file(weights, here / "w.safetensors")
+    assert run("compile", DIGITS, "--no-build", "--weights", "w.safetensors")[0] == 0
+    code, out, _ = run("inspect", "digits-cpu", "--json")
+    assert code == 0
+    assert json.loads(out)["weights_file"]["packed"]
+    file = here / "digits-cpu" / "weights" / "digits.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    code, _, err = run("inspect", "digits-cpu")
+    assert code == 1
+    assert "its data differ from the hash in its header" in err
+
+
+def test_doctor_finds_what_builds_need(run: Run) -> None:
+    code, out, _ = run("doctor", "--json")
+    found = {f["name"]: f for f in json.loads(out)["findings"]}
+    assert code == (0 if all(f["ok"] for f in found.values()) else 1)
+    assert {"C++ compiler", "cmake", "ninja", "Python headers", "processor"} <= found.keys()
+
+
+@pytest.mark.parametrize("command", sorted(cli.lumigen.commands))
+def test_help_has_an_example(command: str, run: Run) -> None:
+    code, out, err = run(command, "--help")
+    assert (code, err) == (0, "")
+    assert f"Example: lumigen {command}" in out
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version")[0] == 0
+    code, out, _ = run("--help")
+    assert code == 0
+    assert all(f"  {command} " in out for command in cli.lumigen.commands)
+    assert run()[0] == 2
+
+
+# --- what is built --------------------------------------------------------------------------------
+
+
+def reference(weights: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    ((_, graph),) = lg.load_model_file(DIGITS).trace().entries
+    return evaluate(graph, {"x": x}, weights)["probs"]
+
+
+@pytest.mark.slow
+def test_a_built_project_runs(
+    digits: Path, here: Path, run: Run, rng: np.random.Generator, weights: dict[str, np.ndarray]
+) -> None:
+    x = rng.normal(size=(BATCH, 64)).astype(np.float32)
+    np.save(here / "x.npy", x)
+    code, out, err = run("run", digits, "--input", "x=x.npy", "--output", "out.npz")
+    assert (code, err) == (0, "")
+    assert out.startswith("probs: float32[5, 10]\n")
+    with np.load(here / "out.npz") as saved:
+        np.testing.assert_allclose(saved["probs"], reference(weights, x), rtol=1e-5)
+    code, out, _ = run("run", digits, "--input", "x=x.npy", "--json", "--entry", "classify")
+    values = json.loads(out)["outputs"]["probs"]["values"]
+    np.testing.assert_allclose(values, reference(weights, x), rtol=1e-5)
+    assert tree(here) == ["out.npz", "x.npy"]
+
+
+@pytest.mark.slow
+def test_weights_can_be_given_in_other_forms(
+    digits: Path, here: Path, run: Run, weights: dict[str, np.ndarray]
+) -> None:
+    np.save(here / "x.npy", np.ones((1, 64), np.float32))
+    save_file({n: w * 0 for n, w in weights.items()}, here / "zero.safetensors")
+    np.savez(here / "zero.npz", **{n: w * 0 for n, w in weights.items()})
+    for file in ("zero.safetensors", "zero.npz"):
+        code, out, _ = run("run", digits, "--input", "x=x.npy", "--weights", file, "--json")
+        assert code == 0
+        assert np.allclose(json.loads(out)["outputs"]["probs"]["values"], 0.1)
+
+
+@pytest.mark.slow
+def test_random_inputs_are_said_to_be(digits: Path, run: Run) -> None:
+    code, out, err = run("run", digits, "--dims", "batch=3")
+    assert code == 0
+    assert err == "note: random numbers for x\n"
+    assert out.startswith("probs: float32[3, 10]\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("array", "options", "says"),
+    [
+        (np.zeros((2, 64)), "", "[classify] x is float64, must be float32. "),
+        (np.zeros((2, 63), np.float32), "", "[classify] x has shape (2, 63), must be"),
+        (np.zeros((65, 64), np.float32), "", "[classify] "),
+        (np.zeros(64, np.float32), "", "[classify] "),
+        (None, "--dims batch=65", "[classify] "),
+        (None, "--dims seq=2", "[classify] there is no dim seq; there are: batch."),
+        (None, "--entry train", "[digits] there is no entry train; there are: classify."),
+        (None, "--input y=x.npy", "[run] there is no option --input y; there are: x."),
+        (None, "--input x=no.npy", "[run] no.npy cannot be used: there is no such file."),
+        (None, "--input x=text.npy", "[run] text.npy cannot be used: it is no .npy file"),
+        (None, "--weights no.safetensors", "no.safetensors cannot be used: there is no"),
+        (None, "--output no/out.npz", "no/out.npz"),
+    ],
+)
+def test_what_a_model_refuses(
+    array: np.ndarray | None, options: str, says: str, digits: Path, here: Path, run: Run
+) -> None:
+    write(here / "text.npy", "no array")
+    if array is not None:
+        np.save(here / "x.npy", array)
+        options += " --input x=x.npy"
+    code, out, err = run("run", digits, *options.split())
+    assert (code, out) == (1, "")
+    assert says in err
+    assert len(err.splitlines()) <= 8
+
+
+@pytest.mark.slow
+def test_bench_times_every_entry(digits: Path, run: Run) -> None:
+    arguments = ["--dims", "batch=2", "--threads", 1, "--seconds", 0.01]
+    code, out, _ = run("bench", digits, *arguments, "--json")
+    (row,) = json.loads(out)["entries"]
+    assert code == 0
+    assert (row["entry"], row["dims"]) == ("classify", {"batch": 2})
+    assert row["runs"] >= 15
+    assert row["min_seconds"] <= row["median_seconds"] <= row["p90_seconds"]
+    assert run("bench", digits, *arguments)[1].startswith("entry")
+
+
+@pytest.mark.slow
+def test_compiling_again_builds_nothing(
+    digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hence the second time is quick: no tool is started."""
+
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    weights = digits.parent / "digits.safetensors"
+    before = times(digits)
+    monkeypatch.setattr(subprocess, "Popen", start)
+    code, out, _ = run("compile", DIGITS, "--weights", weights, "-o", digits)
+    assert code == 0
+    assert "built before" in out
+    assert times(digits) == before
+
+
+def times(directory: Path) -> dict[str, int]:
+    """When each file but the lock and the weights was written."""
+    kept = (p for p in tree(directory) if not p.endswith((".lock", ".safetensors")))
+    return {p: (directory / p).stat().st_mtime_ns for p in kept}
+
+
+@pytest.mark.slow
+def test_the_module_is_what_compile_and_load_return(
+    digits: Path, weights: dict[str, np.ndarray]
+) -> None:
+    module = lg.load(digits)
+    context = module.Model().context(threads=1)
+    x = np.ones((2, 64), np.float32)
+    np.testing.assert_allclose(context(x), reference(weights, x), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_lines_to_paste_run(digits: Path, run: Run) -> None:
+    weights = digits.parent / "digits.safetensors"
+    out = run("compile", DIGITS, "--weights", weights, "-o", digits)[1]
+    line = next(x for x in out.splitlines() if x.startswith("Python")).partition(" ")[2]
+    line = line.replace(" python ", f" {sys.executable} ")
+    done = subprocess.run(line, shell=True, check=True, capture_output=True, text=True)
+    assert "classify(x: f32[batch, 64])" in done.stdout
+
+
+@pytest.mark.slow
+def test_inspect_reads_a_library(digits: Path, run: Run) -> None:
+    code, out, _ = run("inspect", digits / "lib" / "libdigits.so", "--json")
+    assert code == 0
+    assert json.loads(out)["manifest"]["model"] == "digits"
+    code, out, _ = run("inspect", digits)
+    assert code == 0
+    assert "built    lib/libdigits.so" in out
+
+
+@pytest.mark.slow
+def test_an_interrupted_build_goes_on_where_it_stopped(here: Path) -> None:
+    """Ctrl-C reaches the whole group of processes, as from a terminal."""
+    shutil.copy(DIGITS, here / "model.py")
+    environment: dict[str, Any] = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lumigen", "compile", "model.py"],
+        cwd=here,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    log = here / "digits-cpu" / "build" / "release" / "lumigen.log"
+    end = time.monotonic() + 120
+    while not log.is_file() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.endswith("stopped\n")
+    assert "Traceback" not in err
+    folder = here / "digits-cpu"
+    assert json.loads((folder / "manifest.json").read_text())["model"] == "digits"
+    assert not any((folder / name).exists() for name in ("lib", "python"))
+    assert not [p for p in tree(folder) if "/." in p and not p.endswith(".lock")]

@@ -1,0 +1,244 @@
+"""The pipeline as one: deterministic, verified, dumped; the small way; weights that do not fit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import lumigen as lg
+from lumigen import errors, nn
+from lumigen.compile import compile_project, graph_hash, lower_model, run_pass
+from lumigen.cost import Cost, cost
+from lumigen.graph import Graph
+from lumigen.trail import Trail
+
+
+def make_model() -> lg.Model:
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    model = lg.Model("small", net)
+
+    @model.entry(x=lg.spec(lg.Dim("batch", 1, 64, typical=2), 4))
+    def classify(x):
+        return {"probs": net(x).softmax(-1)}
+
+    return model
+
+
+WEIGHTS = {"0.weight": (8, 4), "0.bias": (8,), "2.weight": (3, 8), "2.bias": (3,)}
+
+
+@pytest.fixture
+def arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in WEIGHTS.items()}
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    files = (p for p in directory.rglob("*") if p.is_file())
+    return {p.relative_to(directory).as_posix(): p.read_bytes() for p in files}
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_compiling_twice_gives_the_same_bytes(
+    tmp_path: Path, arrays: dict[str, np.ndarray]
+) -> None:
+    traced = make_model().trace()
+    first = compile_project(traced, directory=tmp_path / "a", weights=arrays, build=False)
+    before = tree(tmp_path / "a")
+    again = compile_project(
+        make_model().trace(), directory=tmp_path / "b", weights=arrays, build=False
+    )
+    assert tree(tmp_path / "b") == before
+    assert again.written.written == first.written.written
+    same = compile_project(traced, directory=tmp_path / "a", weights=arrays, build=False)
+    assert tree(tmp_path / "a") == before
+    assert (same.written.written, same.written.removed) == ((), ())
+
+
+def test_bytes_depend_on_no_hash_seed_and_no_directory(tmp_path: Path) -> None:
+    model = Path(__file__).parent.parent / "examples" / "digits" / "model.py"
+    found: list[dict[str, bytes]] = []
+    for seed in ("1", "2"):
+        place = tmp_path / seed
+        place.mkdir()
+        (place / "model.py").write_bytes(model.read_bytes())
+        code = (
+            "from lumigen.cli import main; main(['compile', 'model.py', '--no-build', '-o', 'out'])"
+        )
+        environment = {
+            "PYTHONPATH": str(Path(__file__).parent.parent),
+            "PYTHONHASHSEED": seed,
+            "PATH": "",
+        }
+        command = [sys.executable, "-c", code]
+        subprocess.run(command, cwd=place, env=environment, check=True, capture_output=True)
+        found.append(tree(place / "out"))
+    assert found[0] == found[1]
+
+
+def test_the_graph_hash_is_of_the_meaning() -> None:
+    traced = make_model().trace()
+    bare = replace(traced, entries=tuple((n, replace(g, lines={})) for n, g in traced.entries))
+    renamed = replace(traced, entries=tuple(("other", g) for _, g in traced.entries))
+    assert graph_hash(traced) == graph_hash(bare)
+    assert graph_hash(traced) != graph_hash(renamed)
+
+
+def test_a_summary_says_what_the_model_costs(tmp_path: Path) -> None:
+    summary = compile_project(make_model().trace(), directory=tmp_path / "out", build=False)
+    (entry,) = summary.entries
+    assert entry.dims == {"batch": 2}
+    assert entry.signature == "classify(x: f32[batch, 4]) -> probs: f32[batch, 3]; batch 1..64"
+    products = 2 * 2 * (4 * 8 + 8 * 3)
+    assert products < entry.flops < 2 * products
+    read = 4 * sum(int(np.prod(shape)) for shape in WEIGHTS.values())
+    assert read < entry.bytes < 2 * read
+    assert (summary.weights, summary.built, summary.has_weights) == (4, None, False)
+    assert list(summary.seconds) == ["passes", "lower", "emit", "write"]
+
+
+def test_costs_add_up() -> None:
+    traced = make_model().trace()
+    regions = [k.region for k in lower_model(traced, {}).lowered.kernels]
+    assert sum(map(cost, regions), Cost()).flops == sum(cost(r).flops for r in regions)
+
+
+# --- passes ---------------------------------------------------------------------------------------
+
+
+def test_a_pass_that_breaks_a_rule_is_found_and_named() -> None:
+    def forget(graph: Graph) -> Graph:
+        return replace(graph, inputs=())
+
+    with pytest.raises(errors.VerifyFailed, match=r"\[forget\] .* is no input of the graph"):
+        run_pass("forget", forget, make_model().trace().entries, Trail())
+
+
+def test_every_stage_is_dumped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LUMIGEN_DUMP", str(tmp_path / "dump"))
+    lower_model(make_model().trace(), {})
+    names = sorted(p.name for p in (tmp_path / "dump").iterdir())
+    assert names == ["00-graph.txt", "01-canonicalize.txt", "02-fold.txt", "03-program.txt"]
+    assert "sum_reduce" in (tmp_path / "dump" / "01-canonicalize.txt").read_text()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_line_for_each_pass_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LUMIGEN_DEBUG", "1")
+    lower_model(make_model().trace(), {})
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in lines] == ["graph", "canonicalize", "fold", "program"]
+    assert lines[2].endswith("(unchanged)")
+
+
+def test_nothing_is_printed_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    lower_model(make_model().trace(), {})
+    assert capsys.readouterr() == ("", "")
+
+
+# --- weights and targets --------------------------------------------------------------------------
+
+
+def test_weights_must_be_there_and_fit(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
+    out = tmp_path / "out"
+    missing = {name: a for name, a in arrays.items() if name != "2.bias"}
+    with pytest.raises(errors.UnknownWeight, match=r"no tensor 2\.bias; the closest names are: "):
+        lg.compile(make_model(), output=out, weights=missing, build=False)
+    wrong = {**arrays, "0.bias": arrays["0.bias"].astype(np.float16)}
+    with pytest.raises(errors.WeightMismatch, match=r"0\.bias in .* is f16\[8\], .* f32\[8\]"):
+        lg.compile(make_model(), output=out, weights=wrong, build=False)
+    assert not out.exists(), "what is refused leaves nothing behind"
+
+
+def test_unused_tensors_are_listed(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
+    file = tmp_path / "w.safetensors"
+    save_file({**arrays, "head.weight": np.zeros(3, np.float32)}, file)
+    summary = compile_project(
+        make_model().trace(),
+        directory=tmp_path / "out",
+        weights=lg.open_weights(file),
+        build=False,
+    )
+    assert summary.unused == ("head.weight",)
+    assert summary.has_weights
+
+
+@pytest.mark.parametrize("target", ["cuda", "cuda:sm_90", "metal", "tpu", ""])
+def test_other_targets_are_refused(target: str, tmp_path: Path) -> None:
+    with pytest.raises(errors.UnsupportedTarget, match=r"Choose one of: cpu\.$"):
+        lg.compile(make_model(), target=target, output=tmp_path / "out", build=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_build_there_is_no_module(tmp_path: Path) -> None:
+    assert lg.compile(make_model(), output=tmp_path / "out", build=False) is None
+    with pytest.raises(errors.NotBuilt):
+        lg.load(tmp_path / "out")
+
+
+# --- the small way --------------------------------------------------------------------------------
+
+
+def test_the_five_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    cx = lg.Graph()
+    a = cx.tensor((3, 1)).set([[1.0], [2.0], [3.0]])
+    b = cx.tensor((1, 4)).set([[1.0, 2.0, 3.0, 4.0]])
+    c = a.matmul(b).retrieve()
+    before = cx.display()
+    cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    after = cx.display()
+    cx.execute()
+    assert np.array_equal(np.asarray(c), np.outer([1, 2, 3], [1, 2, 3, 4]))
+    assert capsys.readouterr().out == before + after
+    assert str(c).startswith("[[ 1.  2.  3.  4.]")
+    a.set([[2.0], [2.0], [2.0]])
+    cx.execute()
+    assert np.array_equal(np.asarray(c), np.tile([2.0, 4, 6, 8], (3, 1)))
+
+
+def test_the_native_way_agrees_with_the_interpreter(rng: np.random.Generator) -> None:
+    values = rng.normal(size=(5, 7)).astype(np.float32)
+
+    def computed(*compilers: object) -> np.ndarray:
+        cx = lg.Graph()
+        x = cx.tensor((5, 7)).set(values)
+        out = (x.softmax(-1) + x.exp().sum(0)).retrieve()
+        cx.compile(*compilers)
+        cx.execute()
+        return out.numpy()
+
+    native = computed(lg.GenericCompiler(), lg.CPUCompiler())
+    np.testing.assert_allclose(native, computed(), rtol=1e-5)  # a few roundings of f32
+
+
+def test_users_add_passes_of_their_own() -> None:
+    seen: list[int] = []
+
+    def count(graph: Graph) -> Graph:
+        seen.append(len(list(graph.nodes())))
+        return graph
+
+    cx = lg.Graph()
+    out = (cx.tensor((2,)).set([1, 2]) * 1 + 0).retrieve()
+    cx.compile(count, (lg.GenericCompiler(), count))
+    cx.execute()
+    assert list(out.numpy()) == [1, 2]
+    assert seen[1] < seen[0]
+
+
+def test_public_names_are_there() -> None:
+    names: list[str] = lg.__all__
+    assert len(set(names)) == len(names)
+    assert all(getattr(lg, name) is not None for name in names)
+    assert lg.__version__
