@@ -40,7 +40,7 @@ from lumigen.program import (
 )
 from lumigen.resources import runtime_dir, templates_dir
 
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
+FLAGS = ("-std=c++17", "-march=native", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
 
 Array = npt.NDArray[Any]
 
@@ -62,8 +62,9 @@ class FastLane:
         return dict(call.outputs)
 
     def packed(self, weights: Mapping[str, Array]) -> dict[str, Array]:
-        """The weights in the forms that kernels read, by the names of these."""
-        return {s.name: pack(s, weights[s.weight.name]) for s in self.model.weights}
+        """The given weights in the forms that kernels read, by the names of these."""
+        used = [s for s in self.model.weights if s.weight.name in weights]
+        return {s.name: pack(s, weights[s.weight.name]) for s in used}
 
     def prepare(self, entry: str, inputs: Mapping[str, Array], packed: Mapping[str, Array]) -> Call:
         """A call at the dims of these inputs that can be run many times; it reads `inputs` anew each time."""
@@ -186,22 +187,22 @@ def _ctype(p: Parameter) -> str:
     return p.ctype
 
 
-def load(model: LoweredModel) -> FastLane:
+def load(model: LoweredModel, optimise: str = "-O3") -> FastLane:
     """Compile and load; the library is cached by the content of its sources."""
     compiler = debug.cxx() or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise CompilerMissing(tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++.")
     text = source(model)
     headers = "".join(p.read_text() for p in sorted((templates_dir() / "cpu").glob("*.h")))
-    stamp = hashlib.sha256("\0".join((compiler, *FLAGS, text, headers)).encode()).hexdigest()[:24]
+    stamp = hashlib.sha256("\0".join((compiler, *FLAGS, optimise, text, headers)).encode()).hexdigest()[:24]
     library = debug.cache_dir() / "fast_lane" / f"{stamp}.so"
     if not library.exists():
-        _compile(compiler, text, library)
+        _compile(compiler, optimise, text, library)
     scratch = {k.name: kernel_body(k.name, k.program, k.parameters)[1] for k in model.kernels}
     return FastLane(model, ctypes.CDLL(str(library)), scratch)
 
 
-def _compile(compiler: str, text: str, library: Path) -> None:
+def _compile(compiler: str, optimise: str, text: str, library: Path) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as work:
         include = Path(work) / "include"
@@ -211,7 +212,7 @@ def _compile(compiler: str, text: str, library: Path) -> None:
         unit, out = Path(work) / "kernels.cpp", Path(work) / "kernels.so"
         unit.write_text(text)
         defines = ("-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
-        command = [compiler, *FLAGS, *defines, f"-I{include}", str(unit), "-o", str(out)]
+        command = [compiler, *FLAGS, optimise, *defines, f"-I{include}", str(unit), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BuildFailed(step="compile kernels", code=done.returncode, output=done.stderr[-6000:], log=str(unit))

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cache
 from typing import Union
 
-from lumigen.dtype import DType, accumulator, boolean
+from lumigen.dtype import DType, accumulator, boolean, u8
 from lumigen.errors import SourceLocation
 from lumigen.index import Axis, Cmp, Ix, Lookup, ix, less, lookup
 from lumigen.ops import Op
@@ -283,7 +283,7 @@ def index(value: Ix, dtype: DType) -> Expr:
 
 
 def holds(conditions: Iterable[Cmp]) -> Expr:
-    """The conjunction; a constant where it is provable."""
+    """The conjunction; a constant where it is provable. Conditions without lookups come first: they may guard those."""
     kept: dict[Cmp, None] = {}
     for c in conditions:
         known = c.known()
@@ -291,7 +291,11 @@ def holds(conditions: Iterable[Cmp]) -> Expr:
             return const(False, boolean)
         if known is None:
             kept[c] = None
-    return _intern(Holds, tuple(sorted(kept, key=str))) if kept else const(True, boolean)
+    return _intern(Holds, tuple(sorted(kept, key=_guards_first))) if kept else const(True, boolean)
+
+
+def _guards_first(c: Cmp) -> tuple[int, str]:
+    return sum(isinstance(a, Lookup) for a in c.slack.atoms()), str(c)
 
 
 def read(source: Buffer, at: tuple[Ix, ...]) -> Expr:
@@ -337,12 +341,13 @@ def negation(condition: Expr) -> Expr:
         return const(not condition.value, boolean)
     if isinstance(condition, Holds) and len(condition.conditions) == 1:
         return holds((Cmp(-condition.conditions[0].slack - 1),))
-    if isinstance(condition, Prim) and condition.op is Op.LESS_THAN and _is_true(condition.args[1]):
+    if isinstance(condition, Prim) and condition.op is Op.LESS_THAN and is_true(condition.args[1]):
         return condition.args[0]
     return _intern(Prim, Op.LESS_THAN, (condition, const(True, boolean)), boolean)
 
 
-def _is_true(e: Expr) -> bool:
+def is_true(e: Expr) -> bool:
+    """Whether it is the constant true."""
     return isinstance(e, Const) and e.dtype.is_bool and bool(e.value)
 
 
@@ -353,9 +358,26 @@ def as_index(e: Expr) -> Ix | None:
     if isinstance(e, Const) and e.dtype.is_int:
         return ix(int(e.value))
     if isinstance(e, Read) and e.dtype.is_int:
-        lo, hi = e.source.range or (None, None)
+        lo, hi = e.source.range or _own_range(e.dtype)
         return lookup(e.source, e.at, lo, hi)
     return None
+
+
+def _own_range(dtype: DType) -> tuple[int | None, int | None]:
+    """What a type can hold; integers of 64 bits are taken not to wrap around."""
+    if dtype.bits == 64:
+        return None, None
+    low = 0 if dtype is u8 else -(2 ** (dtype.bits - 1))
+    return low, low + 2**dtype.bits - 1
+
+
+def _fits(value: Ix, dtype: DType) -> bool:
+    """Whether the type holds the expression whatever its atoms are: only then index arithmetic is its arithmetic."""
+    low, high = _own_range(dtype)
+    least, greatest = value.bounds()
+    if low is None or high is None:
+        return True
+    return least is not None and greatest is not None and low <= least and greatest <= high
 
 
 def prim(op: Op, args: tuple[Expr, ...], dtype: DType) -> Expr:
@@ -378,8 +400,9 @@ def prim(op: Op, args: tuple[Expr, ...], dtype: DType) -> Expr:
 def _cast(a: Expr, dtype: DType) -> Expr:
     if a.dtype is dtype:
         return a
-    if isinstance(a, Index) and dtype.is_int:
-        return index(a.value, dtype)
+    inside = as_index(a) if a.dtype.is_int and dtype.is_int else None
+    if inside is not None and _fits(inside, dtype):
+        return index(inside, dtype)
     if isinstance(a, Const) and dtype.is_int and not a.dtype.is_float:
         return const(int(a.value), dtype)
     return _intern(Prim, Op.CONTIGUOUS, (a,), dtype)
@@ -387,7 +410,7 @@ def _cast(a: Expr, dtype: DType) -> Expr:
 
 def _less_than(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_bool:
-        return negation(a) if _is_true(b) else _intern(Prim, Op.LESS_THAN, (a, b), boolean)
+        return negation(a) if is_true(b) else _intern(Prim, Op.LESS_THAN, (a, b), boolean)
     left, right = as_index(a), as_index(b)
     if left is not None and right is not None:
         return holds((less(left, right),))
@@ -402,7 +425,8 @@ def _mul(a: Expr, b: Expr, dtype: DType) -> Expr:
         return choose(condition, value, neutral(dtype))
     left, right = as_index(a), as_index(b)
     if left is not None and right is not None and (left.is_const or right.is_const):
-        return index(left * right, dtype)
+        if _fits(left * right, dtype):
+            return index(left * right, dtype)
     return _intern(Prim, Op.MUL, (a, b), dtype)
 
 
@@ -428,7 +452,7 @@ def _add(a: Expr, b: Expr, dtype: DType) -> Expr:
                 return choose(b.condition, b.then, a.then)
             return choose(a.condition, a.then, b.then)
     left, right = as_index(a), as_index(b)
-    if left is not None and right is not None:
+    if left is not None and right is not None and _fits(left + right, dtype):
         return index(left + right, dtype)
     return _intern(Prim, Op.ADD, (a, b), dtype)
 

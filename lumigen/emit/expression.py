@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from lumigen.dtype import DType, boolean, f32, f64, i64
+from lumigen.dtype import DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Dim, Ix, Lookup
+from lumigen.index import Atom, Axis, Cmp, Dim, Ix, Lookup
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
-from lumigen.region import Buffer, Choose, Const, Expr, Holds, Index, Local, Prim, Read, free_axes
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Index,
+    Local,
+    Prim,
+    Read,
+    free_axes,
+    is_true,
+)
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
 LOOSE, SUM, PRODUCT, TIGHT = range(4)  # how strongly the outermost operator of a text binds
@@ -34,6 +46,7 @@ class Text:
 class Renderer:
     """Renders expressions in a scope whose lane axis is `lanes` (None: scalar code)."""
 
+    dims: Mapping[str, str]
     lanes: Axis | None = None
     lane_offset: str = ""  # the text of the lane number, inside code that runs lane by lane
 
@@ -43,13 +56,26 @@ class Renderer:
         return cxx.expression(e, self._name, self._lookup)
 
     def _name(self, atom: Atom) -> str:
-        assert isinstance(atom, Axis | Dim)
+        if isinstance(atom, Dim):
+            return self.dims.get(atom.name, "")
+        assert isinstance(atom, Axis)
         return f"({atom.name} + {self.lane_offset})" if self.lane_offset and atom == self.lanes else atom.name
 
     def _lookup(self, atom: Lookup) -> str:
         assert isinstance(atom.source, Buffer)
         element = f"{atom.source}[{self.index(address(atom.source, atom.at))}]"
         return element if atom.source.dtype is i64 else f"int64_t{{{element}}}"  # what follows may not fit
+
+    def holds(self, c: Cmp) -> str:
+        """`0 <= slack` as a comparison of what is added with what is taken away: nothing overflows between them."""
+        above = Ix.interned(tuple(t for t in c.slack.terms if t[1] > 0), 0)
+        below = Ix.interned(tuple((m, -k) for m, k in c.slack.terms if k < 0), 0)
+        rest = c.slack.const
+        if not above.terms:
+            return f"{self.index(below)} <= {cxx.integer(rest)}"
+        if rest == -1:
+            return f"{self.index(below)} < {self.index(above)}"
+        return f"{self.index(below - rest)} <= {self.index(above)}"
 
     # ---- scalars ----
 
@@ -65,8 +91,7 @@ class Renderer:
             text = f"{e.source}[{self.index(address(e.source, e.at))}]"
             return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
         if isinstance(e, Holds):
-            parts = [f"{self.index(c.slack)} >= 0" for c in e.conditions]
-            return Text(" && ".join(parts), LOOSE)
+            return Text(" && ".join(map(self.holds, e.conditions)), LOOSE)
         if isinstance(e, Choose):
             extremum = _extremum(e)
             if extremum is not None:
@@ -80,7 +105,7 @@ class Renderer:
 
     def _scalar_prim(self, e: Prim) -> Text:
         if e.op in (Op.ADD, Op.MUL) and e.dtype is not boolean:
-            return arithmetic(e, self.scalar, may_fuse=e.dtype is f32)
+            return _wrapped(e, arithmetic(e, self.scalar, may_fuse=e.dtype is f32))
         args = [self.scalar(a) for a in e.args]
         if e.op in UNARY:
             stem = UNARY[e.op]
@@ -90,19 +115,22 @@ class Renderer:
         if e.op is Op.CONTIGUOUS:
             return self._cast(e, args[0])
         if e.op is Op.LESS_THAN:
-            if e.args[0].dtype is boolean and isinstance(e.args[1], Const):
-                return Text(f"!{args[0].within(TIGHT)}")
+            if e.args[0].dtype is boolean:
+                denied = f"!{args[0].within(TIGHT)}"
+                return Text(denied) if is_true(e.args[1]) else Text(f"{denied} && {args[1].within(SUM)}", LOOSE)
             return Text(f"{args[0].within(SUM)} < {args[1].within(SUM)}", LOOSE)
         if e.dtype is boolean:
             return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
         if e.op is Op.MOD:
-            name = "mod" if e.dtype is f32 else "floor_mod"
+            name = "mod" if e.dtype.is_float else f"int_mod<{e.dtype.ctype}>"
             return Text(f"{name}({args[0].code}, {args[1].code})")
         raise LoweringFailed(step="emit", what=f"no scalar form of {e.op.value}")
 
     def _cast(self, e: Prim, text: Text) -> Text:
         if e.dtype is boolean:
             return Text(f"{text.within(SUM)} != 0", LOOSE)
+        if e.dtype.is_int and e.args[0].dtype.is_float:
+            return Text(f"to_int<{e.dtype.ctype}>({text.code})")
         return Text(f"static_cast<{e.dtype.ctype}>({text.code})")
 
     # ---- lanes ----
@@ -128,7 +156,7 @@ class Renderer:
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
 
     def _each(self) -> Renderer:
-        return Renderer(self.lanes, "lane")
+        return Renderer(self.dims, self.lanes, "lane")
 
     def _load(self, e: Read) -> Text:
         assert self.lanes is not None
@@ -164,7 +192,8 @@ class Renderer:
             parts = [self._condition(c.slack) for c in e.conditions]
         elif isinstance(e, Prim) and e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
-                return f"mask_not({self.mask(e.args[0])})"
+                denied = f"mask_not({self.mask(e.args[0])})"
+                return denied if is_true(e.args[1]) else f"mask_and({denied}, {self.mask(e.args[1])})"
             return f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})"
         elif isinstance(e, Prim) and e.op is Op.MUL:
             parts = [self.mask(a) for a in e.args]
@@ -181,7 +210,7 @@ class Renderer:
         assert self.lanes is not None
         factor = slack.coefficient(self.lanes)
         if factor is None or self.lanes not in slack.axes:
-            return f"mask_all({self.index(slack)} >= 0)"
+            return f"mask_all({self.holds(Cmp(slack))})"
         return f"mask_affine({self.index(slack)}, {self.index(factor)})"
 
 
@@ -202,6 +231,14 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
             p, q = (render(z).code for z in y.args)
             return Text(f"fma({p}, {q}, {render(x).code})")
     return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
+
+
+def _wrapped(e: Prim, text: Text) -> Text:
+    """Integers narrower than what C++ or an index computes in wrap around in their own type."""
+    narrow = e.dtype.is_int and e.dtype.bits < 32
+    if narrow or (e.dtype is i32 and any(isinstance(a, Index) for a in e.args)):
+        return Text(f"static_cast<{e.dtype.ctype}>({text.code})")
+    return text
 
 
 def _negated(e: Expr) -> Expr | None:
@@ -234,7 +271,8 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     if dtype is boolean:
         return "true" if value else "false"
     if dtype.is_int:
-        return "INT64_MIN" if value == -(2**63) else str(int(value))
+        least = {-(2**63): "INT64_MIN", -(2**31): "INT32_MIN"}
+        return least.get(int(value)) or str(int(value))
     if value != value:
         return '__builtin_nanf("")' if dtype is f32 else '__builtin_nan("")'
     if value in (float("inf"), float("-inf")):

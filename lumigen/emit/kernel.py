@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lumigen.emit.cxx import identifier
 from lumigen.emit.environment import render
 from lumigen.emit.statements import Statements
 from lumigen.index import product
@@ -11,9 +14,9 @@ from lumigen.program import ALIGNMENT, Parameter
 from lumigen.tile import TileProgram
 
 HEADERS = {
-    "simt": ("index.h", "lanes.h", "simd.h", "vmath.h"),
-    "panel": ("index.h", "lanes.h", "panel.h", "simd.h", "vmath.h"),
-    "cascade": ("index.h", "lanes.h", "panel.h", "simd.h", "tile.h", "vmath.h"),
+    "simt": ("index.h", "lanes.h", "scalar.h", "simd.h", "vmath.h"),
+    "panel": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "vmath.h"),
+    "cascade": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "tile.h", "vmath.h"),
 }
 
 
@@ -35,7 +38,7 @@ class KernelContext:
     task: str
     scratch: str
     pointers: tuple[Parameter, ...]
-    dims: tuple[str, ...]
+    dims: tuple[tuple[str, str], ...]  # (as the argument, in the kernel)
     tiles: tuple[Tile, ...]
     lines: tuple[str, ...]
 
@@ -49,19 +52,30 @@ def kernel_body(name: str, program: TileProgram, parameters: tuple[Parameter, ..
         start = f"scratch + {used}" if used else "scratch"
         tiles.append(Tile(b.name, start, " x ".join(str(d) for d in b.dims)))
         used += -(-size // ALIGNMENT) * ALIGNMENT
-    lines = Statements(program).lines(program.body)
+    dims = tuple(p.name for p in parameters if p.dtype is None)
+    words = _words(Statements(program).lines(program.body))
+    taken = words | {p.name for p in parameters if p.dtype is not None} | {"args", "raw", "scratch", "task"}
+    spelled = {d: _unlike(d, taken | (frozenset(dims) - {d})) for d in dims}
+    lines = Statements(program, spelled).lines(program.body)
     context = KernelContext(
         name=name,
         headers=HEADERS[program.skeleton],
-        task="int64_t task" if _mentions(lines, "task") else "int64_t /*task*/",
+        task="int64_t task" if "task" in words else "int64_t /*task*/",
         scratch="char* scratch" if tiles else "char* /*scratch*/",
         pointers=tuple(p for p in parameters if p.dtype is not None),
-        dims=tuple(p.name for p in parameters if p.dtype is None),
+        dims=tuple(spelled.items()),
         tiles=tuple(tiles),
         lines=tuple(lines),
     )
     return render("cpu/kernel.cpp.j2", kernel=context), used
 
 
-def _mentions(lines: list[str], word: str) -> bool:
-    return any(word in line for line in lines)
+def _words(lines: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for line in lines for word in re.findall(r"[A-Za-z_]\w*", line))
+
+
+def _unlike(name: str, taken: frozenset[str]) -> str:
+    """The name of a dim, which users choose, made unlike all that the kernel names or calls itself."""
+    while name in taken:
+        name += "_"
+    return identifier(name)

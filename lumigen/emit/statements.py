@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from lumigen.dtype import DType, boolean, f32
 from lumigen.emit.expression import Renderer, Text, literal, pointer
@@ -32,15 +33,16 @@ INDENT = "  "
 
 
 class Statements:
-    """Renders the statements of one program."""
+    """Renders the statements of one program; `dims` spells its dims, which are nameless without it."""
 
-    def __init__(self, program: TileProgram) -> None:
+    def __init__(self, program: TileProgram, dims: Mapping[str, str] | None = None) -> None:
+        self.dims = dims or {}
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[str]:
         out: list[str] = []
         for s in stmts:
-            out.extend(self.statement(s, Renderer(lanes)))
+            out.extend(self.statement(s, Renderer(self.dims, lanes)))
         return out
 
     def statement(self, s: Stmt, r: Renderer) -> list[str]:
@@ -93,7 +95,9 @@ class Statements:
             return [f"for (int64_t {axis} = {lo}; {axis} < {hi}; {step}) {{", *_indented(inner), "}"]
         inner = self.lines(s.body, s.axis)
         if lo == "0":
-            return [f"for_lanes({hi}, [&](int64_t {axis}, auto lanes) {{", *_indented(inner), "});"]
+            used = any(re.search(rf"\b{axis}\b", line) for line in inner)
+            named = axis if used else f"/*{axis}*/"
+            return [f"for_lanes({hi}, [&](int64_t {named}, auto lanes) {{", *_indented(inner), "});"]
         start = [f"const int64_t {axis} = {lo} + {axis}_offset;"]
         span = r.index(s.hi - s.lo)
         head = f"for_lanes({span}, [&](int64_t {axis}_offset, auto lanes) {{"
@@ -174,9 +178,9 @@ def neutral(monoid: Monoid, dtype: DType) -> str:
 def _combine(monoid: Monoid, name: str, value: Text, dtype: DType) -> str:
     if monoid is Monoid.SUM:
         return f"{name} + {value.within(2)}"
-    if dtype is f32:
+    if dtype.is_float:
         return f"max_nan({name}, {value.code})"
-    return f"{name} < {value.within(1)} ? {value.within(1)} : {name}"
+    return f"greater({name}, {_type(dtype, None)}({value.code}))"
 
 
 def _type(dtype: DType, lanes: Axis | None) -> str:

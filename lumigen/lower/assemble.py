@@ -116,6 +116,7 @@ class _Model:
     kernels: list[LoweredKernel] = field(default_factory=list)
     by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(default_factory=dict)
     stored: dict[tuple[str, Panels | None], Stored] = field(default_factory=dict)
+    packed: dict[Buffer, Stored] = field(default_factory=dict)
     lines: dict[str, dict[SourceLocation, None]] = field(default_factory=dict)
 
     def entry(self, name: str, graph: Graph) -> Program:
@@ -142,8 +143,10 @@ class _Model:
             self.by_region[form.region] = lowered, named
         lowered, kernels = self.by_region[form.region]
         actual = dict(form.binding)
-        for packed, weight, _ in lowered.packs:
-            actual[packed] = replace(packed, name=actual[weight].name)
+        for packed, weight, panels in lowered.packs:
+            stored = self.store_weight(actual[weight], panels)
+            actual[packed] = replace(packed, name=stored.name)
+            self.packed[actual[packed]] = stored
         for temp in lowered.temps:
             actual[temp] = replace(temp, name=f"s{number}_{temp.name}")
         out: list[_Step] = []
@@ -151,8 +154,6 @@ class _Model:
             for line in region.lines:
                 self.lines[kernel.name].setdefault(line)
             out.append(_Step(kernel, {b: actual[b] for b in kernel.program.args}, region.lines))
-        for packed, weight, panels in lowered.packs:
-            self.store_weight(actual[weight], panels)
         for b in region.reads():
             if b.role is Role.WEIGHT and any(a == b for s in out for a in s.actual.values()):
                 self.store_weight(b, None)
@@ -166,16 +167,23 @@ class _Model:
         self.lines[name] = {}
         return made
 
-    def store_weight(self, b: Buffer, panels: Panels | None) -> None:
+    def store_weight(self, b: Buffer, panels: Panels | None) -> Stored:
         if (b.name, panels) in self.stored:
-            return
+            return self.stored[b.name, panels]
         name = (
             "w_"
             + "".join(c if c.isalnum() else "_" for c in b.name)
             + ("_panels" if panels else "")
         )
         info = WeightInfo(b.name, tuple(int(d.const) for d in b.dims), b.dtype)
-        self.stored[b.name, panels] = Stored(name, info, panels)
+        taken = {s.name for s in self.stored.values()}
+        number = 2
+        unique = name
+        while unique in taken:  # in another layout, or of a weight whose name differs in punctuation
+            unique = f"{name}_{number}"
+            number += 1
+        stored = self.stored[b.name, panels] = Stored(unique, info, panels)
+        return stored
 
     def arena(
         self, steps: list[_Step], dims: tuple[Dim, ...]
@@ -202,30 +210,20 @@ class _Model:
         return arena.slots, {name: arena.home[home[name]] for name in home}
 
     def launch(self, s: _Step, place: dict[str, str]) -> Launch:
-        arguments = [self.argument(s.actual[b], b, place) for b in s.kernel.program.args]
+        arguments = [self.argument(s.actual[b], place) for b in s.kernel.program.args]
         arguments.extend(ValueArg(ix(d)) for d in s.kernel.program.dims)
         arguments.extend(ValueArg(value, name) for name, value in s.kernel.program.numbers)
         return Launch(s.kernel.name, tuple(arguments), s.kernel.program.tasks, s.lines)
 
-    def argument(self, actual: Buffer, formal: Buffer, place: dict[str, str]) -> Argument:
+    def argument(self, actual: Buffer, place: dict[str, str]) -> Argument:
         if actual.role is Role.INPUT:
             return InputArg(actual.name)
         if actual.role is Role.OUTPUT:
             return OutputArg(actual.name)
         if actual.role is Role.WEIGHT:
-            found = [
-                s
-                for (name, panels), s in self.stored.items()
-                if name == actual.name and _fits(s, formal, panels)
-            ]
-            return WeightArg(found[0].name)
+            stored = self.packed.get(actual) or self.stored[actual.name, None]
+            return WeightArg(stored.name)
         return SlotArg(place[actual.name])
-
-
-def _fits(s: Stored, formal: Buffer, panels: Panels | None) -> bool:
-    if panels is None:
-        return tuple(int(d.const) for d in formal.dims) == s.weight.shape
-    return formal.dims == (ix(panels.elements),)
 
 
 def in_place(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from lumigen.errors import SourceLocation
 from lumigen.graph import Edge, Graph, Node, axes_of, literal_of, tensor_of, toposort
 from lumigen.index import Axis, Ix, ix, product
+from lumigen.lower.guard import guard_reductions
 from lumigen.ops import ROWS, SOURCES, Form, Op
 from lumigen.region import (
     Buffer,
@@ -242,20 +243,22 @@ class _Builder:
 
     def regions(self) -> tuple[Region, ...]:
         out = [self.region(n) for n in self.order if n in self.cut]
-        stored = {self.buffers[n].name for n in self.cut}
+        kept = [self.buffers[n] for n in self.cut]
+        stored = {b.name for b in kept if b.role is Role.OUTPUT}
         for name, e in self.graph.outputs:
             if name in stored:
                 continue
             dst = Buffer(name, Role.OUTPUT, e.shape, e.dtype)
             axes = tuple(Axis(f"o{d}", extent) for d, extent in enumerate(e.shape))
             at = tuple(ix(a) for a in axes)
-            out.append(Region((Store(dst, axes, at, self.at_edge(e, at)),), self.lines(e.node)))
+            value = guard_reductions(self.at_edge(e, at))
+            out.append(Region((Store(dst, axes, at, value),), self.lines(e.node)))
         return tuple(out)
 
     def region(self, n: Node) -> Region:
         axes, body = self.inlined(n)
-        store = Store(self.buffer(n), axes, tuple(ix(a) for a in axes), body)
-        return Region((store,), self.lines(n))
+        at = tuple(ix(a) for a in axes)
+        return Region((Store(self.buffer(n), axes, at, guard_reductions(body)),), self.lines(n))
 
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lumigen.dtype import boolean, f32
-from lumigen.index import Axis, Cmp, Ix, is_less, is_nonnegative, ix, maximum, minimum
+from lumigen.index import Axis, Cmp, Ix, Lookup, is_less, is_nonnegative, ix, maximum, minimum
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -30,6 +30,7 @@ from lumigen.region import (
     const,
     free_axes,
     holds,
+    indices_of,
     local,
     rebuild,
     walk,
@@ -45,13 +46,35 @@ def address(source: Buffer, at: tuple[Ix, ...]) -> Ix:
     return flat
 
 
-def is_safe(e: Expr) -> bool:
-    """Whether every read inside is within its buffer wherever it is evaluated."""
+def is_safe(e: Expr, *, inside: bool = False) -> bool:
+    """Whether every read is within its buffer wherever the expression is evaluated.
+
+    A reduction can run anywhere (`guard`), so its reads count only if they are asked for (`inside`).
+    """
+    stack = [e]
+    seen: set[Expr] = set()
+    while stack:
+        x = stack.pop()
+        if x in seen or (isinstance(x, Reduce) and not inside):
+            continue
+        seen.add(x)
+        if isinstance(x, Read) and not _is_within(x.source, x.at):
+            return False
+        if not all(is_safe_index(i) for i in indices_of(x)):
+            return False
+        stack.extend(children(x))
+    return True
+
+
+def is_safe_index(i: Ix) -> bool:
+    """Whether the integers that an index reads are within their buffers."""
+    lookups = [a for a in i.atoms() if isinstance(a, Lookup)]
+    return all(_is_within(a.source, a.at) for a in lookups if isinstance(a.source, Buffer))
+
+
+def _is_within(source: Buffer, at: tuple[Ix, ...]) -> bool:
     return all(
-        is_nonnegative(i) and is_less(i, extent)
-        for x in walk([e])
-        if isinstance(x, Read)
-        for extent, i in zip(x.source.dims, x.at, strict=True)
+        is_nonnegative(i) and is_less(i, extent) for extent, i in zip(source.dims, at, strict=True)
     )
 
 
@@ -63,7 +86,7 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
         factor = address(e.source, e.at).coefficient(lanes)
         return e.dtype is not f32 or factor is None
     if isinstance(e, Holds):
-        return any(c.slack.coefficient(lanes) is None for c in e.conditions)
+        return any(c.slack.coefficient(lanes) is None for c in e.conditions) or not is_safe(e)
     if isinstance(e, Choose):
         return e.dtype is not f32 or not is_safe(e)
     if isinstance(e, Prim):
@@ -71,6 +94,18 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
         numeric = operands <= {f32} or operands <= {boolean, f32}
         return not (numeric and e.dtype in (f32, boolean))
     return isinstance(e, Index)
+
+
+def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
+    """Whether a loop over lanes can compute the values: reductions that vary with the lanes have a vector form."""
+    for e in walk(roots):
+        if isinstance(e, Reduce) and lanes in free_axes(e) and e.dtype is not f32:
+            return False
+        if is_per_lane(e, lanes) and any(
+            isinstance(x, Reduce) and lanes in free_axes(x) for x in walk([e])
+        ):
+            return False
+    return True
 
 
 @dataclass
@@ -141,15 +176,28 @@ class Scope:
             home.reduce(e)
             return home.known[e]
         if isinstance(e, Choose) and not is_safe(e):
-            return e  # evaluated lazily, element by element: the other branch may lie outside its buffer
+            return self.with_reductions(e)  # evaluated lazily: the other branch may lie outside its buffer
         if home is self and self.lanes is not None and is_per_lane(e, self.lanes):
-            return e
+            return self.with_reductions(e)
         out = rebuild(e, home.value, lambda i: i)
         if home is self and (self.uses.get(e, 1) < 2 or isinstance(e, Index)):
             return out
         if is_negation(out):
             return out
         return home.let(e, out, "v")
+
+    def with_reductions(self, e: Expr) -> Expr:
+        """The expression as it is, but for the reductions in it, which are computed ahead of it."""
+        memo: dict[Expr, Expr] = {}
+
+        def visit(x: Expr) -> Expr:
+            if isinstance(x, Reduce):
+                return self.value(x)
+            if x not in memo:
+                memo[x] = rebuild(x, visit, lambda i: i)
+            return memo[x]
+
+        return visit(e)
 
     def let(self, e: Expr, value: Expr, stem: str) -> Expr:
         lanes = self.lanes if self.lanes in free_axes(e) else None
@@ -163,18 +211,17 @@ class Scope:
 
     def reduce(self, first: Reduce) -> None:
         """Loops for a reduction, and in the same loops for its siblings that are ready."""
+        for inner in _inner_reductions(first):
+            if inner is not first and free_axes(inner) <= self.axes:
+                self.value(inner)
         group = [first, *self._siblings(first)]
         vector = self.lanes is not None and self.lanes in free_axes(first)
         numbers = all(r.dtype is f32 for r in group)
         accumulators: list[Local] = []
         lane_axis = None if vector or not numbers else _lane_axis(first)
+        if lane_axis is not None and not lanes_fit([r.body for r in group], lane_axis):
+            lane_axis = None
         lanes = self.lanes if vector else lane_axis
-        if vector and not numbers:
-            lanes = None
-        for r in group:
-            for inner in _inner_reductions(r):
-                if inner is not r and free_axes(inner) <= self.axes:
-                    self.value(inner)
         for r in group:
             extra = frozenset({lanes} if lanes is not None else ())
             name = local(
@@ -259,7 +306,9 @@ def _bounds(axis: Axis, conditions: list[Cmp], known: frozenset[Axis]) -> tuple[
     for c in conditions:
         factor = c.slack.coefficient(axis)
         rest = c.slack - ix(axis) * factor if factor is not None else None
-        if rest is not None and rest.axes <= known and factor == 1:
+        if rest is not None and not is_safe_index(rest):
+            left.append(c)
+        elif rest is not None and rest.axes <= known and factor == 1:
             lo = maximum(lo, -rest)
         elif rest is not None and rest.axes <= known and factor == -1:
             hi = minimum(hi, rest + 1)
@@ -316,5 +365,7 @@ __all__ = [
     "guarded",
     "is_per_lane",
     "is_safe",
+    "is_safe_index",
     "kernel_reductions",
+    "lanes_fit",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, ix, minimum, product
-from lumigen.lower.scope import Names, Scope, address, kernel_reductions
+from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
 from lumigen.region import (
     Buffer,
     Expr,
@@ -45,9 +45,7 @@ def simt(region: Region, sizes: Schedule) -> TileProgram:
     for a in reversed(rows if len(rows) > 1 else ()):
         row_scope.bind(a, rest % a.extent if a is not rows[0] else rest)
         rest = rest // a.extent
-    lanes_ok = store.value.dtype is f32 and all(
-        r.dtype is f32 for r in reductions if lane in free_axes(r)
-    )
+    lanes_ok = lane is not None and store.value.dtype is f32 and lanes_fit([store.value], lane)
     if lane is None:
         (value,) = row_scope.values([store.value])
         row_scope.stmts.append(StoreTile(store.dst, store.at, value, None))
