@@ -226,6 +226,8 @@ static void test_host(const char* path) {
   };
   o.log = [](void* user, int32_t, const char*) { ++static_cast<Host*>(user)->logged; };
   expect(tiny_model_open(&o, &model) == TINY_OK && host.logged == 1, "a host's allocator and log");
+  const bool is_packed = std::strstr(path, "original") == nullptr;
+  expect((host.blocks == 0) == is_packed, "a packed file is mapped, another one is packed");
   tiny_context* c = open(model, 2);
   Forward f(8);
   expect(f.run(c) == TINY_OK && host.blocks > 0, "a call in a host's memory");

@@ -103,6 +103,8 @@ class Arrays {
   }
 
  private:
+  static std::string text(const py::object& value) { return py::str(value).cast<std::string>(); }
+
   static std::string at(const char* entry) { return std::string("[") + entry + "] "; }
 
   bool is_generic(const py::object& value) const { return py::isinstance(value, numpy_.attr("generic")); }
@@ -130,7 +132,7 @@ class Arrays {
       case 'b':
         return 6;
       default:
-        return py::str(static_cast<py::object>(dtype)).cast<std::string>() == "bfloat16" ? 4 : 255;
+        return text(dtype) == "bfloat16" ? 4 : 255;
     }
   }
 
@@ -138,19 +140,20 @@ class Arrays {
                       bool is_output) const {
     py::array array = py::reinterpret_borrow<py::array>(value);
     const py::dtype dtype = array.dtype();
-    const std::string name = py::str(static_cast<py::object>(dtype));
-    const bool native = dtype.attr("isnative").cast<bool>();
+    const bool native = dtype.byteorder() == '=' || dtype.byteorder() == '|';
     if (code_of(dtype) != port.code || dtype.itemsize() * 8 != port.bits || !native)
       raise_(kArrayDtype,
-             at(entry) + port.name + " is " + name + ", must be " + port.numpy + ". " +
+             at(entry) + port.name + " is " + text(dtype) + ", must be " + port.numpy + ". " +
                  (is_output ? std::string("Pass an array of that dtype.")
                             : std::string("Pass ") + port.name + ".astype(np." + port.numpy + ")."));
-    const py::object flags = array.attr("flags");
-    const bool usable = flags.attr("c_contiguous").cast<bool>() && flags.attr("aligned").cast<bool>();
-    if (is_output && (!usable || !flags.attr("writeable").cast<bool>()))
-      raise_(kArrayArgument, at(entry) + port.name +
-                                 " is not contiguous and writable, must be both to be written to. "
-                                 "Pass another array as out, or none.");
+    constexpr int wanted =
+        py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_ | py::detail::npy_api::NPY_ARRAY_ALIGNED_;
+    const bool usable = (array.flags() & wanted) == wanted;
+    if (is_output && (!usable || !array.writeable()))
+      raise_(kArrayArgument,
+             at(entry) + port.name +
+                 " is not contiguous and writable, must be both to be written to. Pass another array "
+                 "as out, or none.");
     if (!usable) array = py::reinterpret_borrow<py::array>(array.attr("copy")("C"));
     Argument out;
     out.owner = array;
@@ -194,8 +197,8 @@ class Arrays {
     if (managed == nullptr) throw py::error_already_set();
     const ArrayTensor& t = managed->tensor;  // the capsule frees it, since its name stays as it is
     if (t.code != port.code || t.bits != port.bits || t.lanes != 1)
-      raise_(kArrayDtype, at(entry) + port.name + " is " + py::str(value.attr("dtype")).cast<std::string>() +
-                              ", must be " + port.numpy + ". Convert it first.");
+      raise_(kArrayDtype, at(entry) + port.name + " is " + text(value.attr("dtype")) + ", must be " +
+                              port.numpy + ". Convert it first.");
     Argument out;
     out.owner = capsule;
     out.shape.assign(t.shape, t.shape + t.ndim);
