@@ -27,7 +27,7 @@ from lumigen.emit.kernel import kernel_body
 from lumigen.emit.project import render_project
 from lumigen.emit.reference import reference_text
 from lumigen.emit.weights_file import write_weights
-from lumigen.errors import UnknownWeight, UnsupportedTarget, WeightMismatch
+from lumigen.errors import BadArgument, UnknownWeight, UnsupportedTarget, WeightMismatch
 from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph
 from lumigen.lower import GRAPH_PASSES
@@ -219,17 +219,24 @@ def compile_project(
     options: Mapping[str, str] | None = None,
     weights: Weights | Mapping[str, Array] | None = None,
     build: bool = True,
+    embed: bool = False,
     force: bool = False,
     stages: Stages | None = None,
 ) -> Summary:
-    """Everything after the trace. `directory` is ./<name>-<target> by default."""
+    """Everything after the trace. `directory` is ./<name>-<target> by default.
+
+    With `embed` the library holds the weights.
+    """
     check_target(target)
+    if embed and weights is None:
+        expected = "them together with the file of the weights"
+        raise BadArgument(op="compile", name="--embed-weights", value="alone", expected=expected)
     at = stages or Stages()
     compilation = lower_model(traced, {"target": target, **(options or {})}, at)
     model = compilation.model
     place = directory if directory is not None else Path(f"{model.name}-{target}")
     with at.stage("write"):
-        files = render_project(model)
+        files = render_project(model, embed_weights=embed)
         at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
         arrays = None if weights is None else wanted_weights(model, weights)
         written = write_project(files, place, force=force)

@@ -51,7 +51,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+def weights() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     found = lg.load_model_file(DIGITS).trace().weights
     return {w.name: (rng.normal(size=w.shape) / 8).astype(np.float32) for w in found}
@@ -61,7 +61,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
 def digits(tmp_path_factory: pytest.TempPathFactory, weights: dict[str, np.ndarray]) -> Path:
     """The digits example, built by the command; kept from session to session in LUMIGEN_CACHE."""
     cache = os.environ.get("LUMIGEN_CACHE")
-    base = Path(cache) / "tests" if cache else tmp_path_factory.mktemp("cli")
+    base = Path(cache) / "tests" if cache else shared(tmp_path_factory)
     folder = base / "un été à la mer"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "digits.safetensors"
@@ -69,6 +69,12 @@ def digits(tmp_path_factory: pytest.TempPathFactory, weights: dict[str, np.ndarr
     out = folder / "digits-cpu"
     assert cli.run(["compile", str(DIGITS), "--weights", str(file), "-o", str(out)]) == 0
     return out
+
+
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that all processes of a test run have in common; builds lock it."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cli"
 
 
 @pytest.fixture
@@ -147,6 +153,15 @@ def test_another_name_in_the_file(here: Path, run: Run) -> None:
     assert (code, "no model or function nobody; there is other" in err) == (1, True)
 
 
+def test_weights_can_be_embedded(here: Path, run: Run, weights: dict[str, np.ndarray]) -> None:
+    save_file(weights, here / "w.safetensors")
+    arguments = ("compile", DIGITS, "--no-build", "--weights", "w.safetensors", "--embed-weights")
+    assert run(*arguments)[0] == 0
+    assert (here / "digits-cpu" / "src" / "embedded.cpp").is_file()
+    assert run(*arguments[:-1])[0] == 0
+    assert not (here / "digits-cpu" / "src" / "embedded.cpp").exists()
+
+
 def test_unused_tensors_are_noted(here: Path, run: Run, weights: dict[str, np.ndarray]) -> None:
     save_file({**weights, "head": np.zeros(1, np.float32)}, here / "w.safetensors")
     code, _, err = run("compile", DIGITS, "--no-build", "--weights", "w.safetensors")
@@ -200,6 +215,7 @@ REFUSED = [
     ("compile {digits} --set width=3", "there is no option width; there are: none."),
     ("compile {digits} -o full", "full is not empty and holds no manifest.json of lumigen"),
     ("compile {digits} -o full/a.txt", "a.txt is not empty and holds no manifest.json"),
+    ("compile {digits} --embed-weights", "--embed-weights cannot be alone. Pass them together"),
     ("show {digits} --after tile --kernel k99", "--kernel cannot be k99. Pass one of k00_panel"),
     ("show {digits} --after fold --kernel k00", "cannot be k00 after fold. Pass a kernel after"),
     ("run nowhere", "[run] nowhere cannot be used: it is no directory. Name a directory that"),
@@ -328,6 +344,9 @@ def test_every_stage_can_be_shown(form: str, run: Run) -> None:
     for text in SHOWN[form]:
         assert text in out
     assert run("show", DIGITS, "--after", form)[1] == out, "and is the same each time"
+    code, as_json, _ = run("show", DIGITS, "--after", form, "--json")
+    assert code == 0
+    assert json.loads(as_json)["text"].rstrip("\n") == out.rstrip("\n")
 
 
 def test_a_single_kernel_can_be_shown(run: Run) -> None:
@@ -393,6 +412,24 @@ def test_help_has_an_example(command: str, run: Run) -> None:
     code, out, err = run(command, "--help")
     assert (code, err) == (0, "")
     assert f"Example: lumigen {command}" in out
+
+
+def test_a_reader_who_leaves_is_no_error(here: Path) -> None:
+    show = f"{sys.executable} -m lumigen show '{DIGITS}' --after source"
+    shown = f"{show} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = ["bash", "-c", shown]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("// k00_panel")
+
+
+def test_a_place_that_cannot_be_written_is_named(here: Path, run: Run) -> None:
+    write(here / "file", "")
+    code, _, err = run("compile", DIGITS, "--no-build", "-o", "file/out")
+    assert code == 1
+    assert "file" in err
+    assert "cannot be used: not a directory. Name another place" in err
 
 
 def test_version_and_help(run: Run) -> None:
@@ -493,21 +530,29 @@ def test_bench_times_every_entry(digits: Path, run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_compiling_again_builds_nothing(
+def test_compiling_again_builds_nothing_and_the_tests_pass(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hence the second time is quick: no tool is started."""
+    """One test, since `test` changes the options of the build that is looked at before."""
 
     def start(*_: object, **__: object) -> None:
         raise AssertionError
 
     weights = digits.parent / "digits.safetensors"
+    arguments = ("compile", DIGITS, "--weights", weights, "-o", digits)
+    assert run(*arguments)[0] == 0
     before = times(digits)
-    monkeypatch.setattr(subprocess, "Popen", start)
-    code, out, _ = run("compile", DIGITS, "--weights", weights, "-o", digits)
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", start)
+        code, out, _ = run(*arguments)
     assert code == 0
     assert "built before" in out
     assert times(digits) == before
+    code, out, _ = run("test", digits, "--json")
+    found = json.loads(out)
+    assert (code, found["passed"]) == (0, True)
+    assert found["tests"]["digits.kernels.baseline"] == "passed"
+    assert found["tests"]["digits_example_c"] == "passed"
 
 
 def times(directory: Path) -> dict[str, int]:

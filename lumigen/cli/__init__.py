@@ -6,6 +6,8 @@ command line that does not parse), 70 (a bug of ours), 130 (Ctrl-C); and no trac
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -19,6 +21,8 @@ from lumigen.emit.manifest import lumigen_version
 from lumigen.errors import FileRefused, LumigenError, Unexpected
 
 INTERRUPTED = 130
+FULL = (errno.ENOSPC, errno.EDQUOT)
+OURS = str(Path(__file__).parent.parent)
 
 HELP = """Compile a deep-learning model into a standalone C++ project.
 
@@ -52,7 +56,12 @@ for _command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # `lumigen show ... | head`: nobody reads on, which is fine
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -70,19 +79,9 @@ def run(arguments: list[str]) -> int:
     except LumigenError as e:
         return _report(e)
     except BrokenPipeError:
-        sys.stderr.close()  # nobody reads what we write: say nothing either
-        return 1
+        return 0
     except OSError as e:
-        if e.filename is None:
-            return _report(_unexpected(command, e))
-        return _report(
-            FileRefused(
-                command=command,
-                file=e.filename,
-                why=(e.strerror or type(e).__name__).lower(),
-                remedy="Name another place, or change what is there.",
-            )
-        )
+        return _report(_refused(command, e) or _unexpected(command, e))
     except Exception as e:  # noqa: BLE001  # whatever it is, the user shall know whose fault it is
         return _report(_unexpected(command, e))
 
@@ -92,6 +91,16 @@ def _report(error: LumigenError) -> int:
     if debug.level():
         traceback.print_exception(error)
     return error.exit_code
+
+
+def _refused(command: str, error: OSError) -> FileRefused | None:
+    """What the file system would not do with a file of the user's."""
+    file = "the disk" if error.errno in FULL else error.filename
+    if file is None or str(file).startswith(OURS):
+        return None
+    why = (error.strerror or type(error).__name__).lower()
+    remedy = "Name another place, or change what is there."
+    return FileRefused(command=command, file=file, why=why, remedy=remedy)
 
 
 def _unexpected(command: str, error: Exception) -> Unexpected:

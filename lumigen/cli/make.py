@@ -18,13 +18,17 @@ MAX_UNUSED = 8
 
 @click.command()
 @click.argument("name", metavar="NAME")
-def new(name: str) -> None:
+@json_option
+def new(name: str, as_json: bool) -> None:
     r"""Make a directory with a model to start from.
 
     \b
     Example: lumigen new digits && lumigen compile digits/model.py
     """
     directory = start.write(Path(name))
+    if as_json:
+        result_json({"directory": str(directory), "files": sorted(start.FILES)})
+        return
     where = shlex.quote(str(directory))
     result(f"{directory}: model.py, weights.py, README.md\n\n  lumigen compile {where}/model.py")
 
@@ -33,6 +37,7 @@ def new(name: str) -> None:
 @traced_options
 @click.option("-o", "--output", metavar="DIR", help="Where to; ./<name>-<target> by default.")
 @click.option("--build/--no-build", default=True, help="Whether to compile what was emitted.")
+@click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
 @json_option
 def compile_command(
@@ -43,6 +48,7 @@ def compile_command(
     dtype: str,
     output: str | None,
     build: bool,
+    embed_weights: bool,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -64,6 +70,7 @@ def compile_command(
             options={"dtype": dtype, **{f"set.{key}": value for key, value in settings}},
             weights=opened,
             build=build,
+            embed=embed_weights,
             force=force,
             stages=stages,
         )
@@ -162,6 +169,7 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     help="Which stage to print.",
 )
 @click.option("--kernel", metavar="NAME", help="Only this kernel; after regions, tile or source.")
+@json_option
 def show(
     model_file: str,
     target: str,
@@ -170,6 +178,7 @@ def show(
     dtype: str,
     after: str,
     kernel: str | None,
+    as_json: bool,
 ) -> None:
     r"""Print a stage of the compilation as text.
 
@@ -179,4 +188,8 @@ def show(
     check_target(target)
     check_dtype("show", dtype)
     model, _ = load(model_file, settings, weights)
-    result(text_after(model.trace(), after, kernel, target).rstrip("\n"))
+    text = text_after(model.trace(), after, kernel, target)
+    if as_json:
+        result_json({"model": model.name, "after": after, "kernel": kernel, "text": text})
+    else:
+        result(text.rstrip("\n"))
