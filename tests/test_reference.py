@@ -370,11 +370,12 @@ def launched(
     dims = {B: size}
     sizes = {n: int(e.evaluate(dims)) for n, e in argument_sizes(kernel).items()}
     arrays = [numbers(b, sizes[b.name], rng) for b in kernel.program.args]
-    values = [int(a.value.evaluate(dims)) for a in launch.arguments if isinstance(a, ValueArg)]
+    named = launch.numbers(dims)
+    values = [int(a.value.evaluate(named)) for a in launch.arguments if isinstance(a, ValueArg)]
     before = [a.copy() for a in arrays]
     scratch = fast_lane.aligned(kernel_body(kernel.name, kernel.program, kernel.parameters)[1])
     function = getattr(kernels.library, run or f"run_{kernel.name}")
-    tasks = ctypes.c_int64(int(launch.tasks.evaluate(dims)))
+    tasks = ctypes.c_int64(int(launch.tasks.evaluate(named)))
     function(ctypes.byref(pointers(arrays, values)), tasks, ctypes.c_void_p(scratch.ctypes.data))
     written = [p.written for p in kernel.parameters if p.dtype is not None].index(True)
     for a, b in zip(arrays[:written], before[:written], strict=True):

@@ -1,0 +1,334 @@
+"""What a tile program does, in numpy: every task, statement by statement.
+
+A loop over lanes runs as one vector over all its points; floats are computed in f64 and rounded
+where they are stored, in scratch too. It is stricter than memory: an element outside its tensor
+raises, and scratch holds NaN until it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen.dtype import DType
+from lumigen.index import Axis, Dim, Ix, Lookup
+from lumigen.interp.region import cast
+from lumigen.ops import ROWS, Op
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Index,
+    Local,
+    Monoid,
+    Prim,
+    Read,
+)
+from lumigen.tile import (
+    Accumulate,
+    Accumulator,
+    Bind,
+    Fill,
+    Finish,
+    For,
+    Let,
+    Mma,
+    Operand,
+    Pack,
+    PackColumns,
+    Stmt,
+    StoreTile,
+    TileProgram,
+    Transpose,
+)
+
+Array = npt.NDArray[Any]
+PANEL = 16  # columns of a panel of B
+
+
+def run(
+    program: TileProgram,
+    buffers: Mapping[str, Array],
+    dims: Mapping[Dim, int],
+    *,
+    order: Callable[[int], Iterable[int]] = range,
+    shared: Mapping[str, str] | None = None,
+) -> dict[str, Array]:
+    """All arguments after the last task.
+
+    What is not in `buffers` starts as zeros. `order` says in which order so many tasks run;
+    `shared` lets an argument lie in the memory of another one.
+    """
+    memory = {b.name: _argument(b, buffers, dims) for b in program.args}
+    for name, home in (shared or {}).items():
+        memory[name] = memory[home]
+    dims = dict(dims)
+    for number, value in program.numbers:
+        dims[number] = int(value.evaluate(dims))
+    for task in order(int(program.tasks.evaluate(dims))):
+        for b in program.scratch:
+            memory[b.name] = np.full(_count(b, dims), np.nan, b.dtype.numpy)
+        _Task(memory, dims, {program.task: task}).run(program.body)
+    return {b.name: memory[b.name].reshape(_shape(b, dims)) for b in program.args}
+
+
+def _argument(b: Buffer, buffers: Mapping[str, Array], dims: Mapping[Dim, int]) -> Array:
+    given = buffers.get(b.name)
+    if given is None:
+        return np.zeros(_count(b, dims), b.dtype.numpy)
+    shape = _shape(b, dims)
+    assert np.shape(given) == shape, f"{b} is {np.shape(given)}, not {shape}"
+    return np.array(given, b.dtype.numpy).reshape(-1)
+
+
+def _shape(b: Buffer, dims: Mapping[Dim, int]) -> tuple[int, ...]:
+    return tuple(int(e.evaluate(dims)) for e in b.dims)
+
+
+def _count(b: Buffer, dims: Mapping[Dim, int]) -> int:
+    return int(np.prod(_shape(b, dims), dtype=np.int64))
+
+
+@dataclass
+class _Task:
+    """One work tile under way: memory, the values of axes and locals, what was packed of A."""
+
+    memory: dict[str, Array]
+    dims: Mapping[Dim, int]
+    axes: dict[Axis, Any]
+    locals: dict[str, Any] = field(default_factory=dict[str, Any])
+    packed: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
+
+    def run(self, body: Iterable[Stmt]) -> None:
+        for s in body:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        match s:
+            case Bind():
+                self.axes[s.axis] = self.ix(s.value)
+            case Let():
+                self.locals[s.name.name] = self.value(s.value)
+            case Accumulator():
+                self.locals[s.name.name] = self.start(s)
+            case Accumulate():
+                self.accumulate(s)
+            case Finish():
+                self.locals[s.name.name] = self.locals[s.source.name]
+            case For():
+                self.loop(s)
+            case StoreTile():
+                at = self.element(s.dst, s.at)
+                self.memory[s.dst.name][at] = cast(self.value(s.value), s.dst.dtype)
+            case Pack():
+                self.pack(s)
+            case PackColumns():
+                self.pack_columns(s)
+            case Transpose():
+                rows, cols = self.number(s.rows), self.number(s.cols)
+                source, target = (self.tile(b) for b in (s.src, s.dst))
+                target[:cols, :rows] = source[:rows, :cols].T  # numpy refuses what does not fit
+            case Mma():
+                self.multiply(s)
+            case Fill():
+                self.memory[s.dst.name][:] = s.value
+
+    def start(self, s: Accumulator) -> Array:
+        """Where it starts, in each lane if it stands inside their loop."""
+        neutral = s.name.dtype.lowest if s.monoid is Monoid.MAX else 0
+        first = np.asarray(neutral if s.start is None else self.value(s.start), _wide(s.name.dtype))
+        if s.lanes is None or s.lanes not in self.axes:
+            return first
+        return np.broadcast_to(first, np.shape(self.axes[s.lanes]))
+
+    def loop(self, s: For) -> None:
+        lo, hi = self.number(s.lo), self.number(s.hi)
+        points: Iterable[Any] = range(lo, hi, s.step)
+        if s.lanes:
+            points = [np.arange(lo, hi)] if hi > lo else []
+        for point in points:
+            self.axes[s.axis] = point
+            self.run(s.body)
+        self.axes.pop(s.axis, None)
+
+    def accumulate(self, s: Accumulate) -> None:
+        value, total = self.value(s.value), self.locals[s.into.name]
+        with np.errstate(all="ignore"):
+            if s.lanes is not None and np.ndim(total) == 0:  # the lanes of a row, added up at once
+                value = np.broadcast_to(value, np.shape(self.axes[s.lanes]))
+                value = np.max(value) if s.monoid is Monoid.MAX else np.sum(value)
+            both = np.maximum if s.monoid is Monoid.MAX else np.add
+            self.locals[s.into.name] = both(total, value)
+
+    # ---- matrices ----
+
+    def tile(self, b: Buffer) -> Array:
+        return self.memory[b.name].reshape(_shape(b, self.dims))
+
+    def pack(self, s: Pack) -> None:
+        rows = np.arange(self.number(s.row_lo), self.number(s.row_hi))
+        depth = np.arange(self.number(s.k_lo), self.number(s.k_hi))
+        block = self.operand(s.operand, s.row, rows, s.k, depth)
+        at = self.number(s.at)
+        assert 0 <= at <= self.memory[s.dst.name].size - block.size, f"{s.dst} is too small"
+        for name, start in list(self.packed):
+            end = start + self.packed[name, start].size
+            if name == s.dst.name and start < at + block.size and at < end:
+                del self.packed[name, start]
+        self.packed[s.dst.name, at] = block
+
+    def pack_columns(self, s: PackColumns) -> None:
+        columns = np.arange(self.number(s.lo), self.number(s.hi))
+        depth = self.number(s.k_hi)
+        block = self.operand(s.operand, s.column, columns, s.k, np.arange(depth))
+        panels = -(-len(columns) // PANEL)
+        padded = np.zeros((panels * PANEL, depth), block.dtype)
+        padded[: len(columns)] = block
+        flat = padded.reshape(panels, PANEL, depth).transpose(0, 2, 1).reshape(-1)
+        assert flat.size <= self.memory[s.dst.name].size, f"{s.dst} is too small"
+        self.memory[s.dst.name][: flat.size] = flat
+
+    def operand(self, o: Operand, major: Axis, rows: Array, k: Axis, depth: Array) -> Array:
+        """An operand's elements (major, k)."""
+        if o.stride is not None and o.k_stride is not None:
+            assert o.source is not None
+            start, stride, step = (self.number(i) for i in (o.base, o.stride, o.k_stride))
+            return self.flat(o.source, start + rows[:, None] * stride + depth * step)
+        assert o.value is not None
+        shape = (len(rows), len(depth))
+        grid = {major: np.repeat(rows, len(depth)), k: np.tile(depth, len(rows))}
+        inner = _Task(self.memory, self.dims, {**self.axes, **grid}, self.locals)
+        return np.broadcast_to(inner.value(o.value), shape[0] * shape[1]).reshape(shape)
+
+    def multiply(self, s: Mma) -> None:
+        rows, cols, depth = (self.number(i) for i in (s.rows, s.cols, s.k))
+        a = self.packed[s.a.name, self.number(s.a_at)]
+        assert a.shape == (rows, depth), f"{s.a} was packed as {a.shape}, not {(rows, depth)}"
+        n, k = np.arange(cols), np.arange(depth)[:, None]
+        assert s.b.source is not None
+        assert s.b.stride is not None
+        base, stride = self.number(s.b.base), self.number(s.b.stride)
+        if s.b.panels:
+            at = base + n // PANEL * stride + k * PANEL + n % PANEL
+        else:
+            assert s.b.k_stride is not None
+            at = base + n * stride + k * self.number(s.b.k_stride)
+        first = self.number(s.acc_at) + np.arange(rows)[:, None] * self.number(s.acc_stride)
+        target = self.inside(s.acc, first + n)
+        with np.errstate(all="ignore"):
+            out = _widened(a) @ _widened(self.flat(s.b.source, at))
+            if self.number(s.accumulate):
+                out = out + _widened(self.memory[s.acc.name][target])
+        self.memory[s.acc.name][target] = cast(out, s.acc.dtype)
+
+    def flat(self, b: Buffer, at: Array) -> Array:
+        return self.memory[b.name][self.inside(b, at)]
+
+    def inside(self, b: Buffer, at: Array) -> Array:
+        size = self.memory[b.name].size
+        if at.size and not (at.min() >= 0 and at.max() < size):
+            raise IndexError(f"{b}: elements {at.min()} .. {at.max()} of {size}")
+        return at
+
+    # ---- indices ----
+
+    def ix(self, i: Ix) -> Any:
+        return i.evaluate({**self.dims, **self.axes}, self.lookup)
+
+    def number(self, i: Ix) -> int:
+        """An index that is the same in all lanes."""
+        value = self.ix(i)
+        if np.ndim(value) > 0:
+            raise ValueError(f"{i} differs between lanes")
+        return int(value)
+
+    def lookup(self, atom: Lookup, _env: Mapping[Any, Any]) -> Any:
+        assert isinstance(atom.source, Buffer)
+        element = self.memory[atom.source.name][self.element(atom.source, atom.at)]
+        return np.asarray(element).astype(np.int64)
+
+    def element(self, b: Buffer, at: tuple[Ix, ...]) -> Any:
+        """The place in memory of an element, which must be inside its tensor."""
+        flat: Any = 0
+        for i, size in zip(at, _shape(b, self.dims), strict=True):
+            value = np.asarray(self.ix(i), np.int64)
+            if np.any(value < 0) or np.any(value >= size):
+                raise IndexError(
+                    f"{b}[{', '.join(map(str, at))}]: {i} is {value}, not in 0..{size - 1}"
+                )
+            flat = flat * size + value
+        return flat
+
+    # ---- values ----
+
+    def value(self, e: Expr) -> Any:
+        with np.errstate(all="ignore"):
+            return self._value(e, {})
+
+    def _value(self, e: Expr, memo: dict[Expr, Any]) -> Any:
+        if e not in memo:
+            memo[e] = self._compute(e, memo)
+        return memo[e]
+
+    def _compute(self, e: Expr, memo: dict[Expr, Any]) -> Any:
+        match e:
+            case Const():
+                return np.asarray(e.value, _wide(e.dtype))
+            case Index():
+                return np.asarray(self.ix(e.value)).astype(_wide(e.dtype))
+            case Local():
+                return self.locals[e.name]
+            case Read():
+                return _widened(self.memory[e.source.name][self.element(e.source, e.at)])
+            case Holds():
+                held: Any = np.True_
+                for c in e.conditions:
+                    held = held & np.asarray(self.ix(c.slack) >= 0)
+                return held
+            case Choose():
+                return self.choose(e, memo)
+            case Prim():
+                args = [self._value(a, memo) for a in e.args]
+                if e.op is Op.CONTIGUOUS:
+                    return cast(args[0], e.dtype).astype(_wide(e.dtype))
+                return ROWS[e.op].meaning(*args)
+            case _:
+                raise TypeError(f"a tile program holds no {type(e).__name__}")
+
+    def choose(self, e: Choose, memo: dict[Expr, Any]) -> Any:
+        """Each branch, computed for those lanes alone that take it."""
+        condition = np.asarray(self._value(e.condition, memo))
+        if condition.ndim == 0:
+            return self._value(e.then if condition else e.otherwise, memo)
+        out = np.empty(condition.shape, _wide(e.dtype))
+        for lanes, branch in ((condition, e.then), (~condition, e.otherwise)):
+            if lanes.any():
+                out[lanes] = self.only(lanes).value(branch)
+        return out
+
+    def only(self, lanes: Array) -> _Task:
+        """The same scope with some of its lanes."""
+
+        def kept(value: Any) -> Any:
+            return value[lanes] if np.shape(value) == lanes.shape else value
+
+        axes = {a: kept(v) for a, v in self.axes.items()}
+        names = {name: kept(v) for name, v in self.locals.items()}
+        return _Task(self.memory, self.dims, axes, names, self.packed)
+
+
+def _wide(dtype: DType) -> np.dtype[Any]:
+    """In what numbers values of `dtype` are computed."""
+    return np.dtype(np.float64) if dtype.is_float else np.dtype(dtype.numpy)
+
+
+def _widened(a: Any) -> Any:
+    """Floats as f64; ml_dtypes' own kinds are floats too."""
+    array = np.asarray(a)
+    return array if array.dtype.kind in "biu" else array.astype(np.float64)

@@ -1,0 +1,160 @@
+"""The text of a tile program: one statement a line, indented as it nests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lumigen.index import Axis, Ix
+from lumigen.ops import Op
+from lumigen.region import (
+    Buffer,
+    Carried,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Index,
+    Local,
+    Prim,
+    Read,
+    Reduce,
+    Scan,
+)
+from lumigen.tile import (
+    Accumulate,
+    Accumulator,
+    Bind,
+    Fill,
+    Finish,
+    For,
+    Let,
+    Mma,
+    Operand,
+    Pack,
+    PackColumns,
+    Stmt,
+    StoreTile,
+    TileProgram,
+    Transpose,
+)
+
+SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}
+
+
+def show(program: TileProgram) -> str:
+    """The whole program: what it takes, then what one task does."""
+    lines = [f"{program.skeleton} program: {program.task} below {program.tasks}"]
+    lines += [f"  takes {_buffer(b)}" for b in program.args]
+    lines += [f"  dim {d}" for d in program.dims]
+    lines += [f"  number {d} = {value}" for d, value in program.numbers]
+    lines += [f"  scratch {_buffer(b)}" for b in program.scratch]
+    lines += [f"  may overwrite {b}" for b in program.overwrites]
+    return "".join(f"{line}\n" for line in [*lines, *_statements(program.body)])
+
+
+def show_expr(e: Expr) -> str:
+    """An expression in one line; operators in brackets, so that nothing need be remembered."""
+    match e:
+        case Const():
+            return f"{e.value:.9g}" if e.dtype.is_float else str(e.value).lower()
+        case Index():
+            return f"index({e.value})"
+        case Local():
+            return e.name
+        case Read():
+            return f"{e.source}{_at(e.at)}"
+        case Holds():
+            return " and ".join(map(str, e.conditions))
+        case Prim():
+            return _prim(e)
+        case Choose():
+            then, otherwise = show_expr(e.then), show_expr(e.otherwise)
+            return f"({then} if {show_expr(e.condition)} else {otherwise})"
+        case Reduce():
+            return f"{e.monoid.value} over ({_list(e.axes)}) of {show_expr(e.body)}"
+        case Carried():
+            return f"#{e.carry}.{e.which}"
+        case Scan():
+            return f"scan over ({e.axis}) from {show_expr(e.init)} by {show_expr(e.step)}"
+
+
+def _prim(e: Prim) -> str:
+    args = [show_expr(a) for a in e.args]
+    if e.op in SIGNS:
+        return f"({args[0]} {SIGNS[e.op]} {args[1]})"
+    name = str(e.dtype) if e.op is Op.CONTIGUOUS else e.op.value
+    return f"{name}({', '.join(args)})"
+
+
+def _statements(body: Iterable[Stmt]) -> Iterator[str]:
+    for s in body:
+        yield _statement(s)
+        if isinstance(s, For):
+            yield from (f"  {line}" for line in _statements(s.body))
+
+
+def _statement(s: Stmt) -> str:
+    match s:
+        case Bind():
+            return f"{s.axis} = {s.value}"
+        case Let():
+            return f"{s.name.name}{_lanes(s.lanes)} = {show_expr(s.value)}"
+        case Accumulator():
+            start = "" if s.start is None else f" from {show_expr(s.start)}"
+            return f"{s.name.name}{_lanes(s.lanes)} = {s.monoid.value}{start}"
+        case Accumulate():
+            return f"{s.into.name} = {s.monoid.value}({s.into.name}, {show_expr(s.value)})"
+        case Finish():
+            return f"{s.name.name} = {s.monoid.value} of lanes {s.source.name}"
+        case For():
+            how = " over lanes" if s.lanes else f" by {s.step}" if s.step != 1 else ""
+            return f"for {s.axis} in {s.lo} .. {s.hi}{how}"
+        case StoreTile():
+            return f"{s.dst}{_at(s.at)}{_lanes(s.lanes)} = {show_expr(s.value)}"
+        case Pack():
+            rows, depth = _span(s.row, s.row_lo, s.row_hi), _span(s.k, s.k_lo, s.k_hi)
+            return f"pack {_place(s.dst, s.at)} = rows {rows}, {depth} of {_operand(s.operand)}"
+        case PackColumns():
+            columns, depth = _span(s.column, s.lo, s.hi), _span(s.k, Ix.interned((), 0), s.k_hi)
+            return f"pack {s.dst} = columns {columns}, {depth} of {_operand(s.operand)}"
+        case Transpose():
+            return f"{s.dst} = transpose of {s.src}, {s.rows} rows, {s.cols} columns"
+        case Mma():
+            sign = "=" if s.accumulate == 0 else f"+= if {s.accumulate}, ="
+            acc = f"{_place(s.acc, s.acc_at)} rows of {s.acc_stride}"
+            sizes = f"{s.rows} x {s.cols} x {s.k}"
+            return f"{acc} {sign} {_place(s.a, s.a_at)} @ {_operand(s.b)}, {sizes}"
+        case Fill():
+            return f"fill {s.dst} = {s.value:.9g}"
+
+
+def _operand(o: Operand) -> str:
+    if o.stride is None or o.source is None:
+        return show_expr(o.value) if o.value is not None else "nothing"
+    what = "panels of" if o.panels else "strides"
+    return f"{_place(o.source, o.base)} {what} ({o.stride}, {o.k_stride})"
+
+
+def _place(b: Buffer, at: Ix) -> str:
+    return str(b) if at == 0 else f"{b} + ({at})"
+
+
+def _buffer(b: Buffer) -> str:
+    held = f" in {b.range[0]}..{b.range[1]}" if b.range else ""
+    return f"{b}: {b.dtype}{_at(b.dims)}{held}"
+
+
+def _span(axis: Axis, lo: Ix, hi: Ix) -> str:
+    return f"{axis} in {lo} .. {hi}"
+
+
+def _lanes(axis: Axis | None) -> str:
+    return "" if axis is None else f" over lanes {axis}"
+
+
+def _at(items: Iterable[Ix]) -> str:
+    return f"[{_list(items)}]"
+
+
+def _list(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))

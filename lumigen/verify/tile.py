@@ -1,0 +1,368 @@
+"""The rules that tile programs keep; `verify` checks them all and names what breaks one.
+
+They are what a device cannot see: that everything has a value where it is used, that vectors are
+f32 and the same code serves all lanes, that nothing provably leaves its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from lumigen.dtype import boolean, f32
+from lumigen.errors import VerifyFailed
+from lumigen.index import Axis, Cmp, Dim, Ix, Lookup, is_nonnegative, ix
+from lumigen.region import (
+    Buffer,
+    Carried,
+    Expr,
+    Local,
+    Reduce,
+    Role,
+    Scan,
+    indices_of,
+    walk,
+)
+from lumigen.tile import (
+    Accumulate,
+    Accumulator,
+    Bind,
+    Fill,
+    Finish,
+    For,
+    Let,
+    Mma,
+    Operand,
+    Pack,
+    PackColumns,
+    Stmt,
+    StoreTile,
+    TileProgram,
+    Transpose,
+)
+from lumigen.verify.region import Conditions, inside, reached
+
+
+def verify(program: TileProgram, after: str = "verify") -> TileProgram:
+    """The program itself, if it keeps every rule; `after` names the pass that made it."""
+    for broken in _broken(program):
+        raise VerifyFailed(after=after, what=f"{program.skeleton} program: {broken}")
+    return program
+
+
+@dataclass
+class _Facts:
+    """What the whole program has shown so far, in order of text."""
+
+    dims: frozenset[Dim]
+    buffers: frozenset[Buffer]
+    locals: dict[Local, Axis | None] = field(default_factory=dict[Local, "Axis | None"])
+    accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
+    written: set[Buffer] = field(default_factory=set[Buffer])
+    packed: set[Buffer] = field(default_factory=set[Buffer])
+    used: set[Buffer] = field(default_factory=set[Buffer])
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """A place in the text: the axes and locals that have a value there, and what holds."""
+
+    axes: frozenset[Axis]
+    locals: frozenset[Local]
+    lanes: Axis | None = None
+    given: Conditions = frozenset()
+
+
+def _broken(program: TileProgram) -> Iterator[str]:
+    numbers = [d for d, _ in program.numbers]
+    facts = _Facts(
+        frozenset(program.dims) | set(numbers), frozenset(program.args + program.scratch)
+    )
+    names = [b.name for b in program.args + program.scratch]
+    yield from (f"{n} stands twice" for n in sorted(set(names)) if names.count(n) > 1)
+    yield from (f"{b} is no scratch" for b in program.scratch if b.role is not Role.SCRATCH)
+    yield from (f"{b} is scratch" for b in program.args if b.role is Role.SCRATCH)
+    yield from _broken_body(program.body, facts, _Scope(frozenset({program.task}), frozenset()))
+    for b in program.args + program.scratch:
+        if b not in facts.used:
+            yield f"{b} is declared and not used"
+    yield from (
+        f"{b} is to be overwritten and no argument" for b in _not_in(program.overwrites, facts)
+    )
+
+
+def _not_in(buffers: Iterable[Buffer], facts: _Facts) -> list[Buffer]:
+    return [b for b in buffers if b not in facts.buffers]
+
+
+def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator[str]:
+    for s in body:
+        for broken in _broken_statement(s, facts, scope):
+            yield f"{type(s).__name__} {_name(s)}: {broken}"
+        if isinstance(s, For):
+            given = scope.given | {Cmp(ix(s.axis) - s.lo), Cmp(s.hi - 1 - s.axis)}
+            lanes = s.axis if s.lanes else scope.lanes
+            inner = replace(scope, axes=scope.axes | {s.axis}, lanes=lanes, given=given)
+            yield from _broken_body(s.body, facts, inner)
+        scope = _after(s, facts, scope)
+
+
+def _after(s: Stmt, facts: _Facts, scope: _Scope) -> _Scope:
+    """What is known behind a statement."""
+    match s:
+        case Bind():
+            same = {Cmp(ix(s.axis) - s.value), Cmp(s.value - s.axis)}
+            return replace(scope, axes=scope.axes | {s.axis}, given=scope.given | same)
+        case Let() | Accumulator() | Finish():
+            facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator) else None
+            if isinstance(s, Accumulator):
+                facts.accumulators[s.name] = s
+            return replace(scope, locals=scope.locals | {s.name})
+        case StoreTile() | PackColumns() | Transpose() | Fill():
+            facts.written.add(s.dst)
+        case Pack():
+            facts.packed.add(s.dst)
+        case Mma():
+            facts.written.add(s.acc)
+        case _:
+            pass
+    return scope
+
+
+def _name(s: Stmt) -> str:
+    match s:
+        case Bind() | For():
+            return str(s.axis)
+        case Let() | Accumulator() | Finish():
+            return s.name.name
+        case Accumulate():
+            return s.into.name
+        case Mma():
+            return str(s.acc)
+        case _:
+            return str(s.dst)
+
+
+# ---- statements ----
+
+
+def _broken_statement(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
+    match s:
+        case Bind() | For():
+            yield from _broken_range(s, facts, scope)
+        case Let():
+            yield from _broken_name(s.name, facts)
+            yield from _broken_value(s.value, facts, scope, s.lanes)
+            if s.value.dtype is not s.name.dtype:
+                yield f"a value of {s.value.dtype} as {s.name.dtype}"
+        case Accumulator() | Finish():
+            yield from _broken_name(s.name, facts)
+            yield from _broken_total(s, facts, scope)
+        case Accumulate():
+            yield from _broken_accumulate(s, facts, scope)
+        case StoreTile():
+            yield from _broken_store(s, facts, scope)
+        case _:
+            yield from _broken_matrix(s, facts, scope)
+
+
+def _broken_matrix(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
+    """Statements on whole tiles: f32, outside lanes, each tile in scratch."""
+    if scope.lanes is not None:
+        yield "a tile within lanes"
+    match s:
+        case Pack():
+            yield from _broken_tile(s.dst, facts)
+            yield from _broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)
+            yield from _broken_operand(s.operand, facts, scope, (s.row, s.k))
+            yield from _broken_size(s.dst, s.at + (s.row_hi - s.row_lo) * (s.k_hi - s.k_lo), scope)
+        case PackColumns():
+            yield from _broken_tile(s.dst, facts)
+            yield from _broken_indices((s.lo, s.hi, s.k_hi), facts, scope)
+            yield from _broken_operand(s.operand, facts, scope, (s.column, s.k))
+            yield from _broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
+        case Transpose():
+            yield from _broken_tile(s.dst, facts)
+            yield from _broken_tile(s.src, facts)
+            yield from _broken_indices((s.rows, s.cols), facts, scope)
+            yield from _broken_read(s.src, facts)
+        case Fill():
+            yield from _broken_tile(s.dst, facts)
+        case Mma():
+            indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
+            yield from _broken_indices(indices, facts, scope)
+            yield from _broken_operand(s.b, facts, scope, ())
+            yield from _broken_use(s.acc, facts)
+            yield from _broken_tile(s.a, facts)
+            if s.a not in facts.packed:
+                yield f"{s.a} is not packed yet"
+            if s.acc.dtype is not f32:
+                yield f"products of {s.acc.dtype}"
+            if not s.b.panels and s.b.stride != 1:
+                yield f"columns {s.b.stride} apart, with no panels"
+        case _:
+            yield "no rule knows this statement"
+
+
+def _broken_range(s: Bind | For, facts: _Facts, scope: _Scope) -> Iterator[str]:
+    """An axis gets its values."""
+    if any(a.name == s.axis.name for a in scope.axes):
+        yield "the axis has a value already"
+    first, last = (s.value, s.value) if isinstance(s, Bind) else (s.lo, s.hi - 1)
+    yield from _broken_indices((first, s.hi if isinstance(s, For) else last), facts, scope)
+    if _never(Cmp(first), scope.given) or _never(Cmp(s.axis.extent - 1 - last), scope.given):
+        yield f"{first} .. {last} is outside of its extent, {s.axis.extent}"
+    if isinstance(s, For) and (s.step < 1 or (s.lanes and s.step > 1)):
+        yield f"a step of {s.step}"
+    if isinstance(s, For) and s.lanes and scope.lanes is not None:
+        yield f"lanes within the lanes of {scope.lanes}"
+
+
+def _broken_total(s: Accumulator | Finish, facts: _Facts, scope: _Scope) -> Iterator[str]:
+    """An accumulator comes into being, or its lanes become one."""
+    if isinstance(s, Finish):
+        made = facts.accumulators.get(s.source)
+        if made is None or made.lanes is None or s.source not in scope.locals:
+            yield f"{s.source.name} has no lanes to reduce"
+        elif made.monoid is not s.monoid or made.lanes in scope.axes:
+            yield f"{s.source.name} is still at work, or reduces by {made.monoid.value}"
+        return
+    if s.lanes is not None and s.name.dtype is not f32:
+        yield f"lanes of {s.name.dtype}"
+    if scope.lanes is not None and s.lanes is not scope.lanes:
+        yield f"one accumulator for the lanes of {scope.lanes}"
+    if s.start is not None:
+        yield from _broken_value(s.start, facts, scope, s.lanes)
+
+
+def _broken_accumulate(s: Accumulate, facts: _Facts, scope: _Scope) -> Iterator[str]:
+    made = facts.accumulators.get(s.into)
+    if made is None or s.into not in scope.locals:
+        yield "nothing is accumulated under this name"
+        return
+    if made.monoid is not s.monoid or made.lanes is not s.lanes:
+        yield f"made for {made.monoid.value} over lanes {made.lanes}"
+    if s.value.dtype is not s.into.dtype:
+        yield f"a value of {s.value.dtype} into {s.into.dtype}"
+    yield from _broken_value(s.value, facts, scope, s.lanes)
+
+
+def _broken_store(s: StoreTile, facts: _Facts, scope: _Scope) -> Iterator[str]:
+    yield from _broken_use(s.dst, facts)
+    yield from _broken_value(s.value, facts, scope, s.lanes)
+    if len(s.at) != len(s.dst.dims):
+        yield f"{len(s.at)} indices for {len(s.dst.dims)} dims"
+        return
+    for i, extent in zip(s.at, s.dst.dims, strict=True):
+        yield from _broken_index(i, facts, scope, alike=s.lanes is None)
+        for c in (Cmp(i), Cmp(extent - 1 - i)):
+            if _never(c, scope.given):
+                yield f"it is outside: {c} never holds"
+    flat = ix(0)
+    for i, extent in zip(s.at, s.dst.dims, strict=True):
+        flat = flat * extent + i
+    if s.lanes is not None and flat.coefficient(s.lanes) is None:
+        yield f"{flat} is not affine in the lanes"
+    if s.lanes is not None and s.dst.dtype is not f32:
+        yield f"lanes of {s.dst.dtype}"
+    if s.value.dtype is not s.dst.dtype and not (s.value.dtype.is_float and s.dst.dtype.is_float):
+        yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
+
+
+# ---- what statements are made of ----
+
+
+def _broken_name(name: Local, facts: _Facts) -> Iterator[str]:
+    if any(n.name == name.name for n in facts.locals):
+        yield "defined twice"
+
+
+def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> Iterator[str]:
+    """A value over the lanes of `lanes`, or the same one in all lanes."""
+    for x in walk([e]):
+        if isinstance(x, Reduce | Scan | Carried):
+            yield f"{type(x).__name__} is no value of one point"
+    if lanes is not None and lanes is not scope.lanes:
+        yield f"over lanes {lanes}, where they are {scope.lanes}"
+    if lanes is not None and e.dtype not in (f32, boolean):
+        yield f"lanes of {e.dtype}"
+    for x in walk([e]):
+        for i in indices_of(x):
+            yield from _broken_index(i, facts, scope, alike=lanes is None)
+        if isinstance(x, Local):
+            if x not in scope.locals:
+                yield f"{x.name} has no value here"
+            elif facts.locals[x] not in (None, lanes):
+                yield f"{x.name} differs between the lanes of {facts.locals[x]}"
+    for read, given in reached([e]):
+        yield from _broken_use(read.source, facts)
+        yield from _broken_read(read.source, facts)
+        for c in inside(read):
+            if _never(c, scope.given | given):
+                yield f"{read.source} is read outside: {c} never holds"
+
+
+def _never(c: Cmp, given: Conditions) -> bool:
+    """Whether a condition fails wherever the given ones hold, as far as one of them proves it."""
+    if any(is_nonnegative(-g.slack - 1) for g in given):
+        return False  # never reached
+    return any(is_nonnegative(-c.slack - 1 - g.slack) for g in (*given, Cmp(ix(0))))
+
+
+def _broken_indices(indices: Iterable[Ix], facts: _Facts, scope: _Scope) -> Iterator[str]:
+    for i in indices:
+        yield from _broken_index(i, facts, scope, alike=True)
+
+
+def _broken_index(i: Ix, facts: _Facts, scope: _Scope, *, alike: bool) -> Iterator[str]:
+    for axis in sorted(i.axes - scope.axes, key=str):
+        yield f"{axis} has no value here"
+    if alike and scope.lanes is not None and scope.lanes in i.axes:
+        yield f"{i} differs between the lanes of {scope.lanes}"
+    for atom in i.atoms():
+        if isinstance(atom, Dim) and atom not in facts.dims:
+            yield f"the dim {atom} is not handed in"
+        if isinstance(atom, Lookup) and isinstance(atom.source, Buffer):
+            yield from _broken_use(atom.source, facts)
+
+
+def _broken_use(b: Buffer, facts: _Facts) -> Iterator[str]:
+    facts.used.add(b)
+    if b not in facts.buffers:
+        yield f"{b} is no argument and no scratch"
+
+
+def _broken_read(b: Buffer, facts: _Facts) -> Iterator[str]:
+    if b.role is Role.SCRATCH and b not in facts.written:
+        yield f"{b} is read before it is written"
+
+
+def _broken_tile(b: Buffer, facts: _Facts) -> Iterator[str]:
+    yield from _broken_use(b, facts)
+    if b.role is not Role.SCRATCH or b.dtype is not f32:
+        yield f"{b} is no f32 scratch"
+
+
+def _broken_size(b: Buffer, needed: Ix, scope: _Scope) -> Iterator[str]:
+    size = ix(1)
+    for d in b.dims:
+        size = size * d
+    if _never(Cmp(size - needed), scope.given):
+        yield f"{b} has {size} elements, not {needed}"
+
+
+def _broken_operand(
+    o: Operand, facts: _Facts, scope: _Scope, over: tuple[Axis, ...]
+) -> Iterator[str]:
+    if o.stride is not None and o.k_stride is not None and o.source is not None:
+        yield from _broken_indices((o.base, o.stride, o.k_stride), facts, scope)
+        yield from _broken_use(o.source, facts)
+        yield from _broken_read(o.source, facts)
+        if o.source.dtype is not f32:
+            yield f"an operand of {o.source.dtype}"
+    elif o.value is None or not over:
+        yield "an operand with neither strides nor a value"
+    else:
+        yield from _broken_value(o.value, facts, replace(scope, axes=scope.axes | set(over)), None)
+        if o.value.dtype is not f32:
+            yield f"an operand of {o.value.dtype}"
