@@ -25,6 +25,7 @@ from lumigen.region import (
     Prim,
     Read,
     Reduce,
+    Role,
     children,
     choose,
     const,
@@ -73,6 +74,8 @@ def is_safe_index(i: Ix) -> bool:
 
 
 def _is_within(source: Buffer, at: tuple[Ix, ...]) -> bool:
+    if source.role is Role.SCRATCH:
+        return True  # a tile is read only where the program has just written it
     return all(
         is_nonnegative(i) and is_less(i, extent) for extent, i in zip(source.dims, at, strict=True)
     )
