@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -40,7 +39,17 @@ from lumigen.program import (
 )
 from lumigen.resources import runtime_dir, templates_dir
 
-FLAGS = ("-std=c++17", "-march=native", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
+FLAGS = (
+    "-std=c++17",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-fPIC",
+    "-shared",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+)
 
 Array = npt.NDArray[Any]
 
@@ -83,7 +92,9 @@ class FastLane:
         values = [memory.value(a, numbers) & (2**64 - 1) for a in launch.arguments]
         arguments = (ctypes.c_uint64 * max(1, len(values)))(*values)
         return Step(
-            getattr(self.library, f"run_{launch.kernel}"), arguments, int(launch.tasks.evaluate(numbers))
+            getattr(self.library, f"run_{launch.kernel}"),
+            arguments,
+            int(launch.tasks.evaluate(numbers)),
         )
 
 
@@ -191,10 +202,14 @@ def load(model: LoweredModel, optimise: str = "-O3") -> FastLane:
     """Compile and load; the library is cached by the content of its sources."""
     compiler = debug.cxx() or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
-        raise CompilerMissing(tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++.")
+        raise CompilerMissing(
+            tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++."
+        )
     text = source(model)
     headers = "".join(p.read_text() for p in sorted((templates_dir() / "cpu").glob("*.h")))
-    stamp = hashlib.sha256("\0".join((compiler, *FLAGS, optimise, text, headers)).encode()).hexdigest()[:24]
+    stamp = hashlib.sha256(
+        "\0".join((compiler, *FLAGS, optimise, text, headers)).encode()
+    ).hexdigest()[:24]
     library = debug.cache_dir() / "fast_lane" / f"{stamp}.so"
     if not library.exists():
         _compile(compiler, optimise, text, library)
@@ -215,5 +230,10 @@ def _compile(compiler: str, optimise: str, text: str, library: Path) -> None:
         command = [compiler, *FLAGS, optimise, *defines, f"-I{include}", str(unit), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise BuildFailed(step="compile kernels", code=done.returncode, output=done.stderr[-6000:], log=str(unit))
-        os.replace(out, library)
+            raise BuildFailed(
+                step="compile kernels",
+                code=done.returncode,
+                output=done.stderr[-6000:],
+                log=str(unit),
+            )
+        out.replace(library)

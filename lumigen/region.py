@@ -424,9 +424,9 @@ def _mul(a: Expr, b: Expr, dtype: DType) -> Expr:
         condition, value = (a, b) if a.dtype.is_bool else (b, a)
         return choose(condition, value, neutral(dtype))
     left, right = as_index(a), as_index(b)
-    if left is not None and right is not None and (left.is_const or right.is_const):
-        if _fits(left * right, dtype):
-            return index(left * right, dtype)
+    affine = left is not None and right is not None and (left.is_const or right.is_const)
+    if affine and left is not None and right is not None and _fits(left * right, dtype):
+        return index(left * right, dtype)
     return _intern(Prim, Op.MUL, (a, b), dtype)
 
 
@@ -473,7 +473,9 @@ def reduce(
                 at, rest = found
                 inside = (less(-1, at), less(at, axis.extent))
                 body = substitute(body, {axis: at})
-                body = choose(holds((*inside, *(c.substitute({axis: at}) for c in rest))), body, _zero(dtype))
+                body = choose(
+                    holds((*inside, *(c.substitute({axis: at}) for c in rest))), body, _zero(dtype)
+                )
                 left = tuple(a for a in axes if a != axis)
                 return reduce(monoid, left, body, dtype) if left else body
     kept = tuple(sorted({c for c in where if c.known() is not True}, key=str))

@@ -43,6 +43,8 @@ class Schedule:
         return dict(self.tile)[site]
 
 
-def schedule(skeleton: str, tile: dict[str, int], place: dict[str, Place] | None = None) -> Schedule:
+def schedule(
+    skeleton: str, tile: dict[str, int], place: dict[str, Place] | None = None
+) -> Schedule:
     """A schedule from named tile sizes and places."""
     return Schedule(skeleton, tuple(sorted(tile.items())), tuple(sorted((place or {}).items())))

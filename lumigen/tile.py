@@ -166,7 +166,18 @@ class Fill:
 
 
 Stmt = Union[
-    Bind, Let, Accumulator, Accumulate, Finish, For, StoreTile, Pack, PackColumns, Mma, Transpose, Fill
+    Bind,
+    Let,
+    Accumulator,
+    Accumulate,
+    Finish,
+    For,
+    StoreTile,
+    Pack,
+    PackColumns,
+    Mma,
+    Transpose,
+    Fill,
 ]
 
 

@@ -91,8 +91,10 @@ void Pool::run(Kernel kernel, const void* args, int64_t tasks) {
   // parked_ mirrors that of a worker about to sleep, so one of the two sees the other.
   gate_.store((gate_.load(std::memory_order_relaxed) & ~(kOpen | kInside)) + kJob + kOpen);
   if (parked_.load() > 0) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    wake_.notify_all();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+    }  // who has looked at gate_ before is asleep by now
+    wake_two();
   }
   work(0);
   gate_.fetch_and(~kOpen);
@@ -103,6 +105,12 @@ void Pool::run(Kernel kernel, const void* args, int64_t tasks) {
       std::this_thread::yield();  // more threads than cores: let the one that holds the last task run
     }
   }
+}
+
+// Waking costs microseconds each, so every thread that wakes up wakes two more while it is needed.
+void Pool::wake_two() {
+  wake_.notify_one();
+  wake_.notify_one();
 }
 
 void Pool::work(int32_t lane) {
@@ -128,6 +136,7 @@ bool Pool::enter(uint64_t* seen) {
 
 void Pool::serve(int32_t lane) {
   uint64_t seen = 0;
+  bool woken = false;
   for (;;) {
     bool entered = false;
     for (int32_t spins = 0; spins < spins_ && !entered && !stopping_.load(std::memory_order_relaxed);
@@ -144,8 +153,11 @@ void Pool::serve(int32_t lane) {
       });
       parked_.fetch_sub(1);
       if (stopping_.load()) return;
+      woken = true;
       continue;
     }
+    if (woken && parked_.load() > 0 && next_.load(std::memory_order_relaxed) < tasks_) wake_two();
+    woken = false;
     work(lane);
     gate_.fetch_sub(1, std::memory_order_release);
   }

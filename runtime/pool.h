@@ -38,6 +38,7 @@ class Pool {
   void work(int32_t lane);
   void serve(int32_t lane);
   bool enter(uint64_t* seen);
+  void wake_two();
 
   // One word says which job is open and how many workers are inside it, so that a worker that wakes up late
   // cannot slip into a job that is over. Bits 0..15: workers inside; bit 16: open; above: the job's number.

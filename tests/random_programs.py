@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from small_programs import Array, SmallProgram, numbers
 
 import lumigen as lg
 from lumigen import functional as F
@@ -23,7 +24,6 @@ from lumigen.frontend.spec import Spec, spec
 from lumigen.graph import edge, source
 from lumigen.index import Dim, Ix, product
 from lumigen.ops import Op
-from small_programs import Array, SmallProgram, numbers
 
 N, M = Dim("n", 1, 9), Dim("k", 1, 9)
 EXTENTS = (N, M, 1, 2, 3, 5, 9, N, M, 17)
@@ -65,9 +65,15 @@ class RandomProgram:
 
     def __str__(self) -> str:
         """A function and its inputs, ready to be run."""
-        inputs = ", ".join(f"v{i}=({', '.join(map(str, v.shape))}) {v.dtype}" for i, v in self.inputs())
+        inputs = ", ".join(
+            f"v{i}=({', '.join(map(str, v.shape))}) {v.dtype}" for i, v in self.inputs()
+        )
         lines = [f"# {inputs}"]
-        lines += [f"v{i} = {self.line(v)}  # {v.dtype}[{', '.join(map(str, v.shape))}]" for i, v in enumerate(self.values) if v.text]
+        lines += [
+            f"v{i} = {self.line(v)}  # {v.dtype}[{', '.join(map(str, v.shape))}]"
+            for i, v in enumerate(self.values)
+            if v.text
+        ]
         lines.append(f"outputs: {', '.join(f'v{i}' for i in self.outputs)}")
         return "\n".join(lines)
 
@@ -89,7 +95,8 @@ class RandomProgram:
             used.add(0)
         number = {old: new for new, old in enumerate(sorted(used))}
         values = tuple(
-            replace(self.values[i], args=tuple(number[a] for a in self.values[i].args)) for i in sorted(used)
+            replace(self.values[i], args=tuple(number[a] for a in self.values[i].args))
+            for i in sorted(used)
         )
         return RandomProgram(values, tuple(number[o] for o in self.outputs))
 
@@ -170,7 +177,9 @@ class Builder:
             shape, dtype = (N + 0, M + 0), f32
         name = f"v{len(self.values)}"
         self.tensors.append(Tensor(edge(source(Op.INPUT, name, shape, dtype))))
-        self.values.append(Value("", (), shape, dtype, Facts(4.0, 0.0, 2) if dtype.is_float else Facts(9)))
+        self.values.append(
+            Value("", (), shape, dtype, Facts(4.0, 0.0, 2) if dtype.is_float else Facts(9))
+        )
 
     def add(self, text: str, args: tuple[int, ...], facts: Facts) -> None:
         need(facts.bound <= LIMIT, facts.error <= LIMIT)
@@ -179,7 +188,11 @@ class Builder:
             out = eval(text.format(*(f"v{a}" for a in args)), env)
         except LumigenError:
             raise Refused from None
-        need(biggest(out.extents) <= LARGEST, out.ndim <= 5, all(e.bounds()[0] != 0 for e in out.extents))
+        need(
+            biggest(out.extents) <= LARGEST,
+            out.ndim <= 5,
+            all(e.bounds()[0] != 0 for e in out.extents),
+        )
         self.tensors.append(out)
         self.values.append(Value(text, args, out.extents, out.dtype, facts))
 
@@ -211,11 +224,25 @@ class Builder:
     def unary(self) -> None:
         i = self.any_value("float", "int")
         f, is_float = self.facts(i), self.values[i].dtype.is_float
-        op = self.pick(("-{0}", "{0}.abs()", "{0}.relu()", "{0} * 2", "{0} + 1", "{0}.square()", "{0}.clamp(-2, 3)"))
-        bound = {"{0} * 2": 2 * f.bound, "{0} + 1": f.bound + 1, "{0}.square()": f.bound**2}.get(op, f.bound)
+        op = self.pick(
+            (
+                "-{0}",
+                "{0}.abs()",
+                "{0}.relu()",
+                "{0} * 2",
+                "{0} + 1",
+                "{0}.square()",
+                "{0}.clamp(-2, 3)",
+            )
+        )
+        bound = {"{0} * 2": 2 * f.bound, "{0} + 1": f.bound + 1, "{0}.square()": f.bound**2}.get(
+            op, f.bound
+        )
         error = {"{0} * 2": 2 * f.error, "{0}.square()": 2 * f.bound * f.error}.get(op, f.error)
         bits = f.bits if f.bits is None or op != "{0}.square()" else 2 * f.bits
-        self.add(op, (i,), rounded(max(bound, 3.0), error, bits) if is_float else Facts(max(bound, 3.0)))
+        self.add(
+            op, (i,), rounded(max(bound, 3.0), error, bits) if is_float else Facts(max(bound, 3.0))
+        )
 
     def smooth(self) -> None:
         i = self.any_value("float")
@@ -234,7 +261,9 @@ class Builder:
                 ("{0}.erf()", 1.0, 1.2),
             )
         )
-        self.add(text, (i,), Facts(bound, slope * f.error + 8 * bound + slope * (f.bound + 1), None))
+        self.add(
+            text, (i,), Facts(bound, slope * f.error + 8 * bound + slope * (f.bound + 1), None)
+        )
 
     def floor(self) -> None:
         i = self.any_value("float")
@@ -253,7 +282,9 @@ class Builder:
         i = self.any_value("float", "int")
         j = self.fitting(i)
         a, b = self.facts(i), self.facts(j)
-        op = self.pick(("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0}.maximum({1})", "{0}.minimum({1})"))
+        op = self.pick(
+            ("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0}.maximum({1})", "{0}.minimum({1})")
+        )
         is_float = self.values[i].dtype.is_float
         if op == "{0} * {1}":
             bits = both_bits(a, b, lambda x, y: x + y)
@@ -268,7 +299,11 @@ class Builder:
         i = self.any_value()
         j = self.fitting(i)
         need(self.facts(i).is_exact, self.facts(j).is_exact)
-        self.add(self.pick(("{0} < {1}", "{0} <= {1}", "{0} == {1}", "{0} != {1}", "{1} < {0}")), (i, j), Facts(1))
+        self.add(
+            self.pick(("{0} < {1}", "{0} <= {1}", "{0} == {1}", "{0} != {1}", "{1} < {0}")),
+            (i, j),
+            Facts(1),
+        )
 
     def compare_number(self) -> None:
         i = self.any_value("float", "int")
@@ -277,15 +312,25 @@ class Builder:
 
     def logic(self) -> None:
         i = self.any_value("bool")
-        self.add(self.pick(("{0} & {1}", "{0} | {1}", "{0} ^ {1}", "~{0}")), (i, self.fitting(i)), Facts(1))
+        self.add(
+            self.pick(("{0} & {1}", "{0} | {1}", "{0} ^ {1}", "~{0}")),
+            (i, self.fitting(i)),
+            Facts(1),
+        )
 
     def where(self) -> None:
         c, i = self.any_value("bool"), self.any_value()
         j = self.fitting(i)
         a, b = self.facts(i), self.facts(j)
-        text = self.pick(("lg.where({0}, {1}, {2})", "lg.where({0}, {1}, -1)", "lg.where({0}, 2, {1})"))
+        text = self.pick(
+            ("lg.where({0}, {1}, {2})", "lg.where({0}, {1}, -1)", "lg.where({0}, 2, {1})")
+        )
         need(self.values[i].dtype is not boolean or text.endswith("{2})"))
-        self.add(text, (c, i, j), Facts(max(a.bound, b.bound, 2), max(a.error, b.error), both_bits(a, b, max)))
+        self.add(
+            text,
+            (c, i, j),
+            Facts(max(a.bound, b.bound, 2), max(a.error, b.error), both_bits(a, b, max)),
+        )
 
     def cast(self) -> None:
         i = self.any_value()
@@ -293,7 +338,11 @@ class Builder:
         to = self.pick((f32, f32, f64, i64, i32, boolean, i8, u8))
         need(f.is_exact, self.values[i].dtype is not to)
         held = f.bound if to.bits > 8 else 255.0
-        self.add(f"{{0}}.to(lg.{'boolean' if to is boolean else to})", (i,), Facts(held, 0.0, (f.bits or 0) if to.is_float else 0))
+        self.add(
+            f"{{0}}.to(lg.{'boolean' if to is boolean else to})",
+            (i,),
+            Facts(held, 0.0, (f.bits or 0) if to.is_float else 0),
+        )
 
     # reductions
 
@@ -304,14 +353,20 @@ class Builder:
         count = biggest(shape[d] for d in dims)
         op, is_float = self.pick(("sum", "amax", "amin", "sum")), self.values[i].dtype.is_float
         bound = f.bound * count if op == "sum" else f.bound
-        facts = rounded(bound, f.error * count + (count * bound if op == "sum" and not f.is_exact else 0), f.bits)
+        facts = rounded(
+            bound,
+            f.error * count + (count * bound if op == "sum" and not f.is_exact else 0),
+            f.bits,
+        )
         keep = self.pick(("", ", keepdim=True"))
         self.add(f"{{0}}.{op}({tuple(dims)}{keep})", (i,), facts if is_float else Facts(bound))
 
     def reduce_bool(self) -> None:
         i = self.any_value("bool")
         op = self.pick(("any", "all", "sum"))
-        self.add(f"{{0}}.{op}({self.axis(i)}{self.pick(('', ', keepdim=True'))})", (i,), Facts(17 * 9))
+        self.add(
+            f"{{0}}.{op}({self.axis(i)}{self.pick(('', ', keepdim=True'))})", (i,), Facts(17 * 9)
+        )
 
     def masked(self) -> None:
         """A maximum or a sum of what a mask leaves, perhaps nothing."""
@@ -327,7 +382,11 @@ class Builder:
         )
         total = text.endswith(f"sum({d})")
         count = biggest([self.values[i].shape[d]]) if total else 1
-        self.add(text, (c, i), rounded(max(f.bound * count, 5), f.error * count + count * f.bound * count, f.bits))
+        self.add(
+            text,
+            (c, i),
+            rounded(max(f.bound * count, 5), f.error * count + count * f.bound * count, f.bits),
+        )
 
     def argmax(self) -> None:
         i = self.any_value("float", "int")
@@ -339,12 +398,16 @@ class Builder:
         f, d = self.facts(i), self.axis(i)
         need(f.bound < 100)
         count = biggest([self.values[i].shape[d]])
-        self.add(f"{{0}}.softmax({d})", (i,), Facts(1.0, 2 * f.error + 6 * f.bound + count + 8, None))
+        self.add(
+            f"{{0}}.softmax({d})", (i,), Facts(1.0, 2 * f.error + 6 * f.bound + count + 8, None)
+        )
 
     def triangle(self) -> None:
         i = self.any_value("float", "int")
         need(len(self.values[i].shape) >= 2)
-        self.add(f"lg.{self.pick(('tril', 'triu'))}({{0}}, {self.number(-2, 2)})", (i,), self.facts(i))
+        self.add(
+            f"lg.{self.pick(('tril', 'triu'))}({{0}}, {self.number(-2, 2)})", (i,), self.facts(i)
+        )
 
     # products
 
@@ -368,7 +431,9 @@ class Builder:
     def reorder(self) -> None:
         i = self.any_value()
         order = self.draw(st.permutations(range(len(self.values[i].shape))))
-        self.add(f"{{0}}.permute({', '.join(map(str, order))})" if order else "{0}", (i,), self.facts(i))
+        self.add(
+            f"{{0}}.permute({', '.join(map(str, order))})" if order else "{0}", (i,), self.facts(i)
+        )
 
     def reshape(self) -> None:
         i = self.any_value()
@@ -415,7 +480,11 @@ class Builder:
         """A row beside the one before it."""
         i = self.any_value("float", "int")
         f = self.facts(i)
-        facts = rounded(2 * f.bound, 2 * f.error, f.bits) if self.values[i].dtype.is_float else Facts(2 * f.bound)
+        facts = (
+            rounded(2 * f.bound, 2 * f.error, f.bits)
+            if self.values[i].dtype.is_float
+            else Facts(2 * f.bound)
+        )
         need(bool(self.values[i].shape))
         self.add("{0} + {0}.pad((1, 0))[..., :-1]", (i,), facts)
 
@@ -441,9 +510,49 @@ class Builder:
 
 
 OPS = (
-    *("unary", "unary", "smooth", "smooth", "binary", "binary", "binary", "compare", "compare_number", "logic", "where", "where"),
-    *("cast", "cast", "floor", "int_mod", "reduce", "reduce", "reduce", "reduce_bool", "masked", "argmax", "softmax", "triangle"),
-    *("matmul", "matmul", "reorder", "reshape", "reshape", "move", "move", "pad", "pad", "shifted", "join", "lookup", "lookup"),
+    *(
+        "unary",
+        "unary",
+        "smooth",
+        "smooth",
+        "binary",
+        "binary",
+        "binary",
+        "compare",
+        "compare_number",
+        "logic",
+        "where",
+        "where",
+    ),
+    *(
+        "cast",
+        "cast",
+        "floor",
+        "int_mod",
+        "reduce",
+        "reduce",
+        "reduce",
+        "reduce_bool",
+        "masked",
+        "argmax",
+        "softmax",
+        "triangle",
+    ),
+    *(
+        "matmul",
+        "matmul",
+        "reorder",
+        "reshape",
+        "reshape",
+        "move",
+        "move",
+        "pad",
+        "pad",
+        "shifted",
+        "join",
+        "lookup",
+        "lookup",
+    ),
 )
 
 
@@ -470,11 +579,17 @@ def random_programs(draw: Callable[[st.SearchStrategy[Any]], Any]) -> RandomProg
 
 def smaller(p: RandomProgram) -> list[RandomProgram]:
     """Programs with less in them: one output alone, or an input in place of a step."""
-    out = [RandomProgram(p.values, (i,)).without_the_unused() for i, v in enumerate(p.values) if v.text]
+    out = [
+        RandomProgram(p.values, (i,)).without_the_unused() for i, v in enumerate(p.values) if v.text
+    ]
     for i, v in enumerate(p.values):
         if v.text and i not in p.outputs:
             leaf = replace(v, text="", args=())
-            out.append(RandomProgram((*p.values[:i], leaf, *p.values[i + 1 :]), p.outputs).without_the_unused())
+            out.append(
+                RandomProgram(
+                    (*p.values[:i], leaf, *p.values[i + 1 :]), p.outputs
+                ).without_the_unused()
+            )
     return [q for q in dict.fromkeys(out) if size(q) < size(p)]
 
 

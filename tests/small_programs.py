@@ -12,7 +12,6 @@ import numpy as np
 
 from lumigen import fast_lane
 from lumigen.dtype import DType, f32
-from lumigen.errors import LumigenError
 from lumigen.fast_lane import FastLane
 from lumigen.frontend import Tensor
 from lumigen.frontend.model import Entry, trace_entry
@@ -167,7 +166,9 @@ def agree(
     if wanted.dtype.kind in "iub":
         np.testing.assert_array_equal(found, wanted, where)
         return
-    tolerance = TOLERANCE[{"float32": "f32", "float64": "f64", "float16": "f16"}.get(str(wanted.dtype), "bf16")]
+    tolerance = TOLERANCE[
+        {"float32": "f32", "float64": "f64", "float16": "f16"}.get(str(wanted.dtype), "bf16")
+    ]
     a, b = found.astype(np.float64), wanted.astype(np.float64)
     finite = np.isfinite(b)
     np.testing.assert_array_equal(np.where(finite, 0.0, a), np.where(finite, 0.0, b), where)
@@ -177,7 +178,20 @@ def agree(
     if bound is not None:
         scale, tolerance = bound, 1.0
     worst = np.max(np.abs(a - b) / (scale + np.finfo(np.float32).tiny), initial=0.0)
-    assert worst <= tolerance, f"{where}: off by {worst:.3g} of the scale\nfound {found}\nwanted {wanted}"
+    assert worst <= tolerance, (
+        f"{where}: off by {worst:.3g} of the scale\nfound {found}\nwanted {wanted}"
+    )
 
 
-__all__ = ["Library", "SmallProgram", "Tensor", "agree", "compile_all", "f32", "numbers", "offset", "specials", "Dim"]
+__all__ = [
+    "Dim",
+    "Library",
+    "SmallProgram",
+    "Tensor",
+    "agree",
+    "compile_all",
+    "f32",
+    "numbers",
+    "offset",
+    "specials",
+]

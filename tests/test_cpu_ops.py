@@ -12,18 +12,24 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from small_programs import Library, SmallProgram, compile_all, numbers, offset, specials
 
 import lumigen as lg
 from lumigen import functional as F
 from lumigen.dtype import DType, boolean, f32, f64, i8, i32, i64, u8
 from lumigen.frontend import Tensor
+from lumigen.frontend.nn import Parameter
 from lumigen.frontend.spec import Spec, spec
 from lumigen.index import Dim, Ix, ix
-from lumigen.frontend.nn import Parameter
-from small_programs import Library, SmallProgram, compile_all, numbers, offset, specials
 
 N, M = Dim("n", 1, 40), Dim("m", 1, 67)  # names that kernels use themselves
-POINTS = ({"n": 1, "m": 1}, {"n": 7, "m": 7}, {"n": 13, "m": 32}, {"n": 40, "m": 67}, {"n": 3, "m": 17})
+POINTS = (
+    {"n": 1, "m": 1},
+    {"n": 7, "m": 7},
+    {"n": 13, "m": 32},
+    {"n": 40, "m": 67},
+    {"n": 3, "m": 17},
+)
 RAGGED = {N: ix(5), M: ix(19)}
 
 ROWS: list[SmallProgram] = []
@@ -48,8 +54,20 @@ def row(
         ROWS.append(SmallProgram(name, function, tuple(specs.items()), points, fill, pointwise))
         if pointwise:
             return  # numbers add nothing where no loop carries anything
-    fixed = {k: Spec(tuple(e.substitute(RAGGED) for e in s.shape), s.dtype, s.range) for k, s in specs.items()}
-    ROWS.append(SmallProgram(f"{name}_ragged" if dynamic else name, function, tuple(fixed.items()), ({},), fill, pointwise))
+    fixed = {
+        k: Spec(tuple(e.substitute(RAGGED) for e in s.shape), s.dtype, s.range)
+        for k, s in specs.items()
+    }
+    ROWS.append(
+        SmallProgram(
+            f"{name}_ragged" if dynamic else name,
+            function,
+            tuple(fixed.items()),
+            ({},),
+            fill,
+            pointwise,
+        )
+    )
 
 
 def weight(name: str, *shape: int, dtype: DType = f32) -> Parameter:
@@ -59,14 +77,39 @@ def weight(name: str, *shape: int, dtype: DType = f32) -> Parameter:
 
 # --- elementwise ----------------------------------------------------------------------------------
 
-for op in (
-    "neg abs sign square exp exp2 log log2 log10 sqrt rsqrt reciprocal sin cos tanh sigmoid relu erf floor ceil"
-).split():
+for op in [
+    "neg",
+    "abs",
+    "sign",
+    "square",
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "erf",
+    "floor",
+    "ceil",
+]:
     row(op, lambda x, op=op: getattr(x, op)(), (N, M), fill=specials, pointwise=True)
-    row(f"{op}_f64", lambda x, op=op: getattr(x, op)(), spec(5, 7, dtype=f64), fill=specials, pointwise=True)
-for op in "isnan isinf isfinite".split():
+    row(
+        f"{op}_f64",
+        lambda x, op=op: getattr(x, op)(),
+        spec(5, 7, dtype=f64),
+        fill=specials,
+        pointwise=True,
+    )
+for op in ["isnan", "isinf", "isfinite"]:
     row(op, lambda x, op=op: getattr(x, op)(), (N, M), fill=specials)
-for op in "leaky_relu elu silu softplus gelu".split():
+for op in ["leaky_relu", "elu", "silu", "softplus", "gelu"]:
     row(op, lambda x, op=op: getattr(F, op)(x), (N, M), fill=specials, pointwise=True)
 row("gelu_tanh", lambda x: F.gelu(x, "tanh"), (N, M), pointwise=True)
 row("tan", lambda x: (x * 0.3).tan(), (N, M), pointwise=True)
@@ -94,73 +137,209 @@ row("div", lambda a, b: a / b, (N, M), (N, M), fill=specials, pointwise=True)
 row("div_int", lambda a, b: a / b, spec(N, M, dtype=i32), spec(N, M, dtype=i32), pointwise=True)
 row("mod", lambda a, b: a % b, (N, M), (N, M), pointwise=True)
 row("mod_special", lambda a, b: a % b, (N, M), (N, M), fill=specials, pointwise=True)
-row("mod_f64", lambda a, b: a % b, spec(N, 5, dtype=f64), spec(N, 5, dtype=f64), fill=specials, pointwise=True)
+row(
+    "mod_f64",
+    lambda a, b: a % b,
+    spec(N, 5, dtype=f64),
+    spec(N, 5, dtype=f64),
+    fill=specials,
+    pointwise=True,
+)
 for t in (i8, u8, i32, i64):
     row(f"mod_{t}", lambda a, b: a % b, spec(N, 5, dtype=t), spec(N, 5, dtype=t))
     row(f"mod_const_{t}", lambda a: a % 3, spec(N, 5, dtype=t), fill=specials)
 row("mod_neg_const", lambda a: a % -3, spec(N, 5, dtype=i64))
 row("floordiv", lambda a: a // 1.5, (N, M), pointwise=True)
-row("pow", lambda a: {"p2": a**2, "p3": a**3, "m1": (a + 9) ** -1, "h": a.abs() ** 0.5, "r": a.abs() ** 1.7, "e": 2.5**a}, (N, M))
+row(
+    "pow",
+    lambda a: {
+        "p2": a**2,
+        "p3": a**3,
+        "m1": (a + 9) ** -1,
+        "h": a.abs() ** 0.5,
+        "r": a.abs() ** 1.7,
+        "e": 2.5**a,
+    },
+    (N, M),
+)
 row("clamp", lambda a: a.clamp(-0.5, 0.75), (N, M), fill=specials)
 row("clamp_int", lambda a: a.clamp(-3, 4), spec(N, M, dtype=i64), fill=specials)
 row("masked_fill", lambda a, m: a.masked_fill(m, -math.inf), (N, M), spec(N, M, dtype=boolean))
-row("where_mask", lambda m, a, b: lg.where(m, a, b), spec(N, 1, dtype=boolean), (N, M), (M,), fill=specials)
+row(
+    "where_mask",
+    lambda m, a, b: lg.where(m, a, b),
+    spec(N, 1, dtype=boolean),
+    (N, M),
+    (M,),
+    fill=specials,
+)
 row("where_scalar", lambda m: lg.where(m, 1.5, -2.0), spec(N, M, dtype=boolean))
-row("logic", lambda a, b: {"and_": a & b, "or_": a | b, "xor_": a ^ b, "not_": ~a}, spec(N, M, dtype=boolean), spec(M, dtype=boolean))
-row("logic_f", lambda a, b: lg.where((a < 0) & (b < a) | (b > 1), a, -b), (N, M), (N, M), fill=specials)
+row(
+    "logic",
+    lambda a, b: {"and_": a & b, "or_": a | b, "xor_": a ^ b, "not_": ~a},
+    spec(N, M, dtype=boolean),
+    spec(M, dtype=boolean),
+)
+row(
+    "logic_f",
+    lambda a, b: lg.where((a < 0) & (b < a) | (b > 1), a, -b),
+    (N, M),
+    (N, M),
+    fill=specials,
+)
 row("bool_times", lambda a, x: a * x, spec(N, M, dtype=boolean), (N, M), fill=specials)
 row("bool_plus", lambda a, x: a + x, spec(N, M, dtype=boolean), spec(N, M, dtype=i64))
 row("scalar_out", lambda a: a * 2 + 1, ())
-row("overflow_i32", lambda a: {"c": (a * 1103515245 + 12345) < 0, "d": (a + 2147483647) % 7, "f": (a * 65537 * 65537).to(f32)},
-    spec(N, 5, dtype=i32), fill=specials)
-row("overflow_i8", lambda a: {"c": (a + 100) < 0, "d": (a * 3).to(i32), "e": a + a, "f": (a * a).to(f32)},
-    spec(N, 5, dtype=i8), fill=specials)
-row("overflow_u8", lambda a: {"c": (a - 1) < 5, "d": (a * 3).to(i32), "e": a + a}, spec(N, 5, dtype=u8), fill=specials)
+row(
+    "overflow_i32",
+    lambda a: {
+        "c": (a * 1103515245 + 12345) < 0,
+        "d": (a + 2147483647) % 7,
+        "f": (a * 65537 * 65537).to(f32),
+    },
+    spec(N, 5, dtype=i32),
+    fill=specials,
+)
+row(
+    "overflow_i8",
+    lambda a: {"c": (a + 100) < 0, "d": (a * 3).to(i32), "e": a + a, "f": (a * a).to(f32)},
+    spec(N, 5, dtype=i8),
+    fill=specials,
+)
+row(
+    "overflow_u8",
+    lambda a: {"c": (a - 1) < 5, "d": (a * 3).to(i32), "e": a + a},
+    spec(N, 5, dtype=u8),
+    fill=specials,
+)
 row("wide_i64", lambda a: {"s": a * 3 + 1, "c": a - 1 < 0, "d": (a - 1) % 5}, spec(N, 5, dtype=i64))
 for t in (f32, f64, i8, u8, i32, i64, boolean):
-    row(f"casts_{t}", lambda a: {f"to_{u}": a.to(u) for u in (f32, f64, i8, u8, i32, i64, boolean)},
-        spec(N, 5, dtype=t), fill=specials, pointwise=True)
-    row(f"cast_back_{t}", lambda a: {f"to_{u}": a.to(u).to(f32) * 0.5 for u in (f64, i8, u8, i32, i64, boolean)},
-        spec(N, 5, dtype=t), pointwise=True)
+    row(
+        f"casts_{t}",
+        lambda a: {f"to_{u}": a.to(u) for u in (f32, f64, i8, u8, i32, i64, boolean)},
+        spec(N, 5, dtype=t),
+        fill=specials,
+        pointwise=True,
+    )
+    row(
+        f"cast_back_{t}",
+        lambda a: {f"to_{u}": a.to(u).to(f32) * 0.5 for u in (f64, i8, u8, i32, i64, boolean)},
+        spec(N, 5, dtype=t),
+        pointwise=True,
+    )
 
 # --- reductions -----------------------------------------------------------------------------------
 
 for op in ("sum", "amax", "amin", "mean"):
     for dims in (None, 0, 1, 2, (0, 1), (1, 2), (0, 2)):
-        tag = "all" if dims is None else "".join(map(str, [dims] if isinstance(dims, int) else dims))
+        tag = (
+            "all" if dims is None else "".join(map(str, [dims] if isinstance(dims, int) else dims))
+        )
         row(f"{op}_{tag}", lambda x, op=op, dims=dims: getattr(x, op)(dims), (N, 3, M), fill=offset)
 for op in ("sum", "amax", "amin"):
     for t in (i8, i32, i64, u8, f64, boolean):
-        row(f"{op}_{t}", lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0), "a": getattr(x, op)()}, spec(N, M, dtype=t))
-        row(f"{op}_{t}_float", lambda x, op=op: {"r": getattr(x, op)(1).to(f32) * 0.5, "c": getattr(x, op)(0).to(f32) * 0.5},
-            spec(N, M, dtype=t))
-    row(f"{op}_special", lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0)}, (N, M), fill=specials)
-    row(f"{op}_f64_special", lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0)}, spec(N, M, dtype=f64), fill=specials)
+        row(
+            f"{op}_{t}",
+            lambda x, op=op: {
+                "r": getattr(x, op)(1),
+                "c": getattr(x, op)(0),
+                "a": getattr(x, op)(),
+            },
+            spec(N, M, dtype=t),
+        )
+        row(
+            f"{op}_{t}_float",
+            lambda x, op=op: {
+                "r": getattr(x, op)(1).to(f32) * 0.5,
+                "c": getattr(x, op)(0).to(f32) * 0.5,
+            },
+            spec(N, M, dtype=t),
+        )
+    row(
+        f"{op}_special",
+        lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0)},
+        (N, M),
+        fill=specials,
+    )
+    row(
+        f"{op}_f64_special",
+        lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0)},
+        spec(N, M, dtype=f64),
+        fill=specials,
+    )
 for op in ("any", "all"):
-    row(op, lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0), "a": getattr(x, op)()}, spec(N, M, dtype=boolean))
+    row(
+        op,
+        lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0), "a": getattr(x, op)()},
+        spec(N, M, dtype=boolean),
+    )
     row(f"{op}_mask", lambda x, op=op: lg.where(getattr(x > 2, op)(1, keepdim=True), x, -x), (N, M))
     row(f"{op}_mask_c", lambda x, op=op: lg.where(getattr(x > 1, op)(0), x, -x), (N, M))
 for op in ("argmax", "argmin"):
-    row(op, lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0), "a": getattr(x, op)()}, (N, M))
-    row(f"{op}_special", lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0)}, (N, M), fill=specials)
+    row(
+        op,
+        lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0), "a": getattr(x, op)()},
+        (N, M),
+    )
+    row(
+        f"{op}_special",
+        lambda x, op=op: {"r": getattr(x, op)(1), "c": getattr(x, op)(0)},
+        (N, M),
+        fill=specials,
+    )
     row(f"{op}_i32", lambda x, op=op: getattr(x, op)(-1), spec(N, M, dtype=i32))
-row("argmax_used", lambda x: (x.argmax(1, keepdim=True) == lg.arange(x.shape[1])).to(f32) * x, (N, M))
-row("var", lambda x: {"v": x.var(1, correction=0), "s": x.std((0, 2), correction=0), "c": x.var(1)}, (N, 3, M))
+row(
+    "argmax_used",
+    lambda x: (x.argmax(1, keepdim=True) == lg.arange(x.shape[1])).to(f32) * x,
+    (N, M),
+)
+row(
+    "var",
+    lambda x: {"v": x.var(1, correction=0), "s": x.std((0, 2), correction=0), "c": x.var(1)},
+    (N, 3, M),
+)
 row("logsumexp", lambda x: {"r": x.logsumexp(-1), "k": x.logsumexp(0, keepdim=True)}, (N, M))
 row("logsumexp_inf", lambda x: x.logsumexp(-1), (N, M), fill=specials)
-row("softmax", lambda x: {"r": x.softmax(-1), "c": x.softmax(0), "m": x.reshape(x.shape[0], 1, -1).softmax(1)}, (N, M))
+row(
+    "softmax",
+    lambda x: {"r": x.softmax(-1), "c": x.softmax(0), "m": x.reshape(x.shape[0], 1, -1).softmax(1)},
+    (N, M),
+)
 row("softmax_special", lambda x: x.softmax(-1), (N, M), fill=specials)
 row("log_softmax", lambda x: {"r": x.log_softmax(-1), "c": x.log_softmax(0)}, (N, M))
-row("norm", lambda x: {"e": x.norm(2, -1), "a": x.norm(1, 0), "i": x.norm(math.inf, -1), "p": x.norm(3, -1)}, (N, M))
+row(
+    "norm",
+    lambda x: {
+        "e": x.norm(2, -1),
+        "a": x.norm(1, 0),
+        "i": x.norm(math.inf, -1),
+        "p": x.norm(3, -1),
+    },
+    (N, M),
+)
 row("normalize", lambda x: F.normalize(x, dim=-1), (N, M))
 row("layer_norm", lambda x: F.layer_norm(x, 24, weight("g", 24), weight("b", 24)), (N, M, 24))
 row("layer_norm_plain", lambda x: F.layer_norm(x, (3, 5)), (N, 3, 5))
 row("rms_norm", lambda x: F.rms_norm(x, 24, weight("g", 24), eps=1e-6), (N, M, 24))
 row("group_norm", lambda x: F.group_norm(x, 2, weight("g", 4), weight("b", 4)), (N, 4, 5, 3))
-row("batch_norm", lambda x: F.batch_norm(x, weight("m", 3), weight("v", 3).abs(), weight("g", 3), weight("b", 3)), (N, 3, M))
+row(
+    "batch_norm",
+    lambda x: F.batch_norm(x, weight("m", 3), weight("v", 3).abs(), weight("g", 3), weight("b", 3)),
+    (N, 3, M),
+)
 row("guarded_max", lambda x: lg.tril(x).amax(-1), (N, M))
-row("guarded_sum", lambda x: {"l": lg.tril(x, -1).sum(-1), "u": lg.triu(x, 2).sum(-1), "c": lg.triu(x, 1).sum(0)}, (N, M))
-row("nothing_left", lambda x: lg.where(lg.arange(x.shape[1]) < lg.arange(x.shape[0]).unsqueeze(1) - 100, x, -math.inf).amax(1), (N, M))
+row(
+    "guarded_sum",
+    lambda x: {"l": lg.tril(x, -1).sum(-1), "u": lg.triu(x, 2).sum(-1), "c": lg.triu(x, 1).sum(0)},
+    (N, M),
+)
+row(
+    "nothing_left",
+    lambda x: lg.where(
+        lg.arange(x.shape[1]) < lg.arange(x.shape[0]).unsqueeze(1) - 100, x, -math.inf
+    ).amax(1),
+    (N, M),
+)
 row("large_sum", lambda x: {"a": x.sum(), "m": x.amax(), "r": x.sum(-1)}, (7, 4099), fill=offset)
 row("two_level", lambda x: (x - x.mean(-1, keepdim=True)).square().amax(0), (N, M))
 row("sum_of_max", lambda x: {"a": x.amax(-1).sum(), "b": x.exp().sum(-1).amax(0)}, (N, M))
@@ -190,27 +369,65 @@ row("linear_gelu", lambda x: F.gelu(F.linear(x, weight("w", 33, 24), weight("b",
 row("linear_vec", lambda x: F.linear(x, weight("w", 33, 24)), (24,))
 row("linear_one", lambda x: F.linear(x, weight("w", 1, 24), weight("b", 1)), (N, 24))
 row("tied", lambda x: (x @ weight("w", 24, 24)) + (x @ weight("w", 24, 24).T), (N, 24))
-row("tied_twice", lambda x: {"a": x @ weight("w", 24, 24), "b": x @ weight("w", 24, 24).T, "c": weight("w", 24, 24) * 2}, (N, 24))
-row("tied_embedding", lambda ids: F.embedding(ids, weight("w", 50, 16)) @ weight("w", 50, 16).T, spec(N, M, dtype=i64, range=(0, 49)))
+row(
+    "tied_twice",
+    lambda x: {
+        "a": x @ weight("w", 24, 24),
+        "b": x @ weight("w", 24, 24).T,
+        "c": weight("w", 24, 24) * 2,
+    },
+    (N, 24),
+)
+row(
+    "tied_embedding",
+    lambda ids: F.embedding(ids, weight("w", 50, 16)) @ weight("w", 50, 16).T,
+    spec(N, M, dtype=i64, range=(0, 49)),
+)
 row("weights_alike", lambda x: x @ weight("a.b", 24, 8) + x @ weight("a_b", 24, 8), (N, 24))
-row("weight_slice", lambda x: {"a": x @ weight("w", 24, 32)[:, :9], "b": x @ weight("w", 24, 32)[:, 9:], "c": x[:, :7] @ weight("w", 24, 32)[3:10]}, (N, 24))
+row(
+    "weight_slice",
+    lambda x: {
+        "a": x @ weight("w", 24, 32)[:, :9],
+        "b": x @ weight("w", 24, 32)[:, 9:],
+        "c": x[:, :7] @ weight("w", 24, 32)[3:10],
+    },
+    (N, 24),
+)
 row("weight_flip", lambda x: x @ weight("w", 24, 32).flip(0), (N, 24))
 row("outer", lambda a, b: a.unsqueeze(1) * b, (N,), (M,))
-row("contract_two", lambda a, b: (a.unsqueeze(2) * b).sum((0, 1)), (N, 6, ), (6, M))
+row(
+    "contract_two",
+    lambda a, b: (a.unsqueeze(2) * b).sum((0, 1)),
+    (
+        N,
+        6,
+    ),
+    (6, M),
+)
 row("gram", lambda a: (a @ a.mT) * (a @ a.mT).sum(-1, keepdim=True), (N, 9))
 
 # --- lookups --------------------------------------------------------------------------------------
 
 ids = spec(N, M, dtype=i64)
-row("embedding", lambda i: F.embedding(i, weight("w", 50, 16)), spec(N, M, dtype=i64, range=(0, 49)))
+row(
+    "embedding", lambda i: F.embedding(i, weight("w", 50, 16)), spec(N, M, dtype=i64, range=(0, 49))
+)
 row("embedding_out", lambda i: F.embedding(i, weight("w", 5, 16)), ids)
 row("embedding_i32", lambda i: F.embedding(i, weight("w", 5, 16)) * 2, spec(N, M, dtype=i32))
 row("embedding_u8", lambda i: F.embedding(i, weight("w", 5, 3)), spec(N, M, dtype=u8))
 row("embedding_int", lambda i: F.embedding(i, weight("w", 5, 3, dtype=i32)), spec(N, M, dtype=i64))
 row("embedding_sum", lambda i: F.embedding(i, weight("w", 5, 16)).sum(1), ids)
-row("embedding_norm", lambda i: F.layer_norm(F.embedding(i, weight("w", 9, 16)) + weight("p", 1, 16), 16), spec(N, M, dtype=i64, range=(0, 8)))
+row(
+    "embedding_norm",
+    lambda i: F.layer_norm(F.embedding(i, weight("w", 9, 16)) + weight("p", 1, 16), 16),
+    spec(N, M, dtype=i64, range=(0, 8)),
+)
 row("embedding_pad", lambda i: F.embedding(i, weight("w", 5, 16)).pad((0, 0, 1, 1)), ids)
-row("embedding_pad_sum", lambda i: F.embedding(i, weight("w", 5, 16)).pad((0, 0, 1, 1)).sum((1, 2)), ids)
+row(
+    "embedding_pad_sum",
+    lambda i: F.embedding(i, weight("w", 5, 16)).pad((0, 0, 1, 1)).sum((1, 2)),
+    ids,
+)
 row("pad_ids", lambda i: F.embedding(i.pad((1, 2)), weight("w", 5, 4)), ids)
 row("gather_rows", lambda x, i: x.gather(1, i), (N, 6), spec(N, M, dtype=i64, range=(0, 5)))
 row("gather_cols", lambda x, i: x.gather(0, i), (9, M), spec(N, M, dtype=i64))
@@ -219,36 +436,94 @@ row("index_tensor", lambda x, i: x[:, i], (3, 8, M), spec(N, dtype=i64))
 row("index_scalar", lambda x, i: x[i], (8, M), spec(dtype=i64, range=(0, 7)))
 row("take_along", lambda x: x.take_along_dim(x.argmax(-1, keepdim=True), -1), (N, M))
 row("computed_ids", lambda i: F.embedding((i * 2 + 1) % 7, weight("w", 7, 5)), ids)
-row("double_lookup", lambda i: F.embedding(F.embedding(i, weight("t", 9, dtype=i64).reshape(9, 1)).squeeze(-1), weight("w", 9, 5)),
-    spec(N, M, dtype=i64, range=(0, 8)))
+row(
+    "double_lookup",
+    lambda i: F.embedding(
+        F.embedding(i, weight("t", 9, dtype=i64).reshape(9, 1)).squeeze(-1), weight("w", 9, 5)
+    ),
+    spec(N, M, dtype=i64, range=(0, 8)),
+)
 row("cast_ids", lambda x: F.embedding((x * 3).to(i64), weight("w", 7, 5)), (N, M))
 row("gather_bool", lambda x, i: x[i], spec(8, M, dtype=boolean), spec(N, dtype=i64, range=(-8, 7)))
 row("one_hot", lambda i: F.one_hot(i, 5), ids)
-row("cross_entropy", lambda x, t: {"m": F.cross_entropy(x, t), "n": F.cross_entropy(x, t, "none")}, (N, 11), spec(N, dtype=i64, range=(0, 10)))
+row(
+    "cross_entropy",
+    lambda x, t: {"m": F.cross_entropy(x, t), "n": F.cross_entropy(x, t, "none")},
+    (N, 11),
+    spec(N, dtype=i64, range=(0, 10)),
+)
 row("mse", lambda x, t: F.mse_loss(x, t), (N, M), (N, M))
-row("gathered_matmul", lambda i, b: F.embedding(i, weight("w", 50, 16)) @ b, spec(N, dtype=i64, range=(0, 49)), (16, M))
+row(
+    "gathered_matmul",
+    lambda i, b: F.embedding(i, weight("w", 50, 16)) @ b,
+    spec(N, dtype=i64, range=(0, 49)),
+    (16, M),
+)
 row("ids_as_numbers", lambda i: (i % 3).to(f32) * 0.5 + (i < 2).to(f32), ids)
 
 # --- convolution and pooling ----------------------------------------------------------------------
 
 for tag, kw in {
-    "plain": {}, "padded": {"padding": 1}, "strided": {"stride": 2, "padding": 1}, "dilated": {"dilation": 2, "padding": 2},
-    "mixed": {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)}, "same": {"padding": "same"},
+    "plain": {},
+    "padded": {"padding": 1},
+    "strided": {"stride": 2, "padding": 1},
+    "dilated": {"dilation": 2, "padding": 2},
+    "mixed": {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)},
+    "same": {"padding": "same"},
 }.items():
-    row(f"conv_{tag}", lambda x, kw=kw: F.conv2d(x, weight("w", 6, 4, 3, 3), weight("b", 6), **kw), (N, 4, 9, 11))
-row("conv_grouped", lambda x: F.conv2d(x, weight("w", 6, 2, 3, 3), weight("b", 6), padding=1, groups=2), (N, 4, 9, 11))
-row("conv_depthwise", lambda x: F.conv2d(x, weight("w", 4, 1, 3, 3), padding=1, groups=4), (N, 4, 9, 11))
-row("conv_1x1", lambda x: F.conv2d(x, weight("w", 6, 4, 1, 1), weight("b", 6)).relu(), (N, 4, 9, 11))
+    row(
+        f"conv_{tag}",
+        lambda x, kw=kw: F.conv2d(x, weight("w", 6, 4, 3, 3), weight("b", 6), **kw),
+        (N, 4, 9, 11),
+    )
+row(
+    "conv_grouped",
+    lambda x: F.conv2d(x, weight("w", 6, 2, 3, 3), weight("b", 6), padding=1, groups=2),
+    (N, 4, 9, 11),
+)
+row(
+    "conv_depthwise",
+    lambda x: F.conv2d(x, weight("w", 4, 1, 3, 3), padding=1, groups=4),
+    (N, 4, 9, 11),
+)
+row(
+    "conv_1x1", lambda x: F.conv2d(x, weight("w", 6, 4, 1, 1), weight("b", 6)).relu(), (N, 4, 9, 11)
+)
 row("conv_ragged", lambda x: F.conv2d(x, weight("w", 5, 3, 2, 3), padding=(1, 1)), (2, 3, N, M))
-row("conv_of_computed", lambda x: F.conv2d(F.silu(x), weight("w", 6, 4, 3, 3), padding=1), (N, 4, 7, 6))
-row("conv_relu_conv", lambda x: F.conv2d(F.conv2d(x, weight("w", 6, 4, 3, 3), padding=1).relu(), weight("v", 2, 6, 3, 3), padding=1), (N, 4, 7, 6))
+row(
+    "conv_of_computed",
+    lambda x: F.conv2d(F.silu(x), weight("w", 6, 4, 3, 3), padding=1),
+    (N, 4, 7, 6),
+)
+row(
+    "conv_relu_conv",
+    lambda x: F.conv2d(
+        F.conv2d(x, weight("w", 6, 4, 3, 3), padding=1).relu(), weight("v", 2, 6, 3, 3), padding=1
+    ),
+    (N, 4, 7, 6),
+)
 row("conv_residual", lambda x: F.conv2d(x, weight("w", 4, 4, 3, 3), padding=1) + x, (N, 4, 7, 6))
 row("max_pool", lambda x: F.max_pool2d(x, 3, 2, 1), (N, 4, 9, 11))
-row("max_pool_relu_conv", lambda x: F.max_pool2d(F.conv2d(x, weight("w", 6, 1, 3, 3), padding=1).relu(), 2), (N, 1, 8, 6))
+row(
+    "max_pool_relu_conv",
+    lambda x: F.max_pool2d(F.conv2d(x, weight("w", 6, 1, 3, 3), padding=1).relu(), 2),
+    (N, 1, 8, 6),
+)
 row("max_pool_computed", lambda x: F.max_pool2d(x.exp() - 2, 3, 1, 1), (N, 2, 5, 6))
 row("max_pool_int", lambda x: F.max_pool2d(x, 2, 1, 1), spec(N, 2, 5, 6, dtype=i32))
-row("avg_pool", lambda x: {"i": F.avg_pool2d(x, 3, 2, 1), "e": F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)}, (N, 4, 9, 11))
-row("adaptive", lambda x: {"g": F.adaptive_avg_pool2d(x, 1), "t": F.adaptive_avg_pool2d(x, (2, 3))}, (N, 4, 8, 9))
+row(
+    "avg_pool",
+    lambda x: {
+        "i": F.avg_pool2d(x, 3, 2, 1),
+        "e": F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    },
+    (N, 4, 9, 11),
+)
+row(
+    "adaptive",
+    lambda x: {"g": F.adaptive_avg_pool2d(x, 1), "t": F.adaptive_avg_pool2d(x, (2, 3))},
+    (N, 4, 8, 9),
+)
 
 # --- movement -------------------------------------------------------------------------------------
 
@@ -256,51 +531,154 @@ row("cat", lambda a, b: {"r": lg.cat([a, b], 0), "c": lg.cat([b, b * 2, b], 1)},
 row("cat_three", lambda a, b, c: lg.cat([a, b, c], 1) * 2, (N, 3), (N, M), (N, 5), fill=specials)
 row("cat_reduced", lambda a, b: lg.cat([a, b], 1).sum(1), (N, M), (N, 5))
 row("cat_softmax", lambda a, b: lg.cat([a, b * 2], 1).softmax(-1), (N, M), (N, 5))
-row("cat_of_sums", lambda a: lg.cat([a.sum(1, keepdim=True), a, a.amax(1, keepdim=True)], 1), (N, M))
+row(
+    "cat_of_sums", lambda a: lg.cat([a.sum(1, keepdim=True), a, a.amax(1, keepdim=True)], 1), (N, M)
+)
 row("cat_of_matmuls", lambda a, b: lg.cat([a @ b, a], 1), (N, 24), (24, M))
 row("cat_int", lambda a, b: lg.cat([a, b], -1), spec(N, M, dtype=i64), spec(N, 3, dtype=i64))
-row("cat_bool", lambda a, b: lg.cat([a, b], -1), spec(N, M, dtype=boolean), spec(N, 3, dtype=boolean))
+row(
+    "cat_bool",
+    lambda a, b: lg.cat([a, b], -1),
+    spec(N, M, dtype=boolean),
+    spec(N, 3, dtype=boolean),
+)
 row("stack", lambda a, b: {"f": lg.stack([a, b]), "l": lg.stack([a, b], -1)}, (N, M), (N, M))
 row("split", lambda a: dict(zip("xyz", a.split([2, 3, 4], 1), strict=True)), (N, 9))
 row("chunk_mul", lambda a: (lambda p: F.silu(p[0]) * p[1])(a.chunk(2, -1)), (N, 10))
-row("slices", lambda a: {"s": a[:, 1:8:3], "r": a[:, ::-2], "e": a[..., -4:-1], "i": a[:, 3], "n": a[:, None, 2:]}, (N, 9))
+row(
+    "slices",
+    lambda a: {
+        "s": a[:, 1:8:3],
+        "r": a[:, ::-2],
+        "e": a[..., -4:-1],
+        "i": a[:, 3],
+        "n": a[:, None, 2:],
+    },
+    (N, 9),
+)
 row("slice_rows", lambda a: a[1:-1] * a[2:] - a[:-2], (16, M))
 row("flip", lambda a: {"r": a.flip(0), "c": a.flip(1), "b": a.flip(0, 1)}, (N, M))
 row("roll", lambda a: a.roll(2, 1) + a.roll(-1, 1), (N, 7))
 row("permute", lambda a: {"p": a.permute(2, 0, 1), "t": a.transpose(0, 1) * 2}, (N, 3, M))
-row("reshape", lambda a: {"f": a.flatten(), "r": a.reshape(3, -1), "u": a.reshape(a.shape[0], 2, 3, a.shape[2] if len(a.shape) > 2 else 1)}, (N, 6, M))
+row(
+    "reshape",
+    lambda a: {
+        "f": a.flatten(),
+        "r": a.reshape(3, -1),
+        "u": a.reshape(a.shape[0], 2, 3, a.shape[2] if len(a.shape) > 2 else 1),
+    },
+    (N, 6, M),
+)
 row("reshape_of_permute", lambda a: a.permute(0, 2, 1).reshape(a.shape[0], -1) * 2, (N, 6, 5))
 row("reshape_uneven", lambda a: a.reshape(5, 12).T.reshape(4, 15) + 1, (6, 10))
 row("expand", lambda a: a.unsqueeze(1).expand(a.shape[0], 4, a.shape[1]) + 1, (N, M))
 row("repeat", lambda a: {"r": a.repeat(2, 3), "i": a.repeat_interleave(3, 1)}, (N, M))
-row("pad", lambda a: {"z": a.pad((1, 2, 0, 3)), "v": a.pad((2, 2), 1.5), "n": a.pad((1, 0), -math.inf), "c": a.pad((1, -1))}, (N, 6))
+row(
+    "pad",
+    lambda a: {
+        "z": a.pad((1, 2, 0, 3)),
+        "v": a.pad((2, 2), 1.5),
+        "n": a.pad((1, 0), -math.inf),
+        "c": a.pad((1, -1)),
+    },
+    (N, 6),
+)
 row("pad_int", lambda a: a.pad((1, 2), 7), spec(N, M, dtype=i64))
 row("pad_bool", lambda a: a.pad((1, 2), 1), spec(N, M, dtype=boolean))
 row("pad_computed", lambda a: (a.exp() * 2).pad((1, 1, 2, 0), 0.25), (N, M))
 row("pad_sum", lambda a: {"r": a.pad((1, 2)).sum(1), "c": a.pad((1, 2, 1, 1), 2.0).sum(0)}, (N, M))
-row("pad_of_sum", lambda a: {"r": a.sum(1).pad((1, 2)), "k": a.sum(0, keepdim=True).pad((1, 1, 1, 1), 3.0)}, (N, M))
+row(
+    "pad_of_sum",
+    lambda a: {"r": a.sum(1).pad((1, 2)), "k": a.sum(0, keepdim=True).pad((1, 1, 1, 1), 3.0)},
+    (N, M),
+)
 row("pad_of_max", lambda a: a.amax(1).pad((2, 1), -1.0) * 2, (N, M))
 row("pad_of_softmax", lambda a: a.softmax(-1).pad((1, 1, 1, 1)), (N, M))
 row("pad_of_matmul", lambda a, b: (a @ b).pad((1, 1, 1, 1), 1.0), (N, 9), (9, M))
 row("pad_pad", lambda a: a.pad((1, 1), 1.0).pad((1, 1), 2.0).amax(0), (N, M))
-row("pad_max", lambda a: {"p": a.pad((1, 1)).amax(1), "n": a.pad((1, 1), -5.0).amax(1), "i": a.pad((1, 1), -math.inf).amax(1)}, (N, M))
+row(
+    "pad_max",
+    lambda a: {
+        "p": a.pad((1, 1)).amax(1),
+        "n": a.pad((1, 1), -5.0).amax(1),
+        "i": a.pad((1, 1), -math.inf).amax(1),
+    },
+    (N, M),
+)
 row("shifted", lambda a: a.pad((1, 0))[:, :-1] + a + a.pad((0, 1))[:, 1:], (N, M))
 row("shifted_sum", lambda a: (a.pad((1, 0))[:, :-1] * a).sum(1), (N, M))
 row("shifted_rows", lambda a: (a.pad((0, 0, 1, 0))[:-1] * a).sum(1), (N, M))
-row("unfold", lambda a: {"u": a.unfold(1, 3, 2), "s": a.unfold(1, 3, 1).sum(-1), "m": a.unfold(1, 4, 2).amax(-1)}, (N, 11))
+row(
+    "unfold",
+    lambda a: {
+        "u": a.unfold(1, 3, 2),
+        "s": a.unfold(1, 3, 1).sum(-1),
+        "m": a.unfold(1, 4, 2).amax(-1),
+    },
+    (N, 11),
+)
 row("blur", lambda a: (a.pad((1, 1)).unfold(1, 3, 1) * weight("k", 3)).sum(-1), (N, M))
 row("halves_rotated", lambda a: lg.cat([-a[..., 4:], a[..., :4]], -1) * 0.5 + a, (N, M, 8))
 row("pairs_rotated", lambda a: lg.stack([-a[..., 1::2], a[..., ::2]], -1).flatten(-2), (N, 8))
 row("tril", lambda a: {"l": lg.tril(a), "u": lg.triu(a, -1)}, (N, M))
-row("arange", lambda a: a * lg.arange(a.shape[1], dtype=f32) + lg.arange(2, 2 + 3 * a.shape[0], 3, dtype=f32).unsqueeze(1), (N, M))
+row(
+    "arange",
+    lambda a: (
+        a * lg.arange(a.shape[1], dtype=f32)
+        + lg.arange(2, 2 + 3 * a.shape[0], 3, dtype=f32).unsqueeze(1)
+    ),
+    (N, M),
+)
 row("eye", lambda a: a + lg.eye(a.shape[0], a.shape[1]), (N, M))
 row("size", lambda a: {"n": a * a.shape[0], "m": a.sum() / a.numel()}, (N, M))
-row("nothing_computed", lambda a, b: {"x": a, "y": b.T, "c": lg.full((3, 4), 2.5), "i": lg.arange(5), "w": weight("w", 3, 2)}, (N, M), spec(N, M, dtype=i64))
-row("outputs_of_outputs", lambda a: (lambda s: {"s": s, "t": s * 2, "u": a - s, "v": s, "w": s[:, 0]})(a.sum(1, keepdim=True)), (N, M))
-row("shared_values", lambda a, b: (lambda p: {"p": p, "q": p.relu(), "r": p.softmax(-1), "s": p.mT})(a @ b), (N, 24), (24, M))
-row("t1_is_an_output", lambda a: {f"t{i}": v for i, v in enumerate([a * 2, a.softmax(-1), a.sum(1), a.sum(1).exp().softmax(0)])} | {f"t{i}": a.softmax(-1).sum(0) * i for i in range(4, 24)}, (N, M))
-row("singles", lambda a, b: {"s": a.sum(1), "m": a @ b, "x": (a * b).softmax(1), "p": a.pad((1, 1))}, (N, 1), (1, 1))
-row("zero_dim", lambda a, b: {"m": a * b, "s": (a + b).sum(), "v": a * b.sum(), "c": (a < b.amax()).to(i32)}, (), (N,))
+row(
+    "nothing_computed",
+    lambda a, b: {
+        "x": a,
+        "y": b.T,
+        "c": lg.full((3, 4), 2.5),
+        "i": lg.arange(5),
+        "w": weight("w", 3, 2),
+    },
+    (N, M),
+    spec(N, M, dtype=i64),
+)
+row(
+    "outputs_of_outputs",
+    lambda a: (lambda s: {"s": s, "t": s * 2, "u": a - s, "v": s, "w": s[:, 0]})(
+        a.sum(1, keepdim=True)
+    ),
+    (N, M),
+)
+row(
+    "shared_values",
+    lambda a, b: (lambda p: {"p": p, "q": p.relu(), "r": p.softmax(-1), "s": p.mT})(a @ b),
+    (N, 24),
+    (24, M),
+)
+row(
+    "t1_is_an_output",
+    lambda a: (
+        {
+            f"t{i}": v
+            for i, v in enumerate([a * 2, a.softmax(-1), a.sum(1), a.sum(1).exp().softmax(0)])
+        }
+        | {f"t{i}": a.softmax(-1).sum(0) * i for i in range(4, 24)}
+    ),
+    (N, M),
+)
+row(
+    "singles",
+    lambda a, b: {"s": a.sum(1), "m": a @ b, "x": (a * b).softmax(1), "p": a.pad((1, 1))},
+    (N, 1),
+    (1, 1),
+)
+row(
+    "zero_dim",
+    lambda a, b: {"m": a * b, "s": (a + b).sum(), "v": a * b.sum(), "c": (a < b.amax()).to(i32)},
+    (),
+    (N,),
+)
 
 # --- attention ------------------------------------------------------------------------------------
 
@@ -309,23 +687,59 @@ qkv = [(2, 3, M, 8)] * 3
 row("attention", lambda q, k, v: sdpa(q, k, v), *qkv)
 row("attention_causal", lambda q, k, v: sdpa(q, k, v, is_causal=True), *qkv)
 row("attention_cross", lambda q, k, v: sdpa(q, k, v), (2, 3, N, 8), (2, 3, M, 8), (2, 3, M, 8))
-row("attention_mask", lambda q, k, v, m: sdpa(q, k, v, m | (lg.arange(k.shape[2]) < 1)), *qkv, spec(2, 1, 1, M, dtype=boolean))
+row(
+    "attention_mask",
+    lambda q, k, v, m: sdpa(q, k, v, m | (lg.arange(k.shape[2]) < 1)),
+    *qkv,
+    spec(2, 1, 1, M, dtype=boolean),
+)
 row("attention_bias", lambda q, k, v, m: sdpa(q, k, v, m), *qkv, (M, M))
-row("attention_gqa", lambda q, k, v: sdpa(q, k, v, is_causal=True, enable_gqa=True), (2, 6, M, 8), (2, 3, M, 8), (2, 3, M, 8))
-row("attention_window", lambda q, k, v: (lambda i, j: sdpa(q, k, v, (i < j + 5) & (j < i + 1)))(
-    lg.arange(q.shape[2]).unsqueeze(-1), lg.arange(q.shape[2])), *qkv)
+row(
+    "attention_gqa",
+    lambda q, k, v: sdpa(q, k, v, is_causal=True, enable_gqa=True),
+    (2, 6, M, 8),
+    (2, 3, M, 8),
+    (2, 3, M, 8),
+)
+row(
+    "attention_window",
+    lambda q, k, v: (lambda i, j: sdpa(q, k, v, (i < j + 5) & (j < i + 1)))(
+        lg.arange(q.shape[2]).unsqueeze(-1), lg.arange(q.shape[2])
+    ),
+    *qkv,
+)
 row("attention_one", lambda q, k, v: sdpa(q, k, v), (2, 3, 1, 8), (2, 3, M, 8), (2, 3, M, 8))
 row("attention_softcap", lambda q, k, v: (((q @ k.mT) / 5).tanh() * 5).softmax(-1) @ v, *qkv)
-row("attention_projected", lambda x: (lambda h: sdpa(*[
-    F.linear(x, weight(n, 24, 24)).reshape(x.shape[0], x.shape[1], 3, 8).transpose(1, 2) for n in "qkv"]).transpose(1, 2).reshape(
-    x.shape[0], x.shape[1], 24) @ weight("o", 24, 24) + x)(3), (N, M, 24))
+row(
+    "attention_projected",
+    lambda x: (
+        lambda h: (
+            sdpa(
+                *[
+                    F.linear(x, weight(n, 24, 24))
+                    .reshape(x.shape[0], x.shape[1], 3, 8)
+                    .transpose(1, 2)
+                    for n in "qkv"
+                ]
+            )
+            .transpose(1, 2)
+            .reshape(x.shape[0], x.shape[1], 24)
+            @ weight("o", 24, 24)
+            + x
+        )
+    )(3),
+    (N, M, 24),
+)
 
 # --- networks -------------------------------------------------------------------------------------
 
 
 def mlp(x: Tensor) -> Tensor:
     for n in range(3):
-        x = x + F.linear(F.gelu(F.linear(F.layer_norm(x, 16), weight(f"a{n}", 32, 16), weight(f"b{n}", 32))), weight(f"c{n}", 16, 32))
+        x = x + F.linear(
+            F.gelu(F.linear(F.layer_norm(x, 16), weight(f"a{n}", 32, 16), weight(f"b{n}", 32))),
+            weight(f"c{n}", 16, 32),
+        )
     return x.softmax(-1)
 
 

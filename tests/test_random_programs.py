@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hypothesis
 import pytest
-
 from random_programs import RandomProgram, random_programs, size, smaller
 from small_programs import Library, compile_all
 
@@ -65,7 +64,9 @@ def check(count: int, seed: int, optimise: str = "-O0") -> None:
     if failing:
         first = min(failing, key=size)
         program, why = reduced(first, failing[first])
-        pytest.fail(f"{len(failing)} of {count} programs fail. The smallest:\n\n{program}\n\n{why}"[:6000])
+        pytest.fail(
+            f"{len(failing)} of {count} programs fail. The smallest:\n\n{program}\n\n{why}"[:6000]
+        )
 
 
 @pytest.mark.parametrize("seed", range(2))

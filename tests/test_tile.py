@@ -45,6 +45,7 @@ from lumigen.verify.tile import verify
 B = Dim("batch", 1, 5)
 T = Dim("length", 1, 37)
 EVEN = Dim("even", 2, 40, multiple_of=2)
+LONG = Dim("long", 3, 900)
 
 
 class Mlp(nn.Module):
@@ -81,6 +82,9 @@ PROGRAMS: dict[str, Callable[[], Graph]] = {
         x=spec(B, T, 20), w=spec(70, 20), b=spec(70), r=spec(B, T, 70),
     ),
     "deep": lambda: of_module(nn.Linear(450, 530), spec(T, 450)),
+    "deep_of_any_length": lambda: traced(
+        lambda x, y: (x.permute(0, 2, 1) @ y) * 2, x=spec(B, LONG, 5), y=spec(B, LONG, 18)
+    ),
     "batched": lambda: traced(lambda x, y: x @ y, x=spec(B, T, 8), y=spec(B, 8, EVEN)),
     "transposed": lambda: traced(
         lambda x, y: (x.permute(2, 0, 1) @ y.permute(1, 0)) * 0.5, x=spec(T, 9, B), y=spec(17, 9)
@@ -138,12 +142,12 @@ def close(got: Any, want: Any) -> None:
     np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6 * scale)
 
 
-POINTS = {"least": (1, 1, 2), "odd": (3, 7, 14), "most": (5, 37, 40)}
+POINTS = {"least": (1, 1, 2, 3), "odd": (3, 7, 14, 385), "most": (5, 37, 40, 900)}
 
 
 def data(model: LoweredModel, point: str, rng: np.random.Generator) -> tuple[Any, Any]:
     """Inputs and weights of an entry."""
-    dims = dict(zip((B, T, EVEN), POINTS[point], strict=True))
+    dims = dict(zip((B, T, EVEN, LONG), POINTS[point], strict=True))
     weights = [weight_port(w) for w in model.weights]
     return arrays(model.programs[0].inputs, dims, rng), arrays(weights, {}, rng)
 
@@ -174,7 +178,7 @@ def test_tasks_run_in_any_order(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tile_programs_do_what_their_regions_mean(name: str, rng: np.random.Generator) -> None:
     _, model = lowered(name)
-    dims = {B: 2, T: 19, EVEN: 6}
+    dims = {B: 2, T: 19, EVEN: 6, LONG: 500}
     for kernel in model.kernels:
         dst = kernel.region.stores[0].dst
         ports = [Port(b.name, b.dims, b.dtype, b.range) for b in kernel.program.args if b != dst]

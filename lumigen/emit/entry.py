@@ -129,7 +129,8 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
         title=one_line(kernel.title),
         lines=source_lines(launch.lines or kernel.lines),
         arguments=tuple(
-            ArgumentContext(name=p.name, value=_value(p, a, _launch_names(program, launch))) for p, a in pairs
+            ArgumentContext(name=p.name, value=_value(p, a, _launch_names(program, launch)))
+            for p, a in pairs
         ),
         tasks=expression(launch.tasks, _launch_names(program, launch)),
     )

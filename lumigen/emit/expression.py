@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 
@@ -59,12 +60,18 @@ class Renderer:
         if isinstance(atom, Dim):
             return self.dims.get(atom.name, "")
         assert isinstance(atom, Axis)
-        return f"({atom.name} + {self.lane_offset})" if self.lane_offset and atom == self.lanes else atom.name
+        return (
+            f"({atom.name} + {self.lane_offset})"
+            if self.lane_offset and atom == self.lanes
+            else atom.name
+        )
 
     def _lookup(self, atom: Lookup) -> str:
         assert isinstance(atom.source, Buffer)
         element = f"{atom.source}[{self.index(address(atom.source, atom.at))}]"
-        return element if atom.source.dtype is i64 else f"int64_t{{{element}}}"  # what follows may not fit
+        return (
+            element if atom.source.dtype is i64 else f"int64_t{{{element}}}"
+        )  # what follows may not fit
 
     def holds(self, c: Cmp) -> str:
         """`0 <= slack` as a comparison of what is added with what is taken away: nothing overflows between them."""
@@ -110,14 +117,23 @@ class Renderer:
         if e.op in UNARY:
             stem = UNARY[e.op]
             if e.dtype is f64:
-                return Text(f"1.0 / {args[0].within(TIGHT)}" if stem == "recip" else f"__builtin_{stem}({args[0].code})", PRODUCT)
+                return Text(
+                    f"1.0 / {args[0].within(TIGHT)}"
+                    if stem == "recip"
+                    else f"__builtin_{stem}({args[0].code})",
+                    PRODUCT,
+                )
             return Text(f"{stem}({args[0].code})")
         if e.op is Op.CONTIGUOUS:
             return self._cast(e, args[0])
         if e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
                 denied = f"!{args[0].within(TIGHT)}"
-                return Text(denied) if is_true(e.args[1]) else Text(f"{denied} && {args[1].within(SUM)}", LOOSE)
+                return (
+                    Text(denied)
+                    if is_true(e.args[1])
+                    else Text(f"{denied} && {args[1].within(SUM)}", LOOSE)
+                )
             return Text(f"{args[0].within(SUM)} < {args[1].within(SUM)}", LOOSE)
         if e.dtype is boolean:
             return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
@@ -142,7 +158,9 @@ class Renderer:
         if isinstance(e, Local):
             return Text(e.name)
         if is_per_lane(e, self.lanes):
-            return Text(f"build_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)")
+            return Text(
+                f"build_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)"
+            )
         if isinstance(e, Read):
             return self._load(e)
         if isinstance(e, Choose):
@@ -150,7 +168,9 @@ class Renderer:
             if extremum is not None:
                 name, a, b = extremum
                 return Text(f"{name}({self.vector(a).code}, {self.vector(b).code})")
-            return Text(f"select({self.mask(e.condition)}, {self.vector(e.then).code}, {self.vector(e.otherwise).code})")
+            return Text(
+                f"select({self.mask(e.condition)}, {self.vector(e.then).code}, {self.vector(e.otherwise).code})"
+            )
         if isinstance(e, Prim):
             return self._vector_prim(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
@@ -193,7 +213,9 @@ class Renderer:
         elif isinstance(e, Prim) and e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
                 denied = f"mask_not({self.mask(e.args[0])})"
-                return denied if is_true(e.args[1]) else f"mask_and({denied}, {self.mask(e.args[1])})"
+                return (
+                    denied if is_true(e.args[1]) else f"mask_and({denied}, {self.mask(e.args[1])})"
+                )
             return f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})"
         elif isinstance(e, Prim) and e.op is Op.MUL:
             parts = [self.mask(a) for a in e.args]
@@ -220,7 +242,9 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
     if e.op is Op.MUL:
         for x, y in ((a, b), (b, a)):
             if isinstance(y, Prim) and y.op is Op.RECIP:
-                return Text(f"{render(x).within(PRODUCT)} / {render(y.args[0]).within(TIGHT)}", PRODUCT)
+                return Text(
+                    f"{render(x).within(PRODUCT)} / {render(y.args[0]).within(TIGHT)}", PRODUCT
+                )
         return Text(f"{render(a).within(PRODUCT)} * {render(b).within(TIGHT)}", PRODUCT)
     for x, y in ((a, b), (b, a)):
         subtracted = _negated(y)
@@ -273,7 +297,7 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     if dtype.is_int:
         least = {-(2**63): "INT64_MIN", -(2**31): "INT32_MIN"}
         return least.get(int(value)) or str(int(value))
-    if value != value:
+    if isnan(value):
         return '__builtin_nanf("")' if dtype is f32 else '__builtin_nan("")'
     if value in (float("inf"), float("-inf")):
         text = "__builtin_inff()" if dtype is f32 else "__builtin_inf()"

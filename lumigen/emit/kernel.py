@@ -43,7 +43,9 @@ class KernelContext:
     lines: tuple[str, ...]
 
 
-def kernel_body(name: str, program: TileProgram, parameters: tuple[Parameter, ...]) -> tuple[str, int]:
+def kernel_body(
+    name: str, program: TileProgram, parameters: tuple[Parameter, ...]
+) -> tuple[str, int]:
     """(text of the kernel's translation unit, bytes of scratch a thread needs)."""
     tiles: list[Tile] = []
     used = 0
@@ -54,7 +56,11 @@ def kernel_body(name: str, program: TileProgram, parameters: tuple[Parameter, ..
         used += -(-size // ALIGNMENT) * ALIGNMENT
     dims = tuple(p.name for p in parameters if p.dtype is None)
     words = _words(Statements(program).lines(program.body))
-    taken = words | {p.name for p in parameters if p.dtype is not None} | {"args", "raw", "scratch", "task"}
+    taken = (
+        words
+        | {p.name for p in parameters if p.dtype is not None}
+        | {"args", "raw", "scratch", "task"}
+    )
     spelled = {d: _unlike(d, taken | (frozenset(dims) - {d})) for d in dims}
     lines = Statements(program, spelled).lines(program.body)
     context = KernelContext(

@@ -49,9 +49,15 @@ class Statements:
         if isinstance(s, Bind):
             return [f"const int64_t {s.axis.name} = {r.index(s.value)};"]
         if isinstance(s, Let):
-            return [f"const {_type(s.value.dtype, s.lanes)} {s.name.name} = {_value(s.value, s.lanes, r)};"]
+            return [
+                f"const {_type(s.value.dtype, s.lanes)} {s.name.name} = {_value(s.value, s.lanes, r)};"
+            ]
         if isinstance(s, Accumulator):
-            start = _value(s.start, s.lanes, r) if s.start is not None else neutral(s.monoid, s.name.dtype)
+            start = (
+                _value(s.start, s.lanes, r)
+                if s.start is not None
+                else neutral(s.monoid, s.name.dtype)
+            )
             if s.lanes is not None and s.start is None:
                 start = f"splat({start})"
             return [f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};"]
@@ -72,7 +78,9 @@ class Statements:
             return self._pack_columns(s, r)
         if isinstance(s, Transpose):
             strides = f"{r.index(s.dst.dims[-1])}, {s.src}, {r.index(s.src.dims[-1])}"
-            return [f"transpose_tile({s.dst}, {strides}, {_int(r.index(s.rows))}, {_int(r.index(s.cols))});"]
+            return [
+                f"transpose_tile({s.dst}, {strides}, {_int(r.index(s.rows))}, {_int(r.index(s.cols))});"
+            ]
         if isinstance(s, Mma):
             return [self._mma(s, r)]
         raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
@@ -92,12 +100,20 @@ class Statements:
         if not s.lanes:
             step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
             inner = self.lines(s.body, r.lanes)
-            return [f"for (int64_t {axis} = {lo}; {axis} < {hi}; {step}) {{", *_indented(inner), "}"]
+            return [
+                f"for (int64_t {axis} = {lo}; {axis} < {hi}; {step}) {{",
+                *_indented(inner),
+                "}",
+            ]
         inner = self.lines(s.body, s.axis)
         if lo == "0":
             used = any(re.search(rf"\b{axis}\b", line) for line in inner)
             named = axis if used else f"/*{axis}*/"
-            return [f"for_lanes({hi}, [&](int64_t {named}, auto lanes) {{", *_indented(inner), "});"]
+            return [
+                f"for_lanes({hi}, [&](int64_t {named}, auto lanes) {{",
+                *_indented(inner),
+                "});",
+            ]
         start = [f"const int64_t {axis} = {lo} + {axis}_offset;"]
         span = r.index(s.hi - s.lo)
         head = f"for_lanes({span}, [&](int64_t {axis}_offset, auto lanes) {{"
@@ -109,7 +125,9 @@ class Statements:
             return f"{s.dst}[{r.index(at)}] = {r.scalar(s.value).code};"
         factor = at.coefficient(s.lanes)
         if factor is None:
-            raise LoweringFailed(step="emit", what=f"a store to {s.dst} that is not affine in {s.lanes}")
+            raise LoweringFailed(
+                step="emit", what=f"a store to {s.dst} that is not affine in {s.lanes}"
+            )
         where = pointer(str(s.dst), r.index(at))
         if factor == 1:
             return f"store({where}, {r.vector(s.value).code}, lanes);"
@@ -138,7 +156,9 @@ class Statements:
         cols, depth = r.index(s.hi - s.lo), r.index(s.k_hi)
         if o.stride is not None and o.k_stride is not None:
             source = pointer(str(o.source), r.index(o.base + o.stride * s.lo))
-            return [f"pack_b({s.dst}, {source}, {r.index(o.stride)}, {r.index(o.k_stride)}, {cols}, {depth});"]
+            return [
+                f"pack_b({s.dst}, {source}, {r.index(o.stride)}, {r.index(o.k_stride)}, {cols}, {depth});"
+            ]
         assert o.value is not None
         body = [
             f"const int64_t {s.column.name} = {r.index(s.lo)} + pack_column;",

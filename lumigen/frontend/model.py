@@ -145,11 +145,8 @@ class Model:
 
     def weight_names(self) -> dict[Parameter, str]:
         """The name of each parameter of `net`; the first where one is shared."""
-        modules: Mapping[str, Module]
-        if isinstance(self.net, Module):
-            modules = {"": self.net}
-        else:
-            modules = {f"{k}.": m for k, m in (self.net or {}).items()}
+        many = {"": self.net} if isinstance(self.net, Module) else self.net or {}
+        modules = {f"{k}." if k else "": m for k, m in many.items()}
         out: dict[Parameter, str] = {}
         for prefix, module in modules.items():
             for name, parameter in module.named_parameters(self.prefix + prefix):

@@ -115,9 +115,9 @@ def _improved(
     tenancies: list[Tenancy], sizes: Mapping[str, int], excess: Callable[[list[Tenancy]], float]
 ) -> list[Tenancy]:
     """The best of several sorted orders, mended by moving one slot to the front at a time."""
-    best = min(_orders(tenancies, sizes), key=excess, default=[])
-    if not best:
-        return best
+    if not tenancies:
+        return tenancies
+    best = min(_orders(tenancies, sizes), key=excess)
     found = excess(best)
     for t in tenancies:
         if found == 1:

@@ -34,6 +34,7 @@ from lumigen.program import (
     Parameter,
     Port,
     Program,
+    Slot,
     SlotArg,
     Stored,
     ValueArg,
@@ -113,11 +114,17 @@ class _Step:
 
 @dataclass
 class _Model:
-    kernels: list[LoweredKernel] = field(default_factory=list)
-    by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(default_factory=dict)
-    stored: dict[tuple[str, Panels | None], Stored] = field(default_factory=dict)
-    packed: dict[Buffer, Stored] = field(default_factory=dict)
-    lines: dict[str, dict[SourceLocation, None]] = field(default_factory=dict)
+    kernels: list[LoweredKernel] = field(default_factory=list[LoweredKernel])
+    by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(
+        default_factory=dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]]
+    )
+    stored: dict[tuple[str, Panels | None], Stored] = field(
+        default_factory=dict[tuple[str, Panels | None], Stored]
+    )
+    packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
+    lines: dict[str, dict[SourceLocation, None]] = field(
+        default_factory=dict[str, dict[SourceLocation, None]]
+    )
 
     def entry(self, name: str, graph: Graph) -> Program:
         regions = choose_layouts(partition(graph, runs_whole))
@@ -179,7 +186,9 @@ class _Model:
         taken = {s.name for s in self.stored.values()}
         number = 2
         unique = name
-        while unique in taken:  # in another layout, or of a weight whose name differs in punctuation
+        while (
+            unique in taken
+        ):  # in another layout, or of a weight whose name differs in punctuation
             unique = f"{name}_{number}"
             number += 1
         stored = self.stored[b.name, panels] = Stored(unique, info, panels)

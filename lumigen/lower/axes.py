@@ -8,7 +8,7 @@ contraction range over the same thing. Equal computations get equal text, which 
 
 from __future__ import annotations
 
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Cmp, Ix, ix
 from lumigen.region import (
     Expr,
     Reduce,
@@ -50,11 +50,15 @@ def _share(e: Expr, memo: dict[Expr, Expr]) -> Expr:
         for axis in out.axes:
             new = _first_free(axis, body, frozenset(axes) | frozenset(out.axes) - {axis})
             body = substitute(body, {axis: ix(new)})
-            where = tuple(c.substitute({axis: ix(new)}) for c in where)
+            where = _moved(where, axis, new)
             axes.append(new)
         out = reduce(out.monoid, tuple(axes), body, out.dtype, where)
     memo[e] = out
     return out
+
+
+def _moved(where: tuple[Cmp, ...], old: Axis, new: Axis) -> tuple[Cmp, ...]:
+    return tuple(c.substitute({old: ix(new)}) for c in where)
 
 
 def _first_free(axis: Axis, body: Expr, siblings: frozenset[Axis]) -> Axis:

@@ -12,13 +12,13 @@ from lumigen.index import Ix, Lookup, lookup
 from lumigen.region import (
     Buffer,
     Expr,
+    Read,
     Region,
     Role,
     Store,
     buffers_of,
     indices_of,
     read,
-    Read,
     rebuild,
     walk,
 )

@@ -158,15 +158,30 @@ def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis, after: Expr
     if any(n.bounds()[1] is None or n.bounds()[1] > LONGEST for n in lengths):  # type: ignore[operator]
         return None
     return Cascade(
-        fold, inner, inner_rows, inner_columns, grid, ordered, out_rows, tuple(vectors), tuple(outers), after
+        fold,
+        inner,
+        inner_rows,
+        inner_columns,
+        grid,
+        ordered,
+        out_rows,
+        tuple(vectors),
+        tuple(outers),
+        after,
     )
 
 
 def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr] | None:
     """The tile as a product of what does not and what does vary with `rows`."""
-    if isinstance(tile, Choose) and is_zero(tile.otherwise) and not free_axes(tile.condition) & rows:
+    if (
+        isinstance(tile, Choose)
+        and is_zero(tile.otherwise)
+        and not free_axes(tile.condition) & rows
+    ):
         parts = _weights_and_operand(tile.then, rows)
-        return None if parts is None else (choose(tile.condition, parts[0], tile.otherwise), parts[1])
+        return (
+            None if parts is None else (choose(tile.condition, parts[0], tile.otherwise), parts[1])
+        )
     if not isinstance(tile, Prim) or tile.op is not Op.MUL:
         return None
     a, b = tile.args
@@ -187,7 +202,11 @@ def cascade(region: Region, sizes: Schedule) -> Lowered | None:
     if store.value.dtype is not f32 or store.add:
         return None
     found = find_cascade(store)
-    return None if found is None else Lowered(((_Builder(region, store, found, sizes).program(), region),))
+    return (
+        None
+        if found is None
+        else Lowered(((_Builder(region, store, found, sizes).program(), region),))
+    )
 
 
 class _Builder:
@@ -195,7 +214,10 @@ class _Builder:
 
     def __init__(self, region: Region, store: Store, found: Cascade, sizes: Schedule) -> None:
         self.region, self.store, self.found = region, store, found
-        self.wide, self.deep = sizes["columns"], sizes["depth"]  # lanes of a work tile, points of k in one turn
+        self.wide, self.deep = (
+            sizes["columns"],
+            sizes["depth"],
+        )  # lanes of a work tile, points of k in one turn
         self.n, n_map = flatten(found.columns, "n")
         self.e, e_map = flatten(found.rows, "e")
         self.d, self.d_map = flatten(found.inner.axes, "d")
@@ -209,9 +231,15 @@ class _Builder:
         self.scores = _scratch("scores", self.deep, self.wide)
         self.states = {i: _scratch(f"state{i}", self.wide) for i in found.vectors}
         self.factors = {o.carry: _scratch(f"factor{o.carry}", self.wide) for o in found.outers}
-        self.weights = {o.carry: _scratch(f"weights{o.carry}", self.deep, self.wide) for o in found.outers}
-        self.sums = {o.carry: _scratch(f"sum{o.carry}", self.width, self.wide) for o in found.outers}
-        self.turned = {o.carry: _scratch(f"turned{o.carry}", self.wide, self.width) for o in found.outers}
+        self.weights = {
+            o.carry: _scratch(f"weights{o.carry}", self.deep, self.wide) for o in found.outers
+        }
+        self.sums = {
+            o.carry: _scratch(f"sum{o.carry}", self.width, self.wide) for o in found.outers
+        }
+        self.turned = {
+            o.carry: _scratch(f"turned{o.carry}", self.wide, self.width) for o in found.outers
+        }
         self.n0, self.n1 = Axis("n_begin", self.n.extent), Axis("n_end", self.n.extent + 1)
         self.k0 = Axis("k_begin", self.k.extent)
         self.k1 = Axis("k_end", self.k.extent + 1)
@@ -238,14 +266,18 @@ class _Builder:
             top.stmts.append(Fill(state, float(c.identity)))
         turn = top.inner([self.k0])
         limits = loop_bounds(
-            (c.substitute(self.mapping) for c in found.fold.where), self.k, {self.n: (ix(self.n0), ix(self.n1) - 1)}
+            (c.substitute(self.mapping) for c in found.fold.where),
+            self.k,
+            {self.n: (ix(self.n0), ix(self.n1) - 1)},
         )
         turn.bind(self.k1, minimum(ix(self.k0) + self.deep, limits.hi))
         self.multiply_inner(turn)
         self.carry_states(turn)
         for outer in found.outers:
             self.multiply_outer(turn, outer)
-        top.stmts.append(For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=self.deep))
+        top.stmts.append(
+            For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=self.deep)
+        )
         used = self.finish(top)
         args = (*self.region.reads(), self.store.dst)
         dims, body = dims_of(self.region), tuple(top.stmts)
@@ -258,14 +290,22 @@ class _Builder:
             return ()
         renamed = dict(zip(inner, (ix(a) for a in rows), strict=True))
         place = address(columns.source, tuple(i.substitute(renamed) for i in columns.at))
-        reads = [e for e in walk([self.store.value]) if isinstance(e, Read) and e.source == columns.source]
+        reads = [
+            e
+            for e in walk([self.store.value])
+            if isinstance(e, Read) and e.source == columns.source
+        ]
         alone = all(e is columns for e in reads)
-        return (columns.source,) if alone and place == address(self.store.dst, self.store.at) else ()
+        return (
+            (columns.source,) if alone and place == address(self.store.dst, self.store.at) else ()
+        )
 
     def pack_columns(self) -> PackColumns:
         columns = substitute(substitute(self.found.inner_columns, self.d_map), self.mapping)
         operand = _operand(columns, self.n, self.d)
-        return PackColumns(self.b_tile, operand, self.n, ix(self.n0), ix(self.n1), self.d, self.d.extent)
+        return PackColumns(
+            self.b_tile, operand, self.n, ix(self.n0), ix(self.n1), self.d, self.d.extent
+        )
 
     def multiply_inner(self, turn: Scope) -> None:
         rows = substitute(substitute(self.found.inner_rows, self.d_map), self.mapping)
@@ -273,11 +313,32 @@ class _Builder:
         count, cols = ix(self.k1) - self.k0, ix(self.n1) - self.n0
         zero = ix(0)
         turn.stmts.append(
-            Pack(self.a_tile, zero, operand, self.k, ix(self.k0), ix(self.k1), self.d, zero, self.d.extent)
+            Pack(
+                self.a_tile,
+                zero,
+                operand,
+                self.k,
+                ix(self.k0),
+                ix(self.k1),
+                self.d,
+                zero,
+                self.d.extent,
+            )
         )
         panels = Operand(self.b_tile, zero, self.d.extent * 16, ix(16), None, panels=True)
         turn.stmts.append(
-            Mma(self.scores, zero, ix(self.wide), self.a_tile, zero, panels, count, cols, self.d.extent, zero)
+            Mma(
+                self.scores,
+                zero,
+                ix(self.wide),
+                self.a_tile,
+                zero,
+                panels,
+                count,
+                cols,
+                self.d.extent,
+                zero,
+            )
         )
 
     def carry_states(self, turn: Scope) -> None:
@@ -303,7 +364,9 @@ class _Builder:
         roots = [c.tile] + ([c.correct] if c.correct is not None else [])
         return {e for e in walk(roots) if type(e).__name__ == "Carried"}
 
-    def level(self, lane: Scope, ready: list[int], outers: dict[int, Outer], state: dict[Expr, Expr]) -> None:
+    def level(
+        self, lane: Scope, ready: list[int], outers: dict[int, Outer], state: dict[Expr, Expr]
+    ) -> None:
         at = (ix(self.n) - self.n0,)
         totals: list[tuple[int, Local]] = []
         for i in ready:
@@ -312,7 +375,9 @@ class _Builder:
             if c.correct is not None:
                 wanted = self.over(map_expr(c.correct, state))
                 found = lane.find(wanted)
-                correct = found if found is not None else lane.let(wanted, lane.value(wanted), "correct")
+                correct = (
+                    found if found is not None else lane.let(wanted, lane.value(wanted), "correct")
+                )
             if i in outers:
                 if correct is not None:
                     lane.stmts.append(StoreTile(self.factors[i], at, correct, self.n))
@@ -345,18 +410,41 @@ class _Builder:
             lane = rows.inner([self.n], self.n)
             at = (ix(self.e), ix(self.n) - self.n0)
             factor = read(self.factors[outer.carry], (ix(self.n) - self.n0,))
-            lane.stmts.append(StoreTile(total, at, prim(Op.MUL, (read(total, at), factor), f32), self.n))
+            lane.stmts.append(
+                StoreTile(total, at, prim(Op.MUL, (read(total, at), factor), f32), self.n)
+            )
             rows.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
             turn.stmts.append(For(self.e, zero, self.e.extent, False, tuple(rows.stmts)))
         operand = _operand(substitute(outer.operand, self.mapping), self.e, self.k)
         count = ix(self.k1) - self.k0
         turn.stmts.append(
-            Pack(self.a_tile, zero, operand, self.e, zero, self.e.extent, self.k, ix(self.k0), ix(self.k1))
+            Pack(
+                self.a_tile,
+                zero,
+                operand,
+                self.e,
+                zero,
+                self.e.extent,
+                self.k,
+                ix(self.k0),
+                ix(self.k1),
+            )
         )
         weights = Operand(self.weights[outer.carry], zero, ix(1), ix(self.wide), None)
         cols = ix(self.n1) - self.n0
         turn.stmts.append(
-            Mma(total, zero, ix(self.wide), self.a_tile, zero, weights, self.e.extent, cols, count, ix(1))
+            Mma(
+                total,
+                zero,
+                ix(self.wide),
+                self.a_tile,
+                zero,
+                weights,
+                self.e.extent,
+                cols,
+                count,
+                ix(1),
+            )
         )
 
     def finish(self, top: Scope) -> tuple[Buffer, ...]:
@@ -383,8 +471,18 @@ class _Builder:
         lane.stmts.append(StoreTile(self.store.dst, at, out, inner))
         rows.stmts.append(For(inner, *spans[inner], True, tuple(lane.stmts)))
         top.stmts.append(For(outer, *spans[outer], False, tuple(rows.stmts)))
-        corrected = [o.carry for o in self.found.outers if self.found.fold.carries[o.carry].correct is not None]
-        tiles = [self.a_tile, self.b_tile, self.scores, *self.states.values(), *self.weights.values()]
+        corrected = [
+            o.carry
+            for o in self.found.outers
+            if self.found.fold.carries[o.carry].correct is not None
+        ]
+        tiles = [
+            self.a_tile,
+            self.b_tile,
+            self.scores,
+            *self.states.values(),
+            *self.weights.values(),
+        ]
         tiles += [*self.sums.values(), *(self.factors[i] for i in corrected)]
         return (*tiles, *(self.turned.values() if along_rows else ()))
 

@@ -52,11 +52,19 @@ class Chain:
 def find_chain(store: Store) -> Chain | None:
     """The region's chain of two contractions, or None."""
     reductions = kernel_reductions([store.value])
-    if len(reductions) != 2 or store.value.dtype is not f32 or any(r.dtype is not f32 for r in reductions):
+    if (
+        len(reductions) != 2
+        or store.value.dtype is not f32
+        or any(r.dtype is not f32 for r in reductions)
+    ):
         return None
     first, second = reductions
     factors = product_factors(second)
-    if factors is None or product_factors(first) is None or free_axes(second) != frozenset(store.axes):
+    if (
+        factors is None
+        or product_factors(first) is None
+        or free_axes(second) != frozenset(store.axes)
+    ):
         return None
     inner_of = [f for f in factors if first in kernel_reductions([f])]
     if len(inner_of) != 1:
@@ -69,7 +77,10 @@ def find_chain(store: Store) -> Chain | None:
         return None
     outer = Contraction(second, between, columns, (), m_axes, n_axes)
     inner = _inner(first, m_axes, second.axes)
-    return None if inner is None or not is_plain(columns) else Chain(outer, inner, between)
+    if inner is None or not is_plain(columns):
+        return None
+    found = Chain(outer, inner, between)
+    return found if _columns(found) is not None else None
 
 
 def _inner(first: Reduce, m_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Contraction | None:
@@ -77,9 +88,29 @@ def _inner(first: Reduce, m_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) ->
     assert factors is not None
     for rows, columns in (factors, factors[::-1]):
         splits = free_axes(rows) - set(first.axes) == frozenset(m_axes)
-        if splits and free_axes(columns) - set(first.axes) == frozenset(k_axes) and is_plain(rows) and is_plain(columns):
+        if (
+            splits
+            and free_axes(columns) - set(first.axes) == frozenset(k_axes)
+            and is_plain(rows)
+            and is_plain(columns)
+        ):
             return Contraction(first, rows, columns, (), m_axes, k_axes)
     return None
+
+
+def _columns(found: Chain) -> tuple[Columns, Columns] | None:
+    """The columns of both, if they are weights in panels: others would be packed again for each call."""
+    n, n_map = flatten(found.outer.n_axes, "n")
+    k, k_map = flatten(found.outer.reduce.axes, "k")
+    d, d_map = flatten(found.inner.reduce.axes, "d")
+    limits = [x.extent.bounds()[1] for x in (n, d)]
+    if not all(x.extent.is_const for x in (n, k, d)) or any(
+        x is None or x > LONGEST for x in limits
+    ):
+        return None
+    outer = Columns(substitute(substitute(found.outer.columns, k_map), n_map), found.outer, n, k)
+    inner = Columns(substitute(substitute(found.inner.columns, d_map), k_map), found.inner, k, d)
+    return None if outer.packed_once() is None or inner.packed_once() is None else (outer, inner)
 
 
 def chain(region: Region, sizes: Schedule) -> Lowered | None:
@@ -88,22 +119,19 @@ def chain(region: Region, sizes: Schedule) -> Lowered | None:
     found = find_chain(store)
     if found is None:
         return None
-    m, m_map = flatten(found.outer.m_axes, "m")
-    n, n_map = flatten(found.outer.n_axes, "n")
-    k, k_map = flatten(found.outer.reduce.axes, "k")
-    d, d_map = flatten(found.inner.reduce.axes, "d")
-    limits = [x.extent.bounds()[1] for x in (n, d)]
-    if not all(x.extent.is_const for x in (n, k, d)) or any(x is None or x > LONGEST for x in limits):
-        return None
-    outer_columns = Columns(substitute(substitute(found.outer.columns, k_map), n_map), found.outer, n, k)
-    inner_columns = Columns(substitute(substitute(found.inner.columns, d_map), k_map), found.inner, k, d)
-    w, _, outer_packs, outer_temps = outer_columns.operand()
-    v, _, inner_packs, inner_temps = inner_columns.operand()
-    if outer_temps or inner_temps:
-        return None  # columns that are not weights would be packed again for each call
+    columns = _columns(found)
+    assert columns is not None
+    outer_columns, inner_columns = columns
+    n, k, d = outer_columns.n, outer_columns.k, inner_columns.k
+    (m, m_map), (_, n_map) = flatten(found.outer.m_axes, "m"), flatten(found.outer.n_axes, "n")
+    (_, k_map), (_, d_map) = flatten(found.inner.n_axes, "k"), flatten(found.inner.reduce.axes, "d")
+    w, _, outer_packs, _ = outer_columns.operand()
+    v, _, inner_packs, _ = inner_columns.operand()
     rows = substitute(substitute(found.inner.rows, d_map), m_map)
     axes = (m, n, k, d)
-    program = _program(region, store, found, axes, {**m_map, **n_map, **k_map}, _operand(rows, m, d), v, w, sizes)
+    program = _program(
+        region, store, found, axes, {**m_map, **n_map, **k_map}, _operand(rows, m, d), v, w, sizes
+    )
     packed = {
         found.outer.columns: outer_columns.element(w, found.outer.n_axes, found.outer.reduce.axes),
         found.inner.columns: inner_columns.element(v, found.inner.n_axes, found.inner.reduce.axes),
@@ -132,7 +160,10 @@ def _program(
     sizes: Schedule,
 ) -> TileProgram:
     m, n, k, d = axes
-    tiles = maximum(ceildiv(m.extent, sizes["rows"]), minimum(ceildiv(m.extent, sizes["least_rows"]), sizes["tasks"]))
+    tiles = maximum(
+        ceildiv(m.extent, sizes["rows"]),
+        minimum(ceildiv(m.extent, sizes["least_rows"]), sizes["tasks"]),
+    )
     task = Axis("task", tiles)
     top = Scope(Names(), (), frozenset({task}))
     row_tiles = number("row_tiles", tiles)
@@ -159,7 +190,18 @@ def _program(
     for d0 in range(0, depth, sizes["depth"]):
         base = v.base + ix(k0) // WIDTH * (v.stride or zero) + d0 * WIDTH
         span = ix(min(sizes["depth"], depth - d0))
-        inner = Mma(part, zero, ix(sizes["part"]), x_tile, d0 * rows, replace(v, base=base), rows, count, span, ix(d0))
+        inner = Mma(
+            part,
+            zero,
+            ix(sizes["part"]),
+            x_tile,
+            d0 * rows,
+            replace(v, base=base),
+            rows,
+            count,
+            span,
+            ix(d0),
+        )
         turn.stmts.append(inner)
     at = (ix(m) - m0, ix(k) - k0)
     between = map_expr(found.between, {found.inner.reduce: read(part, at)})
@@ -172,13 +214,28 @@ def _program(
     mapped = Operand(part, zero, ix(sizes["part"]), ix(1), None)
     turn.stmts.append(Pack(a_tile, zero, mapped, m, zero, rows, k, zero, count))
     base = w.base + ix(k0) * WIDTH
-    turn.stmts.append(Mma(sums, zero, ix(width), a_tile, zero, replace(w, base=base), rows, n.extent, count, ix(k0)))
+    turn.stmts.append(
+        Mma(
+            sums,
+            zero,
+            ix(width),
+            a_tile,
+            zero,
+            replace(w, base=base),
+            rows,
+            n.extent,
+            count,
+            ix(k0),
+        )
+    )
     top.stmts.append(For(k0, zero, k.extent, False, tuple(turn.stmts), step=sizes["part"]))
 
     out_rows = top.inner([m])
     out_lanes = out_rows.inner([n], n)
     total = read(sums, (ix(m) - m0, ix(n)))
-    (out,) = out_lanes.values([substitute(map_expr(store.value, {found.outer.reduce: total}), mapping)])
+    (out,) = out_lanes.values(
+        [substitute(map_expr(store.value, {found.outer.reduce: total}), mapping)]
+    )
     where = tuple(i.substitute(mapping) for i in store.at)
     out_lanes.stmts.append(StoreTile(store.dst, where, out, n))
     out_rows.stmts.append(For(n, zero, n.extent, True, tuple(out_lanes.stmts)))
@@ -192,4 +249,6 @@ def _program(
     scratch = (x_tile, part, a_tile, sums)
     body = tuple(top.stmts)
     numbers = ((row_tiles, tiles),)
-    return TileProgram("panel", args, dims_of(region), task, ix(row_tiles), scratch, body, (), numbers)
+    return TileProgram(
+        "panel", args, dims_of(region), task, ix(row_tiles), scratch, body, (), numbers
+    )

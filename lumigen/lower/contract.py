@@ -55,8 +55,10 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Lowered:
-    """Kernels of a region in launch order, each with what it computes over its own arguments, the temporaries
-    between them and the weight layouts they read."""
+    """Kernels of a region in launch order, each with what it computes over its own arguments.
+
+    `temps` are the temporaries between them, `packs` the weight layouts that they read.
+    """
 
     kernels: tuple[tuple[TileProgram, Region], ...]
     temps: tuple[Buffer, ...] = ()
@@ -175,6 +177,16 @@ class Columns:
     def batch(self) -> tuple[Axis, ...]:
         return tuple(a for a in self.found.grid if a in free_axes(self.value))
 
+    def packed_once(self) -> tuple[Buffer, Panels] | None:
+        """The weight that B is, and how it lies in panels; None if each call has to pack it."""
+        strided = affine(self.value, self.n, self.k)
+        if strided is None or strided[0].role is not Role.WEIGHT or strided[1] != 0:
+            return None
+        extents = (self.n.extent, self.k.extent, *strided[2:])
+        if not all(e.is_const for e in extents):
+            return None
+        return strided[0], Panels(*(e.const for e in extents), width=WIDTH)
+
     def operand(
         self,
     ) -> tuple[
@@ -184,15 +196,12 @@ class Columns:
         tuple[Buffer, ...],
     ]:
         panel_stride = self.k.extent * WIDTH
-        strided = affine(self.value, self.n, self.k)
-        if strided is not None and strided[0].role is Role.WEIGHT:
-            source, base, by_n, by_k = strided
-            extents = (self.n.extent, self.k.extent, by_n, by_k)
-            if base == 0 and all(e.is_const for e in extents):
-                panels = Panels(*(e.const for e in extents), width=WIDTH)
-                packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), f32)
-                operand = Operand(packed, ix(0), panel_stride, ix(WIDTH), None, panels=True)
-                return operand, (), ((packed, source, panels),), ()
+        once = self.packed_once()
+        if once is not None:
+            source, panels = once
+            packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), f32)
+            operand = Operand(packed, ix(0), panel_stride, ix(WIDTH), None, panels=True)
+            return operand, (), ((packed, source, panels),), ()
         p, j = Axis("p", ceildiv(self.n.extent, WIDTH)), Axis("j", ix(WIDTH))
         column = ix(p) * WIDTH + j
         inside = holds((less(column, self.n.extent),))
@@ -234,7 +243,9 @@ def _program(
 ) -> TileProgram:
     m, n, k = axes
     # work tiles: rows in equal shares, columns in shares of whole panel pairs
-    most_rows = max(16, min(sizes["rows"], sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"])))
+    most_rows = max(
+        16, min(sizes["rows"], sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"]))
+    )
     m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), sizes["tasks"]))
     n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(2, m_tiles))
     grid_size = product(tuple(x.extent for x in found.grid))
@@ -265,13 +276,14 @@ def _program(
 
     depth_hi = k.extent.bounds()[1] or sizes["depth"]
     parts = -(-depth_hi // sizes["depth"])
-    depth = ceildiv(k.extent, parts) if parts > 1 else k.extent
+    each_part = -(-depth_hi // parts)  # equal shares at the greatest k
+    depth = ix(each_part) if parts > 1 else k.extent
     a_tile = Buffer("a_tile", Role.SCRATCH, (ix(most_rows), ix(depth_hi)), f32)
     k0 = Axis("k0", k.extent)
     k_end = minimum(ix(k0) + depth, k.extent)
     pack = Pack(a_tile, ix(k0) * rows, a, m, ix(m0), ix(m1), k, ix(k0), k_end)
     top.stmts.append(
-        For(k0, ix(0), k.extent, False, (pack,), step=step_of(depth))
+        For(k0, ix(0), k.extent, False, (pack,), step=each_part)
         if parts > 1
         else _at_zero(pack, k0)
     )
@@ -293,9 +305,7 @@ def _program(
         acc, acc_at, acc_stride, a_tile, ix(k0) * rows, shifted, rows, cols, k_end - k0, ix(k0)
     )
     inner: list[Stmt] = [
-        For(k0, ix(0), k.extent, False, (mma,), step=step_of(depth))
-        if parts > 1
-        else _at_zero(mma, k0)
+        For(k0, ix(0), k.extent, False, (mma,), step=each_part) if parts > 1 else _at_zero(mma, k0)
     ]
     if direct is None:
         row_scope = top.inner([chunk, m])
@@ -324,11 +334,6 @@ def _program(
 def number(name: str, value: Ix) -> Dim:
     """A positive number that the launch works out and passes in."""
     return Dim(name, 1, max(1, value.bounds()[1] or 2**31))
-
-
-def step_of(depth: Ix) -> int:
-    assert depth.is_const, "a depth in parts is a constant"
-    return depth.const
 
 
 def _at_zero(s: Pack | Mma, k0: Axis) -> Stmt:

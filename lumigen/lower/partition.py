@@ -80,7 +80,9 @@ class _Builder:
     number: dict[Node, int] = field(init=False)
     users: dict[Node, list[Node]] = field(init=False)
     cut: set[Node] = field(default_factory=set[Node])
-    memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(default_factory=dict[Node, tuple[tuple[Axis, ...], Expr]])
+    memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(
+        default_factory=dict[Node, tuple[tuple[Axis, ...], Expr]]
+    )
     buffers: dict[Node, Buffer] = field(default_factory=dict[Node, Buffer])
 
     def __post_init__(self) -> None:
@@ -160,10 +162,14 @@ class _Builder:
         """Inner contractions of regions that would have to recompute them."""
         out: dict[Node, None] = {}
         for root in self.roots():
-            inner = [n for n in self.inside(root) if n is not root and n.op is Op.SUM_REDUCE and self.contracts(n)]
-            if inner and root.op not in SOURCES and has_nested_contraction(self.inlined(root)[1]):
-                if not runs_whole(self.region(root)):
-                    out.update(dict.fromkeys(inner))
+            inner = [
+                n
+                for n in self.inside(root)
+                if n is not root and n.op is Op.SUM_REDUCE and self.contracts(n)
+            ]
+            nested = bool(inner) and has_nested_contraction(self.inlined(root)[1])
+            if nested and not runs_whole(self.region(root)):
+                out.update(dict.fromkeys(inner))
         return list(out)
 
     def contracts(self, n: Node) -> bool:

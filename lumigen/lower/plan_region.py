@@ -68,7 +68,9 @@ def sweeps_in_order(reductions: tuple[Reduce, ...]) -> list[tuple[Reduce, ...]]:
         fits = [
             i
             for i in range(first, len(groups))
-            if groups[i][0].axes == r.axes and groups[i][0].where == r.where and groups[i][0].dtype is r.dtype
+            if groups[i][0].axes == r.axes
+            and groups[i][0].where == r.where
+            and groups[i][0].dtype is r.dtype
         ]
         if fits:
             place[r] = fits[0]

@@ -14,7 +14,9 @@ from lumigen.plan import RegionPlan
 from lumigen.schedule import Layout, Place, Schedule, schedule
 
 PANELS = Place("cache", Layout((("n", 0), ("k", 0), ("n", 16))))
-BLOCKS = Place("cache", Layout((("m", 0), ("k", 0), ("m", 0))))  # the last factor is the ISA's rows in registers
+BLOCKS = Place(
+    "cache", Layout((("m", 0), ("k", 0), ("m", 0)))
+)  # the last factor is the ISA's rows in registers
 
 
 def schedule_plan(plan: RegionPlan) -> Schedule:
@@ -23,11 +25,20 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
     if find_contraction(store) is not None:
         # 96 rows of 384 and a panel that deep fill half of a 512 KiB second cache; 128 columns between epilogues
         # keep the products of a tile there as well
-        tile = {"rows": 96, "columns": 512, "chunk": 128, "depth": 384, "packed": 96 * 1024, "tasks": 4}
+        tile = {
+            "rows": 96,
+            "columns": 512,
+            "chunk": 128,
+            "depth": 384,
+            "packed": 96 * 1024,
+            "tasks": 4,
+        }
         return schedule("panel", tile, places)
     if find_chain(store) is not None:
         # fewer than 8 rows would read weights faster than multiply them
-        return schedule("panel", {"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "tasks": 4}, places)
+        return schedule(
+            "panel", {"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "tasks": 4}, places
+        )
     if find_cascade(store) is not None:
         # scores and weights of 64 x 64 and accumulators stay in the first two caches
         return schedule("panel", {"columns": 64, "depth": 64}, places)

@@ -115,7 +115,7 @@ def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
 class Names:
     """Fresh names for the locals of one kernel."""
 
-    used: dict[str, int] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict[str, int])
 
     def fresh(self, stem: str) -> str:
         n = self.used.get(stem, 0)
@@ -132,9 +132,9 @@ class Scope:
     axes: frozenset[Axis]
     parent: Scope | None = None
     lanes: Axis | None = None
-    stmts: list[Stmt] = field(default_factory=list)
-    known: dict[Expr, Expr] = field(default_factory=dict)
-    uses: dict[Expr, int] = field(default_factory=dict)
+    stmts: list[Stmt] = field(default_factory=list[Stmt])
+    known: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
+    uses: dict[Expr, int] = field(default_factory=dict[Expr, int])
 
     def inner(self, axes: Iterable[Axis], lanes: Axis | None = None) -> Scope:
         return Scope(
@@ -179,7 +179,9 @@ class Scope:
             home.reduce(e)
             return home.known[e]
         if isinstance(e, Choose) and not is_safe(e):
-            return self.with_reductions(e)  # evaluated lazily: the other branch may lie outside its buffer
+            return self.with_reductions(
+                e
+            )  # evaluated lazily: the other branch may lie outside its buffer
         if home is self and self.lanes is not None and is_per_lane(e, self.lanes):
             return self.with_reductions(e)
         out = rebuild(e, home.value, lambda i: i)

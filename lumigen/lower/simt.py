@@ -25,6 +25,7 @@ from lumigen.region import (
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram
 
+
 def simt(region: Region, sizes: Schedule) -> TileProgram:
     """The tile program of a region of one store."""
     (store,) = region.stores
@@ -42,8 +43,9 @@ def simt(region: Region, sizes: Schedule) -> TileProgram:
     top = Scope(Names(), reductions, frozenset({task}))
     row_scope = top.inner([row_axis])
     rest = ix(row_axis)
-    for a in reversed(rows if len(rows) > 1 else ()):
-        row_scope.bind(a, rest % a.extent if a is not rows[0] else rest)
+    for position in range(len(rows) - 1, -1, -1) if len(rows) > 1 else ():
+        a = rows[position]
+        row_scope.bind(a, rest % a.extent if position else rest)
         rest = rest // a.extent
     lanes_ok = lane is not None and store.value.dtype is f32 and lanes_fit([store.value], lane)
     if lane is None:
@@ -81,9 +83,7 @@ def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:
     if any(lane in free_axes(r) for r in reductions):
         return 1, sizes["lanes"]
     if reductions:
-        return max(1, sizes["visits"] // max(1, extent + visits)), lane.extent.bounds()[
-            1
-        ] or extent
+        return max(1, sizes["visits"] // max(1, extent + visits)), lane.extent.bounds()[1] or extent
     return max(1, sizes["visits"] // max(1, extent)), sizes["visits"]
 
 

@@ -74,11 +74,16 @@ def main():
     log2e = 1 / mp.log(2)
     split("log2(e)", log2e, 2)
     for last in (8, 9, 10):
-        fitted = fit_floats(lambda r: log2(r) - r * log2e, range(2, last + 1), lambda r: abs(log2(r)), low, high)
+        fitted = fit_floats(
+            lambda r: log2(r) - r * log2e, range(2, last + 1), lambda r: abs(log2(r)), low, high
+        )
         show(f"log2(1 + r) - r log2(e), r^2 .. r^{last}", *fitted)
 
     edge = mp.pi / 2 + mp.mpf("0.001")
-    show("sin(r) - r", *fit_floats(lambda r: mp.sin(r) - r, range(3, 10, 2), mp.sin, mp.mpf(2) ** -20, edge))
+    show(
+        "sin(r) - r",
+        *fit_floats(lambda r: mp.sin(r) - r, range(3, 10, 2), mp.sin, mp.mpf(2) ** -20, edge),
+    )
     split("pi", mp.pi, 3)
     mp.mp.dps = 100
     bits = int(mp.floor(mp.mpf(2) ** 224 / mp.pi))

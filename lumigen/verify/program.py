@@ -1,0 +1,167 @@
+"""The rules that programs keep; `verify` checks them all and names what breaks one.
+
+Whether slots that live at the same time lie apart is not proven but tried, at the dims' least,
+typical and greatest values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+
+from lumigen.errors import VerifyFailed
+from lumigen.index import Dim, Ix
+from lumigen.program import (
+    ALIGNMENT,
+    Argument,
+    InputArg,
+    Launch,
+    OutputArg,
+    Parameter,
+    Program,
+    SlotArg,
+    ValueArg,
+    WeightArg,
+)
+
+Kernels = Mapping[str, tuple[Parameter, ...]]  # the parameters of each kernel, by its name
+
+
+def verify(program: Program, kernels: Kernels, after: str = "verify") -> Program:
+    """The program itself, if it keeps every rule; `after` names the pass that made it."""
+    for rule in (_broken_by_names, _broken_by_launches, _broken_by_order, _broken_by_arena):
+        for broken in rule(program, kernels):
+            raise VerifyFailed(after=after, what=f"entry {program.entry}: {broken}")
+    return program
+
+
+def points(dims: Iterable[Dim]) -> tuple[dict[Dim, int], ...]:
+    """The dims at their least, typical and greatest values."""
+    every = tuple(dims)
+    least = {d: -(-d.lo // d.multiple_of) * d.multiple_of for d in every}
+    usual = {d: max(least[d], d.estimate // d.multiple_of * d.multiple_of) for d in every}
+    most = {d: d.hi // d.multiple_of * d.multiple_of for d in every}
+    return least, usual, most
+
+
+def live_steps(program: Program, kernels: Kernels) -> dict[str, list[tuple[int, int]]]:
+    """For each slot the steps from a value's launch to the last one that reads it, for each value.
+
+    A launch that reads and writes a slot overwrites it in place: the value goes on.
+    """
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for step, launch in enumerate(program.launches):
+        read, written = _slots(launch, kernels)
+        for name in read & spans.keys():
+            spans[name][-1] = spans[name][-1][0], step
+        for name in written - read:
+            spans.setdefault(name, []).append((step, step))
+    return spans
+
+
+def _slots(launch: Launch, kernels: Kernels) -> tuple[set[str], set[str]]:
+    """(slots read, slots written) by a launch."""
+    out: tuple[set[str], set[str]] = set(), set()
+    for a, p in _pairs(launch, kernels):
+        if isinstance(a, SlotArg):
+            out[p.written].add(a.slot)
+    return out
+
+
+def _pairs(launch: Launch, kernels: Kernels) -> list[tuple[Argument, Parameter]]:
+    return list(zip(launch.arguments, kernels[launch.kernel], strict=False))
+
+
+# ---- rules ----
+
+
+def _broken_by_names(program: Program, kernels: Kernels) -> Iterator[str]:
+    for what, names in (
+        ("input", [p.name for p in program.inputs]),
+        ("output", [p.name for p in program.outputs]),
+        ("dim", [d.name for d in program.dims]),
+        ("slot", [s.name for s in program.arena]),
+    ):
+        yield from (f"two {what}s {n}" for n in dict.fromkeys(names) if names.count(n) > 1)
+    yield from (f"no kernel {x.kernel}" for x in program.launches if x.kernel not in kernels)
+    placed: set[str] = set()
+    for slot in program.arena:
+        for name in slot.after:
+            if name not in placed:
+                yield f"slot {slot.name} stands behind {name}, which is not placed before it"
+        placed.add(slot.name)
+        yield from _broken_by_dims(f"the size of slot {slot.name}", slot.bytes, program.dims)
+
+
+def _broken_by_launches(program: Program, kernels: Kernels) -> Iterator[str]:
+    for launch in program.launches:
+        parameters, where = kernels[launch.kernel], f"launch of {launch.kernel}"
+        if len(parameters) != len(launch.arguments):
+            yield f"{where}: {len(launch.arguments)} arguments for {len(parameters)} parameters"
+        known = set(program.dims)
+        for a, p in _pairs(launch, kernels):
+            yield from (f"{where}: {p.name} {broken}" for broken in _broken_argument(a, p, program))
+            if isinstance(a, ValueArg):
+                yield from _broken_by_dims(f"{where}: {p.name}", a.value, known)
+                known |= {a.name} if a.name is not None else set()
+        yield from _broken_by_dims(f"{where}: its tasks", launch.tasks, known)
+
+
+def _broken_argument(a: Argument, p: Parameter, program: Program) -> Iterator[str]:
+    if isinstance(a, ValueArg) is not (p.dtype is None):
+        yield f"is {p.ctype}, and is given {a}"
+    match a:
+        case InputArg(name) | OutputArg(name):
+            ports = program.inputs if isinstance(a, InputArg) else program.outputs
+            found = next((x for x in ports if x.name == name), None)
+            if found is None:
+                yield f"is given {name}, which the entry does not have"
+            elif p.dtype is not None and found.dtype is not p.dtype:
+                yield f"is {p.dtype}, and {name} is {found.dtype}"
+        case SlotArg(name):
+            if all(s.name != name for s in program.arena):
+                yield f"is given slot {name}, which is not in the arena"
+        case _:
+            pass
+    if p.written and isinstance(a, InputArg | WeightArg):
+        yield f"is written, and is given {a}"
+
+
+def _broken_by_order(program: Program, kernels: Kernels) -> Iterator[str]:
+    """What is read must have been written; every output is, in the end."""
+    made: set[Argument] = set()
+    for launch in program.launches:
+        pairs = _pairs(launch, kernels)
+        for a, p in pairs:
+            if isinstance(a, SlotArg | OutputArg) and not p.written and a not in made:
+                yield f"launch of {launch.kernel}: {p.name} reads {a} before it is written"
+        made |= {a for a, p in pairs if p.written}
+    yield from (f"nothing writes output {o.name}" for o in program.outputs if _unmade(o.name, made))
+
+
+def _unmade(output: str, made: set[Argument]) -> bool:
+    return OutputArg(output) not in made
+
+
+def _broken_by_arena(program: Program, kernels: Kernels) -> Iterator[str]:
+    spans = live_steps(program, kernels)
+    for dims in points(program.dims):
+        start, total = program.offsets(dims)
+        size = {s.name: int(s.bytes.evaluate(dims)) for s in program.arena}
+        at = ", ".join(f"{d}={n}" for d, n in dims.items())
+        for name, first in start.items():
+            if first % ALIGNMENT or first + size[name] > total:
+                yield f"slot {name} at {first} of {total} bytes, with {at}"
+        for step in range(len(program.launches)):
+            alive = sorted(
+                (n for n, s in spans.items() if any(a <= step <= b for a, b in s)),
+                key=lambda n: start[n],
+            )
+            for one, other in pairwise(alive):
+                if start[one] + size[one] > start[other]:
+                    yield f"slots {one} and {other} overlap at launch {step}, with {at}"
+
+
+def _broken_by_dims(what: str, e: Ix, known: Iterable[Dim]) -> Iterator[str]:
+    loose = {a for a in e.atoms() if isinstance(a, Dim)} - set(known)
+    yield from (f"{what} has the dim {d}, which has no value" for d in sorted(map(str, loose)))
