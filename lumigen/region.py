@@ -506,7 +506,7 @@ def _sift(axis: Axis, where: tuple[Cmp, ...]) -> tuple[Ix, tuple[Cmp, ...]] | No
 
 
 def substitute(e: Expr, mapping: Mapping[Axis, Ix]) -> Expr:
-    """Replace free axes by index expressions. Axes bound inside are left alone, and renamed where they would capture."""
+    """Replace free axes by index expressions. Bound axes are renamed where they would capture."""
     memo: dict[tuple[Expr, frozenset[Axis]], Expr] = {}
 
     def visit(x: Expr, replaced: frozenset[Axis]) -> Expr:

@@ -27,7 +27,7 @@ from lumigen.emit.contract import (
 )
 from lumigen.emit.cxx import Names, expression, identifier, integer
 from lumigen.errors import LoweringFailed, SourceLocation
-from lumigen.index import Ix, ix
+from lumigen.index import Atom, Ix, ix
 from lumigen.program import (
     Argument,
     CompiledModel,
@@ -80,14 +80,16 @@ def entry_context(model: CompiledModel, program: Program) -> EntryContext:
     )
 
 
-def _dim_names(program: Program) -> Names:
+def _dim_names(program: Program) -> dict[Atom, str]:
     return {d: f"dims.{field}" for d, field in dim_fields(program).items()}
 
 
-def _launch_names(program: Program, launch: Launch) -> Names:
+def _launch_names(program: Program, launch: Launch) -> dict[Atom, str]:
     """Dims, and the numbers that the launch has put into its arguments."""
     named = [a.name for a in launch.arguments if isinstance(a, ValueArg) and a.name is not None]
-    return {**_dim_names(program), **{number: f"args.{number.name}" for number in named}}
+    names = _dim_names(program)
+    names.update({number: f"args.{number.name}" for number in named})
+    return names
 
 
 def _slots(program: Program) -> tuple[SlotContext, ...]:

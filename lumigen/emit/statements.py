@@ -81,9 +81,7 @@ class Statements:
             return [
                 f"transpose_tile({s.dst}, {strides}, {_int(r.index(s.rows))}, {_int(r.index(s.cols))});"
             ]
-        if isinstance(s, Mma):
-            return [self._mma(s, r)]
-        raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
+        return [self._mma(s, r)]
 
     def _accumulate(self, s: Accumulate, r: Renderer) -> str:
         name = s.into.name
@@ -180,7 +178,10 @@ class Statements:
         if b.panels:
             return f"multiply({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
         assert b.k_stride is not None
-        return f"multiply_direct_b({acc}, {ldc}, {a}, {where}, {r.index(b.k_stride)}, {_int(rows)}, {cols}, {k}, {again});"
+        ldb, count = r.index(b.k_stride), _int(rows)
+        return (
+            f"multiply_direct_b({acc}, {ldc}, {a}, {where}, {ldb}, {count}, {cols}, {k}, {again});"
+        )
 
 
 def address_extent(s: Fill) -> Ix:

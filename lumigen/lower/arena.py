@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from random import Random
 
 from lumigen.index import Dim, Ix
 from lumigen.program import ALIGNMENT, Slot
+
+MOVES = 500  # that the search tries where no sorted order is best
+WORSE = 1.002  # how much worse a move may leave the arena
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class Tenancy:
         return self.tenants[0].first
 
     @property
-    def last(self) -> int:
-        return self.tenants[-1].last
+    def steps(self) -> int:
+        return sum(t.last - t.first + 1 for t in self.tenants)
 
     def meets(self, other: Tenancy) -> bool:
         return any(
@@ -67,24 +71,13 @@ def plan_arena(lifetimes: tuple[Lifetime, ...], dims: tuple[Dim, ...]) -> Arena:
         {d: d.hi for d in dims},
     )
     sizes = [{t.name: _aligned(int(t.bytes.evaluate(p))) for t in lifetimes} for p in points]
-    bounds = [max(1, lower_bound(lifetimes, s)) for s in sizes]
-
-    def excess(order: list[Tenancy]) -> float:
-        """The arena over its lower bound at the worst of the points."""
-        slots = _slots(order)
-        return max(
-            _arena_bytes(slots, {t.name: s[t.tenants[0].name] for t in order}) / b
-            for s, b in zip(sizes, bounds, strict=True)
-        )
-
-    shared = _improved(_shared(lifetimes), sizes[1], excess)
-    alone = [Tenancy(t.name, t.bytes, (t,)) for t in lifetimes]
-    best = shared
-    if excess(shared) > 1:
-        apart = _improved(alone, sizes[1], excess)
-        best = apart if excess(apart) < excess(shared) else shared
-    home = {t.name: tenancy.name for tenancy in best for t in tenancy.tenants}
-    return Arena(_slots(best), home)
+    bounds = tuple(max(1, lower_bound(lifetimes, s)) for s in sizes)
+    best = _Search.of(_shared(lifetimes), sizes, bounds)
+    if best.excess > 1:
+        apart = _Search.of([Tenancy(t.name, t.bytes, (t,)) for t in lifetimes], sizes, bounds)
+        best = apart if apart.excess < best.excess else best
+    home = {t.name: tenancy.name for tenancy in best.tenancies for t in tenancy.tenants}
+    return Arena(best.slots(), home)
 
 
 def lower_bound(lifetimes: tuple[Lifetime, ...], sizes: Mapping[str, int]) -> int:
@@ -111,52 +104,109 @@ def _shared(lifetimes: tuple[Lifetime, ...]) -> list[Tenancy]:
     return [Tenancy(f"t{i}", g[0].bytes, tuple(g)) for i, g in enumerate(groups)]
 
 
-def _improved(
-    tenancies: list[Tenancy], sizes: Mapping[str, int], excess: Callable[[list[Tenancy]], float]
-) -> list[Tenancy]:
-    """The best of several sorted orders, mended by moving one slot to the front at a time."""
-    if not tenancies:
-        return tenancies
-    best = min(_orders(tenancies, sizes), key=excess)
-    found = excess(best)
-    for t in tenancies:
-        if found == 1:
-            break
-        moved = [t, *(o for o in best if o is not t)]
-        if (tried := excess(moved)) < found:
-            best, found = moved, tried
-    return best
+class _Search:
+    """Looks for the order of slots whose arena exceeds its lower bound least, at the worst point."""
 
+    def __init__(
+        self, tenancies: list[Tenancy], sizes: list[tuple[int, ...]], bounds: tuple[int, ...]
+    ) -> None:
+        self.tenancies = tenancies
+        self.sizes = sizes  # at each point, of each slot
+        self.bounds = bounds
+        numbered = list(enumerate(tenancies))
+        self.meets = [[j for j, u in numbered if j != i and t.meets(u)] for i, t in numbered]
+        self.order = list(range(len(tenancies)))
+        self.excess = self.measure(self.order)
 
-def _orders(tenancies: list[Tenancy], sizes: Mapping[str, int]) -> list[list[Tenancy]]:
-    """Orders of placement worth trying."""
+    @staticmethod
+    def of(
+        tenancies: list[Tenancy], sizes: list[dict[str, int]], bounds: tuple[int, ...]
+    ) -> _Search:
+        """A search that has ended."""
+        by_slot = [tuple(s[t.tenants[0].name] for t in tenancies) for s in sizes]
+        found = _Search(tenancies, by_slot, bounds)
+        found.sort()
+        found.walk()
+        return found
 
-    def size(t: Tenancy) -> int:
-        return sizes[t.tenants[0].name]
+    def slots(self) -> tuple[Slot, ...]:
+        out: list[Slot] = []
+        for n, i in enumerate(self.order):
+            after = tuple(self.tenancies[j].name for j in self.order[:n] if j in self.meets[i])
+            out.append(Slot(self.tenancies[i].name, self.tenancies[i].bytes, after))
+        return tuple(out)
 
-    def span(t: Tenancy) -> int:
-        return sum(x.last - x.first + 1 for x in t.tenants)
+    def sort(self) -> None:
+        """Sorted orders, as they are and packed with the best fit at each of the points."""
+        for size in self.sizes:
+            keys: tuple[Callable[[int], tuple[int, int]], ...] = (
+                lambda i, s=size: (-s[i], self.tenancies[i].first),
+                lambda i, s=size: (-s[i] * self.tenancies[i].steps, self.tenancies[i].first),
+                lambda i, s=size: (-self.tenancies[i].steps, -s[i]),
+                lambda i, s=size: (self.tenancies[i].first, -s[i]),
+            )
+            for key in keys:
+                if self.excess == 1:
+                    return
+                order = sorted(range(len(self.tenancies)), key=key)
+                self.consider(order)
+                for other in self.sizes:
+                    self.consider(self.best_fit(order, other))
 
-    return [
-        sorted(tenancies, key=lambda t: (-size(t), t.first)),
-        sorted(tenancies, key=lambda t: (-span(t), -size(t))),
-        sorted(tenancies, key=lambda t: (-size(t) * span(t), t.first)),
-        sorted(tenancies, key=lambda t: (t.first, -span(t))),
-        sorted(tenancies, key=lambda t: (t.first, -size(t))),
-        sorted(tenancies, key=lambda t: (-t.last, t.first)),
-    ]
+    def walk(self) -> None:
+        """Moves slots that decide the arena's size, now and then for the worse. Always the same walk."""
+        order, now = self.order, self.excess
+        choice = Random(0)  # noqa: S311 -- no secret, and the same walk each time
+        for _ in range(MOVES):
+            if self.excess == 1:
+                return
+            slot = choice.choice(self.critical(order))
+            moved = [i for i in order if i != slot]
+            moved.insert(choice.randrange(len(order)), slot)
+            tried = self.measure(moved)
+            if tried <= now * WORSE:
+                order, now = moved, tried
+                self.consider(moved)
 
+    def consider(self, order: list[int]) -> None:
+        found = self.measure(order)
+        if found < self.excess:
+            self.order, self.excess = order, found
 
-def _slots(order: list[Tenancy]) -> tuple[Slot, ...]:
-    out: list[Slot] = []
-    for i, t in enumerate(order):
-        after = tuple(o.name for o in order[:i] if o.meets(t))
-        out.append(Slot(t.name, t.bytes, after))
-    return tuple(out)
+    def measure(self, order: list[int]) -> float:
+        """The arena over its lower bound at the worst of the points."""
+        ends = (self.ends(order, size) for size in self.sizes)
+        return max(max(e, default=0) / b for e, b in zip(ends, self.bounds, strict=True))
 
+    def ends(self, order: list[int], size: tuple[int, ...]) -> list[int]:
+        """Where each slot ends; one that is not placed yet ends at 0."""
+        out = [0] * len(order)
+        for i in order:
+            out[i] = max((out[j] for j in self.meets[i]), default=0) + size[i]
+        return out
 
-def _arena_bytes(slots: tuple[Slot, ...], sizes: Mapping[str, int]) -> int:
-    end: dict[str, int] = {}
-    for s in slots:
-        end[s.name] = max((end[a] for a in s.after), default=0) + sizes[s.name]
-    return max(end.values(), default=0)
+    def best_fit(self, order: list[int], size: tuple[int, ...]) -> list[int]:
+        """By address, once each slot in turn took the smallest gap that holds it."""
+        start: dict[int, int] = {}
+        for i in order:
+            taken = sorted((start[j], start[j] + size[j]) for j in self.meets[i] if j in start)
+            gaps: list[tuple[int, int]] = []
+            free = 0
+            for a, b in taken:
+                if a - free >= size[i]:
+                    gaps.append((a - free, free))
+                free = max(free, b)
+            start[i] = min(gaps)[1] if gaps else free
+        return sorted(order, key=lambda i: (start[i], i))
+
+    def critical(self, order: list[int]) -> list[int]:
+        """The slots, one on another, that reach the end of the arena at the worst point."""
+        every = [(self.ends(order, s), s, b) for s, b in zip(self.sizes, self.bounds, strict=True)]
+        ends, size, _ = max(every, key=lambda e: max(e[0]) / e[2])
+        place = {i: n for n, i in enumerate(order)}
+        top = max(order, key=lambda i: ends[i])
+        out = [top]
+        while start := ends[top] - size[top]:
+            top = next(j for j in self.meets[top] if place[j] < place[top] and ends[j] == start)
+            out.append(top)
+        return out

@@ -238,7 +238,7 @@ class _Model:
 def in_place(
     kernel: LoweredKernel, actual: dict[Buffer, Buffer], dies: Callable[[str], bool]
 ) -> tuple[str, str] | None:
-    """(destination, source): the temporary that may be overwritten, since each element is read only to compute itself."""
+    """(destination, source) of a temporary whose elements are read only to compute themselves."""
     (store,) = kernel.region.stores
     target = actual.get(store.dst)
     if target is None or target.role is not Role.TEMP:

@@ -1,6 +1,6 @@
 """Mistakes in shapes, dtypes and arguments: each names the user's line, both values, a remedy."""
 
-# ruff: noqa: ARG005, PLW0108  # a case is a lambda, so that its line is in this file
+# a case is a lambda, so that its line is in this file
 
 from __future__ import annotations
 
