@@ -1,5 +1,5 @@
-// Scalar arithmetic that C++ leaves undefined or means otherwise: remainders with the sign of the divisor, casts of
-// floats that do not fit, and maxima.
+// Scalar arithmetic that C++ leaves undefined or means otherwise: remainders with the sign of the divisor,
+// casts of floats that do not fit, and maxima.
 #pragma once
 
 #include "simd.h"
