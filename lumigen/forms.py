@@ -7,13 +7,14 @@ from lumigen.emit.project import render_project
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
 from lumigen.lower.assemble import LoweredKernel
+from lumigen.printer import plan as plan_text
 from lumigen.printer import region as region_text
 from lumigen.printer import tile as tile_text
 from lumigen.printer.program import origin
 
 GRAPHS = ("graph", "canonicalize", "fold")
-KERNELS = ("regions", "tile", "source")
-FORMS = (*GRAPHS, "regions", "tile", "program", "source")
+KERNELS = ("regions", "plan", "tile", "source")
+FORMS = (*GRAPHS, "regions", "plan", "tile", "program", "source")
 
 
 def text_after(traced: Traced, form: str, kernel: str | None = None, target: str = "cpu") -> str:
@@ -43,4 +44,6 @@ def text_after(traced: Traced, form: str, kernel: str | None = None, target: str
 
 
 def _text(form: str, kernel: LoweredKernel) -> str:
+    if form == "plan":
+        return plan_text.show(kernel.plan, kernel.schedule) if kernel.plan else "no plan\n"
     return region_text.show(kernel.region) if form == "regions" else tile_text.show(kernel.program)

@@ -45,6 +45,7 @@ from lumigen.program import (
 from lumigen.region import Buffer, Read, Region, Role, lookup_sources, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import TileProgram
+from lumigen.verify.plan import verify as verify_plan
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class LoweredKernel:
     program: TileProgram
     region: Region
     lines: tuple[SourceLocation, ...]
+    plan: RegionPlan | None = None  # of the region that this kernel, or its last one, computes
+    schedule: Schedule | None = None
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -71,12 +74,6 @@ class LoweredModel:
     programs: tuple[Program, ...]
     weights: tuple[Stored, ...]
     kernels: tuple[LoweredKernel, ...]
-
-
-def lower_region(region: Region) -> Lowered:
-    """The kernels of one canonical region, by the heuristic's plan and schedule."""
-    plan = plan_region(region)
-    return lower_plan(plan, schedule_plan(plan))
 
 
 def lower_plan(plan: RegionPlan, sizes: Schedule) -> Lowered:
@@ -145,8 +142,10 @@ class _Model:
     def steps(self, region: Region, number: int) -> list[_Step]:
         form = canonical(region)
         if form.region not in self.by_region:
-            lowered = lower_region(form.region)
-            named = tuple(self.kernel(p, meaning) for p, meaning in lowered.kernels)
+            plan = verify_plan(plan_region(form.region))
+            sizes = schedule_plan(plan)
+            lowered = lower_plan(plan, sizes)
+            named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
         lowered, kernels = self.by_region[form.region]
         actual = dict(form.binding)
@@ -166,10 +165,12 @@ class _Model:
                 self.store_weight(b, None)
         return out
 
-    def kernel(self, program: TileProgram, meaning: Region) -> LoweredKernel:
+    def kernel(
+        self, program: TileProgram, meaning: Region, plan: RegionPlan, sizes: Schedule
+    ) -> LoweredKernel:
         number = len(self.kernels)
         name = f"k{number:02d}_{program.skeleton}"
-        made = LoweredKernel(name, program, meaning, ())
+        made = LoweredKernel(name, program, meaning, (), plan, sizes)
         self.kernels.append(made)
         self.lines[name] = {}
         return made

@@ -1,0 +1,124 @@
+"""Plans: text, rules, and that their folds compute the region they were made for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lumigen as lg
+from lumigen import functional as F
+from lumigen.errors import VerifyFailed
+from lumigen.frontend import Traced
+from lumigen.interp.plan import run_folds
+from lumigen.interp.region import evaluate
+from lumigen.lower.assemble import LoweredKernel, assemble
+from lumigen.plan import Fold, Loop, RegionPlan
+from lumigen.printer.plan import show
+from lumigen.region import Store
+from lumigen.verify.plan import verify
+
+ROWS = lg.Dim("rows", 1, 64, typical=32)
+
+
+def attention(x: lg.Tensor) -> lg.Tensor:
+    q = x.unflatten(-1, (4, -1)).transpose(0, 1)
+    return F.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+
+MODELS = {
+    "map": lambda x: x.exp() + 1,
+    "softmax": lambda x: x.softmax(-1),
+    "layer_norm": lambda x: F.layer_norm(x, (32,)),
+    "column_sum": lambda x: x.sum(0),
+    "log_sum_exp": lambda x: x.logsumexp(-1),
+    "attention": attention,
+}
+
+
+def traced(name: str) -> Traced:
+    model = lg.Model("plans")
+
+    @model.entry(x=lg.spec(ROWS, 32))
+    def run(x: lg.Tensor) -> lg.Tensor:
+        return MODELS[name](x)
+
+    return model.trace()
+
+
+def kernels(name: str) -> list[LoweredKernel]:
+    return [k for k in assemble(traced(name).entries).kernels if k.plan is not None]
+
+
+def folds(plan: RegionPlan) -> list[Fold]:
+    """The folds of a plan in the order in which they run."""
+    out: list[Fold] = []
+
+    def visit(loop: Loop) -> None:
+        if loop.carries:
+            out.append(Fold(loop.axes, loop.carries, loop.results))
+        for step in loop.body:
+            if isinstance(step, Loop):
+                visit(step)
+
+    for kernel in plan.kernels:
+        for loop in kernel.root:
+            visit(loop)
+    return out
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+@pytest.mark.parametrize("name", MODELS)
+def test_folds_compute_the_region(name: str, rows: int, rng: np.random.Generator) -> None:
+    for kernel in kernels(name):
+        plan = kernel.plan
+        assert plan is not None
+        (store,) = plan.region.stores
+        dims = {ROWS: rows}
+        buffers = {
+            b.name: rng.standard_normal([int(e.evaluate(dims)) for e in b.dims]).astype(np.float32)
+            for b in plan.region.reads()
+        }
+        want = evaluate(plan.region, buffers, dims)[store.dst.name]
+        for tile in (1, 5, 64):
+            (got,) = run_folds(folds(plan), (store.value,), store.axes, buffers, dims, tile=tile)
+            np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5, atol=1e-6)
+
+
+def test_attention_is_one_kernel_with_one_loop_over_the_keys() -> None:
+    (kernel,) = kernels("attention")
+    assert kernel.plan is not None
+    (fold,) = folds(kernel.plan)
+    assert [c.monoid.value for c in fold.carries] == ["max", "sum", "sum"]
+    assert kernel.schedule is not None
+    assert kernel.schedule.skeleton == "panel"
+
+
+def test_text_names_loops_carries_and_tiles() -> None:
+    (kernel,) = kernels("softmax")
+    assert kernel.plan is not None
+    text = show(kernel.plan, kernel.schedule)
+    assert "grid (i0: rows)" in text
+    assert text.index("max(#0.old") < text.index("sum(#0.old") < text.index("store out[i0, i1]")
+    assert "schedule simt: lanes 128, visits 8192" in text
+
+
+def test_a_plan_that_forgets_a_fold_is_refused() -> None:
+    (kernel,) = kernels("softmax")
+    assert kernel.plan is not None
+    (root,) = kernel.plan.kernels[0].root
+    cut = replace(root, body=root.body[1:])
+    broken = replace(kernel.plan, kernels=(replace(kernel.plan.kernels[0], root=(cut,)),))
+    with pytest.raises(VerifyFailed, match="no fold computes the max over k0"):
+        verify(broken)
+
+
+def test_a_plan_that_stores_twice_is_refused() -> None:
+    (kernel,) = kernels("map")
+    assert kernel.plan is not None
+    (root,) = kernel.plan.kernels[0].root
+    (store,) = (s for s in root.body if isinstance(s, Store))
+    broken = replace(root, body=(store, store))
+    with pytest.raises(VerifyFailed, match="stores 2 times for 1 stores"):
+        verify(replace(kernel.plan, kernels=(replace(kernel.plan.kernels[0], root=(broken,)),)))
