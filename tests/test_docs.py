@@ -23,7 +23,7 @@ PAGES = sorted(
     p
     for p in ROOT.rglob("*.md")
     if not any(part in SKIPPED or part.startswith(".") for part in p.relative_to(ROOT).parts[:-1])
-    and not (p.parent / "manifest.json").exists()  # a project that somebody compiled here
+    and not any((d / "manifest.json").exists() for d in p.parents)  # a project compiled here
 )
 BLOCK = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 RUN = re.compile(
