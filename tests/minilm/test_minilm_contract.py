@@ -100,15 +100,19 @@ CASES: dict[str, tuple[Callable[[], Call], int, str]] = {
     "batch 65": (
         lambda: with_batch(65, 4),
         BAD_SHAPE,
-        r"input_ids has shape \(65, 4\), must be \(batch, sequence\): batch is 65 \(axis 0\), "
-        r"must be 1..64\. Pass a shape in that range\.",
+        (
+            r"input_ids has shape \(65, 4\), must be \(batch, sequence\): batch is 65 \(axis 0\), "
+            r"must be 1..64\. Pass a shape in that range\."
+        ),
     ),
     "batch 0": (lambda: with_batch(0, 4), BAD_SHAPE, r".*: batch is 0 \(axis 0\), must be 1..64\."),
     "sequence 513": (
         lambda: with_batch(1, 513),
         BAD_SHAPE,
-        r"input_ids has shape \(1, 513\), must be \(batch, sequence\): sequence is 513 \(axis 1\), "
-        r"must be 1..512\. Pass a shape in that range\.",
+        (
+            r"input_ids has shape \(1, 513\), must be \(batch, sequence\): sequence is 513 \(axis 1\), "
+            r"must be 1..512\. Pass a shape in that range\."
+        ),
     ),
     "sequence 0": (
         lambda: with_batch(1, 0),
@@ -118,8 +122,10 @@ CASES: dict[str, tuple[Callable[[], Call], int, str]] = {
     "a mask for another sequence": (
         lambda: changed(mask=np.ones((2, 5), np.int64)),
         BAD_SHAPE,
-        r"attention_mask has shape \(2, 5\), must be \(batch, sequence\): axis 1 is 5, must be "
-        r"sequence = 4\. Pass a tensor of that shape\.",
+        (
+            r"attention_mask has shape \(2, 5\), must be \(batch, sequence\): axis 1 is 5, must be "
+            r"sequence = 4\. Pass a tensor of that shape\."
+        ),
     ),
     "a mask for another batch": (
         lambda: changed(mask=np.ones((1, 4), np.int64)),

@@ -7,11 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import NATIVE
 from models import tiny as tiny_model
 
 from lumigen.build import build_project, write_project
 from lumigen.emit.project import render_project
+
+NATIVE = Path(__file__).parent / "native"
 
 
 @pytest.mark.parametrize("weights", ["weights/tiny.safetensors", "original.safetensors"])
