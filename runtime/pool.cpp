@@ -80,7 +80,7 @@ void Pool::run(Kernel kernel, const void* args, int64_t tasks) {
   }
   kernel_ = kernel;
   args_ = args;
-  tasks_ = tasks;
+  tasks_.store(tasks, std::memory_order_relaxed);
   next_.store(0, std::memory_order_relaxed);
   if (host_ != nullptr) {
     const int32_t n = tasks < lanes_ ? static_cast<int32_t>(tasks) : lanes_;
@@ -94,7 +94,8 @@ void Pool::run(Kernel kernel, const void* args, int64_t tasks) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
     }  // who has looked at gate_ before is asleep by now
-    wake_two();
+    for (int64_t i = 1; i < tasks && tasks < lanes_; ++i) wake_.notify_one();
+    if (tasks >= lanes_) wake_.notify_all();
   }
   work(0);
   gate_.fetch_and(~kOpen);
@@ -107,25 +108,30 @@ void Pool::run(Kernel kernel, const void* args, int64_t tasks) {
   }
 }
 
-// Waking costs microseconds each, so every thread that wakes up wakes two more while it is needed.
-void Pool::wake_two() {
-  wake_.notify_one();
-  wake_.notify_one();
-}
-
 void Pool::work(int32_t lane) {
   char* scratch = scratch_ + lane * scratch_stride_;
+  const int64_t tasks = tasks_.load(std::memory_order_relaxed);
+  // Many small tasks are taken several at a time, ever fewer towards the end: the counter is one for all
+  // threads.
+  const int64_t shares = 4 * static_cast<int64_t>(lanes_);
   for (;;) {
-    const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
-    if (task >= tasks_) return;
-    kernel_(args_, task, scratch);
+    const int64_t left = tasks - next_.load(std::memory_order_relaxed);
+    const int64_t count = left > 2 * shares ? left / shares : 1;
+    const int64_t first = next_.fetch_add(count, std::memory_order_relaxed);
+    if (first >= tasks) return;
+    const int64_t last = first + count < tasks ? first + count : tasks;
+    for (int64_t task = first; task < last; ++task) kernel_(args_, task, scratch);
   }
 }
 
-// Joins the open job, if it is one that this worker has not served yet.
+// Whether a job is open that a worker has not served yet.
+bool Pool::is_open(uint64_t gate, uint64_t seen) {
+  return (gate & kOpen) != 0 && (gate & ~(kOpen | kInside)) != seen;
+}
+
 bool Pool::enter(uint64_t* seen) {
   uint64_t gate = gate_.load(std::memory_order_relaxed);
-  while ((gate & kOpen) != 0 && (gate & ~(kOpen | kInside)) != *seen) {
+  while (is_open(gate, *seen)) {
     if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {
       *seen = gate & ~(kOpen | kInside);
       return true;
@@ -136,7 +142,6 @@ bool Pool::enter(uint64_t* seen) {
 
 void Pool::serve(int32_t lane) {
   uint64_t seen = 0;
-  bool woken = false;
   for (;;) {
     bool entered = false;
     for (int32_t spins = 0; spins < spins_ && !entered && !stopping_.load(std::memory_order_relaxed);
@@ -147,17 +152,14 @@ void Pool::serve(int32_t lane) {
     if (!entered) {
       std::unique_lock<std::mutex> lock(mutex_);
       parked_.fetch_add(1);
+      // Who gets up when the last task is taken would only keep the others waiting.
       wake_.wait(lock, [&] {
-        const uint64_t gate = gate_.load();
-        return stopping_.load() || ((gate & kOpen) != 0 && (gate & ~(kOpen | kInside)) != seen);
+        return stopping_.load() || (is_open(gate_.load(), seen) && next_.load() < tasks_.load());
       });
       parked_.fetch_sub(1);
       if (stopping_.load()) return;
-      woken = true;
       continue;
     }
-    if (woken && parked_.load() > 0 && next_.load(std::memory_order_relaxed) < tasks_) wake_two();
-    woken = false;
     work(lane);
     gate_.fetch_sub(1, std::memory_order_release);
   }

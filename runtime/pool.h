@@ -37,8 +37,8 @@ class Pool {
  private:
   void work(int32_t lane);
   void serve(int32_t lane);
+  static bool is_open(uint64_t gate, uint64_t seen);
   bool enter(uint64_t* seen);
-  void wake_two();
 
   // One word says which job is open and how many workers are inside it, so that a worker that wakes up late
   // cannot slip into a job that is over. Bits 0..15: workers inside; bit 16: open; above: the job's number.
@@ -47,7 +47,7 @@ class Pool {
   alignas(64) std::atomic<int64_t> next_{0};
   alignas(64) Kernel kernel_ = nullptr;
   const void* args_ = nullptr;
-  int64_t tasks_ = 0;
+  std::atomic<int64_t> tasks_{0};
 
   int32_t lanes_ = 1;
   int32_t spins_ = 0;
