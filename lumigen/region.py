@@ -411,10 +411,17 @@ def _cast(a: Expr, dtype: DType) -> Expr:
 def _less_than(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_bool:
         return negation(a) if is_true(b) else _intern(Prim, Op.LESS_THAN, (a, b), boolean)
+    if a is b or _is_end(a, 1) or _is_end(b, 0):
+        return const(False, boolean)
     left, right = as_index(a), as_index(b)
     if left is not None and right is not None:
         return holds((less(left, right),))
     return _intern(Prim, Op.LESS_THAN, (a, b), boolean)
+
+
+def _is_end(e: Expr, end: int) -> bool:
+    """Whether it is the least (0) or the greatest (1) integer of its type."""
+    return isinstance(e, Const) and e.dtype.is_int and e.value == _own_range(e.dtype)[end]
 
 
 def _mul(a: Expr, b: Expr, dtype: DType) -> Expr:

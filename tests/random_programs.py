@@ -1,8 +1,11 @@
-"""Random programs: graphs of the frontend's ops, with a proven bound on the error of every value.
+"""Random programs: graphs of the frontend's ops, with a proven bound on each value's error.
 
-Floats start as quarters up to 4, so that sums and products of few of them are exact. What decides (comparisons,
-remainders, casts to integers, indices) takes exact values alone; all else carries its error bound along.
+Floats start as quarters up to 4, so that sums and products of few of them are exact. What decides
+(comparisons, remainders, casts to integers, indices) takes exact values alone; all else carries
+its error bound along.
 """
+
+# F as in PyTorch
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ LIMIT = 1e5
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a value: |v| <= bound; its error in units of EPS; the bits behind the point if it is exact."""
+    """|value| <= bound; its error in units of EPS; the bits behind the point if it is exact."""
 
     bound: float
     error: float = 0.0
@@ -191,7 +194,7 @@ class Builder:
         need(
             biggest(out.extents) <= LARGEST,
             out.ndim <= 5,
-            all(e.bounds()[0] != 0 for e in out.extents),
+            all((e.bounds()[0] or 0) >= 1 for e in out.extents),
         )
         self.tensors.append(out)
         self.values.append(Value(text, args, out.extents, out.dtype, facts))
@@ -206,7 +209,7 @@ class Builder:
         return self.values[i].facts
 
     def fitting(self, i: int) -> int:
-        """A value of the same dtype whose shape broadcasts with that of `i`; itself if there is no other."""
+        """A value of the same dtype whose shape broadcasts with that of `i`, or `i` itself."""
         options = [i]
         for j, v in enumerate(self.values):
             if v.dtype is self.values[i].dtype and j != i:
@@ -463,7 +466,7 @@ class Builder:
             f"{{0}}.roll(1, {d})",
             f"{{0}}.unfold({d}, 2, {low + 1})",
             f"lg.stack([{{0}}, {{0}}.flip({d})], {d})",
-            f"{{0}}.unsqueeze({d}).expand({'-1, ' * d}3, {'-1, ' * (len(self.values[i].shape) - d)})",
+            f"{{0}}.unsqueeze({d}).repeat_interleave(3, {d})",
         )
         self.add(self.pick(texts), (i,), self.facts(i))
 

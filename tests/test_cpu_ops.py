@@ -1,8 +1,10 @@
 """Every op of the frontend and small networks of them, as CPU kernels: the interpreter's results.
 
-A row of the table is traced twice: with dims, run at their least, odd, coprime, greatest and equal values, and
-with ragged numbers instead. All rows are compiled into few libraries.
+A row of the table is traced twice: with dims, run at their least, odd, coprime, greatest and equal
+values, and with ragged numbers instead. All rows are compiled into few libraries.
 """
+
+# F as in PyTorch; a row is one lambda
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from small_programs import Library, SmallProgram, compile_all, numbers, offset, 
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.dtype import DType, boolean, f32, f64, i8, i32, i64, u8
+from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.frontend import Tensor
 from lumigen.frontend.nn import Parameter
 from lumigen.frontend.spec import Spec, spec
@@ -228,6 +230,27 @@ for t in (f32, f64, i8, u8, i32, i64, boolean):
         pointwise=True,
     )
 
+for t in (f16, bf16):
+    row(
+        f"half_{t}",
+        lambda x: {"a": x * 2 + 1, "e": x.exp(), "m": x.maximum(0.5)},
+        spec(N, 5, dtype=t),
+    )
+    row(
+        f"half_casts_{t}",
+        lambda x: {f"to_{u}": x.to(u) for u in (f16, bf16, f32, f64, i32, boolean)},
+        spec(N, 5, dtype=t),
+        fill=specials,
+    )
+    row(
+        f"half_rounds_{t}",
+        lambda x, t=t: {"r": x.to(t).to(f32), "t": x.to(t)},
+        (N, 5),
+        fill=specials,
+    )
+    row(f"half_softmax_{t}", lambda x: {"s": x.softmax(-1), "a": x.amax(0)}, spec(N, M, dtype=t))
+    row(f"half_matmul_{t}", lambda a, b: a @ b, spec(N, 9, dtype=t), spec(9, M, dtype=t))
+
 # --- reductions -----------------------------------------------------------------------------------
 
 for op in ("sum", "amax", "amin", "mean"):
@@ -395,15 +418,7 @@ row(
 )
 row("weight_flip", lambda x: x @ weight("w", 24, 32).flip(0), (N, 24))
 row("outer", lambda a, b: a.unsqueeze(1) * b, (N,), (M,))
-row(
-    "contract_two",
-    lambda a, b: (a.unsqueeze(2) * b).sum((0, 1)),
-    (
-        N,
-        6,
-    ),
-    (6, M),
-)
+row("contract_two", lambda a, b: (a.unsqueeze(2) * b).sum((0, 1)), (N, 6), (6, M))
 row("gram", lambda a: (a @ a.mT) * (a @ a.mT).sum(-1, keepdim=True), (N, 9))
 
 # --- lookups --------------------------------------------------------------------------------------
@@ -713,21 +728,17 @@ row("attention_softcap", lambda q, k, v: (((q @ k.mT) / 5).tanh() * 5).softmax(-
 row(
     "attention_projected",
     lambda x: (
-        lambda h: (
-            sdpa(
-                *[
-                    F.linear(x, weight(n, 24, 24))
-                    .reshape(x.shape[0], x.shape[1], 3, 8)
-                    .transpose(1, 2)
-                    for n in "qkv"
-                ]
-            )
-            .transpose(1, 2)
-            .reshape(x.shape[0], x.shape[1], 24)
-            @ weight("o", 24, 24)
-            + x
+        sdpa(
+            *[
+                F.linear(x, weight(n, 24, 24)).reshape(x.shape[0], x.shape[1], 3, 8).transpose(1, 2)
+                for n in "qkv"
+            ]
         )
-    )(3),
+        .transpose(1, 2)
+        .reshape(x.shape[0], x.shape[1], 24)
+        @ weight("o", 24, 24)
+        + x
+    ),
     (N, M, 24),
 )
 

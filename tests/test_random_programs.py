@@ -1,10 +1,12 @@
 """Random programs on the CPU: the interpreter's results at every value of the dims that was tried.
 
-Programs are drawn by hypothesis and compiled in batches; one that fails is made smaller, a batch of candidates at a
-time, and printed as a Python function.
+Programs are drawn by hypothesis and compiled in batches; one that fails is made smaller, a batch of
+candidates at a time, and printed as Python.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import hypothesis
 import pytest
@@ -82,6 +84,7 @@ def test_interpreter_and_cpu_agree_on_many(seed: int) -> None:
 
 def test_a_library_names_the_programs_that_do_not_compile() -> None:
     (good,) = drawn(1, 0)
-    broken = RandomProgram(good.values, (len(good.values) + 1,))
+    wrong = replace(good.values[0], text="{0}.no_such_op()", args=(0,))
+    broken = RandomProgram((*good.values, wrong), (len(good.values),))
     library = Library([good.program("good"), broken.program("broken")])
     assert set(library.errors) == {"broken"}

@@ -96,6 +96,8 @@ class Renderer:
             return Text(text, LOOSE if " " in text else TIGHT)
         if isinstance(e, Read):
             text = f"{e.source}[{self.index(address(e.source, e.at))}]"
+            if e.dtype.is_float and e.dtype.bits == 16:
+                return Text(f"load_{e.dtype}({text})")
             return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
         if isinstance(e, Holds):
             return Text(" && ".join(map(self.holds, e.conditions)), LOOSE)
@@ -138,7 +140,13 @@ class Renderer:
         if e.dtype is boolean:
             return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
         if e.op is Op.MOD:
-            name = "mod" if e.dtype.is_float else f"int_mod<{e.dtype.ctype}>"
+            name = (
+                "double_mod"
+                if e.dtype is f64
+                else "mod"
+                if e.dtype.is_float
+                else f"int_mod<{e.dtype.ctype}>"
+            )
             return Text(f"{name}({args[0].code}, {args[1].code})")
         raise LoweringFailed(step="emit", what=f"no scalar form of {e.op.value}")
 
@@ -147,7 +155,8 @@ class Renderer:
             return Text(f"{text.within(SUM)} != 0", LOOSE)
         if e.dtype.is_int and e.args[0].dtype.is_float:
             return Text(f"to_int<{e.dtype.ctype}>({text.code})")
-        return Text(f"static_cast<{e.dtype.ctype}>({text.code})")
+        cast = f"static_cast<{computed_in(e.dtype)}>({text.code})"
+        return Text(f"round_{e.dtype}({cast})" if e.dtype.is_float and e.dtype.bits == 16 else cast)
 
     # ---- lanes ----
 
@@ -286,6 +295,13 @@ def _extremum(e: Choose) -> tuple[str, Expr, Expr] | None:
     return None
 
 
+def computed_in(dtype: DType) -> str:
+    """The C++ type of a value in a register."""
+    if dtype is boolean:
+        return "bool"
+    return "float" if dtype.is_float and dtype is not f64 else dtype.ctype
+
+
 def pointer(base: str, offset: str) -> str:
     return base if offset == "0" else f"{base} + {offset}"
 
@@ -298,14 +314,14 @@ def literal(value: float | int | bool, dtype: DType) -> str:
         least = {-(2**63): "INT64_MIN", -(2**31): "INT32_MIN"}
         return least.get(int(value)) or str(int(value))
     if isnan(value):
-        return '__builtin_nanf("")' if dtype is f32 else '__builtin_nan("")'
+        return '__builtin_nan("")' if dtype is f64 else '__builtin_nanf("")'
     if value in (float("inf"), float("-inf")):
-        text = "__builtin_inff()" if dtype is f32 else "__builtin_inf()"
+        text = "__builtin_inf()" if dtype is f64 else "__builtin_inff()"
         return text if value > 0 else f"-{text}"
-    text = str(np.float32(value)) if dtype is f32 else repr(float(value))
+    text = repr(float(value)) if dtype is f64 else str(np.float32(value))
     if not any(c in text for c in ".en"):
         text += ".0"
-    return text + ("f" if dtype is f32 else "")
+    return text + ("" if dtype is f64 else "f")
 
 
-__all__ = ["LOOSE", "Renderer", "Text", "literal", "pointer"]
+__all__ = ["LOOSE", "Renderer", "Text", "computed_in", "literal", "pointer"]

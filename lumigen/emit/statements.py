@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from lumigen.dtype import DType, boolean, f32
-from lumigen.emit.expression import Renderer, Text, literal, pointer
+from lumigen.emit.expression import Renderer, Text, computed_in, literal, pointer
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address
@@ -120,7 +120,10 @@ class Statements:
     def _store(self, s: StoreTile, r: Renderer) -> str:
         at = address(s.dst, s.at)
         if s.lanes is None:
-            return f"{s.dst}[{r.index(at)}] = {r.scalar(s.value).code};"
+            value = r.scalar(s.value).code
+            if s.dst.dtype.is_float and s.dst.dtype.bits == 16:
+                value = f"{s.dst.dtype}_bits({value})"
+            return f"{s.dst}[{r.index(at)}] = {value};"
         factor = at.coefficient(s.lanes)
         if factor is None:
             raise LoweringFailed(
@@ -207,7 +210,7 @@ def _combine(monoid: Monoid, name: str, value: Text, dtype: DType) -> str:
 def _type(dtype: DType, lanes: Axis | None) -> str:
     if lanes is not None:
         return "Mask" if dtype is boolean else "Vec"
-    return "bool" if dtype is boolean else dtype.ctype
+    return computed_in(dtype)
 
 
 def _value(e: Expr, lanes: Axis | None, r: Renderer) -> str:
