@@ -47,7 +47,7 @@ ROUND = {f32: "to_f32", f16: "to_f16", bf16: "to_bf16"}
 WIDEN = {f16: "from_f16", bf16: "from_bf16"}
 HEADERS = (
     ("index.h", re.compile(r"\b(floor_div|floor_mod|index_min|index_max)\(")),
-    ("reference.h", re.compile(r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|mod)\(")),
+    ("reference.h", re.compile(r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|modulo)\(")),
 )
 LONG = 64  # characters of an expression that reads better as two
 INDENT = "  "
@@ -405,7 +405,7 @@ def _prim(e: Prim, value: Callable[[Expr], Text]) -> Text:
     args = [value(a) for a in e.args]
     if e.op is Op.RECIP:
         return Text(f"1.0 / {args[0].within(TIGHT)}", PRODUCT)
-    name = "mod" if e.op is Op.MOD else f"__builtin_{BUILTIN[e.op]}"
+    name = "modulo" if e.op is Op.MOD else f"__builtin_{BUILTIN[e.op]}"
     return _wrapped(Text(f"{name}({', '.join(a.code for a in args)})"), e.dtype)
 
 

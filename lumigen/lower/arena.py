@@ -15,8 +15,8 @@ from random import Random
 from lumigen.index import Dim, Ix
 from lumigen.program import ALIGNMENT, Slot
 
-MOVES = 500  # that the search tries where no sorted order is best
-WORSE = 1.002  # how much worse a move may leave the arena
+MOVES = 1000  # that the search tries where no sorted order is best
+WORSE = 0.08  # by how much the first moves may leave the arena larger; the last ones not at all
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,9 @@ class _Search:
         tenancies: list[Tenancy], sizes: list[dict[str, int]], bounds: tuple[int, ...]
     ) -> _Search:
         """A search that has ended."""
-        by_slot = [tuple(s[t.tenants[0].name] for t in tenancies) for s in sizes]
-        found = _Search(tenancies, by_slot, bounds)
+        by_slot = (tuple(s[t.tenants[0].name] for t in tenancies) for s in sizes)
+        points = dict(zip(by_slot, bounds, strict=True))  # fewer where sizes do not vary
+        found = _Search(tenancies, list(points), tuple(points.values()))
         found.sort()
         found.walk()
         return found
@@ -146,7 +147,7 @@ class _Search:
                 lambda i, s=size: (self.tenancies[i].first, -s[i]),
             )
             for key in keys:
-                if self.excess == 1:
+                if self.excess <= 1:
                     return
                 order = sorted(range(len(self.tenancies)), key=key)
                 self.consider(order)
@@ -157,14 +158,14 @@ class _Search:
         """Moves slots that decide the arena's size, now and then for the worse. Always the same walk."""
         order, now = self.order, self.excess
         choice = Random(0)  # noqa: S311 -- no secret, and the same walk each time
-        for _ in range(MOVES):
-            if self.excess == 1:
+        for left in range(MOVES, 0, -1):
+            if self.excess <= 1:
                 return
             slot = choice.choice(self.critical(order))
             moved = [i for i in order if i != slot]
             moved.insert(choice.randrange(len(order)), slot)
             tried = self.measure(moved)
-            if tried <= now * WORSE:
+            if tried <= now * (1 + WORSE * left / MOVES):
                 order, now = moved, tried
                 self.consider(moved)
 

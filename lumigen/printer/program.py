@@ -69,7 +69,7 @@ def _argument(a: Argument) -> str:
         case InputArg(name) | OutputArg(name) | WeightArg(name) | SlotArg(name):
             return name
         case _:
-            return str(a.value)
+            return str(a.value) if a.name is None else f"{a.name}={a.value}"
 
 
 def origin(lines: tuple[SourceLocation, ...]) -> str:

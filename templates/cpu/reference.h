@@ -42,11 +42,11 @@ inline double to_f16(double x) { return to_float(x, 11, -14, 65504); }
 inline double to_bf16(double x) { return to_float(to_f32(x), 8, -126, 0x1.fep127); }
 
 // The remainder with the sign of the divisor.
-inline double mod(double a, double b) {
+inline double modulo(double a, double b) {
   const double r = __builtin_fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-inline int64_t mod(int64_t a, int64_t b) {
+inline int64_t modulo(int64_t a, int64_t b) {
   const int64_t r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
