@@ -95,10 +95,9 @@ class Bert(nn.Module):
     def forward(self, input_ids, attention_mask):
         """The mean of the last hidden states over the tokens, of length 1."""
         kept = attention_mask != 0
-        # added to the scores, which exports to fewer operations than a mask of booleans
-        mask = torch.where(kept, 0.0, -torch.inf)[:, None, None, :]
         x = self.embeddings(input_ids)
-        mask = mask.to(x.dtype)
+        # added to the scores: a mask of booleans exports to more operations, and slows peers
+        mask = torch.where(kept, 0.0, -torch.inf).to(x.dtype)[:, None, None, :]
         for layer in self.encoder["layer"]:
             x = layer(x, mask)
         weight = kept.to(x.dtype).unsqueeze(-1)
