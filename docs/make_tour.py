@@ -5,7 +5,6 @@ that block is replaced. Usage: python docs/make_tour.py   (a test fails where a 
 """
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from textwrap import wrap
@@ -22,10 +21,9 @@ from lumigen.lower.partition import partition
 from lumigen.lower.plan_region import plan_region
 from lumigen.lower.schedule_plan import schedule_plan
 from lumigen.lower.separate import separate
-from lumigen.plan import Fold, Loop, RegionPlan
+from lumigen.printer.plan import show as show_plan
 from lumigen.printer.region import show, show_fold
 from lumigen.region import Reduce, walk
-from lumigen.schedule import Place, Schedule
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -78,38 +76,11 @@ def fold_of(name, axis):
     return show_fold(separate((store.value,), (k,)))
 
 
-def show_plan(plan: RegionPlan) -> str:
-    return "\n".join(
-        line for kernel in plan.kernels for loop in kernel.root for line in plan_lines(loop)
-    )
-
-
-def plan_lines(loop: Loop, indent: str = "") -> Iterator[str]:
-    axes = ", ".join(map(str, loop.axes))
-    yield f"{indent}{loop.kind} loop over ({axes}) from {loop.lo} to {loop.hi}"
-    if loop.carries:
-        fold = show_fold(Fold(loop.axes, loop.carries, loop.results)).splitlines()[1:]
-        yield from (f"{indent}  {line.removeprefix('  ')}" for line in fold)
-    for step in loop.body:
-        if isinstance(step, Loop):
-            yield from plan_lines(step, f"{indent}  ")
-        else:
-            yield f"{indent}  store {step.dst}[{', '.join(map(str, step.at))}]"
-
-
-def show_schedule(s: Schedule) -> str:
-    tiles = ", ".join(f"{site} {size}" for site, size in s.tile)
-    return "\n".join([f"skeleton {s.skeleton}: {tiles}", *(show_place(*p) for p in s.place)])
-
-
-def show_place(site: str, place: Place) -> str:
-    order = place.layout.order if place.layout else ()
-    layout = ", ".join(f"{dim}:{block}" if block else dim for dim, block in order)
-    return f"{site} in {place.where}{f', layout ({layout})' if layout else ''}"
-
-
 def plans(name):
-    return tuple(plan_region(r) for r in regions(name))
+    """The plan of each region, with its schedule below."""
+    for region in regions(name):
+        plan = plan_region(region)
+        yield show_plan(plan, schedule_plan(plan))
 
 
 def numbered(texts, wanted):
@@ -147,10 +118,7 @@ FORMS = {
     "file": lambda name: MODELS[name].read_text(encoding="utf-8"),
     "regions": lambda name, *some: numbered(map(show, regions(name)), some),
     "fold-loop": fold_of,
-    "plan": lambda name, *some: numbered(map(show_plan, plans(name)), some),
-    "schedule": lambda name, *some: numbered(
-        map(show_schedule, map(schedule_plan, plans(name))), some
-    ),
+    "plan": lambda name, *some: numbered(plans(name), some),
     "kernel": lambda name, kernel: body_of(text_after(traced(name), "source", kernel)),
     "tree": tree,
 }
