@@ -29,7 +29,8 @@ LUMIGEN_INLINE T greater(T a, T b) {
   return a < b ? b : a;
 }
 
-// Floats of 16 bits are computed with as float: load_* widens, *_bits rounds to the nearest, to even between two.
+// Floats of 16 bits are computed with as float: load_* widens, *_bits rounds to the nearest, to even between
+// two.
 LUMIGEN_INLINE float load_bf16(uint16_t h) {
   const uint32_t wide = uint32_t(h) << 16;
   float x;
