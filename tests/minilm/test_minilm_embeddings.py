@@ -135,6 +135,16 @@ def test_a_sentence_does_not_depend_on_the_batch_that_it_is_in(models, isa, leng
         np.testing.assert_array_equal(alone[0], together[row])
 
 
+def test_the_greatest_dims_are_like_any_other(minilm):
+    """Rows alone are held against torch above; here offsets are as large as they get."""
+    ids, mask = sentences.ids(64, 512), sentences.mask("ragged", 64, 512)
+    context = minilm.Model().context(threads=2)
+    together = context.embed(ids, mask)
+    for row in (0, 1, 31, 63):
+        alone = context.embed(ids[row : row + 1], mask[row : row + 1])
+        np.testing.assert_array_equal(alone[0], together[row])
+
+
 def test_what_the_mask_hides_changes_no_bit(models, isa):
     ids, mask = sentences.ids(5, 80), sentences.mask("ragged", 5, 80)
     context = models[isa].context(threads=1)
