@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from lumigen.errors import VerifyFailed
@@ -26,7 +27,7 @@ def verify(plan: RegionPlan, after: str = "plan_region") -> RegionPlan:
                             _fail(
                                 after, f"the store to {step.dst} stands outside loops over its axes"
                             )
-    if sorted(stored, key=repr) != sorted(plan.region.stores, key=repr):
+    if Counter(stored) != Counter(plan.region.stores):
         _fail(after, f"stores {len(stored)} times for {len(plan.region.stores)} stores")
     if len(set(computed)) != len(computed):
         _fail(after, "a reduction is computed by two folds")
