@@ -38,7 +38,9 @@ from lumigen.printer.title import title
 from lumigen.program import CompiledModel, KernelSource, Program
 from lumigen.trail import Trail
 from lumigen.verify.graph import verify
+from lumigen.verify.program import verify as verify_program
 from lumigen.verify.region import verify as verify_region
+from lumigen.verify.tile import verify as verify_tile
 from lumigen.weights import Weights, open_weights
 
 Entries = tuple[tuple[str, Graph], ...]
@@ -117,6 +119,10 @@ def lower_model(
         lowered = assemble(entries)
         for k in lowered.kernels:
             verify_region(k.region, k.name)
+            verify_tile(k.program, k.name)
+        parameters = {k.name: k.parameters for k in lowered.kernels}
+        for p in lowered.programs:
+            verify_program(p, parameters, "lower")
         seconds = perf_counter() - start
         at.trail.record("program", lambda: show_programs(lowered), seconds, form="program")
     with at.stage("emit"):
