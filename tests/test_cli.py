@@ -331,7 +331,7 @@ SHOWN = {
     "canonicalize": ["entry classify\n", "= sum_reduce i2<64 %"],
     "fold": ["entry classify\n", "output probs = %"],
     "regions": ["k00_panel  # ", "sum over (k0) of %", "store out[i0, i1] over (i0, i1) = %"],
-    "plan": ["grid (i0: batch, i1: 64)", "schedule panel: ", "schedule simt: "],
+    "plan": ["grid (i0: batch, i1: 128)", "schedule panel: ", "schedule simt: "],
     "tile": ["k00_panel  # ", "c_tile", "k02_simt  # "],
     "program": ["input x f32[batch, 64]\n", "run k00_panel(x, ", "weight w_0_bias = 0.bias"],
     "source": ["void k00_panel(const void* ", "void k02_simt(const void* "],
