@@ -11,12 +11,16 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen.errors import VerifyFailed
 from lumigen.frontend import Traced
+from lumigen.interp import tile
 from lumigen.interp.plan import run_folds
 from lumigen.interp.region import evaluate
 from lumigen.lower.assemble import LoweredKernel, assemble
-from lumigen.plan import Fold, Loop, RegionPlan
+from lumigen.lower.schedule_plan import VECTOR_LOOPS
+from lumigen.lower.simt import simt
+from lumigen.plan import Fold, KernelPlan, Loop, RegionPlan
 from lumigen.printer.plan import show
-from lumigen.region import Store
+from lumigen.region import Store, carried
+from lumigen.tile import For
 from lumigen.verify.plan import verify
 
 ROWS = lg.Dim("rows", 1, 64, typical=32)
@@ -81,8 +85,8 @@ def test_folds_compute_the_region(name: str, rows: int, rng: np.random.Generator
             for b in plan.region.reads()
         }
         want = evaluate(plan.region, buffers, dims)[store.dst.name]
-        for tile in (1, 5, 64):
-            (got,) = run_folds(folds(plan), (store.value,), store.axes, buffers, dims, tile=tile)
+        for size in (1, 5, 64):
+            (got,) = run_folds(folds(plan), (store.value,), store.axes, buffers, dims, tile=size)
             np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5, atol=1e-6)
 
 
@@ -122,3 +126,28 @@ def test_a_plan_that_stores_twice_is_refused() -> None:
     broken = replace(root, body=(store, store))
     with pytest.raises(VerifyFailed, match="stores 2 times for 1 stores"):
         verify(replace(kernel.plan, kernels=(replace(kernel.plan.kernels[0], root=(broken,)),)))
+
+
+def test_the_kernel_runs_the_loops_that_the_plan_has(rng: np.random.Generator) -> None:
+    model = lg.Model("plans")
+
+    @model.entry(x=lg.spec(ROWS, 32))
+    def run(x: lg.Tensor) -> lg.Tensor:
+        return x.sum(-1) * (x * x).sum(-1)
+
+    (kernel,) = assemble(model.trace().entries).kernels
+    assert kernel.plan is not None
+    (grid,) = kernel.plan.kernels[0].root
+    fold, store = grid.body
+    assert isinstance(fold, Loop)
+    parts = tuple(
+        replace(fold, carries=(c,), results=((c.value, carried(0, "new", c.dtype)),))
+        for c in fold.carries
+    )
+    apart = replace(kernel.plan, kernels=(KernelPlan((replace(grid, body=(*parts, store)),)),))
+    programs = [simt(verify(p), VECTOR_LOOPS) for p in (kernel.plan, apart)]
+    assert [sum(isinstance(s, For) and s.lanes for s in p.statements()) for p in programs] == [1, 2]
+    x = rng.standard_normal((7, 32)).astype(np.float32)
+    out = [tile.run(p, {p.args[0].name: x}, {ROWS: 7})[p.args[1].name] for p in programs]
+    np.testing.assert_allclose(out[0], x.sum(-1) * (x * x).sum(-1), rtol=1e-5)
+    np.testing.assert_array_equal(*out)

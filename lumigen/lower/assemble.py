@@ -17,12 +17,13 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.chain import chain, find_chain
-from lumigen.lower.contract import PACKING, Lowered, contract
+from lumigen.lower.contract import Lowered, contract
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.plan_region import plan_region
-from lumigen.lower.schedule_plan import schedule_plan
+from lumigen.lower.schedule_plan import VECTOR_LOOPS, schedule_plan
 from lumigen.lower.simt import simt
+from lumigen.lower.sweeps import plan_sweeps
 from lumigen.ops import Op
 from lumigen.plan import RegionPlan
 from lumigen.program import (
@@ -76,16 +77,24 @@ class LoweredModel:
     kernels: tuple[LoweredKernel, ...]
 
 
-def lower_plan(plan: RegionPlan, sizes: Schedule) -> Lowered:
-    """The kernels of a plan as a schedule lays them out."""
+def lower_plan(plan: RegionPlan, sizes: Schedule) -> Lowered | None:
+    """The kernels of a plan as a schedule lays them out; None if its skeleton cannot run the plan."""
     if sizes.skeleton == "simt":
-        return Lowered(((simt(plan.region, sizes), plan.region),))
-    for form in (contract, chain, cascade):
-        found = form(plan.region, sizes)
-        if found is not None:
-            return found
-    # weights that cannot be packed into panels, extents that no tile holds: vector loops run anything
-    return Lowered(((simt(plan.region, PACKING), plan.region),))
+        return Lowered(((simt(plan, sizes), plan.region),))
+    found = (form(plan.region, sizes) for form in (contract, chain, cascade))
+    return next((f for f in found if f is not None), None)
+
+
+def lower_region(region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
+    """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
+    plan = verify_plan(plan_region(region))
+    sizes = schedule_plan(plan)
+    lowered = lower_plan(plan, sizes)
+    if lowered is None:  # weights that no panel holds, extents that no tile holds
+        plan, sizes = verify_plan(plan_sweeps(region)), VECTOR_LOOPS
+        lowered = lower_plan(plan, sizes)
+    assert lowered is not None
+    return plan, sizes, lowered
 
 
 def runs_whole(region: Region) -> bool:
@@ -142,9 +151,7 @@ class _Model:
     def steps(self, region: Region, number: int) -> list[_Step]:
         form = canonical(region)
         if form.region not in self.by_region:
-            plan = verify_plan(plan_region(form.region))
-            sizes = schedule_plan(plan)
-            lowered = lower_plan(plan, sizes)
+            plan, sizes, lowered = lower_region(form.region)
             named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
         lowered, kernels = self.by_region[form.region]

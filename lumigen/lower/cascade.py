@@ -253,7 +253,7 @@ class _Builder:
         found = self.found
         tiles = ceildiv(self.n.extent, self.wide)
         task = Axis("task", product(tuple(a.extent for a in found.grid)) * tiles)
-        top = Scope(Names(), (), frozenset({task}))
+        top = Scope(Names(), frozenset({task}))
         part, rest = ix(task) % tiles, ix(task) // tiles
         for axis in reversed(found.grid):
             top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)

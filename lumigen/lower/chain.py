@@ -165,7 +165,7 @@ def _program(
         minimum(ceildiv(m.extent, sizes["least_rows"]), sizes["tasks"]),
     )
     task = Axis("task", tiles)
-    top = Scope(Names(), (), frozenset({task}))
+    top = Scope(Names(), frozenset({task}))
     row_tiles = number("row_tiles", tiles)
     m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
     rows_each = ceildiv(m.extent, row_tiles)

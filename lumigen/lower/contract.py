@@ -16,6 +16,7 @@ from lumigen.index import Axis, Dim, Ix, ceildiv, ix, less, maximum, minimum, pr
 from lumigen.lower.partition import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.simt import dims_of, simt
+from lumigen.lower.sweeps import plan_sweeps
 from lumigen.program import Panels
 from lumigen.region import (
     Buffer,
@@ -212,7 +213,7 @@ class Columns:
         region = Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
         base = address(packed, (*(ix(a) for a in self.batch), ix(0), ix(0), ix(0)))
         operand = Operand(packed, base, panel_stride, ix(WIDTH), None, panels=True)
-        return operand, ((simt(region, PACKING), region),), (), (packed,)
+        return operand, ((simt(plan_sweeps(region), PACKING), region),), (), (packed,)
 
     def element(self, operand: Operand, n_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Expr:
         """What the packed operand holds for the region's own axes."""
@@ -251,7 +252,7 @@ def _program(
     grid_size = product(tuple(x.extent for x in found.grid))
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
-    top = Scope(Names(), (), frozenset({task}))
+    top = Scope(Names(), frozenset({task}))
     row_tiles, column_tiles = number("row_tiles", m_tiles), number("column_tiles", n_tiles)
     rows_each = ceildiv(m.extent, row_tiles)
     cols_each = Axis("columns_each", n.extent + 2 * WIDTH)

@@ -17,6 +17,7 @@ PANELS = Place("cache", Layout((("n", 0), ("k", 0), ("n", 16))))
 BLOCKS = Place(
     "cache", Layout((("m", 0), ("k", 0), ("m", 0)))
 )  # the last factor is the ISA's rows in registers
+VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
 
 
 def schedule_plan(plan: RegionPlan) -> Schedule:
@@ -42,4 +43,4 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
     if find_cascade(store) is not None:
         # scores and weights of 64 x 64 and accumulators stay in the first two caches
         return schedule("panel", {"columns": 64, "depth": 64}, places)
-    return schedule("simt", {"visits": 8192, "lanes": 128})
+    return VECTOR_LOOPS

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from lumigen.dtype import boolean, f32
 from lumigen.index import Axis, Cmp, Ix, Lookup, is_less, is_nonnegative, ix, maximum, minimum
 from lumigen.ops import Op
+from lumigen.plan import Loop
 from lumigen.region import (
     Buffer,
     Choose,
@@ -128,7 +129,6 @@ class Scope:
     """A loop body under construction. `axes` are all axes with a value in it; `lanes` the one of a lanes loop."""
 
     names: Names
-    reductions: tuple[Reduce, ...]  # all of the kernel
     axes: frozenset[Axis]
     parent: Scope | None = None
     lanes: Axis | None = None
@@ -137,9 +137,7 @@ class Scope:
     uses: dict[Expr, int] = field(default_factory=dict[Expr, int])
 
     def inner(self, axes: Iterable[Axis], lanes: Axis | None = None) -> Scope:
-        return Scope(
-            self.names, self.reductions, self.axes | frozenset(axes), self, lanes or self.lanes
-        )
+        return Scope(self.names, self.axes | frozenset(axes), self, lanes or self.lanes)
 
     def values(self, roots: Iterable[Expr]) -> list[Expr]:
         """Each root as `value` gives it; what they use together is computed once."""
@@ -176,7 +174,7 @@ class Scope:
             return found
         home = self.home(e)
         if isinstance(e, Reduce):
-            home.reduce(e)
+            home.reduce([e])
             return home.known[e]
         if isinstance(e, Choose) and not is_safe(e):
             return self.with_reductions(
@@ -214,13 +212,23 @@ class Scope:
 
     # ---- reductions ----
 
-    def reduce(self, first: Reduce) -> None:
-        """Loops for a reduction, and in the same loops for its siblings that are ready."""
-        for inner in _inner_reductions(first):
-            if inner is not first and free_axes(inner) <= self.axes:
-                self.value(inner)
-        group = [first, *self._siblings(first)]
-        vector = self.lanes is not None and self.lanes in free_axes(first)
+    def fold(self, loop: Loop) -> None:
+        """The loop of a plan, in the outermost scope that all its reductions can run in."""
+        group = [r for r, _ in loop.results if isinstance(r, Reduce)]
+        needed = frozenset[Axis]().union(*map(free_axes, group))
+        home = self
+        while home.parent is not None and needed <= home.parent.axes:
+            home = home.parent
+        home.reduce(group)
+
+    def reduce(self, group: list[Reduce]) -> None:
+        """Loops that compute reductions over the same axes, with one accumulator for each."""
+        for r in group:
+            for inner in _inner_reductions(r):
+                if inner not in group and free_axes(inner) <= self.axes:
+                    self.value(inner)
+        first = group[0]
+        vector = self.lanes is not None and any(self.lanes in free_axes(r) for r in group)
         numbers = all(r.dtype is f32 for r in group)
         accumulators: list[Local] = []
         lane_axis = None if vector or not numbers else _lane_axis(first)
@@ -245,27 +253,6 @@ class Scope:
             assert isinstance(name, Local)
             self.stmts.append(Finish(name, acc, r.monoid))
             self.known[r] = name
-
-    def _siblings(self, first: Reduce) -> list[Reduce]:
-        """Other reductions of this kernel over the same axes whose operands are at hand as well."""
-        vector = self.lanes in free_axes(first)
-        out: list[Reduce] = []
-        for e in self.reductions:
-            same = e is not first and e.axes == first.axes and e.where == first.where
-            if not same or self.find(e) is not None or e.dtype is not first.dtype:
-                continue
-            ready = all(
-                x is e or self.find(x) is not None or free_axes(x) & set(first.axes)
-                for x in _inner_reductions(e)
-            )
-            if (
-                free_axes(e) <= self.axes
-                and self.home(e) is self
-                and ready
-                and (self.lanes in free_axes(e)) is vector
-            ):
-                out.append(e)
-        return out
 
     def _loops(
         self,

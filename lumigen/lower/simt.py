@@ -8,31 +8,23 @@ inside it, one accumulator for each lane.
 from __future__ import annotations
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, Dim, Ix, ceildiv, ix, minimum, product
-from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
-from lumigen.region import (
-    Buffer,
-    Expr,
-    Read,
-    Reduce,
-    Region,
-    Store,
-    free_axes,
-    indices_of,
-    substitute,
-    walk,
-)
+from lumigen.errors import LoweringFailed
+from lumigen.index import Axis, Dim, ceildiv, ix, minimum, product
+from lumigen.lower.scope import Names, Scope, lanes_fit
+from lumigen.lower.sweeps import lane_axis
+from lumigen.plan import Loop, RegionPlan
+from lumigen.region import Read, Reduce, Region, Store, free_axes, indices_of, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram
 
 
-def simt(region: Region, sizes: Schedule) -> TileProgram:
-    """The tile program of a region of one store."""
-    (store,) = region.stores
-    store = merge_axes(store)
-    lane = store.axes[-1] if store.axes and store.axes[-1].extent != 1 else None
+def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
+    """The tile program of a plan of one kernel: its folds, then its store, in runs of rows or lanes."""
+    (kernel,) = plan.kernels
+    (grid,) = kernel.root
+    folds, store = _steps(grid)
+    lane = lane_axis(store)
     rows = tuple(a for a in store.axes if a is not lane)
-    reductions = kernel_reductions([store.value])
     per_row, chunk = _grain(store, lane, sizes)
 
     row_axis = rows[0] if len(rows) == 1 else Axis("row", product(tuple(a.extent for a in rows)))
@@ -40,7 +32,7 @@ def simt(region: Region, sizes: Schedule) -> TileProgram:
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
     task = Axis("task", row_tasks * lane_tasks)
 
-    top = Scope(Names(), reductions, frozenset({task}))
+    top = Scope(Names(), frozenset({task}))
     row_scope = top.inner([row_axis])
     rest = ix(row_axis)
     for position in range(len(rows) - 1, -1, -1) if len(rows) > 1 else ():
@@ -49,14 +41,12 @@ def simt(region: Region, sizes: Schedule) -> TileProgram:
         rest = rest // a.extent
     lanes_ok = lane is not None and store.value.dtype is f32 and lanes_fit([store.value], lane)
     if lane is None:
-        (value,) = row_scope.values([store.value])
-        row_scope.stmts.append(StoreTile(store.dst, store.at, value, None))
+        _fill(row_scope, folds, store, None)
     else:
-        inner = row_scope.inner([lane], lane if lanes_ok else None)
-        (value,) = inner.values([store.value])
-        inner.stmts.append(StoreTile(store.dst, store.at, value, lane if lanes_ok else None))
-        part = ix(task) % lane_tasks
-        lo = part * chunk
+        vector = lane if lanes_ok else None
+        inner = row_scope.inner([lane], vector)
+        _fill(inner, folds, store, vector)
+        lo = ix(task) % lane_tasks * chunk
         hi = minimum(lo + chunk, lane.extent)
         row_scope.stmts.append(For(lane, lo, hi, lanes_ok, tuple(inner.stmts)))
     first = ix(task) // lane_tasks * per_row
@@ -64,13 +54,34 @@ def simt(region: Region, sizes: Schedule) -> TileProgram:
     top.stmts.append(For(row_axis, first, last, False, tuple(row_scope.stmts)))
     return TileProgram(
         "simt",
-        (*region.reads(), store.dst),
-        dims_of(region),
+        (*plan.region.reads(), store.dst),
+        dims_of(plan.region),
         task,
         task.extent,
         (),
         tuple(top.stmts),
     )
+
+
+def _steps(grid: Loop) -> tuple[list[Loop], Store]:
+    """The folds of a grid loop and of the loop over lanes in it, in order, and the store behind them."""
+    folds: list[Loop] = []
+    for step in grid.body:
+        if isinstance(step, Store):
+            return folds, step
+        if step.carries:
+            folds.append(step)
+        else:
+            inner, store = _steps(step)
+            return [*folds, *inner], store
+    raise LoweringFailed(step="simt", what="a plan that stores nothing")
+
+
+def _fill(scope: Scope, folds: list[Loop], store: Store, lanes: Axis | None) -> None:
+    for fold in folds:
+        scope.fold(fold)
+    (value,) = scope.values([store.value])
+    scope.stmts.append(StoreTile(store.dst, store.at, value, lanes))
 
 
 def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:
@@ -85,31 +96,6 @@ def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:
     if reductions:
         return max(1, sizes["visits"] // max(1, extent + visits)), lane.extent.bounds()[1] or extent
     return max(1, sizes["visits"] // max(1, extent)), sizes["visits"]
-
-
-def merge_axes(store: Store) -> Store:
-    """Join neighbouring axes of a map wherever all its addresses stay affine: fewer, longer loops."""
-    if any(isinstance(e, Reduce) for e in walk([store.value])):
-        return store
-    position = len(store.axes) - 2
-    while position >= 0:
-        left, right = store.axes[position : position + 2]
-        joined = Axis(f"{left.name}{right.name}", left.extent * right.extent)
-        split = {left: ix(joined) // right.extent, right: ix(joined) % right.extent}
-        value = substitute(store.value, split)
-        at = tuple(i.substitute(split) for i in store.at)
-        if all(a.coefficient(joined) is not None for a in _addresses(value, store.dst, at)):
-            axes = (*store.axes[:position], joined, *store.axes[position + 2 :])
-            store = Store(store.dst, axes, at, value, store.add)
-        position -= 1
-    return store
-
-
-def _addresses(value: Expr, dst: Buffer, at: tuple[Ix, ...]) -> list[Ix]:
-    out = [address(dst, at)]
-    for e in walk([value]):
-        out.extend([address(e.source, e.at)] if isinstance(e, Read) else indices_of(e))
-    return out
 
 
 def dims_of(region: Region) -> tuple[Dim, ...]:

@@ -1,0 +1,112 @@
+"""sweeps: the plan that runs anything, one loop for each group of reductions that stand side by side.
+
+Before: a region of one store.  After: one kernel. Its grid loop holds, in order, the folds that compute the
+reductions and the store; reductions that vary with the last axis stand in a loop over it.
+"""
+
+from __future__ import annotations
+
+from lumigen.index import Axis, Ix, ix, product
+from lumigen.lower.scope import address, kernel_reductions
+from lumigen.plan import Carry, KernelPlan, Loop, RegionPlan, Step
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Read,
+    Reduce,
+    Region,
+    Store,
+    carried,
+    free_axes,
+    indices_of,
+    substitute,
+    walk,
+)
+
+
+def plan_sweeps(region: Region) -> RegionPlan:
+    (store,) = region.stores
+    store = merge_axes(store)
+    reductions = kernel_reductions([store.value])
+    lane = lane_axis(store)
+    inner = [r for r in reductions if lane is not None and lane in free_axes(r)]
+    outer = tuple(r for r in reductions if r not in inner and free_axes(r) <= set(store.axes))
+    body: tuple[Step, ...] = tuple(_fold(group) for group in sweeps_in_order(outer))
+    ready = tuple(r for r in inner if free_axes(r) <= set(store.axes))
+    folds = tuple(_fold(group) for group in sweeps_in_order(ready))
+    if lane is None or not outer:
+        grid = grid_loop(store.axes, (*body, *folds, store))
+    else:
+        loop = Loop((lane,), "seq", ix(0), lane.extent, (), (*folds, store))
+        grid = grid_loop(store.axes[:-1], (*body, loop))
+    return RegionPlan(Region((store,), region.lines), (KernelPlan((grid,)),))
+
+
+def grid_loop(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> Loop:
+    """Independent work tiles over the product of `axes`."""
+    return Loop(axes, "grid", ix(0), _points(axes), (), body)
+
+
+def lane_axis(store: Store) -> Axis | None:
+    """The axis along which neighbouring elements are stored: the last one, unless it has one point."""
+    return store.axes[-1] if store.axes and store.axes[-1].extent != 1 else None
+
+
+def sweeps_in_order(reductions: tuple[Reduce, ...]) -> list[tuple[Reduce, ...]]:
+    """Reductions that share a loop: the same axes and conditions, none needing another of the group."""
+    groups: list[list[Reduce]] = []
+    place: dict[Reduce, int] = {}
+    for r in reductions:
+        needed = [place[x] + 1 for x in walk([r.body]) if isinstance(x, Reduce) and x in place]
+        first = max(needed, default=0)
+        fits = [i for i in range(first, len(groups)) if _stand_together(groups[i][0], r)]
+        if fits:
+            place[r] = fits[0]
+            groups[fits[0]].append(r)
+        else:
+            place[r] = len(groups)
+            groups.append([r])
+    return [tuple(g) for g in groups]
+
+
+def _stand_together(one: Reduce, other: Reduce) -> bool:
+    """Whether one loop can compute both; what does not vary at all is computed once, ahead of the rest."""
+    constant = bool(free_axes(one)) == bool(free_axes(other))
+    same = one.axes == other.axes and one.where == other.where
+    return same and one.dtype is other.dtype and constant
+
+
+def _fold(group: tuple[Reduce, ...]) -> Loop:
+    axes = group[0].axes
+    carries = tuple(Carry(r, r.monoid, r.body, None) for r in group)
+    results = tuple((r, carried(i, "new", r.dtype)) for i, r in enumerate(group))
+    return Loop(axes, "seq", ix(0), _points(axes), carries, (), results=results)
+
+
+def _points(axes: tuple[Axis, ...]) -> Ix:
+    return product(tuple(a.extent for a in axes))
+
+
+def merge_axes(store: Store) -> Store:
+    """Join neighbouring axes of a map wherever all its addresses stay affine: fewer, longer loops."""
+    if any(isinstance(e, Reduce) for e in walk([store.value])):
+        return store
+    position = len(store.axes) - 2
+    while position >= 0:
+        left, right = store.axes[position : position + 2]
+        joined = Axis(f"{left.name}{right.name}", left.extent * right.extent)
+        split = {left: ix(joined) // right.extent, right: ix(joined) % right.extent}
+        value = substitute(store.value, split)
+        at = tuple(i.substitute(split) for i in store.at)
+        if all(a.coefficient(joined) is not None for a in _addresses(value, store.dst, at)):
+            axes = (*store.axes[:position], joined, *store.axes[position + 2 :])
+            store = Store(store.dst, axes, at, value, store.add)
+        position -= 1
+    return store
+
+
+def _addresses(value: Expr, dst: Buffer, at: tuple[Ix, ...]) -> list[Ix]:
+    out = [address(dst, at)]
+    for e in walk([value]):
+        out.extend([address(e.source, e.at)] if isinstance(e, Read) else indices_of(e))
+    return out
