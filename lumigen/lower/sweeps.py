@@ -48,8 +48,24 @@ def grid_loop(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> Loop:
 
 
 def lane_axis(store: Store) -> Axis | None:
-    """The axis along which neighbouring elements are stored: the last one, unless it has one point."""
-    return store.axes[-1] if store.axes and store.axes[-1].extent != 1 else None
+    """The axis whose neighbouring points a vector computes: the last one, where that pays.
+
+    It does not if the axis has one point, or if the reductions that vary with it read memory along their own axes:
+    then each of them runs over lanes of its own.
+    """
+    if not store.axes or store.axes[-1].extent == 1:
+        return None
+    last = store.axes[-1]
+    varying = [r for r in kernel_reductions([store.value]) if last in free_axes(r)]
+    if not varying or any(_consecutive(r.body, (last,)) for r in varying):
+        return last
+    return None if all(_consecutive(r.body, r.axes) for r in varying) else last
+
+
+def _consecutive(body: Expr, axes: tuple[Axis, ...]) -> bool:
+    """Whether something is read whose neighbours along one of the axes are neighbours in memory."""
+    reads = [e for e in walk([body]) if isinstance(e, Read)]
+    return any(address(e.source, e.at).coefficient(a) == 1 for e in reads for a in axes)
 
 
 def sweeps_in_order(reductions: tuple[Reduce, ...]) -> list[tuple[Reduce, ...]]:
