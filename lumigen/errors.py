@@ -300,6 +300,12 @@ class VerifyFailed(InternalError):
     message = "[{after}] the result does not verify: {what}."
 
 
+class BadLaunch(InternalError):
+    """The interpreter met a launch that its kernel cannot run as; `what` is a clause."""
+
+    message = "[interp] a launch does not fit its kernel {kernel}: {what}."
+
+
 class LoweringFailed(InternalError):
     """A pass met something it does not know; `what` names it."""
 

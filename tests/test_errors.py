@@ -213,6 +213,11 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         {"after": "fold", "what": "%3 = add has one argument"},
         f"[fold] the result does not verify: %3 = add has one argument. {InternalError.advice}",
     ),
+    errors.BadLaunch: (
+        {"kernel": "k01", "what": "it has 2 arguments, not 3"},
+        "[interp] a launch does not fit its kernel k01: it has 2 arguments, not 3. "
+        + InternalError.advice,
+    ),
     errors.LoweringFailed: (
         {"step": "tile", "what": "a scan over two axes"},
         f"[tile] no way to lower a scan over two axes. {InternalError.advice}",

@@ -264,8 +264,15 @@ def test_a_row_and_its_sum(rng: np.random.Generator) -> None:
 def test_arguments_are_not_changed(rng: np.random.Generator) -> None:
     x = rng.normal(size=(6, 9)).astype(np.float32)
     before = x.copy()
-    tile.run(program(FIRST, LANES), {"x": x, "out": x}, {}, shared={"out": "x"})
+    tile.run(program(FIRST, LANES), {"x": x, "out": x}, {})
     np.testing.assert_array_equal(x, before)
+
+
+def test_arguments_may_share_their_memory(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(6, 9)).astype(np.float32)
+    memory = x.reshape(-1).copy()
+    tile.run_in(program(FIRST, LANES), {"x": memory, "out": memory}, {}, 6)
+    np.testing.assert_allclose(memory.reshape(6, 9), x + x[:, :1], rtol=1e-6)
 
 
 def test_an_element_outside_is_an_error() -> None:

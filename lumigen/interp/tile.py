@@ -58,24 +58,34 @@ def run(
     dims: Mapping[Dim, int],
     *,
     order: Callable[[int], Iterable[int]] = range,
-    shared: Mapping[str, str] | None = None,
 ) -> dict[str, Array]:
-    """All arguments after the last task.
-
-    What is not in `buffers` starts as zeros. `order` says in which order so many tasks run;
-    `shared` lets an argument lie in the memory of another one.
-    """
+    """All arguments after the last task; what is not in `buffers` starts as zeros."""
     memory = {b.name: _argument(b, buffers, dims) for b in program.args}
-    for name, home in (shared or {}).items():
-        memory[name] = memory[home]
-    dims = dict(dims)
+    numbers = dict(dims)
     for number, value in program.numbers:
-        dims[number] = int(value.evaluate(dims))
-    for task in order(int(program.tasks.evaluate(dims))):
-        for b in program.scratch:
-            memory[b.name] = np.full(_count(b, dims), np.nan, b.dtype.numpy)
-        _Task(memory, dims, {program.task: task}).run(program.body)
+        numbers[number] = int(value.evaluate(numbers))
+    run_in(program, memory, numbers, int(program.tasks.evaluate(numbers)), order=order)
     return {b.name: memory[b.name].reshape(_shape(b, dims)) for b in program.args}
+
+
+def run_in(
+    program: TileProgram,
+    memory: Mapping[str, Array],
+    numbers: Mapping[Dim, int],
+    tasks: int,
+    *,
+    order: Callable[[int], Iterable[int]] = range,
+) -> None:
+    """Run the tasks in the memory given: flat views, one for each argument, written where they lie.
+
+    Views may share bytes. `numbers` holds the dims and the program's own numbers; `order` says in
+    which order so many tasks run.
+    """
+    for task in order(tasks):
+        scratch = {
+            b.name: np.full(_count(b, numbers), np.nan, b.dtype.numpy) for b in program.scratch
+        }
+        _Task({**memory, **scratch}, numbers, {program.task: task}).run(program.body)
 
 
 def _argument(b: Buffer, buffers: Mapping[str, Array], dims: Mapping[Dim, int]) -> Array:
