@@ -317,15 +317,16 @@ def unused_weights(
 
 
 def entry_summary(program: Program, lowered: LoweredModel) -> EntrySummary:
-    """The sums over an entry's launches."""
+    """The sums over the launches that run at the dims' typical values."""
     regions = {k.name: k.region for k in lowered.kernels}
-    total = sum((cost(regions[launch.kernel]) for launch in program.launches), Cost())
     typical = {d: d.estimate for d in program.dims}
+    launches = program.chosen(typical)
+    total = sum((cost(regions[launch.kernel]) for launch in launches), Cost())
     return EntrySummary(
         name=program.entry,
         signature=signature(program),
         dims={d.name: d.estimate for d in program.dims},
-        launches=len(program.launches),
+        launches=len(launches),
         flops=total.flops,
         bytes=total.bytes,
         arena=program.offsets(typical)[1],

@@ -84,7 +84,7 @@ class FastLane:
         outputs = {p.name: np.empty(shapes[p.name], p.dtype.numpy) for p in program.outputs}
         memory = _Memory(inputs, outputs, packed, aligned(total), offsets, dims)
         scratch = aligned(max(self.scratch_bytes.values(), default=0))
-        steps = tuple(self._step(launch, memory) for launch in program.launches)
+        steps = tuple(self._step(launch, memory) for launch in program.chosen(dims))
         return Call(steps, outputs, memory, scratch)
 
     def _step(self, launch: Launch, memory: _Memory) -> Step:

@@ -741,6 +741,21 @@ class Cmp:
     def __str__(self) -> str:
         return f"{self.slack} >= 0"
 
+    def comparison(self, spell: Callable[[Ix], str] = str) -> str:
+        """The condition with what is subtracted on the other side: `batch < 4`."""
+        more = Ix.interned(tuple(t for t in self.slack.terms if t[1] > 0), 0)
+        less = Ix.interned(tuple((m, -k) for m, k in self.slack.terms if k < 0), 0)
+        number = self.slack.const
+        if not less.terms and number == -1:
+            return f"{spell(more)} > 0"
+        if not less.terms:
+            return f"{spell(more)} >= {spell(ix(-number))}"
+        if not more.terms:
+            return f"{spell(less)} < {spell(ix(number + 1))}"
+        if number < 0:
+            return f"{spell(less - number - 1)} < {spell(more)}"
+        return f"{spell(less)} <= {spell(more + number)}"
+
     @property
     def axes(self) -> frozenset[Axis]:
         return self.slack.axes

@@ -1,4 +1,4 @@
-"""What runs: the launches of each entry in order, their arena, and how weights are laid out.
+"""What runs: the launches of each entry in order, with their variants and arena; weights as they lie.
 
 All byte counts and offsets are expressions of the dims, evaluated when a model runs; their order is
 decided here.
@@ -6,13 +6,13 @@ decided here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Union
 
 from lumigen.dtype import DType
 from lumigen.errors import SourceLocation
-from lumigen.index import Dim, Ix, ix
+from lumigen.index import Cmp, Dim, Ix, ix
 from lumigen.view import Shape
 
 ALIGNMENT = 64  # bytes; of the arena and of every slot in it
@@ -169,8 +169,63 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """When a variant may run: all conditions on the dims hold, all features are there. Empty: always.
+
+    A feature is a fact about the machine or the call by its name: an instruction set (`avx512`), a
+    compute capability (`sm_90`), an alignment.
+    """
+
+    conditions: tuple[Cmp, ...] = ()
+    features: tuple[str, ...] = ()
+
+    @property
+    def is_unconditional(self) -> bool:
+        return not (self.conditions or self.features)
+
+    def holds(self, dims: Mapping[Dim, int], features: Collection[str] = ()) -> bool:
+        there = all(f in features for f in self.features)
+        return there and all(int(c.slack.evaluate(dims)) >= 0 for c in self.conditions)
+
+    def __str__(self) -> str:
+        return (
+            " and ".join([*self.features, *(c.comparison() for c in self.conditions)]) or "always"
+        )
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of taking a step: launches in order, which may keep results in slots of their own."""
+
+    when: Guard
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A step of a program: of its variants, which leave the same values, the first that may runs.
+
+    The last one is unconditional.
+    """
+
+    variants: tuple[Variant, ...]
+
+    def chosen(self, dims: Mapping[Dim, int], features: Collection[str] = ()) -> Variant:
+        """The variant that runs at these dims where there are these features."""
+        return next(v for v in self.variants if v.when.holds(dims, features))
+
+
+def always(*launches: Launch) -> Group:
+    """A step that is taken in one way."""
+    return Group((Variant(Guard(), launches),))
+
+
+@dataclass(frozen=True)
 class Slot:
-    """A temporary in the arena. It starts at the greatest end of the slots in `after`, or at 0."""
+    """A temporary in the arena. It starts at the greatest end of the slots in `after`, or at 0.
+
+    It is as large as kernels write it, at all dims at which a launch with it may run.
+    """
 
     name: str
     bytes: Ix
@@ -179,14 +234,23 @@ class Slot:
 
 @dataclass(frozen=True)
 class Program:
-    """One entry: launches in order over one arena."""
+    """One entry: groups in order over one arena, which has the slots of all variants."""
 
     entry: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     dims: tuple[Dim, ...]
-    launches: tuple[Launch, ...]
+    groups: tuple[Group, ...]
     arena: tuple[Slot, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Every launch of every variant, in order: what there is, not what runs."""
+        return tuple(x for g in self.groups for v in g.variants for x in v.launches)
+
+    def chosen(self, dims: Mapping[Dim, int], features: Collection[str] = ()) -> tuple[Launch, ...]:
+        """The launches that run at these dims where there are these features, in order."""
+        return tuple(x for g in self.groups for x in g.chosen(dims, features).launches)
 
     def offsets(self, dims: Mapping[Dim, int]) -> tuple[dict[str, int], int]:
         """Byte offset of each slot and the size of the arena at these dims."""

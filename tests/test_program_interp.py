@@ -22,7 +22,7 @@ from lumigen.graph import Graph, tensor_of
 from lumigen.index import ix
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
-from lumigen.program import InputArg, Program, Slot, ValueArg
+from lumigen.program import InputArg, Launch, Program, Slot, ValueArg, always
 from lumigen.verify.program import points
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -150,6 +150,10 @@ def broken(name: str, change: Any) -> None:
     check(graph, model, points(program.dims)[1], entry)
 
 
+def of(p: Program, *launches: Launch) -> Program:
+    return replace(p, groups=(always(*launches),))
+
+
 def one_on_another(program: Program) -> Program:
     assert len(program.arena) > 1
     return replace(program, arena=tuple(Slot(s.name, s.bytes, ()) for s in program.arena))
@@ -163,13 +167,13 @@ def test_slots_that_lie_on_one_another_spoil_the_result() -> None:
 def test_a_launch_that_is_left_out_shows() -> None:
     """What it should have written is NaN."""
     with pytest.raises(AssertionError, match="not finite"):
-        broken("attention", lambda p: replace(p, launches=p.launches[1:]))
+        broken("attention", lambda p: replace(p, groups=p.groups[1:]))
 
 
 def test_a_task_too_few_shows() -> None:
     def fewer(p: Program) -> Program:
         *before, last = p.launches
-        return replace(p, launches=(*before, replace(last, tasks=last.tasks - 1)))
+        return of(p, *before, replace(last, tasks=last.tasks - 1))
 
     with pytest.raises(AssertionError):
         broken("softmax", fewer)
@@ -189,7 +193,7 @@ def test_inputs_are_read_only() -> None:
         pointers = [a for a in first.arguments if not isinstance(a, ValueArg)]
         numbers = [a for a in first.arguments if isinstance(a, ValueArg)]
         back = (*(InputArg("x") for _ in pointers), *numbers)
-        return replace(p, launches=(replace(first, arguments=back),))
+        return of(p, replace(first, arguments=back))
 
     with pytest.raises(ValueError, match="read-only") as failed:
         broken("softmax", into_input)
@@ -199,7 +203,7 @@ def test_inputs_are_read_only() -> None:
 def test_a_launch_with_too_few_arguments_is_an_error() -> None:
     def without(p: Program) -> Program:
         first, *rest = p.launches
-        return replace(p, launches=(replace(first, arguments=first.arguments[:-1]), *rest))
+        return of(p, replace(first, arguments=first.arguments[:-1]), *rest)
 
     with pytest.raises(BadLaunch, match="2 arguments, not 3"):
         broken("softmax", without)

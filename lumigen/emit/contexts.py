@@ -80,6 +80,23 @@ class LaunchContext:
 
 
 @dataclass(frozen=True)
+class VariantContext:
+    opening: str  # `if (dims.batch < 4) {`, `} else {`
+    launches: tuple[LaunchContext, ...]
+
+
+@dataclass(frozen=True)
+class GroupContext:
+    """A step: one variant, which always runs, or several of which the first that may does."""
+
+    variants: tuple[VariantContext, ...]
+
+    @property
+    def has_choice(self) -> bool:
+        return len(self.variants) > 1
+
+
+@dataclass(frozen=True)
 class EntryContext:
     name: str
     method: str  # of the C++ and the Python class
@@ -91,7 +108,7 @@ class EntryContext:
     checks: tuple[CheckContext, ...]
     bindings: tuple[CheckContext, ...]  # the assignments alone, from `tensors[i]`
     slots: tuple[SlotContext, ...]
-    launches: tuple[LaunchContext, ...]
+    groups: tuple[GroupContext, ...]
     max_dims: str
 
     @property
@@ -156,6 +173,7 @@ class CaseContext:
     place: str  # model.py:12
     entry: str
     dims: tuple[DimContext, ...]
+    guard: str  # under what dims it is launched; empty: always
     arguments: tuple[CaseArgumentContext, ...]
     tasks: str
     scratch_bytes: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePath
 
 from lumigen.dtype import DType, bf16, f16, f32, f64, i64, u8
@@ -11,8 +12,10 @@ from lumigen.emit.contexts import (
     CaseArgumentContext,
     CaseContext,
     EntryContext,
+    GroupContext,
     LaunchContext,
     SlotContext,
+    VariantContext,
 )
 from lumigen.emit.contract import (
     TAKEN,
@@ -27,10 +30,12 @@ from lumigen.emit.contract import (
 )
 from lumigen.emit.cxx import Names, expression, identifier, integer
 from lumigen.errors import LoweringFailed, SourceLocation
-from lumigen.index import Atom, Ix, ix
+from lumigen.index import Atom, Dim, Ix, ix
 from lumigen.program import (
     Argument,
     CompiledModel,
+    Group,
+    Guard,
     InputArg,
     KernelSource,
     Launch,
@@ -41,11 +46,14 @@ from lumigen.program import (
     SlotArg,
     Stored,
     ValueArg,
+    Variant,
     WeightArg,
     elements,
 )
 
 MAX_LINES = 6  # of the model's lines that a comment names
+# What a guard may ask of a processor; a better instruction set has all that a lesser one has.
+FEATURES = {"avx2": "call.model().isa >= kAvx2", "avx512": "call.model().isa >= kAvx512"}
 
 
 def source_lines(lines: tuple[SourceLocation, ...]) -> str:
@@ -75,7 +83,7 @@ def entry_context(model: CompiledModel, program: Program) -> EntryContext:
         checks=checks(program),
         bindings=dim_bindings(program),
         slots=_slots(program),
-        launches=tuple(_launch(model, program, launch) for launch in program.launches),
+        groups=tuple(_group(model, program, group) for group in program.groups),
         max_dims=max_dims(program),
     )
 
@@ -118,6 +126,41 @@ def _start(slot: Slot) -> str:
     for end in ends:
         text = f"index_max({text}, {end})"
     return text
+
+
+def _group(model: CompiledModel, program: Program, group: Group) -> GroupContext:
+    if not group.variants or not group.variants[-1].when.is_unconditional:
+        what = f"a step of entry {program.entry} without a variant that always runs"
+        raise LoweringFailed(step="emit", what=what)
+    return GroupContext(
+        tuple(
+            VariantContext(
+                opening=_opening(_guard(program, variant.when), is_first=number == 0),
+                launches=tuple(_launch(model, program, x) for x in variant.launches),
+            )
+            for number, variant in enumerate(group.variants)
+        )
+    )
+
+
+def _opening(guard: str, *, is_first: bool) -> str:
+    test = f"if ({guard}) {{" if guard else "{"
+    return test if is_first else f"}} else {test}"
+
+
+def _guard(program: Program, when: Guard) -> str:
+    """The condition as C++; empty where there is none."""
+    for feature in when.features:
+        if feature not in FEATURES:
+            what = f"a guard on {feature}; a guard may ask for {', '.join(FEATURES)}"
+            raise LoweringFailed(step="emit", what=what)
+    tests = [FEATURES[f] for f in when.features]
+    return " && ".join([*tests, *_conditions(program, when)])
+
+
+def _conditions(program: Program, when: Guard) -> tuple[str, ...]:
+    names = _dim_names(program)
+    return tuple(c.comparison(lambda side: expression(side, names)) for c in when.conditions)
 
 
 def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchContext:
@@ -164,32 +207,59 @@ def cases(model: CompiledModel) -> tuple[CaseContext, ...]:
     found: dict[tuple[object, ...], CaseContext] = {}
     counts: dict[str, int] = {}
     for program in model.programs:
-        for launch in program.launches:
-            kernel = model.kernel(launch.kernel)
-            arguments = tuple(
-                _case_argument(p, a, program, launch, stored)
-                for p, a in zip(kernel.parameters, launch.arguments, strict=True)
-            )
-            dims = tuple(dim_context(d) for d in program.dims)
-            tasks = expression(launch.tasks, _launch_names(program, launch))
-            key = (kernel.name, dims, arguments, tasks)
-            if key in found:
-                continue
-            number = counts.setdefault(kernel.name, 0)
-            counts[kernel.name] += 1
-            found[key] = CaseContext(
-                function=f"case_{kernel.name}" + (f"_{number}" if number else ""),
-                kernel=kernel.name,
-                title=one_line(kernel.title),
-                place=source_lines(launch.lines or kernel.lines),
-                entry=program.entry,
-                dims=dims,
-                arguments=arguments,
-                tasks=tasks,
-                scratch_bytes=kernel.scratch_bytes,
-                tolerance=f"tolerance({_loosest(kernel)})",
-            )
+        for variant in (v for g in program.groups for v in g.variants):
+            for launch in variant.launches:
+                case = _case(model, program, variant, launch, stored)
+                key = (case.kernel, case.dims, case.guard, case.arguments, case.tasks)
+                if key in found:
+                    continue
+                number = counts.setdefault(case.kernel, 0)
+                counts[case.kernel] += 1
+                function = f"case_{case.kernel}" + (f"_{number}" if number else "")
+                found[key] = replace(case, function=function)
     return tuple(found.values())
+
+
+def _case(
+    model: CompiledModel,
+    program: Program,
+    variant: Variant,
+    launch: Launch,
+    stored: Mapping[str, Stored],
+) -> CaseContext:
+    kernel = model.kernel(launch.kernel)
+    return CaseContext(
+        function="",
+        kernel=kernel.name,
+        title=one_line(kernel.title),
+        place=source_lines(launch.lines or kernel.lines),
+        entry=program.entry,
+        dims=tuple(dim_context(_narrowed(d, variant.when)) for d in program.dims),
+        guard=" && ".join(_conditions(program, variant.when)),
+        arguments=tuple(
+            _case_argument(p, a, program, launch, stored)
+            for p, a in zip(kernel.parameters, launch.arguments, strict=True)
+        ),
+        tasks=expression(launch.tasks, _launch_names(program, launch)),
+        scratch_bytes=kernel.scratch_bytes,
+        tolerance=f"tolerance({_loosest(kernel)})",
+    )
+
+
+def _narrowed(d: Dim, when: Guard) -> Dim:
+    """The dim in that part of its range that conditions on it alone allow."""
+    lo, hi = d.lo, d.hi
+    for c in when.conditions:
+        match c.slack.terms:
+            case (((atom,), factor),) if atom == d:
+                if factor > 0:
+                    lo = max(lo, -(c.slack.const // factor))
+                else:
+                    hi = min(hi, c.slack.const // -factor)
+            case _:
+                pass
+    has_any = -(-lo // d.multiple_of) * d.multiple_of <= hi
+    return replace(d, lo=lo, hi=hi) if has_any else d
 
 
 def _case_argument(

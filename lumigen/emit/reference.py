@@ -370,19 +370,7 @@ class _Scope:
         return f"{self.names.buffer(source)}({_bare(self.index(address(source, at)))})"
 
     def condition(self, c: Cmp) -> str:
-        """`slack >= 0` with what is subtracted on the other side."""
-        more = Ix.interned(tuple(t for t in c.slack.terms if t[1] > 0), 0)
-        less = Ix.interned(tuple((m, -k) for m, k in c.slack.terms if k < 0), 0)
-        number = c.slack.const
-        if not less.terms and number == -1:
-            return f"{self.index(more)} > 0"
-        if not less.terms:
-            return f"{self.index(more)} >= {cxx.integer(-number)}"
-        if not more.terms:
-            return f"{self.index(less)} < {cxx.integer(number + 1)}"
-        if number < 0:
-            return f"{self.index(less - number - 1)} < {self.index(more)}"
-        return f"{self.index(less)} <= {self.index(more + number)}"
+        return c.comparison(self.index)
 
 
 def _prim(e: Prim, value: Callable[[Expr], Text]) -> Text:

@@ -1,4 +1,4 @@
-"""What a program does, in numpy: its launches in order, in an arena of bytes.
+"""What a program does, in numpy: the launches of the variants chosen, in an arena of bytes.
 
 Temporaries lie where the program puts them, so that a slot placed over another one that is alive
 spoils its value. Memory holds NaN (and -1 in integers) until it is written, inputs and weights
@@ -19,6 +19,7 @@ from lumigen.index import Dim
 from lumigen.interp import tile
 from lumigen.program import (
     Argument,
+    Group,
     InputArg,
     Launch,
     OutputArg,
@@ -26,6 +27,7 @@ from lumigen.program import (
     Program,
     SlotArg,
     ValueArg,
+    Variant,
     WeightArg,
 )
 from lumigen.region import Buffer
@@ -42,15 +44,18 @@ def run(
     inputs: Mapping[str, Array],
     dims: Mapping[Dim, int],
     *,
+    choose: Callable[[Group], Variant] | None = None,
     order: Callable[[int], Iterable[int]] = range,
 ) -> dict[str, Array]:
     """The outputs by name.
 
-    `weights` has them as kernels read them, by the names of their stored forms. `order` says in
-    which order so many tasks of a launch run.
+    `weights` has them as kernels read them, by the names of their stored forms. `choose` takes a
+    variant of each group; by itself, the one for these dims on a machine without features. `order`
+    says in which order so many tasks of a launch run.
     """
     memory = _Memory.of(program, weights, inputs, dims)
-    for step, launch in enumerate(program.launches):
+    variants = [choose(g) if choose else g.chosen(dims) for g in program.groups]
+    for step, launch in enumerate(x for v in variants for x in v.launches):
         where = f"launch {step} of entry {program.entry}, of kernel {launch.kernel}"
         kernel = kernels[launch.kernel]
         numbers = launch.numbers(dims)

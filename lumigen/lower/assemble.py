@@ -1,7 +1,7 @@
 """assemble: entries to programs, the whole way down.
 
 Before: the graphs of a model's entries.  After: kernels as tile programs, each distinct one once; for each entry
-its launches in order and its arena.
+its launches in order, a group for each region, and its arena.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from lumigen.program import (
     ValueArg,
     WeightArg,
     WeightInfo,
+    always,
     elements,
 )
 from lumigen.region import Buffer, Read, Region, Role, lookup_sources, walk
@@ -134,19 +135,17 @@ class _Model:
 
     def entry(self, name: str, graph: Graph) -> Program:
         regions = choose_layouts(partition(graph, runs_whole))
-        steps: list[_Step] = []
-        for number, region in enumerate(regions):
-            steps.extend(self.steps(unify_axes(region), number))
+        steps = [self.steps(unify_axes(region), number) for number, region in enumerate(regions)]
         dims = graph.dims()
-        slots, place = self.arena(steps, dims)
-        launches = tuple(self.launch(s, place) for s in steps)
+        slots, place = self.arena([s for one in steps for s in one], dims)
+        groups = tuple(always(*(self.launch(s, place) for s in one)) for one in steps)
         inputs = tuple(
             Port(tensor_of(n).name, n.shape, n.dtype, tensor_of(n).range)
             for n in graph.inputs
             if n.op is Op.INPUT
         )
         outputs = tuple(Port(out, e.shape, e.dtype) for out, e in graph.outputs)
-        return Program(name, inputs, outputs, dims, launches, slots)
+        return Program(name, inputs, outputs, dims, groups, slots)
 
     def steps(self, region: Region, number: int) -> list[_Step]:
         form = canonical(region)

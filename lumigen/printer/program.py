@@ -1,4 +1,7 @@
-"""The text of a program: what it takes and gives, its arena, its launches in order."""
+"""The text of a program: what it takes and gives, its arena, its launches in order.
+
+A step that can be taken in several ways shows them all, each below its guard.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from lumigen.errors import SourceLocation
 from lumigen.program import (
     Argument,
+    Group,
     InputArg,
     Launch,
     OutputArg,
@@ -44,7 +48,18 @@ def _lines(program: Program) -> Iterator[str]:
     for s in program.arena:
         after = f" after {', '.join(s.after)}" if s.after else ""
         yield f"slot {s.name}{after}  {s.bytes} bytes"
-    yield from (_launch(launch) for launch in program.launches)
+    for group in program.groups:
+        yield from _group(group)
+
+
+def _group(group: Group) -> Iterator[str]:
+    for number, variant in enumerate(group.variants):
+        indent = ""
+        if len(group.variants) > 1 or not variant.when.is_unconditional:
+            test = "" if number and variant.when.is_unconditional else f"if {variant.when}"
+            yield f"else {test}".rstrip() if number else test
+            indent = "  "
+        yield from (indent + _launch(launch) for launch in variant.launches)
 
 
 def _port(p: Port) -> str:

@@ -1,7 +1,8 @@
 """The rules that programs keep; `verify` checks them all and names what breaks one.
 
-Whether slots that live at the same time lie apart is not proven but tried, at the dims' least,
-typical and greatest values.
+They hold whichever variants are chosen: each choice is taken to be free, even where one guard decides
+two of them. Whether slots that live at the same time lie apart is not proven but tried, at the dims'
+least, typical and greatest values.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from lumigen.errors import VerifyFailed
-from lumigen.index import Dim, Ix
+from lumigen.index import Dim, Ix, Lookup
 from lumigen.program import (
     ALIGNMENT,
     Argument,
@@ -29,7 +30,7 @@ Kernels = Mapping[str, tuple[Parameter, ...]]  # the parameters of each kernel, 
 
 def verify(program: Program, kernels: Kernels, after: str = "verify") -> Program:
     """The program itself, if it keeps every rule; `after` names the pass that made it."""
-    for rule in (_broken_by_names, _broken_by_launches, _broken_by_order, _broken_by_arena):
+    for rule in RULES:
         for broken in rule(program, kernels):
             raise VerifyFailed(after=after, what=f"entry {program.entry}: {broken}")
     return program
@@ -44,19 +45,25 @@ def points(dims: Iterable[Dim]) -> tuple[dict[Dim, int], ...]:
     return least, usual, most
 
 
-def live_steps(program: Program, kernels: Kernels) -> dict[str, list[tuple[int, int]]]:
-    """For each slot the steps from a value's launch to the last one that reads it, for each value.
+def alive(program: Program, kernels: Kernels) -> tuple[frozenset[str], ...]:
+    """The slots that hold a value while a launch runs, for each of `program.launches`.
 
-    A launch that reads and writes a slot overwrites it in place: the value goes on.
+    A value is alive from the launch that writes it to the last one, of any variant, that reads it. A
+    launch that reads and writes a slot overwrites it in place: the value goes on.
     """
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for step, launch in enumerate(program.launches):
-        read, written = _slots(launch, kernels)
-        for name in read & spans.keys():
-            spans[name][-1] = spans[name][-1][0], step
-        for name in written - read:
-            spans.setdefault(name, []).append((step, step))
-    return spans
+    out: list[frozenset[str]] = []
+    after: frozenset[str] = frozenset()
+    for group in reversed(program.groups):
+        before: frozenset[str] = frozenset()
+        for variant in reversed(group.variants):
+            now = after
+            for launch in reversed(variant.launches):
+                read, written = _slots(launch, kernels)
+                out.append(now | read | written)
+                now = now - (written - read) | read
+            before |= now
+        after = before
+    return tuple(reversed(out))
 
 
 def _slots(launch: Launch, kernels: Kernels) -> tuple[set[str], set[str]]:
@@ -127,15 +134,38 @@ def _broken_argument(a: Argument, p: Parameter, program: Program) -> Iterator[st
         yield f"is written, and is given {a}"
 
 
+def _broken_by_guards(program: Program, kernels: Kernels) -> Iterator[str]:  # noqa: ARG001
+    for number, group in enumerate(program.groups):
+        for i, variant in enumerate(group.variants):
+            where = f"variant {i} of group {number}"
+            is_last = i == len(group.variants) - 1
+            if is_last and not variant.when.is_unconditional:
+                yield f"{where} is the last one, and runs only if {variant.when}"
+            if not is_last and variant.when.is_unconditional:
+                yield f"{where} always runs, and hides those behind it"
+            for c in variant.when.conditions:
+                if c.axes or any(isinstance(a, Lookup) for a in c.slack.atoms()):
+                    yield f"{where} has a guard that is not of dims alone: {c}"
+                yield from _broken_by_dims(f"the guard of {where}", c.slack, program.dims)
+        if not group.variants:
+            yield f"group {number} has no variant"
+
+
 def _broken_by_order(program: Program, kernels: Kernels) -> Iterator[str]:
-    """What is read must have been written; every output is, in the end."""
+    """What is read must have been written by every variant that may have run; so must outputs."""
     made: set[Argument] = set()
-    for launch in program.launches:
-        pairs = _pairs(launch, kernels)
-        for a, p in pairs:
-            if isinstance(a, SlotArg | OutputArg) and not p.written and a not in made:
-                yield f"launch of {launch.kernel}: {p.name} reads {a} before it is written"
-        made |= {a for a, p in pairs if p.written}
+    for group in program.groups:
+        after: list[set[Argument]] = []
+        for variant in group.variants:
+            now = set(made)
+            for launch in variant.launches:
+                pairs = _pairs(launch, kernels)
+                for a, p in pairs:
+                    if isinstance(a, SlotArg | OutputArg) and not p.written and a not in now:
+                        yield f"launch of {launch.kernel}: {p.name} reads {a} before it is written"
+                now |= {a for a, p in pairs if p.written}
+            after.append(now)
+        made = {a for a in after[0] if all(a in now for now in after)}
     yield from (f"nothing writes output {o.name}" for o in program.outputs if _unmade(o.name, made))
 
 
@@ -144,7 +174,7 @@ def _unmade(output: str, made: set[Argument]) -> bool:
 
 
 def _broken_by_arena(program: Program, kernels: Kernels) -> Iterator[str]:
-    spans = live_steps(program, kernels)
+    slots = alive(program, kernels)
     for dims in points(program.dims):
         start, total = program.offsets(dims)
         size = {s.name: int(s.bytes.evaluate(dims)) for s in program.arena}
@@ -152,12 +182,9 @@ def _broken_by_arena(program: Program, kernels: Kernels) -> Iterator[str]:
         for name, first in start.items():
             if first % ALIGNMENT or first + size[name] > total:
                 yield f"slot {name} at {first} of {total} bytes, with {at}"
-        for step in range(len(program.launches)):
-            alive = sorted(
-                (n for n, s in spans.items() if any(a <= step <= b for a, b in s)),
-                key=lambda n: start[n],
-            )
-            for one, other in pairwise(alive):
+        for step, names in enumerate(slots):
+            places = sorted((n for n in start if n in names), key=lambda n: start[n])
+            for one, other in pairwise(places):
                 if start[one] + size[one] > start[other]:
                     yield f"slots {one} and {other} overlap at launch {step}, with {at}"
 
@@ -165,3 +192,12 @@ def _broken_by_arena(program: Program, kernels: Kernels) -> Iterator[str]:
 def _broken_by_dims(what: str, e: Ix, known: Iterable[Dim]) -> Iterator[str]:
     loose = {a for a in e.atoms() if isinstance(a, Dim)} - set(known)
     yield from (f"{what} has the dim {d}, which has no value" for d in sorted(map(str, loose)))
+
+
+RULES = (
+    _broken_by_names,
+    _broken_by_launches,
+    _broken_by_guards,
+    _broken_by_order,
+    _broken_by_arena,
+)

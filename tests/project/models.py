@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from lumigen.dtype import bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.errors import SourceLocation
-from lumigen.index import Dim, ix
+from lumigen.index import Dim, ix, less
 from lumigen.program import (
     CompiledModel,
+    Group,
+    Guard,
     InputArg,
     KernelSource,
     Launch,
@@ -21,8 +23,10 @@ from lumigen.program import (
     SlotArg,
     Stored,
     ValueArg,
+    Variant,
     WeightArg,
     WeightInfo,
+    always,
 )
 
 BATCH = Dim("batch", 1, 64, typical=8)
@@ -150,20 +154,24 @@ def tiny(name: str = "tiny", version: str = "1.2.3") -> CompiledModel:
         inputs=(Port("x", (batch, ix(IN)), f32),),
         outputs=(Port("y", (batch, ix(OUT)), f32), Port("total", (batch,), f32)),
         dims=(BATCH,),
-        launches=(
-            Launch(
-                AFFINE.name,
-                (
-                    InputArg("x"),
-                    WeightArg("scale"),
-                    WeightArg("shift"),
-                    SlotArg("h"),
-                    ValueArg(batch),
+        groups=(
+            always(
+                Launch(
+                    AFFINE.name,
+                    (
+                        InputArg("x"),
+                        WeightArg("scale"),
+                        WeightArg("shift"),
+                        SlotArg("h"),
+                        ValueArg(batch),
+                    ),
+                    batch,
                 ),
-                batch,
+                Launch(
+                    PROJECT.name, (SlotArg("h"), WeightArg("proj_weight"), OutputArg("y")), batch
+                ),
+                Launch(SUM.name, (OutputArg("y"), OutputArg("total")), batch),
             ),
-            Launch(PROJECT.name, (SlotArg("h"), WeightArg("proj_weight"), OutputArg("y")), batch),
-            Launch(SUM.name, (OutputArg("y"), OutputArg("total")), batch),
         ),
         arena=(Slot("unused", ix(100), ()), Slot("h", batch * (IN * 4), ("unused",))),
     )
@@ -172,8 +180,12 @@ def tiny(name: str = "tiny", version: str = "1.2.3") -> CompiledModel:
         inputs=(Port("ids", (n + 1,), i64, range=(0, ROWS - 1)),),
         outputs=(Port("rows", (n + 1, ix(IN)), f32),),
         dims=(N,),
-        launches=(
-            Launch(ROWS_OF.name, (InputArg("ids"), WeightArg("table"), OutputArg("rows")), n + 1),
+        groups=(
+            always(
+                Launch(
+                    ROWS_OF.name, (InputArg("ids"), WeightArg("table"), OutputArg("rows")), n + 1
+                ),
+            ),
         ),
         arena=(),
     )
@@ -186,6 +198,36 @@ def tiny(name: str = "tiny", version: str = "1.2.3") -> CompiledModel:
         graph_hash="0123456789abcdef",
         options=(("target", "cpu"),),
     )
+
+
+def tiny_with_a_choice() -> CompiledModel:
+    """`tiny`, whose first step keeps its temporary elsewhere where there are few rows or many."""
+    model = tiny()
+    forward, lookup = model.programs
+    affine, project, total = forward.launches
+
+    def through(slot: str) -> tuple[Launch, Launch]:
+        made = SlotArg(slot)
+        x, scale, shift, _, batch = affine.arguments
+        return (
+            replace(affine, arguments=(x, scale, shift, made, batch)),
+            replace(project, arguments=(made, *project.arguments[1:])),
+        )
+
+    group = Group(
+        (
+            Variant(Guard((less(BATCH, 4),)), through("few")),
+            Variant(Guard((less(40, BATCH), less(ix(BATCH) % 16, 1)), ("avx2",)), through("many")),
+            Variant(Guard(), through("h")),
+        )
+    )
+    arena = (
+        *forward.arena,
+        Slot("few", ix(BATCH) * (IN * 4), ("unused",)),
+        Slot("many", ix(BATCH) * (IN * 4), ("unused",)),
+    )
+    changed = replace(forward, groups=(group, always(total)), arena=arena)
+    return replace(model, programs=(changed, lookup))
 
 
 COPIES = (
@@ -262,7 +304,7 @@ static double bfloat_value(uint16_t bits) {
         inputs=inputs,
         outputs=outputs,
         dims=(N, M),
-        launches=(Launch("copy", tuple(arguments), ix(1)),),
+        groups=(always(Launch("copy", tuple(arguments), ix(1))),),
         arena=(),
     )
     nothing = Program(
@@ -270,7 +312,7 @@ static double bfloat_value(uint16_t bits) {
         inputs=(Port("x", (ix(2),), f32),),
         outputs=(Port("out", (ix(2),), f32),),
         dims=(),
-        launches=(),
+        groups=(),
         arena=(),
     )
     return CompiledModel(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 
 import jinja2
 import models
 import pytest
 
+from lumigen.build import write_project
 from lumigen.emit.environment import environment
 from lumigen.emit.manifest import file_hash
 from lumigen.emit.project import render_project
@@ -30,6 +32,19 @@ GOLDEN = (
 @pytest.mark.parametrize("path", GOLDEN)
 def test_project_is_as_reviewed(path, golden):
     golden(f"project/{path}", render_project(models.tiny())[path])
+
+
+def test_a_choice_is_an_if(golden):
+    golden("project/src/choice.cpp", render_project(models.tiny_with_a_choice())["src/forward.cpp"])
+
+
+def test_a_choice_compiles_without_warnings(tmp_path):
+    write_project(render_project(models.tiny_with_a_choice()), tmp_path)
+    defines = ["-DLUMIGEN_NS=tiny_impl", "-DLUMIGEN_HAS_BASELINE=1"]
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    command = ["c++", "-std=c++17", "-fsyntax-only", *warnings, *defines, "-I.", "-Iinclude"]
+    for source in ("src/forward.cpp", "tests/kernels_test.cpp"):
+        subprocess.run([*command, source], cwd=tmp_path, check=True)
 
 
 def test_rendering_twice_gives_the_same_bytes():
