@@ -13,9 +13,9 @@ from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
 from lumigen.forms import text_after
 from lumigen.frontend import load_model_file
-from lumigen.lower.assemble import runs_whole
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
+from lumigen.lower.devices import CPU
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.plan_region import plan_region
@@ -63,7 +63,9 @@ def plain(text):
 def regions(name):
     """The regions of a model as plans see them: over canonical buffers and axes, each once."""
     ((_, graph),) = compilation(name).graphs["fold"]
-    found = (canonical(unify_axes(r)).region for r in choose_layouts(partition(graph, runs_whole)))
+    found = (
+        canonical(unify_axes(r)).region for r in choose_layouts(partition(graph, CPU.runs_whole))
+    )
     return tuple(dict.fromkeys(found))
 
 

@@ -42,6 +42,10 @@ class Schedule:
     def __getitem__(self, site: str) -> int:
         return dict(self.tile)[site]
 
+    def get(self, site: str, default: int) -> int:
+        """The size of a site, or `default` where the schedule says nothing of it."""
+        return dict(self.tile).get(site, default)
+
 
 def schedule(
     skeleton: str, tile: dict[str, int], place: dict[str, Place] | None = None

@@ -63,7 +63,11 @@ class Finish:
 
 @dataclass(frozen=True)
 class For:
-    """`for axis in lo .. hi - 1`, in order; by `step`s (the body covers the rest of a step), or over lanes."""
+    """`for axis in lo .. hi - 1`, in order; by `step`s (the body covers the rest of a step), or over lanes.
+
+    A loop is *dealt* where the threads of a block share its points: the outermost one among their teams, one inside
+    it among the threads of a team. Every other loop is run by all threads alike.
+    """
 
     axis: Axis
     lo: Ix
@@ -71,6 +75,7 @@ class For:
     lanes: bool
     body: tuple[Stmt, ...]
     step: int = 1
+    dealt: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,11 @@ Stmt = Union[
 
 @dataclass(frozen=True)
 class TileProgram:
-    """The body of a kernel. `task` is its work tile's number, below `tasks`; scratch buffers belong to the thread."""
+    """The body of a kernel. `task` is its work tile's number, below `tasks`; scratch buffers belong to the thread.
+
+    Where a task is the work of several threads, `team` says how many of them share a row, `width` how many lanes
+    each of them takes at a time.
+    """
 
     skeleton: str
     args: tuple[Buffer, ...]
@@ -194,6 +203,9 @@ class TileProgram:
     body: tuple[Stmt, ...]
     overwrites: tuple[Buffer, ...] = ()  # arguments whose memory the destination may share
     numbers: tuple[tuple[Dim, Ix], ...] = ()  # that a launch works out once and passes in, in order
+    threads: int = 1
+    team: int = 1
+    width: int = 0  # as the device has it
 
     def statements(self) -> Iterator[Stmt]:
         """Every statement, outer ones first."""

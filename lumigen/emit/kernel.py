@@ -18,6 +18,7 @@ HEADERS = {
     "panel": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "vmath.h"),
     "cascade": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "tile.h", "vmath.h"),
 }
+DEVICE_HEADERS = {"simt": ("index.h", "scalar.h", "simd.h")}
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class KernelContext:
-    """All that `kernel.cpp.j2` may see."""
+    """All that `cpu/kernel.cpp.j2` may see."""
 
     name: str
     headers: tuple[str, ...]
@@ -40,6 +41,21 @@ class KernelContext:
     pointers: tuple[Parameter, ...]
     dims: tuple[tuple[str, str], ...]  # (as the argument, in the kernel)
     tiles: tuple[Tile, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DeviceKernelContext:
+    """All that `cuda/kernel.cu.j2` may see."""
+
+    name: str
+    origin: str  # lines of the model
+    team: int
+    width: int
+    headers: tuple[str, ...]
+    pointers: tuple[Parameter, ...]
+    dims: tuple[tuple[str, str], ...]
+    uses_task: bool
     lines: tuple[str, ...]
 
 
@@ -54,26 +70,49 @@ def kernel_body(
         start = f"scratch + {used}" if used else "scratch"
         tiles.append(Tile(b.name, start, " x ".join(str(d) for d in b.dims)))
         used += -(-size // ALIGNMENT) * ALIGNMENT
-    dims = tuple(p.name for p in parameters if p.dtype is None)
-    words = _words(Statements(program).lines(program.body))
-    taken = (
-        words
-        | {p.name for p in parameters if p.dtype is not None}
-        | {"args", "raw", "scratch", "task"}
-    )
-    spelled = {d: _unlike(d, taken | (frozenset(dims) - {d})) for d in dims}
-    lines = Statements(program, spelled).lines(program.body)
+    dims, lines = _rendered(program, parameters)
     context = KernelContext(
         name=name,
         headers=HEADERS[program.skeleton],
-        task="int64_t task" if "task" in words else "int64_t /*task*/",
+        task="int64_t task" if "task" in _words(lines) else "int64_t /*task*/",
         scratch="char* scratch" if tiles else "char* /*scratch*/",
         pointers=tuple(p for p in parameters if p.dtype is not None),
-        dims=tuple(spelled.items()),
+        dims=dims,
         tiles=tuple(tiles),
-        lines=tuple(lines),
+        lines=lines,
     )
     return render("cpu/kernel.cpp.j2", kernel=context), used
+
+
+def device_kernel_body(
+    name: str, program: TileProgram, parameters: tuple[Parameter, ...], origin: str
+) -> str:
+    """The text of the translation unit of a kernel whose tasks are blocks of threads."""
+    dims, lines = _rendered(program, parameters)
+    context = DeviceKernelContext(
+        name=name,
+        origin=origin,
+        team=program.team,
+        width=program.width,
+        headers=DEVICE_HEADERS[program.skeleton],
+        pointers=tuple(p for p in parameters if p.dtype is not None),
+        dims=dims,
+        uses_task="task" in _words(lines),
+        lines=lines,
+    )
+    return render("cuda/kernel.cu.j2", kernel=context)
+
+
+def _rendered(
+    program: TileProgram, parameters: tuple[Parameter, ...]
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """(the dims as arguments and in the kernel, its statements)."""
+    dims = tuple(p.name for p in parameters if p.dtype is None)
+    words = _words(Statements(program).lines(program.body))
+    pointers = {p.name for p in parameters if p.dtype is not None}
+    taken = words | pointers | {"args", "raw", "scratch", "task"}
+    spelled = {d: _unlike(d, taken | (frozenset(dims) - {d})) for d in dims}
+    return tuple(spelled.items()), tuple(Statements(program, spelled).lines(program.body))
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:

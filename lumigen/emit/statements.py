@@ -37,7 +37,9 @@ class Statements:
 
     def __init__(self, program: TileProgram, dims: Mapping[str, str] | None = None) -> None:
         self.dims = dims or {}
+        self.team = program.team
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
+        self.dealt = 0  # loops around the statement whose points threads share
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[str]:
         out: list[str] = []
@@ -69,7 +71,9 @@ class Statements:
         if isinstance(s, For):
             return self._for(s, r)
         if isinstance(s, StoreTile):
-            return [self._store(s, r)]
+            store = self._store(s, r)
+            one_of_team = s.lanes is None and self.dealt == 1 and self.team > 1
+            return [f"if (team_rank() == 0) {store}" if one_of_team else store]
         if isinstance(s, Fill):
             return [f"fill_tile({s.dst}, {literal(s.value, f32)}, {r.index(address_extent(s))});"]
         if isinstance(s, Pack):
@@ -95,6 +99,14 @@ class Statements:
 
     def _for(self, s: For, r: Renderer) -> list[str]:
         axis, lo, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
+        if s.dealt:
+            number, step = ("team_rank()", "kTeam") if self.dealt else ("team_number()", "kTeams")
+            start = number if lo == "0" else f"{lo} + {number}"
+            self.dealt += 1
+            inner = self.lines(s.body, r.lanes)
+            self.dealt -= 1
+            head = f"for (int64_t {axis} = {start}; {axis} < {hi}; {axis} += {step}) {{"
+            return [head, *_indented(inner), "}"]
         if not s.lanes:
             step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
             inner = self.lines(s.body, r.lanes)

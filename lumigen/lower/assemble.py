@@ -15,15 +15,10 @@ from lumigen.index import Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
-from lumigen.lower.cascade import cascade, find_cascade
-from lumigen.lower.chain import chain, find_chain
-from lumigen.lower.contract import Lowered, contract
+from lumigen.lower.contract import Lowered
+from lumigen.lower.devices import CPU, Device
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
-from lumigen.lower.plan_region import plan_region
-from lumigen.lower.schedule_plan import VECTOR_LOOPS, schedule_plan
-from lumigen.lower.simt import simt
-from lumigen.lower.sweeps import plan_sweeps
 from lumigen.ops import Op
 from lumigen.plan import RegionPlan
 from lumigen.program import (
@@ -47,7 +42,6 @@ from lumigen.program import (
 from lumigen.region import Buffer, Read, Region, Role, lookup_sources, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import TileProgram
-from lumigen.verify.plan import verify as verify_plan
 
 
 @dataclass(frozen=True)
@@ -78,35 +72,9 @@ class LoweredModel:
     kernels: tuple[LoweredKernel, ...]
 
 
-def lower_plan(plan: RegionPlan, sizes: Schedule) -> Lowered | None:
-    """The kernels of a plan as a schedule lays them out; None if its skeleton cannot run the plan."""
-    if sizes.skeleton == "simt":
-        return Lowered(((simt(plan, sizes), plan.region),))
-    found = (form(plan.region, sizes) for form in (contract, chain, cascade))
-    return next((f for f in found if f is not None), None)
-
-
-def lower_region(region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
-    """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
-    plan = verify_plan(plan_region(region))
-    sizes = schedule_plan(plan)
-    lowered = lower_plan(plan, sizes)
-    if lowered is None:  # weights that no panel holds, extents that no tile holds
-        plan, sizes = verify_plan(plan_sweeps(region)), VECTOR_LOOPS
-        lowered = lower_plan(plan, sizes)
-    assert lowered is not None
-    return plan, sizes, lowered
-
-
-def runs_whole(region: Region) -> bool:
-    """Whether a skeleton runs a contraction inside another reduction without storing it."""
-    (store,) = unify_axes(region).stores
-    return find_chain(store) is not None or find_cascade(store) is not None
-
-
-def assemble(entries: tuple[tuple[str, Graph], ...]) -> LoweredModel:
+def assemble(entries: tuple[tuple[str, Graph], ...], device: Device = CPU) -> LoweredModel:
     """Lower every entry of a model."""
-    model = _Model()
+    model = _Model(device)
     programs = tuple(model.entry(name, graph) for name, graph in entries)
     kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
     return LoweredModel(programs, tuple(model.stored.values()), kernels)
@@ -121,6 +89,7 @@ class _Step:
 
 @dataclass
 class _Model:
+    device: Device
     kernels: list[LoweredKernel] = field(default_factory=list[LoweredKernel])
     by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(
         default_factory=dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]]
@@ -134,7 +103,7 @@ class _Model:
     )
 
     def entry(self, name: str, graph: Graph) -> Program:
-        regions = choose_layouts(partition(graph, runs_whole))
+        regions = choose_layouts(partition(graph, self.device.runs_whole))
         steps = [self.steps(unify_axes(region), number) for number, region in enumerate(regions)]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)
@@ -150,7 +119,7 @@ class _Model:
     def steps(self, region: Region, number: int) -> list[_Step]:
         form = canonical(region)
         if form.region not in self.by_region:
-            plan, sizes, lowered = lower_region(form.region)
+            plan, sizes, lowered = self.device.lower(form.region)
             named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
         lowered, kernels = self.by_region[form.region]

@@ -20,6 +20,14 @@ BLOCKS = Place(
 VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
 
 
+def schedule_blocks(plan: RegionPlan) -> Schedule:
+    """Vector loops of a block of threads, each of which moves 16 bytes of the narrowest float that is there."""
+    (store,) = plan.region.stores
+    floats = [b.dtype for b in (*plan.region.reads(), store.dst) if b.dtype.is_float]
+    width = 16 // min((d.itemsize for d in floats), default=4)
+    return schedule("simt", {"threads": 256, "width": max(2, width), "vectors": 4})
+
+
 def schedule_plan(plan: RegionPlan) -> Schedule:
     (store,) = plan.region.stores
     places = {"a": BLOCKS, "b": PANELS, "acc": Place("cache")}

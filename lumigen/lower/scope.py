@@ -132,12 +132,14 @@ class Scope:
     axes: frozenset[Axis]
     parent: Scope | None = None
     lanes: Axis | None = None
+    alone: bool = False  # a thread runs this by itself: no lanes may be shared out in it
     stmts: list[Stmt] = field(default_factory=list[Stmt])
     known: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
     uses: dict[Expr, int] = field(default_factory=dict[Expr, int])
 
     def inner(self, axes: Iterable[Axis], lanes: Axis | None = None) -> Scope:
-        return Scope(self.names, self.axes | frozenset(axes), self, lanes or self.lanes)
+        known = self.axes | frozenset(axes)
+        return Scope(self.names, known, self, lanes or self.lanes, self.alone)
 
     def values(self, roots: Iterable[Expr]) -> list[Expr]:
         """Each root as `value` gives it; what they use together is computed once."""
@@ -231,7 +233,7 @@ class Scope:
         vector = self.lanes is not None and any(self.lanes in free_axes(r) for r in group)
         numbers = all(r.dtype is f32 for r in group)
         accumulators: list[Local] = []
-        lane_axis = None if vector or not numbers else _lane_axis(first)
+        lane_axis = None if vector or self.alone or not numbers else _lane_axis(first)
         if lane_axis is not None and not lanes_fit([r.body for r in group], lane_axis):
             lane_axis = None
         lanes = self.lanes if vector else lane_axis

@@ -3,6 +3,12 @@
 Work tiles are runs of rows (the axes of the store but the last) or runs of the last axis, which is the lane axis.
 Reductions that do not vary with the lane axis run before the lane loop, over lanes of their own; those that do run
 inside it, one accumulator for each lane.
+
+Where a task has many threads, they form teams: rows are dealt to teams, the lanes of a row to the threads of its
+team. A loop over the last axis that has no vector form is dealt point by point, and what is inside it runs alone.
+
+Sites: `visits` of elements in a work tile and `lanes` of a lane axis whose elements each run a reduction; with
+`threads` in a task, `width` lanes of a thread and `vectors` of a thread in a row of a map.
 """
 
 from __future__ import annotations
@@ -17,6 +23,8 @@ from lumigen.region import Read, Reduce, Region, Store, free_axes, indices_of, w
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram
 
+WARP = 32  # threads that exchange values without memory
+
 
 def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     """The tile program of a plan of one kernel: its folds, then its store, in runs of rows or lanes."""
@@ -25,7 +33,12 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     folds, store = _steps(grid)
     lane = lane_axis(store)
     rows = tuple(a for a in store.axes if a is not lane)
-    per_row, chunk = _grain(store, lane, sizes)
+    threads = sizes.get("threads", 1)
+    shared = threads > 1
+    team = _team(folds, lane, sizes) if shared else 1
+    per_row, chunk = (
+        _grain_of_teams(folds, lane, team, sizes) if shared else _grain(store, lane, sizes)
+    )
 
     row_axis = rows[0] if len(rows) == 1 else Axis("row", product(tuple(a.extent for a in rows)))
     row_tasks = ceildiv(row_axis.extent, per_row)
@@ -45,13 +58,15 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     else:
         vector = lane if lanes_ok else None
         inner = row_scope.inner([lane], vector)
+        inner.alone = shared and not lanes_ok
         _fill(inner, folds, store, vector)
         lo = ix(task) % lane_tasks * chunk
         hi = minimum(lo + chunk, lane.extent)
-        row_scope.stmts.append(For(lane, lo, hi, lanes_ok, tuple(inner.stmts)))
+        loop = For(lane, lo, hi, lanes_ok, tuple(inner.stmts), dealt=inner.alone)
+        row_scope.stmts.append(loop)
     first = ix(task) // lane_tasks * per_row
     last = minimum(first + per_row, row_axis.extent)
-    top.stmts.append(For(row_axis, first, last, False, tuple(row_scope.stmts)))
+    top.stmts.append(For(row_axis, first, last, False, tuple(row_scope.stmts), dealt=shared))
     return TileProgram(
         "simt",
         (*plan.region.reads(), store.dst),
@@ -60,6 +75,9 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
         task.extent,
         (),
         tuple(top.stmts),
+        threads=threads,
+        team=team,
+        width=sizes.get("width", 0),
     )
 
 
@@ -96,6 +114,33 @@ def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:
     if reductions:
         return max(1, sizes["visits"] // max(1, extent + visits)), lane.extent.bounds()[1] or extent
     return max(1, sizes["visits"] // max(1, extent)), sizes["visits"]
+
+
+def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
+    """Threads that share a row: as many as it has vectors, part of a warp or else the whole block."""
+    points = [lane.extent.estimate()] if lane is not None else []
+    points.extend(
+        max(a.extent.estimate() for a in fold.axes)
+        for fold in folds
+        if lane is None or not any(lane in free_axes(r) for r, _ in fold.results)
+    )
+    vectors = -(-max(points, default=1) // sizes["width"])
+    if vectors > 2 * WARP:
+        return sizes["threads"]
+    return min(WARP, 1 << (vectors - 1).bit_length())
+
+
+def _grain_of_teams(
+    folds: list[Loop], lane: Axis | None, team: int, sizes: Schedule
+) -> tuple[int, int]:
+    """Rows and lanes of a work tile that teams share."""
+    teams = sizes["threads"] // team
+    if lane is None:
+        return teams, 1
+    if any(lane not in free_axes(r) for fold in folds for r, _ in fold.results):
+        return teams, lane.extent.bounds()[1] or lane.extent.estimate()
+    vectors = 1 if folds else sizes["vectors"]
+    return teams, team * sizes["width"] * vectors
 
 
 def dims_of(region: Region) -> tuple[Dim, ...]:

@@ -44,6 +44,8 @@ SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}
 def show(program: TileProgram) -> str:
     """The whole program: what it takes, then what one task does."""
     lines = [f"{program.skeleton} program: {program.task} below {program.tasks}"]
+    if program.threads > 1:
+        lines += [f"  threads {program.threads} in teams of {program.team}, {program.width} lanes"]
     lines += [f"  takes {_buffer(b)}" for b in program.args]
     lines += [f"  dim {d}" for d in program.dims]
     lines += [f"  number {d} = {value}" for d, value in program.numbers]
@@ -108,7 +110,7 @@ def _statement(s: Stmt) -> str:
             return f"{s.name.name} = {s.monoid.value} of lanes {s.source.name}"
         case For():
             how = " over lanes" if s.lanes else f" by {s.step}" if s.step != 1 else ""
-            return f"for {s.axis} in {s.lo} .. {s.hi}{how}"
+            return f"for {s.axis} in {s.lo} .. {s.hi}{how}{' dealt' * s.dealt}"
         case StoreTile():
             return f"{s.dst}{_at(s.at)}{_lanes(s.lanes)} = {show_expr(s.value)}"
         case Pack():

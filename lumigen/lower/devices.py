@@ -1,0 +1,67 @@
+"""devices: how each target turns plans into kernels: the heuristics and skeletons of a kind of machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lumigen.lower.axes import unify_axes
+from lumigen.lower.cascade import cascade, find_cascade
+from lumigen.lower.chain import chain, find_chain
+from lumigen.lower.contract import Lowered, contract
+from lumigen.lower.plan_region import plan_region
+from lumigen.lower.schedule_plan import VECTOR_LOOPS, schedule_blocks, schedule_plan
+from lumigen.lower.simt import simt
+from lumigen.lower.sweeps import plan_sweeps
+from lumigen.plan import RegionPlan
+from lumigen.region import Region
+from lumigen.schedule import Schedule
+from lumigen.verify.plan import verify as verify_plan
+
+
+@dataclass(frozen=True)
+class Device:
+    """A row. `forms` are tried in turn on a plan whose schedule is not of vector loops, which run any plan."""
+
+    plan: Callable[[Region], RegionPlan]
+    schedule: Callable[[RegionPlan], Schedule]
+    loops: Callable[[RegionPlan], Schedule]
+    forms: tuple[Callable[[Region, Schedule], Lowered | None], ...]
+    runs_whole: Callable[[Region], bool]
+
+    def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
+        """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
+        plan = verify_plan(self.plan(region))
+        sizes = self.schedule(plan)
+        if sizes.skeleton != "simt":
+            found = (form(plan.region, sizes) for form in self.forms)
+            lowered = next((f for f in found if f is not None), None)
+            if lowered is not None:
+                return plan, sizes, lowered
+            # weights that no panel holds, extents that no tile holds
+            plan = verify_plan(plan_sweeps(region))
+            sizes = self.loops(plan)
+        return plan, sizes, Lowered(((simt(plan, sizes), plan.region),))
+
+
+def _has_skeleton(region: Region) -> bool:
+    """Whether a skeleton runs a contraction inside another reduction without storing it."""
+    (store,) = unify_axes(region).stores
+    return find_chain(store) is not None or find_cascade(store) is not None
+
+
+CPU = Device(
+    plan=plan_region,
+    schedule=schedule_plan,
+    loops=lambda _: VECTOR_LOOPS,
+    forms=(contract, chain, cascade),
+    runs_whole=_has_skeleton,
+)
+CUDA = Device(
+    plan=plan_sweeps,
+    schedule=schedule_blocks,
+    loops=schedule_blocks,
+    forms=(),
+    runs_whole=lambda _: False,
+)
+DEVICES = {"cpu": CPU, "cuda": CUDA}

@@ -1,0 +1,43 @@
+// Scalar arithmetic that C++ leaves undefined or means otherwise: remainders with the sign of the divisor, casts of
+// floats that do not fit, and maxima. The same names and meaning as on the CPU.
+#pragma once
+
+#include "simd.h"
+
+namespace LUMIGEN_NS {
+
+// a - b * floor(a / b) of integers; 0 for b = 0.
+template <class T>
+LUMIGEN_INLINE T int_mod(T a, T b) {
+  if (b == 0 || static_cast<T>(b + 1) == 0) return 0;  // of -1, whose quotient may not fit
+  const T r = static_cast<T>(a % b);
+  return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
+}
+
+// The remainder of a / b with the sign of b, as mod(float, float).
+LUMIGEN_INLINE double double_mod(double a, double b) {
+  const double r = ::fmod(a, b);
+  return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+
+LUMIGEN_INLINE double max_nan(double a, double b) { return b != b || a < b ? b : a; }
+
+// The greater of two integers or truth values.
+template <class T>
+LUMIGEN_INLINE T greater(T a, T b) {
+  return a < b ? b : a;
+}
+
+// A float as an integer: towards zero, the nearest one where it does not fit, 0 for NaN.
+template <class T>
+LUMIGEN_INLINE T to_int(double x) {
+  constexpr bool kIsSigned = static_cast<T>(-1) < static_cast<T>(0);
+  constexpr uint64_t kGreatest = ~uint64_t{0} >> (64 - 8 * sizeof(T) + kIsSigned);
+  constexpr T kLeast = kIsSigned ? static_cast<T>(-static_cast<T>(kGreatest) - 1) : static_cast<T>(0);
+  if (x != x) return 0;
+  if (x <= static_cast<double>(kLeast)) return kLeast;
+  if (x >= static_cast<double>(kGreatest)) return static_cast<T>(kGreatest);
+  return static_cast<T>(x);
+}
+
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,362 @@
+// Vectors of floats on a GPU, with the names that the CPU's headers have, so that a kernel's statements read the
+// same on both.
+//
+// A block of kThreads threads computes one work tile. Its threads form teams of LUMIGEN_TEAM, which a kernel
+// defines before it includes this: rows go to teams, and `for_lanes` deals the lanes of a row out to the threads of
+// its team, LUMIGEN_LANES neighbouring elements to each: 16 bytes of the narrowest type that the kernel reads.
+// Values that do not vary with the lanes are computed by every thread of the team alike.
+//
+// Meaning is IEEE 754 in round-to-nearest.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#define LUMIGEN_INLINE __device__ __forceinline__
+
+namespace LUMIGEN_NS {
+
+constexpr int kThreads = 256;            // of a block
+constexpr int kTeam = LUMIGEN_TEAM;      // threads that share a row
+constexpr int kTeams = kThreads / kTeam;  // of a block
+constexpr int kLanes = LUMIGEN_LANES;    // elements of a Vec
+constexpr int kWarp = 32;
+static_assert(kTeam <= kWarp || kTeam == kThreads, "a team is part of a warp, or the whole block");
+static_assert((kTeam & (kTeam - 1)) == 0, "teams of a warp are exchanged with by exclusive or");
+
+// This thread's number in its team, and its team's in the block.
+LUMIGEN_INLINE int team_rank() { return static_cast<int>(threadIdx.x) % kTeam; }
+LUMIGEN_INLINE int team_number() { return static_cast<int>(threadIdx.x) / kTeam; }
+
+struct Vec {
+  float v[kLanes];
+};
+struct Mask {
+  bool m[kLanes];
+};
+
+// Which lanes a load or a store touches. Memory of the other lanes is never read nor written, and they load as zero.
+struct AllLanes {};
+struct FirstLanes {
+  int n;  // 1 .. kLanes - 1
+};
+
+// f(j, lanes) for each Vec of 0 .. n - 1 that is this thread's.
+template <class F>
+LUMIGEN_INLINE void for_lanes(int64_t n, F&& f) {
+  for (int64_t j = team_rank() * kLanes; j < n; j += kTeam * kLanes) {
+    if (j + kLanes <= n) {
+      f(j, AllLanes{});
+    } else {
+      f(j, FirstLanes{static_cast<int>(n - j)});
+    }
+  }
+}
+
+template <class F>
+LUMIGEN_INLINE Vec build(F&& at) {
+  Vec out;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) out.v[i] = at(i);
+  return out;
+}
+template <class F>
+LUMIGEN_INLINE Vec map_lanes(Vec a, F&& f) {
+  return build([&](int i) { return f(a.v[i]); });
+}
+template <class F>
+LUMIGEN_INLINE Vec map_lanes(Vec a, Vec b, F&& f) {
+  return build([&](int i) { return f(a.v[i], b.v[i]); });
+}
+
+LUMIGEN_INLINE Vec splat(float x) {
+  return build([&](int) { return x; });
+}
+LUMIGEN_INLINE Vec operator+(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return x + y; });
+}
+LUMIGEN_INLINE Vec operator-(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return x - y; });
+}
+LUMIGEN_INLINE Vec operator*(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return x * y; });
+}
+LUMIGEN_INLINE Vec operator/(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return x / y; });
+}
+LUMIGEN_INLINE Vec fma(Vec a, Vec b, Vec c) {
+  return build([&](int i) { return fmaf(a.v[i], b.v[i], c.v[i]); });
+}
+
+LUMIGEN_INLINE float fma(float a, float b, float c) { return fmaf(a, b, c); }
+LUMIGEN_INLINE float recip(float a) { return 1.0f / a; }
+LUMIGEN_INLINE float sqrt(float a) { return sqrtf(a); }
+LUMIGEN_INLINE float exp2(float a) { return exp2f(a); }
+LUMIGEN_INLINE float log2(float a) { return log2f(a); }
+LUMIGEN_INLINE float sin(float a) { return sinf(a); }
+// Exactly a < b ? b : a: a NaN in b is dropped and a NaN in a is kept.
+LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
+LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
+// The greater, NaN where either is NaN.
+LUMIGEN_INLINE float max_nan(float a, float b) { return b != b ? b : max_ordered(a, b); }
+LUMIGEN_INLINE float min_nan(float a, float b) { return b != b ? b : min_ordered(a, b); }
+LUMIGEN_INLINE float select(bool m, float a, float b) { return m ? a : b; }
+
+// The remainder of a / b with the sign of b: r = fmod(a, b), plus b if r and b have opposite signs.
+LUMIGEN_INLINE float mod(float a, float b) {
+  const float r = fmodf(a, b);
+  return r != 0.0f && (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+
+LUMIGEN_INLINE Vec recip(Vec a) {
+  return map_lanes(a, [](float x) { return recip(x); });
+}
+LUMIGEN_INLINE Vec sqrt(Vec a) {
+  return map_lanes(a, [](float x) { return sqrtf(x); });
+}
+LUMIGEN_INLINE Vec exp2(Vec a) {
+  return map_lanes(a, [](float x) { return exp2f(x); });
+}
+LUMIGEN_INLINE Vec log2(Vec a) {
+  return map_lanes(a, [](float x) { return log2f(x); });
+}
+LUMIGEN_INLINE Vec sin(Vec a) {
+  return map_lanes(a, [](float x) { return sinf(x); });
+}
+LUMIGEN_INLINE Vec max_ordered(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return max_ordered(x, y); });
+}
+LUMIGEN_INLINE Vec min_ordered(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return min_ordered(x, y); });
+}
+LUMIGEN_INLINE Vec max_nan(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return max_nan(x, y); });
+}
+LUMIGEN_INLINE Vec mod(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return mod(x, y); });
+}
+
+// ---- conditions ----
+
+template <class F>
+LUMIGEN_INLINE Mask build_mask(F&& at) {
+  Mask out;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) out.m[i] = at(i);
+  return out;
+}
+LUMIGEN_INLINE Mask lt(Vec a, Vec b) {
+  return build_mask([&](int i) { return a.v[i] < b.v[i]; });
+}
+LUMIGEN_INLINE Mask eq(Vec a, Vec b) {
+  return build_mask([&](int i) { return a.v[i] == b.v[i]; });
+}
+LUMIGEN_INLINE Mask mask_and(Mask a, Mask b) {
+  return build_mask([&](int i) { return a.m[i] && b.m[i]; });
+}
+LUMIGEN_INLINE Mask mask_not(Mask a) {
+  return build_mask([&](int i) { return !a.m[i]; });
+}
+LUMIGEN_INLINE Mask mask_all(bool truth) {
+  return build_mask([&](int) { return truth; });
+}
+// Lane i: base + i * step >= 0.
+LUMIGEN_INLINE Mask mask_affine(int64_t base, int64_t step) {
+  return build_mask([&](int i) { return base + i * step >= 0; });
+}
+LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) {
+  return build([&](int i) { return m.m[i] ? a.v[i] : b.v[i]; });
+}
+
+// ---- lanes one by one ----
+
+// Whether lane i is among them.
+LUMIGEN_INLINE bool has_lane(AllLanes, int) { return true; }
+LUMIGEN_INLINE bool has_lane(FirstLanes l, int i) { return i < l.n; }
+
+template <class F, class Lanes>
+LUMIGEN_INLINE Vec build_lanes(F&& at, Lanes lanes) {
+  return build([&](int i) { return has_lane(lanes, i) ? static_cast<float>(at(i)) : 0.0f; });
+}
+template <class F, class Lanes>
+LUMIGEN_INLINE Mask mask_lanes(F&& at, Lanes lanes) {
+  return build_mask([&](int i) { return has_lane(lanes, i) && at(i); });
+}
+// Lanes beyond the named ones become `fill`: the neutral value of the reduction that follows.
+LUMIGEN_INLINE Vec zero_tail(Vec a, AllLanes, float) { return a; }
+LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) {
+  return build([&](int i) { return i < l.n ? a.v[i] : fill; });
+}
+
+// ---- memory ----
+
+// Floats of 16 bits are kept as their bits and computed with as float.
+LUMIGEN_INLINE float load_f16(uint16_t h) { return __half2float(__ushort_as_half(h)); }
+LUMIGEN_INLINE float load_bf16(uint16_t h) { return __uint_as_float(static_cast<uint32_t>(h) << 16); }
+LUMIGEN_INLINE uint16_t f16_bits(float x) { return __half_as_ushort(__float2half_rn(x)); }
+LUMIGEN_INLINE uint16_t bf16_bits(float x) {
+  const uint32_t wide = __float_as_uint(x);
+  if (x != x) return static_cast<uint16_t>(wide >> 16 | 0x40);  // stays a NaN
+  return static_cast<uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+}
+LUMIGEN_INLINE float round_f16(float x) { return load_f16(f16_bits(x)); }
+LUMIGEN_INLINE float round_bf16(float x) { return load_bf16(bf16_bits(x)); }
+LUMIGEN_INLINE Vec round_f16(Vec a) {
+  return map_lanes(a, [](float x) { return round_f16(x); });
+}
+LUMIGEN_INLINE Vec round_bf16(Vec a) {
+  return map_lanes(a, [](float x) { return round_bf16(x); });
+}
+
+// kLanes elements as they move: whole words of 16 bytes, or of all there is.
+template <class T>
+struct alignas(sizeof(T) * kLanes < 16 ? sizeof(T) * kLanes : 16) Packet {
+  T at[kLanes];
+};
+template <class T>
+LUMIGEN_INLINE bool is_aligned(const T* p) {
+  return reinterpret_cast<uintptr_t>(p) % alignof(Packet<T>) == 0;
+}
+
+// The named lanes of p, each widened; in one access where they all count and memory is aligned for it.
+template <class T, class F>
+LUMIGEN_INLINE Vec load_packet(const T* p, AllLanes, F&& widen) {
+  if (is_aligned(p)) {
+    const Packet<T> packet = *reinterpret_cast<const Packet<T>*>(p);
+    return build([&](int i) { return widen(packet.at[i]); });
+  }
+  return build([&](int i) { return widen(p[i]); });
+}
+template <class T, class F>
+LUMIGEN_INLINE Vec load_packet(const T* p, FirstLanes l, F&& widen) {
+  return build([&](int i) { return i < l.n ? widen(p[i]) : 0.0f; });
+}
+template <class T, class F>
+LUMIGEN_INLINE void store_packet(T* p, Vec a, AllLanes, F&& narrow) {
+  if (is_aligned(p)) {
+    Packet<T> packet;
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) packet.at[i] = narrow(a.v[i]);
+    *reinterpret_cast<Packet<T>*>(p) = packet;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) p[i] = narrow(a.v[i]);
+}
+template <class T, class F>
+LUMIGEN_INLINE void store_packet(T* p, Vec a, FirstLanes l, F&& narrow) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i)
+    if (i < l.n) p[i] = narrow(a.v[i]);
+}
+
+struct Same {
+  LUMIGEN_INLINE float operator()(float x) const { return x; }
+};
+struct FromF16 {
+  LUMIGEN_INLINE float operator()(uint16_t h) const { return load_f16(h); }
+};
+struct FromBf16 {
+  LUMIGEN_INLINE float operator()(uint16_t h) const { return load_bf16(h); }
+};
+struct ToF16 {
+  LUMIGEN_INLINE uint16_t operator()(float x) const { return f16_bits(x); }
+};
+struct ToBf16 {
+  LUMIGEN_INLINE uint16_t operator()(float x) const { return bf16_bits(x); }
+};
+
+template <class Lanes>
+LUMIGEN_INLINE Vec load(const float* p, Lanes lanes) {
+  return load_packet(p, lanes, Same{});
+}
+template <class Lanes>
+LUMIGEN_INLINE Vec load_f16(const uint16_t* p, Lanes lanes) {
+  return load_packet(p, lanes, FromF16{});
+}
+template <class Lanes>
+LUMIGEN_INLINE Vec load_bf16(const uint16_t* p, Lanes lanes) {
+  return load_packet(p, lanes, FromBf16{});
+}
+template <class Lanes>
+LUMIGEN_INLINE void store(float* p, Vec a, Lanes lanes) {
+  store_packet(p, a, lanes, Same{});
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_f16(uint16_t* p, Vec a, Lanes lanes) {
+  store_packet(p, a, lanes, ToF16{});
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
+  store_packet(p, a, lanes, ToBf16{});
+}
+
+// Lane i comes from p[i * stride], and goes there.
+template <class Lanes>
+LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
+  return build_lanes([&](int i) { return p[i * stride]; }, lanes);
+}
+template <class Lanes>
+LUMIGEN_INLINE Vec load_strided_f16(const uint16_t* p, int64_t stride, Lanes lanes) {
+  return build_lanes([&](int i) { return load_f16(p[i * stride]); }, lanes);
+}
+template <class Lanes>
+LUMIGEN_INLINE Vec load_strided_bf16(const uint16_t* p, int64_t stride, Lanes lanes) {
+  return build_lanes([&](int i) { return load_bf16(p[i * stride]); }, lanes);
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_strided(float* p, int64_t stride, Vec a, Lanes lanes) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i)
+    if (has_lane(lanes, i)) p[i * stride] = a.v[i];
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_strided_f16(uint16_t* p, int64_t stride, Vec a, Lanes lanes) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i)
+    if (has_lane(lanes, i)) p[i * stride] = f16_bits(a.v[i]);
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_strided_bf16(uint16_t* p, int64_t stride, Vec a, Lanes lanes) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i)
+    if (has_lane(lanes, i)) p[i * stride] = bf16_bits(a.v[i]);
+}
+
+// ---- reductions: one value of the team from the lanes of all its threads, in a fixed order ----
+
+template <class F>
+LUMIGEN_INLINE float reduce_team(float x, F&& combine) {
+  constexpr int kPart = kTeam < kWarp ? kTeam : kWarp;  // threads that exchange directly
+  const unsigned first = threadIdx.x % kWarp / kPart * kPart;
+  const unsigned mask = kPart == kWarp ? ~0u : ((1u << kPart % kWarp) - 1) << first;
+#pragma unroll
+  for (int distance = kPart / 2; distance > 0; distance /= 2) x = combine(x, __shfl_xor_sync(mask, x, distance));
+  if constexpr (kTeam > kWarp) {
+    __shared__ float parts[kTeam / kWarp];
+    __syncthreads();  // the parts of an earlier reduction have been read
+    if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = x;
+    __syncthreads();
+    x = parts[0];
+#pragma unroll
+    for (int i = 1; i < kTeam / kWarp; ++i) x = combine(x, parts[i]);
+  }
+  return x;
+}
+template <class F>
+LUMIGEN_INLINE float reduce(Vec a, F&& combine) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2)
+#pragma unroll
+    for (int i = 0; i < distance; ++i) a.v[i] = combine(a.v[i], a.v[i + distance]);
+  return reduce_team(a.v[0], combine);
+}
+LUMIGEN_INLINE float reduce_add(Vec a) {
+  return reduce(a, [](float x, float y) { return x + y; });
+}
+LUMIGEN_INLINE float reduce_max(Vec a) {
+  return reduce(a, [](float x, float y) { return max_nan(x, y); });
+}
+
+}  // namespace LUMIGEN_NS
