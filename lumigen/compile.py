@@ -26,7 +26,8 @@ from lumigen.emit.contract import signature
 from lumigen.emit.kernel import kernel_body
 from lumigen.emit.project import render_project
 from lumigen.emit.reference import reference_text
-from lumigen.emit.weights_file import write_weights
+from lumigen.emit.vectors import vectors
+from lumigen.emit.weights_file import PackedWeights, pack_weights
 from lumigen.errors import BadArgument, UnknownWeight, UnsupportedTarget, WeightMismatch
 from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph
@@ -241,15 +242,20 @@ def compile_project(
     compilation = lower_model(traced, {"target": target, **(options or {})}, at)
     model = compilation.model
     place = directory if directory is not None else Path(f"{model.name}-{target}")
-    with at.stage("write"):
-        files = render_project(model, embed_weights=embed)
-        at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
-        arrays = None if weights is None else wanted_weights(model, weights)
-        written = write_project(files, place, force=force)
-    if arrays is not None:
+    with at.stage("vectors"):
+        stored = vectors(model, traced.entries)
+    packed: PackedWeights | None = None
+    if weights is not None:
         with at.stage("weights"):
             source = str(weights.path) if isinstance(weights, Weights) else "the given arrays"
-            write_weights(model, arrays, weights_path(place, model.name), source=source)
+            packed = pack_weights(model, wanted_weights(model, weights), source)
+    with at.stage("write"):
+        found = packed.hash if packed else None
+        files = render_project(model, vectors=stored, weights_hash=found, embed_weights=embed)
+        at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
+        written = write_project(files, place, force=force)
+        if packed is not None:
+            packed.write(weights_path(place, model.name))
     built = None
     if build:
         with at.stage("build"):

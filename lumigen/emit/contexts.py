@@ -97,6 +97,23 @@ class GroupContext:
 
 
 @dataclass(frozen=True)
+class VectorOutputContext:
+    """Stored elements of an output."""
+
+    comment: str
+    rows: tuple[str, ...]  # 0.25, -1.5
+
+
+@dataclass(frozen=True)
+class VectorContext:
+    """What an entry gives at some dims."""
+
+    comment: str  # batch=1
+    dims: str  # 1
+    outputs: tuple[VectorOutputContext, ...]
+
+
+@dataclass(frozen=True)
 class EntryContext:
     name: str
     method: str  # of the C++ and the Python class
@@ -110,6 +127,8 @@ class EntryContext:
     slots: tuple[SlotContext, ...]
     groups: tuple[GroupContext, ...]
     max_dims: str
+    vectors: tuple[VectorContext, ...]
+    tolerance: str  # of a float output
 
     @property
     def ports(self) -> tuple[PortContext, ...]:

@@ -46,6 +46,11 @@ def port_text(port: Port) -> str:
     return f"{port.name}: {port.dtype}[{', '.join(map(str, port.shape))}]"
 
 
+def test_range(port: Port) -> tuple[int, int]:
+    """Of the integers that the tests give an input."""
+    return port.range or ((0, 1) if port.dtype.is_bool else (0, 7))
+
+
 def range_text(dim: Dim) -> str:
     step = "" if dim.multiple_of == 1 else f", a multiple of {dim.multiple_of}"
     return f"{dim.lo}..{dim.hi}{step}"
@@ -109,7 +114,7 @@ def port_context(port: Port, program: Program) -> PortContext:
         shape_text(port.shape),
     )
     ident = identifier(port.name, TAKEN)
-    lo, hi = port.range or ((0, 1) if port.dtype.is_bool else (0, 7))
+    lo, hi = test_range(port)
     return PortContext(
         name=port.name,
         ident=ident,

@@ -6,6 +6,7 @@ remainders floor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -79,6 +80,13 @@ def integer(value: int) -> str:
     if value == -(2**63):
         return "INT64_MIN"  # the literal would be the negative of one that does not fit
     return str(value) if -(2**31) < value < 2**31 else f"INT64_C({value})"
+
+
+def real(value: float) -> str:
+    """A double that reads back as it was."""
+    if math.isfinite(value):
+        return repr(value)
+    return "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
 
 
 def _atom(atom: Atom, names: Names, read: Read | None) -> str:

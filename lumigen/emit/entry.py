@@ -16,6 +16,8 @@ from lumigen.emit.contexts import (
     LaunchContext,
     SlotContext,
     VariantContext,
+    VectorContext,
+    VectorOutputContext,
 )
 from lumigen.emit.contract import (
     TAKEN,
@@ -25,10 +27,12 @@ from lumigen.emit.contract import (
     dim_fields,
     max_dims,
     port_context,
+    port_text,
     signature,
     test_type,
 )
-from lumigen.emit.cxx import Names, expression, identifier, integer
+from lumigen.emit.cxx import Names, expression, identifier, integer, real
+from lumigen.emit.vectors import Vector
 from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.index import Atom, Dim, Ix, ix
 from lumigen.program import (
@@ -54,6 +58,7 @@ from lumigen.program import (
 MAX_LINES = 6  # of the model's lines that a comment names
 # What a guard may ask of a processor; a better instruction set has all that a lesser one has.
 FEATURES = {"avx2": "call.model().isa >= kAvx2", "avx512": "call.model().isa >= kAvx512"}
+VALUES = 5  # in a row of stored ones
 
 
 def source_lines(lines: tuple[SourceLocation, ...]) -> str:
@@ -71,7 +76,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split()).rstrip("\\")
 
 
-def entry_context(model: CompiledModel, program: Program) -> EntryContext:
+def entry_context(
+    model: CompiledModel, program: Program, vectors: tuple[Vector, ...]
+) -> EntryContext:
+    loosest = _loosest([model.kernel(launch.kernel) for launch in program.launches])
+    longest = sum(max(len(v.launches) for v in g.variants) for g in program.groups)
     return EntryContext(
         name=program.entry,
         method=identifier(program.entry, frozenset({"Context", "handle", "cancel"})),
@@ -85,6 +94,23 @@ def entry_context(model: CompiledModel, program: Program) -> EntryContext:
         slots=_slots(program),
         groups=tuple(_group(model, program, group) for group in program.groups),
         max_dims=max_dims(program),
+        vectors=tuple(_vector(v, program) for v in vectors),
+        tolerance=f"tolerance({loosest}, {longest})",
+    )
+
+
+def _vector(vector: Vector, program: Program) -> VectorContext:
+    outputs: list[VectorOutputContext] = []
+    for port, values in zip(program.outputs, vector.outputs, strict=True):
+        texts = [real(v) for v in values or ()]
+        rows = (", ".join(texts[i : i + VALUES]) for i in range(0, len(texts), VALUES))
+        why = "; not stored: a rounding error may give another integer" if values is None else ""
+        outputs.append(VectorOutputContext(port_text(port) + why, tuple(rows)))
+    pairs = zip(program.dims, vector.dims, strict=True)
+    return VectorContext(
+        comment=", ".join(f"{d.name}={value}" for d, value in pairs) or "no dims",
+        dims=", ".join(map(integer, vector.dims)),
+        outputs=tuple(outputs),
     )
 
 
@@ -242,7 +268,7 @@ def _case(
         ),
         tasks=expression(launch.tasks, _launch_names(program, launch)),
         scratch_bytes=kernel.scratch_bytes,
-        tolerance=f"tolerance({_loosest(kernel)})",
+        tolerance=f"tolerance({_loosest([kernel])})",
     )
 
 
@@ -295,10 +321,10 @@ def _usual_range(dtype: DType) -> tuple[int, int]:
     return (0, 8) if dtype is u8 else (-8, 8)
 
 
-def _loosest(kernel: KernelSource) -> str:
-    """The type whose rounding bounds how well a kernel can agree with its reference."""
+def _loosest(kernels: list[KernelSource]) -> str:
+    """The type whose rounding bounds how well kernels can agree with a reference."""
     order = (bf16, f16, f32, f64)
-    present = {p.dtype for p in kernel.parameters}
+    present = {p.dtype for k in kernels for p in k.parameters}
     return test_type(next((d for d in order if d in present), i64))
 
 

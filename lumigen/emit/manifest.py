@@ -1,6 +1,7 @@
 """manifest.json: what an emitted project is, and the hashes of its files.
 
-Promises sorted, stable text. `describe` is also inside the library; `with_files` adds the files.
+Promises sorted, stable text. `describe` is also inside the library; `with_files` adds the hashes
+of the weights and of the files.
 """
 
 from __future__ import annotations
@@ -102,7 +103,12 @@ def file_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def with_files(described: Mapping[str, object], files: Mapping[str, str]) -> str:
-    """The text of manifest.json for all other files."""
+def with_files(
+    described: Mapping[str, object], weights_hash: str | None, files: Mapping[str, str]
+) -> str:
+    """The text of manifest.json for all other files.
+
+    `weights_hash` is `lumigen.hash` in the metadata of the weights file; None without one.
+    """
     hashes = {path: file_hash(files[path]) for path in sorted(files)}
-    return text_of({**described, "files": hashes})
+    return text_of({**described, "weights_hash": weights_hash, "files": hashes})

@@ -7,6 +7,7 @@ file.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lumigen.emit.cxx import integer, string
 from lumigen.emit.entry import cases, entry_context, one_line, source_lines, written_parameters
 from lumigen.emit.environment import render
 from lumigen.emit.example import example_context
+from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.program import CompiledModel, KernelSource, Stored
 from lumigen.resources import runtime_dir, templates_dir
@@ -52,13 +54,20 @@ EXAMPLE_FILES = {
 }
 
 
-def render_project(model: CompiledModel, *, embed_weights: bool = False) -> dict[str, str]:
+def render_project(
+    model: CompiledModel,
+    *,
+    vectors: Mapping[str, tuple[Vector, ...]] | None = None,
+    weights_hash: str | None = None,
+    embed_weights: bool = False,
+) -> dict[str, str]:
     """Path below the project's directory -> text, manifest.json included.
 
-    With `embed_weights` the build puts `weights/<model>.safetensors` into the library.
+    `vectors` of the entries are for its tests, `weights_hash` is of the weights file beside it. With
+    `embed_weights` the build puts `weights/<model>.safetensors` into the library.
     """
     _check_names(model)
-    context = model_context(model, embed_weights=embed_weights)
+    context = model_context(model, vectors or {}, embed_weights=embed_weights)
     described = manifest.describe(model, ABI)
     files = {
         target.format(m=model.name): render(f"cpu/project/{template}", m=context)
@@ -78,6 +87,9 @@ def render_project(model: CompiledModel, *, embed_weights: bool = False) -> dict
         files[f"src/{entry.name}.cpp"] = render(
             "cpu/project/src/entry.cpp.j2", m=context, entry=entry
         )
+        files[f"tests/vectors/{entry.name}.h"] = render(
+            "cpu/project/tests/vectors.h.j2", entry=entry
+        )
     if embed_weights:
         files["src/embedded.cpp"] = render("cpu/project/src/embedded.cpp.j2", m=context)
     lines = tuple(string(f"{line}\n") for line in manifest.text_of(described).splitlines())
@@ -85,7 +97,7 @@ def render_project(model: CompiledModel, *, embed_weights: bool = False) -> dict
         "cpu/project/src/manifest.cpp.j2", m=context, manifest_lines=lines
     )
     files |= plain_files()
-    files[manifest.NAME] = manifest.with_files(described, files)
+    files[manifest.NAME] = manifest.with_files(described, weights_hash, files)
     return dict(sorted(files.items()))
 
 
@@ -99,12 +111,16 @@ def plain_files() -> dict[str, str]:
         if path.suffix in {".h", ".cpp"}
     }
     sources["tests/testing.h"] = templates / "project" / "tests" / "testing.h"
-    sources["tests/vectors/README.md"] = templates / "project" / "tests" / "vectors.md"
     sources["bindings/arrays.h"] = templates / "project" / "bindings" / "arrays.h"
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
 
 
-def model_context(model: CompiledModel, *, embed_weights: bool = False) -> ModelContext:
+def model_context(
+    model: CompiledModel,
+    vectors: Mapping[str, tuple[Vector, ...]],
+    *,
+    embed_weights: bool = False,
+) -> ModelContext:
     """The model as the templates see it."""
     runtime = sorted(p.name for p in runtime_dir().iterdir() if p.suffix == ".cpp")
     weights = tuple(_weight(s, model) for s in model.weights)
@@ -115,7 +131,7 @@ def model_context(model: CompiledModel, *, embed_weights: bool = False) -> Model
         version=model.version,
         cmake_version=_numeric_version(model.version),
         abi=ABI,
-        entries=tuple(entry_context(model, p) for p in model.programs),
+        entries=tuple(entry_context(model, p, vectors.get(p.entry, ())) for p in model.programs),
         kernels=tuple(_kernel(k) for k in model.kernels),
         cases=cases(model),
         weights=weights,

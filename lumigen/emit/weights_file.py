@@ -28,6 +28,18 @@ BLOCK = 1 << 20  # words that are hashed at a time
 
 
 @dataclass(frozen=True)
+class PackedWeights:
+    """A weights file in memory; `hash` is of its data, as the runtime's `weights_verify` has it."""
+
+    hash: str
+    header: bytes
+    data: npt.NDArray[np.uint8]
+
+    def write(self, path: Path) -> None:
+        _write_atomically(path, [self.header, self.data.data])
+
+
+@dataclass(frozen=True)
 class _Tensor:
     name: str
     dtype: str
@@ -77,7 +89,12 @@ def write_weights(
     *,
     source: str = "the given arrays",
 ) -> None:
-    """Write the weights in the form that kernels read; `source` is what errors call the arrays."""
+    """Pack and write; `source` is what errors call the arrays."""
+    pack_weights(model, arrays, source).write(path)
+
+
+def pack_weights(model: CompiledModel, arrays: Mapping[str, Array], source: str) -> PackedWeights:
+    """The weights in the form that kernels read; `source` is what errors call the arrays."""
     tensors: list[_Tensor] = []
     metadata: dict[str, str] = {}
     for stored in model.weights:
@@ -90,7 +107,7 @@ def write_weights(
     # which other readers refuse. What remains is sorted so that each is aligned to its elements.
     tensors.sort(key=lambda t: (t.data.size % ALIGNMENT != 0, -_item_bytes(t), t.name))
     data = np.concatenate([t.data for t in tensors]) if tensors else np.zeros(0, np.uint8)
-    metadata["lumigen.hash"] = f"{data_hash(data):016x}"
+    metadata["lumigen.hash"] = found = f"{data_hash(data):016x}"
     metadata["lumigen.model"] = model.name
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
     begin = 0
@@ -100,7 +117,7 @@ def write_weights(
         begin = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
-    _write_atomically(path, [len(text).to_bytes(8, "little"), text, data.tobytes()])
+    return PackedWeights(found, len(text).to_bytes(8, "little") + text, data)
 
 
 def _item_bytes(tensor: _Tensor) -> int:
@@ -136,7 +153,7 @@ def _array_of(stored: Stored, arrays: Mapping[str, Array], source: str) -> Array
     return array
 
 
-def _write_atomically(path: Path, parts: list[bytes]) -> None:
+def _write_atomically(path: Path, parts: list[bytes | memoryview]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -27,7 +27,7 @@ from lumigen.graph import (
 )
 from lumigen.index import Dim, Ix, Quotient, ix
 from lumigen.interp.random import bits
-from lumigen.interp.read import Array, Env, concrete, seen
+from lumigen.interp.read import Array, Env, concrete, seen, widen
 from lumigen.interp.sums import Term, term_of, total
 from lumigen.ops import ROWS, Form, Op
 
@@ -70,6 +70,11 @@ def step(
         dict(zip(names[:count], rounded[:count], strict=True)),
         dict(zip(names[count:], rounded[count:], strict=True)),
     )
+
+
+def computed(graph: Graph) -> list[Node]:
+    """The nodes whose values `evaluate` holds, operands first: not those that sums read in their own way."""
+    return _Run({}, {}, brute=False).order(e.node for e in graph.roots())
 
 
 def bind_dims(graph: Graph, inputs: Arrays) -> dict[Dim, int]:
@@ -146,12 +151,6 @@ def _declared(shape: Iterable[Ix], dtype: DType) -> str:
 
 def _got(array: Array) -> str:
     return f"{of_numpy(array.dtype) or array.dtype}[{', '.join(map(str, array.shape))}]"
-
-
-def widen(array: Array) -> Array:
-    """A tensor as the interpreter holds it: floats in f64."""
-    dtype = of_numpy(array.dtype)
-    return array.astype(np.float64) if dtype is not None and dtype.is_float else array
 
 
 def narrow(value: Array, dtype: DType) -> Array:
@@ -245,7 +244,7 @@ class _Run:
         array = np.asarray(arrays[name])
         if of_numpy(array.dtype) is not n.dtype or array.shape != shape:
             raise _bad(name, _got(array), _declared(n.shape, n.dtype), "Convert it.")
-        return widen(array)
+        return array  # `gather` widens what is read: of a large table, a few rows
 
     def special(self, n: Node, args: list[Array]) -> Array:
         shape = concrete(n.shape, self.dims)

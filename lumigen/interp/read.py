@@ -7,11 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from lumigen.dtype import of_numpy
 from lumigen.index import Axis, Cmp, Ix
 from lumigen.view import View, positions
 
 Array = np.ndarray[Any, Any]
 Env = Mapping[Any, Any]  # the values of dims and axes
+
+
+def widen(array: Array) -> Array:
+    """A tensor as the interpreters hold it: floats in f64."""
+    if array.dtype == np.float64:
+        return array
+    dtype = of_numpy(array.dtype)
+    return array.astype(np.float64) if dtype is not None and dtype.is_float else array
 
 
 def grid(axes: Sequence[Axis], sizes: Sequence[int]) -> dict[Axis, Array]:
@@ -48,13 +57,15 @@ def gather(
 ) -> Array:
     """`array[at] if all(valid) else fill`, of rank len(axes), with extent 1 where nothing varies.
 
+    Floats come out in f64.
+
     `env` gives every dim its value and every axis an array of that rank.
     """
     rank = len(axes)
     if not valid:
         sliced = _sliced(array, at, axes, env)
         if sliced is not None:
-            return sliced
+            return widen(sliced)
     index = [np.asarray(e.evaluate(env), np.int64) for e in at]
     inside = np.asarray(True)
     for c in valid:
@@ -67,12 +78,12 @@ def gather(
             )
     if valid and array.size == 0:
         shape = np.broadcast_shapes(inside.shape, *(i.shape for i in index))
-        return _ranked(np.full(shape, fill, array.dtype), rank)
+        return _ranked(np.full(shape, fill, widen(array).dtype), rank)
     if valid:
         index = [np.where(inside, i, 0) for i in index]
-    out = array[tuple(index)] if index else array
+    out = widen(array[tuple(index)] if index else array)
     if valid:
-        out = np.where(inside, out, np.asarray(fill, array.dtype))
+        out = np.where(inside, out, np.asarray(fill, out.dtype))
     return _ranked(np.asarray(out), rank)
 
 

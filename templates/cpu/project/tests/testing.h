@@ -88,6 +88,11 @@ inline double tolerance(Type type) {
   }
 }
 
+// Of the results of a chain of kernels: their errors are independent, and add up as steps of a random walk do.
+inline double tolerance(Type type, int64_t kernels) {
+  return tolerance(type) * std::sqrt(static_cast<double>(kernels < 1 ? 1 : kernels));
+}
+
 inline double half_to_double(uint16_t bits) {
   const int exponent = bits >> 10 & 31;
   const int mantissa = bits & 1023;
@@ -248,6 +253,13 @@ inline std::vector<int64_t> sample(int64_t count) {
   for (int64_t i = count - kEnds; i < count; ++i) out.push_back(i);
   return out;
 }
+
+// What an entry gives at some dims, computed elsewhere in double precision: for each output the elements of `sample`,
+// or nothing where a rounding error may give another integer.
+struct Vector {
+  std::vector<int64_t> dims;
+  std::vector<std::vector<double>> outputs;
+};
 
 // How a buffer compares with what it should hold.
 struct Comparison {

@@ -1,0 +1,125 @@
+"""Stored vectors: what each entry gives at small dims, from the graph's meaning in numpy.
+
+Inputs and weights are those that tests/entries_test.cpp makes. Promises numbers that share nothing
+with passes, plans and kernels: the graph is evaluated as it was traced, floats in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from lumigen.dtype import f64, of_numpy
+from lumigen.emit.contract import test_range
+from lumigen.emit.counter import Array, fill, sample
+from lumigen.graph import Graph, Node, tensor_of
+from lumigen.index import Dim
+from lumigen.interp.graph import computed, evaluate
+from lumigen.interp.read import concrete
+from lumigen.ops import ROWS, Form
+from lumigen.program import CompiledModel, Port, Program
+
+# More work is not done while a model is compiled: multiply-adds of sums, and ELEMENT for each
+# element that is made or read otherwise. About a second.
+MAX_WORK, ELEMENT = 1 << 31, 32
+WEIGHT_STREAM, WEIGHT_SCALE = 100, 0.05  # as entries_test.cpp has them
+
+# How far a float is moved to see whether an integer that depends on it stays, relative to it: a
+# fifth of `tolerance` in testing.h, or less.
+SHAKE = {"f64": 1e-12, "f32": 1e-5, "f16": 5e-4, "bf16": 5e-3}
+
+
+@dataclass(frozen=True)
+class Vector:
+    """What an entry gives at these dims, in their order.
+
+    For each output the elements of `sample`; None where a rounding error may give another integer.
+    """
+
+    dims: tuple[int, ...]
+    outputs: tuple[tuple[float, ...] | None, ...]
+
+
+def vectors(
+    model: CompiledModel, graphs: Sequence[tuple[str, Graph]]
+) -> dict[str, tuple[Vector, ...]]:
+    """For each entry those at the least dims and at small odd ones, unless they are too much work."""
+    names = dict.fromkeys(s.weight.name for s in model.weights)
+    streams = {name: i for i, name in enumerate(names, WEIGHT_STREAM)}
+    made: dict[str, Array] = {}
+    out: dict[str, tuple[Vector, ...]] = {}
+    for (name, graph), program in zip(graphs, model.programs, strict=True):
+        nodes = computed(graph)
+        points = [p for p in _points(program) if work(nodes, p) <= MAX_WORK]
+        for n in graph.weights() if points else ():
+            weight = tensor_of(n).name
+            if weight not in made:
+                made[weight] = _weight(n, streams.get(weight))
+        out[name] = tuple(_vector(graph, program, p, made) for p in points)
+    return out
+
+
+def work(nodes: Sequence[Node], dims: Mapping[Dim, int]) -> int:
+    """What it costs to compute these nodes, in multiply-adds."""
+    total = 0
+    for n in nodes:
+        if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
+            total += prod(concrete(n.args[0].shape, dims))
+        else:
+            total += ELEMENT * prod(concrete(n.shape, dims))
+    return total
+
+
+def _points(program: Program) -> list[dict[Dim, int]]:
+    least: dict[Dim, int] = {}
+    odd: dict[Dim, int] = {}
+    for i, d in enumerate(program.dims):
+        least[d] = -(-d.lo // d.multiple_of) * d.multiple_of
+        most = d.hi // d.multiple_of * d.multiple_of
+        odd[d] = min(most, least[d] + (2 + 2 * i) * d.multiple_of)  # 3, 5, 7 where 1 is the least
+    return [least] if odd == least else [least, odd]
+
+
+def _vector(
+    graph: Graph, program: Program, dims: Mapping[Dim, int], weights: Mapping[str, Array]
+) -> Vector:
+    inputs = {p.name: _input(p, i, dims) for i, p in enumerate(program.inputs, 1)}
+    found = evaluate(graph, inputs, weights)
+    steady = {p.name for p in program.outputs if p.dtype.is_float}
+    if len(steady) < len(program.outputs):
+        moved = evaluate(graph, _shaken(inputs), _shaken(weights))
+        steady |= {name for name in found if np.array_equal(found[name], moved[name])}
+    stored = (_sampled(found[p.name]) if p.name in steady else None for p in program.outputs)
+    return Vector(tuple(dims[d] for d in program.dims), tuple(stored))
+
+
+def _sampled(array: Array) -> tuple[float, ...]:
+    return tuple(array.reshape(-1)[sample(array.size)].astype(np.float64).tolist())
+
+
+def _input(port: Port, stream: int, dims: Mapping[Dim, int]) -> Array:
+    shape = concrete(port.shape, dims)
+    return fill(port.dtype, prod(shape), stream, *test_range(port)).reshape(shape)
+
+
+def _weight(n: Node, stream: int | None) -> Array:
+    """One that a pass has found to have no influence is in no file: it may be anything."""
+    shape = concrete(n.shape, {})
+    if stream is None:
+        return np.zeros(shape, n.dtype.numpy)
+    return fill(n.dtype, prod(shape), stream, 0, 1, WEIGHT_SCALE).reshape(shape)
+
+
+def _shaken(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: _moved(array) for name, array in arrays.items()}
+
+
+def _moved(array: Array) -> Array:
+    dtype = of_numpy(array.dtype)
+    if dtype is None or not dtype.is_float:
+        return array
+    noise = fill(f64, array.size, 3, 0, 0).reshape(array.shape)
+    return (array * (1 + SHAKE[dtype.name] * noise)).astype(array.dtype)

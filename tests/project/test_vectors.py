@@ -1,0 +1,224 @@
+"""Stored vectors: the tests' numbers in numpy, what is stored and what is not, and that it counts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lumigen as lg
+from lumigen import nn
+from lumigen.build import build_project, write_project
+from lumigen.compile import compile_project, lower_model
+from lumigen.dtype import DTYPES, i64
+from lumigen.emit import vectors as module
+from lumigen.emit.counter import fill, sample
+from lumigen.emit.project import render_project
+from lumigen.emit.vectors import vectors
+from lumigen.resources import templates_dir
+
+NATIVE = Path(__file__).parent / "native"
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        self.table = nn.Embedding(50, 6)
+        self.inner = nn.Linear(6, 8)
+        self.outer = nn.Linear(8, 3)
+
+
+def several() -> lg.Model:
+    """Products, lookups, attention, integers that floats decide, narrow floats, a bare number."""
+    net = Net()
+    model = lg.Model("several", net)
+    batch, n = lg.Dim("batch", 1, 8), lg.Dim("n", 2, 40, multiple_of=2)
+
+    @model.entry(x=lg.spec(batch, 6))
+    def classify(x):
+        probs = net.outer(net.inner(x).relu()).softmax(-1)
+        return {"probs": probs, "best": probs.argmax(-1), "sure": probs.amax(-1) > 0.34}
+
+    @model.entry(ids=lg.spec(batch, n, dtype=lg.i64, range=(0, 49)))
+    def attend(ids):
+        x = net.table(ids) * 20
+        scores = (x @ x.transpose(-1, -2)).softmax(-1)
+        return net.inner(scores @ x)
+
+    @model.entry(
+        half=lg.spec(n, dtype=lg.f16),
+        brain=lg.spec(n, 300, dtype=lg.bf16),
+        wide=lg.spec(n, dtype=lg.f64),
+        i=lg.spec(n, dtype=lg.i32, range=(-9, 9)),
+    )
+    def narrow(half, brain, wide, i):
+        return {
+            "more": half * 2 + half,
+            "grown": brain.exp(),
+            "total": wide.sin().sum(),
+            "square": i * i,
+        }
+
+    @model.entry(x=lg.spec(64))
+    def noise(x):
+        return {"units": (x * 1e6).to(lg.i32), "third": x / 3}
+
+    return model
+
+
+def parts(traced):
+    """What a project is made from."""
+    model = lower_model(traced, {}).model
+    return model, vectors(model, traced.entries)
+
+
+@pytest.fixture(scope="module")
+def traced():
+    return several().trace()
+
+
+@pytest.fixture(scope="module")
+def project(traced, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("several")
+    model, stored = parts(traced)
+    write_project(render_project(model, vectors=stored), directory)
+    build_project(directory, python=False, tests=True)
+    return directory
+
+
+def entries_test(directory: Path, isa: str = "baseline") -> subprocess.CompletedProcess[str]:
+    program = directory / "build" / "release" / "several_entries_test"
+    return subprocess.run([program, isa], capture_output=True, text=True, check=False, timeout=120)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def test_numpy_makes_the_numbers_of_the_tests(tool, tmp_path):
+    program = tmp_path / "dump"
+    flags = [
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{templates_dir() / 'cpu' / 'project'}",
+    ]
+    source = NATIVE / "counter_dump.cpp"
+    subprocess.run([tool("c++"), *flags, "-O1", source, "-o", program], check=True)
+    run = subprocess.run([program], capture_output=True, text=True, check=True)
+    lines = run.stdout.splitlines()
+    info = np.iinfo(np.int64)
+    for dtype in DTYPES:
+        lo, hi = (int(info.min), int(info.max)) if dtype is i64 else (0, 1)
+        for count in (7, 40000):
+            for scale in (1.0, 0.05):
+                made = fill(dtype, count, 100, lo, hi, scale)
+                assert made.tobytes().hex() == lines.pop(0), (dtype, count, scale)
+    for count in (0, 5, 280, 281, 100000):
+        assert sample(count).tolist() == [int(e) for e in lines.pop(0).split()]
+
+
+# --- what is stored -------------------------------------------------------------------------------
+
+
+def test_points_are_the_least_and_a_small_odd_one(traced):
+    _, stored = parts(traced)
+    assert [v.dims for v in stored["attend"]] == [(1, 2), (3, 10)]
+    assert [v.dims for v in stored["narrow"]] == [(2,), (6,)]
+    assert [v.dims for v in stored["noise"]] == [()]
+
+
+def test_long_outputs_are_sampled(traced):
+    _, stored = parts(traced)
+    more, grown, total, square = stored["narrow"][1].outputs
+    assert [len(more), len(grown), len(total), len(square)] == [6, 280, 1, 6]
+
+
+def test_an_integer_that_a_rounding_error_decides_is_not_stored(traced):
+    model, stored = parts(traced)
+    units, third = stored["noise"][0].outputs
+    assert units is None
+    assert len(third) == 64
+    assert None not in stored["classify"][1].outputs
+    text = render_project(model, vectors=stored)["tests/vectors/noise.h"]
+    assert "// units: i32[64]; not stored: a rounding error may give another integer" in text
+
+
+def test_too_much_work_is_not_done_and_said_so(traced, monkeypatch):
+    monkeypatch.setattr(module, "MAX_WORK", 1000)
+    model, stored = parts(traced)
+    assert stored["attend"] == ()
+    text = render_project(model, vectors=stored)["tests/vectors/attend.h"]
+    assert "// None are stored" in text
+
+
+def test_vectors_are_stable_and_of_the_meaning(traced):
+    model, stored = parts(traced)
+    assert vectors(model, several().trace().entries) == stored
+    x = fill(lg.f32, 18, 1, 0, 7).reshape(3, 6)
+    shapes = {s.weight.name: s.weight.shape for s in model.weights}
+    streams = {name: stream for stream, name in enumerate(shapes, 100)}
+
+    def weight(name):
+        flat = fill(lg.f32, int(np.prod(shapes[name])), streams[name], 0, 1, 0.05)
+        return flat.reshape(shapes[name]).astype(np.float64)
+
+    h = np.maximum(x @ weight("inner.weight").T + weight("inner.bias"), 0)
+    e = np.exp(h @ weight("outer.weight").T + weight("outer.bias"))
+    probs = np.asarray(stored["classify"][1].outputs[0]).reshape(3, 3)
+    np.testing.assert_allclose(probs, e / e.sum(-1, keepdims=True), rtol=1e-6)
+
+
+# --- the project ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_entries_give_what_is_stored(project, isa):
+    run = entries_test(project, isa)
+    assert run.returncode in {0, 77}, run.stdout
+
+
+@pytest.mark.slow
+def test_a_broken_kernel_differs_from_what_is_stored(traced, tmp_path):
+    model, stored = parts(traced)
+    files = render_project(model, vectors=stored)
+    broken = [p for p in files if p.startswith("kernels/k") and "max_ordered(" in files[p]]
+    path = next(p for p in broken if "splat(0.0f)" in files[p])
+    files[path] = files[path].replace("splat(0.0f)", "splat(-1.0f)")
+    write_project(files, tmp_path)
+    build_project(tmp_path, python=False, tests=True)
+    run = entries_test(tmp_path)
+    assert run.returncode == 1
+    failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]
+    assert any("[classify] probs differs from what is stored at batch=3" in f for f in failed)
+    assert all("[classify]" in f for f in failed), run.stdout
+
+
+# --- the manifest ---------------------------------------------------------------------------------
+
+
+def test_manifest_has_the_hash_of_the_weights(tmp_path):
+    linear = nn.Linear(4, 3)
+    model = lg.Model("one", linear)
+
+    @model.entry(x=lg.spec(lg.Dim("batch", 1, 8), 4))
+    def apply(x):
+        return linear(x)
+
+    rng = np.random.default_rng(0)
+    arrays = {"weight": rng.normal(size=(3, 4)), "bias": rng.normal(size=3)}
+    arrays = {name: a.astype(np.float32) for name, a in arrays.items()}
+
+    def recorded(weights):
+        compile_project(model.trace(), directory=tmp_path, weights=weights, build=False)
+        return json.loads((tmp_path / "manifest.json").read_text())["weights_hash"]
+
+    assert recorded(None) is None
+    first = recorded(arrays)
+    data = (tmp_path / "weights" / "one.safetensors").read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    assert header["__metadata__"]["lumigen.hash"] == first
+    assert recorded(arrays) == first
+    assert recorded({**arrays, "bias": arrays["bias"] + 1}) != first
