@@ -12,12 +12,13 @@ from pathlib import Path
 
 from lumigen.emit import manifest
 from lumigen.emit.contexts import FieldContext, KernelContext, ModelContext, WeightContext
-from lumigen.emit.contract import entry_symbols, is_identifier, reserved_symbols, test_type
+from lumigen.emit.contract import is_identifier, test_type
 from lumigen.emit.cxx import integer, string
 from lumigen.emit.entry import cases, entry_context, one_line, source_lines, written_parameters
 from lumigen.emit.environment import render
 from lumigen.emit.example import example_context
 from lumigen.errors import BadArgument, LoweringFailed
+from lumigen.names import entry_symbols, model_symbols
 from lumigen.program import CompiledModel, KernelSource, Stored
 from lumigen.resources import runtime_dir, templates_dir
 
@@ -199,7 +200,7 @@ def _check_names(model: CompiledModel) -> None:
     if re.fullmatch(r"[0-9A-Za-z.+_-]+", model.version) is None:
         expected = "letters, digits and . + - _, such as '1.0.0'"
         raise BadArgument(op="Model", name="version", value=repr(model.version), expected=expected)
-    taken: dict[str, str] = dict.fromkeys(reserved_symbols(model.name), "the model itself")
+    taken: dict[str, str] = dict.fromkeys(model_symbols(model.name), "the model itself")
     for program in model.programs:
         if not is_identifier(program.entry):
             raise BadArgument(

@@ -19,6 +19,7 @@ from lumigen.lower.contract import Lowered
 from lumigen.lower.devices import CPU, Device
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
+from lumigen.names import identifier
 from lumigen.ops import Op
 from lumigen.plan import RegionPlan
 from lumigen.program import (
@@ -59,8 +60,17 @@ class LoweredKernel:
     def parameters(self) -> tuple[Parameter, ...]:
         out = self.region.stores[0].dst if self.region.stores else None
         pointers = tuple(Parameter(b.name, b.dtype, b == out, b.range) for b in self.program.args)
-        numbers = [d.name for d in self.program.dims] + [a.name for a, _ in self.program.numbers]
-        return (*pointers, *(Parameter(name, None) for name in numbers))
+        return (*pointers, *(Parameter(name, None) for name in self.dim_names.values()))
+
+    @property
+    def dim_names(self) -> dict[Dim, str]:
+        """What the kernel's arguments call its dims, whose names users choose: unlike its buffers."""
+        taken = frozenset(b.name for b in self.program.args)
+        out: dict[Dim, str] = {}
+        for d in self.program.dim_arguments:
+            out[d] = identifier(d.name, taken)
+            taken |= {out[d]}
+        return out
 
 
 @dataclass(frozen=True)
@@ -158,6 +168,7 @@ class _Model:
             + "".join(c if c.isalnum() else "_" for c in b.name)
             + ("_panels" if panels else "")
         )
+        name += "_weight" * name.endswith(("_dim", "_port"))  # as constants of dims and ports do
         info = WeightInfo(b.name, tuple(int(d.const) for d in b.dims), b.dtype)
         taken = {s.name for s in self.stored.values()}
         number = 2

@@ -196,7 +196,7 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
     ),
     (lambda x0: x0.retrieve(), [lg.spec(3)], errors.BadArgument, ["[retrieve]"]),
     (lambda x0: [x0, x0], [lg.spec(3)], errors.BadArgument, ["[entry]", "a list", "dict"]),
-    (lambda x0: {"int": x0}, [lg.spec(3)], errors.BadArgument, ["'int'", "C identifier"]),
+    (lambda x0: {"int": x0}, [lg.spec(3)], errors.BadArgument, ["'int'", "keyword"]),
     (lambda x0: {"x0": x0}, [lg.spec(3)], errors.BadArgument, ["'x0'", "an input"]),
     (lambda x0: lg.zeros(S), [lg.spec(B)], errors.UnknownDim, ["[entry]", "sequence", "batch"]),
 ]
