@@ -14,6 +14,7 @@ import numpy as np
 from lumigen import graph, view
 from lumigen.dtype import DType, accumulator, boolean, f32, i64
 from lumigen.errors import DimSpecialised, DtypeMismatch, ShapeMismatch
+from lumigen.frontend.extents import check_extents
 from lumigen.frontend.promote import Rank, Vote, result_type, scalar_dtype
 from lumigen.frontend.trace import emit, fail
 from lumigen.graph import Edge
@@ -125,6 +126,7 @@ def expand(op: str, a: Edge, to: Shape) -> Edge:
     """`a` repeated along axes of extent 1 and along new leading axes."""
     if a.shape == to:
         return a
+    check_extents(op, to)
     if broadcast_shape(op, a.shape, to) != to:
         raise fail(
             ShapeMismatch,

@@ -25,6 +25,7 @@ SAME_NAME: list[tuple[str, Callable[[Any], Any]]] = [
     ("reshape tuple", lambda x: x.reshape((4, 30))),
     ("reshape 1s", lambda x: x.reshape(1, 2, 1, 3, 20, 1)),
     ("view", lambda x: x.view(-1)),
+    ("repeat no times", lambda x: x.repeat(0, 1, 1, 2)),
     ("permute", lambda x: x.permute(3, 1, 0, 2)),
     ("permute negative", lambda x: x.permute(-1, 0, -3, 2)),
     ("transpose", lambda x: x.transpose(1, -1)),
