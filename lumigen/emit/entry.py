@@ -203,8 +203,8 @@ def _value(
             return f"data_of<const {ctype}>(*{idents[name]})"
         case OutputArg(name):
             return f"data_of<{ctype}>(*{idents[name]})"
-        case WeightArg(stored):
-            return f"weights.get<{ctype}>(k_{stored})"
+        case WeightArg(stored, base):
+            return f"weights.get<{ctype}>(k_{stored})" + (f" + {integer(base)}" if base else "")
         case SlotArg(slot):
             return f"call.slot<{ctype}>(arena.{slot_name(slot)})"
 
@@ -324,8 +324,8 @@ def _extent(
             return elements(next(p.shape for p in program.outputs if p.name == name))
         case SlotArg(slot):
             return next(s.bytes for s in program.arena if s.name == slot) // itemsize
-        case WeightArg(name):
-            return ix(stored[name].bytes // itemsize)
+        case WeightArg(name, base):
+            return ix(stored[name].bytes // itemsize - base)
         case ValueArg():
             raise LoweringFailed(step="emit", what="a number has no elements")
 

@@ -86,7 +86,8 @@ def packing(stored: Stored) -> str:
     if p is None:
         return ""
     strides = f"n_stride={p.n_stride} k_stride={p.k_stride}"
-    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}"
+    base = f" base={p.base}" if p.base else ""
+    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}{base}"
 
 
 def weight_text(stored: Stored) -> str:

@@ -151,8 +151,8 @@ def _kernel(kernel: KernelSource) -> KernelContext:
 
 def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
     weight, p = stored.weight, stored.layout
-    if p is not None and (p.n - 1) * p.n_stride + (p.k - 1) * p.k_stride >= prod(weight.shape):
-        what = f"a layout of {weight.name} that reaches past its end: {p}"
+    if p is not None and not 0 <= p.reach[0] <= p.reach[1] < prod(weight.shape):
+        what = f"a layout of {weight.name} that reaches outside it: {p}"
         raise LoweringFailed(step="emit", what=what)
     text = manifest.weight_text(stored)
     dtype = SAFETENSORS_DTYPES[weight.dtype.name]
@@ -176,7 +176,7 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         shape=", ".join(map(integer, weight.shape)),
         panels=""
         if p is None
-        else ", ".join(map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width))),
+        else ", ".join(map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width, p.base))),
         row=", ".join(row),
         name_literal=string(weight.name),
         type=test_type(weight.dtype),

@@ -182,12 +182,13 @@ class Columns:
     def packed_once(self) -> tuple[Buffer, Panels] | None:
         """The weight that B is, and how it lies in panels; None if each call has to pack it."""
         strided = affine(self.value, self.n, self.k)
-        if strided is None or strided[0].role is not Role.WEIGHT or strided[1] != 0:
+        if strided is None or strided[0].role is not Role.WEIGHT:
             return None
-        extents = (self.n.extent, self.k.extent, *strided[2:])
-        if not all(e.is_const for e in extents):
+        source, base, n_stride, k_stride = strided
+        extents = (self.n.extent, self.k.extent, n_stride, k_stride)
+        if not all(e.is_const for e in (*extents, base)):
             return None
-        return strided[0], Panels(*(e.const for e in extents), width=WIDTH)
+        return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
 
     def operand(
         self,
