@@ -6,22 +6,15 @@ Promises sorted, stable text. `describe` is also inside the library; `with_files
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Mapping
 
 from lumigen.emit.contract import NUMPY_NAMES, signature
 from lumigen.program import CompiledModel, Port, Program, Stored
+from lumigen.resources import lumigen_version
 
 FORMAT = 1
 NAME = "manifest.json"
-
-
-def lumigen_version() -> str:
-    try:
-        return importlib.metadata.version("lumigen")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # run from a checkout that was never installed
 
 
 def describe(model: CompiledModel, abi: int) -> dict[str, object]:
