@@ -15,6 +15,7 @@ from lumigen.index import ceildiv, ix, maximum
 def full(shape: tuple[Extent, ...], value: Scalar, dtype: DType = f32) -> Tensor:
     """`value` everywhere."""
     to = tuple(ix(e) for e in shape)
+    check_extents("full", to)
     return Tensor(primitive.expand("full", primitive.tensor(raw(value), dtype), to))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from numbers import Integral
 
 from lumigen.errors import BadArgument, DimSpecialised
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, is_nonnegative
 from lumigen.view import Shape
+
+MOST_DIMS = 8  # of an extent whose corners are tried
 
 
 def check_extents(op: str, shape: Shape) -> None:
@@ -19,7 +22,7 @@ def check_extents(op: str, shape: Shape) -> None:
 def check_extent(op: str, what: str, extent: Ix, least: int = 0) -> None:
     """The extent is at least `least` for every value of the dims; `what` says how it came about."""
     spare = extent - least
-    if is_nonnegative(spare):
+    if is_nonnegative(spare) or not _fails_at_a_corner(spare):
         return
     dim = next((a for a in extent.atoms() if isinstance(a, Dim)), None)
     if dim is None or is_nonnegative(-spare - 1):
@@ -28,6 +31,16 @@ def check_extent(op: str, what: str, extent: Ix, least: int = 0) -> None:
     enough = _least_value(spare, dim)
     needed = f"{f'at least {enough}' if enough is not None else 'larger'}, since {what}"
     raise fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
+
+
+def _fails_at_a_corner(spare: Ix) -> bool:
+    """Whether it is negative where every dim is at its least or greatest: exact for products of dims."""
+    atoms = tuple(dict.fromkeys(spare.atoms()))
+    dims = tuple(a for a in atoms if isinstance(a, Dim))
+    if len(dims) < len(atoms) or len(dims) > MOST_DIMS:
+        return True
+    corners = itertools.product(*((d.lo, d.hi) for d in dims))
+    return any(spare.evaluate(dict(zip(dims, values, strict=True))) < 0 for values in corners)
 
 
 def _least_value(spare: Ix, dim: Dim) -> int | None:

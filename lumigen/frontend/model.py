@@ -20,7 +20,7 @@ from lumigen.frontend.spec import Spec, check_identifier, declared, taken
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import Scope, fail, tracing
 from lumigen.graph import Graph, tensor_of
-from lumigen.index import Dim
+from lumigen.index import Dim, product
 from lumigen.names import entry_symbols, model_symbols, model_taken_by
 from lumigen.ops import Op
 
@@ -134,6 +134,18 @@ class Model:
         for name in (*(name for name, _ in entry.inputs), *(name for name, _ in traced.outputs)):
             if name in known:
                 raise taken(entry.name, "a tensor's name", name, f"{known[name]}, as a C symbol")
+
+        for name, out in traced.outputs:
+            if product(out.shape) == 0:
+                value = f"of shape ({', '.join(map(str, out.shape))}), empty whatever goes in"
+                expected = "it something to hold, or leave it out"
+                raise fail(
+                    BadArgument,
+                    op=entry.name,
+                    name=f"output {name}",
+                    value=value,
+                    expected=expected,
+                )
 
     def _check_inputs(
         self, name: str, function: Callable[..., Any], inputs: Mapping[str, Any]

@@ -11,7 +11,7 @@ from typing import Any
 from lumigen import view
 from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised, ShapeMismatch
 from lumigen.frontend.extents import check_count, check_extent, check_extents
-from lumigen.frontend.primitive import Edge, Extent, add, cast, expand, look, unequal
+from lumigen.frontend.primitive import Edge, Extent, add, cast, constant, expand, look, unequal
 from lumigen.frontend.promote import Rank, Vote, result_type
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, product
@@ -48,13 +48,15 @@ def reshape(a: Edge, shape: Sequence[Extent]) -> Edge:
         return a
     if product(to) is not product(a.shape):
         raise _bad_reshape(a, to)
+    if product(to) == 0:
+        return expand("reshape", constant(0, a.dtype), to)  # nothing is looked at
     return look(a, view.reshape(a.shape, to))
 
 
 def _with_inferred(a: Edge, shape: Sequence[Extent]) -> Shape:
     to = [ix(e) for e in shape]
     unknown = [d for d, e in enumerate(to) if e == -1]
-    if any(not is_nonnegative(e) for d, e in enumerate(to) if d not in unknown) or len(unknown) > 1:
+    if any(is_less(e, ix(0)) for d, e in enumerate(to) if d not in unknown) or len(unknown) > 1:
         raise fail(
             BadReshape,
             shape=a.shape,
@@ -139,6 +141,7 @@ def expand_to(a: Edge, shape: Sequence[Extent]) -> Edge:
         expected = "extents for new axes; -1 keeps the extent of an axis that there is"
         raise fail(BadArgument, op="expand", name="a new axis", value=-1, expected=expected)
     to = tuple(a.shape[d - new] if d >= new and ix(e) == -1 else ix(e) for d, e in enumerate(shape))
+    check_extents("expand", to)
     return expand("expand", a, to)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from lumigen import graph, view
 from lumigen.dtype import DType, accumulator, boolean, f32, i64
 from lumigen.errors import DimSpecialised, DtypeMismatch, ShapeMismatch
-from lumigen.frontend.extents import check_extents
 from lumigen.frontend.promote import Rank, Vote, result_type, scalar_dtype
 from lumigen.frontend.trace import emit, fail
 from lumigen.graph import Edge
@@ -126,7 +125,6 @@ def expand(op: str, a: Edge, to: Shape) -> Edge:
     """`a` repeated along axes of extent 1 and along new leading axes."""
     if a.shape == to:
         return a
-    check_extents(op, to)
     if broadcast_shape(op, a.shape, to) != to:
         raise fail(
             ShapeMismatch,
@@ -259,11 +257,21 @@ def select(condition: Edge, a: Operand, op: str = "where") -> Edge:
 
 
 def reduce_sum(a: Edge, axes: tuple[int, ...]) -> Edge:
-    return emit(graph.reduce(Op.SUM_REDUCE, a, axes)) if axes else a
+    return _reduced(Op.SUM_REDUCE, a, axes, 0)
 
 
 def reduce_max(a: Edge, axes: tuple[int, ...]) -> Edge:
-    return emit(graph.reduce(Op.MAX_REDUCE, a, axes)) if axes else a
+    return _reduced(Op.MAX_REDUCE, a, axes, a.dtype.lowest)
+
+
+def _reduced(op: Op, a: Edge, axes: tuple[int, ...], of_nothing: float) -> Edge:
+    """The reduction; over no elements at all it is a constant, and nothing is left to run."""
+    if not axes:
+        return a
+    if not any(a.shape[d] == 0 for d in axes):
+        return emit(graph.reduce(op, a, axes))
+    kept = tuple(e for d, e in enumerate(a.shape) if d not in axes)
+    return expand(op.value, constant(of_nothing, a.dtype), kept)
 
 
 # --- truth values ---------------------------------------------------------------------------------
