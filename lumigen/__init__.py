@@ -4,7 +4,6 @@ from lumigen import errors
 from lumigen.compile import compile, load
 from lumigen.compilers import CPUCompiler, GenericCompiler
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
-from lumigen.emit.manifest import lumigen_version
 from lumigen.errors import InternalError, LumigenError, UserError
 from lumigen.frontend import Context as Graph
 from lumigen.frontend import (
@@ -33,6 +32,7 @@ from lumigen.frontend import (
     where,
     zeros,
 )
+from lumigen.resources import lumigen_version
 from lumigen.weights import Weights, open_weights
 
 __version__ = lumigen_version()

@@ -137,7 +137,8 @@ class _Memory:
         if isinstance(a, OutputArg):
             return int(self.outputs[a.name].ctypes.data)
         if isinstance(a, WeightArg):
-            return int(self.weights[a.stored].ctypes.data)
+            weight = self.weights[a.stored]
+            return int(weight.ctypes.data) + a.base * weight.itemsize
         if isinstance(a, SlotArg):
             return int(self.arena.ctypes.data) + self.offsets[a.slot]
         assert isinstance(a, ValueArg)
@@ -169,7 +170,7 @@ def pack(stored: Stored, weight: Array) -> Array:
     p: Panels = stored.layout
     flat = np.ascontiguousarray(weight).reshape(-1)
     n, k = np.arange(p.n)[:, None], np.arange(p.k)[None, :]
-    table = flat[n * p.n_stride + k * p.k_stride]
+    table = flat[p.base + n * p.n_stride + k * p.k_stride]
     out = np.zeros((-(-p.n // p.width) * p.width, p.k), weight.dtype)
     out[: p.n] = table
     return np.ascontiguousarray(out.reshape(-1, p.width, p.k).transpose(0, 2, 1))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
+from numbers import Integral
 from typing import Any, Union
 
 Monomial = tuple["Atom", ...]
@@ -39,29 +40,40 @@ class Dim:
     def estimate(self) -> int:
         return self.hi if self.typical is None else self.typical
 
+    # What is no index expression answers for itself: `dim * tensor` is the tensor's.
+
     def __add__(self, other: IxLike) -> Ix:
         return ix(self) + other
 
     def __radd__(self, other: IxLike) -> Ix:
-        return ix(self) + other
+        return other + ix(self)
 
     def __sub__(self, other: IxLike) -> Ix:
         return ix(self) - other
 
     def __rsub__(self, other: IxLike) -> Ix:
-        return ix(other) - self
+        return other - ix(self)
 
     def __mul__(self, other: IxLike) -> Ix:
         return ix(self) * other
 
     def __rmul__(self, other: IxLike) -> Ix:
-        return ix(self) * other
+        return other * ix(self)
 
     def __floordiv__(self, other: IxLike) -> Ix:
         return ix(self) // other
 
+    def __rfloordiv__(self, other: IxLike) -> Ix:
+        return other // ix(self)
+
     def __mod__(self, other: IxLike) -> Ix:
         return ix(self) % other
+
+    def __rmod__(self, other: IxLike) -> Ix:
+        return other % ix(self)
+
+    def __neg__(self) -> Ix:
+        return -ix(self)
 
 
 @dataclass(frozen=True)
@@ -150,35 +162,45 @@ class Ix:
         return found
 
     def __add__(self, other: IxLike) -> Ix:
-        return _combine(self, ix(other), 1)
+        return _combine(self, ix(other), 1) if _is_index(other) else NotImplemented
 
     __radd__ = __add__
 
     def __sub__(self, other: IxLike) -> Ix:
-        return _combine(self, ix(other), -1)
+        return _combine(self, ix(other), -1) if _is_index(other) else NotImplemented
 
     def __rsub__(self, other: IxLike) -> Ix:
-        return ix(other) - self
+        return _combine(ix(other), self, -1) if _is_index(other) else NotImplemented
 
     def __neg__(self) -> Ix:
         return ix(0) - self
 
     def __mul__(self, other: IxLike) -> Ix:
-        return _multiply(self, ix(other))
+        return _multiply(self, ix(other)) if _is_index(other) else NotImplemented
 
     __rmul__ = __mul__
 
     def __floordiv__(self, other: IxLike) -> Ix:
-        return floordiv(self, ix(other))
+        return floordiv(self, ix(other)) if _is_index(other) else NotImplemented
+
+    def __rfloordiv__(self, other: IxLike) -> Ix:
+        return floordiv(ix(other), self) if _is_index(other) else NotImplemented
 
     def __mod__(self, other: IxLike) -> Ix:
-        return mod(self, ix(other))
+        return mod(self, ix(other)) if _is_index(other) else NotImplemented
+
+    def __rmod__(self, other: IxLike) -> Ix:
+        return mod(ix(other), self) if _is_index(other) else NotImplemented
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, int) and not self.terms and self.const == other)
+        if self is other:
+            return True
+        if isinstance(other, int):
+            return not self.terms and self.const == other
+        return False if isinstance(other, Ix) else NotImplemented
 
     def __str__(self) -> str:
         return self._text
@@ -283,6 +305,11 @@ def _atom_key(atom: Atom) -> tuple[str, int]:
 
 
 _SAME_TEXT: dict[str, list[Atom]] = {}
+
+
+def _is_index(value: object) -> bool:
+    """Whether `ix` takes it: integers, those of numpy included, but no tensor and no float."""
+    return isinstance(value, Ix | int | Dim | Axis | Integral)
 
 
 def ix(value: IxLike) -> Ix:

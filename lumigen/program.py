@@ -39,9 +39,10 @@ class WeightInfo:
 
 @dataclass(frozen=True)
 class Panels:
-    """Panels of `width` columns: out[n // width][k][n % width] = w[n * n_stride + k * k_stride].
+    """Panels of `width` columns: out[n // width][k][n % width] = w[base + n * n_stride + k * k_stride].
 
-    Columns past n are zero. Strides count elements of the weight as the file holds it.
+    Columns past n are zero. `base` and strides count elements of the weight as the file holds it;
+    a base other than 0 packs a part of it, such as one layer of a stack.
     """
 
     n: int
@@ -49,10 +50,17 @@ class Panels:
     n_stride: int
     k_stride: int
     width: int = 16
+    base: int = 0
 
     @property
     def elements(self) -> int:
         return -(-self.n // self.width) * self.width * self.k
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The least and the greatest element of the weight that is packed."""
+        steps = ((self.n - 1) * self.n_stride, (self.k - 1) * self.k_stride)
+        return self.base + sum(min(0, s) for s in steps), self.base + sum(max(0, s) for s in steps)
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,10 @@ class OutputArg:
 
 @dataclass(frozen=True)
 class WeightArg:
+    """A stored weight, from its element `base` on."""
+
     stored: str
+    base: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
-"""Where the files are that emit copies and renders: the templates and the runtime.
+"""What lies beside the code: the templates and the runtime that emit copies and renders, the version.
 
 Promises directories of the file system, both in a checkout and in an installed wheel.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import tomllib
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
@@ -24,3 +26,16 @@ def _find(name: str) -> Path:
     """The wheel holds them inside the package, as pyproject.toml says; a checkout beside it."""
     installed = _PACKAGE / "_data" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name
+
+
+def lumigen_version() -> str:
+    """A checkout's own version, whatever is installed besides; else that of the installed package."""
+    project = _PACKAGE.parent / "pyproject.toml"
+    if project.is_file():
+        table = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
+        if table.get("name") == "lumigen":
+            return str(table["version"])
+    try:
+        return importlib.metadata.version("lumigen")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"  # the package's folder alone, copied from somewhere

@@ -207,6 +207,11 @@ class TileProgram:
     team: int = 1
     width: int = 0  # as the device has it
 
+    @property
+    def dim_arguments(self) -> tuple[Dim, ...]:
+        """The numbers that a launch passes in, in order: dims, then what it works out from them."""
+        return (*self.dims, *(d for d, _ in self.numbers))
+
     def statements(self) -> Iterator[Stmt]:
         """Every statement, outer ones first."""
         stack = list(reversed(self.body))

@@ -72,7 +72,7 @@ template <class T>
 void pack(char* packed, const char* source, const Panels& p) {
   const auto at = [&](int64_t n, int64_t k) {
     T item;
-    std::memcpy(&item, source + (n * p.n_stride + k * p.k_stride) * static_cast<int64_t>(sizeof(T)),
+    std::memcpy(&item, source + (p.base + n * p.n_stride + k * p.k_stride) * static_cast<int64_t>(sizeof(T)),
                 sizeof(T));
     return item;
   };

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -434,7 +435,10 @@ def test_a_place_that_cannot_be_written_is_named(here: Path, run: Run) -> None:
 
 
 def test_version_and_help(run: Run) -> None:
-    assert run("--version")[0] == 0
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    code, out, _ = run("--version")
+    assert code == 0
+    assert out.strip() == f"lumigen, version {project['version']}"
     code, out, _ = run("--help")
     assert code == 0
     assert all(f"  {command} " in out for command in cli.lumigen.commands)

@@ -17,8 +17,8 @@ import click
 from lumigen import debug
 from lumigen.cli import about, make, use
 from lumigen.cli.terminal import say
-from lumigen.emit.manifest import lumigen_version
 from lumigen.errors import FileRefused, LumigenError, Unexpected
+from lumigen.resources import lumigen_version
 
 INTERRUPTED = 130
 FULL = (errno.ENOSPC, errno.EDQUOT)

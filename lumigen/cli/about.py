@@ -16,9 +16,9 @@ from lumigen.cli.opened import manifest_of
 from lumigen.cli.options import json_option
 from lumigen.cli.terminal import result, result_json, say, size, table
 from lumigen.compile import weights_path
-from lumigen.emit.manifest import lumigen_version
 from lumigen.emit.weights_file import data_hash
 from lumigen.errors import BadWeightsFile, FileRefused
+from lumigen.resources import lumigen_version
 from lumigen.toolchain import findings
 from lumigen.weights import read_header
 

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from lumigen.dtype import DType
 from lumigen.emit.contexts import CheckContext, DimContext, PortContext
-from lumigen.emit.cxx import KEYWORDS, expression, identifier, integer, string
+from lumigen.emit.cxx import expression, integer, string
 from lumigen.errors import LoweringFailed
 from lumigen.index import Dim, Ix
+from lumigen.names import identifier, taken_by
 from lumigen.program import Port, Program
 
-# What the functions of src/<entry>.cpp call their own things.
-TAKEN = frozenset(
-    {"context", "model", "dims", "most", "bytes", "arena", "call", "weights", "kernels", "args"}
-    | {"check", "check_dims", "place", "run", "copies", "s", "tensors", "handle"}
-)
-
-# C symbols of the model itself, without its name in front.
-RESERVED = (
-    *("abi", "manifest", "last_error", "weights_verify", "status", "tensor", "model", "context"),
-    *("model_open", "model_close", "model_options", "context_open", "context_close"),
-    *("context_options", "context_cancel", "state_reset", "state_copy", "state_save", "state_load"),
-)
+# What the functions that have tensors as parameters (of src/<entry>.cpp, the headers and the examples)
+# call their own things, and what they use of others.
+_TAKEN = """
+args arena argc argv borrow buffer bytes call check check_apart check_dim check_dim_value
+check_dims check_extent check_tensor check_values context copies copy data_of detail dims error
+exit fail fprintf free handle index_max index_min floor_div floor_mod align64 kernels
+kernels_for model most options place printf run s settings solve_dim tensor tensors weights
+Arena Context Dim Dims Port Run Status Tensor View Weights KernelTable float16 bfloat16
+"""
+TAKEN = frozenset(_TAKEN.split())
 
 CPP_TYPES = {
     "f32": "float", "f64": "double", "f16": "float16", "bf16": "bfloat16", "i8": "int8_t",
@@ -77,19 +76,39 @@ def test_type(dtype: DType) -> str:
     return f"Type::{'boolean' if dtype.is_bool else dtype.name}"
 
 
+def port_idents(program: Program) -> dict[str, str]:
+    """The parameter for each input and output; the examples call its shape `<parameter>_shape`."""
+    out: dict[str, str] = {}
+    ports = [p.name for p in (*program.inputs, *program.outputs)]
+    taken = TAKEN | {f"{other}_shape" for other in ports}
+    taken |= {f"{launch.kernel}_args" for launch in program.launches}
+    for name in ports:
+        out[name] = identifier(name, taken | (frozenset(ports) - {name}))
+        taken |= {out[name]}
+    return out
+
+
 def dim_fields(program: Program) -> dict[Dim, str]:
     """The member of the dims struct for each dim."""
-    return {d: identifier(d.name) for d in program.dims}
+    out: dict[Dim, str] = {}
+    names = frozenset(d.name for d in program.dims)
+    for d in program.dims:
+        out[d] = identifier(d.name, (names - {d.name}) | frozenset(out.values()))
+    return out
 
 
-def dim_context(dim: Dim) -> DimContext:
+def dim_contexts(program: Program) -> tuple[DimContext, ...]:
+    return tuple(dim_context(d, field) for d, field in dim_fields(program).items())
+
+
+def dim_context(dim: Dim, field: str) -> DimContext:
     least = -(-dim.lo // dim.multiple_of) * dim.multiple_of
     most = dim.hi // dim.multiple_of * dim.multiple_of
     usual = min(most, max(least, dim.estimate // dim.multiple_of * dim.multiple_of))
     numbers = ", ".join(integer(v) for v in (dim.lo, dim.hi, dim.multiple_of))
     return DimContext(
         name=dim.name,
-        field=identifier(dim.name),
+        field=field,
         constant=dim_constant(dim),
         row=f"{string(dim.name)}, {numbers}",
         range=range_text(dim),
@@ -113,7 +132,7 @@ def port_context(port: Port, program: Program) -> PortContext:
         len(port.shape),
         shape_text(port.shape),
     )
-    ident = identifier(port.name, TAKEN)
+    ident = port_idents(program)[port.name]
     lo, hi = test_range(port)
     return PortContext(
         name=port.name,
@@ -166,8 +185,9 @@ def _sources(program: Program) -> dict[Dim, tuple[int, int, int, int]]:
 def checks(program: Program) -> tuple[CheckContext, ...]:
     """The body of the entry's contract: inputs, dims, extents, outputs, overlaps, values."""
     lines: list[CheckContext] = []
-    inputs = [(p, *_names(p)) for p in program.inputs]
-    outputs = [(p, *_names(p)) for p in program.outputs]
+    idents = port_idents(program)
+    inputs = [(p, idents[p.name], port_constant(p)) for p in program.inputs]
+    outputs = [(p, idents[p.name], port_constant(p)) for p in program.outputs]
     fields = dim_fields(program)
     sources = _sources(program)
     for _, ident, constant in inputs:
@@ -209,10 +229,6 @@ def checks(program: Program) -> tuple[CheckContext, ...]:
     return tuple(lines)
 
 
-def _names(port: Port) -> tuple[str, str]:
-    return identifier(port.name, TAKEN), port_constant(port)
-
-
 def _extents(
     port: Port, ident: str, constant: str, names: dict[Dim, str], bound: set[int]
 ) -> list[CheckContext]:
@@ -245,17 +261,8 @@ def dim_bindings(program: Program) -> tuple[CheckContext, ...]:
 
 def max_dims(program: Program) -> str:
     """Initialiser of the dims struct at the greatest values."""
-    return ", ".join(dim_context(d).most for d in program.dims) or "0"
-
-
-def reserved_symbols(model: str) -> frozenset[str]:
-    """C symbols that no entry's functions may be called."""
-    return frozenset(f"{model}_{name}" for name in RESERVED)
-
-
-def entry_symbols(model: str, entry: str) -> tuple[str, ...]:
-    return tuple(f"{model}_{entry}{suffix}" for suffix in ("", "_dims", "_workspace", "_shape"))
+    return ", ".join(d.most for d in dim_contexts(program)) or "0"
 
 
 def is_identifier(name: str) -> bool:
-    return name.isidentifier() and name.isascii() and name not in KEYWORDS
+    return name.isidentifier() and name.isascii() and taken_by(name) is None

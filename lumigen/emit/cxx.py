@@ -1,4 +1,4 @@
-"""C++ spellings: index expressions, string literals, identifiers.
+"""C++ spellings: index expressions, string literals.
 
 Promises that an expression's text computes the same int64_t as `Ix.evaluate`: quotients and
 remainders floor.
@@ -15,30 +15,6 @@ from lumigen.index import Atom, Extremum, Ix, Lookup, Quotient, Remainder, is_no
 
 Names = Mapping[Any, str] | Callable[[Atom], str]
 Read = Callable[[Lookup], str]
-
-# What no identifier of a generated file may be: the keywords of C99, C++17 and C++20.
-KEYWORDS = frozenset(
-    {
-        *("alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool"),
-        *("break", "case", "catch", "char", "char8_t", "char16_t", "char32_t", "class"),
-        *("co_await", "co_return", "co_yield", "compl", "concept", "const", "const_cast"),
-        *("consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete"),
-        *("do", "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern"),
-        *("false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable"),
-        *("namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or"),
-        *("or_eq", "private", "protected", "public", "register", "reinterpret_cast"),
-        *("requires", "restrict", "return", "short", "signed", "sizeof", "static"),
-        *("static_assert", "static_cast", "struct", "switch", "template", "this"),
-        *("thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof"),
-        *("union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while"),
-        *("xor", "xor_eq"),
-    }
-)
-
-
-def identifier(name: str, taken: frozenset[str] = frozenset()) -> str:
-    """`name`, with an underscore behind it where C++ or the code around it uses that word."""
-    return f"{name}_" if name in KEYWORDS or name in taken else name
 
 
 def string(text: str) -> str:

@@ -20,21 +20,23 @@ from lumigen.emit.contexts import (
     VectorOutputContext,
 )
 from lumigen.emit.contract import (
-    TAKEN,
     checks,
     dim_bindings,
     dim_context,
+    dim_contexts,
     dim_fields,
     max_dims,
     port_context,
+    port_idents,
     port_text,
     signature,
     test_type,
 )
-from lumigen.emit.cxx import Names, expression, identifier, integer, real
+from lumigen.emit.cxx import Names, expression, integer, real
 from lumigen.emit.vectors import Vector
 from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.index import Atom, Dim, Ix, ix
+from lumigen.names import identifier
 from lumigen.program import (
     Argument,
     CompiledModel,
@@ -55,6 +57,10 @@ from lumigen.program import (
     elements,
 )
 
+# Names of the C++ and the Python class that entries are methods of, and what the methods use.
+METHODS = frozenset(
+    {"Context", "View", "Close", "cancel", "handle", "handle_", "float16", "bfloat16"}
+)
 MAX_LINES = 6  # of the model's lines that a comment names
 # What a guard may ask of a processor; a better instruction set has all that a lesser one has.
 FEATURES = {"avx2": "call.model().isa >= kAvx2", "avx512": "call.model().isa >= kAvx512"}
@@ -83,10 +89,10 @@ def entry_context(
     longest = sum(max(len(v.launches) for v in g.variants) for g in program.groups)
     return EntryContext(
         name=program.entry,
-        method=identifier(program.entry, frozenset({"Context", "handle", "cancel"})),
+        method=identifier(program.entry, METHODS),
         signature=signature(program),
         shape_note="" if all(p.shape for p in program.outputs) else "; none for one without axes",
-        dims=tuple(dim_context(d) for d in program.dims),
+        dims=dim_contexts(program),
         inputs=tuple(port_context(p, program) for p in program.inputs),
         outputs=tuple(port_context(p, program) for p in program.outputs),
         checks=checks(program),
@@ -195,19 +201,21 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
         what = f"a launch of {kernel.name} with {len(launch.arguments)} arguments"
         raise LoweringFailed(step="emit", what=what)
     pairs = zip(kernel.parameters, launch.arguments, strict=True)
+    names, idents = _launch_names(program, launch), port_idents(program)
     return LaunchContext(
         kernel=kernel.name,
         title=one_line(kernel.title),
         lines=source_lines(launch.lines or kernel.lines),
         arguments=tuple(
-            ArgumentContext(name=p.name, value=_value(p, a, _launch_names(program, launch)))
-            for p, a in pairs
+            ArgumentContext(name=p.name, value=_value(p, a, names, idents)) for p, a in pairs
         ),
-        tasks=expression(launch.tasks, _launch_names(program, launch)),
+        tasks=expression(launch.tasks, names),
     )
 
 
-def _value(parameter: Parameter, argument: Argument, names: Names) -> str:
+def _value(
+    parameter: Parameter, argument: Argument, names: Names, idents: Mapping[str, str]
+) -> str:
     """What the field of the argument struct is set to."""
     if isinstance(argument, ValueArg):
         if parameter.dtype is not None:
@@ -218,11 +226,11 @@ def _value(parameter: Parameter, argument: Argument, names: Names) -> str:
     ctype = parameter.dtype.ctype
     match argument:
         case InputArg(name):
-            return f"data_of<const {ctype}>(*{identifier(name, TAKEN)})"
+            return f"data_of<const {ctype}>(*{idents[name]})"
         case OutputArg(name):
-            return f"data_of<{ctype}>(*{identifier(name, TAKEN)})"
-        case WeightArg(stored):
-            return f"weights.get<{ctype}>(k_{stored})"
+            return f"data_of<{ctype}>(*{idents[name]})"
+        case WeightArg(stored, base):
+            return f"weights.get<{ctype}>(k_{stored})" + (f" + {integer(base)}" if base else "")
         case SlotArg(slot):
             return f"call.slot<{ctype}>(arena.{slot_name(slot)})"
 
@@ -260,7 +268,10 @@ def _case(
         title=one_line(kernel.title),
         place=source_lines(launch.lines or kernel.lines),
         entry=program.entry,
-        dims=tuple(dim_context(_narrowed(d, variant.when)) for d in program.dims),
+        dims=tuple(
+            dim_context(_narrowed(d, variant.when), field)
+            for d, field in dim_fields(program).items()
+        ),
         guard=" && ".join(_conditions(program, variant.when)),
         arguments=tuple(
             _case_argument(p, a, program, launch, stored)
@@ -339,8 +350,8 @@ def _extent(
             return elements(next(p.shape for p in program.outputs if p.name == name))
         case SlotArg(slot):
             return next(s.bytes for s in program.arena if s.name == slot) // itemsize
-        case WeightArg(name):
-            return ix(stored[name].bytes // itemsize)
+        case WeightArg(name, base):
+            return ix(stored[name].bytes // itemsize - base)
         case ValueArg():
             raise LoweringFailed(step="emit", what="a number has no elements")
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lumigen.emit.cxx import identifier
 from lumigen.emit.environment import render
 from lumigen.emit.statements import Statements
 from lumigen.index import product
+from lumigen.names import identifier
 from lumigen.program import ALIGNMENT, Parameter
 from lumigen.tile import TileProgram
 
@@ -107,20 +107,18 @@ def _rendered(
     program: TileProgram, parameters: tuple[Parameter, ...]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """(the dims as arguments and in the kernel, its statements)."""
-    dims = tuple(p.name for p in parameters if p.dtype is None)
+    fields = [p.name for p in parameters if p.dtype is None]
+    dims = dict(zip((d.name for d in program.dim_arguments), fields, strict=True))
     words = _words(Statements(program).lines(program.body))
-    pointers = {p.name for p in parameters if p.dtype is not None}
-    taken = words | pointers | {"args", "raw", "scratch", "task"}
-    spelled = {d: _unlike(d, taken | (frozenset(dims) - {d})) for d in dims}
-    return tuple(spelled.items()), tuple(Statements(program, spelled).lines(program.body))
+    taken = words | {p.name for p in parameters if p.dtype is not None}
+    taken |= {"args", "raw", "scratch", "task"}
+    spelled: dict[str, str] = {}
+    for d in dims:
+        spelled[d] = identifier(d, taken | (dims.keys() - {d}))
+        taken |= {spelled[d]}
+    lines = Statements(program, spelled).lines(program.body)
+    return tuple((dims[d], name) for d, name in spelled.items()), tuple(lines)
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:
     return frozenset(word for line in lines for word in re.findall(r"[A-Za-z_]\w*", line))
-
-
-def _unlike(name: str, taken: frozenset[str]) -> str:
-    """The name of a dim, which users choose, made unlike all that the kernel names or calls itself."""
-    while name in taken:
-        name += "_"
-    return identifier(name)

@@ -7,22 +7,15 @@ of the weights and of the files.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Mapping
 
 from lumigen.emit.contract import NUMPY_NAMES, signature
 from lumigen.program import CompiledModel, Port, Program, Stored
+from lumigen.resources import lumigen_version
 
 FORMAT = 1
 NAME = "manifest.json"
-
-
-def lumigen_version() -> str:
-    try:
-        return importlib.metadata.version("lumigen")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # run from a checkout that was never installed
 
 
 def describe(model: CompiledModel, abi: int) -> dict[str, object]:
@@ -87,7 +80,8 @@ def packing(stored: Stored) -> str:
     if p is None:
         return ""
     strides = f"n_stride={p.n_stride} k_stride={p.k_stride}"
-    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}"
+    base = f" base={p.base}" if p.base else ""
+    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}{base}"
 
 
 def weight_text(stored: Stored) -> str:

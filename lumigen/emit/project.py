@@ -13,13 +13,14 @@ from pathlib import Path
 
 from lumigen.emit import manifest
 from lumigen.emit.contexts import FieldContext, KernelContext, ModelContext, WeightContext
-from lumigen.emit.contract import entry_symbols, is_identifier, reserved_symbols, test_type
+from lumigen.emit.contract import is_identifier, test_type
 from lumigen.emit.cxx import integer, string
 from lumigen.emit.entry import cases, entry_context, one_line, source_lines, written_parameters
 from lumigen.emit.environment import render
 from lumigen.emit.example import example_context
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
+from lumigen.names import entry_symbols, model_symbols
 from lumigen.program import CompiledModel, KernelSource, Stored
 from lumigen.resources import runtime_dir, templates_dir
 
@@ -166,8 +167,8 @@ def _kernel(kernel: KernelSource) -> KernelContext:
 
 def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
     weight, p = stored.weight, stored.layout
-    if p is not None and (p.n - 1) * p.n_stride + (p.k - 1) * p.k_stride >= prod(weight.shape):
-        what = f"a layout of {weight.name} that reaches past its end: {p}"
+    if p is not None and not 0 <= p.reach[0] <= p.reach[1] < prod(weight.shape):
+        what = f"a layout of {weight.name} that reaches outside it: {p}"
         raise LoweringFailed(step="emit", what=what)
     text = manifest.weight_text(stored)
     dtype = SAFETENSORS_DTYPES[weight.dtype.name]
@@ -191,7 +192,7 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         shape=", ".join(map(integer, weight.shape)),
         panels=""
         if p is None
-        else ", ".join(map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width))),
+        else ", ".join(map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width, p.base))),
         row=", ".join(row),
         name_literal=string(weight.name),
         type=test_type(weight.dtype),
@@ -215,7 +216,7 @@ def _check_names(model: CompiledModel) -> None:
     if re.fullmatch(r"[0-9A-Za-z.+_-]+", model.version) is None:
         expected = "letters, digits and . + - _, such as '1.0.0'"
         raise BadArgument(op="Model", name="version", value=repr(model.version), expected=expected)
-    taken: dict[str, str] = dict.fromkeys(reserved_symbols(model.name), "the model itself")
+    taken: dict[str, str] = dict.fromkeys(model_symbols(model.name), "the model itself")
     for program in model.programs:
         if not is_identifier(program.entry):
             raise BadArgument(

@@ -8,7 +8,7 @@ both can be compared. The one liberty: a value that does not vary with a loop st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i64
@@ -18,6 +18,7 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Cmp, Dim, Ix, Lookup, is_less, is_nonnegative, ix
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.lower.scope import address, is_negation
+from lumigen.names import identifier
 from lumigen.ops import Op
 from lumigen.program import elements
 from lumigen.region import (
@@ -69,7 +70,7 @@ def reference_text(kernel: LoweredKernel) -> str:
 
 def _function(kernel: LoweredKernel, dst: Buffer) -> str:
     """The reference of one written buffer."""
-    names = _Names({b.name for b in kernel.program.args} | {"a", "element", "i"})
+    names = _Names({b.name for b in kernel.program.args} | {"a", "element", "i"}, kernel.dim_names)
     element = Axis("element", elements(dst.dims))
     names.axes[element] = "element"
     root = _Scope(names, frozenset({element}))
@@ -180,6 +181,7 @@ class _Names:
     """The names of one function: taken ones, those of axes, and the buffers that it reads."""
 
     taken: set[str]
+    dims: Mapping[Dim, str]
     axes: dict[Axis, str] = field(default_factory=dict[Axis, str])
     buffers: set[Buffer] = field(default_factory=set[Buffer])
 
@@ -192,7 +194,7 @@ class _Names:
 
     def axis(self, axis: Axis) -> str:
         if axis not in self.axes:
-            name = cxx.identifier(re.sub(r"\W", "_", axis.name))
+            name = identifier(re.sub(r"\W", "_", axis.name))
             while name in self.taken:
                 name += "_"
             self.taken.add(name)
@@ -358,7 +360,7 @@ class _Scope:
 
     def _name(self, atom: Atom) -> str:
         if isinstance(atom, Dim):
-            return f"a.{atom.name}"
+            return f"a.{self.names.dims[atom]}"
         assert isinstance(atom, Axis)
         return self.names.axes[atom]
 

@@ -50,7 +50,7 @@ class _Tensor:
 def pack(weight: Array, layout: Panels) -> Array:
     """The panels of a weight, as `pack_panels` of the runtime has them: (n / width, k, width)."""
     flat = weight.reshape(-1)
-    n = np.arange(layout.n)[:, None] * layout.n_stride
+    n = np.arange(layout.n)[:, None] * layout.n_stride + layout.base
     k = np.arange(layout.k)[None, :] * layout.k_stride
     panels = -(-layout.n // layout.width)
     out = np.zeros((panels * layout.width, layout.k), dtype=weight.dtype)

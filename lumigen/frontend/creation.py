@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from lumigen.dtype import DType, boolean, f32, i64
+from lumigen.errors import BadArgument
 from lumigen.frontend import compare, movement, primitive, reduction
+from lumigen.frontend.extents import check_extents
 from lumigen.frontend.primitive import Extent, Scalar
 from lumigen.frontend.tensor import Tensor, raw
+from lumigen.frontend.trace import fail
 from lumigen.index import ceildiv, ix, maximum
 
 
 def full(shape: tuple[Extent, ...], value: Scalar, dtype: DType = f32) -> Tensor:
     """`value` everywhere."""
     to = tuple(ix(e) for e in shape)
+    check_extents("full", to)
     return Tensor(primitive.expand("full", primitive.tensor(raw(value), dtype), to))
 
 
@@ -25,6 +29,8 @@ def ones(*shape: Extent, dtype: DType = f32) -> Tensor:
 
 def arange(start: Extent, end: Extent | None = None, step: int = 1, dtype: DType = i64) -> Tensor:
     """start, start + step, ... below `end`; of one argument 0, 1, ... below it."""
+    if step == 0:
+        raise fail(BadArgument, op="arange", name="the step", value=0, expected="another number")
     first, last = (ix(0), ix(start)) if end is None else (ix(start), ix(end))
     n = ceildiv(last - first, step) if step > 0 else ceildiv(first - last, -step)
     out = reduction.emit_iota(maximum(n, 0))
@@ -37,6 +43,7 @@ def arange(start: Extent, end: Extent | None = None, step: int = 1, dtype: DType
 
 def eye(rows: Extent, columns: Extent | None = None, dtype: DType = f32) -> Tensor:
     """1 where row and column agree."""
+    check_extents("eye", (ix(rows), ix(rows if columns is None else columns)))
     i = movement.unsqueeze(reduction.emit_iota(ix(rows)), 1)
     j = reduction.emit_iota(ix(rows if columns is None else columns))
     return Tensor(primitive.cast(compare.eq(i, j), dtype))

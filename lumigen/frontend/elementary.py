@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from lumigen.dtype import f64
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend.compare import INF, isfinite, maximum, minimum, where
+from lumigen.frontend.extents import check_extent
 from lumigen.frontend.primitive import (
     Edge,
     Operand,
+    Scalar,
     add,
+    both,
     constant,
     exp2,
     floating,
@@ -27,9 +30,11 @@ from lumigen.frontend.primitive import (
     numbers,
     recip,
     sin,
+    size,
     sqrt,
 )
 from lumigen.frontend.trace import fail
+from lumigen.index import Dim, Ix, ix
 
 LOG2_E = math.log2(math.e)
 LN_2 = math.log(2)
@@ -268,8 +273,10 @@ def gelu_tanh(a: Edge) -> Edge:
 # --- powers and rounding --------------------------------------------------------------------------
 
 
-def power(a: Edge, exponent: float) -> Edge:
+def power(a: Edge, exponent: Scalar) -> Edge:
     """a ** exponent: products for integers, sqrt for halves, else exp2(exponent * log2(a))."""
+    if isinstance(exponent, Dim | Ix):
+        return _extent_power(a, ix(exponent))
     whole = exponent == int(exponent) if math.isfinite(exponent) else False
     if not whole:
         return _real_power(floating(a), exponent)
@@ -295,6 +302,23 @@ def _whole_power(a: Edge, n: int) -> Edge:
     return matched("pow", constant(1, a.dtype), a)[0] if out is None else out
 
 
+def _extent_power(a: Edge, exponent: Ix) -> Edge:
+    """a ** n for an extent n: powers of |a|, negative where a is and n is odd."""
+    if not a.dtype.is_float:
+        raise fail(
+            DtypeMismatch,
+            op="pow",
+            name="the base of a symbolic exponent",
+            got=a.dtype,
+            expected="a float type",
+            remedy="Cast with .to(lg.f64).",
+        )
+    check_extent("pow", f"the exponent is {exponent}", exponent, least=1)
+    magnitude = exp2(mul(log2(absolute(a)), exponent))
+    is_odd = less(0, mod(size(exponent), 2))
+    return where(both(less(a, 0), is_odd), neg(magnitude), magnitude)
+
+
 def _real_power(a: Edge, exponent: float) -> Edge:
     if exponent in (0.5, -0.5):
         return sqrt(a) if exponent > 0 else rsqrt(a)
@@ -302,7 +326,11 @@ def _real_power(a: Edge, exponent: float) -> Edge:
 
 
 def exponential(base: Operand, exponent: Edge) -> Edge:
-    """base ** exponent for a positive Python number as base: exp2(exponent * log2(base))."""
+    """base ** exponent for a positive number or extent as base: exp2(exponent * log2(base))."""
+    if isinstance(base, Dim | Ix):
+        check_extent("pow", f"the base is {base}", ix(base), least=1)
+        exponent = floating(exponent)
+        return exp2(mul(exponent, log2(size(base, exponent.dtype))))
     if not isinstance(base, int | float) or not is_scalar(base) or not 0 < base < INF:
         raise fail(
             BadArgument,

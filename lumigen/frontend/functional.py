@@ -20,6 +20,7 @@ from lumigen.frontend import (
     movement,
 )
 from lumigen.frontend.creation import arange, full
+from lumigen.frontend.extents import check_count, fixed
 from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor, Value, raw
 from lumigen.frontend.trace import fail
@@ -227,7 +228,8 @@ def conv2d(
     _same_dtype("conv2d", x, weight)
     out_channels, per_group, r, s = weight.extents
     _check_channels(x, weight, groups)
-    kernel, steps = (r.const, s.const), pair(dilation)
+    kernel = fixed("conv2d", "the kernel's height", r), fixed("conv2d", "the kernel's width", s)
+    steps = pair(dilation)
     vertical, horizontal = _padding(padding, kernel, steps)
     x = x.pad((*horizontal, *vertical))
     seen = _windows(x, kernel, pair(stride), steps)  # (batch, in, height', width', r, s)
@@ -262,6 +264,7 @@ def _padding(
 
 
 def _check_channels(x: Tensor, weight: Tensor, groups: int) -> None:
+    check_count("conv2d", "groups", groups)
     have, per_group, out = x.extents[1], weight.extents[1], weight.extents[0]
     if per_group * groups is not have:
         rule = f"the input has {have} channels, the weight takes {groups} groups of {per_group}"
@@ -311,6 +314,8 @@ def avg_pool2d(
 def adaptive_avg_pool2d(x: Tensor, output_size: Pair) -> Tensor:
     """(.., height, width) -> (.., output_size): means of equal tiles; extents must be multiples."""
     v, h = pair(output_size)
+    for size in (v, h):
+        check_count("adaptive_avg_pool2d", "output_size", size)
     height, width = x.extents[-2:]
     if (height // v) * v is not height or (width // h) * h is not width:
         raise fail(

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from lumigen.dtype import i64
 from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, RankMismatch
 from lumigen.frontend.compare import eq, where
+from lumigen.frontend.extents import check_extent
 from lumigen.frontend.movement import axis, narrow, permute, reshape, slice_axis, squeeze, with_ones
 from lumigen.frontend.primitive import (
     Edge,
@@ -141,6 +142,9 @@ def _bound(given: Any, extent: Ix, default: Ix, low: Ix, high: Ix) -> Ix:
     at = ix(given)
     if is_less(at, ix(0)):
         at = at + extent
+    elif not at.is_const:
+        # a bound below zero counts from the end, which no expression of dims can choose to do
+        check_extent("slice", f"the bound {at} may be negative and count from the end", at)
     return minimum(maximum(at, low), high)
 
 

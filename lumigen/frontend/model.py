@@ -16,11 +16,12 @@ from lumigen import graph
 from lumigen.dtype import DType
 from lumigen.errors import BadArgument, DimConflict, UnknownDim, WeightMismatch
 from lumigen.frontend.nn import Module, Parameter
-from lumigen.frontend.spec import Spec, check_identifier, declared
+from lumigen.frontend.spec import Spec, check_identifier, declared, taken
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import Scope, fail, tracing
 from lumigen.graph import Graph, tensor_of
-from lumigen.index import Dim
+from lumigen.index import Dim, product
+from lumigen.names import entry_symbols, model_symbols, model_taken_by
 from lumigen.ops import Op
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,7 +72,7 @@ class Model:
         prefix: str = "",
         rename: Callable[[str], str] | Mapping[str, str] | None = None,
     ) -> None:
-        check_identifier("Model", name)
+        check_identifier("Model", name, model_taken_by)
         if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
             raise fail(
                 BadArgument, op="Model", name="version", value=repr(version), expected="1.2.3"
@@ -106,6 +107,7 @@ class Model:
                     value=f"{name!r} twice",
                     expected="each entry under a name of its own",
                 )
+            self._check_symbols(name)
             self._check_inputs(name, function, inputs)
             self._entries[name] = Entry(name, function, tuple(inputs.items()))
             self._traced = None
@@ -113,11 +115,45 @@ class Model:
 
         return declare
 
+    def _symbols(self) -> dict[str, str]:
+        """The C symbols of the model and its entries, and whose they are."""
+        out = dict.fromkeys(model_symbols(self.name), "the model itself")
+        for e in self._entries:
+            out |= dict.fromkeys(entry_symbols(self.name, e), f"the entry {e}")
+        return out
+
+    def _check_symbols(self, entry: str) -> None:
+        known = self._symbols()
+        for symbol in entry_symbols(self.name, entry):
+            if symbol in known:
+                user = f"{known[symbol]}, as the C symbol {symbol}"
+                raise taken("entry", "the name", entry, user)
+
+    def _check_ports(self, entry: Entry, traced: Graph) -> None:
+        known = self._symbols()
+        for name in (*(name for name, _ in entry.inputs), *(name for name, _ in traced.outputs)):
+            if name in known:
+                raise taken(entry.name, "a tensor's name", name, f"{known[name]}, as a C symbol")
+
+        for name, out in traced.outputs:
+            if product(out.shape) == 0:
+                value = f"of shape ({', '.join(map(str, out.shape))}), empty whatever goes in"
+                expected = "it something to hold, or leave it out"
+                raise fail(
+                    BadArgument,
+                    op=entry.name,
+                    name=f"output {name}",
+                    value=value,
+                    expected=expected,
+                )
+
     def _check_inputs(
         self, name: str, function: Callable[..., Any], inputs: Mapping[str, Any]
     ) -> None:
         for key, given in inputs.items():
             check_identifier(name, key)
+            if key == "out":
+                raise taken(name, "an input's name", key, "what the Python module writes to")
             if not isinstance(given, Spec):
                 raise fail(
                     BadArgument, op=name, name=key, value=repr(given), expected="lg.spec(...)"
@@ -171,6 +207,8 @@ class Model:
                 )
             names = self.weight_names()
             entries = tuple((e.name, trace_entry(e, names)) for e in self.entries)
+            for e, (_, traced) in zip(self.entries, entries, strict=True):
+                self._check_ports(e, traced)
             self._traced = Traced(self.name, self.version, entries, weights_of(entries))
         return self._traced
 
@@ -205,17 +243,11 @@ def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], .
             value=f"a {_kind(cast('object', result))}",
             expected="a tensor, a dict of tensors by name or a named tuple of them",
         )
-    taken = {name for name, _ in entry.inputs}
+    inputs = {name for name, _ in entry.inputs}
     for name in named:
         check_identifier(entry.name, str(name))
-        if name in taken:
-            raise fail(
-                BadArgument,
-                op=entry.name,
-                name="an output's name",
-                value=f"{name!r}, which is an input",
-                expected="another name",
-            )
+        if name in inputs:
+            raise taken(entry.name, "an output's name", str(name), "an input")
     return tuple((str(name), value.edge) for name, value in named.items())
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lumigen import view
-from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised
-from lumigen.frontend.primitive import Edge, Extent, add, cast, expand, look, unequal
+from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised, ShapeMismatch
+from lumigen.frontend.extents import check_count, check_extent, check_extents
+from lumigen.frontend.primitive import Edge, Extent, add, cast, constant, expand, look, unequal
 from lumigen.frontend.promote import Rank, Vote, result_type
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, product
@@ -47,13 +48,15 @@ def reshape(a: Edge, shape: Sequence[Extent]) -> Edge:
         return a
     if product(to) is not product(a.shape):
         raise _bad_reshape(a, to)
+    if product(to) == 0:
+        return expand("reshape", constant(0, a.dtype), to)  # nothing is looked at
     return look(a, view.reshape(a.shape, to))
 
 
 def _with_inferred(a: Edge, shape: Sequence[Extent]) -> Shape:
     to = [ix(e) for e in shape]
     unknown = [d for d, e in enumerate(to) if e == -1]
-    if any(not is_nonnegative(e) for d, e in enumerate(to) if d not in unknown) or len(unknown) > 1:
+    if any(is_less(e, ix(0)) for d, e in enumerate(to) if d not in unknown) or len(unknown) > 1:
         raise fail(
             BadReshape,
             shape=a.shape,
@@ -134,7 +137,11 @@ def expand_to(a: Edge, shape: Sequence[Extent]) -> Edge:
             value=tuple(shape),
             expected=f"at least {len(a.shape)} extents",
         )
+    if any(ix(e) == -1 for e in shape[:new]):
+        expected = "extents for new axes; -1 keeps the extent of an axis that there is"
+        raise fail(BadArgument, op="expand", name="a new axis", value=-1, expected=expected)
     to = tuple(a.shape[d - new] if d >= new and ix(e) == -1 else ix(e) for d, e in enumerate(shape))
+    check_extents("expand", to)
     return expand("expand", a, to)
 
 
@@ -150,7 +157,8 @@ def unflatten(a: Edge, dim: int, sizes: Sequence[Extent]) -> Edge:
     """The dimension split into `sizes`, one of which may be -1."""
     d = axis("unflatten", a, dim)
     known = [ix(s) for s in sizes if ix(s) != -1]
-    rest = a.shape[d] // product(tuple(known)) if len(known) < len(sizes) else ix(1)
+    divisor = product(tuple(known))
+    rest = a.shape[d] // divisor if len(known) < len(sizes) and is_less(ix(0), divisor) else ix(1)
     return reshape(
         a, (*a.shape[:d], *(rest if ix(s) == -1 else s for s in sizes), *a.shape[d + 1 :])
     )
@@ -177,6 +185,7 @@ def narrow(a: Edge, dim: int, start: Extent, length: Extent) -> Edge:
     """`length` elements from `start`, which must lie inside for every value of every dim."""
     d = axis("narrow", a, dim)
     first, count, extent = ix(start), ix(length), a.shape[d]
+    check_extent("narrow", f"axis {d} would have extent {count}", count)
     inside = is_nonnegative(first) and is_nonnegative(extent - first - count)
     if not inside:
         rule = f"elements {first} to {first + count} must lie within {extent}"
@@ -191,8 +200,10 @@ def split(a: Edge, sizes: int | Sequence[Extent], dim: int = 0) -> list[Edge]:
         extent = a.shape[d]
         if not extent.is_const:
             raise _fixed("split", extent)
-        whole, rest = divmod(extent.const, max(1, sizes))
+        check_count("split", "the size", sizes)
+        whole, rest = divmod(extent.const, sizes)
         sizes = [sizes] * whole + ([rest] if rest else [])
+    check_extents("split", tuple(map(ix, sizes)))
     total = sum((ix(s) for s in sizes), ix(0))
     if total is not a.shape[d]:
         rule = f"the parts add up to {total}, axis {d} is {a.shape[d]}"
@@ -209,6 +220,7 @@ def split(a: Edge, sizes: int | Sequence[Extent], dim: int = 0) -> list[Edge]:
 
 def chunk(a: Edge, chunks: int, dim: int = 0) -> list[Edge]:
     """Up to `chunks` parts of equal size; the last may be shorter."""
+    check_count("chunk", "the number of chunks", chunks)
     extent = a.shape[axis("chunk", a, dim)]
     size = ceildiv(extent, chunks)
     if size * chunks is extent:
@@ -227,12 +239,14 @@ def _fixed(op: str, extent: Ix) -> Exception:
 def unfold(a: Edge, dim: int, size: int, step: int = 1, dilation: int = 1) -> Edge:
     """Sliding windows: the dimension counts windows, a last one of `size` is added."""
     d = axis("unfold", a, dim)
-    if not is_nonnegative(a.shape[d] - dilation * (size - 1) - 1):
-        rule = (
-            f"a window of {dilation * (size - 1) + 1} must fit into axis {d}, which is {a.shape[d]}"
-        )
-        window = ix(dilation * (size - 1) + 1)
-        raise unequal("unfold", window, a.shape[d], a.shape, (window,), rule, "Pad it first.")
+    for name, count in (("the size", size), ("the step", step), ("the dilation", dilation)):
+        check_count("unfold", name, count)
+    window = dilation * (size - 1) + 1
+    fits = f"a window of {window} must fit into axis {d}, which is {a.shape[d]}"
+    if is_less(a.shape[d], ix(window)):
+        shapes = {"lhs": a.shape, "rhs": (window,)}
+        raise fail(ShapeMismatch, op="unfold", **shapes, rule=fits, remedy="Pad it first.")
+    check_extent("unfold", fits, a.shape[d], least=window)
     return look(a, view.windows(a.shape, d, size, step, dilation))
 
 
@@ -258,10 +272,14 @@ def pad(a: Edge, widths: Sequence[Extent], value: Any = 0) -> Edge:
         before[d], after[d] = ix(widths[2 * k]), ix(widths[2 * k + 1])
         crop = [-w.const if w.is_const and w.const < 0 else 0 for w in (before[d], after[d])]
         if any(crop):
-            a = slice_axis(a, d, ix(crop[0]), a.shape[d] - sum(crop))
+            left = a.shape[d] - sum(crop)
+            check_extent("pad", f"cropping {sum(crop)} would leave {left} of axis {d}", left)
+            a = slice_axis(a, d, ix(crop[0]), left)
             before[d], after[d] = (
                 ix(0) if c else w for c, w in zip(crop, (before[d], after[d]), strict=True)
             )
+        for width in (before[d], after[d]):
+            check_extent("pad", f"axis {d} is padded with {width}", width)
     fill = value if a.dtype.is_float else int(value)
     return look(a, view.pad(a.shape, tuple(before), tuple(after), fill))
 
@@ -322,6 +340,7 @@ def roll(a: Edge, shift: int, dim: int) -> Edge:
 def tile_axis(a: Edge, dim: int, times: int) -> Edge:
     """Each element `times` times in a row along a dimension."""
     d = axis("repeat_interleave", a, dim)
+    check_count("repeat_interleave", "the count", times, 0)
     wide = with_ones(a, (d + 1,))
     to = (*a.shape[: d + 1], ix(times), *a.shape[d + 1 :])
     return reshape(
@@ -340,6 +359,8 @@ def repeat(a: Edge, times: Sequence[int]) -> Edge:
             value=tuple(times),
             expected=f"at least {len(a.shape)} of them",
         )
+    for t in times:
+        check_count("repeat", "a count", t, 0)
     a = with_ones(a, tuple(range(new)))
     ones = with_ones(a, tuple(range(0, 2 * len(times), 2)))
     to = tuple(x for t, e in zip(times, a.shape, strict=True) for x in (ix(t), e))

@@ -257,11 +257,21 @@ def select(condition: Edge, a: Operand, op: str = "where") -> Edge:
 
 
 def reduce_sum(a: Edge, axes: tuple[int, ...]) -> Edge:
-    return emit(graph.reduce(Op.SUM_REDUCE, a, axes)) if axes else a
+    return _reduced(Op.SUM_REDUCE, a, axes, 0)
 
 
 def reduce_max(a: Edge, axes: tuple[int, ...]) -> Edge:
-    return emit(graph.reduce(Op.MAX_REDUCE, a, axes)) if axes else a
+    return _reduced(Op.MAX_REDUCE, a, axes, a.dtype.lowest)
+
+
+def _reduced(op: Op, a: Edge, axes: tuple[int, ...], of_nothing: float) -> Edge:
+    """The reduction; over no elements at all it is a constant, and nothing is left to run."""
+    if not axes:
+        return a
+    if not any(a.shape[d] == 0 for d in axes):
+        return emit(graph.reduce(op, a, axes))
+    kept = tuple(e for d, e in enumerate(a.shape) if d not in axes)
+    return expand(op.value, constant(of_nothing, a.dtype), kept)
 
 
 # --- truth values ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +11,10 @@ from lumigen.dtype import DTYPES, DType, f32
 from lumigen.errors import BadArgument
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, is_less, ix
+from lumigen.names import taken_by
 from lumigen.view import Shape
 
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_KEYWORDS = """
-alignas alignof and asm auto bool break case catch char class compl concept const constexpr continue
-decltype default delete do double else enum explicit export extern false final float for friend goto
-if import inline int long module mutable namespace new noexcept not nullptr operator or override
-private protected public register requires restrict return short signed sizeof static struct switch
-template this throw true try typedef typeid typename union unsigned using virtual void volatile
-while xor std main
-"""
-RESERVED = frozenset(_KEYWORDS.split())
 
 
 @dataclass(frozen=True)
@@ -63,10 +56,7 @@ def _names() -> str:
 
 def _check_dim(dim: Dim) -> None:
     typical = dim.lo if dim.typical is None else dim.typical
-    if not IDENTIFIER.fullmatch(dim.name):
-        raise fail(
-            BadArgument, op="Dim", name="the name", value=repr(dim.name), expected="a C identifier"
-        )
+    check_identifier("Dim", dim.name, lambda _: None)  # emitted files may call it otherwise
     if not 1 <= dim.lo <= dim.hi or not dim.lo <= typical <= dim.hi or dim.multiple_of < 1:
         expected = "1 <= min <= typical <= max and multiple_of >= 1"
         raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
@@ -86,13 +76,22 @@ def _check_range(dtype: DType, range: tuple[int, int] | None) -> None:
         raise fail(BadArgument, op="spec", name="range", value=range, expected=expected)
 
 
-def check_identifier(op: str, name: str) -> None:
-    """Names become symbols of C and C++."""
-    if not IDENTIFIER.fullmatch(name) or name in RESERVED:
+def check_identifier(op: str, name: str, taken_by: Callable[[str], str | None] = taken_by) -> None:
+    """Names become symbols of C and C++, and names in Python."""
+    if not IDENTIFIER.fullmatch(name):
         raise fail(
             BadArgument,
             op=op,
             name="the name",
             value=repr(name),
-            expected="a C identifier: letters, digits and _, a letter first, no keyword",
+            expected="a C identifier: letters, digits and _, a letter first",
         )
+    user = taken_by(name)
+    if user is not None:
+        raise taken(op, "the name", name, user)
+
+
+def taken(op: str, what: str, name: str, user: str) -> Exception:
+    """The error for a name that is another's already."""
+    value = f"{name!r}, which belongs to {user}"
+    return fail(BadArgument, op=op, name=what, value=value, expected="another name")

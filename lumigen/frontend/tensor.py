@@ -176,16 +176,19 @@ class Tensor:
     def __floordiv__(self, other: Value) -> Tensor:
         return Tensor(elementary.floor_divide(self.edge, raw(other)))
 
+    def __rfloordiv__(self, other: Scalar) -> Tensor:
+        return Tensor(elementary.floor_divide(raw(other), self.edge))
+
     def __mod__(self, other: Value) -> Tensor:
         return Tensor(primitive.mod(self.edge, raw(other)))
 
     def __rmod__(self, other: Scalar) -> Tensor:
         return Tensor(primitive.mod(raw(other), self.edge))
 
-    def __pow__(self, exponent: Number) -> Tensor:
+    def __pow__(self, exponent: Scalar) -> Tensor:
         return self.pow(exponent)
 
-    def __rpow__(self, base: Number) -> Tensor:
+    def __rpow__(self, base: Scalar) -> Tensor:
         return Tensor(elementary.exponential(raw(base), self.edge))
 
     def __neg__(self) -> Tensor:
@@ -340,7 +343,7 @@ class Tensor:
     def ceil(self) -> Tensor:
         return Tensor(elementary.ceil(self.edge))
 
-    def pow(self, exponent: Number) -> Tensor:
+    def pow(self, exponent: Scalar) -> Tensor:
         """A number as exponent: exact products for integers, else exp2(exponent * log2(x))."""
         if isinstance(exponent, Tensor):
             raise fail(

@@ -120,8 +120,8 @@ class _Memory:
                 given = self.inputs[name]
             case OutputArg(name):
                 given = self.outputs[name]
-            case WeightArg(name):
-                given = self.weights[name]
+            case WeightArg(name, base):
+                given = self.weights[name].reshape(-1)[base:]
             case SlotArg(name):
                 given = self.arena[name]
             case ValueArg():

@@ -19,6 +19,8 @@ from lumigen.lower.contract import Lowered
 from lumigen.lower.devices import CPU, Device
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
+from lumigen.lower.parts import Part, take_parts
+from lumigen.names import identifier
 from lumigen.ops import Op
 from lumigen.plan import RegionPlan
 from lumigen.program import (
@@ -59,8 +61,17 @@ class LoweredKernel:
     def parameters(self) -> tuple[Parameter, ...]:
         out = self.region.stores[0].dst if self.region.stores else None
         pointers = tuple(Parameter(b.name, b.dtype, b == out, b.range) for b in self.program.args)
-        numbers = [d.name for d in self.program.dims] + [a.name for a, _ in self.program.numbers]
-        return (*pointers, *(Parameter(name, None) for name in numbers))
+        return (*pointers, *(Parameter(name, None) for name in self.dim_names.values()))
+
+    @property
+    def dim_names(self) -> dict[Dim, str]:
+        """What the kernel's arguments call its dims, whose names users choose: unlike its buffers."""
+        taken = frozenset(b.name for b in self.program.args)
+        out: dict[Dim, str] = {}
+        for d in self.program.dim_arguments:
+            out[d] = identifier(d.name, taken)
+            taken |= {out[d]}
+        return out
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,7 @@ class _Model:
         default_factory=dict[tuple[str, Panels | None], Stored]
     )
     packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
+    parts: dict[Buffer, Part] = field(default_factory=dict[Buffer, Part])
     lines: dict[str, dict[SourceLocation, None]] = field(
         default_factory=dict[str, dict[SourceLocation, None]]
     )
@@ -117,6 +129,8 @@ class _Model:
         return Program(name, inputs, outputs, dims, groups, slots)
 
     def steps(self, region: Region, number: int) -> list[_Step]:
+        region, parts = take_parts(region)
+        self.parts |= parts
         form = canonical(region)
         if form.region not in self.by_region:
             plan, sizes, lowered = self.device.lower(form.region)
@@ -151,6 +165,11 @@ class _Model:
         return made
 
     def store_weight(self, b: Buffer, panels: Panels | None) -> Stored:
+        if b in self.parts:
+            part = self.parts[b]
+            if panels is not None:
+                panels = replace(panels, base=part.base + panels.base)
+            b = part.weight
         if (b.name, panels) in self.stored:
             return self.stored[b.name, panels]
         name = (
@@ -158,6 +177,7 @@ class _Model:
             + "".join(c if c.isalnum() else "_" for c in b.name)
             + ("_panels" if panels else "")
         )
+        name += "_weight" * name.endswith(("_dim", "_port"))  # as constants of dims and ports do
         info = WeightInfo(b.name, tuple(int(d.const) for d in b.dims), b.dtype)
         taken = {s.name for s in self.stored.values()}
         number = 2
@@ -206,8 +226,11 @@ class _Model:
         if actual.role is Role.OUTPUT:
             return OutputArg(actual.name)
         if actual.role is Role.WEIGHT:
-            stored = self.packed.get(actual) or self.stored[actual.name, None]
-            return WeightArg(stored.name)
+            if actual in self.packed:
+                return WeightArg(self.packed[actual].name)
+            part = self.parts.get(actual)
+            weight, base = (part.weight, part.base) if part else (actual, 0)
+            return WeightArg(self.stored[weight.name, None].name, base)
         return SlotArg(place[actual.name])
 
 

@@ -166,7 +166,7 @@ def _program(
     )
     task = Axis("task", tiles)
     top = Scope(Names(), frozenset({task}))
-    row_tiles = number("row_tiles", tiles)
+    row_tiles = number("row_tiles", tiles, dims_of(region))
     m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
     rows_each = ceildiv(m.extent, row_tiles)
     each = Axis("rows_each", m.extent + 1)

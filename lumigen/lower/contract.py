@@ -17,6 +17,7 @@ from lumigen.lower.partition import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.simt import dims_of, simt
 from lumigen.lower.sweeps import plan_sweeps
+from lumigen.names import fresh
 from lumigen.program import Panels
 from lumigen.region import (
     Buffer,
@@ -181,12 +182,13 @@ class Columns:
     def packed_once(self) -> tuple[Buffer, Panels] | None:
         """The weight that B is, and how it lies in panels; None if each call has to pack it."""
         strided = affine(self.value, self.n, self.k)
-        if strided is None or strided[0].role is not Role.WEIGHT or strided[1] != 0:
+        if strided is None or strided[0].role is not Role.WEIGHT:
             return None
-        extents = (self.n.extent, self.k.extent, *strided[2:])
-        if not all(e.is_const for e in extents):
+        source, base, n_stride, k_stride = strided
+        extents = (self.n.extent, self.k.extent, n_stride, k_stride)
+        if not all(e.is_const for e in (*extents, base)):
             return None
-        return strided[0], Panels(*(e.const for e in extents), width=WIDTH)
+        return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
 
     def operand(
         self,
@@ -253,7 +255,11 @@ def _program(
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
     top = Scope(Names(), frozenset({task}))
-    row_tiles, column_tiles = number("row_tiles", m_tiles), number("column_tiles", n_tiles)
+    dims = dims_of(region)
+    row_tiles, column_tiles = (
+        number("row_tiles", m_tiles, dims),
+        number("column_tiles", n_tiles, dims),
+    )
     rows_each = ceildiv(m.extent, row_tiles)
     cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
     top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
@@ -323,7 +329,7 @@ def _program(
     return TileProgram(
         "panel",
         (),
-        dims_of(region),
+        dims,
         task,
         grid_size * row_tiles * column_tiles,
         scratch,
@@ -332,9 +338,9 @@ def _program(
     )
 
 
-def number(name: str, value: Ix) -> Dim:
-    """A positive number that the launch works out and passes in."""
-    return Dim(name, 1, max(1, value.bounds()[1] or 2**31))
+def number(name: str, value: Ix, dims: tuple[Dim, ...]) -> Dim:
+    """A positive number that the launch works out and passes in beside the dims."""
+    return Dim(fresh(name, {d.name for d in dims}), 1, max(1, value.bounds()[1] or 2**31))
 
 
 def _at_zero(s: Pack | Mma, k0: Axis) -> Stmt:

@@ -71,7 +71,8 @@ def _layout(layout: Panels | None) -> str:
     if layout is None:
         return ""
     strides = f"strides ({layout.n_stride}, {layout.k_stride})"
-    return f" as panels of {layout.width}: {layout.n} x {layout.k}, {strides}"
+    base = f" from {layout.base}" if layout.base else ""
+    return f" as panels of {layout.width}: {layout.n} x {layout.k}, {strides}{base}"
 
 
 def _launch(launch: Launch) -> str:
@@ -81,8 +82,10 @@ def _launch(launch: Launch) -> str:
 
 def _argument(a: Argument) -> str:
     match a:
-        case InputArg(name) | OutputArg(name) | WeightArg(name) | SlotArg(name):
+        case InputArg(name) | OutputArg(name) | SlotArg(name):
             return name
+        case WeightArg(name, base):
+            return f"{name} + {base}" if base else name
         case _:
             return str(a.value) if a.name is None else f"{a.name}={a.value}"
 

@@ -266,3 +266,51 @@ BROADCASTS = [
 def test_broadcasting(a: tuple[int, ...], b: tuple[int, ...], rng: np.random.Generator) -> None:
     x, y = rng.standard_normal(a).astype("f4"), rng.standard_normal(b).astype("f4")
     check(interpret(lambda s, t: s - t, x, y), as_torch(x) - as_torch(y))
+
+
+EXTENT_OPERATIONS: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("+", lambda n, x: n + x),
+    ("-", lambda n, x: n - x),
+    ("*", lambda n, x: n * x),
+    ("/", lambda n, x: n / x),
+    ("//", lambda n, x: n // x),
+    ("%", lambda n, x: n % x),
+    ("**", lambda n, x: n**x),
+    ("<", lambda n, x: n < x),
+    ("<=", lambda n, x: n <= x),
+    (">", lambda n, x: n > x),
+    (">=", lambda n, x: n >= x),
+    ("==", lambda n, x: n == x),
+    ("!=", lambda n, x: n != x),
+]
+EXTENTS: list[tuple[str, Callable[[Any], Any]]] = [
+    ("extent", lambda x: x.shape[0]),
+    ("dim", lambda _: ROWS),
+    ("expression", lambda x: 2 * x.shape[0] + 1),
+]
+ROWS = lg.Dim("rows", 1, 9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@pytest.mark.parametrize(("kind", "extent"), EXTENTS, ids=[k for k, _ in EXTENTS])
+@pytest.mark.parametrize(("op", "f"), EXTENT_OPERATIONS, ids=[o for o, _ in EXTENT_OPERATIONS])
+def test_extents_are_numbers_on_either_side(op, f, kind, extent, dtype) -> None:
+    if dtype == np.int64 and op in ("//", "**"):
+        pytest.skip("integers are neither floor-divided nor raised to symbolic powers")
+    x = np.array([[-3, 2, 5], [5, -4, 11], [1, 2, 3], [7, 5, -5], [5, 1, 2]], dtype)
+    specs = {"x0": lg.spec(ROWS, 3, dtype=lg.f32 if dtype == np.float32 else lg.i64)}
+    number = {"expression": 11}.get(kind, 5)
+    for left in (True, False):
+        got = interpret(lambda t, e=left: f(extent(t), t) if e else f(t, extent(t)), x, specs=specs)
+        tensor = as_torch(x)
+        check(got, f(number, tensor) if left else f(tensor, number), rtol=1e-5)
+
+
+def test_extents_stay_extents_among_themselves() -> None:
+    n = lg.Dim("n", 1, 9)
+    assert str(np.int64(2) * (n + 1)) == "2*n + 2"
+    assert (7 // (n + 1)).evaluate({n: 2}) == 2
+    assert (7 % n).evaluate({n: 4}) == 3
+    assert str(-n) == "-n"
+    with pytest.raises(TypeError):
+        (n + 1) * 0.5

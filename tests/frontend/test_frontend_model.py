@@ -508,3 +508,14 @@ def test_mistakes_with_values() -> None:
         b.numpy()
     with pytest.raises(errors.BadInput, match="set"):
         cx.execute()
+
+
+def test_an_output_that_is_always_empty_is_refused() -> None:
+    model = lg.Model("empty")
+
+    @model.entry(x=lg.spec(3, 4))
+    def run(x: lg.Tensor) -> lg.Tensor:
+        return x[2:2]
+
+    with pytest.raises(errors.BadArgument, match=r"output out cannot be of shape \(0, 4\)"):
+        model.trace()

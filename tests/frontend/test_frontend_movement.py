@@ -25,6 +25,9 @@ SAME_NAME: list[tuple[str, Callable[[Any], Any]]] = [
     ("reshape tuple", lambda x: x.reshape((4, 30))),
     ("reshape 1s", lambda x: x.reshape(1, 2, 1, 3, 20, 1)),
     ("view", lambda x: x.view(-1)),
+    ("nothing flattened", lambda x: x[:, 1:1].flatten(1)),
+    ("a product over nothing", lambda x: x[..., 2:2] @ x[..., 2:2].mT),
+    ("repeat no times", lambda x: x.repeat(0, 1, 1, 2)),
     ("permute", lambda x: x.permute(3, 1, 0, 2)),
     ("permute negative", lambda x: x.permute(-1, 0, -3, 2)),
     ("transpose", lambda x: x.transpose(1, -1)),
@@ -243,3 +246,10 @@ def test_movement_makes_no_nodes() -> None:
         )
     )
     assert [n.op for n in graph.nodes()] == [Op.INPUT]
+
+
+def test_extents_that_only_their_corners_prove_are_no_reason_to_refuse():
+    rows, columns = lg.Dim("rows", 1, 9), lg.Dim("columns", 1, 9)
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    got = interpret(lambda t: t[:-1].flatten() + 1, x, specs={"x0": lg.spec(rows, columns)})
+    check(got, as_torch(x)[:-1].flatten() + 1)

@@ -7,9 +7,10 @@ import subprocess
 
 import pytest
 
-from lumigen.emit.cxx import expression, identifier, integer, string
+from lumigen.emit.cxx import expression, integer, string
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Dim, Ix, floordiv, ix, lookup, maximum, minimum, mod
+from lumigen.names import identifier
 from lumigen.resources import runtime_dir
 
 N = Dim("n", 1, 50)

@@ -1,0 +1,69 @@
+"""What extents, counts and steps may be: decided for every value of every dim, or refused with the user's line."""
+
+from __future__ import annotations
+
+import itertools
+from numbers import Integral
+
+from lumigen.errors import BadArgument, DimSpecialised
+from lumigen.frontend.trace import fail
+from lumigen.index import Dim, Ix, is_nonnegative
+from lumigen.view import Shape
+
+MOST_DIMS = 8  # of an extent whose corners are tried
+
+
+def check_extents(op: str, shape: Shape) -> None:
+    """No extent of a result may be negative, for any value of the dims."""
+    for d, extent in enumerate(shape):
+        check_extent(op, f"axis {d} would have extent {extent}", extent)
+
+
+def check_extent(op: str, what: str, extent: Ix, least: int = 0) -> None:
+    """The extent is at least `least` for every value of the dims; `what` says how it came about."""
+    spare = extent - least
+    if is_nonnegative(spare) or not _fails_at_a_corner(spare):
+        return
+    dim = next((a for a in extent.atoms() if isinstance(a, Dim)), None)
+    if dim is None or is_nonnegative(-spare - 1):
+        expected = f"sizes that leave at least {least}"
+        raise fail(BadArgument, op=op, name="a size", value=f"such that {what}", expected=expected)
+    enough = _least_value(spare, dim)
+    needed = f"{f'at least {enough}' if enough is not None else 'larger'}, since {what}"
+    raise fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
+
+
+def _fails_at_a_corner(spare: Ix) -> bool:
+    """Whether it is negative where every dim is at its least or greatest: exact for products of dims."""
+    atoms = tuple(dict.fromkeys(spare.atoms()))
+    dims = tuple(a for a in atoms if isinstance(a, Dim))
+    if len(dims) < len(atoms) or len(dims) > MOST_DIMS:
+        return True
+    corners = itertools.product(*((d.lo, d.hi) for d in dims))
+    return any(spare.evaluate(dict(zip(dims, values, strict=True))) < 0 for values in corners)
+
+
+def _least_value(spare: Ix, dim: Dim) -> int | None:
+    """The least value of the dim at which the expression is not negative, if it is affine in it."""
+    match spare.terms:
+        case (((atom,), factor),) if atom == dim and factor > 0:
+            return -(spare.const // factor)
+        case _:
+            return None
+
+
+def check_count(op: str, name: str, value: object, least: int = 1) -> None:
+    """A count or step that a user passes: an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        expected = f"an integer of at least {least}"
+        raise fail(BadArgument, op=op, name=name, value=repr(value), expected=expected)
+
+
+def fixed(op: str, name: str, extent: Ix) -> int:
+    """The value of an extent that decides how a program looks, so that no dim may be in it."""
+    for dim in (a for a in extent.atoms() if isinstance(a, Dim)):
+        needed = f"a fixed number, since it is {name}"
+        raise fail(
+            DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed
+        )
+    return extent.const
