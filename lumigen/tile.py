@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
+from lumigen.dtype import DType
 from lumigen.index import Axis, Dim, Ix
 from lumigen.region import Buffer, Expr, Local, Monoid
 
@@ -163,6 +164,43 @@ class Mma:
 
 
 @dataclass(frozen=True)
+class Contract:
+    """acc = A[m_lo .., :] B[n_lo .., :] over all of k, by a block of threads that share a ring of stages.
+
+    acc is a fragment: each thread holds some of its elements in registers. Operands are zero past the extents of
+    `m`, `n` and `k`; what is not held in `element` is rounded to it.
+    """
+
+    acc: Buffer
+    a: Operand
+    b: Operand
+    m: Axis
+    n: Axis
+    k: Axis
+    m_lo: Ix
+    n_lo: Ix
+    element: DType
+
+
+@dataclass(frozen=True)
+class ForTile:
+    """`for m, n` over the elements of a fragment that lie below `m_hi` and `n_hi`, each by the thread that has it.
+
+    The fragment begins at (m_lo, n_lo). `n` runs over lanes, and `value` is the element.
+    """
+
+    acc: Buffer
+    m: Axis
+    n: Axis
+    m_lo: Ix
+    n_lo: Ix
+    m_hi: Ix
+    n_hi: Ix
+    value: Local
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class Fill:
     """Every element of a scratch tile."""
 
@@ -183,6 +221,8 @@ Stmt = Union[
     Mma,
     Transpose,
     Fill,
+    Contract,
+    ForTile,
 ]
 
 
@@ -206,6 +246,7 @@ class TileProgram:
     threads: int = 1
     team: int = 1
     width: int = 0  # as the device has it
+    tile: str = ""  # how a block divides a product, as the device's headers spell it
 
     @property
     def dim_arguments(self) -> tuple[Dim, ...]:
@@ -218,5 +259,5 @@ class TileProgram:
         while stack:
             s = stack.pop()
             yield s
-            if isinstance(s, For):
+            if isinstance(s, For | ForTile):
                 stack.extend(reversed(s.body))

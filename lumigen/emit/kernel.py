@@ -7,18 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lumigen.emit.environment import render
-from lumigen.emit.statements import Statements
+from lumigen.emit.statements import BLOCK_TYPES, Statements
 from lumigen.index import product
 from lumigen.names import identifier
 from lumigen.program import ALIGNMENT, Parameter
-from lumigen.tile import TileProgram
+from lumigen.tile import Contract, TileProgram
 
 HEADERS = {
     "simt": ("index.h", "lanes.h", "scalar.h", "simd.h", "vmath.h"),
     "panel": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "vmath.h"),
     "cascade": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "tile.h", "vmath.h"),
 }
-DEVICE_HEADERS = {"simt": ("index.h", "scalar.h", "simd.h")}
+DEVICE_HEADERS = {
+    "simt": ("index.h", "scalar.h", "simd.h"),
+    "pipeline": ("elements.cuh", "fma.cuh", "index.h", "pipeline.cuh", "scalar.h", "simd.h"),
+}
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class DeviceKernelContext:
     pointers: tuple[Parameter, ...]
     dims: tuple[tuple[str, str], ...]
     uses_task: bool
+    tile: str  # how a block divides a product; empty where there is none
+    threads: str
+    shared: str  # bytes of shared memory
     lines: tuple[str, ...]
 
 
@@ -98,9 +104,19 @@ def device_kernel_body(
         pointers=tuple(p for p in parameters if p.dtype is not None),
         dims=dims,
         uses_task="task" in _words(lines),
+        tile=program.tile,
+        threads="Tile::kThreads" if program.tile else "kThreads",
+        shared=f"Tile::shared_bytes<{_element(program)}>()" if program.tile else "0",
         lines=lines,
     )
     return render("cuda/kernel.cu.j2", kernel=context)
+
+
+def _element(program: TileProgram) -> str:
+    """The type of the matrix operands, as the device's headers spell it."""
+    return next(
+        BLOCK_TYPES[s.element.name] for s in program.statements() if isinstance(s, Contract)
+    )
 
 
 def _rendered(

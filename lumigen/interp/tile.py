@@ -34,9 +34,11 @@ from lumigen.tile import (
     Accumulate,
     Accumulator,
     Bind,
+    Contract,
     Fill,
     Finish,
     For,
+    ForTile,
     Let,
     Mma,
     Operand,
@@ -136,6 +138,12 @@ class _Task:
             case StoreTile():
                 at = self.element(s.dst, s.at)
                 self.memory[s.dst.name][at] = cast(self.value(s.value), s.dst.dtype)
+            case _:
+                self.matrix(s)
+
+    def matrix(self, s: Stmt) -> None:
+        """A statement on whole tiles."""
+        match s:
             case Pack():
                 self.pack(s)
             case PackColumns():
@@ -146,8 +154,14 @@ class _Task:
                 target[:cols, :rows] = source[:rows, :cols].T  # numpy refuses what does not fit
             case Mma():
                 self.multiply(s)
+            case Contract():
+                self.contract(s)
+            case ForTile():
+                self.elements(s)
             case Fill():
                 self.memory[s.dst.name][:] = s.value
+            case _:
+                raise TypeError(s)
 
     def start(self, s: Accumulator) -> Array:
         """Where it starts, in each lane if it stands inside their loop."""
@@ -236,6 +250,29 @@ class _Task:
             if self.number(s.accumulate):
                 out = out + _widened(self.memory[s.acc.name][target])
         self.memory[s.acc.name][target] = cast(out, s.acc.dtype)
+
+    def contract(self, s: Contract) -> None:
+        acc = self.tile(s.acc)
+        rows = _below(self.number(s.m_lo), acc.shape[0], self.number(s.m.extent))
+        columns = _below(self.number(s.n_lo), acc.shape[1], self.number(s.n.extent))
+        depth = np.arange(self.number(s.k.extent))
+        a = self.operand(s.a, s.m, rows, s.k, depth)
+        b = self.operand(s.b, s.n, columns, s.k, depth)
+        acc[...] = 0
+        with np.errstate(all="ignore"):
+            product = _widened(cast(a, s.element)) @ _widened(cast(b, s.element)).T
+        acc[: len(rows), : len(columns)] = product
+
+    def elements(self, s: ForTile) -> None:
+        acc = self.tile(s.acc)
+        rows = _below(self.number(s.m_lo), acc.shape[0], self.number(s.m_hi))
+        columns = _below(self.number(s.n_lo), acc.shape[1], self.number(s.n_hi))
+        for row, m in enumerate(rows):
+            self.axes[s.m], self.axes[s.n] = int(m), columns
+            self.locals[s.value.name] = _widened(acc[row, : len(columns)])
+            self.run(s.body)
+        for axis in (s.m, s.n):
+            self.axes.pop(axis, None)
 
     def flat(self, b: Buffer, at: Array) -> Array:
         return self.memory[b.name][self.inside(b, at)]
@@ -331,6 +368,11 @@ class _Task:
         axes = {a: kept(v) for a, v in self.axes.items()}
         names = {name: kept(v) for name, v in self.locals.items()}
         return _Task(self.memory, self.dims, axes, names, self.packed)
+
+
+def _below(lo: int, count: int, hi: int) -> Array:
+    """The numbers from `lo` on, at most `count` of them, that are below `hi`."""
+    return np.arange(lo, max(lo, min(lo + count, hi)))
 
 
 def _wide(dtype: DType) -> np.dtype[Any]:

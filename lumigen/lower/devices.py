@@ -9,8 +9,14 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.chain import chain, find_chain
 from lumigen.lower.contract import Lowered, contract
+from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_region
-from lumigen.lower.schedule_plan import VECTOR_LOOPS, schedule_blocks, schedule_plan
+from lumigen.lower.schedule_plan import (
+    VECTOR_LOOPS,
+    schedule_blocks,
+    schedule_plan,
+    vector_loops_of_blocks,
+)
 from lumigen.lower.simt import simt
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.plan import RegionPlan
@@ -60,8 +66,8 @@ CPU = Device(
 CUDA = Device(
     plan=plan_sweeps,
     schedule=schedule_blocks,
-    loops=schedule_blocks,
-    forms=(),
+    loops=vector_loops_of_blocks,
+    forms=(pipeline,),
     runs_whole=lambda _: False,
 )
 DEVICES = {"cpu": CPU, "cuda": CUDA}

@@ -7,9 +7,12 @@ lane axis whose elements each run a reduction.
 
 from __future__ import annotations
 
+from lumigen.dtype import f32
+from lumigen.index import product
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.chain import find_chain
-from lumigen.lower.contract import find_contraction
+from lumigen.lower.contract import Contraction, find_contraction
+from lumigen.lower.pipeline import MATRIX_SITES, SCALAR_SITES, multiplied_in
 from lumigen.plan import RegionPlan
 from lumigen.schedule import Layout, Place, Schedule, schedule
 
@@ -20,7 +23,39 @@ BLOCKS = Place(
 VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
 
 
+# rows, columns, depth of a stage, stages, rows and columns of warps: from many products in a block to few
+MATRIX_TILES = (
+    (128, 128, 32, 4, 2, 4),
+    (128, 64, 32, 4, 4, 2),
+    (64, 64, 64, 4, 2, 2),
+    (32, 64, 64, 4, 1, 4),
+)
+# rows, columns, depth of a stage, rows and columns of a thread, which multiplies in f32 by itself
+SCALAR_TILES = ((128, 128, 16, 8, 8), (64, 64, 16, 4, 4), (32, 64, 16, 4, 4))
+MULTIPROCESSORS = 132  # that should all have a tile
+
+
 def schedule_blocks(plan: RegionPlan) -> Schedule:
+    """Of blocks of threads: tiles of a product in as large blocks as keep the device busy, or vector loops."""
+    (store,) = plan.region.stores
+    found = find_contraction(store)
+    if found is None:
+        return vector_loops_of_blocks(plan)
+    tiles, sites = MATRIX_TILES, MATRIX_SITES
+    if multiplied_in(found.rows, found.columns) is f32:
+        tiles, sites = SCALAR_TILES, SCALAR_SITES
+    busy = (t for t in tiles if _blocks(found, t[0], t[1]) >= MULTIPROCESSORS)
+    return schedule("pipeline", dict(zip(sites, next(busy, tiles[-1]), strict=True)))
+
+
+def _blocks(found: Contraction, rows: int, columns: int) -> int:
+    """Tiles of this size in a contraction at the dims' typical values."""
+    groups = (found.m_axes, found.n_axes, found.grid)
+    m, n, batch = (product(tuple(a.extent for a in axes)).estimate() for axes in groups)
+    return -(-m // rows) * -(-n // columns) * batch
+
+
+def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:
     """Vector loops of a block of threads, each of which moves 16 bytes of the narrowest float that is there."""
     (store,) = plan.region.stores
     floats = [b.dtype for b in (*plan.region.reads(), store.dst) if b.dtype.is_float]

@@ -24,9 +24,11 @@ from lumigen.tile import (
     Accumulate,
     Accumulator,
     Bind,
+    Contract,
     Fill,
     Finish,
     For,
+    ForTile,
     Let,
     Mma,
     Operand,
@@ -91,7 +93,7 @@ def _prim(e: Prim) -> str:
 def _statements(body: Iterable[Stmt]) -> Iterator[str]:
     for s in body:
         yield _statement(s)
-        if isinstance(s, For):
+        if isinstance(s, For | ForTile):
             yield from (f"  {line}" for line in _statements(s.body))
 
 
@@ -113,6 +115,13 @@ def _statement(s: Stmt) -> str:
             return f"for {s.axis} in {s.lo} .. {s.hi}{how}{' dealt' * s.dealt}"
         case StoreTile():
             return f"{s.dst}{_at(s.at)}{_lanes(s.lanes)} = {show_expr(s.value)}"
+        case _:
+            return _matrix(s)
+
+
+def _matrix(s: Stmt) -> str:
+    """A statement on whole tiles."""
+    match s:
         case Pack():
             rows, depth = _span(s.row, s.row_lo, s.row_hi), _span(s.k, s.k_lo, s.k_hi)
             return f"pack {_place(s.dst, s.at)} = rows {rows}, {depth} of {_operand(s.operand)}"
@@ -126,8 +135,17 @@ def _statement(s: Stmt) -> str:
             acc = f"{_place(s.acc, s.acc_at)} rows of {s.acc_stride}"
             sizes = f"{s.rows} x {s.cols} x {s.k}"
             return f"{acc} {sign} {_place(s.a, s.a_at)} @ {_operand(s.b)}, {sizes}"
+        case Contract():
+            a, b = _operand(s.a), _operand(s.b)
+            where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in 0 .. {s.k.extent}"
+            return f"{s.acc} = {a} @ {b} in {s.element}, {where}"
+        case ForTile():
+            ends = f"{s.m} in {s.m_lo} .. {s.m_hi}, {s.n} in {s.n_lo} .. {s.n_hi}"
+            return f"for {s.value.name} of {s.acc}, {ends} over lanes"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
+        case _:
+            raise TypeError(s)
 
 
 def _operand(o: Operand) -> str:

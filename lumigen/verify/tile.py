@@ -27,9 +27,11 @@ from lumigen.tile import (
     Accumulate,
     Accumulator,
     Bind,
+    Contract,
     Fill,
     Finish,
     For,
+    ForTile,
     Let,
     Mma,
     Operand,
@@ -99,6 +101,18 @@ def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator
     for s in body:
         for broken in _broken_statement(s, facts, scope):
             yield f"{type(s).__name__} {_name(s)}: {broken}"
+        if isinstance(s, ForTile):
+            facts.locals[s.value] = s.n
+            ends = {
+                Cmp(ix(s.m) - s.m_lo),
+                Cmp(s.m_hi - 1 - s.m),
+                Cmp(ix(s.n) - s.n_lo),
+                Cmp(s.n_hi - 1 - s.n),
+            }
+            inner = _Scope(
+                scope.axes | {s.m, s.n}, scope.locals | {s.value}, s.n, scope.given | ends
+            )
+            yield from _broken_body(s.body, facts, inner)
         if isinstance(s, For):
             given = scope.given | {Cmp(ix(s.axis) - s.lo), Cmp(s.hi - 1 - s.axis)}
             lanes = s.axis if s.lanes else scope.lanes
@@ -122,7 +136,7 @@ def _after(s: Stmt, facts: _Facts, scope: _Scope) -> _Scope:
             facts.written.add(s.dst)
         case Pack():
             facts.packed.add(s.dst)
-        case Mma():
+        case Mma() | Contract():
             facts.written.add(s.acc)
         case _:
             pass
@@ -137,7 +151,7 @@ def _name(s: Stmt) -> str:
             return s.name.name
         case Accumulate():
             return s.into.name
-        case Mma():
+        case Mma() | Contract() | ForTile():
             return str(s.acc)
         case _:
             return str(s.dst)
@@ -200,6 +214,18 @@ def _broken_matrix(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
                 yield f"products of {s.acc.dtype}"
             if not s.b.panels and s.b.stride != 1:
                 yield f"columns {s.b.stride} apart, with no panels"
+        case Contract():
+            yield from _broken_tile(s.acc, facts)
+            yield from _broken_indices((s.m_lo, s.n_lo), facts, scope)
+            yield from _broken_operand(s.a, facts, scope, (s.m, s.k))
+            yield from _broken_operand(s.b, facts, scope, (s.n, s.k))
+            if not (s.element is f32 or (s.element.is_float and s.element.bits == 16)):
+                yield f"products of {s.element}"
+        case ForTile():
+            yield from _broken_tile(s.acc, facts)
+            yield from _broken_read(s.acc, facts)
+            yield from _broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
+            yield from _broken_name(s.value, facts)
         case _:
             yield "no rule knows this statement"
 

@@ -1,0 +1,130 @@
+"""pipeline: the skeleton of one contraction with a map behind it, for blocks of threads with matrix instructions.
+
+Before: a region whose value holds one contraction over all of the store's axes.  After: a tile program in which a
+block computes a tile of the product in registers, its operands coming through a ring of stages in shared memory,
+and applies the rest of the expression to the elements of the tile.
+
+Sites: `rows` and `columns` of a tile, `depth` of a stage; `stages` in the ring and `warp_rows` by `warp_columns` warps
+with matrix instructions, or `thread_rows` by `thread_columns` products of a thread, in which f32 stays f32.
+"""
+
+from __future__ import annotations
+
+from lumigen.dtype import DType, f32
+from lumigen.index import Axis, Ix, ceildiv, ix, product
+from lumigen.lower.contract import Contraction, Lowered, affine, find_contraction, flatten
+from lumigen.lower.scope import Names, Scope
+from lumigen.lower.simt import dims_of
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Local,
+    Read,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    local,
+    map_expr,
+    substitute,
+    walk,
+)
+from lumigen.schedule import Schedule
+from lumigen.tile import Contract, ForTile, Operand, StoreTile, TileProgram
+
+MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
+SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
+LANES = 2  # neighbours of a row that one thread has
+
+
+def pipeline(region: Region, sizes: Schedule) -> Lowered | None:
+    """The kernel of a region of one contraction; None if it has another form."""
+    (store,) = region.stores
+    found = find_contraction(store)
+    if found is None:
+        return None
+    return Lowered(((_program(region, store, found, sizes), region),))
+
+
+def _program(region: Region, store: Store, found: Contraction, sizes: Schedule) -> TileProgram:
+    m, m_map = flatten(found.m_axes, "m")
+    n, n_map = flatten(found.n_axes, "n")
+    k, k_map = flatten(found.reduce.axes, "k")
+    mapping = {**m_map, **n_map}
+    rows, columns = (substitute(substitute(e, k_map), mapping) for e in (found.rows, found.columns))
+    m_tiles, n_tiles = ceildiv(m.extent, sizes["rows"]), ceildiv(n.extent, sizes["columns"])
+    grid = product(tuple(x.extent for x in found.grid))
+    task = Axis("task", grid * m_tiles * n_tiles)
+
+    top = Scope(Names(), frozenset({task}))
+    m0, n0 = Axis("m0", m.extent), Axis("n0", n.extent)
+    top.bind(m0, ix(task) % m_tiles * sizes["rows"])  # blocks side by side share columns
+    rest = ix(task) // m_tiles
+    top.bind(n0, rest % n_tiles * sizes["columns"])
+    rest = rest // n_tiles
+    for axis in reversed(found.grid):
+        top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
+        rest = rest // axis.extent
+
+    acc = Buffer("acc", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["columns"])), f32)
+    a, b = operand(rows, m, k), operand(columns, n, k)
+    element = multiplied_in(rows, columns)
+    top.stmts.append(Contract(acc, a, b, m, n, k, ix(m0), ix(n0), element))
+
+    inner = top.inner([m, n], n)
+    inner.alone = True
+    value = substitute(store.value, mapping)
+    sums = [e for e in walk([value]) if isinstance(e, Reduce)]
+    total = local("total", frozenset({m, n}), f32)
+    assert isinstance(total, Local)
+    contraction = map_expr(found.reduce, {})
+    product_of = next(r for r in sums if _is(r, contraction, mapping))
+    at = tuple(i.substitute(mapping) for i in store.at)
+    (out,) = inner.values([map_expr(value, {product_of: total})])
+    inner.stmts.append(StoreTile(store.dst, at, out, n))
+    top.stmts.append(
+        ForTile(acc, m, n, ix(m0), ix(n0), m.extent, n.extent, total, tuple(inner.stmts))
+    )
+    return TileProgram(
+        "pipeline",
+        (*region.reads(), store.dst),
+        dims_of(region),
+        task,
+        task.extent,
+        (acc,),
+        tuple(top.stmts),
+        threads=_threads(sizes),
+        width=LANES,
+        tile=_tile(sizes),
+    )
+
+
+def _is(r: Reduce, contraction: Expr, mapping: dict[Axis, Ix]) -> bool:
+    return r == substitute(contraction, mapping)
+
+
+def _tile(sizes: Schedule) -> str:
+    each = SCALAR_SITES if sizes.get("thread_rows", 0) else MATRIX_SITES
+    name = "FmaTile" if each is SCALAR_SITES else "PipelineTile"
+    return f"{name}<{', '.join(str(sizes[s]) for s in each)}>"
+
+
+def _threads(sizes: Schedule) -> int:
+    if each := sizes.get("thread_rows", 0) * sizes.get("thread_columns", 0):
+        return sizes["rows"] * sizes["columns"] // each
+    return 32 * sizes["warp_rows"] * sizes["warp_columns"]
+
+
+def operand(value: Expr, major: Axis, k: Axis) -> Operand:
+    """A matrix operand over (major, k): as memory holds it, or computed on its way into shared memory."""
+    found = affine(value, major, k)
+    if found is None:
+        return Operand(None, ix(0), None, None, value)
+    source, base, stride, k_stride = found
+    return Operand(source, base, stride, k_stride, value)
+
+
+def multiplied_in(rows: Expr, columns: Expr) -> DType:
+    """The type that a matrix instruction takes: 16 bits where memory holds an operand so, else f32."""
+    held = [e.source.dtype for e in (rows, columns) if isinstance(e, Read)]
+    return next((d for d in held if d.bits == 16), f32)
