@@ -1,4 +1,4 @@
-// The building blocks of f32 contractions: operands packed into panels, and tiles of C = A B.
+// The building blocks of contractions in f32: operands packed into panels, and tiles of C = A B.
 //
 // B, the columns (as a rule the weights), is packed in panels of 16 columns: (n / 16, k, 16), zeros
 // beyond n. The layout is the same on every instruction set, so it can be made once and stored.
@@ -54,17 +54,19 @@ inline namespace LUMIGEN_ISA {
 
 // c (rows, cols) = or += A B. `packed_a` holds exactly these rows, as pack_a made them, and k of
 // them; packed_b points at the first panel, already moved to the first k of the sub-range wanted,
-// and panel_stride is the number of floats from one panel to the next (16 times the full k).
+// and panel_stride is the number of elements from one panel to the next (16 times the full k). B is of
+// float, BF16 or F16; those are widened as they are loaded.
 // Only valid columns of c are touched.
-inline void multiply(float* c, int64_t ldc, const float* packed_a, const float* packed_b, int rows,
-                     int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
-  multiply_tiles(c, ldc, packed_a, Columns{packed_b, panel_stride, kPanel}, rows, cols, k, accumulate);
+template <class T>
+inline void multiply(float* c, int64_t ldc, const float* packed_a, const T* packed_b, int rows, int64_t cols,
+                     int64_t k, int64_t panel_stride, bool accumulate) {
+  multiply_tiles(c, ldc, packed_a, Columns<T>{packed_b, panel_stride, kPanel}, rows, cols, k, accumulate);
 }
 
 // As multiply, with B left as it is: element (k, n) at b[k * ldb + n]. Reads nothing beyond `cols`.
 inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const float* b, int64_t ldb,
                               int rows, int64_t cols, int64_t k, bool accumulate) {
-  multiply_tiles(c, ldc, packed_a, Columns{b, kPanel, ldb}, rows, cols, k, accumulate);
+  multiply_tiles(c, ldc, packed_a, Columns<float>{b, kPanel, ldb}, rows, cols, k, accumulate);
 }
 
 }  // namespace LUMIGEN_ISA

@@ -1,4 +1,5 @@
-// Packing for panel.h: rows of A into blocks, columns of B into panels of 16.
+// Packing for panel.h: rows of A into blocks, columns of B into panels of 16. The source's elements T are
+// float, BF16 or F16; what is packed is float.
 #pragma once
 
 namespace LUMIGEN_NS {
@@ -13,7 +14,8 @@ LUMIGEN_INLINE void store_some(float* dst, Vec a, int n) {
 // dst[i * step + r] = src[r * stride + i] for r < n and i < k: rows to columns; n is at most kLanes.
 // Unless is_exact, whole vectors are stored where the floats of later i follow: what lands beyond
 // r = n is overwritten by those, and the last rows of dst are stored exactly.
-__attribute__((noinline)) inline void transpose_rows(float* dst, const float* src, int64_t stride, int n,
+template <class T>
+__attribute__((noinline)) inline void transpose_rows(float* dst, const T* src, int64_t stride, int n,
                                                      int64_t k, int64_t step, bool is_exact) {
   Vec block[kLanes];
   int64_t i = 0;
@@ -30,11 +32,12 @@ __attribute__((noinline)) inline void transpose_rows(float* dst, const float* sr
   dst += i * step;
   src += i;
   for (int j = 0; j < rest; j++)
-    for (int r = 0; r < n; r++) dst[j * step + r] = src[r * stride + j];
+    for (int r = 0; r < n; r++) dst[j * step + r] = widened(src[r * stride + j]);
 }
 
 // One block of A: dst (k, rows) from element (r, i) at src[r * row_stride + i * k_stride].
-inline void pack_row_block(float* dst, const float* src, int64_t row_stride, int64_t k_stride, int rows,
+template <class T>
+inline void pack_row_block(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows,
                            int64_t k) {
   if (rows == 1 && k_stride == 1) {
     for_lanes(k, [&](int64_t i, auto lanes) { store(dst + i, load(src + i, lanes), lanes); });
@@ -50,12 +53,13 @@ inline void pack_row_block(float* dst, const float* src, int64_t row_stride, int
       });
   } else {
     for (int64_t i = 0; i < k; i++)
-      for (int r = 0; r < rows; r++) dst[i * rows + r] = src[r * row_stride + i * k_stride];
+      for (int r = 0; r < rows; r++) dst[i * rows + r] = widened(src[r * row_stride + i * k_stride]);
   }
 }
 
 // dst = packed A (rows, k), from element (r, i) at src[r * row_stride + i * k_stride]. rows * k floats.
-inline void pack_a(float* dst, const float* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
+template <class T>
+inline void pack_a(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
   const RowBlocks blocks(rows);
   for (int b = 0; b < blocks.count; b++) {
     const int n = blocks.rows_of(b);
@@ -80,11 +84,12 @@ inline void pack_a_from(float* dst, int rows, int64_t k, F&& at) {
 
 // dst = packed B (k, n), from element (i, j) at src[i * k_stride + j * n_stride].
 // ceil(n / 16) * 16 * k floats.
-inline void pack_b(float* dst, const float* src, int64_t n_stride, int64_t k_stride, int64_t n, int64_t k) {
+template <class T>
+inline void pack_b(float* dst, const T* src, int64_t n_stride, int64_t k_stride, int64_t n, int64_t k) {
   for (int64_t first = 0; first < n; first += kPanel) {
     const int width = n - first < kPanel ? int(n - first) : kPanel;
     float* panel = dst + first * k;
-    const float* from = src + first * n_stride;
+    const T* from = src + first * n_stride;
     if (width < kPanel)
       for (int64_t i = 0; i < kPanel * k; i++) panel[i] = 0.0f;
     if (n_stride == 1) {
@@ -99,7 +104,7 @@ inline void pack_b(float* dst, const float* src, int64_t n_stride, int64_t k_str
       }
     } else {
       for (int64_t i = 0; i < k; i++)
-        for (int j = 0; j < width; j++) panel[i * kPanel + j] = from[i * k_stride + j * n_stride];
+        for (int j = 0; j < width; j++) panel[i * kPanel + j] = widened(from[i * k_stride + j * n_stride]);
     }
   }
 }

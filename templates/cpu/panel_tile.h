@@ -4,12 +4,14 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-// Where B lies. Rows are `step` floats apart; columns are contiguous within a panel of 16, and
-// panels are panel_stride floats apart. A plain row-major B is the case panel_stride = 16.
+// Where B lies. Rows are `step` elements apart; columns are contiguous within a panel of 16, and
+// panels are panel_stride apart. A plain row-major B is the case panel_stride = 16. The elements T are float,
+// BF16 or F16, widened as they are loaded.
+template <class T>
 struct Columns {
-  const float* b;
+  const T* b;
   int64_t panel_stride, step;
-  const float* at(int64_t n) const { return b + n / kPanel * panel_stride + n % kPanel; }
+  const T* at(int64_t n) const { return b + n / kPanel * panel_stride + n % kPanel; }
 };
 
 // acc += x * y, spelled so that the accumulator stays in its register. From the intrinsic gcc makes
@@ -28,8 +30,8 @@ LUMIGEN_INLINE void add_product(Vec& acc, Vec x, Vec y) {
 
 // acc (kR, kV vectors) += a (kR) times a row of B (kV vectors): one k. The shorter factor is held in
 // registers, the longer passes through one.
-template <int kR, int kV>
-LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const float* b, int64_t panel_stride) {
+template <int kR, int kV, class T>
+LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const T* b, int64_t panel_stride) {
   const auto row = [&](int v) {
     return load(b + v * kLanes / kPanel * panel_stride + v * kLanes % kPanel, AllLanes{});
   };
@@ -57,8 +59,8 @@ LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const float
 }
 
 // c (kR rows, kV vectors) = or += the block of packed A at `a` times k rows of the columns at `b`.
-template <int kR, int kV>
-__attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float* a, const float* b,
+template <int kR, int kV, class T>
+__attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float* a, const T* b,
                                              int64_t panel_stride, int64_t step, int64_t k, bool accumulate) {
   Vec acc[kR][kV];
 #pragma GCC unroll 16
@@ -100,8 +102,8 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
 }
 
 // multiply_tile for a number of rows known at run time, at most kR.
-template <int kV, int kR>
-inline void multiply_rows(float* c, int64_t ldc, const float* a, const float* b, int64_t panel_stride,
+template <int kV, int kR, class T>
+inline void multiply_rows(float* c, int64_t ldc, const float* a, const T* b, int64_t panel_stride,
                           int64_t step, int rows, int64_t k, bool accumulate) {
   if (rows == kR) return multiply_tile<kR, kV>(c, ldc, a, b, panel_stride, step, k, accumulate);
   if constexpr (kR > 1) multiply_rows<kV, kR - 1>(c, ldc, a, b, panel_stride, step, rows, k, accumulate);
@@ -110,8 +112,8 @@ inline void multiply_rows(float* c, int64_t ldc, const float* a, const float* b,
 // All row blocks, of at most kR rows, times as many groups of kV vectors of columns as fit between
 // `n` and `cols`. The blocks are the inner loop: they find this group's columns in the first-level
 // cache. Returns the first column left.
-template <int kV, int kR>
-inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Columns columns, int rows,
+template <int kV, int kR, class T>
+inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Columns<T> columns, int rows,
                                int64_t n, int64_t cols, int64_t k, bool accumulate) {
   const RowBlocks blocks(rows);
   for (; n + kV * kLanes <= cols; n += kV * kLanes) {
@@ -128,7 +130,8 @@ inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Col
 
 // The last columns, fewer than a vector: B's are copied out with zeros beyond, some k at a time, and
 // the tile is made beside c, so that nothing beyond `cols` is read or written.
-inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, Columns columns, int rows,
+template <class T>
+inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, Columns<T> columns, int rows,
                                   int64_t n, int64_t cols, int64_t k, bool accumulate) {
   constexpr int64_t kSome = 64;
   const FirstLanes lanes{int(cols - n)};
@@ -156,7 +159,8 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
 
 // A single block of few rows has too few accumulators in two vectors of columns to keep the
 // multipliers busy, so it takes more: as many as registers allow.
-inline int64_t multiply_few_rows(float* c, int64_t ldc, const float* packed_a, Columns columns, int rows,
+template <class T>
+inline int64_t multiply_few_rows(float* c, int64_t ldc, const float* packed_a, Columns<T> columns, int rows,
                                  int64_t cols, int64_t k, bool accumulate) {
 #if defined(LUMIGEN_PORTABLE) || !defined(__AVX2__)
   constexpr int kRowsOf8 = 1, kRowsOf4 = 2;
@@ -173,7 +177,8 @@ inline int64_t multiply_few_rows(float* c, int64_t ldc, const float* packed_a, C
   return n;
 }
 
-inline void multiply_tiles(float* c, int64_t ldc, const float* packed_a, Columns columns, int rows,
+template <class T>
+inline void multiply_tiles(float* c, int64_t ldc, const float* packed_a, Columns<T> columns, int rows,
                            int64_t cols, int64_t k, bool accumulate) {
   if (rows <= 0 || cols <= 0) return;
   int64_t n = multiply_few_rows(c, ldc, packed_a, columns, rows, cols, k, accumulate);

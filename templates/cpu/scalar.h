@@ -29,44 +29,6 @@ LUMIGEN_INLINE T greater(T a, T b) {
   return a < b ? b : a;
 }
 
-// Floats of 16 bits are computed with as float: load_* widens, *_bits rounds to the nearest, to even between
-// two.
-LUMIGEN_INLINE float load_bf16(uint16_t h) {
-  const uint32_t wide = uint32_t(h) << 16;
-  float x;
-  __builtin_memcpy(&x, &wide, sizeof x);
-  return x;
-}
-LUMIGEN_INLINE uint16_t bf16_bits(float x) {
-  uint32_t wide;
-  __builtin_memcpy(&wide, &x, sizeof wide);
-  if (x != x) return uint16_t(wide >> 16 | 0x40);  // stays a NaN
-  return uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-}
-LUMIGEN_INLINE float load_f16(uint16_t h) {
-  const uint32_t exponent = h >> 10 & 31, fraction = h & 1023;
-  const uint32_t bias = exponent == 31 ? 224 : 112;  // infinity and NaN keep the greatest exponent
-  const uint32_t wide = (exponent + bias) << 23 | fraction << 13;
-  float x;
-  __builtin_memcpy(&x, &wide, sizeof x);
-  if (exponent == 0) x = float(fraction) * 0x1p-24f;
-  return h >> 15 ? -x : x;
-}
-LUMIGEN_INLINE uint16_t f16_bits(float x) {
-  uint32_t wide;
-  __builtin_memcpy(&wide, &x, sizeof wide);
-  const uint32_t sign = wide >> 16 & 0x8000;
-  wide &= 0x7fffffff;
-  if (x != x) return uint16_t(sign | 0x7e00);
-  if (wide >= 0x477ff000) return uint16_t(sign | 0x7c00);  // 65520 rounds up to infinity
-  if (wide >= 0x38800000) return uint16_t(sign | (wide + 0xfff + (wide >> 13 & 1) - (112u << 23)) >> 13);
-  const float shifted = (x < 0 ? -x : x) + 0.5f;  // the last place of 1/2 is that of the denormals
-  __builtin_memcpy(&wide, &shifted, sizeof wide);
-  return uint16_t(sign | (wide - 0x3f000000));
-}
-LUMIGEN_INLINE float round_f16(float x) { return load_f16(f16_bits(x)); }
-LUMIGEN_INLINE float round_bf16(float x) { return load_bf16(bf16_bits(x)); }
-
 // A float as an integer: towards zero, the nearest one where it does not fit, 0 for NaN.
 template <class T>
 LUMIGEN_INLINE T to_int(double x) {

@@ -31,7 +31,7 @@ struct FirstLanes {
 // and the primitives on them: load store load_int store_int; + - * / fma sqrt max_ordered
 // min_ordered floor round_even trunc; bits from_bits to_float to_int; + - * & | ^ shift_left
 // shift_right on IVec; lt eq is_nan mask_and mask_or mask_not any select; splat splat_int iota_int
-// build first_lane exchange transpose.
+// build first_lane exchange transpose; load_u16 store_u16, of integers below 65536 in IVec.
 //   fma(a, b, c)       a * b + c, rounded once where kFusedFma, twice elsewhere (SSE4.2)
 //   max_ordered(a, b)  exactly a < b ? b : a, so a NaN in b is dropped and a NaN in a is kept
 //   min_ordered(a, b)  exactly b < a ? b : a
@@ -187,3 +187,5 @@ LUMIGEN_INLINE float reduce_min(Vec a) {
 
 }  // namespace LUMIGEN_ISA
 }  // namespace LUMIGEN_NS
+
+#include "half.h"

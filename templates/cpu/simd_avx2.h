@@ -49,6 +49,47 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   _mm256_maskstore_epi32(p, lane_bits(l), a.v);
 }
 
+// Eight numbers of 16 bits; AVX2 has no masked loads of them.
+LUMIGEN_INLINE __m128i load_halves(const uint16_t* p, AllLanes) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+LUMIGEN_INLINE __m128i load_halves(const uint16_t* p, FirstLanes l) {
+  uint16_t each[kLanes] = {};
+  for (int i = 0; i < l.n; i++) each[i] = p[i];
+  return load_halves(each, AllLanes{});
+}
+LUMIGEN_INLINE void store_halves(uint16_t* p, __m128i a, AllLanes) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), a);
+}
+LUMIGEN_INLINE void store_halves(uint16_t* p, __m128i a, FirstLanes l) {
+  uint16_t each[kLanes];
+  store_halves(each, a, AllLanes{});
+  for (int i = 0; i < l.n; i++) p[i] = each[i];
+}
+template <class Lanes>
+LUMIGEN_INLINE IVec load_u16(const uint16_t* p, Lanes lanes) {
+  return {_mm256_cvtepu16_epi32(load_halves(p, lanes))};
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_u16(uint16_t* p, IVec a, Lanes lanes) {
+  const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packus_epi32(a.v, a.v), 0x08);
+  store_halves(p, _mm256_castsi256_si128(pairs), lanes);
+}
+#if defined(__F16C__)
+#define LUMIGEN_F16
+template <class Lanes>
+LUMIGEN_INLINE Vec load_f16(const uint16_t* p, Lanes lanes) {
+  return {_mm256_cvtph_ps(load_halves(p, lanes))};
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_f16(uint16_t* p, Vec a, Lanes lanes) {
+  store_halves(p, _mm256_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT), lanes);
+}
+LUMIGEN_INLINE Vec round_f16(Vec a) {
+  return {_mm256_cvtph_ps(_mm256_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT))};
+}
+#endif
+
 LUMIGEN_INLINE Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }

@@ -48,6 +48,42 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   _mm512_mask_storeu_epi32(p, lane_bits(l), a.v);
 }
 
+// Sixteen numbers of 16 bits.
+LUMIGEN_INLINE __m256i load_halves(const uint16_t* p, AllLanes) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+LUMIGEN_INLINE __m256i load_halves(const uint16_t* p, FirstLanes l) {
+  return _mm256_maskz_loadu_epi16(lane_bits(l), p);
+}
+LUMIGEN_INLINE void store_halves(uint16_t* p, __m256i a, AllLanes) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a);
+}
+LUMIGEN_INLINE void store_halves(uint16_t* p, __m256i a, FirstLanes l) {
+  _mm256_mask_storeu_epi16(p, lane_bits(l), a);
+}
+template <class Lanes>
+LUMIGEN_INLINE IVec load_u16(const uint16_t* p, Lanes lanes) {
+  return {_mm512_maskz_cvtepu16_epi32(__mmask16(-1), load_halves(p, lanes))};
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_u16(uint16_t* p, IVec a, Lanes lanes) {
+  store_halves(p, _mm512_maskz_cvtepi32_epi16(__mmask16(-1), a.v), lanes);
+}
+#define LUMIGEN_F16
+LUMIGEN_INLINE Vec widen_f16(__m256i h) { return {_mm512_maskz_cvtph_ps(__mmask16(-1), h)}; }
+LUMIGEN_INLINE __m256i narrow_f16(Vec a) {
+  return _mm512_maskz_cvtps_ph(__mmask16(-1), a.v, _MM_FROUND_TO_NEAREST_INT);
+}
+template <class Lanes>
+LUMIGEN_INLINE Vec load_f16(const uint16_t* p, Lanes lanes) {
+  return widen_f16(load_halves(p, lanes));
+}
+template <class Lanes>
+LUMIGEN_INLINE void store_f16(uint16_t* p, Vec a, Lanes lanes) {
+  store_halves(p, narrow_f16(a), lanes);
+}
+LUMIGEN_INLINE Vec round_f16(Vec a) { return widen_f16(narrow_f16(a)); }
+
 LUMIGEN_INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }

@@ -65,6 +65,19 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   for (int i = 0; i < l.n; i++) p[i] = int32_t(a.v[i]);
 }
 
+LUMIGEN_INLINE IVec load_u16(const uint16_t* p, AllLanes) { return {Bits4{p[0], p[1], p[2], p[3]}}; }
+LUMIGEN_INLINE IVec load_u16(const uint16_t* p, FirstLanes l) {
+  IVec a = splat_int(0);
+  for (int i = 0; i < l.n; i++) a.v[i] = p[i];
+  return a;
+}
+LUMIGEN_INLINE void store_u16(uint16_t* p, IVec a, AllLanes) {
+  for (int i = 0; i < kLanes; i++) p[i] = uint16_t(a.v[i]);
+}
+LUMIGEN_INLINE void store_u16(uint16_t* p, IVec a, FirstLanes l) {
+  for (int i = 0; i < l.n; i++) p[i] = uint16_t(a.v[i]);
+}
+
 LUMIGEN_INLINE IVec bits(Vec a) { return {Bits4(a.v)}; }
 LUMIGEN_INLINE Vec from_bits(IVec a) { return {Float4(a.v)}; }
 LUMIGEN_INLINE Mask lt(Vec a, Vec b) { return {Bits4(a.v < b.v)}; }

@@ -57,6 +57,21 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   if (l.n > 2) p[2] = _mm_extract_epi32(a.v, 2);
 }
 
+LUMIGEN_INLINE IVec load_u16(const uint16_t* p, AllLanes) {
+  return {_mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
+}
+LUMIGEN_INLINE IVec load_u16(const uint16_t* p, FirstLanes l) {
+  return {_mm_setr_epi32(p[0], l.n > 1 ? p[1] : 0, l.n > 2 ? p[2] : 0, 0)};
+}
+LUMIGEN_INLINE void store_u16(uint16_t* p, IVec a, AllLanes) {
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi32(a.v, a.v));
+}
+LUMIGEN_INLINE void store_u16(uint16_t* p, IVec a, FirstLanes l) {
+  p[0] = uint16_t(_mm_extract_epi16(a.v, 0));
+  if (l.n > 1) p[1] = uint16_t(_mm_extract_epi16(a.v, 2));
+  if (l.n > 2) p[2] = uint16_t(_mm_extract_epi16(a.v, 4));
+}
+
 LUMIGEN_INLINE Vec operator+(Vec a, Vec b) { return {_mm_add_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Vec operator-(Vec a, Vec b) { return {_mm_sub_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Vec operator*(Vec a, Vec b) { return {_mm_mul_ps(a.v, b.v)}; }

@@ -66,6 +66,38 @@ static void check_contraction(Random& random, int rows, int64_t cols, int64_t k)
   CHECK(std::memcmp(whole.data(), direct.data(), bytes) == 0);
 }
 
+// Operands of 16 bits: the same bits as those of the floats that they widen to.
+template <class T>
+static void check_halves(Random& random, int rows, int64_t cols, int64_t k) {
+  const auto halves = [&](int64_t n) {
+    std::vector<T> x(static_cast<size_t>(n));
+    for (T& v : x) v.bits = uint16_t(random.word() & 0xbfff);  // all below 2 in size
+    return x;
+  };
+  const auto wide = [](const std::vector<T>& x) {
+    std::vector<float> y;
+    for (const T v : x) y.push_back(widened(v));
+    return y;
+  };
+  const auto a = halves(rows * k), b = halves(packed_columns(cols) * k);
+  const auto wide_a = wide(a), wide_b = wide(b);
+  for (const bool is_turned : {false, true}) {
+    const int64_t by_row = is_turned ? 1 : k, by_k = is_turned ? rows : 1;
+    std::vector<float> one(size_t(rows * k)), other(one.size());
+    pack_a(one.data(), a.data(), by_row, by_k, rows, k);
+    pack_a(other.data(), wide_a.data(), by_row, by_k, rows, k);
+    CHECK(std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0);
+    std::vector<float> panels(size_t(packed_columns(rows) * k)), others(panels.size());
+    pack_b(panels.data(), a.data(), by_row, by_k, rows, k);
+    pack_b(others.data(), wide_a.data(), by_row, by_k, rows, k);
+    CHECK(std::memcmp(panels.data(), others.data(), panels.size() * sizeof(float)) == 0);
+    std::vector<float> c(size_t(rows * cols), NAN), d = c;
+    multiply(c.data(), cols, one.data(), b.data(), rows, cols, k, k * kPanel, false);
+    multiply(d.data(), cols, one.data(), wide_b.data(), rows, cols, k, k * kPanel, false);
+    CHECK(std::memcmp(c.data(), d.data(), c.size() * sizeof(float)) == 0);
+  }
+}
+
 // Each way to pack one matrix: rows contiguous, columns contiguous, neither, and from a function.
 static void check_packings(Random& random, int rows, int64_t k) {
   const auto a = noise(random, rows * k);
@@ -106,6 +138,11 @@ int main() {
   for (int64_t k = 1; k <= 9; k++) check_contraction(random, 5, 21, k);
   for (int round = 0; round < 60; round++)
     check_contraction(random, 1 + random.below(100), 1 + random.below(200), 1 + random.below(300));
+  for (int rows = 1; rows <= 2 * kRows + 2; rows++)
+    for (const int64_t cols : {1, 7, 16, 33, 67, 160}) {
+      check_halves<BF16>(random, rows, cols, 1 + random.below(90));
+      check_halves<F16>(random, rows, cols, 1 + random.below(90));
+    }
   for (int rows = 1; rows <= 40; rows++)
     for (const int64_t k : {1, 2, 5, 8, 16, 17, 40, 63}) check_packings(random, rows, k);
   std::puts("multiply: right, and the same bits in pieces");
