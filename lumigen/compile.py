@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from lumigen.build import BuildResult, WriteResult, build_project, load_module, write_project
 from lumigen.cost import Cost, cost
-from lumigen.dtype import of_numpy
+from lumigen.dtype import DType, bf16, f16, f32, of_numpy
 from lumigen.emit.contract import signature
 from lumigen.emit.kernel import kernel_body
 from lumigen.emit.project import render_project
@@ -33,6 +33,7 @@ from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
+from lumigen.lower.retype import retype
 from lumigen.printer import graph as graph_text
 from lumigen.printer import program as program_text
 from lumigen.printer.title import title
@@ -42,12 +43,13 @@ from lumigen.verify.graph import verify
 from lumigen.verify.program import verify as verify_program
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
-from lumigen.weights import Weights, open_weights
+from lumigen.weights import Weights, open_weights, rounded
 
 Entries = tuple[tuple[str, Graph], ...]
 Array = npt.NDArray[Any]
 TARGETS = ("cpu",)
 PLANNED = ("cuda", "metal")
+DTYPES = (f32, f16, bf16)  # in which a model of f32 can be held
 
 
 # --- progress -------------------------------------------------------------------------------------
@@ -105,19 +107,30 @@ class Compilation:
 
 
 def lower_model(
-    traced: Traced, options: Mapping[str, str], stages: Stages | None = None
+    traced: Traced,
+    options: Mapping[str, str],
+    stages: Stages | None = None,
+    *,
+    dtype: DType = f32,
 ) -> Compilation:
-    """Graph passes, then regions, plans, tile programs and the text of every kernel."""
+    """Graph passes, then regions, plans, tile programs and the text of every kernel.
+
+    What the model has of f32 in memory is held in `dtype`.
+    """
     at = stages or Stages()
     graphs: dict[str, Entries] = {"graph": traced.entries}
     entries = traced.entries
     with at.stage("passes"):
         run_pass("graph", lambda g: g, entries, at.trail)
+        if dtype is not f32:  # first: the casts that it puts in merge with those that were there
+            entries = graphs["retype"] = run_pass(
+                "retype", lambda g: retype(g, dtype), entries, at.trail
+            )
         for step in GRAPH_PASSES:
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
     with at.stage("lower"):
         start = perf_counter()
-        lowered = assemble(entries)
+        lowered = assemble(entries, dtype=dtype)
         for k in lowered.kernels:
             verify_region(k.region, k.name)
             verify_tile(k.program, k.name)
@@ -225,6 +238,7 @@ def compile_project(
     target: str = "cpu",
     options: Mapping[str, str] | None = None,
     weights: Weights | Mapping[str, Array] | None = None,
+    dtype: DType = f32,
     build: bool = True,
     embed: bool = False,
     force: bool = False,
@@ -232,14 +246,16 @@ def compile_project(
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
-    With `embed` the library holds the weights.
+    What the model has of f32 in memory is held in `dtype`. With `embed` the library holds the weights.
     """
     check_target(target)
+    check_dtype(dtype)
     if embed and weights is None:
         expected = "them together with the file of the weights"
         raise BadArgument(op="compile", name="--embed-weights", value="alone", expected=expected)
     at = stages or Stages()
-    compilation = lower_model(traced, {"target": target, **(options or {})}, at)
+    chosen = {"target": target, "dtype": dtype.name, **(options or {})}
+    compilation = lower_model(traced, chosen, at, dtype=dtype)
     model = compilation.model
     place = directory if directory is not None else Path(f"{model.name}-{target}")
     with at.stage("vectors"):
@@ -287,6 +303,12 @@ def check_target(target: str) -> None:
     raise UnsupportedTarget(target=target, why=why, known=list(TARGETS))
 
 
+def check_dtype(dtype: DType) -> None:
+    """Refuse what a model of f32 cannot be held in."""
+    if dtype not in DTYPES:
+        raise BadArgument(op="compile", name="dtype", value=dtype, expected="f32, f16 or bf16")
+
+
 def weights_path(directory: Path, name: str) -> Path:
     """Where a project keeps its weights."""
     return directory / "weights" / f"{name}.safetensors"
@@ -295,7 +317,10 @@ def weights_path(directory: Path, name: str) -> Path:
 def wanted_weights(
     model: CompiledModel, weights: Weights | Mapping[str, Array]
 ) -> Mapping[str, Array]:
-    """The arrays that the model reads, by name; raises for one that is missing or different."""
+    """The arrays that the model reads, by name, rounded where it holds f32 in 16 bits.
+
+    Raises for one that is missing or different.
+    """
     source = str(weights.path) if isinstance(weights, Weights) else "the given arrays"
     found: dict[str, Array] = {}
     for stored in model.weights:
@@ -303,7 +328,7 @@ def wanted_weights(
         if not isinstance(weights, Weights) and wanted.name not in weights:
             close = get_close_matches(wanted.name, weights, n=3, cutoff=0.3)
             raise UnknownWeight(name=wanted.name, file=source, close=close)
-        array = found[wanted.name] = np.asarray(weights[wanted.name])
+        array = found[wanted.name] = rounded(np.asarray(weights[wanted.name]), wanted.dtype)
         if array.dtype != np.dtype(wanted.dtype.numpy) or array.shape != wanted.shape:
             got = f"{of_numpy(array.dtype) or array.dtype}[{_list(array.shape)}]"
             expected = f"{wanted.dtype}[{_list(wanted.shape)}]"
@@ -348,10 +373,14 @@ def compile(
     output: str | Path | None = None,
     weights: str | Path | Weights | Mapping[str, Array] | None = None,
     *,
+    dtype: DType = f32,
     build: bool = True,
     force: bool = False,
 ) -> ModuleType | None:
-    """Compile a model into a project; the Python module of it, or None with `build=False`."""
+    """Compile a model into a project; the Python module of it, or None with `build=False`.
+
+    `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
+    """
     check_target(target)
     opened = open_weights(weights) if isinstance(weights, str | Path) else weights
     summary = compile_project(
@@ -359,6 +388,7 @@ def compile(
         directory=None if output is None else Path(output),
         target=target,
         weights=opened,
+        dtype=dtype,
         build=build,
         force=force,
     )

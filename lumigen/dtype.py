@@ -84,3 +84,8 @@ def accumulator(dtype: DType) -> DType:
     if dtype.is_float:
         return f64 if dtype is f64 else f32
     return i64 if dtype.is_int else dtype
+
+
+def computed(dtype: DType) -> DType:
+    """In which type a value is computed: f32 for floats of 16 bits, which exist in memory only; else its own."""
+    return f32 if dtype.is_float and dtype.bits == 16 else dtype

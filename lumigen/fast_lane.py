@@ -38,6 +38,7 @@ from lumigen.program import (
     WeightArg,
 )
 from lumigen.resources import runtime_dir, templates_dir
+from lumigen.weights import rounded
 
 FLAGS = (
     "-std=c++17",
@@ -165,6 +166,7 @@ def bind_dims(program: Program, inputs: Mapping[str, Array]) -> dict[Dim, int]:
 
 def pack(stored: Stored, weight: Array) -> Array:
     """A weight in the form that kernels read."""
+    weight = rounded(weight, stored.weight.dtype)
     if stored.layout is None:
         return np.ascontiguousarray(weight, stored.weight.dtype.numpy)
     p: Panels = stored.layout

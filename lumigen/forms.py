@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lumigen.compile import lower_model, show_entries, show_programs
+from lumigen.dtype import DType, f32
 from lumigen.emit.project import render_project
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
@@ -12,12 +13,18 @@ from lumigen.printer import region as region_text
 from lumigen.printer import tile as tile_text
 from lumigen.printer.program import origin
 
-GRAPHS = ("graph", "canonicalize", "fold")
+GRAPHS = ("graph", "retype", "canonicalize", "fold")
 KERNELS = ("regions", "plan", "tile", "source")
 FORMS = (*GRAPHS, "regions", "plan", "tile", "program", "source")
 
 
-def text_after(traced: Traced, form: str, kernel: str | None = None, target: str = "cpu") -> str:
+def text_after(
+    traced: Traced,
+    form: str,
+    kernel: str | None = None,
+    target: str = "cpu",
+    dtype: DType = f32,
+) -> str:
     """A form of the whole model, or of one kernel of it."""
     if kernel is not None and form not in KERNELS:
         expected = f"a kernel after one of {', '.join(KERNELS)}"
@@ -26,9 +33,9 @@ def text_after(traced: Traced, form: str, kernel: str | None = None, target: str
         )
     if form == "graph":
         return show_entries(traced.entries)
-    compilation = lower_model(traced, {"target": target})
+    compilation = lower_model(traced, {"target": target}, dtype=dtype)
     if form in GRAPHS:
-        return show_entries(compilation.graphs[form])
+        return show_entries(compilation.graphs.get(form, traced.entries))
     if form == "program":
         return show_programs(compilation.lowered)
     kernels = compilation.lowered.kernels

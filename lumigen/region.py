@@ -1,5 +1,8 @@
 """Regions: what is computed, in index notation over named axes.
 
+Floats of 16 bits exist in memory only: reading one gives f32, a store rounds. The one value of such a type is a
+cast to it, a rounding point, and a cast back stands around it.
+
 An expression is a frozen, interned DAG over named axes. Movement is gone: a read names the buffer and one index
 expression per dimension. A region is a set of stores of such expressions; elementwise fusion is implicit in it.
 """
@@ -12,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Union
 
-from lumigen.dtype import DType, accumulator, boolean, u8
+from lumigen.dtype import DType, accumulator, boolean, computed, u8
 from lumigen.errors import SourceLocation
 from lumigen.index import Axis, Cmp, Ix, Lookup, ix, less, lookup
 from lumigen.ops import Op
@@ -78,7 +81,7 @@ class Holds:
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """The element of `source` at `at`, which is inside it wherever the read is reached."""
+    """The element of `source` at `at`, which is inside it wherever the read is reached; widened to f32."""
 
     source: Buffer
     at: tuple[Ix, ...]
@@ -299,7 +302,7 @@ def _guards_first(c: Cmp) -> tuple[int, str]:
 
 
 def read(source: Buffer, at: tuple[Ix, ...]) -> Expr:
-    return _intern(Read, source, at, source.dtype)
+    return _intern(Read, source, at, computed(source.dtype))
 
 
 def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:

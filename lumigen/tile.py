@@ -94,7 +94,8 @@ class Operand:
     """A matrix operand as memory holds it: element (major, k) is at `base + major * stride + k * k_stride`.
 
     `major` counts rows of A or columns of B. Strides None: no such strides exist, `value` is evaluated per element.
-    `panels`: B lies packed in panels of 16 columns, `stride` floats from one panel to the next.
+    `panels`: B lies packed in panels of 16 columns, `stride` elements from one panel to the next.
+    Elements of f16 and bf16 are widened as they are read.
     """
 
     source: Buffer | None
@@ -145,7 +146,7 @@ class Transpose:
 
 @dataclass(frozen=True)
 class Mma:
-    """acc[rows, cols] (+)= A[rows, k] * B[k, cols], all f32.
+    """acc[rows, cols] (+)= A[rows, k] * B[k, cols] in f32.
 
     acc starts at `acc_at` with `acc_stride` floats a row; A was packed into scratch from `a_at` on; B is read as its
     operand says, from column 0 and k 0 of its base.

@@ -121,6 +121,14 @@ class Weights:
         return self._stored[name]
 
 
+def rounded(weight: Array, dtype: DType) -> Array:
+    """A weight of f32 in a type of 16 bits, rounded to the nearest, to even between two; any other as it is."""
+    if weight.dtype != np.float32 or dtype not in (f16, bf16):
+        return weight
+    with np.errstate(over="ignore"):  # what is too great becomes infinite
+        return weight.astype(dtype.numpy)
+
+
 def open_weights(path: str | Path) -> Weights:
     """A .safetensors file, its index of shards (.json), a directory of either, or an .npz file."""
     given = Path(path)

@@ -23,6 +23,7 @@ std::string describe(const StoredTensor& tensor) {
 struct Found {
   const StoredTensor* tensor = nullptr;
   bool packed = false;  // its bytes are in the layout already
+  bool wide = false;    // it is f32 and kernels read 16 bits
 };
 
 Status find(Found* out, const char* where, const char* file, const Safetensors& stored,
@@ -58,7 +59,10 @@ Status find(Found* out, const char* where, const char* file, const Safetensors& 
                 "[%s] weights file %s has no tensor %s (%s). Pass the file that belongs to this model.",
                 where, file, spec.name, spec.text);
   const std::vector<int64_t>& shape = out->tensor->shape;
-  const bool fits = out->tensor->dtype == spec.dtype && shape.size() == static_cast<size_t>(spec.rank) &&
+  const std::string wanted = spec.dtype;
+  out->wide = out->tensor->dtype == "F32" && (wanted == "F16" || wanted == "BF16");
+  const bool fits = (out->wide || out->tensor->dtype == wanted) &&
+                    shape.size() == static_cast<size_t>(spec.rank) &&
                     std::equal(shape.begin(), shape.end(), spec.shape);
   if (!fits)
     return fail(
@@ -83,6 +87,37 @@ void pack(char* packed, const char* source, const Panels& p) {
       for (int64_t c = 0; c < columns; ++c) *out++ = at(first + c, k);
       for (int64_t c = columns; c < p.width; ++c) *out++ = T{};
     }
+  }
+}
+
+// The nearest number of 16 bits, the even one between two; a NaN stays one.
+uint16_t to_bf16(float x) {
+  uint32_t wide;
+  std::memcpy(&wide, &x, sizeof wide);
+  if (x != x) return static_cast<uint16_t>(wide >> 16 | 0x40);
+  return static_cast<uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+}
+
+uint16_t to_f16(float x) {
+  uint32_t wide;
+  std::memcpy(&wide, &x, sizeof wide);
+  const uint32_t sign = wide >> 16 & 0x8000, size = wide & 0x7fffffff;
+  if (x != x) return static_cast<uint16_t>(sign | 0x7e00);
+  if (size >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);  // 65520 rounds up to infinity
+  if (size >= 0x38800000)
+    return static_cast<uint16_t>(sign | (size + 0xfff + (size >> 13 & 1) - (112u << 23)) >> 13);
+  const float shifted = (x < 0 ? -x : x) + 0.5f;  // the last place of 1/2 is that of the denormals
+  std::memcpy(&wide, &shifted, sizeof wide);
+  return static_cast<uint16_t>(sign | (wide - 0x3f000000));
+}
+
+// n floats, rounded in their order.
+void narrow(char* out, const char* source, size_t n, bool is_bf16) {
+  for (size_t i = 0; i < n; ++i) {
+    float x;
+    std::memcpy(&x, source + i * sizeof x, sizeof x);
+    const uint16_t item = is_bf16 ? to_bf16(x) : to_f16(x);
+    std::memcpy(out + i * sizeof item, &item, sizeof item);
   }
 }
 
@@ -144,16 +179,24 @@ Status Weights::bind(const char* where, const char* file, const char* begin, siz
     const Found& row = found[static_cast<size_t>(i)];
     const bool pack = spec.panels != nullptr && !row.packed;
     const size_t alignment = spec.panels != nullptr ? kAlignment : static_cast<size_t>(spec.item_bytes);
-    if (!pack && aligned(row.tensor->data, alignment)) {
+    if (!pack && !row.wide && aligned(row.tensor->data, alignment)) {
       data_.push_back(row.tensor->data);
       continue;
     }
     char* copy = nullptr;
     if (const Status s = own(&copy, where, spec)) return s;
+    const char* source = row.tensor->data;
+    std::vector<char> narrowed;
+    if (row.wide) {
+      const size_t items = row.tensor->bytes / sizeof(float);
+      narrowed.resize(pack ? items * sizeof(uint16_t) : 0);
+      narrow(pack ? narrowed.data() : copy, source, items, spec.dtype[0] == 'B');
+      source = narrowed.data();
+    }
     if (pack) {
-      pack_panels(copy, row.tensor->data, *spec.panels, spec.item_bytes);
-    } else {
-      std::memcpy(copy, row.tensor->data, static_cast<size_t>(spec.bytes));
+      pack_panels(copy, source, *spec.panels, spec.item_bytes);
+    } else if (!row.wide) {
+      std::memcpy(copy, source, static_cast<size_t>(spec.bytes));
     }
     data_.push_back(copy);
     packed_bytes_ += spec.bytes;

@@ -1,4 +1,5 @@
-// Weights as kernels read them: found in a safetensors file by name, packed where their layout asks for it.
+// Weights as kernels read them: found in a safetensors file by name, packed where their layout asks for it,
+// rounded where the file holds f32 and kernels read 16 bits.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ struct Panels {
 struct WeightSpec {
   const char* name;   // in the file
   const char* text;   // dtype and shape for people: f32[256, 784]
-  const char* dtype;  // as safetensors spells it: F32
+  const char* dtype;  // as safetensors spells it: F32; a file may hold F32 where this is F16 or BF16
   int32_t item_bytes;
   int32_t rank;
   const int64_t* shape;

@@ -211,7 +211,6 @@ REFUSED = [
     ("compile nope.py", "[model] nope.py: there is no such file. "),
     ("compile {digits} --target cuda", "[target] cuda cannot be used: this version does not"),
     ("compile {digits} --target tpu", "there is no such target. Choose one of: cpu."),
-    ("compile {digits} --dtype bf16", "[compile] --dtype cannot be bf16. Pass f32, "),
     ("compile {digits} --weights no.safetensors", "no.safetensors cannot be used: there is no"),
     ("compile {digits} --set width=3", "there is no option width; there are: none."),
     ("compile {digits} -o full", "full is not empty and holds no manifest.json of lumigen"),

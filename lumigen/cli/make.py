@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from lumigen.cli import start
-from lumigen.cli.options import check_dtype, json_option, load, traced_options
+from lumigen.cli.options import json_option, load, traced_options
 from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
 from lumigen.compile import Stages, Summary, check_target, compile_project
+from lumigen.dtype import BY_NAME
 from lumigen.forms import FORMS, text_after
 
 MAX_UNUSED = 8
@@ -58,7 +59,6 @@ def compile_command(
     Example: lumigen compile model.py --weights model.safetensors -o build/digits
     """
     check_target(target)
-    check_dtype("compile", dtype)
     with progress() as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
@@ -67,8 +67,9 @@ def compile_command(
             model.trace(),
             directory=Path(output) if output else None,
             target=target,
-            options={"dtype": dtype, **{f"set.{key}": value for key, value in settings}},
+            options={f"set.{key}": value for key, value in settings},
             weights=opened,
+            dtype=BY_NAME[dtype],
             build=build,
             embed=embed_weights,
             force=force,
@@ -186,9 +187,8 @@ def show(
     Example: lumigen show model.py --after source --kernel k00_panel
     """
     check_target(target)
-    check_dtype("show", dtype)
     model, _ = load(model_file, settings, weights)
-    text = text_after(model.trace(), after, kernel, target)
+    text = text_after(model.trace(), after, kernel, target, BY_NAME[dtype])
     if as_json:
         result_json({"model": model.name, "after": after, "kernel": kernel, "text": text})
     else:

@@ -8,13 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
-from lumigen.errors import BadArgument
+from lumigen.compile import DTYPES
 from lumigen.frontend import Model, load_model_file
 from lumigen.weights import Weights, open_weights
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-DTYPES = ("f32",)
 
 
 class Assignment(click.ParamType[tuple[str, str]]):
@@ -54,7 +52,11 @@ def traced_options(function: F) -> F:
     """What `compile` and `show` take to get at a traced model."""
     for option in (
         click.option(
-            "--dtype", default="f32", metavar="DTYPE", help="Computes in it; f32 only yet."
+            "--dtype",
+            type=click.Choice([d.name for d in DTYPES]),
+            default="f32",
+            show_default=True,
+            help="What memory holds of the f32 in the model.",
         ),
         click.option(
             "--set",
@@ -88,12 +90,6 @@ def run_options(function: F) -> F:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
-
-
-def check_dtype(command: str, dtype: str) -> None:
-    if dtype not in DTYPES:
-        expected = "f32, which is all that this version computes in"
-        raise BadArgument(op=command, name="--dtype", value=dtype, expected=expected)
 
 
 def load(

@@ -96,8 +96,8 @@ class Renderer:
             return Text(text, LOOSE if " " in text else TIGHT)
         if isinstance(e, Read):
             text = f"{e.source}[{self.index(address(e.source, e.at))}]"
-            if e.dtype.is_float and e.dtype.bits == 16:
-                return Text(f"load_{e.dtype}({text})")
+            if is_half(e.source.dtype):
+                return Text(f"load_{e.source.dtype}({text})")
             return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
         if isinstance(e, Holds):
             return Text(" && ".join(map(self.holds, e.conditions)), LOOSE)
@@ -155,8 +155,9 @@ class Renderer:
             return Text(f"{text.within(SUM)} != 0", LOOSE)
         if e.dtype.is_int and e.args[0].dtype.is_float:
             return Text(f"to_int<{e.dtype.ctype}>({text.code})")
-        cast = f"static_cast<{computed_in(e.dtype)}>({text.code})"
-        return Text(f"round_{e.dtype}({cast})" if e.dtype.is_float and e.dtype.bits == 16 else cast)
+        if computed_in(e.dtype) != computed_in(e.args[0].dtype):
+            text = Text(f"static_cast<{computed_in(e.dtype)}>({text.code})")
+        return Text(f"round_{e.dtype}({text.code})") if is_half(e.dtype) else text
 
     # ---- lanes ----
 
@@ -193,13 +194,17 @@ class Renderer:
         factor = at.coefficient(self.lanes)
         assert factor is not None
         where = pointer(str(e.source), self.index(at))
+        kind = suffix(e.source.dtype)
         if factor == 1:
-            return Text(f"load({where}, lanes)")
-        return Text(f"load_strided({where}, {self.index(factor)}, lanes)")
+            return Text(f"load{kind}({where}, lanes)")
+        return Text(f"load_strided{kind}({where}, {self.index(factor)}, lanes)")
 
     def _vector_prim(self, e: Prim) -> Text:
-        if e.op is Op.CONTIGUOUS:  # from bool, the only cast with a vector form
+        if e.op is Op.CONTIGUOUS and e.args[0].dtype is boolean:
             return Text(f"select({self.mask(e.args[0])}, splat(1.0f), splat(0.0f))")
+        if e.op is Op.CONTIGUOUS:
+            value = self.vector(e.args[0])
+            return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
         args = [self.vector(a) for a in e.args]
@@ -302,6 +307,16 @@ def computed_in(dtype: DType) -> str:
     return "float" if dtype.is_float and dtype is not f64 else dtype.ctype
 
 
+def is_half(dtype: DType) -> bool:
+    """Whether it is one of the floats of 16 bits, which are computed with as float."""
+    return dtype.is_float and dtype.bits == 16
+
+
+def suffix(dtype: DType) -> str:
+    """What the names of loads and stores over lanes end in: `load(x, lanes)`, `load_bf16(x, lanes)`."""
+    return f"_{dtype}" if is_half(dtype) else ""
+
+
 def pointer(base: str, offset: str) -> str:
     return base if offset == "0" else f"{base} + {offset}"
 
@@ -324,4 +339,13 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     return text + ("" if dtype is f64 else "f")
 
 
-__all__ = ["LOOSE", "Renderer", "Text", "computed_in", "literal", "pointer"]
+__all__ = [
+    "LOOSE",
+    "Renderer",
+    "Text",
+    "computed_in",
+    "is_half",
+    "literal",
+    "pointer",
+    "suffix",
+]

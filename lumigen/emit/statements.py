@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterable, Mapping
 
 from lumigen.dtype import DType, boolean, f32
-from lumigen.emit.expression import Renderer, Text, computed_in, literal, pointer
+from lumigen.emit.expression import (
+    Renderer,
+    Text,
+    computed_in,
+    is_half,
+    literal,
+    pointer,
+    suffix,
+)
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, ix, product
 from lumigen.lower.scope import address
@@ -147,7 +155,7 @@ class Statements:
         at = address(s.dst, s.at)
         if s.lanes is None:
             value = r.scalar(s.value).code
-            if s.dst.dtype.is_float and s.dst.dtype.bits == 16:
+            if is_half(s.dst.dtype):
                 value = f"{s.dst.dtype}_bits({value})"
             return f"{s.dst}[{r.index(at)}] = {value};"
         factor = at.coefficient(s.lanes)
@@ -157,8 +165,9 @@ class Statements:
             )
         where = pointer(str(s.dst), r.index(at))
         if factor == 1:
-            return f"store({where}, {r.vector(s.value).code}, lanes);"
-        return f"store_strided({where}, {r.index(factor)}, {r.vector(s.value).code}, lanes);"
+            return f"store{suffix(s.dst.dtype)}({where}, {r.vector(s.value).code}, lanes);"
+        store = f"store_strided{suffix(s.dst.dtype)}"
+        return f"{store}({where}, {r.index(factor)}, {r.vector(s.value).code}, lanes);"
 
     def _pack(self, s: Pack, r: Renderer) -> list[str]:
         o = s.operand
@@ -166,7 +175,7 @@ class Statements:
         rows, depth = r.index(s.row_hi - s.row_lo), r.index(s.k_hi - s.k_lo)
         if o.stride is not None and o.k_stride is not None:
             start = o.base + o.stride * s.row_lo + o.k_stride * s.k_lo
-            source = pointer(str(o.source), r.index(start))
+            source = _elements(o, r.index(start))
             strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
             return [f"pack_a({dst}, {source}, {strides}, {_int(rows)}, {depth});"]
         assert o.value is not None
@@ -182,7 +191,7 @@ class Statements:
         o = s.operand
         cols, depth = r.index(s.hi - s.lo), r.index(s.k_hi)
         if o.stride is not None and o.k_stride is not None:
-            source = pointer(str(o.source), r.index(o.base + o.stride * s.lo))
+            source = _elements(o, r.index(o.base + o.stride * s.lo))
             return [
                 f"pack_b({s.dst}, {source}, {r.index(o.stride)}, {r.index(o.k_stride)}, {cols}, {depth});"
             ]
@@ -199,7 +208,7 @@ class Statements:
         b = s.b
         more = r.index(s.accumulate)
         again = {"0": "false", "1": "true"}.get(more, f"{more} != 0")
-        where = pointer(str(b.source), r.index(b.base))
+        where = _elements(b, r.index(b.base))
         assert b.stride is not None
         acc = pointer(str(s.acc), r.index(s.acc_at))
         a = pointer(str(s.a), r.index(s.a_at))
@@ -257,6 +266,13 @@ class Statements:
 
 
 BLOCK_TYPES = {"f32": "float", "f16": "f16", "bf16": "bf16"}  # in the headers of products of tiles
+
+
+def _elements(o: Operand, offset: str) -> str:
+    """A pointer to an operand's elements, of a type that tells how to widen them."""
+    assert o.source is not None
+    where = pointer(str(o.source), offset)
+    return f"as_{o.source.dtype}({where})" if is_half(o.source.dtype) else where
 
 
 def neutral(monoid: Monoid, dtype: DType) -> str:

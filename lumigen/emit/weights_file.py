@@ -21,6 +21,7 @@ from lumigen.emit import manifest
 from lumigen.emit.project import SAFETENSORS_DTYPES, packed_name
 from lumigen.errors import UnknownWeight, WeightMismatch
 from lumigen.program import ALIGNMENT, CompiledModel, Panels, Stored
+from lumigen.weights import rounded
 
 Array = npt.NDArray[np.generic]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -94,7 +95,10 @@ def write_weights(
 
 
 def pack_weights(model: CompiledModel, arrays: Mapping[str, Array], source: str) -> PackedWeights:
-    """The weights in the form that kernels read; `source` is what errors call the arrays."""
+    """The weights in the form that kernels read; `source` is what errors call the arrays.
+
+    Arrays of f32 are rounded where the model reads f16 or bf16.
+    """
     tensors: list[_Tensor] = []
     metadata: dict[str, str] = {}
     for stored in model.weights:
@@ -144,7 +148,7 @@ def _array_of(stored: Stored, arrays: Mapping[str, Array], source: str) -> Array
             name for name in arrays if name.rpartition(".")[2] == weight.name.rpartition(".")[2]
         ]
         raise UnknownWeight(name=weight.name, file=source, close=sorted(close))
-    array = arrays[weight.name]
+    array = rounded(arrays[weight.name], weight.dtype)
     if array.dtype != np.dtype(weight.dtype.numpy) or array.shape != weight.shape:
         got = f"{array.dtype}[{', '.join(map(str, array.shape))}]"
         raise WeightMismatch(

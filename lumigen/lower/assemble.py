@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, Ix, ix
@@ -20,6 +21,7 @@ from lumigen.lower.devices import CPU, Device
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
+from lumigen.lower.retype import retype_temporaries
 from lumigen.names import identifier
 from lumigen.ops import Op
 from lumigen.plan import RegionPlan
@@ -83,9 +85,11 @@ class LoweredModel:
     kernels: tuple[LoweredKernel, ...]
 
 
-def assemble(entries: tuple[tuple[str, Graph], ...], device: Device = CPU) -> LoweredModel:
-    """Lower every entry of a model."""
-    model = _Model(device)
+def assemble(
+    entries: tuple[tuple[str, Graph], ...], device: Device = CPU, *, dtype: DType = f32
+) -> LoweredModel:
+    """Lower every entry of a model; temporaries of f32 are held in `dtype`."""
+    model = _Model(device, dtype)
     programs = tuple(model.entry(name, graph) for name, graph in entries)
     kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
     return LoweredModel(programs, tuple(model.stored.values()), kernels)
@@ -101,6 +105,7 @@ class _Step:
 @dataclass
 class _Model:
     device: Device
+    dtype: DType
     kernels: list[LoweredKernel] = field(default_factory=list[LoweredKernel])
     by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(
         default_factory=dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]]
@@ -115,7 +120,8 @@ class _Model:
     )
 
     def entry(self, name: str, graph: Graph) -> Program:
-        regions = choose_layouts(partition(graph, self.device.runs_whole))
+        regions = retype_temporaries(partition(graph, self.device.runs_whole), self.dtype)
+        regions = choose_layouts(regions)
         steps = [self.steps(unify_axes(region), number) for number, region in enumerate(regions)]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)

@@ -202,7 +202,8 @@ class Columns:
         once = self.packed_once()
         if once is not None:
             source, panels = once
-            packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), f32)
+            dims = (ix(panels.elements),)
+            packed = Buffer(f"{source.name}_panels", Role.WEIGHT, dims, source.dtype)
             operand = Operand(packed, ix(0), panel_stride, ix(WIDTH), None, panels=True)
             return operand, (), ((packed, source, panels),), ()
         p, j = Axis("p", ceildiv(self.n.extent, WIDTH)), Axis("j", ix(WIDTH))
@@ -356,6 +357,8 @@ def _direct(dst: Buffer, at: tuple[Ix, ...], m: Axis, n: Axis) -> tuple[Ix, Ix] 
     """(base, row stride) of a destination that can hold the products themselves."""
     flat = address(dst, at)
     by_m, by_n = flat.coefficient(m), flat.coefficient(n)
+    if dst.dtype is not f32:
+        return None  # they are f32 until they are stored
     if by_m is None or by_n != 1 or m in by_m.axes or n in by_m.axes:
         return None
     return flat - by_m * m - n, by_m

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from lumigen.dtype import computed
 from lumigen.errors import SourceLocation
 from lumigen.graph import Edge, Graph, Node, axes_of, literal_of, tensor_of, toposort
 from lumigen.index import Axis, Ix, ix, product
@@ -112,15 +113,15 @@ class _Builder:
         """What the edge shows at a position."""
         at, valid = e.view.at(where)
         body = self.at_node(e.node, at)
-        return choose(holds(valid), body, const(e.view.fill, e.dtype)) if valid else body
+        return choose(holds(valid), body, const(e.view.fill, computed(e.dtype))) if valid else body
 
     def at_node(self, n: Node, at: tuple[Ix, ...]) -> Expr:
         if n.op in ROLES or n in self.cut:
             return read(self.buffer(n), at)
         if n.op is Op.CONST:
-            return const(literal_of(n), n.dtype)
+            return const(literal_of(n), computed(n.dtype))
         if n.op is Op.IOTA:
-            return index(at[0], n.dtype)
+            return index(at[0], computed(n.dtype))
         axes, body = self.inlined(n)
         return substitute(body, dict(zip(axes, at, strict=True)))
 
@@ -134,9 +135,13 @@ class _Builder:
     def body(self, n: Node, axes: tuple[Axis, ...]) -> Expr:
         if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
             bound, where = self.reduced(n, axes)
-            return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), n.dtype)
-        where = tuple(ix(a) for a in axes)
-        return prim(n.op, tuple(self.at_edge(a, where) for a in n.args), n.dtype)
+            return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), computed(n.dtype))
+        args = tuple(self.at_edge(a, tuple(ix(a) for a in axes)) for a in n.args)
+        if n.op is Op.CONTIGUOUS and n.dtype is not n.args[0].dtype:
+            args = (
+                prim(n.op, args, n.dtype),
+            )  # rounds here, also where the value stays in a register
+        return prim(n.op, args, computed(n.dtype))
 
     def reduced(self, n: Node, axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Ix, ...]]:
         """The bound axes of a reduction, and the positions of its operand over them and `axes`."""
@@ -257,18 +262,30 @@ class _Builder:
             dst = Buffer(name, Role.OUTPUT, e.shape, e.dtype)
             axes = tuple(Axis(f"o{d}", extent) for d, extent in enumerate(e.shape))
             at = tuple(ix(a) for a in axes)
-            value = guard_reductions(self.at_edge(e, at))
+            value = stored_as(dst, guard_reductions(self.at_edge(e, at)))
             out.append(Region((Store(dst, axes, at, value),), self.lines(e.node)))
         return tuple(out)
 
     def region(self, n: Node) -> Region:
         axes, body = self.inlined(n)
         at = tuple(ix(a) for a in axes)
-        return Region((Store(self.buffer(n), axes, at, guard_reductions(body)),), self.lines(n))
+        dst = self.buffer(n)
+        value = stored_as(dst, guard_reductions(body))
+        return Region((Store(dst, axes, at, value),), self.lines(n))
 
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))
+
+
+def stored_as(dst: Buffer, value: Expr) -> Expr:
+    """The value without a rounding that the store does."""
+    if dst.dtype is not value.dtype and isinstance(value, Prim) and value.op is Op.CONTIGUOUS:
+        (rounded,) = value.args
+        if isinstance(rounded, Prim) and rounded.dtype is dst.dtype:
+            (inner,) = rounded.args
+            return inner if inner.dtype is value.dtype else value
+    return value
 
 
 def is_plain(e: Expr) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lumigen.dtype import boolean, f32
+from lumigen.dtype import boolean, computed, f32
 from lumigen.index import Axis, Cmp, Ix, Lookup, is_less, is_nonnegative, ix, maximum, minimum
 from lumigen.ops import Op
 from lumigen.plan import Loop
@@ -94,9 +94,9 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
     if isinstance(e, Choose):
         return e.dtype is not f32 or not is_safe(e)
     if isinstance(e, Prim):
-        operands = {a.dtype for a in e.args}
+        operands = {computed(a.dtype) for a in e.args}
         numeric = operands <= {f32} or operands <= {boolean, f32}
-        return not (numeric and e.dtype in (f32, boolean))
+        return not (numeric and computed(e.dtype) in (f32, boolean))
     return isinstance(e, Index)
 
 

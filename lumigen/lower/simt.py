@@ -13,7 +13,7 @@ Sites: `visits` of elements in a work tile and `lanes` of a lane axis whose elem
 
 from __future__ import annotations
 
-from lumigen.dtype import f32
+from lumigen.dtype import computed, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Dim, ceildiv, ix, minimum, product
 from lumigen.lower.scope import Names, Scope, lanes_fit
@@ -52,7 +52,8 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
         a = rows[position]
         row_scope.bind(a, rest % a.extent if position else rest)
         rest = rest // a.extent
-    lanes_ok = lane is not None and store.value.dtype is f32 and lanes_fit([store.value], lane)
+    in_lanes = store.value.dtype is f32 and computed(store.dst.dtype) is f32
+    lanes_ok = lane is not None and in_lanes and lanes_fit([store.value], lane)
     if lane is None:
         _fill(row_scope, folds, store, None)
     else:

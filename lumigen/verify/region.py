@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lumigen.dtype import accumulator
+from lumigen.dtype import accumulator, computed
 from lumigen.errors import VerifyFailed
 from lumigen.index import Cmp, Ix, is_nonnegative, less
 from lumigen.ops import Op
@@ -151,7 +151,7 @@ def _broken_by_node(e: Expr) -> Iterator[str]:
             if len(set(e.axes)) != len(e.axes) or not e.axes:
                 yield "a reduction over no axis, or over one twice"
         case Read():
-            if len(e.at) != len(e.source.dims) or e.dtype is not e.source.dtype:
+            if len(e.at) != len(e.source.dims) or e.dtype is not computed(e.source.dtype):
                 yield f"{e.source}[{_list(e.at)}] as {e.dtype}"
         case Scan():
             if e.step.dtype is not e.dtype:

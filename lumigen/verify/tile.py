@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from lumigen.dtype import boolean, f32
+from lumigen.dtype import boolean, computed, f32
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, Cmp, Dim, Ix, Lookup, is_nonnegative, ix
 from lumigen.region import (
@@ -289,7 +289,7 @@ def _broken_store(s: StoreTile, facts: _Facts, scope: _Scope) -> Iterator[str]:
         flat = flat * extent + i
     if s.lanes is not None and flat.coefficient(s.lanes) is None:
         yield f"{flat} is not affine in the lanes"
-    if s.lanes is not None and s.dst.dtype is not f32:
+    if s.lanes is not None and computed(s.dst.dtype) is not f32:
         yield f"lanes of {s.dst.dtype}"
     if s.value.dtype is not s.dst.dtype and not (s.value.dtype.is_float and s.dst.dtype.is_float):
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
@@ -310,7 +310,7 @@ def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> 
             yield f"{type(x).__name__} is no value of one point"
     if lanes is not None and lanes is not scope.lanes:
         yield f"over lanes {lanes}, where they are {scope.lanes}"
-    if lanes is not None and e.dtype not in (f32, boolean):
+    if lanes is not None and computed(e.dtype) not in (f32, boolean):
         yield f"lanes of {e.dtype}"
     for x in walk([e]):
         for i in indices_of(x):
@@ -384,7 +384,7 @@ def _broken_operand(
         yield from _broken_indices((o.base, o.stride, o.k_stride), facts, scope)
         yield from _broken_use(o.source, facts)
         yield from _broken_read(o.source, facts)
-        if o.source.dtype is not f32:
+        if computed(o.source.dtype) is not f32:
             yield f"an operand of {o.source.dtype}"
     elif o.value is None or not over:
         yield "an operand with neither strides nor a value"

@@ -1,0 +1,87 @@
+"""retype: a model of f32 whose memory holds f16 or bf16.
+
+Before: a graph, or its regions, over f32.  After: inputs, outputs, weights of matrices and temporaries are of the
+narrower type; every value in between is computed in f32 as before. So a number is rounded where it is stored, and a
+matrix operand by being read from there. Integers, bools, f64 and what the user cast himself stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lumigen.dtype import DType, f32
+from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, tensor_of
+from lumigen.lower.partition import product_factors, stored_as
+from lumigen.ops import Op
+from lumigen.region import Expr, Read, Reduce, Region, Role, Store, read
+from lumigen.region import rebuild as rebuild_expr
+
+
+def retype(graph: Graph, dtype: DType) -> Graph:
+    """The graph with inputs, outputs and weights of matrices in `dtype`, and casts between them and the values.
+
+    A vector of weights (a bias, a scale) stays f32: it has few bytes and acts on every row. So does a state: what
+    it adds up over many runs must not lose digits in each.
+    """
+    if dtype is f32:
+        return graph
+    done: dict[Node, Node] = {}
+    for n in graph.nodes():
+        args = tuple(Edge(done[e.node], e.view) for e in n.args)
+        done[n] = widened(n, dtype) if is_narrowed(n) else rebuild(n, args)
+    narrowed = {n: done[n].args[0].node if is_narrowed(n) else done[n] for n in done}
+    outputs = tuple((name, narrow(Edge(done[e.node], e.view), dtype)) for name, e in graph.outputs)
+    updates = tuple((narrowed[s], Edge(done[e.node], e.view)) for s, e in graph.updates)
+    lines = {done[n]: found for n, found in graph.lines.items() if n in done}
+    return Graph(tuple(narrowed[n] for n in graph.inputs), outputs, updates, lines)
+
+
+def is_narrowed(n: Node) -> bool:
+    """Whether memory holds the source in the narrower type."""
+    return n.dtype is f32 and (n.op is Op.INPUT or (n.op is Op.WEIGHT and len(n.shape) > 1))
+
+
+def widened(n: Node, dtype: DType) -> Node:
+    """A source of f32 as a cast of one of `dtype`."""
+    tensor = tensor_of(n)
+    return contiguous(edge(source(n.op, tensor.name, n.shape, dtype, tensor.range)), f32)
+
+
+def narrow(e: Edge, dtype: DType) -> Edge:
+    return edge(contiguous(e, dtype)) if e.dtype is f32 else e
+
+
+def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Region, ...]:
+    """The regions with temporaries of f32 held in `dtype`.
+
+    But for statistics, the sums and maxima of rows: they have few bytes, and an error in one of them is the same
+    error in a whole row.
+    """
+    stores = [s for r in regions for s in r.stores]
+    narrowed = {
+        s.dst: replace(s.dst, dtype=dtype)
+        for s in stores
+        if s.dst.role is Role.TEMP and s.dst.dtype is f32 and not is_statistic(s.value)
+    }
+    if dtype is f32 or not narrowed:
+        return regions
+    memo: dict[Expr, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if e not in memo:
+            if isinstance(e, Read) and e.source in narrowed:
+                memo[e] = read(narrowed[e.source], e.at)
+            else:
+                memo[e] = rebuild_expr(e, visit, lambda i: i)
+        return memo[e]
+
+    def moved(s: Store) -> Store:
+        dst = narrowed.get(s.dst, s.dst)
+        return replace(s, dst=dst, value=stored_as(dst, visit(s.value)))
+
+    return tuple(replace(r, stores=tuple(map(moved, r.stores))) for r in regions)
+
+
+def is_statistic(value: Expr) -> bool:
+    """Whether the value is a reduction, and no product of matrices."""
+    return isinstance(value, Reduce) and product_factors(value) is None
