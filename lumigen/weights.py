@@ -125,7 +125,7 @@ def rounded(weight: Array, dtype: DType) -> Array:
     """A weight of f32 in a type of 16 bits, rounded to the nearest, to even between two; any other as it is."""
     if weight.dtype != np.float32 or dtype not in (f16, bf16):
         return weight
-    with np.errstate(over="ignore"):  # what is too great becomes infinite
+    with np.errstate(all="ignore"):  # what is too great becomes infinite, NaN stays
         return weight.astype(dtype.numpy)
 
 

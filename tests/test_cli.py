@@ -328,6 +328,7 @@ def tree(directory: Path) -> list[str]:
 
 SHOWN = {
     "graph": ["entry classify\n", "dim batch in 1..64\n", "= sum_reduce i2<64 %", "model.py:12"],
+    "retype": ["entry classify\n", "dim batch in 1..64\n"],
     "canonicalize": ["entry classify\n", "= sum_reduce i2<64 %"],
     "fold": ["entry classify\n", "output probs = %"],
     "regions": ["k00_panel  # ", "sum over (k0) of %", "store out[i0, i1] over (i0, i1) = %"],
@@ -348,6 +349,23 @@ def test_every_stage_can_be_shown(form: str, run: Run) -> None:
     code, as_json, _ = run("show", DIGITS, "--after", form, "--json")
     assert code == 0
     assert json.loads(as_json)["text"].rstrip("\n") == out.rstrip("\n")
+
+
+def test_a_model_is_held_in_16_bits(here: Path, run: Run) -> None:
+    assert run("compile", DIGITS, "--no-build", "--dtype", "bf16", "-o", "out")[0] == 0
+    manifest = json.loads((here / "out" / "manifest.json").read_text())
+    assert manifest["options"] == {"dtype": "bf16", "target": "cpu"}
+    assert (
+        manifest["entries"][0]["signature"]
+        == "classify(x: bf16[batch, 64]) -> probs: bf16[batch, 10]; batch 1..64"
+    )
+    assert {w["name"]: w["dtype"] for w in manifest["weights"]}["0.weight"] == "bfloat16"
+    assert "store_f16(" in run("show", DIGITS, "--dtype", "f16", "--after", "source")[1]
+    shown = run("show", DIGITS, "--dtype", "f16", "--after", "retype")[1]
+    assert "f16[batch, 64]" in shown
+    code, _, err = run("compile", DIGITS, "--no-build", "--dtype", "f8")
+    assert code == 2
+    assert "'f32', 'f16', 'bf16'" in err
 
 
 def test_a_single_kernel_can_be_shown(run: Run) -> None:

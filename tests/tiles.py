@@ -26,8 +26,10 @@ def run_entry(
     weights: Mapping[str, np.ndarray],
     order: Callable[[int], Iterable[int]] = range,
     entry: str | None = None,
+    *,
+    by_region: bool = False,
 ) -> dict[str, np.ndarray]:
-    """The outputs of an entry, or of a model's only one."""
+    """The outputs of an entry, or of a model's only one: what its kernels do, or what they mean."""
     (program,) = (p for p in model.programs if entry in {None, p.entry})
     kernels = {k.name: k.program for k in model.kernels}
     stored = {
@@ -36,4 +38,7 @@ def run_entry(
         if s.weight.name in weights
     }
     dims = fast_lane.bind_dims(program, inputs)
-    return interp_program.run(program, kernels, stored, inputs, dims, order=order)
+    meanings = {k.name: k.region for k in model.kernels} if by_region else None
+    return interp_program.run(
+        program, kernels, stored, inputs, dims, order=order, meanings=meanings
+    )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lumigen.errors import BadLaunch
 from lumigen.index import Dim
-from lumigen.interp import tile
+from lumigen.interp import region, tile
 from lumigen.program import (
     Argument,
     Group,
@@ -30,7 +30,7 @@ from lumigen.program import (
     Variant,
     WeightArg,
 )
-from lumigen.region import Buffer
+from lumigen.region import Buffer, Region
 from lumigen.tile import TileProgram
 
 Array = npt.NDArray[Any]
@@ -46,12 +46,14 @@ def run(
     *,
     choose: Callable[[Group], Variant] | None = None,
     order: Callable[[int], Iterable[int]] = range,
+    meanings: Mapping[str, Region] | None = None,
 ) -> dict[str, Array]:
     """The outputs by name.
 
     `weights` has them as kernels read them, by the names of their stored forms. `choose` takes a
     variant of each group; by itself, the one for these dims on a machine without features. `order`
-    says in which order so many tasks of a launch run.
+    says in which order so many tasks of a launch run. With the `meanings` of the kernels a launch
+    stores what these say, whatever the kernel's program does.
     """
     memory = _Memory.of(program, weights, inputs, dims)
     variants = [choose(g) if choose else g.chosen(dims) for g in program.groups]
@@ -62,11 +64,26 @@ def run(
         try:
             views, values = memory.bind(kernel, launch, numbers)
             tasks = int(launch.tasks.evaluate(numbers))
-            tile.run_in(kernel, views, values, tasks, order=order)
+            if meanings is None:
+                tile.run_in(kernel, views, values, tasks, order=order)
+            else:
+                _store_meaning(meanings[launch.kernel], kernel, views, values)
         except Exception as e:
             e.add_note(f"at {where}")
             raise
     return {p.name: memory.outputs[p.name].reshape(_shape(p, dims)) for p in program.outputs}
+
+
+def _store_meaning(
+    meaning: Region, kernel: TileProgram, views: Mapping[str, Array], numbers: Mapping[Dim, int]
+) -> None:
+    """Write what a region means into its destinations; reads see memory as it was before."""
+    shaped = {
+        b.name: views[b.name].reshape([int(e.evaluate(numbers)) for e in b.dims])
+        for b in kernel.args
+    }
+    for name, value in region.evaluate(meaning, shaped, numbers).items():
+        views[name][:] = value.reshape(-1)
 
 
 @dataclass(frozen=True)

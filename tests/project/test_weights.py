@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import ml_dtypes
 import models
@@ -13,10 +15,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from lumigen.dtype import bf16
+from lumigen.dtype import bf16, f16
 from lumigen.emit.weights_file import data_hash, pack, write_weights
 from lumigen.errors import UnknownWeight, WeightMismatch
 from lumigen.program import Panels, Stored, WeightInfo
+from lumigen.resources import runtime_dir
 
 Header = dict[str, object]
 
@@ -94,6 +97,46 @@ def test_two_byte_weights(tmp_path):
     model = replace(models.tiny(), weights=(stored,))
     write_weights(model, {"w": w}, tmp_path / "w")
     assert safetensors.numpy.load_file(tmp_path / "w")["w"].size == 128  # 96 bytes, padded
+
+
+def test_weights_of_f32_are_rounded_where_16_bits_are_read(tmp_path):
+    """To the same bits when the file is written and when the runtime opens the original."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(
+        0, 1 << 32, 19 * 37, dtype=np.uint32
+    )  # denormals, infinities and NaN among them
+    ties = (rng.integers(0, 1 << 16, 19 * 37, dtype=np.uint32) << 16) | 0x8000
+    near_one = rng.normal(size=19 * 37).astype(np.float32)
+    halves = near_one.astype(np.float16).astype(np.float32) + np.float32(2**-12)
+    special = np.array(
+        [65520, 65519.99, -65520, 2**-25, 2**-25 * 1.0001, np.inf, -0.0, np.nan], "f4"
+    )
+    w = np.concatenate([bits.view("f4"), ties.view("f4"), near_one, halves, special])
+    w = np.resize(w, (80, 37)).astype(np.float32)
+    safetensors.numpy.save_file({"w": w}, tmp_path / "original")
+    program = tmp_path / "rounded"
+    sources = [str(runtime_dir() / f"{name}.cpp") for name in ("weights", "safetensors", "json")]
+    sources += [str(runtime_dir() / f"{name}.cpp") for name in ("file_map", "memory", "status")]
+    command = ["c++", "-std=c++17", "-DLUMIGEN_NS=rt", f"-I{runtime_dir()}", "-Wall", "-Wextra"]
+    test = Path(__file__).parent / "native" / "rounded_weights_test.cpp"
+    subprocess.run([*command, "-Werror", str(test), *sources, "-o", str(program)], check=True)
+    out = subprocess.run(
+        [program, tmp_path / "original", "80", "37"], check=True, capture_output=True
+    )
+    found = np.frombuffer(out.stdout, np.uint16).reshape(2, 2, 80 * 37)
+    layout = Panels(80, 37, 37, 1)
+    for (as_it_is, panels), dtype in zip(found, (bf16, f16), strict=True):
+        forms = (Stored("w", WeightInfo("w", w.shape, dtype), None),)
+        write_weights(replace(models.tiny(), weights=forms), {"w": w}, tmp_path / "w")
+        written = safetensors.numpy.load_file(tmp_path / "w")["w"]
+        wanted = written.view(np.uint16).reshape(-1)
+        is_nan = np.isnan(written.astype(np.float32)).reshape(-1)
+        for got, want, nan in (
+            (as_it_is, wanted, is_nan),
+            (panels, pack(wanted, layout), pack(is_nan, layout)),
+        ):
+            np.testing.assert_array_equal(got[~nan], want[~nan])
+            assert np.isnan(got[nan].view(dtype.numpy).astype(np.float32)).all()
 
 
 def test_wrong_arrays_are_refused(tmp_path, arrays):

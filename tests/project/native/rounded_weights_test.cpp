@@ -1,0 +1,27 @@
+// Opens a file with an f32 tensor `w` as bf16 and f16, as the file holds it and in panels, and writes the
+// bytes.
+#include <cstdio>
+#include <string>
+
+#include "weights.h"
+
+int main(int count, char** arguments) {
+  using namespace rt;
+  if (count != 4) return 2;
+  const int64_t n = std::stoll(arguments[2]), k = std::stoll(arguments[3]);
+  const int64_t shape[] = {n, k};
+  const Panels panels{n, k, k, 1, 16};
+  for (const char* dtype : {"BF16", "F16"}) {
+    const int64_t panel_bytes = (n + 15) / 16 * 16 * k * 2;
+    const WeightSpec specs[] = {
+        {"w", "w", dtype, 2, 2, shape, nullptr, "w", "", n * k * 2},
+        {"w", "w", dtype, 2, 2, shape, &panels, "w_panels", "panels", panel_bytes},
+    };
+    if (verify_weights(arguments[1], specs, 2)) return 1;
+    Weights weights;
+    if (weights.open_file("test", arguments[1], specs, 2, Allocator{})) return 1;
+    for (int i = 0; i < 2; ++i)
+      std::fwrite(weights.get<char>(i), 1, static_cast<size_t>(specs[i].bytes), stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,311 @@
+"""A model of f32 held in f16 or bf16: what is rounded, in which skeletons it runs, what it computes.
+
+Two oracles. The interpreter rounds where memory does, so kernels agree with it to an ulp or two of what they
+store. PyTorch in float64, from the rounded inputs and weights, knows nothing of temporaries: each of them adds an
+error of half an ulp.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiles import run_entry, traced
+
+import lumigen as lg
+from lumigen import fast_lane
+from lumigen import functional as F
+from lumigen.dtype import DType, bf16, f16, f32, i64
+from lumigen.fast_lane import FastLane
+from lumigen.frontend.nn import Parameter
+from lumigen.frontend.spec import Spec, spec
+from lumigen.graph import Graph, tensor_of
+from lumigen.index import Dim
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.retype import retype
+from lumigen.ops import Op
+from lumigen.verify.graph import verify
+from lumigen.verify.region import verify as verify_region
+from lumigen.verify.tile import verify as verify_tile
+from lumigen.weights import rounded
+
+HALVES = pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
+
+# Of the result's scale: of kernels against the interpreter, and against exact arithmetic. An ulp of f16 is 2^-10 of
+# a number, one of bf16 2^-7; some programs store three temporaries on the way.
+TO_INTERPRETER = {f16: 2e-3, bf16: 1.6e-2}
+TO_EXACT = {f16: 4e-3, bf16: 3.2e-2}
+
+N = Dim("n", 1, 70, typical=64)
+M = Dim("m", 1, 600, typical=512)  # so many rows that what is between two products is not stored
+IN, WIDE, HEADS = 48, 96, 3
+
+
+def weight(*shape: int) -> Parameter:
+    return Parameter(*shape, name="w" + "x".join(map(str, shape)))
+
+
+UP, DOWN, BIAS, TABLE = weight(WIDE, IN), weight(IN, WIDE), weight(WIDE), weight(300, IN)
+KERNEL = weight(8, 4, 3, 3)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    scores = q.matmul(k.transpose(-1, -2)) * (1 / math.sqrt(32))
+    return scores.softmax(-1).matmul(v)
+
+
+def normed(x: Any) -> Any:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / ((centred * centred).mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+def exact(f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda w, *x: f(*x)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program, its inputs, and the same in PyTorch over float64 (weights by name first)."""
+
+    name: str
+    program: Callable[..., Any]
+    inputs: dict[str, Spec]
+    torch: Callable[..., Any]
+    skeletons: tuple[str, ...]
+
+
+QKV = {name: spec(HEADS, N, 32) for name in "qkv"}
+ROWS = [
+    Row(
+        "pointwise",
+        lambda x: (x * 2 + 1).tanh() * x.sigmoid(),
+        {"x": spec(N, IN)},
+        exact(lambda x: (x * 2 + 1).tanh() * x.sigmoid()),
+        ("simt",),
+    ),
+    Row(
+        "spread",
+        lambda x: (x.transpose(0, 1) + x.abs().max()).exp(),
+        {"x": spec(N, N)},
+        exact(lambda x: (x.T + x.abs().max()).exp()),
+        ("simt",),
+    ),
+    Row(
+        "softmax",
+        lambda x: x.softmax(-1),
+        {"x": spec(N, 67)},
+        exact(lambda x: x.softmax(-1)),
+        ("simt",),
+    ),
+    Row("norm", normed, {"x": spec(N, IN)}, exact(normed), ("simt",)),
+    Row(
+        "matmul",
+        lambda x: x.matmul(UP.transpose(0, 1)),
+        {"x": spec(N, IN)},
+        lambda w, x: x @ w["w96x48"].T,
+        ("panel",),
+    ),
+    Row(
+        "mlp",
+        lambda x: F.gelu(x.matmul(UP.transpose(0, 1)) + BIAS).matmul(DOWN.transpose(0, 1)) + x,
+        {"x": spec(N, IN)},
+        lambda w, x: torch.nn.functional.gelu(x @ w["w96x48"].T + w["w96"]) @ w["w48x96"].T + x,
+        ("panel", "panel"),
+    ),
+    Row(
+        "chain",
+        lambda x: F.gelu(x.matmul(UP.transpose(0, 1)) + BIAS).matmul(DOWN.transpose(0, 1)) + x,
+        {"x": spec(M, IN)},
+        lambda w, x: torch.nn.functional.gelu(x @ w["w96x48"].T + w["w96"]) @ w["w48x96"].T + x,
+        ("panel",),
+    ),
+    Row(
+        "inner_product",
+        lambda a, b: a.matmul(b),
+        {"a": spec(2, N, IN), "b": spec(2, IN, 21)},
+        exact(lambda a, b: a @ b),
+        ("simt", "panel"),
+    ),
+    Row("attention", attention, QKV, exact(attention), ("cascade",)),
+    Row(
+        "convolution",
+        lambda x: F.relu(F.conv2d(x, KERNEL, padding=1)),
+        {"x": spec(2, 4, 9, 11)},
+        lambda w, x: torch.relu(torch.nn.functional.conv2d(x, w["w8x4x3x3"], padding=1)),
+        ("simt", "panel"),
+    ),
+    Row(
+        "embedding",
+        lambda ids: F.embedding(ids, TABLE).matmul(UP.transpose(0, 1)),
+        {"ids": spec(N, dtype=i64, range=(0, 299))},
+        lambda w, ids: w["w300x48"][ids] @ w["w96x48"].T,
+        ("panel",),
+    ),
+    Row(
+        "positions",
+        lambda x: x + (lg.arange(300, dtype=f32) * 0.37).sin(),
+        {"x": spec(300)},
+        exact(lambda x: x + (torch.arange(300, dtype=torch.float64) * 0.37).sin()),
+        ("simt",),
+    ),
+    Row(
+        "pooled",
+        lambda x, mask: (x * mask.to(f32)).sum(0) / mask.to(f32).sum(0),
+        {"x": spec(N, IN), "mask": spec(N, 1, dtype=i64, range=(1, 1))},
+        exact(lambda x, mask: (x * mask).sum(0) / mask.sum(0)),
+        ("simt",),
+    ),
+]
+BY_NAME = {r.name: r for r in ROWS}
+
+
+def graph_of(row: Row) -> Graph:
+    names = {w: w.name for w in (UP, DOWN, BIAS, TABLE, KERNEL)}
+    return traced(row.program, names, **row.inputs)
+
+
+def lowered(graph: Graph, dtype: DType) -> LoweredModel:
+    graph = verify(retype(graph, dtype), "retype")
+    for step in GRAPH_PASSES:
+        graph = verify(step(graph), step.__name__)
+    model = assemble((("entry", graph),), dtype=dtype)
+    for k in model.kernels:
+        verify_region(k.region, k.name)
+        verify_tile(k.program, k.name)
+    return model
+
+
+@cache
+def lane(name: str, dtype: DType) -> FastLane:
+    return fast_lane.load(lowered(graph_of(BY_NAME[name]), dtype), "-O1")
+
+
+def arrays(graph: Graph, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """(inputs, weights) in f32."""
+    rng = np.random.default_rng(n)
+    inputs: dict[str, np.ndarray] = {}
+    for node in graph.inputs:
+        tensor, shape = tensor_of(node), [int(e.evaluate({N: n, M: n})) for e in node.shape]
+        if tensor.range is not None:
+            lo, hi = tensor.range
+            inputs[tensor.name] = rng.integers(lo, hi, shape, endpoint=True)
+        else:
+            inputs[tensor.name] = rng.normal(size=shape).astype(np.float32)
+    weights = {
+        tensor_of(w).name: (0.3 * rng.normal(size=[e.const for e in w.shape])).astype(np.float32)
+        for w in graph.weights()
+    }
+    return inputs, weights
+
+
+def agree(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    worst = np.abs(a - b).max() / np.abs(b).max()
+    assert worst <= tolerance, f"off by {worst:.2e} of the scale"
+
+
+@HALVES
+@pytest.mark.parametrize("name", BY_NAME)
+def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(
+    name: str, dtype: DType
+) -> None:
+    graph = graph_of(BY_NAME[name])
+    for n in (1, 13, 64):
+        inputs, weights = arrays(graph, n)
+        inputs = {k: rounded(x, dtype) for k, x in inputs.items()}
+        loaded = lane(name, dtype)
+        found = loaded.run("entry", inputs, weights)["out"]
+        assert found.dtype == np.dtype(dtype.numpy)
+        means = run_entry(loaded.model, inputs, weights, by_region=True)["out"]
+        does = run_entry(loaded.model, inputs, weights)["out"]
+        agree(does, means, TO_INTERPRETER[dtype])
+        agree(found, means, TO_INTERPRETER[dtype])
+        held = {k: rounded(w, dtype) if w.ndim > 1 else w for k, w in weights.items()}
+        doubles = [
+            torch.tensor(x if x.dtype.kind == "i" else x.astype("f8")) for x in inputs.values()
+        ]
+        wanted = BY_NAME[name].torch(
+            {k: torch.tensor(w.astype("f8")) for k, w in held.items()}, *doubles
+        )
+        agree(found, wanted.numpy(), TO_EXACT[dtype])
+
+
+@HALVES
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.name)
+def test_every_skeleton_that_runs_f32_runs_16_bits(row: Row, dtype: DType) -> None:
+    """And nothing in a loop over lanes goes lane by lane that did not before."""
+    wide, narrow = lowered(graph_of(row), f32), lowered(graph_of(row), dtype)
+    assert tuple(k.program.skeleton for k in wide.kernels) == row.skeletons
+    assert tuple(k.program.skeleton for k in narrow.kernels) == row.skeletons
+    texts = [fast_lane.source(m) for m in (wide, narrow)]
+    for word in ("build_lanes", "pack_a_from", "pack_b_from"):
+        assert texts[0].count(word) == texts[1].count(word), word
+
+
+@HALVES
+def test_memory_is_narrow_and_values_are_not(dtype: DType) -> None:
+    model = lowered(graph_of(BY_NAME["mlp"]), dtype)
+    (program,) = model.programs
+    assert [p.dtype for p in (*program.inputs, *program.outputs)] == [dtype, dtype]
+    assert {s.weight.name: s.weight.dtype for s in model.weights} == {
+        "w96x48": dtype,
+        "w96": f32,
+        "w48x96": dtype,
+    }
+    assert [k.region.stores[0].dst.dtype for k in model.kernels] == [dtype, dtype]
+    assert all(k.region.stores[0].value.dtype is f32 for k in model.kernels)
+
+
+@HALVES
+def test_statistics_stay_f32(dtype: DType) -> None:
+    """Two outputs read the maximum, so it is stored; 16 bits of it would be an error of the whole row."""
+    graph = traced(lambda x: {"a": x - x.max(-1, keepdim=True), "b": x.max(-1) * 2}, x=spec(N, 40))
+    temps = [k.region.stores[0].dst.dtype for k in lowered(graph, dtype).kernels]
+    assert temps == [f32, dtype, dtype]
+
+
+@HALVES
+def test_a_cast_of_the_user_rounds_in_the_middle_of_a_kernel(dtype: DType) -> None:
+    graph = traced(lambda x: (x * 3).to(dtype).to(f32) - x * 3, x=spec(N, 40))
+    model = lowered(graph, f32)
+    text = fast_lane.source(model)
+    assert f"round_{dtype}(" in text
+    assert "build_lanes" not in text
+    x = np.random.default_rng(0).normal(size=(13, 40)).astype(np.float32)
+    tripled = x * np.float32(3)
+    wanted = tripled.astype(dtype.numpy).astype(np.float32) - tripled
+    found = fast_lane.load(model, "-O1").run("entry", {"x": x}, {})["out"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@HALVES
+def test_a_model_declared_in_16_bits_is_the_same_program(dtype: DType) -> None:
+    declared = {name: Spec(s.shape, dtype) for name, s in QKV.items()}
+    one = lowered(traced(attention, **declared), f32)
+    other = lowered(graph_of(BY_NAME["attention"]), dtype)
+    assert fast_lane.source(one) == fast_lane.source(other)
+
+
+def test_other_types_stay_as_they_are() -> None:
+    graph = traced(
+        lambda ids, mask, x: {"a": lg.where(mask, ids + 1, ids), "b": x * 2},
+        ids=spec(N, dtype=i64),
+        mask=spec(N, dtype=lg.boolean),
+        x=spec(N, dtype=lg.f64),
+    )
+    assert retype(graph, bf16) is graph
+
+
+def test_nothing_changes_without_and_nothing_more_with_a_second_run() -> None:
+    graph = graph_of(BY_NAME["mlp"])
+    assert retype(graph, f32) is graph
+    once = retype(graph, bf16)
+    assert retype(once, bf16) is once
+    assert {n.dtype for n in once.nodes() if n.op in (Op.ADD, Op.MUL, Op.SUM_REDUCE)} == {f32}
