@@ -11,7 +11,14 @@ from dataclasses import replace
 import hypothesis
 import pytest
 from random_programs import RandomProgram, random_programs, size, smaller
-from small_programs import Library, compile_all
+from small_programs import Library, agree, compile_all
+from tiles import run_entry
+
+from lumigen import fast_lane
+from lumigen.dtype import DType, bf16, f16
+from lumigen.lower.assemble import assemble
+from lumigen.lower.retype import retype
+from lumigen.weights import rounded
 
 BATCH = 40
 
@@ -80,6 +87,24 @@ def test_interpreter_and_cpu_agree(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_interpreter_and_cpu_agree_on_many(seed: int) -> None:
     check(4 * BATCH, seed, "-O2")
+
+
+@pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
+def test_programs_held_in_16_bits_are_what_their_regions_mean(dtype: DType) -> None:
+    """Both round what lies between kernels; an ulp is the difference where sums fall on two sides of a tie."""
+    programs = [p.program(f"p{i}") for i, p in enumerate(drawn(BATCH // 2, 0))]
+    model = assemble(tuple((p.name, retype(p.graph, dtype)) for p in programs), dtype=dtype)
+    lane = fast_lane.load(model, "-O0")
+    for p, entry in zip(programs, model.programs, strict=True):
+        alone = replace(model, programs=(entry,))
+        for point in p.points:
+            inputs, weights = p.arrays(point)
+            inputs = {name: rounded(x, dtype) for name, x in inputs.items()}
+            found = lane.run(p.name, inputs, weights)
+            meant = run_entry(alone, inputs, weights, by_region=True)
+            for name, wanted in meant.items():
+                where = f"{p.name}: {name} at {dict(point)}"
+                agree(found[name], wanted, where)
 
 
 def test_a_library_names_the_programs_that_do_not_compile() -> None:

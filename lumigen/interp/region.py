@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lumigen.dtype import DType
 from lumigen.index import Axis, Cmp, Dim, Ix, Lookup
+from lumigen.interp.graph import cast as to_integer
 from lumigen.ops import ROWS, Op
 from lumigen.region import (
     Buffer,
@@ -335,9 +336,12 @@ class Evaluator:
 
 
 def cast(a: Array, dtype: DType) -> Array:
-    """`a` rounded to `dtype`, in that type."""
+    """`a` rounded to `dtype`, in that type; a float that no integer is near becomes the nearest one."""
+    array = np.asarray(a)
     with np.errstate(all="ignore"):
-        return np.asarray(a).astype(dtype.numpy)
+        if array.dtype == np.float64 and dtype.is_int:
+            return to_integer(array, dtype)
+        return array.astype(dtype.numpy)
 
 
 def spread(values: Array, position: int) -> Array:
