@@ -259,7 +259,7 @@ def compile_project(
     model = compilation.model
     place = directory if directory is not None else Path(f"{model.name}-{target}")
     with at.stage("vectors"):
-        stored = vectors(model, traced.entries)
+        stored = vectors(model, compilation.graphs.get("retype", traced.entries))
     packed: PackedWeights | None = None
     if weights is not None:
         with at.stage("weights"):

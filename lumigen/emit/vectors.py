@@ -1,7 +1,8 @@
 """Stored vectors: what each entry gives at small dims, from the graph's meaning in numpy.
 
 Inputs and weights are those that tests/entries_test.cpp makes. Promises numbers that share nothing
-with passes, plans and kernels: the graph is evaluated as it was traced, floats in double precision.
+with passes, plans and kernels: the graph is evaluated as it was traced (or retyped), floats in double
+precision.
 """
 
 from __future__ import annotations
