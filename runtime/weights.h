@@ -13,8 +13,8 @@
 
 namespace LUMIGEN_NS {
 
-// Panels of `width` columns: packed[n / width][k][n % width] = w[base + n * n_stride + k * k_stride], columns past
-// n zero. `base` and strides count elements.
+// Panels of `width` columns: packed[n / width][k][n % width] = w[base + n * n_stride + k * k_stride], columns
+// past n zero. `base` and strides count elements.
 struct Panels {
   int64_t n, k, n_stride, k_stride, width, base;
 };
