@@ -10,7 +10,7 @@ int main(int count, char** arguments) {
   if (count != 4) return 2;
   const int64_t n = std::stoll(arguments[2]), k = std::stoll(arguments[3]);
   const int64_t shape[] = {n, k};
-  const Panels panels{n, k, k, 1, 16};
+  const Panels panels{n, k, k, 1, 16, 0};
   for (const char* dtype : {"BF16", "F16"}) {
     const int64_t panel_bytes = (n + 15) / 16 * 16 * k * 2;
     const WeightSpec specs[] = {
