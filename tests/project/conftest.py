@@ -74,3 +74,18 @@ def tool() -> Callable[[str], str]:
         return found
 
     return find
+
+
+@pytest.fixture
+def sanitizing(tool, tmp_path) -> Callable[[str, str], str]:
+    """The path of a compiler that links a sanitizer; skips where it comes without (libclang-rt-*-dev)."""
+
+    def find(compiler: str, sanitizer: str) -> str:
+        program = ["-x", "c++", "-", "-o", tmp_path / "empty"]
+        command = [tool(compiler), f"-fsanitize={sanitizer}", *program]
+        done = subprocess.run(command, input=b"int main() {}", capture_output=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"{compiler} is here without -fsanitize={sanitizer}")
+        return tool(compiler)
+
+    return find

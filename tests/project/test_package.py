@@ -67,9 +67,9 @@ def ninja(tool: Tool) -> list[str]:
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_the_asan_preset_has_no_warning_and_passes(emitted, tool, compiler):
+def test_the_asan_preset_has_no_warning_and_passes(emitted, tool, sanitizing, compiler):
     shutil.rmtree(emitted / "build", ignore_errors=True)
-    cxx = tool(compiler)
+    cxx = sanitizing(compiler, "address,undefined")
     run(tool("cmake"), "--preset", "asan", *ninja(tool), f"-DCMAKE_CXX_COMPILER={cxx}", cwd=emitted)
     run(tool("cmake"), "--build", "--preset", "asan", cwd=emitted)
     text = run(tool("ctest"), "--preset", "asan", cwd=emitted)
