@@ -67,7 +67,8 @@ class For:
     """`for axis in lo .. hi - 1`, in order; by `step`s (the body covers the rest of a step), or over lanes.
 
     A loop is *dealt* where the threads of a block share its points: the outermost one among their teams, one inside
-    it among the threads of a team. Every other loop is run by all threads alike.
+    it among the threads of a team. Every other loop is run by all threads alike. A loop over lanes in `parts` has so
+    many vectors of each thread, and may read and keep what the row holds.
     """
 
     axis: Axis
@@ -77,6 +78,7 @@ class For:
     body: tuple[Stmt, ...]
     step: int = 1
     dealt: bool = False
+    parts: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,23 @@ class Mma:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """Registers for `parts` vectors of a row in each thread; loops in parts name the one of theirs `name`."""
+
+    name: Local
+    parts: int
+
+
+@dataclass(frozen=True)
+class Keep:
+    """`name`, which is held, becomes `value` over lanes."""
+
+    name: Local
+    value: Expr
+    lanes: Axis
+
+
+@dataclass(frozen=True)
 class Contract:
     """acc = A[m_lo .., :] B[n_lo .., :] over all of k, by a block of threads that share a ring of stages.
 
@@ -224,6 +243,8 @@ Stmt = Union[
     Fill,
     Contract,
     ForTile,
+    Hold,
+    Keep,
 ]
 
 

@@ -28,6 +28,8 @@ from lumigen.tile import (
     Finish,
     For,
     ForTile,
+    Hold,
+    Keep,
     Let,
     Mma,
     Operand,
@@ -49,6 +51,7 @@ class Statements:
         self.dims = dims or {}
         self.team = program.team
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
+        self.held = [s.name.name for s in program.statements() if isinstance(s, Hold)]
         self.dealt = 0  # loops around the statement whose points threads share
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[str]:
@@ -73,6 +76,10 @@ class Statements:
             if s.lanes is not None and s.start is None:
                 start = f"splat({start})"
             return [f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};"]
+        if isinstance(s, Hold):
+            return [f"Vec {s.name.name}_parts[{s.parts}];"]
+        if isinstance(s, Keep):
+            return [f"{s.name.name} = {r.vector(s.value).code};"]
         if isinstance(s, Accumulate):
             return [self._accumulate(s, r)]
         if isinstance(s, Finish):
@@ -138,6 +145,13 @@ class Statements:
                 "}",
             ]
         inner = self.lines(s.body, s.axis)
+        if s.parts:
+            words = " ".join(inner)
+            held = [n for n in self.held if re.search(rf"\b{n}\b", words)]
+            named = [f"Vec& {n} = {n}_parts[part];" for n in held]
+            axis = axis if re.search(rf"\b{axis}\b", words) else f"/*{axis}*/"
+            head = f"for_parts<{s.parts}>({hi}, [&](int part, int64_t {axis}, auto lanes) {{"
+            return [head, *_indented([*named, *inner]), "});"]
         if lo == "0":
             used = any(re.search(rf"\b{axis}\b", line) for line in inner)
             named = axis if used else f"/*{axis}*/"

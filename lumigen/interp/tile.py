@@ -39,6 +39,8 @@ from lumigen.tile import (
     Finish,
     For,
     ForTile,
+    Hold,
+    Keep,
     Let,
     Mma,
     Operand,
@@ -123,9 +125,11 @@ class _Task:
 
     def statement(self, s: Stmt) -> None:
         match s:
+            case Hold():
+                pass  # a name until something is kept under it
             case Bind():
                 self.axes[s.axis] = self.ix(s.value)
-            case Let():
+            case Let() | Keep():
                 self.locals[s.name.name] = self.value(s.value)
             case Accumulator():
                 self.locals[s.name.name] = self.start(s)

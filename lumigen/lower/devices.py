@@ -9,6 +9,7 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.chain import chain, find_chain
 from lumigen.lower.contract import Lowered, contract
+from lumigen.lower.hold import hold_rows
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_region
 from lumigen.lower.schedule_plan import (
@@ -47,7 +48,7 @@ class Device:
             # weights that no panel holds, extents that no tile holds
             plan = verify_plan(plan_sweeps(region))
             sizes = self.loops(plan)
-        return plan, sizes, Lowered(((simt(plan, sizes), plan.region),))
+        return plan, sizes, Lowered(((hold_rows(simt(plan, sizes)), plan.region),))
 
 
 def _has_skeleton(region: Region) -> bool:

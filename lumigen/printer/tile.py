@@ -29,6 +29,8 @@ from lumigen.tile import (
     Finish,
     For,
     ForTile,
+    Hold,
+    Keep,
     Let,
     Mma,
     Operand,
@@ -112,7 +114,12 @@ def _statement(s: Stmt) -> str:
             return f"{s.name.name} = {s.monoid.value} of lanes {s.source.name}"
         case For():
             how = " over lanes" if s.lanes else f" by {s.step}" if s.step != 1 else ""
-            return f"for {s.axis} in {s.lo} .. {s.hi}{how}{' dealt' * s.dealt}"
+            parts = f" in {s.parts} parts" if s.parts else ""
+            return f"for {s.axis} in {s.lo} .. {s.hi}{how}{parts}{' dealt' * s.dealt}"
+        case Hold():
+            return f"hold {s.name.name} in {s.parts} parts"
+        case Keep():
+            return f"keep {s.name.name}{_lanes(s.lanes)} = {show_expr(s.value)}"
         case StoreTile():
             return f"{s.dst}{_at(s.at)}{_lanes(s.lanes)} = {show_expr(s.value)}"
         case _:

@@ -32,6 +32,8 @@ from lumigen.tile import (
     Finish,
     For,
     ForTile,
+    Hold,
+    Keep,
     Let,
     Mma,
     Operand,
@@ -59,6 +61,7 @@ class _Facts:
     dims: frozenset[Dim]
     buffers: frozenset[Buffer]
     locals: dict[Local, Axis | None] = field(default_factory=dict[Local, "Axis | None"])
+    held: dict[Local, bool] = field(default_factory=dict[Local, bool])  # whether it was kept
     accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
     written: set[Buffer] = field(default_factory=set[Buffer])
     packed: set[Buffer] = field(default_factory=set[Buffer])
@@ -127,6 +130,12 @@ def _after(s: Stmt, facts: _Facts, scope: _Scope) -> _Scope:
         case Bind():
             same = {Cmp(ix(s.axis) - s.value), Cmp(s.value - s.axis)}
             return replace(scope, axes=scope.axes | {s.axis}, given=scope.given | same)
+        case Hold():
+            facts.held[s.name] = False
+            facts.locals[s.name] = None
+            return replace(scope, locals=scope.locals | {s.name})
+        case Keep():
+            facts.held[s.name] = True
         case Let() | Accumulator() | Finish():
             facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator) else None
             if isinstance(s, Accumulator):
@@ -147,7 +156,7 @@ def _name(s: Stmt) -> str:
     match s:
         case Bind() | For():
             return str(s.axis)
-        case Let() | Accumulator() | Finish():
+        case Let() | Accumulator() | Finish() | Hold() | Keep():
             return s.name.name
         case Accumulate():
             return s.into.name
@@ -169,6 +178,12 @@ def _broken_statement(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
             yield from _broken_value(s.value, facts, scope, s.lanes)
             if s.value.dtype is not s.name.dtype:
                 yield f"a value of {s.value.dtype} as {s.name.dtype}"
+        case Hold():
+            yield from _broken_name(s.name, facts)
+        case Keep():
+            yield from _broken_value(s.value, facts, scope, s.lanes)
+            if s.name not in facts.held:
+                yield "no registers hold this"
         case Accumulator() | Finish():
             yield from _broken_name(s.name, facts)
             yield from _broken_total(s, facts, scope)
@@ -318,6 +333,8 @@ def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> 
         if isinstance(x, Local):
             if x not in scope.locals:
                 yield f"{x.name} has no value here"
+            elif not facts.held.get(x, True):
+                yield f"{x.name} holds nothing yet"
             elif facts.locals[x] not in (None, lanes):
                 yield f"{x.name} differs between the lanes of {facts.locals[x]}"
     for read, given in reached([e]):

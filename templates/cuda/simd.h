@@ -54,6 +54,21 @@ LUMIGEN_INLINE void for_lanes(int64_t n, F&& f) {
   }
 }
 
+// The same for a row of which each thread has kParts vectors, or fewer: f(part, j, lanes), in code of its own for
+// each part, so that what is indexed by `part` stays in registers.
+template <int kParts, class F>
+LUMIGEN_INLINE void for_parts(int64_t n, F&& f) {
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    const int64_t j = (part * kTeam + team_rank()) * kLanes;
+    if (j + kLanes <= n) {
+      f(part, j, AllLanes{});
+    } else if (j < n) {
+      f(part, j, FirstLanes{static_cast<int>(n - j)});
+    }
+  }
+}
+
 template <class F>
 LUMIGEN_INLINE Vec build(F&& at) {
   Vec out;
