@@ -1,0 +1,112 @@
+// Where an operand of a contraction comes from. A kernel describes A as (rows, depth) and B as
+// (columns, depth); rows and columns are an operand's majors. An operand is taken 16 bytes at a time,
+// a vector, and the vectors lie along its depth or along its majors.
+#pragma once
+
+#include "mma.cuh"
+
+namespace LUMIGEN_NS {
+
+enum class Along { kDepth, kMajor };
+
+// How an operand in memory is read. kVectors: 16 bytes at once, copied by the hardware; its data and the
+// stride across vectors are multiples of 16 bytes and the stride along them is 1. kElements: one by
+// one, with any strides. kEither: the first where the strides and the address allow it, which is asked
+// at run time.
+enum class Copy { kVectors, kElements, kEither };
+
+template <class T>
+union Vector {
+  uint4 bits;
+  T element[16 / sizeof(T)];
+  __device__ __forceinline__ Vector() : bits(make_uint4(0, 0, 0, 0)) {}
+};
+
+// An operand in memory: element (major, k) at data[major * major_stride + k * depth_stride].
+template <class T, Along kDirection, Copy kHow>
+struct Strided {
+  using Element = T;
+  static constexpr Along kAlong = kDirection;
+  static constexpr bool kNeverAsync = kHow == Copy::kElements;
+  static constexpr int kVector = 16 / sizeof(T);
+
+  const T* data;
+  int64_t major_stride, depth_stride;
+  int majors;
+
+  __device__ __forceinline__ bool is_async() const {
+    if constexpr (kHow == Copy::kVectors) return true;
+    if constexpr (kHow == Copy::kElements) return false;
+    const int64_t along = kAlong == Along::kDepth ? depth_stride : major_stride;
+    const int64_t across = kAlong == Along::kDepth ? major_stride : depth_stride;
+    return along == 1 && across % kVector == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  }
+
+  // How many elements of the vector that begins at (major, k) exist, when the depth ends at `end`.
+  __device__ __forceinline__ int valid(int major, int k, int end) const {
+    const int along = kAlong == Along::kDepth ? end - k : majors - major;
+    const bool inside = kAlong == Along::kDepth ? major < majors : k < end;
+    return inside ? min(max(along, 0), kVector) : 0;
+  }
+
+  // Starts the copy of a vector to shared memory, zeros where it does not exist. Needs is_async().
+  __device__ __forceinline__ void copy(uint32_t to, int major, int k, int end) const {
+    const int count = valid(major, k, end);
+    const int64_t at = kAlong == Along::kDepth ? major * major_stride + k : major + k * depth_stride;
+    copy_16(to, count > 0 ? data + at : data, count * int(sizeof(T)));
+  }
+
+  __device__ __forceinline__ Vector<T> fetch(int major, int k, int end) const {
+    const int count = valid(major, k, end);
+    const T* from = data + major * major_stride + k * depth_stride;
+    Vector<T> v;
+    if constexpr (kHow == Copy::kVectors) {
+      if (count == kVector) {
+        v.bits = *reinterpret_cast<const uint4*>(from);
+        return v;
+      }
+    }
+    const int64_t step = kAlong == Along::kDepth ? depth_stride : major_stride;
+#pragma unroll
+    for (int e = 0; e < kVector; e++)
+      if (e < count) v.element[e] = from[e * step];
+    return v;
+  }
+};
+
+// An operand that is computed on its way into shared memory: f(major, k), of a type that T is made from.
+template <class T, Along kDirection, class F>
+struct Computed {
+  using Element = T;
+  static constexpr Along kAlong = kDirection;
+  static constexpr bool kNeverAsync = true;
+  static constexpr int kVector = 16 / sizeof(T);
+
+  F f;
+  int majors;
+
+  __device__ __forceinline__ bool is_async() const { return false; }
+  __device__ __forceinline__ void copy(uint32_t, int, int, int) const {}
+
+  __device__ __forceinline__ Vector<T> fetch(int major, int k, int end) const {
+    Vector<T> v;
+#pragma unroll
+    for (int e = 0; e < kVector; e++) {
+      const int m = kAlong == Along::kMajor ? major + e : major, d = kAlong == Along::kDepth ? k + e : k;
+      if (m < majors && d < end) v.element[e] = T(f(m, d));
+    }
+    return v;
+  }
+};
+
+template <class T, Along kDirection, class F>
+__device__ __forceinline__ Computed<T, kDirection, F> computed(F f, int majors) {
+  return {f, majors};
+}
+
+// The part of a contraction that a block does: the tile at (row, column), summed over k in [begin, end).
+struct Part {
+  int row, column, begin, end;
+};
+
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,253 @@
+// Contractions by mma on sm_80 and up: a ring of stages in shared memory, filled ahead by asynchronous
+// copies while the warps of a block multiply the tile of C that they divide among them.
+//
+//   using Tile = PipelineTile<128, 128, 32, 4, 2, 4>;
+//   Accumulators<Tile> acc;
+//   contract(acc, a, b, Part{row, column, 0, depth}, shared);    // Tile::shared_bytes<T>() of it
+//   for_each_pair(acc, [&](int r, int c, float& x, float& y) { ... });
+//
+// A stage holds (rows, kDepth) of A and (columns, kDepth) of B, each as SharedTile lays it out.
+#pragma once
+
+#include "fragment.cuh"
+#include "operand.cuh"
+
+namespace LUMIGEN_NS {
+
+// kRows x kColumns of C by kWarpRows x kWarpColumns warps, kDepth of the depth at a time.
+template <int kRows_, int kColumns_, int kDepth_, int kStages_, int kWarpRows_, int kWarpColumns_,
+          class Precision_ = Once>
+struct PipelineTile {
+  using Accumulators = MmaAccumulators<PipelineTile>;
+  using Precision = Precision_;
+  static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kStages = kStages_;
+  static constexpr int kWarpRows = kWarpRows_, kWarpColumns = kWarpColumns_;
+  static constexpr int kThreads = 32 * kWarpRows * kWarpColumns;
+  static constexpr int kRowBlocks = kRows / kWarpRows / 16, kColumnBlocks = kColumns / kWarpColumns / 8;
+  static_assert(kRows % (16 * kWarpRows) == 0 && kColumns % (16 * kWarpColumns) == 0);
+  static_assert(kStages >= 2);
+
+  static __device__ __forceinline__ int warp() { return threadIdx.x / 32; }
+  static __device__ __forceinline__ int first_row() { return warp() / kWarpColumns * (kRows / kWarpRows); }
+  static __device__ __forceinline__ int first_column() {
+    return warp() % kWarpColumns * (kColumns / kWarpColumns);
+  }
+
+  template <class T>
+  static constexpr int shared_bytes() {
+    return kStages * (kRows + kColumns) * kDepth * int(sizeof(T));
+  }
+};
+
+// (kMajors, kDepth) of an operand in shared memory. Its rows are contiguous along `kAlong`, so that a
+// vector of the operand is one of a row. The vectors of row r change places by an exclusive or with
+// r % 8, or, where several rows share the 128 bytes of the 32 banks, with the number of their group:
+//
+//   rows of 64 bytes:  row 0: v0 v1 v2 v3 | row 1: v0 v1 v2 v3     each line is 128 bytes
+//                      row 2: v1 v0 v3 v2 | row 3: v1 v0 v3 v2
+//
+// Then the same vector of 8 successive rows lies in 8 different groups of banks, and ldmatrix reads,
+// like the copies write, without conflict.
+template <class T, int kMajors_, int kDepth_, Along kAlong_>
+struct SharedTile {
+  using Element = T;
+  static constexpr Along kAlong = kAlong_;
+  static constexpr int kMajors = kMajors_, kDepth = kDepth_;
+  static constexpr int kVector = 16 / sizeof(T);
+  static constexpr int kRows = kAlong == Along::kDepth ? kMajors : kDepth;
+  static constexpr int kRowVectors = (kAlong == Along::kDepth ? kDepth : kMajors) / kVector;
+  static constexpr int kBytes = kMajors * kDepth * int(sizeof(T));
+  static constexpr int kDepthBlocks = kDepth / (2 * kVector);  // what one mma takes: two vectors
+  static_assert(kDepth % (2 * kVector) == 0 && kMajors % 16 == 0);
+  static_assert(kRowVectors % 8 == 0 || 8 % kRowVectors == 0, "no exclusive or within such rows");
+
+  static __device__ __forceinline__ int offset(int row, int vector) {
+    const int moved = kRowVectors >= 8 ? row % 8 : row / (8 / kRowVectors) % kRowVectors;
+    return (row * kRowVectors + (vector ^ moved)) * 16;
+  }
+
+  // The block of 16 majors from `major` on, and of block `k` of the depth: with M for 8 majors and K for
+  // one vector of depth, f[0] is (M 0, K 0), f[1] is (M 1, K 0), f[2] is (M 0, K 1), f[3] is (M 1, K 1).
+  // That is A's fragment; of B, f[0] and f[2] are the fragment of 8 columns, f[1] and f[3] of 8 more.
+  static __device__ __forceinline__ void load(uint32_t (&f)[4], uint32_t tile, int major, int k) {
+    const int lane = lane_index();
+    if constexpr (kAlong == Along::kDepth) {
+      load_matrices(f, tile + offset(major + lane % 16, 2 * k + lane / 16));
+    } else if constexpr (sizeof(T) == 2) {
+      load_matrices_transposed(f, tile + offset(16 * k + lane % 8 + lane / 16 * 8, major / 8 + lane / 8 % 2));
+    } else {  // ldmatrix transposes elements of 2 bytes only
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int m = major + lane / 4 + e % 2 * 8, row = 8 * k + lane % 4 + e / 2 * 4;
+        f[e] = load_shared_4(tile + offset(row, m / 4) + m % 4 * 4);
+      }
+    }
+  }
+};
+
+// Brings tiles of one operand into shared memory, all threads of the block together. What can be copied
+// asynchronously is; the rest is held in registers from start() to finish(), and the products between
+// them hide the wait.
+template <class Shared, class Operand, int kThreads>
+struct Feeder {
+  static constexpr int kVectors = Shared::kRows * Shared::kRowVectors;
+  static constexpr int kEach = (kVectors + kThreads - 1) / kThreads;
+  static constexpr bool kGuarded = kVectors % kThreads != 0;
+
+  const Operand& from;
+  const int major, end;
+  const bool async;
+  Vector<typename Shared::Element> held[kEach];
+
+  __device__ __forceinline__ Feeder(const Operand& operand, int first_major, int depth_end)
+      : from(operand), major(first_major), end(depth_end), async(operand.is_async()) {}
+
+  // f(i, row, vector) for each vector of the tile that is this thread's.
+  template <class F>
+  static __device__ __forceinline__ void for_each_vector(F&& f) {
+#pragma unroll
+    for (int i = 0; i < kEach; i++) {
+      const int index = threadIdx.x + i * kThreads;
+      if (!kGuarded || index < kVectors) f(i, index / Shared::kRowVectors, index % Shared::kRowVectors);
+    }
+  }
+
+  __device__ __forceinline__ void start(uint32_t tile, int k) {
+    constexpr bool kDeep = Shared::kAlong == Along::kDepth;
+    constexpr int kVector = Shared::kVector;
+    if (async) {
+      for_each_vector([&](int, int row, int vector) {
+        from.copy(tile + Shared::offset(row, vector), major + (kDeep ? row : vector * kVector),
+                  k + (kDeep ? vector * kVector : row), end);
+      });
+    } else {
+      for_each_vector([&](int i, int row, int vector) {
+        held[i] =
+            from.fetch(major + (kDeep ? row : vector * kVector), k + (kDeep ? vector * kVector : row), end);
+      });
+    }
+  }
+
+  __device__ __forceinline__ void finish(uint32_t tile) {
+    if (async) return;
+    for_each_vector([&](int i, int row, int vector) {
+      store_shared_16(tile + Shared::offset(row, vector), held[i].bits);
+    });
+  }
+};
+
+// acc += the rows in registers times the columns of a tile in shared memory.
+template <class SharedB, class Tile, int kDepthBlocks>
+__device__ __forceinline__ void multiply_add(MmaAccumulators<Tile>& acc,
+                                             const RowFragments<Tile::kRowBlocks, kDepthBlocks>& rows,
+                                             uint32_t b) {
+  using T = typename SharedB::Element;
+  static_assert(kDepthBlocks == SharedB::kDepthBlocks);
+#pragma unroll
+  for (int k = 0; k < kDepthBlocks; k++)
+#pragma unroll
+    for (int j = 0; j < Tile::kColumnBlocks; j += 2) {
+      uint32_t column[4];
+      SharedB::load(column, b, Tile::first_column() + 8 * j, k);
+#pragma unroll
+      for (int i = 0; i < Tile::kRowBlocks; i++) {
+        multiply_add<T, typename Tile::Precision>(acc.value[i][j], rows.value[i][k], column[0], column[2]);
+        multiply_add<T, typename Tile::Precision>(acc.value[i][j + 1], rows.value[i][k], column[1],
+                                                  column[3]);
+      }
+    }
+}
+
+// This warp's rows of a tile in shared memory, to be kept in registers over many products.
+template <class SharedA, class Tile>
+__device__ __forceinline__ void load_rows(RowFragments<Tile::kRowBlocks, SharedA::kDepthBlocks>& rows,
+                                          uint32_t a) {
+#pragma unroll
+  for (int i = 0; i < Tile::kRowBlocks; i++)
+#pragma unroll
+    for (int k = 0; k < SharedA::kDepthBlocks; k++)
+      SharedA::load(rows.value[i][k], a, Tile::first_row() + 16 * i, k);
+}
+
+// acc += the tile at `a` times the tile at `b`, both in shared memory. The fragments of the next block of
+// depth are loaded before the products of this one.
+template <class SharedA, class SharedB, class Tile>
+__device__ __forceinline__ void multiply_add(MmaAccumulators<Tile>& acc, uint32_t a, uint32_t b) {
+  using T = typename SharedA::Element;
+  uint32_t row[2][Tile::kRowBlocks][4], column[2][Tile::kColumnBlocks / 2][4];
+  const auto load = [&](int k) {
+#pragma unroll
+    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::load(row[k % 2][i], a, Tile::first_row() + 16 * i, k);
+#pragma unroll
+    for (int j = 0; j < Tile::kColumnBlocks / 2; j++)
+      SharedB::load(column[k % 2][j], b, Tile::first_column() + 16 * j, k);
+  };
+  load(0);
+#pragma unroll
+  for (int k = 0; k < SharedA::kDepthBlocks; k++) {
+    if (k + 1 < SharedA::kDepthBlocks) load(k + 1);
+#pragma unroll
+    for (int i = 0; i < Tile::kRowBlocks; i++)
+#pragma unroll
+      for (int j = 0; j < Tile::kColumnBlocks; j++)
+        multiply_add<T, typename Tile::Precision>(acc.value[i][j], row[k % 2][i], column[k % 2][j / 2][j % 2],
+                                                  column[k % 2][j / 2][j % 2 + 2]);
+  }
+}
+
+// acc += A B over a part. `shared` is free again on return; every thread of the block must call.
+template <class Tile, class A, class B>
+__device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
+                                             void* shared) {
+  using T = typename A::Element;
+  static_assert(std::is_same_v<T, typename B::Element>, "operands of one type");
+  using SharedA = SharedTile<T, Tile::kRows, Tile::kDepth, A::kAlong>;
+  using SharedB = SharedTile<T, Tile::kColumns, Tile::kDepth, B::kAlong>;
+  constexpr int kStages = Tile::kStages, kStageBytes = SharedA::kBytes + SharedB::kBytes;
+  const uint32_t ring = shared_address(shared);
+  const int steps = (part.end - part.begin + Tile::kDepth - 1) / Tile::kDepth;
+  Feeder<SharedA, A, Tile::kThreads> feed_a(a, part.row, part.end);
+  Feeder<SharedB, B, Tile::kThreads> feed_b(b, part.column, part.end);
+  const auto start = [&](int step, int slot) {
+    feed_a.start(ring + slot * kStageBytes, part.begin + step * Tile::kDepth);
+    feed_b.start(ring + slot * kStageBytes + SharedA::kBytes, part.begin + step * Tile::kDepth);
+  };
+  const auto finish = [&](int slot) {
+    feed_a.finish(ring + slot * kStageBytes);
+    feed_b.finish(ring + slot * kStageBytes + SharedA::kBytes);
+  };
+
+#pragma unroll
+  for (int s = 0; s < kStages - 1; s++) {
+    if (s < steps) {
+      start(s, s);
+      finish(s);
+    }
+    copy_commit();
+  }
+  int slot = 0, ahead = kStages - 1;  // the one to read, the one to fill: kStages - 1 steps ahead
+  for (int step = 0; step < steps; step++) {
+    copy_wait<kStages - 2>();
+    __syncthreads();  // the slot is filled by all, and the one to fill has been read by all
+    const bool more = step + kStages - 1 < steps;
+    if (more) start(step + kStages - 1, ahead);
+    copy_commit();  // empty groups too: the wait counts groups
+    const uint32_t tile = ring + slot * kStageBytes;
+    multiply_add<SharedA, SharedB>(acc, tile, tile + SharedA::kBytes);
+    if (more) finish(ahead);
+    slot = slot + 1 == kStages ? 0 : slot + 1;
+    ahead = ahead + 1 == kStages ? 0 : ahead + 1;
+  }
+  copy_wait<0>();
+  __syncthreads();
+}
+
+// acc = A B over a part.
+template <class Tile, class A, class B>
+__device__ __forceinline__ void contract(MmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
+                                         void* shared) {
+  clear(acc);
+  contract_add(acc, a, b, part, shared);
+}
+
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,188 @@
+// Contractions on Hopper (sm_90a): blocks that stay, each taking tile after tile of C = A B; a producer
+// with the tensor copy engine and two consumers with wgmma (ring.cuh). While the consumers finish a tile
+// the producer already loads the next.
+//
+//   using Tile = RolesTile<bf16, 128, 256, 4, 2>;
+//   contract_tiles<Tile>(a, b, Extent{rows, columns, 1, depth, 8}, shared, [&](auto& acc, TileAt at, auto&
+//   out) {
+//     for_each_pair(acc, [&](int row, int column, float& x, float& y) { ... });   // a map, or stores
+//     out.store(acc, Output<bf16>{...}, at);                                       // through the copy engine
+//   });
+#pragma once
+
+#include "ring.cuh"
+
+namespace LUMIGEN_NS {
+
+// kRows x kColumns of C for a block. The kCluster blocks of a cluster have tiles one below the other: they
+// need the same columns of B, of which each loads a share for all.
+template <class T, int kRows_, int kColumns_, int kStages_, int kCluster_ = 1, Along kAlongA = Along::kDepth,
+          Along kAlongB = Along::kDepth>
+struct RolesTile : ConsumerTile<kRows_, kColumns_> {
+  using Layout = ConsumerTile<kRows_, kColumns_>;
+  using Accumulators = MmaAccumulators<Layout>;
+  using Element = T;
+  static constexpr int kCluster = kCluster_, kStages = kStages_;
+  using PanelA = Panel<T, kRows_, kAlongA>;
+  using PanelB = Panel<T, kColumns_, kAlongB, kCluster>;
+  using Ring = LUMIGEN_NS::Ring<kStages, kConsumerWarps * kCluster, PanelA, PanelB>;
+  static_assert(kAlongB == Along::kDepth || Layout::kConsumerColumns % 64 == 0);
+
+  static constexpr int kThreads = kRoleThreads;
+  // Two boxes of 64 x 64 for each consumer; where its columns make no whole boxes, kernels store pairs.
+  static constexpr int kBoxBytes = 64 * 64 * 2;
+  static constexpr int kStagingBytes = Layout::kConsumerColumns % 64 == 0 ? 4 * kBoxBytes : 0;
+  static constexpr int kSharedBytes = 1024 + kStagingBytes + Ring::kBytes;  // + what aligns it
+  static_assert(kSharedBytes <= 232448, "shared memory of a block");
+};
+
+// C is (batches, rows, columns), summed over `depth`. `band`: Raster, in tiles of a whole cluster.
+struct Extent {
+  int rows, columns, batches, depth, band;
+};
+
+// A row-major result. Its map has boxes of 64 x 64, and `data` and the strides in elements serve where
+// the copy engine cannot store.
+template <class T>
+struct Output {
+  const CUtensorMap* map;
+  T* data;
+  int64_t row_stride, batch_stride;
+  int rows, columns;
+};
+
+// Brings accumulators into memory through shared memory and the copy engine, in boxes of 64 x 64: full
+// lines, and no thread waits. Two boxes in rotation: one is written while the other is read, and the last
+// ones drain during the next tile.
+template <class Tile>
+struct BoxWriter {
+  using Layout = typename Tile::Layout;
+  uint32_t boxes;  // this consumer's
+  bool leader;     // one thread of it deals with the copy engine
+
+  template <class T>
+  __device__ __forceinline__ void store(const MmaAccumulators<Layout>& acc, const Output<T>& out,
+                                        const TileAt& at) const {
+    static_assert(sizeof(T) == 2 && Tile::kStagingBytes > 0, "store by for_each_pair instead");
+    const int row = int(threadIdx.x) / 32 % 4 * 16 + lane_index() % 16;  // the one to give to store_matrices
+#pragma unroll
+    for (int s = 0; s < Layout::kColumnBlocks / 8; s++) {
+      const int column = at.column + Layout::first_column() + 64 * s;
+      if (out.columns % 8 != 0 && column + 64 > out.columns) {  // it would cut the row at 16 bytes
+        store_pairs(acc, out, at, s);
+        continue;
+      }
+      const uint32_t box = boxes + s % 2 * Tile::kBoxBytes;
+      if (leader) store_wait_read<1>();
+      sync_some(1 + Layout::consumer(), 128);
+#pragma unroll
+      for (int j = 0; j < 8; j += 2) {  // two blocks of 16 x 8 at a time; vectors swizzled as the map says
+        const auto& left = acc.value[0][8 * s + j];
+        const auto& right = acc.value[0][8 * s + j + 1];
+        store_matrices(box + row * 128 + (((j + lane_index() / 16) ^ (row % 8)) * 16),
+                       pack<T>(left[0], left[1]), pack<T>(left[2], left[3]), pack<T>(right[0], right[1]),
+                       pack<T>(right[2], right[3]));
+      }
+      fence_async();
+      sync_some(1 + Layout::consumer(), 128);
+      if (leader) {
+        store_box(out.map, box, column, at.row + Layout::consumer_row(), at.batch);
+        store_commit();
+      }
+    }
+  }
+
+  // Columns 64 s to 64 s + 63 of this consumer, element by element.
+  template <class T>
+  __device__ __forceinline__ void store_pairs(const MmaAccumulators<Layout>& acc, const Output<T>& out,
+                                              const TileAt& at, int s) const {
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int row = at.row + Layout::first_row() + lane_index() / 4 + e / 2 * 8;
+        const int column = at.column + Layout::first_column() + 64 * s + 8 * j + lane_index() % 4 * 2 + e % 2;
+        if (row < out.rows && column < out.columns)
+          out.data[at.batch * out.batch_stride + row * out.row_stride + column] =
+              T(acc.value[0][8 * s + j][e]);
+      }
+  }
+};
+
+// All of C: the body of a kernel of kThreads threads, one block on a multiprocessor, whose grid is a number
+// of clusters, as many as run at one time or fewer. epilogue(acc, at, out) is called by the consumers for
+// each tile with its sums; elements outside C are among them.
+template <class Tile, class Epilogue>
+__device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, const Extent& extent,
+                                               void* shared, const Epilogue& epilogue) {
+  using Ring = typename Tile::Ring;
+  using Layout = typename Tile::Layout;
+  constexpr int kCluster = Tile::kCluster;
+  const uint32_t staging = (shared_address(shared) + 1023) & ~1023u;
+  const Ring ring{staging + Tile::kStagingBytes};
+  const int rank = kCluster > 1 ? cluster_rank() : 0;
+
+  if (threadIdx.x == 0) {
+    ring.init();
+    prefetch_map(a.map);
+    prefetch_map(b.map);
+  }
+  if constexpr (kCluster > 1)
+    cluster_meet();  // the fence of init() has published the barriers
+  else
+    __syncthreads();
+  launch_dependents();
+  wait_dependencies();
+
+  const Raster<Tile::kRows * kCluster, Tile::kColumns> raster(extent.rows, extent.columns, extent.batches,
+                                                              extent.band);
+  const int first = blockIdx.x / kCluster, stride = gridDim.x / kCluster, count = raster.count();
+  const int steps = (extent.depth + kRingDepth - 1) / kRingDepth;
+  const auto place = [&](int index) {
+    TileAt at = raster.at(index);
+    at.row += rank * Tile::kRows;
+    return at;
+  };
+  typename Ring::Cursor cursor;
+
+  if (threadIdx.x < 128) {  // the producer
+    shrink_registers<40>();
+    if (threadIdx.x == 0) {
+      for (int index = first; index < count; index += stride) {
+        const TileAt at = place(index);
+        for (int step = 0; step < steps; step++) {
+          ring.wait_empty(cursor);
+          ring.expect(cursor.slot);
+          const uint32_t full = ring.full(cursor.slot);
+          const int k = step * kRingDepth;
+          Tile::PanelA::load(ring.template panel<0>(cursor.slot), a, full, at.row, k, at.batch, 0);
+          Tile::PanelB::load(ring.template panel<1>(cursor.slot), b, full, at.column, k, at.batch, rank);
+          cursor.advance();
+        }
+      }
+    }
+    __syncwarp();
+  } else {  // the consumers
+    grow_registers<232>();
+    // Lane i says it to block i of the cluster: each of them loads a share of B into this slot.
+    const auto release = [&](uint32_t slot) {
+      if constexpr (kCluster > 1) {
+        if (lane_index() < kCluster) barrier_arrive_at(ring.empty(slot), lane_index());
+      } else {
+        if (lane_index() == 0) barrier_arrive(ring.empty(slot));
+      }
+    };
+    BoxWriter<Tile> out{staging + Layout::consumer() * 2 * Tile::kBoxBytes, threadIdx.x % 128 == 0};
+    typename Tile::Accumulators acc;
+    for (int index = first; index < count; index += stride) {
+      consume<Tile>(acc, ring, cursor, steps, release);
+      epilogue(acc, place(index), out);
+    }
+    if (out.leader) store_wait<0>();
+    __syncwarp();
+  }
+  // Its slots and barriers are written by its neighbours: no block leaves before all are done.
+  if constexpr (kCluster > 1) cluster_meet();
+}
+
+}  // namespace LUMIGEN_NS

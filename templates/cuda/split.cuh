@@ -1,0 +1,145 @@
+// Contractions on Hopper (sm_90a) with few tiles and a long depth: the blocks of a cluster share one tile
+// of C, each sums a part of the depth, and the parts are added through the cluster's shared memory in
+// the order of the blocks, so that the result is the same in every run and no workspace is needed.
+//
+//   using Tile = SplitTile<bf16, 64, 64, 12, 2>;
+//   contract_split<Tile>(a, b, Extent{...}, shared, [&](auto& acc, TileAt at) { for_each_pair(acc, ...); });
+#pragma once
+
+#include "roles.cuh"
+
+namespace LUMIGEN_NS {
+
+// kBlocks: how many blocks a multiprocessor holds at one time; more of them hide each other's ends.
+template <class T, int kRows_, int kColumns_, int kStages_, int kSplit_, int kBlocks_ = 1,
+          Along kAlongA = Along::kDepth, Along kAlongB = Along::kDepth>
+struct SplitTile : ConsumerTile<kRows_, kColumns_> {
+  using Layout = ConsumerTile<kRows_, kColumns_>;
+  using Element = T;
+  static constexpr int kSplit = kSplit_, kStages = kStages_, kBlocks = kBlocks_;
+  using PanelA = Panel<T, kRows_, kAlongA>;
+  using PanelB = Panel<T, kColumns_, kAlongB>;
+  using Ring = LUMIGEN_NS::Ring<kStages, kConsumerWarps, PanelA, PanelB>;
+  static_assert(kAlongB == Along::kDepth || Layout::kConsumerColumns % 64 == 0);
+
+  // What a block finishes: some of its consumers' blocks of columns. Where there are fewer than blocks in
+  // the cluster, the last of the cluster have none.
+  struct Share : Layout {
+    static constexpr int kColumnBlocks = (Layout::kColumnBlocks + kSplit - 1) / kSplit;
+    static __device__ __forceinline__ int first_block() {
+      return kSplit > 1 ? cluster_rank() * kColumnBlocks : 0;
+    }
+    static __device__ __forceinline__ int first_column() {
+      return Layout::first_column() + 8 * first_block();
+    }
+  };
+  using Accumulators = MmaAccumulators<std::conditional_t<kSplit == 1, Layout, Share>>;
+  static_assert(Layout::kColumnBlocks % kSplit == 0 || Share::kColumnBlocks == 1);
+
+  static constexpr int kThreads = kRoleThreads;
+  static constexpr int kSharedBytes = 1024 + Ring::kBytes;
+  static_assert((kSharedBytes + 1024) * kBlocks <= 233472, "shared memory of a multiprocessor");
+  static_assert(kSplit == 1 || kRows_ * kColumns_ * 4 <= Ring::kBarriers, "the sums take the slots' place");
+};
+
+// All of C: the body of a kernel of kThreads threads in clusters of kSplit blocks, a cluster for each tile.
+template <class Tile, class Epilogue>
+__device__ __forceinline__ void contract_split(const Boxes& a, const Boxes& b, const Extent& extent,
+                                               void* shared, const Epilogue& epilogue) {
+  using Ring = typename Tile::Ring;
+  using Layout = typename Tile::Layout;
+  using Share = typename Tile::Share;
+  constexpr int kSplit = Tile::kSplit;
+  const Ring ring{(shared_address(shared) + 1023) & ~1023u};
+  const int rank = kSplit > 1 ? cluster_rank() : 0;
+
+  if (threadIdx.x == 0) {
+    ring.init();
+    prefetch_map(a.map);
+    prefetch_map(b.map);
+  }
+  __syncthreads();
+  launch_dependents();
+
+  const Raster<Tile::kRows, Tile::kColumns> raster(extent.rows, extent.columns, extent.batches, extent.band);
+  const TileAt at = raster.at(blockIdx.x / kSplit);
+  const int all = (extent.depth + kRingDepth - 1) / kRingDepth;
+  const int first = all * rank / kSplit, steps = all * (rank + 1) / kSplit - first;
+  typename Ring::Cursor cursor;
+  MmaAccumulators<Layout> acc;
+
+  if (threadIdx.x < 128) {  // the producer
+    if (threadIdx.x == 0) {
+      const auto load_a = [&](int step, uint32_t slot) {
+        Tile::PanelA::load(ring.template panel<0>(slot), a, ring.full(slot), at.row,
+                           (first + step) * kRingDepth, at.batch, 0);
+      };
+      const auto load_b = [&](int step, uint32_t slot) {
+        Tile::PanelB::load(ring.template panel<1>(slot), b, ring.full(slot), at.column,
+                           (first + step) * kRingDepth, at.batch, 0);
+      };
+      // What may be read early is, for the first round of the ring, while the kernel before still runs.
+      const int round = min(Tile::kStages, steps);
+      for (int step = 0; step < round; step++) {
+        ring.expect(step);
+        if (a.early) load_a(step, step);
+        if (b.early) load_b(step, step);
+      }
+      wait_dependencies();
+      for (int step = 0; step < steps; step++) {
+        if (step >= round) {
+          ring.wait_empty(cursor);
+          ring.expect(cursor.slot);
+        }
+        if (step >= round || !a.early) load_a(step, cursor.slot);
+        if (step >= round || !b.early) load_b(step, cursor.slot);
+        cursor.advance();
+      }
+    }
+    __syncwarp();
+  } else {       // the consumers
+    clear(acc);  // a block may have no part of a short depth
+    consume<Tile>(acc, ring, cursor, steps, [&](uint32_t slot) {
+      if (lane_index() == 0) barrier_arrive(ring.empty(slot));
+    });
+    wait_dependencies();  // the epilogue may read what kernels before have written
+  }
+
+  if constexpr (kSplit == 1) {
+    if (threadIdx.x >= 128) epilogue(acc, at);
+  } else {
+    // Block j of columns of thread t: 16 bytes at (j * 256 + t) of the ring, which all have read.
+    const int thread = int(threadIdx.x) - 128;
+    const auto sums = [&](int j) { return uint32_t(ring.base + (j * 256 + thread) * 16); };
+    if (threadIdx.x >= 128) {
+      sync_some(1, 256);
+#pragma unroll
+      for (int j = 0; j < Layout::kColumnBlocks; j++) {
+        const float (&d)[4] = acc.value[0][j];
+        store_shared_16(sums(j), make_uint4(__float_as_uint(d[0]), __float_as_uint(d[1]),
+                                            __float_as_uint(d[2]), __float_as_uint(d[3])));
+      }
+    }
+    cluster_sync();
+    if (threadIdx.x >= 128 && Share::first_block() < Layout::kColumnBlocks) {
+      typename Tile::Accumulators mine;
+#pragma unroll
+      for (int i = 0; i < Share::kColumnBlocks; i++) {
+        float4 part[kSplit];
+#pragma unroll
+        for (int r = 0; r < kSplit; r++) part[r] = load_from_block(sums(Share::first_block() + i), r);
+        float4 sum = part[0];
+#pragma unroll
+        for (int r = 1; r < kSplit; r++)
+          sum.x += part[r].x, sum.y += part[r].y, sum.z += part[r].z, sum.w += part[r].w;
+        mine.value[0][i][0] = sum.x, mine.value[0][i][1] = sum.y;
+        mine.value[0][i][2] = sum.z, mine.value[0][i][3] = sum.w;
+      }
+      epilogue(mine, at);
+    }
+    __syncwarp();
+    cluster_meet();  // until here neighbours read this block's sums
+  }
+}
+
+}  // namespace LUMIGEN_NS
