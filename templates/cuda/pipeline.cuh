@@ -217,7 +217,7 @@ __device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A
     feed_b.finish(ring + slot * kStageBytes + SharedA::kBytes);
   };
 
-#pragma unroll
+#pragma unroll 1  // what is held in registers is held for one stage at a time
   for (int s = 0; s < kStages - 1; s++) {
     if (s < steps) {
       start(s, s);

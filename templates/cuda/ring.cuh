@@ -129,7 +129,9 @@ struct ConsumerTile {
   }
 };
 
-// acc = the products of the next `steps` slots; the cursor moves on. `release(slot)` says it is empty.
+// acc = the products of the next `steps` slots, at least one; the cursor moves on. `release(slot)` says that
+// a slot is empty. The first product overwrites: were the sums cleared before, the compiler would wait for
+// each product.
 template <class Tile, class Layout, class Ring, class Release>
 __device__ __forceinline__ void consume(MmaAccumulators<Layout>& acc, const Ring& ring,
                                         typename Ring::Cursor& at, int steps, const Release& release) {
@@ -154,7 +156,7 @@ __device__ __forceinline__ void consume(MmaAccumulators<Layout>& acc, const Ring
   }
   products_wait<0>();
   pin(acc.value[0]);
-  if (steps > 0) release(previous);
+  release(previous);
 }
 
 // The tiles of C, (batches, rows, columns), in the order in which blocks take them.

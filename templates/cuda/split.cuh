@@ -34,7 +34,7 @@ struct SplitTile : ConsumerTile<kRows_, kColumns_> {
     }
   };
   using Accumulators = MmaAccumulators<std::conditional_t<kSplit == 1, Layout, Share>>;
-  static_assert(Layout::kColumnBlocks % kSplit == 0 || Share::kColumnBlocks == 1);
+  static_assert(Layout::kColumnBlocks % Share::kColumnBlocks == 0);
 
   static constexpr int kThreads = kRoleThreads;
   static constexpr int kSharedBytes = 1024 + Ring::kBytes;
@@ -64,7 +64,8 @@ __device__ __forceinline__ void contract_split(const Boxes& a, const Boxes& b, c
   const Raster<Tile::kRows, Tile::kColumns> raster(extent.rows, extent.columns, extent.batches, extent.band);
   const TileAt at = raster.at(blockIdx.x / kSplit);
   const int all = (extent.depth + kRingDepth - 1) / kRingDepth;
-  const int first = all * rank / kSplit, steps = all * (rank + 1) / kSplit - first;
+  int first = all * rank / kSplit, steps = all * (rank + 1) / kSplit - first;
+  if (steps == 0) first = all, steps = 1;  // no part of a short depth: beyond it are zeros
   typename Ring::Cursor cursor;
   MmaAccumulators<Layout> acc;
 
@@ -97,8 +98,7 @@ __device__ __forceinline__ void contract_split(const Boxes& a, const Boxes& b, c
       }
     }
     __syncwarp();
-  } else {       // the consumers
-    clear(acc);  // a block may have no part of a short depth
+  } else {  // the consumers
     consume<Tile>(acc, ring, cursor, steps, [&](uint32_t slot) {
       if (lane_index() == 0) barrier_arrive(ring.empty(slot));
     });
