@@ -110,6 +110,22 @@ __device__ __forceinline__ PerRow<Tile> row_sum(const MmaAccumulators<Tile>& acc
   return fold_rows(acc, [](float x, float y) { return x + y; });
 }
 
+// f(row, column, x, y, number) as for_each_pair, with the row's number.
+template <class Tile, class Rows, class F>
+__device__ __forceinline__ void for_each_pair(MmaAccumulators<Tile>& acc, const PerRow<Rows>& numbers,
+                                              F&& f) {
+  static_assert(Rows::kRowBlocks == Tile::kRowBlocks);
+  const int row = Tile::first_row() + lane_index() / 4, column = Tile::first_column() + lane_index() % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < Tile::kRowBlocks; i++)
+#pragma unroll
+    for (int j = 0; j < Tile::kColumnBlocks; j++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+        f(row + 16 * i + 8 * half, column + 8 * j, acc.value[i][j][2 * half], acc.value[i][j][2 * half + 1],
+          numbers.value[i][half]);
+}
+
 // Each row of acc times its number. The numbers may come from another tile with the same rows.
 template <class Tile, class Rows>
 __device__ __forceinline__ void scale_rows(MmaAccumulators<Tile>& acc, const PerRow<Rows>& factor) {

@@ -74,14 +74,8 @@ __global__ void __launch_bounds__(128)
           before = m;
         },
         now, largest, correction);
-    // A lane's pairs come in the order of its rows: row blocks, columns, then the two halves of a block.
-#pragma unroll
-    for (int i = 0; i < Scores::kRowBlocks; i++)
-#pragma unroll
-      for (int j = 0; j < Scores::kColumnBlocks; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-          scores.value[i][j][e] = exp2f(scores.value[i][j][e] - now.value[i][e / 2]);
+    for_each_pair(scores, now,
+                  [](int, int, float& x, float& y, float m) { x = exp2f(x - m), y = exp2f(y - m); });
     PerRow<Scores> more = row_sum(scores);
     for_each_row([](int, float& w, float& c, float& m) { w = w * c + m; }, weight, correction, more);
     scale_rows(sum, correction);
