@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "benchmarks"
 LARGE = [(4096, 4096, 4096), (8192, 8192, 8192)]
 LAYERS = [(14336, 4096), (4096, 14336), (6144, 4096)]  # (N, K) of a Llama of 8 billion weights
-ERROR = {"bf16": 2.5e-3, "f32": 2e-6, "tf32": 1e-3}  # of the norm: roundings of each type
+LIMIT = {torch.bfloat16: 2.5e-3, torch.float32: 1e-5}  # relative to the norm
 
 
 def build() -> ctypes.CDLL:
@@ -35,12 +35,10 @@ def build() -> ctypes.CDLL:
         "runtime/cuda/tensor_map.cpp",
         "runtime/status.cpp",
     ]
-    subprocess.run(
-        ["nvcc", "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a", "--shared", "--split-compile", "0"]
-        + ["-Xcompiler", "-fPIC", "-DLUMIGEN_NS=benchmark", "-Itemplates/cuda", "-Iruntime"]
-        + [*sources, "-o", str(library)],
-        cwd=ROOT, check=True,
-    )  # fmt: skip
+    flags = ["-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a", "--split-compile", "0"]
+    flags += ["--shared", "-Xcompiler", "-fPIC", "-DLUMIGEN_NS=benchmark"]
+    flags += ["-Itemplates/cuda", "-Iruntime"]
+    subprocess.run(["nvcc", *flags, *sources, "-o", str(library)], cwd=ROOT, check=True)
     found = ctypes.CDLL(str(library))
     pointer, size = ctypes.c_void_p, ctypes.c_int64
     found.contraction.argtypes = (
@@ -132,10 +130,10 @@ def measure(
     size = torch.finfo(dtype).bits // 8 * (rows * depth + columns * depth + rows * columns)
     sets = max(2, min(12, int(500e6 / size)))
     calls = max(sets, 4)
-    data = [
-        (torch.empty(rows, columns, device="cuda", dtype=dtype), normal(rows, depth, dtype), normal(columns, depth, dtype))
-        for _ in range(sets)
-    ]  # fmt: skip
+    data = []
+    for _ in range(sets):
+        a, b = normal(rows, depth, dtype), normal(columns, depth, dtype)
+        data.append((torch.empty(rows, columns, device="cuda", dtype=dtype), a, b))
 
     def ours(name: str, band: int, overlap: int) -> torch.cuda.CUDAGraph:
         return graph_of(
@@ -157,9 +155,10 @@ def measure(
     for s in data:
         s[0].fill_(float("nan"))
     times = rounds(graphs, calls, count)
-    limit = ERROR["tf32" if "tf32" in best[0] and not best[0].startswith("3") else str(dtype)[6:].replace("bfloat", "bf").replace("float", "f")]  # fmt: skip
     for s in data:  # as the timed launches left it
-        if not (error := relative_error(*s)) < limit:
+        if not (error := relative_error(*s)) < (
+            1e-3 if best[0].startswith("tf32") else LIMIT[dtype]
+        ):
             sys.exit(f"{shape} {best[0]}: error {error}")
     ratios = [times[0] / t for t in times[1:]]
     rate = 2e-9 * rows * columns * depth
@@ -227,9 +226,12 @@ def measure_relu(kernels: Kernels, name: str, shape, count: int) -> list[float]:
     ours = graph_of([lambda: kernels(name, c, a, b, band=1024)] * 4)
     times = rounds([peer, ours], 4, count)
     exact = (a.float() @ b.float().T).relu()
-    if not (error := ((c - exact).norm() / exact.norm()).item()) < ERROR["bf16"]:
+    if not (error := ((c - exact).norm() / exact.norm()).item()) < LIMIT[torch.bfloat16]:
         sys.exit(f"{shape} {name}: error {error}")
-    print(f"{rows:5d} x {columns:5d} x {depth:5d}  torch {times[0] * 1e3:.1f} us | ours {times[1] * 1e3:.1f} us | {times[0] / times[1]:.3f}")  # fmt: skip
+    print(
+        f"{rows:5d} x {columns:5d} x {depth:5d}  torch {times[0] * 1e3:.1f} us"
+        f" | ours {times[1] * 1e3:.1f} us | {times[0] / times[1]:.3f}"
+    )
     return [times[0] / times[1]]
 
 
