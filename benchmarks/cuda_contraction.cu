@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
 }
 
 template <class Tile, class T>
-__global__ void __launch_bounds__(Tile::kThreads) plain(T* c, const T* a, const T* b, Problem p) {
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    plain(T* c, const T* a, const T* b, Problem p) {
   extern __shared__ __align__(128) uint8_t shared[];
   const Raster<Tile::kRows, Tile::kColumns> raster(p.rows, p.columns, 1, max(p.band / Tile::kRows, 1));
   const TileAt at = raster.at(blockIdx.x);
@@ -215,8 +216,12 @@ const Variant kVariants[] = {
     {"mma 128x128x64 s3", "bf16 mma", run_plain<PipelineTile<128, 128, 64, 3, 2, 4>, bf16>},
     {"mma 128x256x32 s4", "bf16 mma", run_plain<PipelineTile<128, 256, 32, 4, 2, 4>, bf16>},
     {"mma 128x128x32 s4 64x64", "bf16 mma", run_plain<PipelineTile<128, 128, 32, 4, 2, 2>, bf16>},
+    {"mma 256x128x32 s3", "bf16 mma", run_plain<PipelineTile<256, 128, 32, 3, 4, 2>, bf16>},
+    {"mma 128x256x64 s3", "bf16 mma", run_plain<PipelineTile<128, 256, 64, 3, 2, 4>, bf16>},
+    {"mma 64x128x64 s3", "bf16 mma", run_plain<PipelineTile<64, 128, 64, 3, 1, 4>, bf16>},
     {"fma 128x128x16", "f32", run_plain<FmaTile<128, 128, 16>, float>},
-    {"fma 128x128x8", "f32", run_plain<FmaTile<128, 128, 8>, float>},
+    {"fma 128x128x8 s4", "f32", run_plain<FmaTile<128, 128, 8, 8, 8, 4>, float>},
+    {"fma 128x64x16", "f32", run_plain<FmaTile<128, 64, 16, 8, 8, 3>, float>},
     {"3 x tf32 128x64x32 s3", "f32", run_plain<PipelineTile<128, 64, 32, 3, 4, 2, Thrice>, float>},
     {"tf32 128x128x32 s4", "tf32", run_plain<PipelineTile<128, 128, 32, 4, 2, 4>, float>},
 };

@@ -1,7 +1,7 @@
 // Contractions in true f32: each product and sum as IEEE 754 has them, by fused multiply-add, in order of
 // ascending k. Any GPU. The interface is that of pipeline.cuh.
 //
-//   using Tile = FmaTile<128, 128, 16>;
+//   using Tile = FmaTile<128, 128, 8>;
 #pragma once
 
 #include "operand.cuh"
@@ -19,23 +19,27 @@ struct FmaAccumulators {
 //   row i * kRows / (kThreadRows / 4) + 4 y, column j * kColumns / (kThreadColumns / 4) + 4 x
 //
 // so that neighbouring threads read neighbouring 16 bytes of shared memory.
-template <int kRows_, int kColumns_, int kDepth_, int kThreadRows_ = 8, int kThreadColumns_ = 8>
+template <int kRows_, int kColumns_, int kDepth_, int kThreadRows_ = 8, int kThreadColumns_ = 8,
+          int kStages_ = 4>
 struct FmaTile {
   using Accumulators = FmaAccumulators<FmaTile>;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_;
   static constexpr int kThreadRows = kThreadRows_, kThreadColumns = kThreadColumns_;
+  static constexpr int kStages = kStages_;
   static constexpr int kAcross = kColumns / kThreadColumns;
   static constexpr int kThreads = kRows / kThreadRows * kAcross;
+  static constexpr int kBlocks =
+      kThreadRows * kThreadColumns >= 64 && kThreads <= 256 ? 2 : 1;  // launch bound
   static constexpr int kRowStep = kRows / (kThreadRows / 4), kColumnStep = kColumns / (kThreadColumns / 4);
   static_assert(kThreadRows % 4 == 0 && kThreadColumns % 4 == 0 && kDepth % 4 == 0);
-  static_assert(kRows % 32 == 0 && kColumns % 32 == 0, "the exclusive or of FmaShared stays in a row");
+  static_assert(kStages >= 2);
 
   static __device__ __forceinline__ int first_row() { return int(threadIdx.x) / kAcross * 4; }
   static __device__ __forceinline__ int first_column() { return int(threadIdx.x) % kAcross * 4; }
 
   template <class T>
   static constexpr int shared_bytes() {
-    return 2 * (kRows + kColumns) * kDepth * 4;
+    return kStages * (kRows + 4 + kColumns + 4) * kDepth * 4;
   }
 };
 
@@ -58,49 +62,65 @@ __device__ __forceinline__ void clear(FmaAccumulators<Tile>& acc) {
     for (int j = 0; j < Tile::kThreadColumns; j++) acc.value[i][j] = 0.0f;
 }
 
-// (kDepth, kMajors) floats in shared memory. The fours of row k change places by an exclusive or with
-// 2 (k / 4): an operand whose vectors lie along the depth scatters each over four rows, and the 32 lanes
-// of a warp, four vectors of eight majors, then hit 32 different banks.
-template <int kMajors, int kDepth>
+// (kDepth, kMajors) floats in shared memory, each row padded by 16 bytes: an operand whose elements lie along
+// the depth is written across the rows, and would else hit a single bank.
+template <int kMajors_, int kDepth_>
 struct FmaShared {
-  static constexpr int kFloats = kMajors * kDepth;
-  static __device__ __forceinline__ int offset(int k, int four) {
-    return k * kMajors + (four ^ (k / 4 * 2 % 8)) * 4;
-  }
+  static constexpr int kMajors = kMajors_, kDepth = kDepth_;
+  static constexpr int kFloats = (kMajors + 4) * kDepth;
+  static __device__ __forceinline__ int offset(int k, int major) { return k * (kMajors + 4) + major; }
 };
 
-// One operand on its way from memory, through registers, to shared memory.
-template <class Operand, int kMajors, int kDepth, int kThreads>
+// Brings tiles of one operand into shared memory. Those in memory are copied asynchronously, vectors where
+// they lie as the rows do, else single numbers; computed ones are held in registers from start() to finish().
+template <class Shared, class Operand, int kThreads>
 struct FmaFeeder {
-  using Shared = FmaShared<kMajors, kDepth>;
   static constexpr bool kDeep = Operand::kAlong == Along::kDepth;
-  static constexpr int kRowVectors = (kDeep ? kDepth : kMajors) / 4;
-  static constexpr int kVectors = kMajors * kDepth / 4, kEach = (kVectors + kThreads - 1) / kThreads;
-  Vector<float> held[kEach];
+  static constexpr bool kVectors = !kDeep && Operand::kAlwaysAsync;
+  static constexpr int kWidth = kVectors ? 4 : 1;
+  static constexpr int kLine = (kDeep ? Shared::kDepth : Shared::kMajors) / kWidth;
+  static constexpr int kCount = Shared::kMajors * Shared::kDepth / kWidth;
+  static constexpr int kEach = (kCount + kThreads - 1) / kThreads;
+
+  const Operand& from;
+  const int major, end;
+  float held[Operand::kInMemory ? 1 : kEach];
+
+  __device__ __forceinline__ FmaFeeder(const Operand& operand, int first_major, int depth_end)
+      : from(operand), major(first_major), end(depth_end) {}
 
   template <class F>
-  static __device__ __forceinline__ void for_each_vector(F&& f) {  // f(i, major, k), within the tile
+  static __device__ __forceinline__ void for_each(F&& f) {  // f(i, major, k), within the tile
 #pragma unroll
     for (int i = 0; i < kEach; i++) {
-      const int index = threadIdx.x + i * kThreads, row = index / kRowVectors, at = index % kRowVectors * 4;
-      if (kVectors % kThreads == 0 || index < kVectors) f(i, kDeep ? row : at, kDeep ? at : row);
+      const int index = threadIdx.x + i * kThreads, line = index / kLine, at = index % kLine * kWidth;
+      if (kCount % kThreads == 0 || index < kCount) f(i, kDeep ? line : at, kDeep ? at : line);
     }
   }
 
-  __device__ __forceinline__ void fetch(const Operand& from, int first_major, int first_k, int end) {
-    for_each_vector(
-        [&](int i, int major, int k) { held[i] = from.fetch(first_major + major, first_k + k, end); });
+  __device__ __forceinline__ void start(float* tile, int k) {
+    if constexpr (Operand::kInMemory) {
+      const float* const source = from.at(major, k);
+      const uint32_t to = shared_address(tile);
+      const int majors = from.majors - major, depth = end - k;
+      for_each([&](int, int m, int d) {
+        const float* const one = source + (m * from.major_stride + d * from.depth_stride);
+        const uint32_t there = to + Shared::offset(d, m) * 4;
+        if constexpr (kVectors)
+          copy_16(there, one, d < depth ? min(max(majors - m, 0) * 4, 16) : 0);
+        else
+          copy_4(there, one, m < majors && d < depth);
+      });
+    } else {
+      for_each([&](int i, int m, int d) {
+        held[i] = major + m < from.majors && k + d < end ? float(from.f(major + m, k + d)) : 0.0f;
+      });
+    }
   }
 
-  __device__ __forceinline__ void put(float* tile) const {
-    for_each_vector([&](int i, int major, int k) {
-      if constexpr (kDeep) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) tile[Shared::offset(k + e, major / 4) + major % 4] = held[i].element[e];
-      } else {
-        *reinterpret_cast<uint4*>(tile + Shared::offset(k, major / 4)) = held[i].bits;
-      }
-    });
+  __device__ __forceinline__ void finish(float* tile) const {
+    if constexpr (!Operand::kInMemory)
+      for_each([&](int i, int m, int d) { tile[Shared::offset(d, m)] = held[i]; });
   }
 };
 
@@ -108,8 +128,7 @@ template <class Shared, int kCount, int kStep>
 __device__ __forceinline__ void load_fours(float (&to)[kCount], const float* tile, int k, int first) {
 #pragma unroll
   for (int i = 0; i < kCount; i += 4) {
-    const float4 four =
-        *reinterpret_cast<const float4*>(tile + Shared::offset(k, (first + i / 4 * kStep) / 4));
+    const float4 four = *reinterpret_cast<const float4*>(tile + Shared::offset(k, first + i / 4 * kStep));
     to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
   }
 }
@@ -120,26 +139,35 @@ __device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A
                                              void* shared) {
   using SharedA = FmaShared<Tile::kRows, Tile::kDepth>;
   using SharedB = FmaShared<Tile::kColumns, Tile::kDepth>;
-  constexpr int kStageFloats = SharedA::kFloats + SharedB::kFloats;
+  constexpr int kStages = Tile::kStages, kStageFloats = SharedA::kFloats + SharedB::kFloats;
   float* const ring = static_cast<float*>(shared);
-  FmaFeeder<A, Tile::kRows, Tile::kDepth, Tile::kThreads> feed_a;
-  FmaFeeder<B, Tile::kColumns, Tile::kDepth, Tile::kThreads> feed_b;
-  const auto fetch = [&](int k) {
-    feed_a.fetch(a, part.row, k, part.end);
-    feed_b.fetch(b, part.column, k, part.end);
+  const int steps = (part.end - part.begin + Tile::kDepth - 1) / Tile::kDepth;
+  FmaFeeder<SharedA, A, Tile::kThreads> feed_a(a, part.row, part.end);
+  FmaFeeder<SharedB, B, Tile::kThreads> feed_b(b, part.column, part.end);
+  const auto start = [&](int step, int slot) {
+    feed_a.start(ring + slot * kStageFloats, part.begin + step * Tile::kDepth);
+    feed_b.start(ring + slot * kStageFloats + SharedA::kFloats, part.begin + step * Tile::kDepth);
   };
-  const auto put = [&](int slot) {
-    feed_a.put(ring + slot * kStageFloats);
-    feed_b.put(ring + slot * kStageFloats + SharedA::kFloats);
+  const auto finish = [&](int slot) {
+    feed_a.finish(ring + slot * kStageFloats);
+    feed_b.finish(ring + slot * kStageFloats + SharedA::kFloats);
   };
 
-  fetch(part.begin);
-  put(0);
-  int slot = 0;
-  for (int k = part.begin; k < part.end; k += Tile::kDepth, slot ^= 1) {
-    __syncthreads();  // this slot is filled by all, and the other has been read by all
-    const bool more = k + Tile::kDepth < part.end;
-    if (more) fetch(k + Tile::kDepth);
+#pragma unroll 1
+  for (int s = 0; s < kStages - 1; s++) {
+    if (s < steps) {
+      start(s, s);
+      finish(s);
+    }
+    copy_commit();
+  }
+  int slot = 0, ahead = kStages - 1;  // as in pipeline.cuh
+  for (int step = 0; step < steps; step++) {
+    copy_wait<kStages - 2>();
+    __syncthreads();  // this slot is filled by all, and the one to fill has been read by all
+    const bool more = step + kStages - 1 < steps;
+    if (more) start(step + kStages - 1, ahead);
+    copy_commit();
     const float *tile_a = ring + slot * kStageFloats, *tile_b = tile_a + SharedA::kFloats;
 #pragma unroll
     for (int d = 0; d < Tile::kDepth; d++) {
@@ -151,8 +179,11 @@ __device__ __forceinline__ void contract_add(FmaAccumulators<Tile>& acc, const A
 #pragma unroll
         for (int j = 0; j < Tile::kThreadColumns; j++) acc.value[i][j] = fmaf(x[i], y[j], acc.value[i][j]);
     }
-    if (more) put(slot ^ 1);
+    if (more) finish(ahead);
+    slot = slot + 1 == kStages ? 0 : slot + 1;
+    ahead = ahead + 1 == kStages ? 0 : ahead + 1;
   }
+  copy_wait<0>();
   __syncthreads();
 }
 

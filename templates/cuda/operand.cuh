@@ -27,7 +27,8 @@ template <class T, Along kDirection, Copy kHow>
 struct Strided {
   using Element = T;
   static constexpr Along kAlong = kDirection;
-  static constexpr bool kNeverAsync = kHow == Copy::kElements;
+  static constexpr bool kInMemory = true, kNeverAsync = kHow == Copy::kElements;
+  static constexpr bool kAlwaysAsync = kHow == Copy::kVectors;
   static constexpr int kVector = 16 / sizeof(T);
 
   const T* data;
@@ -42,30 +43,15 @@ struct Strided {
     return along == 1 && across % kVector == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
   }
 
-  // How many elements of the vector that begins at (major, k) exist, when the depth ends at `end`.
-  __device__ __forceinline__ int valid(int major, int k, int end) const {
-    const int along = kAlong == Along::kDepth ? end - k : majors - major;
-    const bool inside = kAlong == Along::kDepth ? major < majors : k < end;
-    return inside ? min(max(along, 0), kVector) : 0;
-  }
-
-  // Starts the copy of a vector to shared memory, zeros where it does not exist. Needs is_async().
-  __device__ __forceinline__ void copy(uint32_t to, int major, int k, int end) const {
-    const int count = valid(major, k, end);
-    const int64_t at = kAlong == Along::kDepth ? major * major_stride + k : major + k * depth_stride;
-    copy_16(to, count > 0 ? data + at : data, count * int(sizeof(T)));
+  __device__ __forceinline__ const T* at(int major, int k) const {
+    return data + (major * major_stride + k * depth_stride);
   }
 
   __device__ __forceinline__ Vector<T> fetch(int major, int k, int end) const {
-    const int count = valid(major, k, end);
-    const T* from = data + major * major_stride + k * depth_stride;
+    const int along = kAlong == Along::kDepth ? end - k : majors - major;
+    const int count = major < majors && k < end ? along : 0;
+    const T* const from = at(major, k);
     Vector<T> v;
-    if constexpr (kHow == Copy::kVectors) {
-      if (count == kVector) {
-        v.bits = *reinterpret_cast<const uint4*>(from);
-        return v;
-      }
-    }
     const int64_t step = kAlong == Along::kDepth ? depth_stride : major_stride;
 #pragma unroll
     for (int e = 0; e < kVector; e++)
@@ -79,15 +65,13 @@ template <class T, Along kDirection, class F>
 struct Computed {
   using Element = T;
   static constexpr Along kAlong = kDirection;
-  static constexpr bool kNeverAsync = true;
+  static constexpr bool kInMemory = false, kNeverAsync = true, kAlwaysAsync = false;
   static constexpr int kVector = 16 / sizeof(T);
 
   F f;
   int majors;
 
   __device__ __forceinline__ bool is_async() const { return false; }
-  __device__ __forceinline__ void copy(uint32_t, int, int, int) const {}
-
   __device__ __forceinline__ Vector<T> fetch(int major, int k, int end) const {
     Vector<T> v;
 #pragma unroll
@@ -105,6 +89,7 @@ __device__ __forceinline__ Computed<T, kDirection, F> computed(F f, int majors) 
 }
 
 // The part of a contraction that a block does: the tile at (row, column), summed over k in [begin, end).
+// Where vectors lie along the depth, `begin` is a multiple of a vector.
 struct Part {
   int row, column, begin, end;
 };

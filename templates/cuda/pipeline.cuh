@@ -24,6 +24,10 @@ struct PipelineTile {
   static constexpr int kWarpRows = kWarpRows_, kWarpColumns = kWarpColumns_;
   static constexpr int kThreads = 32 * kWarpRows * kWarpColumns;
   static constexpr int kRowBlocks = kRows / kWarpRows / 16, kColumnBlocks = kColumns / kWarpColumns / 8;
+  // How many blocks a multiprocessor is to hold at one time, for __launch_bounds__. Registers decide: the
+  // sums, two sets of fragments, and some 70 for addresses.
+  static constexpr int kRegisters = kRowBlocks * kColumnBlocks * 4 + 8 * kRowBlocks + 4 * kColumnBlocks + 70;
+  static constexpr int kBlocks = kRegisters * kThreads * 2 <= 65536 ? 2 : 1;
   static_assert(kRows % (16 * kWarpRows) == 0 && kColumns % (16 * kWarpColumns) == 0);
   static_assert(kStages >= 2);
 
@@ -87,52 +91,85 @@ struct SharedTile {
 
 // Brings tiles of one operand into shared memory, all threads of the block together. What can be copied
 // asynchronously is; the rest is held in registers from start() to finish(), and the products between
-// them hide the wait.
+// them hide the wait. A thread has the same place in every row of the shared tile that it fills.
 template <class Shared, class Operand, int kThreads>
 struct Feeder {
-  static constexpr int kVectors = Shared::kRows * Shared::kRowVectors;
-  static constexpr int kEach = (kVectors + kThreads - 1) / kThreads;
-  static constexpr bool kGuarded = kVectors % kThreads != 0;
+  using T = typename Shared::Element;
+  static constexpr bool kDeep = Shared::kAlong == Along::kDepth;
+  static constexpr int kRowStep = kThreads / Shared::kRowVectors;
+  static constexpr int kEach = (Shared::kRows + kRowStep - 1) / kRowStep;
+  static_assert(kThreads % Shared::kRowVectors == 0);
 
   const Operand& from;
   const int major, end;
-  const bool async;
-  Vector<typename Shared::Element> held[kEach];
+  Vector<T> held[kEach];
 
   __device__ __forceinline__ Feeder(const Operand& operand, int first_major, int depth_end)
-      : from(operand), major(first_major), end(depth_end), async(operand.is_async()) {}
+      : from(operand), major(first_major), end(depth_end) {}
 
-  // f(i, row, vector) for each vector of the tile that is this thread's.
+  static __device__ __forceinline__ int first_row() { return int(threadIdx.x) / Shared::kRowVectors; }
+  static __device__ __forceinline__ int vector() { return int(threadIdx.x) % Shared::kRowVectors; }
+
+  // f(i, row, offset) for each vector of the tile that is this thread's.
   template <class F>
   static __device__ __forceinline__ void for_each_vector(F&& f) {
 #pragma unroll
     for (int i = 0; i < kEach; i++) {
-      const int index = threadIdx.x + i * kThreads;
-      if (!kGuarded || index < kVectors) f(i, index / Shared::kRowVectors, index % Shared::kRowVectors);
+      const int row = first_row() + i * kRowStep;
+      if (Shared::kRows % kRowStep == 0 || row < Shared::kRows) f(i, row, Shared::offset(row, vector()));
     }
   }
 
   __device__ __forceinline__ void start(uint32_t tile, int k) {
-    constexpr bool kDeep = Shared::kAlong == Along::kDepth;
-    constexpr int kVector = Shared::kVector;
-    if (async) {
-      for_each_vector([&](int, int row, int vector) {
-        from.copy(tile + Shared::offset(row, vector), major + (kDeep ? row : vector * kVector),
-                  k + (kDeep ? vector * kVector : row), end);
-      });
-    } else {
-      for_each_vector([&](int i, int row, int vector) {
-        held[i] =
-            from.fetch(major + (kDeep ? row : vector * kVector), k + (kDeep ? vector * kVector : row), end);
-      });
+    const int along = vector() * Shared::kVector;
+    if constexpr (!Operand::kNeverAsync) {
+      if (Operand::kAlwaysAsync || from.is_async()) {
+        // Rows, and elements of this thread's vector, that exist.
+        const int rows = kDeep ? from.majors - major : end - k;
+        const int left = (kDeep ? end - k : from.majors - major) - along;
+        const int bytes = min(max(left * int(sizeof(T)), 0), 16);
+        const T* source =
+            kDeep ? from.at(major + first_row(), k + along) : from.at(major + along, k + first_row());
+        const int64_t step = kRowStep * (kDeep ? from.major_stride : from.depth_stride);
+        for_each_vector([&](int i, int row, int offset) {
+          copy_16(tile + offset, source + i * step, row < rows ? bytes : 0);
+        });
+        return;
+      }
     }
+    for_each_vector([&](int i, int row, int) {
+      held[i] = kDeep ? from.fetch(major + row, k + along, end) : from.fetch(major + along, k + row, end);
+    });
   }
 
   __device__ __forceinline__ void finish(uint32_t tile) {
-    if (async) return;
-    for_each_vector([&](int i, int row, int vector) {
-      store_shared_16(tile + Shared::offset(row, vector), held[i].bits);
-    });
+    if (Operand::kAlwaysAsync || from.is_async()) return;
+    for_each_vector([&](int i, int, int offset) { store_shared_16(tile + offset, held[i].bits); });
+  }
+};
+
+// What a warp multiplies at a time: one block of the depth, of its rows and of its columns.
+template <class Tile>
+struct Fragments {
+  uint32_t row[Tile::kRowBlocks][4], column[Tile::kColumnBlocks / 2][4];
+
+  template <class SharedA, class SharedB>
+  __device__ __forceinline__ void load(uint32_t a, uint32_t b, int k) {
+#pragma unroll
+    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::load(row[i], a, Tile::first_row() + 16 * i, k);
+#pragma unroll
+    for (int j = 0; j < Tile::kColumnBlocks / 2; j++)
+      SharedB::load(column[j], b, Tile::first_column() + 16 * j, k);
+  }
+
+  template <class T>
+  __device__ __forceinline__ void multiply_onto(MmaAccumulators<Tile>& acc) const {
+#pragma unroll
+    for (int i = 0; i < Tile::kRowBlocks; i++)
+#pragma unroll
+      for (int j = 0; j < Tile::kColumnBlocks; j++)
+        multiply_add<T, typename Tile::Precision>(acc.value[i][j], row[i], column[j / 2][j % 2],
+                                                  column[j / 2][j % 2 + 2]);
   }
 };
 
@@ -169,32 +206,6 @@ __device__ __forceinline__ void load_rows(RowFragments<Tile::kRowBlocks, SharedA
       SharedA::load(rows.value[i][k], a, Tile::first_row() + 16 * i, k);
 }
 
-// acc += the tile at `a` times the tile at `b`, both in shared memory. The fragments of the next block of
-// depth are loaded before the products of this one.
-template <class SharedA, class SharedB, class Tile>
-__device__ __forceinline__ void multiply_add(MmaAccumulators<Tile>& acc, uint32_t a, uint32_t b) {
-  using T = typename SharedA::Element;
-  uint32_t row[2][Tile::kRowBlocks][4], column[2][Tile::kColumnBlocks / 2][4];
-  const auto load = [&](int k) {
-#pragma unroll
-    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::load(row[k % 2][i], a, Tile::first_row() + 16 * i, k);
-#pragma unroll
-    for (int j = 0; j < Tile::kColumnBlocks / 2; j++)
-      SharedB::load(column[k % 2][j], b, Tile::first_column() + 16 * j, k);
-  };
-  load(0);
-#pragma unroll
-  for (int k = 0; k < SharedA::kDepthBlocks; k++) {
-    if (k + 1 < SharedA::kDepthBlocks) load(k + 1);
-#pragma unroll
-    for (int i = 0; i < Tile::kRowBlocks; i++)
-#pragma unroll
-      for (int j = 0; j < Tile::kColumnBlocks; j++)
-        multiply_add<T, typename Tile::Precision>(acc.value[i][j], row[k % 2][i], column[k % 2][j / 2][j % 2],
-                                                  column[k % 2][j / 2][j % 2 + 2]);
-  }
-}
-
 // acc += A B over a part. `shared` is free again on return; every thread of the block must call.
 template <class Tile, class A, class B>
 __device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
@@ -226,17 +237,33 @@ __device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A
     copy_commit();
   }
   int slot = 0, ahead = kStages - 1;  // the one to read, the one to fill: kStages - 1 steps ahead
+  // Three products of each pair of blocks want so many registers that blocks must not overlap.
+  constexpr int kUnroll = std::is_same_v<typename Tile::Precision, Thrice> ? 1 : SharedA::kDepthBlocks;
+  Fragments<Tile> now, next;
+  copy_wait<kStages - 2>();
+  __syncthreads();
+  now.template load<SharedA, SharedB>(ring, ring + SharedA::kBytes, 0);
   for (int step = 0; step < steps; step++) {
-    copy_wait<kStages - 2>();
-    __syncthreads();  // the slot is filled by all, and the one to fill has been read by all
     const bool more = step + kStages - 1 < steps;
-    if (more) start(step + kStages - 1, ahead);
-    copy_commit();  // empty groups too: the wait counts groups
-    const uint32_t tile = ring + slot * kStageBytes;
-    multiply_add<SharedA, SharedB>(acc, tile, tile + SharedA::kBytes);
-    if (more) finish(ahead);
-    slot = slot + 1 == kStages ? 0 : slot + 1;
-    ahead = ahead + 1 == kStages ? 0 : ahead + 1;
+#pragma unroll kUnroll
+    for (int k = 0; k < SharedA::kDepthBlocks; k++) {
+      if (k == 0) {
+        if (more) start(step + kStages - 1, ahead);
+        copy_commit();  // empty groups too: the wait counts groups
+      }
+      if (k + 1 == SharedA::kDepthBlocks) {
+        if (more) finish(ahead);
+        ahead = slot;
+        slot = slot + 1 == kStages ? 0 : slot + 1;
+        copy_wait<kStages - 2>();
+        __syncthreads();  // the next slot is filled by all; this one, the next to fill, has been read by all
+      }
+      // Fragments come one block ahead of the products, across steps too.
+      const uint32_t tile = ring + slot * kStageBytes;
+      next.template load<SharedA, SharedB>(tile, tile + SharedA::kBytes, (k + 1) % SharedA::kDepthBlocks);
+      now.template multiply_onto<T>(acc);
+      now = next;
+    }
   }
   copy_wait<0>();
   __syncthreads();

@@ -18,7 +18,7 @@ struct Problem {
 // A kernel as it is generated: from the block's index to the tile, sums, a map, a store. With `kComputed`
 // A is twice what is in memory, doubled on the way.
 template <class Tile, class T, Along kA, Along kB, Copy kHow, bool kComputed>
-__global__ void __launch_bounds__(Tile::kThreads) contraction(Problem<T> p) {
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) contraction(Problem<T> p) {
   extern __shared__ __align__(128) uint8_t shared[];
   const int across = (p.columns + Tile::kColumns - 1) / Tile::kColumns;
   const int row = blockIdx.x / across * Tile::kRows, column = blockIdx.x % across * Tile::kColumns;
@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(Tile::kThreads) contraction(Problem<T> p) {
   Accumulators<Tile> acc;
   clear(acc);
   for (int part = 0; part < p.parts; part++) {  // the sums go on from call to call
-    const Part where{row, column, p.depth * part / p.parts, p.depth * (part + 1) / p.parts};
+    const int begin = p.depth * part / p.parts / 8 * 8, next = p.depth * (part + 1) / p.parts / 8 * 8;
+    const Part where{row, column, begin, part + 1 == p.parts ? p.depth : next};
     if constexpr (kComputed) {
       const auto twice = computed<T, kA>(
           [&](int m, int k) { return 2.0f * float(a[m * p.lies_a.major + k * p.lies_a.depth]); }, p.rows);
@@ -109,8 +110,8 @@ int main() {
   run_all<PipelineTile<64, 64, 16, 2, 2, 2>, bf16>("bf16 64 x 64 x 16", 2e-5);
   run_all<PipelineTile<64, 128, 32, 3, 2, 2, Once>, float>("tf32 64 x 128 x 32", 1e-3);
   run_all<PipelineTile<64, 64, 32, 3, 2, 2, Thrice>, float>("3 x tf32 64 x 64 x 32", 2e-5);
-  run_all<FmaTile<128, 128, 16>, float>("f32 128 x 128 x 16", 5e-6);
-  run_all<FmaTile<64, 32, 8, 4, 4>, float>("f32 64 x 32 x 8", 5e-6);
+  run_all<FmaTile<128, 128, 8, 8, 8, 4>, float>("f32 128 x 128 x 8", 5e-6);
+  run_all<FmaTile<64, 32, 16, 4, 4>, float>("f32 64 x 32 x 16", 5e-6);
   std::printf("pipeline: %d cases, %d wrong\n", cases, failures);
   return failures != 0;
 }
