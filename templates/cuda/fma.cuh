@@ -79,8 +79,9 @@ struct FmaFeeder {
   static constexpr bool kVectors = !kDeep && Operand::kAlwaysAsync;
   static constexpr int kWidth = kVectors ? 4 : 1;
   static constexpr int kLine = (kDeep ? Shared::kDepth : Shared::kMajors) / kWidth;
-  static constexpr int kCount = Shared::kMajors * Shared::kDepth / kWidth;
-  static constexpr int kEach = (kCount + kThreads - 1) / kThreads;
+  static constexpr int kLines = kDeep ? Shared::kMajors : Shared::kDepth;
+  static constexpr int kLineStep = kThreads / kLine, kEach = (kLines + kLineStep - 1) / kLineStep;
+  static_assert(kThreads % kLine == 0, "a thread has the same place in every line");
 
   const Operand& from;
   const int major, end;
@@ -89,38 +90,47 @@ struct FmaFeeder {
   __device__ __forceinline__ FmaFeeder(const Operand& operand, int first_major, int depth_end)
       : from(operand), major(first_major), end(depth_end) {}
 
+  static __device__ __forceinline__ int first_line() { return int(threadIdx.x) / kLine; }
+  static __device__ __forceinline__ int at() { return int(threadIdx.x) % kLine * kWidth; }
+
   template <class F>
-  static __device__ __forceinline__ void for_each(F&& f) {  // f(i, major, k), within the tile
+  static __device__ __forceinline__ void for_each(F&& f) {  // f(i, line)
 #pragma unroll
     for (int i = 0; i < kEach; i++) {
-      const int index = threadIdx.x + i * kThreads, line = index / kLine, at = index % kLine * kWidth;
-      if (kCount % kThreads == 0 || index < kCount) f(i, kDeep ? line : at, kDeep ? at : line);
+      const int line = first_line() + i * kLineStep;
+      if (kLines % kLineStep == 0 || line < kLines) f(i, line);
     }
+  }
+
+  static __device__ __forceinline__ int offset(int line) {
+    return kDeep ? Shared::offset(at(), line) : Shared::offset(line, at());
   }
 
   __device__ __forceinline__ void start(float* tile, int k) {
     if constexpr (Operand::kInMemory) {
-      const float* const source = from.at(major, k);
-      const uint32_t to = shared_address(tile);
-      const int majors = from.majors - major, depth = end - k;
-      for_each([&](int, int m, int d) {
-        const float* const one = source + (m * from.major_stride + d * from.depth_stride);
-        const uint32_t there = to + Shared::offset(d, m) * 4;
+      const int lines = kDeep ? from.majors - major : end - k;
+      const int left = (kDeep ? end - k : from.majors - major) - at();
+      const float* const source =
+          kDeep ? from.at(major + first_line(), k + at()) : from.at(major + at(), k + first_line());
+      const int64_t step = kLineStep * (kDeep ? from.major_stride : from.depth_stride);
+      const uint32_t to = shared_address(tile + offset(first_line()));
+      for_each([&](int i, int line) {
+        const uint32_t there = to + 4 * i * (offset(kLineStep) - offset(0));
         if constexpr (kVectors)
-          copy_16(there, one, d < depth ? min(max(majors - m, 0) * 4, 16) : 0);
+          copy_16(there, source + i * step, line < lines ? min(max(left, 0) * 4, 16) : 0);
         else
-          copy_4(there, one, m < majors && d < depth);
+          copy_4(there, source + i * step, line < lines && left > 0);
       });
     } else {
-      for_each([&](int i, int m, int d) {
-        held[i] = major + m < from.majors && k + d < end ? float(from.f(major + m, k + d)) : 0.0f;
+      for_each([&](int i, int line) {
+        const int m = major + (kDeep ? line : at()), d = k + (kDeep ? at() : line);
+        held[i] = m < from.majors && d < end ? float(from.f(m, d)) : 0.0f;
       });
     }
   }
 
   __device__ __forceinline__ void finish(float* tile) const {
-    if constexpr (!Operand::kInMemory)
-      for_each([&](int i, int m, int d) { tile[Shared::offset(d, m)] = held[i]; });
+    if constexpr (!Operand::kInMemory) for_each([&](int i, int line) { tile[offset(line)] = held[i]; });
   }
 };
 

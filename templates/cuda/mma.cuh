@@ -24,6 +24,13 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+// x, about which the compiler now knows nothing: it adds constants to it in the instructions that use it,
+// instead of working each sum out of what x was made of.
+__device__ __forceinline__ uint32_t opaque(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 __device__ __forceinline__ int lane_index() { return threadIdx.x % 32; }
 
 // Two numbers rounded to T in one register, `low` in the lower half: the order of memory.

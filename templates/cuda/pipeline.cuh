@@ -30,6 +30,8 @@ struct PipelineTile {
   static constexpr int kBlocks = kRegisters * kThreads * 2 <= 65536 ? 2 : 1;
   static_assert(kRows % (16 * kWarpRows) == 0 && kColumns % (16 * kWarpColumns) == 0);
   static_assert(kStages >= 2);
+  static_assert((kRowBlocks & (kRowBlocks - 1)) == 0 && (kColumnBlocks & (kColumnBlocks - 1)) == 0,
+                "SharedTile::place counts on powers of two");
 
   static __device__ __forceinline__ int warp() { return threadIdx.x / 32; }
   static __device__ __forceinline__ int first_row() { return warp() / kWarpColumns * (kRows / kWarpRows); }
@@ -70,19 +72,28 @@ struct SharedTile {
     return (row * kRowVectors + (vector ^ moved)) * 16;
   }
 
-  // The block of 16 majors from `major` on, and of block `k` of the depth: with M for 8 majors and K for
-  // one vector of depth, f[0] is (M 0, K 0), f[1] is (M 1, K 0), f[2] is (M 0, K 1), f[3] is (M 1, K 1).
-  // That is A's fragment; of B, f[0] and f[2] are the fragment of 8 columns, f[1] and f[3] of 8 more.
-  static __device__ __forceinline__ void load(uint32_t (&f)[4], uint32_t tile, int major, int k) {
+  // Where this lane begins to read the blocks of a warp whose first major is `first`. The exclusive or with a
+  // block's number then leads to that block, as `first` is a multiple of the warp's majors, a power of two.
+  static __device__ __forceinline__ uint32_t place(int first) {
     const int lane = lane_index();
+    if constexpr (kAlong == Along::kDepth) return opaque(offset(first + lane % 16, lane / 16));
+    if constexpr (sizeof(T) == 2) return opaque(offset(lane % 8 + lane / 16 * 8, first / 8 + lane / 8 % 2));
+    return uint32_t(first);
+  }
+
+  // Block `i` of 16 majors, and block `k` of the depth: with M for 8 majors and K for one vector of depth,
+  // f[0] is (M 0, K 0), f[1] is (M 1, K 0), f[2] is (M 0, K 1), f[3] is (M 1, K 1). That is A's fragment; of
+  // B, f[0] and f[2] are the fragment of 8 columns, f[1] and f[3] of 8 more.
+  static __device__ __forceinline__ void load(uint32_t (&f)[4], uint32_t tile, uint32_t place, int i, int k) {
     if constexpr (kAlong == Along::kDepth) {
-      load_matrices(f, tile + offset(major + lane % 16, 2 * k + lane / 16));
+      load_matrices(f, tile + (place ^ (32 * k)) + i * 16 * kRowVectors * 16);
     } else if constexpr (sizeof(T) == 2) {
-      load_matrices_transposed(f, tile + offset(16 * k + lane % 8 + lane / 16 * 8, major / 8 + lane / 8 % 2));
+      load_matrices_transposed(f, tile + (place ^ (32 * i)) + k * 16 * kRowVectors * 16);
     } else {  // ldmatrix transposes elements of 2 bytes only
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        const int m = major + lane / 4 + e % 2 * 8, row = 8 * k + lane % 4 + e / 2 * 4;
+        const int m = int(place) + 16 * i + lane_index() / 4 + e % 2 * 8;
+        const int row = 8 * k + lane_index() % 4 + e / 2 * 4;
         f[e] = load_shared_4(tile + offset(row, m / 4) + m % 4 * 4);
       }
     }
@@ -109,14 +120,18 @@ struct Feeder {
 
   static __device__ __forceinline__ int first_row() { return int(threadIdx.x) / Shared::kRowVectors; }
   static __device__ __forceinline__ int vector() { return int(threadIdx.x) % Shared::kRowVectors; }
+  const uint32_t place = opaque(Shared::offset(first_row(), vector()));
 
   // f(i, row, offset) for each vector of the tile that is this thread's.
   template <class F>
-  static __device__ __forceinline__ void for_each_vector(F&& f) {
+  __device__ __forceinline__ void for_each_vector(F&& f) const {
 #pragma unroll
     for (int i = 0; i < kEach; i++) {
       const int row = first_row() + i * kRowStep;
-      if (Shared::kRows % kRowStep == 0 || row < Shared::kRows) f(i, row, Shared::offset(row, vector()));
+      // The places of vectors repeat every 8 rows.
+      const uint32_t offset = kRowStep % 8 == 0 ? place + i * kRowStep * Shared::kRowVectors * 16
+                                                : uint32_t(Shared::offset(row, vector()));
+      if (Shared::kRows % kRowStep == 0 || row < Shared::kRows) f(i, row, offset);
     }
   }
 
@@ -131,20 +146,20 @@ struct Feeder {
         const T* source =
             kDeep ? from.at(major + first_row(), k + along) : from.at(major + along, k + first_row());
         const int64_t step = kRowStep * (kDeep ? from.major_stride : from.depth_stride);
-        for_each_vector([&](int i, int row, int offset) {
+        for_each_vector([&](int i, int row, uint32_t offset) {
           copy_16(tile + offset, source + i * step, row < rows ? bytes : 0);
         });
         return;
       }
     }
-    for_each_vector([&](int i, int row, int) {
+    for_each_vector([&](int i, int row, uint32_t) {
       held[i] = kDeep ? from.fetch(major + row, k + along, end) : from.fetch(major + along, k + row, end);
     });
   }
 
   __device__ __forceinline__ void finish(uint32_t tile) {
     if (Operand::kAlwaysAsync || from.is_async()) return;
-    for_each_vector([&](int i, int, int offset) { store_shared_16(tile + offset, held[i].bits); });
+    for_each_vector([&](int i, int, uint32_t offset) { store_shared_16(tile + offset, held[i].bits); });
   }
 };
 
@@ -154,12 +169,11 @@ struct Fragments {
   uint32_t row[Tile::kRowBlocks][4], column[Tile::kColumnBlocks / 2][4];
 
   template <class SharedA, class SharedB>
-  __device__ __forceinline__ void load(uint32_t a, uint32_t b, int k) {
+  __device__ __forceinline__ void load(uint32_t a, uint32_t place_a, uint32_t b, uint32_t place_b, int k) {
 #pragma unroll
-    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::load(row[i], a, Tile::first_row() + 16 * i, k);
+    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::load(row[i], a, place_a, i, k);
 #pragma unroll
-    for (int j = 0; j < Tile::kColumnBlocks / 2; j++)
-      SharedB::load(column[j], b, Tile::first_column() + 16 * j, k);
+    for (int j = 0; j < Tile::kColumnBlocks / 2; j++) SharedB::load(column[j], b, place_b, j, k);
   }
 
   template <class T>
@@ -180,12 +194,13 @@ __device__ __forceinline__ void multiply_add(MmaAccumulators<Tile>& acc,
                                              uint32_t b) {
   using T = typename SharedB::Element;
   static_assert(kDepthBlocks == SharedB::kDepthBlocks);
+  const uint32_t place = SharedB::place(Tile::first_column());
 #pragma unroll
   for (int k = 0; k < kDepthBlocks; k++)
 #pragma unroll
     for (int j = 0; j < Tile::kColumnBlocks; j += 2) {
       uint32_t column[4];
-      SharedB::load(column, b, Tile::first_column() + 8 * j, k);
+      SharedB::load(column, b, place, j / 2, k);
 #pragma unroll
       for (int i = 0; i < Tile::kRowBlocks; i++) {
         multiply_add<T, typename Tile::Precision>(acc.value[i][j], rows.value[i][k], column[0], column[2]);
@@ -199,11 +214,11 @@ __device__ __forceinline__ void multiply_add(MmaAccumulators<Tile>& acc,
 template <class SharedA, class Tile>
 __device__ __forceinline__ void load_rows(RowFragments<Tile::kRowBlocks, SharedA::kDepthBlocks>& rows,
                                           uint32_t a) {
+  const uint32_t place = SharedA::place(Tile::first_row());
 #pragma unroll
   for (int i = 0; i < Tile::kRowBlocks; i++)
 #pragma unroll
-    for (int k = 0; k < SharedA::kDepthBlocks; k++)
-      SharedA::load(rows.value[i][k], a, Tile::first_row() + 16 * i, k);
+    for (int k = 0; k < SharedA::kDepthBlocks; k++) SharedA::load(rows.value[i][k], a, place, i, k);
 }
 
 // acc += A B over a part. `shared` is free again on return; every thread of the block must call.
@@ -242,7 +257,8 @@ __device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A
   Fragments<Tile> now, next;
   copy_wait<kStages - 2>();
   __syncthreads();
-  now.template load<SharedA, SharedB>(ring, ring + SharedA::kBytes, 0);
+  const uint32_t place_a = SharedA::place(Tile::first_row()), place_b = SharedB::place(Tile::first_column());
+  now.template load<SharedA, SharedB>(ring, place_a, ring + SharedA::kBytes, place_b, 0);
   for (int step = 0; step < steps; step++) {
     const bool more = step + kStages - 1 < steps;
 #pragma unroll kUnroll
@@ -260,7 +276,8 @@ __device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A
       }
       // Fragments come one block ahead of the products, across steps too.
       const uint32_t tile = ring + slot * kStageBytes;
-      next.template load<SharedA, SharedB>(tile, tile + SharedA::kBytes, (k + 1) % SharedA::kDepthBlocks);
+      next.template load<SharedA, SharedB>(tile, place_a, tile + SharedA::kBytes, place_b,
+                                           (k + 1) % SharedA::kDepthBlocks);
       now.template multiply_onto<T>(acc);
       now = next;
     }
