@@ -218,6 +218,7 @@ const Variant kVariants[] = {
     {"mma 128x128x32 s4 64x64", "bf16 mma", run_plain<PipelineTile<128, 128, 32, 4, 2, 2>, bf16>},
     {"mma 256x128x32 s3", "bf16 mma", run_plain<PipelineTile<256, 128, 32, 3, 4, 2>, bf16>},
     {"mma 128x256x64 s3", "bf16 mma", run_plain<PipelineTile<128, 256, 64, 3, 2, 4>, bf16>},
+    {"mma 128x128x64 s3 64x64", "bf16 mma", run_plain<PipelineTile<128, 128, 64, 3, 2, 2>, bf16>},
     {"mma 64x128x64 s3", "bf16 mma", run_plain<PipelineTile<64, 128, 64, 3, 1, 4>, bf16>},
     {"fma 128x128x16", "f32", run_plain<FmaTile<128, 128, 16>, float>},
     {"fma 128x128x8 s4", "f32", run_plain<FmaTile<128, 128, 8, 8, 8, 4>, float>},

@@ -182,7 +182,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     kernels = Kernels(build())
-    count = 7 if arguments.quick else 25
+    count = 7 if arguments.quick else 15
     print(
         f"{torch.cuda.get_device_name()}; TFLOP/s; ratio = torch's time / ours: plain launches, then launches"
     )

@@ -1,7 +1,7 @@
 // Contractions in true f32: each product and sum as IEEE 754 has them, by fused multiply-add, in order of
 // ascending k. Any GPU. The interface is that of pipeline.cuh.
 //
-//   using Tile = FmaTile<128, 128, 8>;
+//   using Tile = FmaTile<128, 64, 16>;
 #pragma once
 
 #include "operand.cuh"
@@ -20,7 +20,7 @@ struct FmaAccumulators {
 //
 // so that neighbouring threads read neighbouring 16 bytes of shared memory.
 template <int kRows_, int kColumns_, int kDepth_, int kThreadRows_ = 8, int kThreadColumns_ = 8,
-          int kStages_ = 4>
+          int kStages_ = 3>
 struct FmaTile {
   using Accumulators = FmaAccumulators<FmaTile>;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_;

@@ -1,0 +1,57 @@
+// As tiles.cu, for Hopper: the tiles of roles.cuh and split.cuh.
+#include "split.cuh"
+
+using namespace LUMIGEN_NS;
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, 1)
+    roles(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+          const __grid_constant__ CUtensorMap c, const float* bias, typename Tile::Element* to,
+          Extent extent) {
+  extern __shared__ uint8_t shared[];
+  contract_tiles<Tile>(
+      Boxes{&a, 1, false}, Boxes{&b, 1, false}, extent, shared, [&](auto& acc, TileAt at, auto& out) {
+        for_each_pair(acc, [&](int, int column, float& x, float& y) {
+          column += at.column;
+          if (column < extent.columns) x += bias[column];
+          if (column + 1 < extent.columns) y += bias[column + 1];
+        });
+        out.store(
+            acc,
+            Output<typename Tile::Element>{&c, to, extent.columns, int64_t(extent.rows) * extent.columns,
+                                           extent.rows, extent.columns},
+            at);
+      });
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    split(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, float* to,
+          Extent extent) {
+  extern __shared__ uint8_t shared[];
+  contract_split<Tile>(Boxes{&a, 1, false}, Boxes{&b, 1, true}, extent, shared, [&](auto& acc, TileAt at) {
+    for_each_pair(acc, [&](int row, int column, float& x, float& y) {
+      row += at.row, column += at.column;
+      if (row >= extent.rows) return;
+      if (column < extent.columns) to[int64_t(row) * extent.columns + column] = x;
+      if (column + 1 < extent.columns) to[int64_t(row) * extent.columns + column + 1] = y;
+    });
+  });
+}
+
+#define ROLES(...)                                                                                     \
+  template __global__ void roles<__VA_ARGS__>(const CUtensorMap, const CUtensorMap, const CUtensorMap, \
+                                              const float*, typename __VA_ARGS__::Element*, Extent)
+#define SPLIT(...) \
+  template __global__ void split<__VA_ARGS__>(const CUtensorMap, const CUtensorMap, float*, Extent)
+
+using Wide = RolesTile<bf16, 128, 256, 4, 2>;
+using Columns = RolesTile<f16, 128, 256, 4, 1, Along::kDepth, Along::kMajor>;
+using Narrow = RolesTile<bf16, 128, 128, 6, 2>;
+using Few = SplitTile<bf16, 64, 64, 12, 2>;
+using Thin = SplitTile<bf16, 128, 8, 6, 2, 2>;
+ROLES(Wide);
+ROLES(Columns);
+ROLES(Narrow);
+SPLIT(Few);
+SPLIT(Thin);

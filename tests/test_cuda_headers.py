@@ -1,0 +1,60 @@
+"""The CUDA headers compile without a warning for each architecture, and their usual tiles do not spill.
+
+What they compute is checked on a GPU by the programs in tests/native/cuda.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NATIVE = ROOT / "tests" / "native" / "cuda"
+
+pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+
+
+def compile_for(arch: str, source: Path, output: Path) -> str:
+    """What the compiler says; a warning is an error."""
+    target = f"-gencode=arch=compute_{arch},code=sm_{arch}"
+    flags = ["-std=c++17", "-O3", target, "-Werror", "all-warnings", "-Xptxas", "-v"]
+    flags += ["-Xcompiler", "-Wall,-Wextra,-Werror", "-DLUMIGEN_NS=native"]
+    flags += [f"-I{ROOT / 'templates' / 'cuda'}", f"-I{ROOT / 'runtime'}"]
+    done = subprocess.run(
+        ["nvcc", *flags, "-c", source, "-o", output], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def no_spills(log: str, kernels: int) -> None:
+    spilled = re.findall(r"(\d+) bytes spill stores", log)
+    assert len(spilled) >= kernels, "the compiler did not report every kernel"
+    assert set(spilled) == {"0"}, log
+    assert "C75" not in log, log  # products that wait for each other, registers that do not move
+
+
+@pytest.mark.parametrize(
+    "arch",
+    ["80", *(pytest.param(a, marks=pytest.mark.slow) for a in ("90a", "100", "120"))],
+)
+def test_pipeline_tiles(arch: str, tmp_path: Path) -> None:
+    no_spills(compile_for(arch, NATIVE / "tiles.cu", tmp_path / "tiles.o"), 11)
+
+
+def test_role_tiles(tmp_path: Path) -> None:
+    no_spills(compile_for("90a", NATIVE / "role_tiles.cu", tmp_path / "tiles.o"), 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", sorted(NATIVE.glob("test_*.cu")), ids=lambda path: path.stem)
+def test_programs_compile(source: Path, tmp_path: Path) -> None:
+    compile_for("90a", source, tmp_path / "program.o")
+
+
+def test_tensor_map_compiles(tmp_path: Path) -> None:
+    compile_for("90a", ROOT / "runtime" / "cuda" / "tensor_map.cpp", tmp_path / "tensor_map.o")
