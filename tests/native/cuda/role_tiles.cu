@@ -39,11 +39,14 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   });
 }
 
-#define ROLES(...)                                                                                     \
-  template __global__ void roles<__VA_ARGS__>(const CUtensorMap, const CUtensorMap, const CUtensorMap, \
-                                              const float*, typename __VA_ARGS__::Element*, Extent)
-#define SPLIT(...) \
-  template __global__ void split<__VA_ARGS__>(const CUtensorMap, const CUtensorMap, float*, Extent)
+using Map = CUtensorMap;
+#define ROLES(Tile)                                                                                        \
+  template __global__ void roles<Tile>(const __grid_constant__ Map, const __grid_constant__ Map,           \
+                                       const __grid_constant__ Map, const float*, typename Tile::Element*, \
+                                       Extent)
+#define SPLIT(Tile)                                                                                      \
+  template __global__ void split<Tile>(const __grid_constant__ Map, const __grid_constant__ Map, float*, \
+                                       Extent)
 
 using Wide = RolesTile<bf16, 128, 256, 4, 2>;
 using Columns = RolesTile<f16, 128, 256, 4, 1, Along::kDepth, Along::kMajor>;
