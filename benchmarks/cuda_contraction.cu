@@ -46,8 +46,8 @@ __device__ __forceinline__ void store_pair(T* c, int64_t row_c, int rows, int co
   }
 }
 
-// How the sums leave: through the copy engine, after a map of them; or as pairs, from registers.
-enum class End { kBoxes, kMappedBoxes, kPairs };
+// How the sums leave: through the copy engine, after a map of them; or from registers, by fours or pairs.
+enum class End { kBoxes, kMappedBoxes, kFours, kPairs };
 
 template <class Tile, End kEnd>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
@@ -197,6 +197,7 @@ const Variant kVariants[] = {
     {"128x128 s6 c2", "bf16 large", run_roles<RolesTile<bf16, 128, 128, 6, 2>>},
     {"128x128 s6", "bf16 large", run_roles<RolesTile<bf16, 128, 128, 6, 1>>},
     {"128x256 s4 c2 relu", "bf16 relu", run_roles<RolesTile<bf16, 128, 256, 4, 2>, End::kMappedBoxes>},
+    {"128x256 s4 c2 fours", "bf16 pairs", run_roles<RolesTile<bf16, 128, 256, 4, 2>, End::kFours>},
     {"128x256 s4 c2 pairs", "bf16 pairs", run_roles<RolesTile<bf16, 128, 256, 4, 2>, End::kPairs>},
     {"128x256 s4 k/2", "bf16 large", run_split<SplitTile<bf16, 128, 256, 4, 2>>},
     {"64x64 k/2", "bf16 small", run_split<SplitTile<bf16, 64, 64, 12, 2>>},
@@ -218,6 +219,9 @@ const Variant kVariants[] = {
     {"mma 128x128x32 s4 64x64", "bf16 mma", run_plain<PipelineTile<128, 128, 32, 4, 2, 2>, bf16>},
     {"mma 256x128x32 s3", "bf16 mma", run_plain<PipelineTile<256, 128, 32, 3, 4, 2>, bf16>},
     {"mma 128x256x64 s3", "bf16 mma", run_plain<PipelineTile<128, 256, 64, 3, 2, 4>, bf16>},
+    {"mma 128x64x32 s4 64x32", "bf16 mma", run_plain<PipelineTile<128, 64, 32, 4, 2, 2>, bf16>},
+    {"mma 64x128x32 s4 64x32", "bf16 mma", run_plain<PipelineTile<64, 128, 32, 4, 1, 4>, bf16>},
+    {"mma 128x128x32 s3 64x64", "bf16 mma", run_plain<PipelineTile<128, 128, 32, 3, 2, 2>, bf16>},
     {"mma 128x128x64 s3 64x64", "bf16 mma", run_plain<PipelineTile<128, 128, 64, 3, 2, 2>, bf16>},
     {"mma 64x128x64 s3", "bf16 mma", run_plain<PipelineTile<64, 128, 64, 3, 1, 4>, bf16>},
     {"fma 128x128x16", "f32", run_plain<FmaTile<128, 128, 16>, float>},

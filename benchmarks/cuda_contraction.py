@@ -197,7 +197,7 @@ def main() -> None:
         ("bf16 small", some, kernels.of("bf16 small"), bf16, (0, 1, 2)),
         ("bf16 thin", small, kernels.of("bf16 thin"), bf16, (0, 1, 2)),
         ("bf16 with a map before the boxes", LARGE, kernels.of("bf16 relu"), bf16, (0,)),
-        ("bf16 stored as pairs", LARGE, kernels.of("bf16 pairs"), bf16, (0,)),
+        ("bf16 stored from registers, by fours or pairs", LARGE, kernels.of("bf16 pairs"), bf16, (0,)),
         ("bf16 by mma", [LARGE[0], (2048, 14336, 4096)], kernels.of("bf16 mma"), bf16, (0,)),
         ("f32, torch without tf32", LARGE[:1], kernels.of("f32"), f32, (0,)),
         ("tf32", LARGE[:1], kernels.of("tf32"), f32, (0,)),

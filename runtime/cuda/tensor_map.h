@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "../status.h"
+#include "status.h"
 
 namespace LUMIGEN_NS {
 

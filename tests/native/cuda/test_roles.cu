@@ -44,17 +44,22 @@ template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, Problem p) {
   extern __shared__ uint8_t shared[];
-  contract_split<Tile>(Boxes{&map_a, p.share_a, false}, Boxes{&map_b, p.share_b, true}, p.extent, shared,
-                       [&](auto& acc, TileAt at) {
-                         for_each_pair(acc, [&](int r, int c, float& x, float& y) {
-                           r += at.row, c += at.column;
-                           if (r >= p.extent.rows) return;
-                           float* const to =
-                               p.sums + (int64_t(at.batch) * p.extent.rows + r) * p.sums_row + c;
-                           if (c < p.extent.columns) to[0] = x;
-                           if (c + 1 < p.extent.columns) to[1] = y;
-                         });
-                       });
+  contract_split<Tile>(
+      Boxes{&map_a, p.share_a, false}, Boxes{&map_b, p.share_b, true}, p.extent, shared,
+      [&](auto& acc, TileAt at) {
+        const auto store = [&](int r, int c, float x) {
+          r += at.row, c += at.column;
+          if (r < p.extent.rows && c < p.extent.columns)
+            p.sums[(int64_t(at.batch) * p.extent.rows + r) * p.sums_row + c] = x;
+        };
+        if constexpr (sizeof(acc.value[0]) / sizeof(acc.value[0][0]) % 2 == 0) {
+          for_each_four(acc, [&](int r, int c, float x, float y, float z, float w) {
+            store(r, c, x), store(r, c + 1, y), store(r, c + 2, z), store(r, c + 3, w);
+          });
+        } else {
+          for_each_pair(acc, [&](int r, int c, float& x, float& y) { store(r, c, x), store(r, c + 1, y); });
+        }
+      });
 }
 
 struct Shape {
