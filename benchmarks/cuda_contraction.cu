@@ -222,11 +222,12 @@ const Variant kVariants[] = {
     {"mma 128x64x32 s4 64x32", "bf16 mma", run_plain<PipelineTile<128, 64, 32, 4, 2, 2>, bf16>},
     {"mma 64x128x32 s4 64x32", "bf16 mma", run_plain<PipelineTile<64, 128, 32, 4, 1, 4>, bf16>},
     {"mma 128x128x32 s3 64x64", "bf16 mma", run_plain<PipelineTile<128, 128, 32, 3, 2, 2>, bf16>},
-    {"mma 128x128x64 s3 64x64", "bf16 mma", run_plain<PipelineTile<128, 128, 64, 3, 2, 2>, bf16>},
     {"mma 64x128x64 s3", "bf16 mma", run_plain<PipelineTile<64, 128, 64, 3, 1, 4>, bf16>},
     {"fma 128x128x16", "f32", run_plain<FmaTile<128, 128, 16>, float>},
     {"fma 128x128x8 s4", "f32", run_plain<FmaTile<128, 128, 8, 8, 8, 4>, float>},
     {"fma 128x64x16", "f32", run_plain<FmaTile<128, 64, 16, 8, 8, 3>, float>},
+    {"fma 128x64x8 s4", "f32", run_plain<FmaTile<128, 64, 8, 8, 8, 4>, float>},
+    {"fma 64x128x16", "f32", run_plain<FmaTile<64, 128, 16>, float>},
     {"3 x tf32 128x64x32 s3", "f32", run_plain<PipelineTile<128, 64, 32, 3, 4, 2, Thrice>, float>},
     {"tf32 128x128x32 s4", "tf32", run_plain<PipelineTile<128, 128, 32, 4, 2, 4>, float>},
 };

@@ -3,7 +3,7 @@
 // the order of the blocks, so that the result is the same in every run and no workspace is needed.
 //
 //   using Tile = SplitTile<bf16, 64, 64, 12, 2>;
-//   contract_split<Tile>(a, b, Extent{...}, shared, [&](auto& acc, TileAt at) { for_each_pair(acc, ...); });
+//   contract_split<Tile>(a, b, Extent{...}, shared, [&](auto& acc, TileAt at) { for_each_four(acc, ...); });
 #pragma once
 
 #include "roles.cuh"
