@@ -19,10 +19,6 @@ struct MmaAccumulators {
   float value[Tile::kRowBlocks][Tile::kColumnBlocks][4];
 };
 
-// The accumulators that Tile works with. A kernel names its tile, and nothing below that.
-template <class Tile>
-using Accumulators = typename Tile::Accumulators;
-
 template <class Tile>
 __device__ __forceinline__ void clear(MmaAccumulators<Tile>& acc) {
 #pragma unroll

@@ -16,7 +16,8 @@ using f16 = __half;
 
 // How f32 operands are multiplied by the matrix unit, which takes them as tf32: 8 bits of exponent,
 // 10 of mantissa. Once is about three decimal digits. Thrice splits each operand in two such numbers
-// and leaves out the product of the small ones, about 22 bits; f32 products proper are in fma.cuh.
+// and leaves out the product of the small ones, about 22 bits; an infinite operand gives NaN. f32 products
+// proper are in fma.cuh.
 struct Once {};
 struct Thrice {};
 
@@ -137,10 +138,9 @@ __device__ __forceinline__ uint32_t round_tf32(uint32_t x) {
   return rounded;
 }
 
-// What round_tf32 left out, itself rounded. Not for infinities: their rest is 0, not infinity - infinity.
+// What round_tf32 left out, itself rounded.
 __device__ __forceinline__ uint32_t rest_tf32(uint32_t x, uint32_t rounded) {
-  const float rest = __uint_as_float(x) - __uint_as_float(rounded);
-  return (x & 0x7fffffffu) < 0x7f800000u ? round_tf32(__float_as_uint(rest)) : 0;
+  return round_tf32(__float_as_uint(__uint_as_float(x) - __uint_as_float(rounded)));
 }
 
 // d += a b for elements of type T, by the instruction (or the three) that T and Precision name.

@@ -88,6 +88,10 @@ __device__ __forceinline__ Computed<T, kDirection, F> computed(F f, int majors) 
   return {f, majors};
 }
 
+// The accumulators that Tile works with. A kernel names its tile, and nothing below that.
+template <class Tile>
+using Accumulators = typename Tile::Accumulators;
+
 // The part of a contraction that a block does: the tile at (row, column), summed over k in [begin, end).
 // Where vectors lie along the depth, `begin` is a multiple of a vector.
 struct Part {
