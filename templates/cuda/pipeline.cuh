@@ -1,7 +1,7 @@
 // Contractions by mma on sm_80 and up: a ring of stages in shared memory, filled ahead by asynchronous
 // copies while the warps of a block multiply the tile of C that they divide among them.
 //
-//   using Tile = PipelineTile<128, 128, 32, 4, 2, 4>;
+//   using Tile = PipelineTile<128, 128, 32, 4, 2, 2>;
 //   Accumulators<Tile> acc;
 //   contract(acc, a, b, Part{row, column, 0, depth}, shared);    // Tile::shared_bytes<T>() of it
 //   for_each_pair(acc, [&](int r, int c, float& x, float& y) { ... });
@@ -221,7 +221,8 @@ __device__ __forceinline__ void load_rows(RowFragments<Tile::kRowBlocks, SharedA
     for (int k = 0; k < SharedA::kDepthBlocks; k++) SharedA::load(rows.value[i][k], a, place, i, k);
 }
 
-// acc += A B over a part. `shared` is free again on return; every thread of the block must call.
+// acc += A B over a part. `shared` is a multiple of 128 and free again on return; every thread of the block
+// must call.
 template <class Tile, class A, class B>
 __device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A& a, const B& b, Part part,
                                              void* shared) {
