@@ -60,6 +60,7 @@ class DeviceKernelContext:
     dims: tuple[tuple[str, str], ...]
     uses_task: bool
     tile: str  # how a block divides a product; empty where there is none
+    bounds: str  # threads of a block, and blocks that a multiprocessor should hold
     threads: str
     shared: str  # bytes of shared memory
     lines: tuple[str, ...]
@@ -105,6 +106,7 @@ def device_kernel_body(
         dims=dims,
         uses_task="task" in _words(lines),
         tile=program.tile,
+        bounds="Tile::kThreads, Tile::kBlocks" if program.tile else "kThreads",
         threads="Tile::kThreads" if program.tile else "kThreads",
         shared=f"Tile::shared_bytes<{_element(program)}>()" if program.tile else "0",
         lines=lines,

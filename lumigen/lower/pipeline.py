@@ -34,7 +34,7 @@ from lumigen.tile import Contract, ForTile, Operand, StoreTile, TileProgram
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
-LANES = 2  # neighbours of a row that one thread has
+LANES = 4  # neighbours of a row that one thread stores
 
 
 def pipeline(region: Region, sizes: Schedule) -> Lowered | None:
