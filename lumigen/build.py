@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib
 import importlib.machinery
 import importlib.util
 import json
@@ -27,6 +26,8 @@ from typing import Any
 
 from lumigen import debug
 from lumigen.errors import BuildFailed, CompilerMissing, DirectoryNotOurs, EditedFiles, NotBuilt
+from lumigen.target import CUDA
+from lumigen.toolchain import nvcc, packaged
 
 MANIFEST = "manifest.json"
 STAMP = "lumigen-stamp.json"
@@ -184,6 +185,7 @@ class _Tools:
     cmake: str
     ninja: str
     cxx: str
+    cuda: str | None = None  # where the project is for CUDA
 
 
 def build_project(
@@ -204,7 +206,7 @@ def build_project(
         raise NotBuilt(command="build", directory=directory)
     directory = directory.resolve()
     name = str(manifest["model"])
-    tools = _find_tools()
+    tools = _find_tools(str(manifest.get("target")))
     build = directory / "build" / preset
     build.mkdir(parents=True, exist_ok=True)
     with _locked(build):
@@ -224,6 +226,9 @@ def build_project(
             f"{name.upper()}_TESTS": "ON" if tests else "OFF",
             f"{name.upper()}_PYTHON": "ON" if python else "OFF",
         }
+        if tools.cuda:
+            options["CMAKE_CUDA_COMPILER"] = tools.cuda
+            options["CMAKE_CUDA_HOST_COMPILER"] = tools.cxx
         if python:
             options["Python_EXECUTABLE"] = sys.executable
         defines = [f"-D{key}={value}" for key, value in options.items()]
@@ -243,9 +248,9 @@ def build_project(
         return result
 
 
-def _find_tools() -> _Tools:
-    cmake = _packaged("cmake", "CMAKE_BIN_DIR")
-    ninja = _packaged("ninja", "BIN_DIR")
+def _find_tools(target: str) -> _Tools:
+    cmake = packaged("cmake", "CMAKE_BIN_DIR")  # of the Python environment: the version we know
+    ninja = packaged("ninja", "BIN_DIR")
     environment = debug.child_environment({})
     wanted = debug.cxx() or environment.get("CXX", "").strip() or None
     cxx = (
@@ -266,18 +271,11 @@ def _find_tools() -> _Tools:
         raise CompilerMissing(
             tool=tool, purpose=purpose, remedy=f"Install it with `pip install {tool}`."
         )
-    return _Tools(cmake, ninja, cxx)
-
-
-def _packaged(name: str, attribute: str) -> str | None:
-    """A tool of the Python environment, which has the version we know; else the one of PATH."""
-    try:
-        package = importlib.import_module(name)
-    except ImportError:
-        return shutil.which(name)
-    folder = getattr(package, attribute, None)
-    tool = shutil.which(name, path=str(folder)) if folder else None
-    return tool or shutil.which(name)
+    cuda = nvcc() if target == CUDA.name else None
+    if target == CUDA.name and cuda is None:
+        remedy = "Install the CUDA toolkit, or set CUDACXX to its nvcc."
+        raise CompilerMissing(tool="nvcc", purpose="compiling kernels for CUDA", remedy=remedy)
+    return _Tools(cmake, ninja, cxx, cuda)
 
 
 @contextmanager
@@ -298,7 +296,7 @@ def _stamp(
         digest.update(
             f"{path}\0{'-' if data is None else hashlib.sha256(data).hexdigest()}\n".encode()
         )
-    for tool in (tools.cmake, tools.ninja, tools.cxx, sys.executable):
+    for tool in filter(None, (tools.cmake, tools.ninja, tools.cxx, tools.cuda, sys.executable)):
         about = Path(tool).resolve().stat()
         digest.update(f"{tool}\0{about.st_size}\0{about.st_mtime_ns}\n".encode())
     if "src/embedded.cpp" in manifest["files"]:
@@ -356,6 +354,7 @@ def _forget_foreign_cache(directory: Path, build: Path, tools: _Tools) -> None:
         entries.get("CMAKE_GENERATOR") == "Ninja"
         and entries.get("CMAKE_HOME_DIRECTORY") == str(directory)
         and compiler == tools.cxx
+        and entries.get("CMAKE_CUDA_COMPILER") == tools.cuda
         and entries.get("CMAKE_MAKE_PROGRAM") == tools.ninja
     )
     if not is_ours:

@@ -28,7 +28,13 @@ from lumigen.emit.project import render_project
 from lumigen.emit.reference import reference_text
 from lumigen.emit.vectors import vectors
 from lumigen.emit.weights_file import PackedWeights, pack_weights
-from lumigen.errors import BadArgument, UnknownWeight, UnsupportedTarget, WeightMismatch
+from lumigen.errors import (
+    BadArgument,
+    CompilerMissing,
+    LoweringFailed,
+    UnknownWeight,
+    WeightMismatch,
+)
 from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph
 from lumigen.lower import GRAPH_PASSES
@@ -38,6 +44,8 @@ from lumigen.printer import graph as graph_text
 from lumigen.printer import program as program_text
 from lumigen.printer.title import title
 from lumigen.program import CompiledModel, KernelSource, Program
+from lumigen.target import CPU, CUDA, Target, parse_target
+from lumigen.toolchain import nvcc
 from lumigen.trail import Trail
 from lumigen.verify.graph import verify
 from lumigen.verify.program import verify as verify_program
@@ -47,8 +55,6 @@ from lumigen.weights import Weights, open_weights, rounded
 
 Entries = tuple[tuple[str, Graph], ...]
 Array = npt.NDArray[Any]
-TARGETS = ("cpu",)
-PLANNED = ("cuda", "metal")
 DTYPES = (f32, f16, bf16)  # in which a model of f32 can be held
 
 
@@ -110,6 +116,7 @@ def lower_model(
     traced: Traced,
     options: Mapping[str, str],
     stages: Stages | None = None,
+    target: Target = CPU,
     *,
     dtype: DType = f32,
 ) -> Compilation:
@@ -140,7 +147,7 @@ def lower_model(
         seconds = perf_counter() - start
         at.trail.record("program", lambda: show_programs(lowered), seconds, form="program")
     with at.stage("emit"):
-        kernels = tuple(kernel_source(k) for k in lowered.kernels)
+        kernels = tuple(kernel_source(k, target) for k in lowered.kernels)
         model = CompiledModel(
             name=traced.name,
             version=traced.version,
@@ -149,6 +156,7 @@ def lower_model(
             kernels=kernels,
             graph_hash=graph_hash(traced),
             options=tuple(sorted(options.items())),
+            target=target,
         )
     at.trail.note(2, lambda: kernel_table(model))
     return Compilation(traced, graphs, lowered, model)
@@ -177,8 +185,10 @@ def graph_hash(traced: Traced) -> str:
     return hashlib.sha256(show_entries(bare).encode()).hexdigest()
 
 
-def kernel_source(kernel: LoweredKernel) -> KernelSource:
-    """A kernel as text, with its reference."""
+def kernel_source(kernel: LoweredKernel, target: Target) -> KernelSource:
+    """A kernel as text for a target, with its reference."""
+    if target.name != CPU.name:
+        raise LoweringFailed(step="emit", what=f"{kernel.name} to a kernel of {target.name}")
     body, scratch = kernel_body(kernel.name, kernel.program, kernel.parameters)
     return KernelSource(
         name=kernel.name,
@@ -225,6 +235,7 @@ class Summary:
     entries: tuple[EntrySummary, ...]
     files: int
     written: WriteResult
+    note: str  # what was not done that one might expect; empty: nothing
     unused: tuple[str, ...]  # tensors of the weights file that the model does not read
     has_weights: bool  # whether the directory holds the weights' data
     built: BuildResult | None
@@ -247,17 +258,18 @@ def compile_project(
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
     What the model has of f32 in memory is held in `dtype`. With `embed` the library holds the weights.
+    Where the target's own compiler is missing the project is not built, and `note` says so.
     """
-    check_target(target)
+    row = parse_target(target)
     check_dtype(dtype)
     if embed and weights is None:
         expected = "them together with the file of the weights"
         raise BadArgument(op="compile", name="--embed-weights", value="alone", expected=expected)
     at = stages or Stages()
-    chosen = {"target": target, "dtype": dtype.name, **(options or {})}
-    compilation = lower_model(traced, chosen, at, dtype=dtype)
+    chosen = {"target": row.text, "dtype": dtype.name, **(options or {})}
+    compilation = lower_model(traced, chosen, at, row, dtype=dtype)
     model = compilation.model
-    place = directory if directory is not None else Path(f"{model.name}-{target}")
+    place = directory if directory is not None else Path(f"{model.name}-{row.name}")
     with at.stage("vectors"):
         stored = vectors(model, compilation.graphs.get("retype", traced.entries))
     packed: PackedWeights | None = None
@@ -273,13 +285,14 @@ def compile_project(
         if packed is not None:
             packed.write(weights_path(place, model.name))
     built = None
-    if build:
+    note = why_not_built(row) if build else ""
+    if build and not note:
         with at.stage("build"):
             built = build_project(place, progress=at.step)
     return Summary(
         model=model.name,
         version=model.version,
-        target=target,
+        target=row.text,
         directory=place,
         kernels=len(model.kernels),
         weights=len({s.weight.name for s in model.weights}),
@@ -287,6 +300,7 @@ def compile_project(
         entries=tuple(entry_summary(p, compilation.lowered) for p in model.programs),
         files=len(files),
         written=written,
+        note=note,
         unused=unused_weights(model, weights),
         has_weights=weights_path(place, model.name).is_file(),
         built=built,
@@ -294,13 +308,14 @@ def compile_project(
     )
 
 
-def check_target(target: str) -> None:
-    """Refuse what cannot be emitted."""
-    if target in TARGETS:
-        return
-    planned = target.partition(":")[0] in PLANNED
-    why = "this version does not emit it" if planned else "there is no such target"
-    raise UnsupportedTarget(target=target, why=why, known=list(TARGETS))
+def why_not_built(target: Target) -> str:
+    """Why a project of this target cannot be built here; empty if it can."""
+    if target.name != CUDA.name or nvcc() is not None:
+        return ""
+    return (
+        "emitted, not built: there is no nvcc here. Build it where the CUDA toolkit is, as its "
+        "README.md says; no GPU is needed for that."
+    )
 
 
 def check_dtype(dtype: DType) -> None:
@@ -380,8 +395,9 @@ def compile(
     """Compile a model into a project; the Python module of it, or None with `build=False`.
 
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
+    A target whose compiler is not here is an error, unless `build=False`.
     """
-    check_target(target)
+    parse_target(target)
     opened = open_weights(weights) if isinstance(weights, str | Path) else weights
     summary = compile_project(
         model.trace() if isinstance(model, Model) else model,
@@ -392,6 +408,12 @@ def compile(
         build=build,
         force=force,
     )
+    if summary.note:
+        tool, remedy = (
+            "nvcc",
+            "Install the CUDA toolkit, or pass build=False and build it elsewhere.",
+        )
+        raise CompilerMissing(tool=tool, purpose=f"building for {summary.target}", remedy=remedy)
     return load_module(summary.directory) if build else None
 
 

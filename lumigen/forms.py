@@ -12,6 +12,7 @@ from lumigen.printer import plan as plan_text
 from lumigen.printer import region as region_text
 from lumigen.printer import tile as tile_text
 from lumigen.printer.program import origin
+from lumigen.target import parse_target
 
 GRAPHS = ("graph", "retype", "canonicalize", "fold")
 KERNELS = ("regions", "plan", "tile", "source")
@@ -33,7 +34,8 @@ def text_after(
         )
     if form == "graph":
         return show_entries(traced.entries)
-    compilation = lower_model(traced, {"target": target}, dtype=dtype)
+    row = parse_target(target)
+    compilation = lower_model(traced, {"target": row.text}, None, row, dtype=dtype)
     if form in GRAPHS:
         return show_entries(compilation.graphs.get(form, traced.entries))
     if form == "program":
@@ -46,7 +48,7 @@ def text_after(
             raise BadArgument(op="show", name="--kernel", value=kernel, expected=f"one of {names}")
     if form == "source":
         files = render_project(compilation.model)
-        return "\n".join(files[f"kernels/{k.name}.cpp"] for k in kernels)
+        return "\n".join(files[f"kernels/{k.name}.{row.kernel_suffix}"] for k in kernels)
     return "\n".join(f"{k.name}{origin(k.lines)}\n{_text(form, k)}" for k in kernels)
 
 

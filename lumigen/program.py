@@ -13,6 +13,7 @@ from typing import Union
 from lumigen.dtype import DType
 from lumigen.errors import SourceLocation
 from lumigen.index import Cmp, Dim, Ix, ix
+from lumigen.target import CPU, Target
 from lumigen.view import Shape
 
 ALIGNMENT = 64  # bytes; of the arena and of every slot in it
@@ -145,7 +146,9 @@ class KernelSource:
     `body` is the text of kernels/<name>.cpp below `#include "kernels.h"`: includes of its own
     (`"tile.h"`), then in `namespace LUMIGEN_NS { inline namespace LUMIGEN_ISA {` the function `void
     <name>(const void* args, int64_t task, char* scratch)`, where `args` points to a `<name>_args`.
-    It instantiates nothing of `std::`. `reference` is the text of tests/references/<name>.cpp below
+    It instantiates nothing of `std::`. On a GPU it is `namespace LUMIGEN_NS {` with a `__global__`
+    function, of which a block of `threads` threads computes work tile `blockIdx.x`, and the row
+    `<name>_row` that launches it. `reference` is the text of tests/references/<name>.cpp below
     `#include "kernels/kernels.h"`: in `namespace LUMIGEN_NS {` for each written parameter `double
     <name>_<parameter>_reference(const <name>_args& a, int64_t element)`, the value of that element
     of the buffer; the buffer it is given holds what was there before the kernel ran. A written slot
@@ -159,6 +162,8 @@ class KernelSource:
     scratch_bytes: int  # that each thread needs
     body: str
     reference: str
+    threads: int = 0  # of a block, on a GPU
+    shared_bytes: int = 0  # dynamic shared memory of a block, on a GPU
 
 
 @dataclass(frozen=True)
@@ -285,6 +290,7 @@ class CompiledModel:
     kernels: tuple[KernelSource, ...]
     graph_hash: str
     options: tuple[tuple[str, str], ...] = ()
+    target: Target = CPU  # that the kernels are written for
 
     def kernel(self, name: str) -> KernelSource:
         return next(k for k in self.kernels if k.name == name)

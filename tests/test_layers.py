@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent / "lumigen"
 # Lowest first. The modules of a row (files or packages) know neither each other nor a row above.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"debug", "errors", "names", "resources"}),
-    frozenset({"dtype", "index"}),
-    frozenset({"ops", "view"}),
+    frozenset({"dtype", "index", "target"}),
+    frozenset({"ops", "toolchain", "view"}),
     frozenset({"graph"}),
     frozenset({"pattern", "region"}),
     frozenset({"cost", "plan", "schedule"}),
@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"interp", "printer", "trail", "verify", "weights"}),
     frozenset({"frontend", "lower"}),
     frozenset({"emit"}),
-    frozenset({"build", "fast_lane", "toolchain"}),
+    frozenset({"build", "fast_lane"}),
     frozenset({"compile", "compilers"}),
     frozenset({"forms"}),
     frozenset({"cli"}),

@@ -269,7 +269,8 @@ def compile_library(text: str, folder: Path) -> ctypes.CDLL:
         pytest.skip("needs a C++ compiler")
     include = folder / "include" / "runtime"
     include.mkdir(parents=True)
-    for header in (*(templates_dir() / "cpu").glob("*.h"), *runtime_dir().glob("*.h")):
+    folders = (templates_dir() / "cpu", templates_dir() / "project" / "runtime", runtime_dir())
+    for header in (path for folder in folders for path in folder.glob("*.h")):
         (include / header.name).symlink_to(header)
     unit, library = folder / "kernels.cpp", folder / "kernels.so"
     unit.write_text(text)

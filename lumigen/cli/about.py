@@ -108,8 +108,10 @@ def as_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> str:
     weights: list[Mapping[str, Any]] = manifest["weights"]
     total = sum(w["bytes"] for w in weights)
     by = f"emitted by lumigen {manifest['lumigen']['version']}, ABI {manifest['abi']}"
+    codes = manifest.get("architectures")
+    target = manifest["target"] + (f" ({', '.join(codes)})" if codes else "")
     lines = [
-        f"{manifest['model']} {manifest['version']} for {manifest['target']}, {by}",
+        f"{manifest['model']} {manifest['version']} for {target}, {by}",
         "",
         *(f"entry    {e['signature']}" for e in manifest["entries"]),
         f"kernels  {len(manifest['kernels'])}",
@@ -165,7 +167,13 @@ def doctor(as_json: bool) -> None:
             {
                 "lumigen": lumigen_version(),
                 "findings": [
-                    {"name": f.name, "ok": f.is_ok, "found": f.found, "remedy": f.remedy}
+                    {
+                        "name": f.name,
+                        "ok": f.is_ok,
+                        "needed": f.is_needed,
+                        "found": f.found,
+                        "remedy": f.remedy,
+                    }
                     for f in found
                 ],
             }
@@ -176,6 +184,6 @@ def doctor(as_json: bool) -> None:
         result(table(rows))
     for f in found:
         if not f.is_ok:
-            say(f"{f.name}: {f.remedy}", style="red")
-    if not all(f.is_ok for f in found):
+            say(f"{f.name}: {f.remedy}", style="red" if f.is_needed else "")
+    if not all(f.is_ok for f in found if f.is_needed):
         raise click.exceptions.Exit(1)

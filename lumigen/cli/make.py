@@ -10,9 +10,10 @@ import click
 from lumigen.cli import start
 from lumigen.cli.options import json_option, load, traced_options
 from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
-from lumigen.compile import Stages, Summary, check_target, compile_project
+from lumigen.compile import Stages, Summary, compile_project
 from lumigen.dtype import BY_NAME
 from lumigen.forms import FORMS, text_after
+from lumigen.target import parse_target
 
 MAX_UNUSED = 8
 
@@ -58,7 +59,7 @@ def compile_command(
     \b
     Example: lumigen compile model.py --weights model.safetensors -o build/digits
     """
-    check_target(target)
+    parse_target(target)
     with progress() as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
@@ -75,6 +76,8 @@ def compile_command(
             force=force,
             stages=stages,
         )
+    if summary.note:
+        say(f"note: {summary.note}")
     if summary.unused:
         more = len(summary.unused) - MAX_UNUSED
         names = ", ".join(summary.unused[:MAX_UNUSED]) + (f" and {more} more" if more > 0 else "")
@@ -95,6 +98,7 @@ def as_object(s: Summary) -> dict[str, object]:
         "kernels": s.kernels,
         "weights": s.weights,
         "weight_bytes": s.weight_bytes,
+        "note": s.note,
         "unused_tensors": list(s.unused),
         "entries": [
             {
@@ -148,6 +152,8 @@ def as_text(s: Summary) -> str:
 
 def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     """What to do next, as lines for a shell or a CMakeLists.txt."""
+    if s.note:
+        return ()
     where = shlex.quote(str(s.directory))
     needed = "" if s.has_weights or not s.weights else " --weights FILE"
     call = "Model()" if not needed else "Model(weights='FILE')"
@@ -186,7 +192,7 @@ def show(
     \b
     Example: lumigen show model.py --after source --kernel k00_panel
     """
-    check_target(target)
+    parse_target(target)
     model, _ = load(model_file, settings, weights)
     text = text_after(model.trace(), after, kernel, target, BY_NAME[dtype])
     if as_json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lumigen.emit.cxx import string
+from lumigen.target import Target
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class ArgumentContext:
 @dataclass(frozen=True)
 class LaunchContext:
     kernel: str
+    function: str  # as the target launches it
     title: str
     lines: str
     arguments: tuple[ArgumentContext, ...]
@@ -226,6 +228,7 @@ class CaseContext:
 @dataclass(frozen=True)
 class KernelContext:
     name: str
+    file: str  # below the project
     title: str
     lines: str
     parameters: tuple[FieldContext, ...]
@@ -264,6 +267,7 @@ class ModelContext:
     scratch_bytes: int
     embed_weights: bool
     runtime_sources: tuple[str, ...]
+    target: Target
 
     @property
     def is_callable(self) -> bool:

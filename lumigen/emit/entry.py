@@ -204,6 +204,7 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
     names, idents = _launch_names(program, launch), port_idents(program)
     return LaunchContext(
         kernel=kernel.name,
+        function=model.target.kernel.format(name=kernel.name),
         title=one_line(kernel.title),
         lines=source_lines(launch.lines or kernel.lines),
         arguments=tuple(

@@ -15,7 +15,7 @@ from lumigen.resources import templates_dir
 
 @cache
 def environment() -> jinja2.Environment:
-    """Templates by their path below `templates/`, such as `cpu/project/CMakeLists.txt.j2`."""
+    """Templates by their path below `templates/`, such as `project/CMakeLists.txt.j2`."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates_dir()),
         undefined=jinja2.StrictUndefined,
@@ -29,3 +29,9 @@ def environment() -> jinja2.Environment:
 def render(template: str, **context: object) -> str:
     """The text of a template for a context, one object for each name."""
     return environment().get_template(template).render(**context)
+
+
+def render_project_file(target: str, template: str, **context: object) -> str:
+    """The same for a file of a project: the target's own template, else the one of all targets."""
+    names = [f"{target}/project/{template}", f"project/{template}"]
+    return environment().select_template(names).render(**context)

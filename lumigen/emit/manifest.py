@@ -25,7 +25,12 @@ def describe(model: CompiledModel, abi: int) -> dict[str, object]:
         "model": model.name,
         "version": model.version,
         "abi": abi,
-        "target": "cpu",
+        "target": model.target.name,
+        **(
+            {"architectures": list(model.target.architectures)}
+            if model.target.architectures
+            else {}
+        ),
         "graph_hash": model.graph_hash,
         "options": dict(model.options),
         "entries": [_entry(p) for p in model.programs],

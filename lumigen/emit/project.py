@@ -16,13 +16,14 @@ from lumigen.emit.contexts import FieldContext, KernelContext, ModelContext, Wei
 from lumigen.emit.contract import is_identifier, test_type
 from lumigen.emit.cxx import integer, string
 from lumigen.emit.entry import cases, entry_context, one_line, source_lines, written_parameters
-from lumigen.emit.environment import render
+from lumigen.emit.environment import render_project_file
 from lumigen.emit.example import example_context
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.names import entry_symbols, model_symbols
 from lumigen.program import CompiledModel, KernelSource, Stored
 from lumigen.resources import runtime_dir, templates_dir
+from lumigen.target import Target
 
 ABI = 1
 
@@ -31,7 +32,7 @@ SAFETENSORS_DTYPES = {
     "u8": "U8", "i32": "I32", "i64": "I64", "bool": "BOOL",
 }  # fmt: skip
 
-# template: where its text goes; {m} is the model's name
+# Of every target; template: where its text goes; {m} is the model's name
 MODEL_FILES = {
     "CMakeLists.txt.j2": "CMakeLists.txt",
     "CMakePresets.json.j2": "CMakePresets.json",
@@ -42,7 +43,6 @@ MODEL_FILES = {
     "src/tables.h.j2": "src/tables.h",
     "src/model.cpp.j2": "src/model.cpp",
     "kernels/kernels.h.j2": "kernels/kernels.h",
-    "kernels/table.cpp.j2": "kernels/table.cpp",
     "tests/kernels_test.cpp.j2": "tests/kernels_test.cpp",
     "tests/entries_test.cpp.j2": "tests/entries_test.cpp",
     "bindings/python.cpp.j2": "bindings/python.cpp",
@@ -68,52 +68,57 @@ def render_project(
     `embed_weights` the build puts `weights/<model>.safetensors` into the library.
     """
     _check_names(model)
+    target = model.target
     context = model_context(model, vectors or {}, embed_weights=embed_weights)
     described = manifest.describe(model, ABI)
+
+    def render(template: str, **more: object) -> str:
+        return render_project_file(target.name, template, m=context, **more)
+
     files = {
-        target.format(m=model.name): render(f"cpu/project/{template}", m=context)
-        for template, target in MODEL_FILES.items()
+        place.format(m=model.name): render(template)
+        for template, place in (*MODEL_FILES.items(), *target.templates)
     }
     example = example_context(model, context)
-    for template, target in EXAMPLE_FILES.items():
-        files[target] = render(f"cpu/project/{template}", m=context, example=example)
+    for template, place in EXAMPLE_FILES.items():
+        files[place] = render(template, example=example)
     for kernel in context.kernels:
-        files[f"kernels/{kernel.name}.cpp"] = render(
-            "cpu/project/kernels/kernel.cpp.j2", kernel=kernel
-        )
+        files[kernel.file] = render("kernels/kernel.cpp.j2", kernel=kernel)
         files[f"tests/references/{kernel.name}.cpp"] = render(
-            "cpu/project/tests/reference.cpp.j2", kernel=kernel
+            "tests/reference.cpp.j2", kernel=kernel
         )
     for entry in context.entries:
-        files[f"src/{entry.name}.cpp"] = render(
-            "cpu/project/src/entry.cpp.j2", m=context, entry=entry
-        )
-        files[f"tests/vectors/{entry.name}.h"] = render(
-            "cpu/project/tests/vectors.h.j2", entry=entry
-        )
+        files[f"src/{entry.name}.cpp"] = render("src/entry.cpp.j2", entry=entry)
+        files[f"tests/vectors/{entry.name}.h"] = render("tests/vectors.h.j2", entry=entry)
     if embed_weights:
-        files["src/embedded.cpp"] = render("cpu/project/src/embedded.cpp.j2", m=context)
+        files["src/embedded.cpp"] = render("src/embedded.cpp.j2")
     lines = tuple(string(f"{line}\n") for line in manifest.text_of(described).splitlines())
-    files["src/manifest.cpp"] = render(
-        "cpu/project/src/manifest.cpp.j2", m=context, manifest_lines=lines
-    )
-    files |= plain_files()
+    files["src/manifest.cpp"] = render("src/manifest.cpp.j2", manifest_lines=lines)
+    files |= plain_files(target)
     files[manifest.NAME] = manifest.with_files(described, weights_hash, files)
     return dict(sorted(files.items()))
 
 
-def plain_files() -> dict[str, str]:
+def plain_files(target: Target) -> dict[str, str]:
     """What is copied as it is: the runtime, the device headers, what tests and bindings share."""
-    templates = templates_dir() / "cpu"
-    sources: dict[str, Path] = {
-        f"runtime/{path.name}": path
-        for folder in (runtime_dir(), templates)
-        for path in sorted(folder.iterdir())
-        if path.suffix in {".h", ".cpp"}
-    }
-    sources["tests/testing.h"] = templates / "project" / "tests" / "testing.h"
-    sources["bindings/arrays.h"] = templates / "project" / "bindings" / "arrays.h"
+    shared, own = templates_dir() / "project", templates_dir() / target.name
+    sources = {f"runtime/{path.name}": path for path in (*runtime_files(target), *headers(own))}
+    for path in ("runtime/reference.h", "tests/testing.h", "bindings/arrays.h"):
+        sources[path] = shared / path
+    sources |= {path: own / "project" / path for path in target.files}
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
+
+
+def runtime_files(target: Target) -> list[Path]:
+    """What all targets have of the runtime, and what this one has."""
+    folders = (runtime_dir(), runtime_dir() / target.name)
+    return [
+        path for folder in folders for path in (*headers(folder), *sorted(folder.glob("*.cpp")))
+    ]
+
+
+def headers(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix in {".h", ".cuh"})
 
 
 def model_context(
@@ -123,7 +128,7 @@ def model_context(
     embed_weights: bool = False,
 ) -> ModelContext:
     """The model as the templates see it."""
-    runtime = sorted(p.name for p in runtime_dir().iterdir() if p.suffix == ".cpp")
+    runtime = sorted(p.name for p in runtime_files(model.target) if p.suffix == ".cpp")
     weights = tuple(_weight(s, model) for s in model.weights)
     return ModelContext(
         name=model.name,
@@ -133,13 +138,14 @@ def model_context(
         cmake_version=_numeric_version(model.version),
         abi=ABI,
         entries=tuple(entry_context(model, p, vectors.get(p.entry, ())) for p in model.programs),
-        kernels=tuple(_kernel(k) for k in model.kernels),
+        kernels=tuple(_kernel(k, model.target) for k in model.kernels),
         cases=cases(model),
         weights=weights,
         file_weights=tuple({w.name_literal: w for w in weights}.values()),
         scratch_bytes=max((k.scratch_bytes for k in model.kernels), default=0),
         embed_weights=embed_weights,
         runtime_sources=tuple(f"runtime/{name}" for name in runtime),
+        target=model.target,
     )
 
 
@@ -153,9 +159,10 @@ def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:
     )
 
 
-def _kernel(kernel: KernelSource) -> KernelContext:
+def _kernel(kernel: KernelSource, target: Target) -> KernelContext:
     return KernelContext(
         name=kernel.name,
+        file=f"kernels/{kernel.name}.{target.kernel_suffix}",
         title=one_line(kernel.title),
         lines=source_lines(kernel.lines),
         parameters=tuple(FieldContext(p.name, p.ctype) for p in kernel.parameters),

@@ -1,0 +1,94 @@
+"""Targets: what a project is emitted for. A target is a row here, two folders and its kernels' spelling.
+
+`templates/<name>/` holds its device headers and those templates of a project that are its own,
+`runtime/<name>/` the files of the runtime that know the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lumigen.errors import UnsupportedTarget
+
+
+@dataclass(frozen=True)
+class Target:
+    """A row: what of a target Python has to know."""
+
+    name: str
+    kernel_suffix: str  # of a kernel's file
+    kernel: str  # the kernel `name` as an entry launches it
+    device_type: int  # DLPack's, of the memory that kernels work on; 1 is the host's
+    templates: tuple[
+        tuple[str, str], ...
+    ]  # of its own: below templates/<name>/project, -> its file
+    files: tuple[str, ...] = ()  # copied as they are, from templates/<name>/project
+    architectures: tuple[str, ...] = ()  # that kernels are compiled for, the lowest first
+
+    @property
+    def has_device(self) -> bool:
+        """Whether kernels work on memory of their own, to which the host's is copied."""
+        return self.device_type != 1
+
+    @property
+    def text(self) -> str:
+        """As `--target` spells it."""
+        return self.name + (f":{','.join(self.architectures)}" if self.architectures else "")
+
+    @property
+    def cmake_architectures(self) -> str:
+        """CMake's list: machine code for each architecture, and PTX of the lowest for later ones."""
+        numbers = [a.removeprefix("sm_") for a in self.architectures]
+        portable = [n for n in numbers if n.isdecimal()]  # the PTX of sm_90a is for sm_90a alone
+        return ";".join([f"{n}-real" for n in numbers] + [f"{n}-virtual" for n in portable[:1]])
+
+
+CPU = Target(
+    name="cpu",
+    kernel_suffix="cpp",
+    kernel="kernels.{name}",
+    device_type=1,
+    templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),
+)
+CUDA = Target(
+    name="cuda",
+    kernel_suffix="cu",
+    kernel="{name}_row",
+    device_type=2,
+    templates=(),
+    files=("bindings/device_arrays.h", "tests/device.h"),
+    architectures=("sm_80", "sm_90a", "sm_100", "sm_120"),
+)
+TARGETS = {t.name: t for t in (CPU, CUDA)}
+PLANNED = ("metal",)
+
+# What nvcc 13 compiles for that has the instructions our kernels use. Code for sm_90a, with the features
+# of that generation alone, runs on no other.
+ARCHITECTURES = {
+    "cuda": (
+        *("sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a"),
+        *("sm_103", "sm_103a", "sm_110", "sm_110a", "sm_120", "sm_120a", "sm_121", "sm_121a"),
+    )
+}
+
+
+def parse_target(text: str) -> Target:
+    """The target that `cpu`, `cuda` or `cuda:sm_90a,sm_100` names; refuses any other."""
+    name, colon, rest = text.partition(":")
+    if name not in TARGETS:
+        planned = "this version does not emit it"
+        why = planned if name in PLANNED else "there is no such target"
+        raise UnsupportedTarget(target=text, why=why, known=list(TARGETS))
+    row = TARGETS[name]
+    if not colon:
+        return row
+    known = ARCHITECTURES.get(name, ())
+    if not known:
+        why = "its kernels are compiled for every instruction set, and the machine chooses"
+        raise UnsupportedTarget(target=text, why=why, known=list(TARGETS))
+    wanted = [part.strip() for part in rest.split(",")]
+    for architecture in wanted:
+        if architecture not in known:
+            why = f"{architecture!r} is no architecture that it is compiled for"
+            raise UnsupportedTarget(target=text, why=why, known=list(known))
+    return replace(row, architectures=tuple(sorted(set(wanted), key=known.index)))

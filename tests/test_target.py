@@ -1,0 +1,61 @@
+"""Targets: how `--target` is read, and what CMake is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumigen.errors import UnsupportedTarget
+from lumigen.resources import runtime_dir, templates_dir
+from lumigen.target import ARCHITECTURES, CPU, CUDA, parse_target
+
+
+def test_names_are_rows() -> None:
+    assert parse_target("cpu") is CPU
+    assert parse_target("cuda") is CUDA
+    assert CUDA.architectures == ("sm_80", "sm_90a", "sm_100", "sm_120")
+
+
+def test_architectures_are_in_order_and_once() -> None:
+    target = parse_target("cuda:sm_120, sm_90a,sm_120")
+    assert target.architectures == ("sm_90a", "sm_120")
+    assert target.text == "cuda:sm_90a,sm_120"
+    assert parse_target(target.text) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "cmake"),
+    [
+        ("cuda", "80-real;90a-real;100-real;120-real;80-virtual"),
+        ("cuda:sm_90a,sm_100", "90a-real;100-real;100-virtual"),
+        ("cuda:sm_90a", "90a-real"),  # its PTX would run nowhere else
+    ],
+)
+def test_the_lowest_has_ptx(text: str, cmake: str) -> None:
+    assert parse_target(text).cmake_architectures == cmake
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("tpu", r"there is no such target. Choose one of: cpu, cuda\.$"),
+        ("", r"there is no such target. Choose one of: cpu, cuda\.$"),
+        ("metal", r"this version does not emit it. Choose one of: cpu, cuda\.$"),
+        ("cuda:", r"'' is no architecture that it is compiled for. Choose one of: sm_80, "),
+        ("cuda:sm_35", r"'sm_35' is no architecture .* Choose one of: sm_80, sm_86, "),
+        ("cuda:sm_90a,90", r"cuda:sm_90a,90 cannot be used: '90' is no architecture"),
+        ("cpu:avx2", r"the machine chooses"),
+    ],
+)
+def test_others_are_refused(text: str, why: str) -> None:
+    with pytest.raises(UnsupportedTarget, match=why):
+        parse_target(text)
+
+
+@pytest.mark.parametrize("target", [CPU], ids=lambda t: t.name)
+def test_a_target_has_its_folders(target) -> None:
+    assert (runtime_dir() / target.name / "model.cpp").is_file()
+    for template, _ in target.templates:
+        assert (templates_dir() / target.name / "project" / template).is_file()
+    for file in target.files:
+        assert (templates_dir() / target.name / "project" / file).is_file()
+    assert set(target.architectures) <= set(ARCHITECTURES.get(target.name, ()))
