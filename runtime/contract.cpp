@@ -51,12 +51,6 @@ bool allowed(const Dim& dim, int64_t value) {
   return value >= dim.lo && value <= dim.hi && value % dim.multiple_of == 0;
 }
 
-uint64_t bytes_of(const Tensor& t) {
-  uint64_t bytes = t.bits / 8u;
-  for (int32_t i = 0; i < t.ndim; ++i) bytes *= static_cast<uint64_t>(t.shape[i]);
-  return bytes;
-}
-
 bool row_major(const Tensor& t) {
   if (t.strides == nullptr) return true;
   int64_t expected = 1;
@@ -87,6 +81,12 @@ Status check_range(const Tensor& t, const Port& port, int64_t lo, int64_t hi) {
 
 }  // namespace
 
+uint64_t bytes_of(const Tensor& t) {
+  uint64_t bytes = t.bits / 8u;
+  for (int32_t i = 0; i < t.ndim; ++i) bytes *= static_cast<uint64_t>(t.shape[i]);
+  return bytes;
+}
+
 Status check_tensor(const Tensor* t, const Port& port) {
   if (t == nullptr)
     return fail(kBadArgument, "[%s] %s is NULL, must be a tensor. Pass its address.", port.entry, port.name);
@@ -97,9 +97,7 @@ Status check_tensor(const Tensor* t, const Port& port) {
   if (t->ndim != port.rank || (t->ndim > 0 && t->shape == nullptr))
     return fail(kBadShape, "[%s] %s has %d axes, must have %d: %s. Reshape it.", port.entry, port.name,
                 static_cast<int>(t->ndim), static_cast<int>(port.rank), port.shape);
-  if (t->device_type != 1)
-    return fail(kBadDevice, "[%s] %s is on device type %d, must be on the CPU (1). Copy it there.",
-                port.entry, port.name, static_cast<int>(t->device_type));
+  if (const Status s = check_device(*t, port)) return s;
   if (t->data == nullptr)
     return fail(kBadArgument, "[%s] %s has no data (NULL), must have some. Set `data`.", port.entry,
                 port.name);
@@ -161,6 +159,7 @@ Status check_apart(const Tensor& output, const Port& output_port, const Tensor& 
 }
 
 Status check_values(const Tensor& t, const Port& port, int64_t lo, int64_t hi) {
+  if (t.device_type != 1) return kOk;
   if (port.code == 1) return check_range<uint8_t>(t, port, lo, hi);
   switch (port.bits) {
     case 8:

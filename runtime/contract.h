@@ -38,7 +38,13 @@ T* data_of(const Tensor& t) {
   return reinterpret_cast<T*>(static_cast<char*>(t.data) + t.byte_offset);
 }
 
-// There, of the right dtype and rank, on this device, aligned to an element, row-major.
+// How many bytes the elements have.
+uint64_t bytes_of(const Tensor& t);
+
+// On a device whose memory the target takes; each has its own.
+Status check_device(const Tensor& t, const Port& port);
+
+// There, of the right dtype and rank, on such a device, aligned to an element, row-major.
 Status check_tensor(const Tensor* t, const Port& port);
 
 // The value of a dim as `axis` of a tensor gives it.
@@ -58,7 +64,8 @@ Status check_dim_value(const char* entry, const Dim& dim, int64_t value);
 Status check_apart(const Tensor& output, const Port& output_port, const Tensor& other,
                    const Port& other_port);
 
-// Every element of an integer tensor is in lo .. hi.
+// Every element of an integer tensor is in lo .. hi; of one in the host's memory, since others are not read
+// here.
 Status check_values(const Tensor& t, const Port& port, int64_t lo, int64_t hi);
 
 }  // namespace LUMIGEN_NS

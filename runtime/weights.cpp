@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "memory.h"
 #include "safetensors.h"
 
 namespace LUMIGEN_NS {
@@ -19,14 +20,7 @@ std::string describe(const StoredTensor& tensor) {
   return text + (tensor.shape.size() > 8 ? ", ...]" : "]");
 }
 
-// A row of the table, found in a file.
-struct Found {
-  const StoredTensor* tensor = nullptr;
-  bool packed = false;  // its bytes are in the layout already
-  bool wide = false;    // it is f32 and kernels read 16 bits
-};
-
-Status find(Found* out, const char* where, const char* file, const Safetensors& stored,
+Status find(FoundWeight* out, const char* where, const char* file, const Safetensors& stored,
             const WeightSpec& spec) {
   const std::string key = std::string("lumigen.layout.") + spec.packed_name;
   const std::string* record = stored.find_metadata(key);
@@ -37,38 +31,37 @@ Status find(Found* out, const char* where, const char* file, const Safetensors& 
                   "the file that "
                   "was made with this build, or the original one.",
                   where, file, spec.name, record->c_str(), spec.packing);
-    out->tensor = stored.find(spec.packed_name);
-    out->packed = true;
-    if (out->tensor == nullptr)
+    const StoredTensor* tensor = stored.find(spec.packed_name);
+    if (tensor == nullptr)
       return fail(kBadWeights,
                   "[%s] weights file %s has no tensor %s. Pass the file that belongs to this model.", where,
                   file, spec.packed_name);
     // Packed bytes may be followed by padding, which keeps the next tensor aligned.
-    const int64_t have = static_cast<int64_t>(out->tensor->bytes);
-    if (out->tensor->dtype != "U8" || have < spec.bytes ||
-        have - spec.bytes >= static_cast<int64_t>(kAlignment))
+    const int64_t have = static_cast<int64_t>(tensor->bytes);
+    if (tensor->dtype != "U8" || have < spec.bytes || have - spec.bytes >= static_cast<int64_t>(kAlignment))
       return fail(kBadWeights,
                   "[%s] weights file %s: packed tensor %s is %s, must be %lld bytes. Write the file again.",
-                  where, file, spec.packed_name, describe(*out->tensor).c_str(),
+                  where, file, spec.packed_name, describe(*tensor).c_str(),
                   static_cast<long long>(spec.bytes));
+    *out = {tensor->data, tensor->bytes, true, false};
     return kOk;
   }
-  out->tensor = stored.find(spec.name);
-  if (out->tensor == nullptr)
+  const StoredTensor* tensor = stored.find(spec.name);
+  if (tensor == nullptr)
     return fail(kBadWeights,
                 "[%s] weights file %s has no tensor %s (%s). Pass the file that belongs to this model.",
                 where, file, spec.name, spec.text);
-  const std::vector<int64_t>& shape = out->tensor->shape;
+  const std::vector<int64_t>& shape = tensor->shape;
   const std::string wanted = spec.dtype;
-  out->wide = out->tensor->dtype == "F32" && (wanted == "F16" || wanted == "BF16");
-  const bool fits = (out->wide || out->tensor->dtype == wanted) &&
-                    shape.size() == static_cast<size_t>(spec.rank) &&
+  const bool is_wide = tensor->dtype == "F32" && (wanted == "F16" || wanted == "BF16");
+  const bool fits = (is_wide || tensor->dtype == wanted) && shape.size() == static_cast<size_t>(spec.rank) &&
                     std::equal(shape.begin(), shape.end(), spec.shape);
   if (!fits)
     return fail(
         kBadWeights,
         "[%s] weights file %s: tensor %s is %s, must be %s. Pass the file that belongs to this model.", where,
-        file, spec.name, describe(*out->tensor).c_str(), spec.text);
+        file, spec.name, describe(*tensor).c_str(), spec.text);
+  *out = {tensor->data, tensor->bytes, false, is_wide};
   return kOk;
 }
 
@@ -111,18 +104,6 @@ uint16_t to_f16(float x) {
   return static_cast<uint16_t>(sign | (wide - 0x3f000000));
 }
 
-// n floats, rounded in their order.
-void narrow(char* out, const char* source, size_t n, bool is_bf16) {
-  for (size_t i = 0; i < n; ++i) {
-    float x;
-    std::memcpy(&x, source + i * sizeof x, sizeof x);
-    const uint16_t item = is_bf16 ? to_bf16(x) : to_f16(x);
-    std::memcpy(out + i * sizeof item, &item, sizeof item);
-  }
-}
-
-bool aligned(const void* p, size_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
-
 }  // namespace
 
 void pack_panels(char* packed, const char* source, const Panels& panels, int32_t item_bytes) {
@@ -138,72 +119,38 @@ void pack_panels(char* packed, const char* source, const Panels& panels, int32_t
   }
 }
 
-Weights::~Weights() {
-  for (const auto& block : owned_) memory_.release(block.first, block.second);
+void round_floats(char* out, const char* source, size_t n, const WeightSpec& spec) {
+  const bool is_bf16 = spec.dtype[0] == 'B';
+  for (size_t i = 0; i < n; ++i) {
+    float x;
+    std::memcpy(&x, source + i * sizeof x, sizeof x);
+    const uint16_t item = is_bf16 ? to_bf16(x) : to_f16(x);
+    std::memcpy(out + i * sizeof item, &item, sizeof item);
+  }
 }
 
-Status Weights::open_file(const char* where, const char* path, const WeightSpec* specs, int32_t count,
-                          const Allocator& memory) {
-  memory_ = memory;
+Status WeightsFile::open_file(const char* where, const char* path, const WeightTable& table) {
   if (const Status s = map_.open(where, path)) return s;
-  return bind(where, path, map_.data(), map_.bytes(), specs, count, true);
+  return find_rows(where, path, map_.data(), map_.bytes(), table);
 }
 
-Status Weights::open_memory(const char* where, const void* data, size_t bytes, const WeightSpec* specs,
-                            int32_t count, const Allocator& memory) {
-  memory_ = memory;
-  return bind(where, "in memory", static_cast<const char*>(data), bytes, specs, count, false);
+Status WeightsFile::open_memory(const char* where, const void* data, size_t bytes, const WeightTable& table) {
+  return find_rows(where, "in memory", static_cast<const char*>(data), bytes, table);
 }
 
-Status Weights::own(char** copy, const char* where, const WeightSpec& spec) {
-  const size_t bytes = spec.bytes > 0 ? static_cast<size_t>(spec.bytes) : 1;
-  owned_.reserve(owned_.size() + 1);
-  *copy = memory_.allocate(bytes);
-  if (*copy == nullptr)
-    return fail(kNoMemory, "[%s] no memory for weight %s, %zu bytes.", where, spec.name, bytes);
-  owned_.emplace_back(*copy, bytes);
-  return kOk;
-}
-
-Status Weights::bind(const char* where, const char* file, const char* begin, size_t bytes,
-                     const WeightSpec* specs, int32_t count, bool mapped) {
+Status WeightsFile::find_rows(const char* where, const char* file, const char* begin, size_t bytes,
+                              const WeightTable& table) {
   Safetensors stored;
   if (const Status s = read_safetensors(&stored, where, file, begin, bytes)) return s;
-  // All rows are checked before the first is packed: a wrong file is refused at once.
-  std::vector<Found> found(static_cast<size_t>(count));
-  for (int32_t i = 0; i < count; ++i) {
-    if (const Status s = find(&found[static_cast<size_t>(i)], where, file, stored, specs[i])) return s;
-  }
-  for (int32_t i = 0; i < count; ++i) {
-    const WeightSpec& spec = specs[i];
-    const Found& row = found[static_cast<size_t>(i)];
-    const bool pack = spec.panels != nullptr && !row.packed;
-    const size_t alignment = spec.panels != nullptr ? kAlignment : static_cast<size_t>(spec.item_bytes);
-    if (!pack && !row.wide && aligned(row.tensor->data, alignment)) {
-      data_.push_back(row.tensor->data);
-      continue;
-    }
-    char* copy = nullptr;
-    if (const Status s = own(&copy, where, spec)) return s;
-    const char* source = row.tensor->data;
-    std::vector<char> narrowed;
-    if (row.wide) {
-      const size_t items = row.tensor->bytes / sizeof(float);
-      narrowed.resize(pack ? items * sizeof(uint16_t) : 0);
-      narrow(pack ? narrowed.data() : copy, source, items, spec.dtype[0] == 'B');
-      source = narrowed.data();
-    }
-    if (pack) {
-      pack_panels(copy, source, *spec.panels, spec.item_bytes);
-    } else if (!row.wide) {
-      std::memcpy(copy, source, static_cast<size_t>(spec.bytes));
-    }
-    data_.push_back(copy);
-    packed_bytes_ += spec.bytes;
-    // Opening a model never needs its weights twice: what was packed is not read from the file again.
-    if (mapped) release_pages(row.tensor->data, row.tensor->bytes);
+  rows_.resize(static_cast<size_t>(table.count));
+  for (int32_t i = 0; i < table.count; ++i) {
+    if (const Status s = find(&rows_[static_cast<size_t>(i)], where, file, stored, table.specs[i])) return s;
   }
   return kOk;
+}
+
+void WeightsFile::done_with(const FoundWeight& row) const {
+  if (map_.data() != nullptr) release_pages(row.data, row.bytes);
 }
 
 Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) noexcept try {
@@ -213,7 +160,7 @@ Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) 
   Safetensors stored;
   if (const Status s = read_safetensors(&stored, where, path, map.data(), map.bytes())) return s;
   for (int32_t i = 0; i < count; ++i) {
-    Found row;
+    FoundWeight row;
     if (const Status s = find(&row, where, path, stored, specs[i])) return s;
   }
   if (const std::string* expected = stored.find_metadata("lumigen.hash")) {

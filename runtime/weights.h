@@ -1,14 +1,12 @@
-// Weights as kernels read them: found in a safetensors file by name, packed where their layout asks for it,
-// rounded where the file holds f32 and kernels read 16 bits.
+// Weights in a safetensors file: found by name, checked against the model's table, packed where their layout
+// asks for it, rounded where the file holds f32 and kernels read 16 bits. Where they are put is the target's.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "file_map.h"
-#include "memory.h"
 #include "status.h"
 
 namespace LUMIGEN_NS {
@@ -33,39 +31,45 @@ struct WeightSpec {
   int64_t bytes;            // in the form that kernels read
 };
 
-class Weights {
+// All rows, and the weights file that the library holds, if any.
+struct WeightTable {
+  const WeightSpec* specs;
+  int32_t count;
+  const char *embedded, *embedded_end;  // or null
+};
+
+// A row of the table, found in a file.
+struct FoundWeight {
+  const char* data = nullptr;
+  size_t bytes = 0;        // in the file; packed ones may be followed by padding
+  bool is_packed = false;  // they are in the layout that kernels read
+  bool is_wide = false;    // they are f32 and kernels read 16 bits
+};
+
+// A weights file in which every row of the table was found; a wrong file is refused at once.
+class WeightsFile {
  public:
-  Weights() = default;
-  Weights(const Weights&) = delete;
-  Weights& operator=(const Weights&) = delete;
-  ~Weights();
-
   // From a file, or from memory that outlives this object. May throw std::bad_alloc.
-  Status open_file(const char* where, const char* path, const WeightSpec* specs, int32_t count,
-                   const Allocator& memory);
-  Status open_memory(const char* where, const void* data, size_t bytes, const WeightSpec* specs,
-                     int32_t count, const Allocator& memory);
+  Status open_file(const char* where, const char* path, const WeightTable& table);
+  Status open_memory(const char* where, const void* data, size_t bytes, const WeightTable& table);
 
-  template <class T>
-  const T* get(int32_t index) const {
-    return static_cast<const T*>(data_[static_cast<size_t>(index)]);
-  }
-  int64_t packed_bytes() const { return packed_bytes_; }
+  const std::vector<FoundWeight>& rows() const { return rows_; }
+  // Opening a model never needs its weights twice: what was packed or moved is not read from the file again.
+  void done_with(const FoundWeight& row) const;
 
  private:
-  Status bind(const char* where, const char* file, const char* begin, size_t bytes, const WeightSpec* specs,
-              int32_t count, bool mapped);
-  Status own(char** copy, const char* where, const WeightSpec& spec);
+  Status find_rows(const char* where, const char* file, const char* begin, size_t bytes,
+                   const WeightTable& table);
 
   FileMap map_;
-  Allocator memory_;
-  std::vector<const void*> data_;                // one for each row of the table
-  std::vector<std::pair<char*, size_t>> owned_;  // what was packed or moved to an aligned place
-  int64_t packed_bytes_ = 0;
+  std::vector<FoundWeight> rows_;  // one for each row of the table
 };
 
 // Writes every element of `packed`, the zero columns too. `source` needs no alignment.
 void pack_panels(char* packed, const char* source, const Panels& panels, int32_t item_bytes);
+
+// Rounds n floats, of a row that is wide, to what the kernels read. Neither side needs to be aligned.
+void round_floats(char* out, const char* source, size_t n, const WeightSpec& spec);
 
 // Whether the file is sound: header, names, dtypes and shapes as in `specs`, and its recorded hash, if any.
 Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) noexcept;

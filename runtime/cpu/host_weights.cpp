@@ -1,0 +1,60 @@
+#include "host_weights.h"
+
+#include <cstring>
+
+namespace LUMIGEN_NS {
+
+namespace {
+
+bool aligned(const void* p, size_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
+
+}  // namespace
+
+Weights::~Weights() {
+  for (const auto& block : owned_) memory_.release(block.first, block.second);
+}
+
+Status Weights::own(char** copy, const char* where, const WeightSpec& spec) {
+  const size_t bytes = spec.bytes > 0 ? static_cast<size_t>(spec.bytes) : 1;
+  owned_.reserve(owned_.size() + 1);
+  *copy = memory_.allocate(bytes);
+  if (*copy == nullptr)
+    return fail(kNoMemory, "[%s] no memory for weight %s, %zu bytes.", where, spec.name, bytes);
+  owned_.emplace_back(*copy, bytes);
+  return kOk;
+}
+
+Status Weights::place(const char* where, const WeightTable& table, const Allocator& memory) {
+  memory_ = memory;
+  for (int32_t i = 0; i < table.count; ++i) {
+    const WeightSpec& spec = table.specs[i];
+    const FoundWeight& row = file_.rows()[static_cast<size_t>(i)];
+    const bool pack = spec.panels != nullptr && !row.is_packed;
+    const size_t alignment = spec.panels != nullptr ? kAlignment : static_cast<size_t>(spec.item_bytes);
+    if (!pack && !row.is_wide && aligned(row.data, alignment)) {
+      data_.push_back(row.data);
+      continue;
+    }
+    char* copy = nullptr;
+    if (const Status s = own(&copy, where, spec)) return s;
+    const char* source = row.data;
+    std::vector<char> rounded;
+    if (row.is_wide) {
+      const size_t items = row.bytes / sizeof(float);
+      rounded.resize(pack ? items * sizeof(uint16_t) : 0);
+      round_floats(pack ? rounded.data() : copy, source, items, spec);
+      source = rounded.data();
+    }
+    if (pack) {
+      pack_panels(copy, source, *spec.panels, spec.item_bytes);
+    } else if (!row.is_wide) {
+      std::memcpy(copy, source, static_cast<size_t>(spec.bytes));
+    }
+    data_.push_back(copy);
+    packed_bytes_ += spec.bytes;
+    file_.done_with(row);
+  }
+  return kOk;
+}
+
+}  // namespace LUMIGEN_NS
