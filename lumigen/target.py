@@ -31,6 +31,11 @@ class Target:
         return self.device_type != 1
 
     @property
+    def has_instruction_sets(self) -> bool:
+        """Whether every kernel is compiled for several processors, and a model chooses among them."""
+        return self.device_type == 1
+
+    @property
     def text(self) -> str:
         """As `--target` spells it."""
         return self.name + (f":{','.join(self.architectures)}" if self.architectures else "")

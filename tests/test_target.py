@@ -6,7 +6,7 @@ import pytest
 
 from lumigen.errors import UnsupportedTarget
 from lumigen.resources import runtime_dir, templates_dir
-from lumigen.target import ARCHITECTURES, CPU, CUDA, parse_target
+from lumigen.target import ARCHITECTURES, CPU, CUDA, TARGETS, parse_target
 
 
 def test_names_are_rows() -> None:
@@ -51,7 +51,7 @@ def test_others_are_refused(text: str, why: str) -> None:
         parse_target(text)
 
 
-@pytest.mark.parametrize("target", [CPU], ids=lambda t: t.name)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
 def test_a_target_has_its_folders(target) -> None:
     assert (runtime_dir() / target.name / "model.cpp").is_file()
     for template, _ in target.templates:

@@ -141,6 +141,20 @@ class EntryContext:
         return len(self.ports)
 
     @property
+    def input_count(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def tensors(self) -> str:
+        """What was passed, as a list of tensors."""
+        return ", ".join(f"*{p.ident}" for p in self.ports)
+
+    @property
+    def rows(self) -> str:
+        """The rows of the ports, in the same order."""
+        return ", ".join(f"&{p.constant}" for p in self.ports)
+
+    @property
     def views(self) -> str:
         """Parameters of the C++ method."""
         inputs = [f"View<const {p.cpptype}, {p.rank}> {p.ident}" for p in self.inputs]
@@ -268,6 +282,10 @@ class ModelContext:
     embed_weights: bool
     runtime_sources: tuple[str, ...]
     target: Target
+
+    @property
+    def kernel_count(self) -> int:
+        return len(self.kernels)
 
     @property
     def is_callable(self) -> bool:

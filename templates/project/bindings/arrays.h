@@ -70,16 +70,24 @@ struct Raise {
   }
 };
 
+// Where arrays may lie besides the host's memory, as DLPack has it.
+struct Device {
+  int32_t type = 1, id = 0;  // 1: nowhere else
+  int64_t stream = 0;        // that reads and writes them
+};
+
 // An argument on its way: a tensor, and what keeps its memory alive.
 struct Argument {
   ArrayTensor tensor = {};
   std::vector<int64_t> shape;
   py::object owner;
+  bool is_copy = false;  // of the array that was passed
 };
 
 class Arrays {
  public:
-  explicit Arrays(const Raise& raise) : raise_(raise), numpy_(py::module_::import("numpy")) {}
+  explicit Arrays(const Raise& raise, const Device& device = {})
+      : raise_(raise), device_(device), numpy_(py::module_::import("numpy")) {}
 
   // `is_output`: the memory itself is wanted, writable; else a copy will do where the memory is not
   // row-major.
@@ -104,6 +112,10 @@ class Arrays {
 
  private:
   static std::string text(const py::object& value) { return py::str(value).cast<std::string>(); }
+
+  std::string place(int32_t type, int32_t id) const {
+    return type == device_.type ? "GPU " + std::to_string(id) : "device type " + std::to_string(type);
+  }
 
   static std::string at(const char* entry) { return std::string("[") + entry + "] "; }
 
@@ -187,12 +199,16 @@ class Arrays {
 
   Argument from_dlpack(const char* entry, const PortTable& port, const py::object& value,
                        bool is_output) const {
-    const py::tuple device = value.attr("__dlpack_device__")();
-    if (device[0].cast<int>() != 1)
-      raise_(kArrayDevice, at(entry) + port.name + " is on device type " +
-                               std::to_string(device[0].cast<int>()) +
-                               ", must be on the CPU (1). Copy it there.");
-    py::object capsule = value.attr("__dlpack__")();
+    const py::tuple where = value.attr("__dlpack_device__")();
+    const int32_t type = where[0].cast<int>(), id = where[1].cast<int>();
+    const bool on_device = device_.type != 1 && type == device_.type;
+    if (on_device ? id != device_.id : type != 1)
+      raise_(kArrayDevice, at(entry) + port.name + " is on " + place(type, id) + ", must be on " +
+                               (device_.type == 1 ? "" : place(device_.type, device_.id) + " or on ") +
+                               "the CPU (1). Copy it there.");
+    // The array's library makes our stream wait for what writes it.
+    py::object capsule =
+        on_device ? value.attr("__dlpack__")(py::arg("stream") = device_.stream) : value.attr("__dlpack__")();
     auto* managed = static_cast<ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
     if (managed == nullptr) throw py::error_already_set();
     const ArrayTensor& t = managed->tensor;  // the capsule frees it, since its name stays as it is
@@ -208,11 +224,18 @@ class Arrays {
     } else if (is_output) {
       raise_(kArrayArgument,
              at(entry) + port.name + " is not contiguous, must be to be written to. Pass another out.");
+    } else if (on_device) {
+      const char* copy = py::hasattr(value, "contiguous") ? "contiguous" : "copy";  // torch's name, CuPy's
+      out = from_dlpack(entry, port, value.attr(copy)(), true);
+      out.is_copy = true;
+      return out;
     } else {
       out.owner = gather(t, data);
       out.tensor.data = PyByteArray_AsString(out.owner.ptr());
     }
     fill(&out, port);
+    out.tensor.device_type = type;
+    out.tensor.device_id = id;
     return out;
   }
 
@@ -256,6 +279,7 @@ class Arrays {
   }
 
   Raise raise_;
+  Device device_;
   py::object numpy_;
 };
 

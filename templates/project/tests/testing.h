@@ -186,6 +186,7 @@ class Buffer {
     return memory_.data() + (64 - at % 64) % 64;
   }
   size_t bytes() const { return bytes_; }
+  size_t guarded_bytes() const { return bytes_ + kGuard; }
   bool guard_is_whole() {
     for (size_t i = 0; i < kGuard; ++i) {
       if (data()[bytes_ + i] != 0x5a) return false;

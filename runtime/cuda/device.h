@@ -1,0 +1,42 @@
+// The GPU of a model: found, made current for a while, and what it says when it fails.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernel.h"
+#include "status.h"
+
+namespace LUMIGEN_NS {
+
+// kOk, or a failure with CUDA's reason. `what` is a clause about what was attempted: "its stream cannot be
+// made". Never leaves an error behind for the next call to find.
+Status check(cudaError_t code, const char* where, const char* what);
+// The same for a kernel, by its name and its lines of the model.
+Status check_kernel(cudaError_t code, const char* where, const KernelRow& kernel, const char* what);
+
+struct Gpu {
+  int32_t id;
+  int32_t capability;  // 90: compute capability 9.0
+  char name[256];
+};
+
+// The GPU of that number, or kUnsupported where there is no driver or no GPU, or one on which none of
+// `kernels` runs; `compiled` says for which architectures they were compiled.
+Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* const* kernels, int32_t count);
+
+// Makes a GPU the calling thread's current one; afterwards the one before is it again.
+class OnGpu {
+ public:
+  OnGpu() = default;
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+  ~OnGpu();
+  Status enter(int32_t id, const char* where);
+
+ private:
+  int before_ = -1;
+};
+
+}  // namespace LUMIGEN_NS

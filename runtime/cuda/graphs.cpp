@@ -1,0 +1,162 @@
+#include "graphs.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "device.h"
+
+namespace LUMIGEN_NS {
+
+namespace {
+
+// Arguments as the graph functions take them; they copy what it points to.
+struct Params {
+  void* arguments[1];
+  cudaKernelNodeParams params = {};
+
+  Params(const KernelRow& kernel, uint32_t tasks, char* args) : arguments{args} {
+    params.func = const_cast<void*>(kernel.function);
+    params.gridDim = dim3(tasks);
+    params.blockDim = dim3(static_cast<uint32_t>(kernel.threads));
+    params.sharedMemBytes = static_cast<uint32_t>(kernel.shared_bytes);
+    params.kernelParams = arguments;
+  }
+};
+
+size_t round_up(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+}  // namespace
+
+// With CUDA_LAUNCH_BLOCKING=1 every kernel is waited for where it is launched, so that the one that fails is
+// named.
+Graphs::Graphs() {
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  is_allowed_ = blocking == nullptr || std::strcmp(blocking, "1") != 0;
+}
+
+Graphs::~Graphs() = default;
+
+void Graphs::Calls::forget() {
+  if (ready != nullptr) cudaGraphExecDestroy(ready);  // one that runs is destroyed when it is done
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  ready = nullptr;
+  graph = nullptr;
+}
+
+void Graphs::begin(const char* entry, const void* dims, size_t bytes) {
+  entry_ = entry;
+  current_ = nullptr;
+  next_ = 0;
+  if (!is_allowed_) return;
+  ++clock_;
+  size_t kept = 0, oldest = calls_.size();
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    Calls& calls = *calls_[i];
+    if (calls.entry != entry) continue;
+    if (std::memcmp(calls.dims.data(), dims, bytes) == 0) {
+      calls.last_use = clock_;
+      current_ = &calls;
+      return;
+    }
+    ++kept;
+    if (oldest == calls_.size() || calls.last_use < calls_[oldest]->last_use) oldest = i;
+  }
+  // Dims that come for the first time: they may never come again, so only their place is kept.
+  auto fresh = std::make_unique<Calls>();
+  fresh->entry = entry;
+  fresh->dims.assign(static_cast<const char*>(dims), static_cast<const char*>(dims) + bytes);
+  fresh->last_use = clock_;
+  if (kept < kKept) {
+    calls_.push_back(std::move(fresh));
+  } else {
+    calls_[oldest] = std::move(fresh);
+  }
+}
+
+Status Graphs::launch(const KernelRow& kernel, const void* args, int64_t tasks, cudaStream_t stream) {
+  if (tasks <= 0) return kOk;  // CUDA knows no empty grid
+  if (tasks > INT32_MAX)
+    return fail(kUnsupported,
+                "[%s] kernel %s (%s) has %lld work tiles, a GPU takes 2147483647 at most. Use smaller dims.",
+                entry_, kernel.name, kernel.lines, static_cast<long long>(tasks));
+  const uint32_t grid = static_cast<uint32_t>(tasks);
+  if (current_ != nullptr) {
+    note(kernel, args, grid);
+    return kOk;
+  }
+  void* arguments[] = {const_cast<void*>(args)};
+  const cudaError_t code =
+      cudaLaunchKernel(kernel.function, dim3(grid), dim3(static_cast<uint32_t>(kernel.threads)), arguments,
+                       static_cast<size_t>(kernel.shared_bytes), stream);
+  return check_kernel(code, entry_, kernel, "cannot be launched");
+}
+
+void Graphs::note(const KernelRow& kernel, const void* args, uint32_t tasks) {
+  Calls& calls = *current_;
+  if (next_ < calls.nodes.size()) {
+    Node& node = calls.nodes[next_];
+    if (node.kernel == &kernel && node.tasks == tasks) {
+      char* had = calls.arguments.data() + node.args;
+      if (std::memcmp(had, args, kernel.args_bytes) != 0) {
+        std::memcpy(had, args, kernel.args_bytes);
+        node.is_stale = true;
+      }
+      ++next_;
+      return;
+    }
+    // Another kernel than last time: the graph is made anew, and its launches so far stay noted.
+    calls.arguments.resize(node.args);
+    calls.nodes.resize(next_);
+    calls.forget();
+  }
+  const size_t at = round_up(calls.arguments.size());
+  calls.arguments.resize(at + kernel.args_bytes);
+  std::memcpy(calls.arguments.data() + at, args, kernel.args_bytes);
+  calls.nodes.push_back({&kernel, tasks, at, false, nullptr});
+  calls.forget();
+  ++next_;
+}
+
+Status Graphs::build() {
+  Calls& calls = *current_;
+  if (const Status s = check(cudaGraphCreate(&calls.graph, 0), entry_, "a graph cannot be made")) return s;
+  const cudaGraphNode_t* before = nullptr;
+  for (Node& node : calls.nodes) {
+    const Params p(*node.kernel, node.tasks, calls.arguments.data() + node.args);
+    const cudaError_t code =
+        cudaGraphAddKernelNode(&node.node, calls.graph, before, before != nullptr ? 1 : 0, &p.params);
+    if (const Status s = check_kernel(code, entry_, *node.kernel, "cannot be put into a graph")) return s;
+    node.is_stale = false;
+    before = &node.node;
+  }
+  return check(cudaGraphInstantiate(&calls.ready, calls.graph, 0), entry_, "a graph cannot be made ready");
+}
+
+Status Graphs::patch() {
+  Calls& calls = *current_;
+  for (Node& node : calls.nodes) {
+    if (!node.is_stale) continue;
+    const Params p(*node.kernel, node.tasks, calls.arguments.data() + node.args);
+    const cudaError_t code = cudaGraphExecKernelNodeSetParams(calls.ready, node.node, &p.params);
+    if (const Status s = check_kernel(code, entry_, *node.kernel, "does not take other arguments")) return s;
+    node.is_stale = false;
+  }
+  return kOk;
+}
+
+Status Graphs::finish(cudaStream_t stream) {
+  if (current_ == nullptr) return kOk;
+  Calls& calls = *current_;
+  if (next_ < calls.nodes.size()) {  // fewer kernels than last time
+    calls.nodes.resize(next_);
+    calls.forget();
+  }
+  if (calls.nodes.empty()) return kOk;
+  Status s = calls.ready == nullptr ? build() : patch();
+  if (s == kOk)
+    s = check(cudaGraphLaunch(calls.ready, stream), entry_, "its kernels cannot be launched as a graph");
+  if (s != kOk) calls.forget();
+  return s;
+}
+
+}  // namespace LUMIGEN_NS

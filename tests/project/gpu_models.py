@@ -1,0 +1,34 @@
+"""The hand-written models for a GPU: one thread of a block runs the scalar body of the CPU's kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lumigen.emit.entry import source_lines
+from lumigen.program import CompiledModel, KernelSource
+from lumigen.target import CUDA, Target
+
+
+def on_gpu(model: CompiledModel, target: Target = CUDA) -> CompiledModel:
+    """The same model with kernels for a GPU."""
+    kernels = tuple(replace(k, body=cuda_text(k), threads=32) for k in model.kernels)
+    return replace(model, kernels=kernels, target=target, options=(("target", target.text),))
+
+
+def cuda_text(kernel: KernelSource) -> str:
+    name, lines = kernel.name, source_lines(kernel.lines)
+    function = f"void {name}(const void* args, int64_t task, char* scratch) {{"
+    body = kernel.body.replace("inline namespace LUMIGEN_ISA {\n", "")
+    body = body.replace("}  // namespace LUMIGEN_ISA\n", "")
+    body = body.replace(function, f"static __device__ {function.replace(name, f'{name}_tile')}")
+    end = body.rindex("}  // namespace LUMIGEN_NS")
+    return f"""{body[:end]}
+__global__ void __launch_bounds__(32) {name}(const __grid_constant__ {name}_args args) {{
+  alignas(16) __shared__ char scratch[{max(kernel.scratch_bytes, 1)}];
+  if (threadIdx.x == 0) {name}_tile(&args, blockIdx.x, scratch);
+}}
+
+extern const KernelRow {name}_row = {{
+    "{name}", "{lines}", reinterpret_cast<const void*>(&{name}), sizeof({name}_args), 32, 0}};
+
+{body[end:]}"""
