@@ -53,8 +53,8 @@ def findings() -> tuple[Finding, ...]:
         _package("numpy"),
         _processor(),
         _cache(),
-        _cuda_toolkit(),
-        _cuda_driver(),
+        cuda_toolkit(),
+        cuda_driver(),
     )
 
 
@@ -157,7 +157,7 @@ def _cache() -> Finding:
     )
 
 
-def _cuda_toolkit() -> Finding:
+def cuda_toolkit() -> Finding:
     name = "CUDA toolkit"
     path = nvcc()
     if path is None:
@@ -174,7 +174,7 @@ def _cuda_toolkit() -> Finding:
     return Finding(name, f"{text}, {' '.join(able)}", is_needed=False)
 
 
-def _cuda_driver() -> Finding:
+def cuda_driver() -> Finding:
     """The driver and its GPUs, asked as a shipped model asks: without the toolkit."""
     name = "NVIDIA driver"
     try:

@@ -32,3 +32,41 @@ extern const KernelRow {name}_row = {{
     "{name}", "{lines}", reinterpret_cast<const void*>(&{name}), sizeof({name}_args), 32, 0}};
 
 {body[end:]}"""
+
+
+def fake_kernels(model: CompiledModel) -> str:
+    """All kernels for native/fake_cuda.cpp: functions of the host, with the rows that a GPU's have."""
+    parts = ['#include "kernels/kernels.h"\n#include "fake_cuda.h"\n#include <cstring>\n']
+    for k in model.kernels:
+        body = k.body.replace("inline namespace LUMIGEN_ISA {\n", "")
+        body = body.replace("}  // namespace LUMIGEN_ISA\n", "")
+        end = body.rindex("}  // namespace LUMIGEN_NS")
+        parts.append(f"""{body[:end]}
+static void {k.name}_run(const void* args, int64_t task) {{
+  alignas(16) char scratch[{max(k.scratch_bytes, 1)}];
+  {k.name}(args, task, scratch);
+}}
+
+extern const KernelRow {k.name}_row = {{"{k.name}", "{source_lines(k.lines)}",
+    reinterpret_cast<const void*>(&{k.name}_run), sizeof({k.name}_args), 32, 0}};
+
+{body[end:]}""")
+    rows = ", ".join(f"&LUMIGEN_NS::{k.name}_row" for k in model.kernels)
+    parts.append(f"""
+static const LUMIGEN_NS::KernelRow* const rows[] = {{{rows}}};
+
+extern "C" size_t fake_args_bytes(const void* function) {{
+  for (const auto* row : rows) {{
+    if (row->function == function) return row->args_bytes;
+  }}
+  return 0;
+}}
+
+extern "C" const void* kernel_named(const char* name) {{
+  for (const auto* row : rows) {{
+    if (std::strcmp(row->name, name) == 0) return row->function;
+  }}
+  return nullptr;
+}}
+""")
+    return "\n".join(parts)

@@ -6,6 +6,7 @@ import json
 import subprocess
 from dataclasses import replace
 
+import gpu_models
 import jinja2
 import models
 import pytest
@@ -28,6 +29,15 @@ GOLDEN = (
     "src/model.cpp",
 )
 
+GOLDEN_CUDA = (
+    "CMakeLists.txt",
+    "include/tiny.h",
+    "kernels/k01_project_20x7.cu",
+    "kernels/kernels.h",
+    "src/forward.cpp",
+    "src/model.cpp",
+)
+
 
 @pytest.mark.parametrize("path", GOLDEN)
 def test_project_is_as_reviewed(path, golden):
@@ -47,21 +57,45 @@ def test_a_choice_compiles_without_warnings(tmp_path):
         subprocess.run([*command, source], cwd=tmp_path, check=True)
 
 
+@pytest.mark.parametrize("path", GOLDEN_CUDA)
+def test_project_for_cuda_is_as_reviewed(path, golden):
+    golden(f"project_cuda/{path}", render_project(gpu_models.on_gpu(models.tiny()))[path])
+
+
+def test_a_project_says_what_it_is_for():
+    manifest = json.loads(render_project(gpu_models.on_gpu(models.tiny()))["manifest.json"])
+    assert manifest["target"] == "cuda"
+    assert manifest["architectures"] == ["sm_80", "sm_90a", "sm_100", "sm_120"]
+    cpu = json.loads(render_project(models.tiny())["manifest.json"])
+    assert cpu["target"] == "cpu"
+    assert "architectures" not in cpu
+
+
+def test_a_target_has_nothing_of_another():
+    cpu, cuda = render_project(models.tiny()), render_project(gpu_models.on_gpu(models.tiny()))
+    assert not [path for path in cpu if path.endswith((".cu", ".cuh"))]
+    assert not [path for path in cuda if path.startswith(("runtime/isa", "runtime/pool"))]
+    assert not [path for path, text in cpu.items() if "cuda_runtime" in text]
+    assert not [path for path, text in cuda.items() if "LUMIGEN_HAS_AVX2" in text]
+
+
 def test_rendering_twice_gives_the_same_bytes():
     first, second = render_project(models.tiny()), render_project(models.tiny())
     assert first == second
     assert list(first) == sorted(first)
 
 
-def test_no_file_names_the_machine_or_a_path():
-    for path, text in render_project(models.tiny()).items():
+@pytest.mark.parametrize("model", [models.tiny(), gpu_models.on_gpu(models.tiny())])
+def test_no_file_names_the_machine_or_a_path(model):
+    for path, text in render_project(model).items():
         assert "/home/" not in text, path
         assert "/work/" not in text, path
         assert "\t" not in text, path
 
 
-def test_every_file_ends_with_one_newline():
-    for path, text in render_project(models.tiny()).items():
+@pytest.mark.parametrize("model", [models.tiny(), gpu_models.on_gpu(models.tiny())])
+def test_every_file_ends_with_one_newline(model):
+    for path, text in render_project(model).items():
         assert text.endswith("\n"), path
         assert not text.endswith("\n\n"), path
 

@@ -1,0 +1,53 @@
+"""What the tests on a GPU share: its architecture, and `tiny` built for it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "project"))  # for `models`
+
+import gpu_models
+import models
+
+from lumigen.build import build_project, load_module, write_project
+from lumigen.emit.project import render_project
+from lumigen.target import ARCHITECTURES, parse_target
+from lumigen.toolchain import cuda_driver
+
+
+@pytest.fixture(scope="session")
+def target() -> str:
+    """For the first GPU alone, so that nvcc has less to do."""
+    found = cuda_driver().found.rpartition("(")[2].rstrip(")")
+    own = f"{found}a"  # with the features of its generation, where there are such
+    return f"cuda:{own if own in ARCHITECTURES['cuda'] else found}"
+
+
+@pytest.fixture(scope="session")
+def arrays() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = {s.weight.name: s.weight.shape for s in models.tiny().weights}
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory, target: str, arrays) -> Path:
+    """`tiny` with hand-written kernels, and with its tests."""
+    directory = tmp_path_factory.mktemp("gpu") / "tiny"
+    model = gpu_models.on_gpu(models.tiny(), parse_target(target))
+    write_project(render_project(model), directory)
+    (directory / "weights").mkdir()
+    safetensors.numpy.save_file(arrays, directory / "weights" / "tiny.safetensors")
+    build_project(directory, tests=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny(project: Path) -> ModuleType:
+    return load_module(project)

@@ -1,0 +1,115 @@
+"""One command for a machine with a GPU: builds there, runs the tests there, leaves one JSON report.
+
+    python tests/gpu/run.py [--report gpu.json] [--minutes 8] [-k EXPRESSION]
+
+Needs what `pip install -e '.[dev]'` brings, and nvcc; torch and CuPy where they are. Exits with pytest's code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+def first_line(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    except OSError:
+        return ""
+    return next(iter(done.stdout.splitlines()), "") if done.returncode == 0 else ""
+
+
+def machine() -> dict[str, str]:
+    """What the tests ran on; no name of the host and no path."""
+    command = [sys.executable, "-m", "lumigen", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    rows = json.loads(done.stdout)["findings"] if done.stdout else []
+    found = {row["name"]: re.sub(r"\S*/\S+, ", "", row["found"]) for row in rows}
+    wanted = ("NVIDIA driver", "CUDA toolkit", "C++ compiler", "processor")
+    return {name: found.get(name, "") for name in wanted} | {"python": platform.python_version()}
+
+
+def outcomes(report: Path) -> list[dict[str, object]]:
+    """pytest's report, as a row for each test."""
+    rows: list[dict[str, object]] = []
+    for case in ET.parse(report).iter("testcase"):
+        outcome, text = "passed", ""
+        for kind in ("failure", "error", "skipped"):
+            if (found := case.find(kind)) is not None:
+                outcome = {"failure": "failed", "error": "failed"}.get(kind, kind)
+                text = (found.get("message") or "")[:2000]
+        name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
+        seconds = round(float(case.get("time", 0)), 2)
+        rows.append({"test": name, "outcome": outcome, "seconds": seconds, "message": text})
+    return rows
+
+
+def timed(command: list[str], seconds: float) -> int:
+    """The command's exit code. At its limit it is interrupted, so that what was run is reported."""
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            return 124
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--report", type=Path, default=Path("gpu.json"))
+    parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("-k", dest="expression", default="")
+    options = parser.parse_args()
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        xml = Path(folder) / "tests.xml"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            str(HERE),
+            "-m",
+            "gpu",
+            "-n0",
+            f"--junitxml={xml}",
+        ]
+        command += ["-W", "default", *(["-k", options.expression] if options.expression else [])]
+        code = timed(command, options.minutes * 60)
+        tests = outcomes(xml) if xml.is_file() else []
+    report = {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "commit": first_line("git", "rev-parse", "HEAD"),
+        "machine": machine(),
+        "seconds": round(time.monotonic() - start, 1),
+        "exit_code": code,
+        "passed": sum(t["outcome"] == "passed" for t in tests),
+        "failed": sum(t["outcome"] == "failed" for t in tests),
+        "skipped": sum(t["outcome"] == "skipped" for t in tests),
+        "tests": tests,
+    }
+    options.report.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(
+        f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped; {options.report}"
+    )
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
