@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
 import subprocess
+import sysconfig
 from pathlib import Path
+from types import ModuleType
 
 import gpu_models
 import models
 import numpy as np
+import pybind11
 import pytest
 import safetensors.numpy
+from fake_arrays import GpuArray, taken
 
 from lumigen.build import write_project
 from lumigen.emit.project import render_project
@@ -40,9 +46,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory, arrays) -> Path:
     return directory
 
 
-def compile_program(sources: Path, main: str, *flags: str) -> Path:
+def compile_program(sources: Path, main: str, *flags: str, name: str = "") -> Path:
     """A program of the project's own sources, the fake and `main`."""
-    program = sources / Path(main).stem
+    program = sources / (name or Path(main).stem)
     files = [
         *sorted((sources / "runtime").glob("*.cpp")),
         *sorted((sources / "src").glob("*.cpp")),
@@ -86,6 +92,99 @@ def test_the_projects_own_tests_over_a_fake_of_cuda(sources, test):
     references = sorted((sources / "tests" / "references").glob("*.cpp"))
     extra = [str(r) for r in references] if test == "kernels_test" else []
     assert "0 failures" in run(compile_program(sources, str(main), *extra)) or extra
+
+
+@pytest.fixture(scope="module")
+def module(sources: Path) -> ModuleType:
+    """The Python module over the fake."""
+    name = f"tiny{sysconfig.get_config_var('EXT_SUFFIX')}"
+    includes = [f"-I{folder}" for folder in (sysconfig.get_path("include"), pybind11.get_include())]
+    main = str(sources / "bindings" / "python.cpp")
+    path = compile_program(
+        sources, main, "-shared", "-fPIC", "-O0", "-Wno-attributes", *includes, name=name
+    )
+    spec = importlib.util.spec_from_file_location("tiny", path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    loaded.cuda = ctypes.CDLL(str(path))
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def model(module, sources):
+    return module.Model(weights=sources / "original.safetensors")
+
+
+def forward(x: np.ndarray, arrays) -> np.ndarray:
+    return (x * arrays["scale"] + arrays["shift"]) @ arrays["proj.weight"].T
+
+
+@pytest.mark.slow
+def test_python_arrays_of_the_host_give_numpy(model, arrays):
+    x = np.ones((3, 7), np.float32)
+    for _ in range(3):
+        y = model.context().forward(x).y
+        assert isinstance(y, np.ndarray)
+        np.testing.assert_allclose(y, forward(x, arrays), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_python_arrays_of_the_gpu_give_such(module, model, arrays):
+    x = np.arange(21, dtype=np.float32).reshape(3, 7) / 10
+    wanted = forward(x, arrays)
+    given = GpuArray(module.cuda, x)
+    context = model.context()
+    found = context.forward(given)
+    assert given.streams[0] not in {None, 0, 1}  # our own, for which its writer waits
+    assert found.y.__dlpack_device__() == (2, 0)
+    assert (found.y.shape, found.y.dtype, found.total.shape) == ((3, 20), "float32", (3,))
+    capsule = found.y.__dlpack__(stream=1, max_version=(1, 0))
+    del found
+    np.testing.assert_allclose(taken(module.cuda, capsule), wanted, rtol=2e-5, atol=2e-5)
+    out = (GpuArray(module.cuda, np.zeros((3, 20), np.float32)), np.zeros(3, np.float32))
+    assert context.forward(given, out=out) is out
+    np.testing.assert_allclose(out[0].fetch(), wanted, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(out[1], wanted.sum(-1), rtol=2e-5, atol=2e-5)
+    transposed = GpuArray(module.cuda, x.T, transposed=True)
+    found = context.forward(transposed)
+    y = taken(module.cuda, found.y.__dlpack__())
+    np.testing.assert_allclose(y, wanted, rtol=2e-5, atol=2e-5)
+    with pytest.raises(module.Error, match="is not contiguous, must be to be written to"):
+        context.forward(given, out=(transposed, out[1]))
+
+
+@pytest.mark.slow
+def test_python_streams(module, model, arrays):
+    x = np.ones((2, 7), np.float32)
+
+    class Stream:
+        cuda_stream = 0
+
+    for stream, number in ((1234, 1234), (Stream(), 1)):
+        context = model.context(stream=stream)
+        given = GpuArray(module.cuda, x)
+        y = context.forward(given).y
+        assert given.streams == [number]
+        found = taken(module.cuda, y.__dlpack__(stream=77))
+        np.testing.assert_allclose(found, forward(x, arrays), rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(context.forward(x).y, forward(x, arrays), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_python_refuses_other_gpus(module, model, sources):
+    class Elsewhere:
+        def __dlpack_device__(self):
+            return (2, 1)
+
+        def __dlpack__(self, **_):
+            raise AssertionError
+
+    with pytest.raises(module.Error, match=r"x is on GPU 1, must be on GPU 0 or on the CPU \(1\)"):
+        model.context().forward(Elsewhere())
+    with pytest.raises(
+        module.Error, match=r"device_id is 5, must be in 0\.\.1: this machine has 2"
+    ):
+        module.Model(weights=sources / "original.safetensors", device=5)
 
 
 def run(*command: object) -> str:
