@@ -23,7 +23,8 @@ from lumigen.build import BuildResult, WriteResult, build_project, load_module, 
 from lumigen.cost import Cost, cost
 from lumigen.dtype import DType, bf16, f16, f32, of_numpy
 from lumigen.emit.contract import signature
-from lumigen.emit.kernel import kernel_body
+from lumigen.emit.entry import source_lines
+from lumigen.emit.kernel import device_kernel_body, kernel_body
 from lumigen.emit.project import render_project
 from lumigen.emit.reference import reference_text
 from lumigen.emit.vectors import vectors
@@ -31,7 +32,6 @@ from lumigen.emit.weights_file import PackedWeights, pack_weights
 from lumigen.errors import (
     BadArgument,
     CompilerMissing,
-    LoweringFailed,
     UnknownWeight,
     WeightMismatch,
 )
@@ -39,6 +39,7 @@ from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
+from lumigen.lower.devices import DEVICES
 from lumigen.lower.retype import retype
 from lumigen.printer import graph as graph_text
 from lumigen.printer import program as program_text
@@ -137,7 +138,7 @@ def lower_model(
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
     with at.stage("lower"):
         start = perf_counter()
-        lowered = assemble(entries, dtype=dtype)
+        lowered = assemble(entries, DEVICES[target.name], dtype=dtype)
         for k in lowered.kernels:
             verify_region(k.region, k.name)
             verify_tile(k.program, k.name)
@@ -187,9 +188,12 @@ def graph_hash(traced: Traced) -> str:
 
 def kernel_source(kernel: LoweredKernel, target: Target) -> KernelSource:
     """A kernel as text for a target, with its reference."""
-    if target.name != CPU.name:
-        raise LoweringFailed(step="emit", what=f"{kernel.name} to a kernel of {target.name}")
-    body, scratch = kernel_body(kernel.name, kernel.program, kernel.parameters)
+    scratch = 0
+    if target.has_device:
+        lines = source_lines(kernel.lines)
+        body = device_kernel_body(kernel.name, kernel.program, kernel.parameters, lines)
+    else:
+        body, scratch = kernel_body(kernel.name, kernel.program, kernel.parameters)
     return KernelSource(
         name=kernel.name,
         title=title(kernel.region),

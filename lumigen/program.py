@@ -147,8 +147,8 @@ class KernelSource:
     (`"tile.h"`), then in `namespace LUMIGEN_NS { inline namespace LUMIGEN_ISA {` the function `void
     <name>(const void* args, int64_t task, char* scratch)`, where `args` points to a `<name>_args`.
     It instantiates nothing of `std::`. On a GPU it is `namespace LUMIGEN_NS {` with a `__global__`
-    function, of which a block of `threads` threads computes work tile `blockIdx.x`, and the row
-    `<name>_row` that launches it. `reference` is the text of tests/references/<name>.cpp below
+    function, of which a block computes work tile `blockIdx.x`, and the row `<name>_row` that says how
+    it is launched. `reference` is the text of tests/references/<name>.cpp below
     `#include "kernels/kernels.h"`: in `namespace LUMIGEN_NS {` for each written parameter `double
     <name>_<parameter>_reference(const <name>_args& a, int64_t element)`, the value of that element
     of the buffer; the buffer it is given holds what was there before the kernel ran. A written slot
@@ -162,8 +162,6 @@ class KernelSource:
     scratch_bytes: int  # that each thread needs
     body: str
     reference: str
-    threads: int = 0  # of a block, on a GPU
-    shared_bytes: int = 0  # dynamic shared memory of a block, on a GPU
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from lumigen.target import CUDA, Target
 
 def on_gpu(model: CompiledModel, target: Target = CUDA) -> CompiledModel:
     """The same model with kernels for a GPU."""
-    kernels = tuple(replace(k, body=cuda_text(k), threads=32) for k in model.kernels)
+    kernels = tuple(replace(k, body=cuda_text(k)) for k in model.kernels)
     return replace(model, kernels=kernels, target=target, options=(("target", target.text),))
 
 
