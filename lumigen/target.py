@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.errors import UnsupportedTarget
@@ -19,9 +20,8 @@ class Target:
     kernel_suffix: str  # of a kernel's file
     kernel: str  # the kernel `name` as an entry launches it
     device_type: int  # DLPack's, of the memory that kernels work on; 1 is the host's
-    templates: tuple[
-        tuple[str, str], ...
-    ]  # of its own: below templates/<name>/project, -> its file
+    features: Mapping[str, str]  # what a variant's guard may ask for, as entry code asks it
+    templates: tuple[tuple[str, str], ...]  # its own: below templates/<name>/project, its place
     files: tuple[str, ...] = ()  # copied as they are, from templates/<name>/project
     architectures: tuple[str, ...] = ()  # that kernels are compiled for, the lowest first
 
@@ -48,25 +48,6 @@ class Target:
         return ";".join([f"{n}-real" for n in numbers] + [f"{n}-virtual" for n in portable[:1]])
 
 
-CPU = Target(
-    name="cpu",
-    kernel_suffix="cpp",
-    kernel="kernels.{name}",
-    device_type=1,
-    templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),
-)
-CUDA = Target(
-    name="cuda",
-    kernel_suffix="cu",
-    kernel="{name}_row",
-    device_type=2,
-    templates=(),
-    files=("bindings/device_arrays.h", "tests/device.h"),
-    architectures=("sm_80", "sm_90a", "sm_100", "sm_120"),
-)
-TARGETS = {t.name: t for t in (CPU, CUDA)}
-PLANNED = ("metal",)
-
 # What nvcc 13 compiles for that has the instructions our kernels use. Code for sm_90a, with the features
 # of that generation alone, runs on no other.
 ARCHITECTURES = {
@@ -75,6 +56,36 @@ ARCHITECTURES = {
         *("sm_103", "sm_103a", "sm_110", "sm_110a", "sm_120", "sm_120a", "sm_121", "sm_121a"),
     )
 }
+
+
+def _capability(architecture: str) -> str:
+    """Code for sm_80 runs on later GPUs too; that for sm_90a on its own generation alone."""
+    number = architecture.removeprefix("sm_")
+    compared = f"== {number[:-1]}" if number.endswith("a") else f">= {number}"
+    return f"call.model().gpu.capability {compared}"
+
+
+CPU = Target(
+    name="cpu",
+    kernel_suffix="cpp",
+    kernel="kernels.{name}",
+    device_type=1,
+    # a better instruction set has all that a lesser one has
+    features={"avx2": "call.model().isa >= kAvx2", "avx512": "call.model().isa >= kAvx512"},
+    templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),
+)
+CUDA = Target(
+    name="cuda",
+    kernel_suffix="cu",
+    kernel="{name}_row",
+    device_type=2,
+    features={name: _capability(name) for name in ARCHITECTURES["cuda"]},
+    templates=(),
+    files=("bindings/device_arrays.h", "tests/device.h"),
+    architectures=("sm_80", "sm_90a", "sm_100", "sm_120"),
+)
+TARGETS = {t.name: t for t in (CPU, CUDA)}
+PLANNED = ("metal",)
 
 
 def parse_target(text: str) -> Target:

@@ -59,3 +59,9 @@ def test_a_target_has_its_folders(target) -> None:
     for file in target.files:
         assert (templates_dir() / target.name / "project" / file).is_file()
     assert set(target.architectures) <= set(ARCHITECTURES.get(target.name, ()))
+
+
+def test_guards_ask_for_what_code_runs_on() -> None:
+    assert CUDA.features["sm_80"] == "call.model().gpu.capability >= 80"
+    assert CUDA.features["sm_90a"] == "call.model().gpu.capability == 90"
+    assert "sm_90" not in CPU.features

@@ -56,14 +56,13 @@ from lumigen.program import (
     WeightArg,
     elements,
 )
+from lumigen.target import Target
 
 # Names of the C++ and the Python class that entries are methods of, and what the methods use.
 METHODS = frozenset(
     {"Context", "View", "Close", "cancel", "handle", "handle_", "float16", "bfloat16"}
 )
 MAX_LINES = 6  # of the model's lines that a comment names
-# What a guard may ask of a processor; a better instruction set has all that a lesser one has.
-FEATURES = {"avx2": "call.model().isa >= kAvx2", "avx512": "call.model().isa >= kAvx512"}
 VALUES = 5  # in a row of stored ones
 
 
@@ -167,7 +166,7 @@ def _group(model: CompiledModel, program: Program, group: Group) -> GroupContext
     return GroupContext(
         tuple(
             VariantContext(
-                opening=_opening(_guard(program, variant.when), is_first=number == 0),
+                opening=_opening(_guard(model.target, program, variant.when), is_first=number == 0),
                 launches=tuple(_launch(model, program, x) for x in variant.launches),
             )
             for number, variant in enumerate(group.variants)
@@ -180,13 +179,13 @@ def _opening(guard: str, *, is_first: bool) -> str:
     return test if is_first else f"}} else {test}"
 
 
-def _guard(program: Program, when: Guard) -> str:
+def _guard(target: Target, program: Program, when: Guard) -> str:
     """The condition as C++; empty where there is none."""
     for feature in when.features:
-        if feature not in FEATURES:
-            what = f"a guard on {feature}; a guard may ask for {', '.join(FEATURES)}"
+        if feature not in target.features:
+            what = f"a guard on {feature}; a guard may ask for {', '.join(target.features)}"
             raise LoweringFailed(step="emit", what=what)
-    tests = [FEATURES[f] for f in when.features]
+    tests = [target.features[f] for f in when.features]
     return " && ".join([*tests, *_conditions(program, when)])
 
 
