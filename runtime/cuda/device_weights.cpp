@@ -107,6 +107,22 @@ Status put_bytes(Upload* upload, const char* from, size_t bytes) {
   return kOk;
 }
 
+// Floats, rounded on the way to what kernels read.
+Status put_rounded(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
+  const char* from = row.data;
+  for (size_t items = row.bytes / sizeof(float); items > 0;) {
+    char* place = nullptr;
+    size_t room = 0;
+    if (const Status s = upload->room(&place, &room, sizeof(uint16_t))) return s;
+    const size_t count = std::min(room / sizeof(uint16_t), items);
+    round_floats(place, from, count, spec);
+    upload->put(count * sizeof(uint16_t));
+    from += count * sizeof(float);
+    items -= count;
+  }
+  return kOk;
+}
+
 Status put_zeros(Upload* upload, size_t bytes) {  // fewer than a buffer has
   char* place = nullptr;
   size_t room = 0;
@@ -117,7 +133,15 @@ Status put_zeros(Upload* upload, size_t bytes) {  // fewer than a buffer has
 }
 
 // Panel by panel: a buffer holds one at least.
-Status put_packed(Upload* upload, const char* source, const WeightSpec& spec) {
+Status put_packed(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
+  const char* source = row.data;
+  std::vector<char> rounded;
+  if (row.is_wide) {
+    const size_t items = row.bytes / sizeof(float);
+    rounded.resize(items * sizeof(uint16_t));
+    round_floats(rounded.data(), row.data, items, spec);
+    source = rounded.data();
+  }
   const Panels& all = *spec.panels;
   const size_t bytes = panel_bytes(spec);
   for (int64_t first = 0; first < all.n; first += all.width) {
@@ -130,6 +154,12 @@ Status put_packed(Upload* upload, const char* source, const WeightSpec& spec) {
     upload->put(bytes);
   }
   return kOk;
+}
+
+Status put(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
+  if (spec.panels != nullptr && !row.is_packed) return put_packed(upload, row, spec);
+  if (row.is_wide) return put_rounded(upload, row, spec);
+  return put_bytes(upload, row.data, static_cast<size_t>(spec.bytes));
 }
 
 }  // namespace
@@ -160,9 +190,7 @@ Status Weights::upload(const char* where, const WeightsFile& file, const WeightT
     const WeightSpec& spec = table.specs[i];
     const FoundWeight& row = file.rows()[static_cast<size_t>(i)];
     const size_t bytes = static_cast<size_t>(spec.bytes);
-    const bool pack = spec.panels != nullptr && !row.is_packed;
-    if (const Status s = pack ? put_packed(&upload, row.data, spec) : put_bytes(&upload, row.data, bytes))
-      return s;
+    if (const Status s = put(&upload, row, spec)) return s;
     if (const Status s = put_zeros(&upload, round_up(bytes) - bytes)) return s;
     file.done_with(row);
   }

@@ -1,5 +1,5 @@
-// Scalar arithmetic that C++ leaves undefined or means otherwise: remainders with the sign of the divisor, casts of
-// floats that do not fit, and maxima. The same names and meaning as on the CPU.
+// Scalar arithmetic that C++ leaves undefined or means otherwise: remainders with the sign of the divisor,
+// casts of floats that do not fit, and maxima. The same names and meaning as on the CPU.
 #pragma once
 
 #include "simd.h"

@@ -1,10 +1,10 @@
-// Vectors of floats on a GPU, with the names that the CPU's headers have, so that a kernel's statements read the
-// same on both.
+// Vectors of floats on a GPU, with the names that the CPU's headers have, so that a kernel's statements read
+// the same on both.
 //
 // A block of kThreads threads computes one work tile. Its threads form teams of LUMIGEN_TEAM, which a kernel
-// defines before it includes this: rows go to teams, and `for_lanes` deals the lanes of a row out to the threads of
-// its team, LUMIGEN_LANES neighbouring elements to each: 16 bytes of the narrowest type that the kernel reads.
-// Values that do not vary with the lanes are computed by every thread of the team alike.
+// defines before it includes this: rows go to teams, and `for_lanes` deals the lanes of a row out to the
+// threads of its team, LUMIGEN_LANES neighbouring elements to each: 16 bytes of the narrowest type that the
+// kernel reads. Values that do not vary with the lanes are computed by every thread of the team alike.
 //
 // Meaning is IEEE 754 in round-to-nearest.
 #pragma once
@@ -17,10 +17,10 @@
 
 namespace LUMIGEN_NS {
 
-constexpr int kThreads = 256;            // of a block
-constexpr int kTeam = LUMIGEN_TEAM;      // threads that share a row
+constexpr int kThreads = 256;             // of a block
+constexpr int kTeam = LUMIGEN_TEAM;       // threads that share a row
 constexpr int kTeams = kThreads / kTeam;  // of a block
-constexpr int kLanes = LUMIGEN_LANES;    // elements of a Vec
+constexpr int kLanes = LUMIGEN_LANES;     // elements of a Vec
 constexpr int kWarp = 32;
 static_assert(kTeam <= kWarp || kTeam == kThreads, "a team is part of a warp, or the whole block");
 static_assert((kTeam & (kTeam - 1)) == 0, "teams of a warp are exchanged with by exclusive or");
@@ -36,7 +36,8 @@ struct Mask {
   bool m[kLanes];
 };
 
-// Which lanes a load or a store touches. Memory of the other lanes is never read nor written, and they load as zero.
+// Which lanes a load or a store touches. Memory of the other lanes is never read nor written, and they load
+// as zero.
 struct AllLanes {};
 struct FirstLanes {
   int n;  // 1 .. kLanes - 1
@@ -54,8 +55,8 @@ LUMIGEN_INLINE void for_lanes(int64_t n, F&& f) {
   }
 }
 
-// The same for a row of which each thread has kParts vectors, or fewer: f(part, j, lanes), in code of its own for
-// each part, so that what is indexed by `part` stays in registers.
+// The same for a row of which each thread has kParts vectors, or fewer: f(part, j, lanes), in code of its own
+// for each part, so that what is indexed by `part` stays in registers.
 template <int kParts, class F>
 LUMIGEN_INLINE void for_parts(int64_t n, F&& f) {
 #pragma unroll
@@ -347,7 +348,8 @@ LUMIGEN_INLINE float reduce_team(float x, F&& combine) {
   const unsigned first = threadIdx.x % kWarp / kPart * kPart;
   const unsigned mask = kPart == kWarp ? ~0u : ((1u << kPart % kWarp) - 1) << first;
 #pragma unroll
-  for (int distance = kPart / 2; distance > 0; distance /= 2) x = combine(x, __shfl_xor_sync(mask, x, distance));
+  for (int distance = kPart / 2; distance > 0; distance /= 2)
+    x = combine(x, __shfl_xor_sync(mask, x, distance));
   if constexpr (kTeam > kWarp) {
     __shared__ float parts[kTeam / kWarp];
     __syncthreads();  // the parts of an earlier reduction have been read

@@ -88,7 +88,8 @@ inline double tolerance(Type type) {
   }
 }
 
-// Of the results of a chain of kernels: their errors are independent, and add up as steps of a random walk do.
+// Of the results of a chain of kernels: their errors are independent, and add up as steps of a random walk
+// do.
 inline double tolerance(Type type, int64_t kernels) {
   return tolerance(type) * std::sqrt(static_cast<double>(kernels < 1 ? 1 : kernels));
 }
@@ -255,8 +256,8 @@ inline std::vector<int64_t> sample(int64_t count) {
   return out;
 }
 
-// What an entry gives at some dims, computed elsewhere in double precision: for each output the elements of `sample`,
-// or nothing where a rounding error may give another integer.
+// What an entry gives at some dims, computed elsewhere in double precision: for each output the elements of
+// `sample`, or nothing where a rounding error may give another integer.
 struct Vector {
   std::vector<int64_t> dims;
   std::vector<std::vector<double>> outputs;

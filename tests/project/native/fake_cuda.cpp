@@ -86,6 +86,12 @@ extern "C" {
 const char* cudaGetErrorString(cudaError_t code) { return code == cudaErrorNoDevice ? "no CUDA-capable device" : "a text"; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorName"; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** found, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  *found = nullptr;
+  *result = cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
 cudaError_t cudaDriverGetVersion(int* version) { return *version = state.driver, cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = state.gpus;
