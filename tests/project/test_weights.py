@@ -116,8 +116,10 @@ def test_weights_of_f32_are_rounded_where_16_bits_are_read(tmp_path):
     safetensors.numpy.save_file({"w": w}, tmp_path / "original")
     program = tmp_path / "rounded"
     sources = [str(runtime_dir() / f"{name}.cpp") for name in ("weights", "safetensors", "json")]
-    sources += [str(runtime_dir() / f"{name}.cpp") for name in ("file_map", "memory", "status")]
-    command = ["c++", "-std=c++17", "-DLUMIGEN_NS=rt", f"-I{runtime_dir()}", "-Wall", "-Wextra"]
+    sources += [str(runtime_dir() / f"{name}.cpp") for name in ("file_map", "status")]
+    sources += [str(runtime_dir() / "cpu" / f"{name}.cpp") for name in ("host_weights", "memory")]
+    folders = [f"-I{folder}" for folder in (runtime_dir(), runtime_dir() / "cpu")]
+    command = ["c++", "-std=c++17", "-DLUMIGEN_NS=rt", *folders, "-Wall", "-Wextra"]
     test = Path(__file__).parent / "native" / "rounded_weights_test.cpp"
     subprocess.run([*command, "-Werror", str(test), *sources, "-o", str(program)], check=True)
     out = subprocess.run(

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include "weights.h"
+#include "host_weights.h"
 
 int main(int count, char** arguments) {
   using namespace rt;
@@ -19,7 +19,9 @@ int main(int count, char** arguments) {
     };
     if (verify_weights(arguments[1], specs, 2)) return 1;
     Weights weights;
-    if (weights.open_file("test", arguments[1], specs, 2, Allocator{})) return 1;
+    const WeightTable table = {specs, 2, nullptr, nullptr};
+    if (weights.file()->open_file("test", arguments[1], table)) return 1;
+    if (weights.place("test", table, Allocator{})) return 1;
     for (int i = 0; i < 2; ++i)
       std::fwrite(weights.get<char>(i), 1, static_cast<size_t>(specs[i].bytes), stdout);
   }
