@@ -54,6 +54,9 @@ class CallStream {
                  "a kernel of the call failed; CUDA_LAUNCH_BLOCKING=1 in the environment tells which");
   }
 
+  // Nothing of a call that failed is under way any more. What it said stays said.
+  void settle() const { cudaStreamSynchronize(stream_); }
+
  private:
   // The default stream of other libraries is 0, which the C interface takes for none: 1 is its other name.
   static intptr_t number_of(const py::object& given) {
