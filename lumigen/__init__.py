@@ -1,5 +1,7 @@
 """Lumigen compiles a deep-learning model into a standalone C++ project: its public names."""
 
+import sys
+
 from lumigen import errors
 from lumigen.compile import compile, load
 from lumigen.compilers import CPUCompiler, GenericCompiler
@@ -36,6 +38,10 @@ from lumigen.resources import lumigen_version
 from lumigen.weights import Weights, open_weights
 
 __version__ = lumigen_version()
+
+# `import lumigen.nn as nn` works like `from lumigen import nn`.
+sys.modules[f"{__name__}.nn"] = nn
+sys.modules[f"{__name__}.functional"] = functional
 
 __all__ = [
     "CPUCompiler",

@@ -42,6 +42,9 @@ class Dim:
 
     # What is no index expression answers for itself: `dim * tensor` is the tensor's.
 
+    def __index__(self) -> int:
+        return ix(self).__index__()
+
     def __add__(self, other: IxLike) -> Ix:
         return ix(self) + other
 
@@ -160,6 +163,13 @@ class Ix:
             found._text = _render(terms, const)
             found._axes = found._bounds = None
         return found
+
+    def __index__(self) -> int:
+        """The number of a constant; what asks for one of a symbolic extent gets a TypeError."""
+        if self.terms:
+            what = "is known only when the model runs, and this needs a number while it is traced"
+            raise TypeError(f"{self} {what}. Work on the whole axis, or give it a fixed size")
+        return self.const
 
     def __add__(self, other: IxLike) -> Ix:
         return _combine(self, ix(other), 1) if _is_index(other) else NotImplemented

@@ -21,6 +21,7 @@ from lumigen.frontend import (
 )
 from lumigen.frontend.creation import arange, full
 from lumigen.frontend.extents import check_count, fixed
+from lumigen.frontend.offered import lacks, offered
 from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor, Value, raw
 from lumigen.frontend.trace import fail
@@ -532,3 +533,11 @@ def _reduced(op: str, loss: Tensor, how: str) -> Tensor:
             expected="'none', 'mean' or 'sum'",
         )
     return loss.mean() if how == "mean" else loss.sum()
+
+
+def __getattr__(name: str) -> object:
+    raise lacks(name, globals(), __name__)
+
+
+def __dir__() -> list[str]:
+    return offered(globals(), __name__)

@@ -17,6 +17,7 @@ from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument
 from lumigen.frontend import functional as fn
 from lumigen.frontend.functional import Pair, pair
+from lumigen.frontend.offered import lacks, offered
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import current, emit, fail
 from lumigen.index import ix
@@ -416,3 +417,11 @@ class AvgPool2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return fn.avg_pool2d(x, self.kernel_size, self.stride, self.padding, self.count_include_pad)
+
+
+def __getattr__(name: str) -> object:
+    raise lacks(name, globals(), __name__)
+
+
+def __dir__() -> list[str]:
+    return offered(globals(), __name__)

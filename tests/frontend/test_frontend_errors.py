@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -304,3 +305,28 @@ def test_declarations(f: Callable[[], Any], error: type[errors.LumigenError], te
         f()
     assert text in str(caught.value)
     assert caught.value.where is not None
+
+
+def test_a_namespace_says_what_it_has() -> None:
+    with pytest.raises(AttributeError, match=r"lumigen.nn has no Conv1d. Did you mean Conv2d\?"):
+        _ = lg.nn.Conv1d
+    with pytest.raises(AttributeError, match="lumigen.functional has no lstm. It has .*softmax"):
+        _ = lg.functional.lstm
+    assert "Linear" in dir(lg.nn)
+    assert "Any" not in dir(lg.nn)
+
+
+def test_modules_are_imported_as_users_of_pytorch_do() -> None:
+    assert importlib.import_module("lumigen.nn") is lg.nn
+    assert importlib.import_module("lumigen.functional") is lg.functional
+
+
+def test_a_loop_over_a_dim_is_refused_in_words() -> None:
+    model = lg.Model("loop")
+
+    @model.entry(x=lg.spec(lg.Dim("batch", 1, 9), 3))
+    def run(x):
+        return sum(x[i] for i in range(x.shape[0]))
+
+    with pytest.raises(TypeError, match="batch is known only when the model runs"):
+        model.trace()

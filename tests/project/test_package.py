@@ -100,7 +100,7 @@ def test_an_installed_package_is_found_and_works_from_c(emitted, tool, tmp_path,
     app.mkdir()
     (app / "main.c").write_text(PROGRAM.format(include="", result="0"))
     (app / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.21)\nproject(app LANGUAGES C CXX)\n"
+        "cmake_minimum_required(VERSION 3.21)\nproject(app LANGUAGES C)\n"
         "find_package(tiny 1.2 CONFIG REQUIRED)\n"
         "add_executable(app main.c)\ntarget_link_libraries(app PRIVATE tiny::tiny)\n"
         'file(WRITE ${CMAKE_BINARY_DIR}/weights "${tiny_WEIGHTS}")\n'
@@ -126,7 +126,7 @@ def test_two_models_as_subdirectories_of_one_program(emitted, tool, tmp_path):
         PROGRAM.format(include=include, result="other_abi() != OTHER_ABI")
     )
     (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.21)\nproject(app LANGUAGES C CXX)\n"
+        "cmake_minimum_required(VERSION 3.21)\nproject(app LANGUAGES C)\n"
         "add_subdirectory(one)\nadd_subdirectory(two)\n"
         "add_executable(app main.c)\n"
         "target_link_libraries(app PRIVATE tiny::tiny other::other)\n"

@@ -1,0 +1,23 @@
+"""offered: what a namespace of the frontend has, and what it says of a name that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+
+def offered(namespace: Mapping[str, object], module: str) -> list[str]:
+    """The public names that a module defines itself, in order."""
+    own = (n for n, x in namespace.items() if getattr(x, "__module__", None) == module)
+    return sorted(n for n in own if not n.startswith("_"))
+
+
+def lacks(name: str, namespace: Mapping[str, object], module: str) -> AttributeError:
+    """The error for a name that a module does not have, with the names that are near or all of them."""
+    where = module.rpartition(".")[2]
+    if name.startswith("__"):
+        return AttributeError(name)
+    names = offered(namespace, module)
+    close = get_close_matches(name, names, n=3, cutoff=0.75)
+    has = f"Did you mean {' or '.join(close)}?" if close else f"It has {', '.join(names)}."
+    return AttributeError(f"lumigen.{where} has no {name}. {has}")
