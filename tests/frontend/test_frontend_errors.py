@@ -310,7 +310,7 @@ def test_declarations(f: Callable[[], Any], error: type[errors.LumigenError], te
 def test_a_namespace_says_what_it_has() -> None:
     with pytest.raises(AttributeError, match=r"lumigen.nn has no Conv1d. Did you mean Conv2d\?"):
         _ = lg.nn.Conv1d
-    with pytest.raises(AttributeError, match="lumigen.functional has no lstm. It has .*softmax"):
+    with pytest.raises(AttributeError, match=r"lumigen.functional has no lstm. It has .*softmax"):
         _ = lg.functional.lstm
     assert "Linear" in dir(lg.nn)
     assert "Any" not in dir(lg.nn)
