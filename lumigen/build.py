@@ -92,6 +92,18 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     return manifest if is_ours else None  # pyright: ignore[reportUnknownVariableType]
 
 
+def emitted_as_recorded(directory: Path) -> bool:
+    """Whether each emitted file is there and holds what the manifest says."""
+    try:
+        known = _emitted_files(directory)
+    except DirectoryNotOurs:
+        return False
+    found = ((_read(directory / path), digest) for path, digest in known.items())
+    return bool(known) and all(
+        data is not None and hashlib.sha256(data).hexdigest() == digest for data, digest in found
+    )
+
+
 def _emitted_files(directory: Path) -> dict[str, str]:
     """Path -> hash of what an earlier emission left here; refuses somebody else's directory."""
     if directory.exists() and not directory.is_dir():

@@ -7,9 +7,10 @@ everything that can be refused has been.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from time import perf_counter
@@ -19,7 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.build import BuildResult, WriteResult, build_project, load_module, write_project
+from lumigen.build import (
+    MANIFEST,
+    BuildResult,
+    WriteResult,
+    build_project,
+    load_module,
+    read_manifest,
+    write_project,
+)
 from lumigen.cost import Cost, cost
 from lumigen.dtype import DType, bf16, f16, f32, of_numpy
 from lumigen.emit.contract import signature
@@ -36,7 +45,7 @@ from lumigen.errors import (
     WeightMismatch,
 )
 from lumigen.frontend import Model, Traced
-from lumigen.graph import Graph
+from lumigen.graph import Graph, tensor_of
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import DEVICES
@@ -45,6 +54,7 @@ from lumigen.printer import graph as graph_text
 from lumigen.printer import program as program_text
 from lumigen.printer.title import title
 from lumigen.program import CompiledModel, KernelSource, Program
+from lumigen.recall import key_of, recall, remember
 from lumigen.target import CPU, CUDA, Target, parse_target
 from lumigen.toolchain import nvcc
 from lumigen.trail import Trail
@@ -271,9 +281,15 @@ def compile_project(
         raise BadArgument(op="compile", name="--embed-weights", value="alone", expected=expected)
     at = stages or Stages()
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {})}
+    place = directory if directory is not None else Path(f"{traced.name}-{row.name}")
+    with at.stage("recall"):
+        key = compilation_key(traced, chosen, weights, embed=embed)
+        known = None if at.trail.is_on else recall(place, key)
+    if known is not None:
+        built, note = build_where_possible(place, row, at) if build else (None, "")
+        return summary_again(known, place, built, note, at)
     compilation = lower_model(traced, chosen, at, row, dtype=dtype)
     model = compilation.model
-    place = directory if directory is not None else Path(f"{model.name}-{row.name}")
     with at.stage("vectors"):
         stored = vectors(model, compilation.graphs.get("retype", traced.entries))
     packed: PackedWeights | None = None
@@ -288,12 +304,8 @@ def compile_project(
         written = write_project(files, place, force=force)
         if packed is not None:
             packed.write(weights_path(place, model.name))
-    built = None
-    note = why_not_built(row) if build else ""
-    if build and not note:
-        with at.stage("build"):
-            built = build_project(place, progress=at.step)
-    return Summary(
+    built, note = build_where_possible(place, row, at) if build else (None, "")
+    summary = Summary(
         model=model.name,
         version=model.version,
         target=row.text,
@@ -310,6 +322,76 @@ def compile_project(
         built=built,
         seconds=dict(at.seconds),
     )
+    remember(place, key, to_remember(summary))
+    return summary
+
+
+def compilation_key(
+    traced: Traced,
+    options: Mapping[str, str],
+    weights: Weights | Mapping[str, Array] | None,
+    *,
+    embed: bool,
+) -> str:
+    """Of all that decides what is emitted."""
+    arrays: dict[str, Array] | None = None
+    unread: list[str] = []
+    if weights is not None:
+        read = {tensor_of(n).name for _, g in traced.entries for n in g.weights()}
+        arrays = {name: np.asarray(weights[name]) for name in weights if name in read}
+        unread = [name for name in weights if name not in read]
+    ranges = [
+        f"{p} {d.lo} {d.hi} {d.multiple_of} {d.typical}"
+        for p, g in traced.entries
+        for d in g.dims()
+    ]
+    facts = (
+        traced.name,
+        traced.version,
+        json.dumps(dict(options)),
+        str(embed),
+        str(arrays is None),
+    )
+    return key_of((*facts, *ranges, *unread, show_entries(traced.entries)), arrays)
+
+
+# of a Summary, what a second compilation cannot see for itself
+REMEMBERED = ("model", "version", "target", "kernels", "weights", "weight_bytes", "files", "unused")
+
+
+def to_remember(summary: Summary) -> dict[str, Any]:
+    """The part of a summary that `summary_again` needs."""
+    facts = {name: getattr(summary, name) for name in REMEMBERED}
+    return {**facts, "entries": [asdict(e) for e in summary.entries]}
+
+
+def summary_again(
+    known: Mapping[str, Any], place: Path, built: BuildResult | None, note: str, at: Stages
+) -> Summary:
+    """The summary of a compilation that found everything as it would have made it."""
+    manifest = read_manifest(place) or {}
+    files = tuple(sorted([*manifest.get("files", ()), MANIFEST]))
+    facts: dict[str, Any] = {name: known[name] for name in REMEMBERED}
+    facts["unused"] = tuple(known["unused"])
+    return Summary(
+        **facts,
+        directory=place,
+        entries=tuple(EntrySummary(**e) for e in known["entries"]),
+        written=WriteResult((), files, ()),
+        note=note,
+        has_weights=weights_path(place, known["model"]).is_file(),
+        built=built,
+        seconds=dict(at.seconds),
+    )
+
+
+def build_where_possible(place: Path, target: Target, at: Stages) -> tuple[BuildResult | None, str]:
+    """(what was built, why it was not)."""
+    note = why_not_built(target)
+    if note:
+        return None, note
+    with at.stage("build"):
+        return build_project(place, progress=at.step), ""
 
 
 def why_not_built(target: Target) -> str:

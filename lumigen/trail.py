@@ -21,6 +21,11 @@ class Trail:
         self._number = 0
         self._last: dict[str, str] = {}
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody asked to see the stages."""
+        return bool(self._level) or self._folder is not None
+
     def record(
         self,
         name: str,

@@ -101,7 +101,7 @@ def test_a_summary_says_what_the_model_costs(tmp_path: Path) -> None:
     read = 4 * sum(int(np.prod(shape)) for shape in WEIGHTS.values())
     assert read < entry.bytes < 2 * read
     assert (summary.weights, summary.built, summary.has_weights) == (4, None, False)
-    assert list(summary.seconds) == ["passes", "lower", "emit", "vectors", "write"]
+    assert list(summary.seconds) == ["recall", "passes", "lower", "emit", "vectors", "write"]
 
 
 def test_costs_add_up() -> None:

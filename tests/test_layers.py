@@ -24,6 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"frontend", "lower"}),
     frozenset({"emit"}),
     frozenset({"build", "fast_lane"}),
+    frozenset({"recall"}),
     frozenset({"compile", "compilers"}),
     frozenset({"forms"}),
     frozenset({"cli"}),

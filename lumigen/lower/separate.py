@@ -306,15 +306,14 @@ class _Synthesis:
         now = [(self._subtracted(m, "new", r.acc), c) for m, c in e.maxima]
         before = [(self._subtracted(m, "old", r.acc), -c) for m, c in e.maxima]
         data = [(self._plain(replace(p, coef=Fraction(1)), r.acc), p.coef) for p in e.data]
-        factored = not any(isinstance(x, Reduce) for d, _ in data for x in walk([d]))
 
         def body(maxima: Sequence[tuple[Expr, Fraction]]) -> Expr:
-            power = [_power([*data, *maxima], r.acc, factored=factored)] if data else []
+            power = [_power(data, maxima, r.acc)] if data else []
             value = product_of([*power, *t.data], r.acc)
             return choose(conjunction(t.guards), value, const(0, r.acc))
 
         value = reduce(Monoid.SUM, self.axes, body(e.maxima), r.dtype)
-        correct = _power([*before, *now], r.acc, factored=factored) if e.maxima else None
+        correct = _power(before, now, r.acc) if e.maxima else None
         return self._carry(key, Carry(value, Monoid.SUM, body(now), correct))
 
     def _subtracted(self, m: Expr, which: str, acc: DType) -> Expr:
@@ -395,17 +394,22 @@ def _sum_of(summands: list[Expr], dtype: DType) -> Expr:
     return const(0, dtype) if out is None else out
 
 
-def _power(summands: list[tuple[Expr, Fraction]], dtype: DType, *, factored: bool) -> Expr:
-    """2^sum(coef * e). A common coefficient stays outside the sum if `factored`: (s - m) * c.
+def _power(
+    summands: Sequence[tuple[Expr, Fraction]],
+    maxima: Sequence[tuple[Expr, Fraction]],
+    dtype: DType,
+) -> Expr:
+    """2^sum(coef * e) of the summands and the maxima that are taken from them: 2^((s - m) * c).
 
-    That loses nothing where s and m are near each other. Elsewhere s * c - m * c is cheaper, with
-    m * c worked out once and the rest in one instruction, and as good where s has been rounded.
+    c, the coefficient of the maxima, stays outside, so that s - m is exact where the two are near each other, and 0
+    where they are equal: s * c - m * c has the rounding error of m * c, which is large where scores are.
     """
-    common = abs(summands[0][1])
-    if factored and all(abs(c) == common for _, c in summands):
-        inner = [_scaled(e, c / common, dtype) for e, c in summands]
-        return prim(Op.EXP2, (_scaled(_sum_of(inner, dtype), common, dtype),), dtype)
-    return prim(Op.EXP2, (_sum_of([_scaled(e, c, dtype) for e, c in summands], dtype),), dtype)
+    both = [*summands, *maxima]
+    common = abs(maxima[0][1]) if maxima else Fraction(1)
+    if any(abs(c) != common for _, c in maxima):
+        common = Fraction(1)
+    inner = [_scaled(e, c / common, dtype) for e, c in both]
+    return prim(Op.EXP2, (_scaled(_sum_of(inner, dtype), common, dtype),), dtype)
 
 
 def _scaled(e: Expr, c: Fraction, dtype: DType) -> Expr:

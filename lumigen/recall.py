@@ -1,0 +1,90 @@
+"""recall: whether a directory holds what would be emitted, so that nothing has to be lowered again.
+
+A key stands for all that decides what is emitted: the traced model with its lines, the options, the weights' data and
+lumigen's own sources. The cache keeps the summary of a key and the hash of the manifest that it led to. Promises
+never to take an edited project, or one of another key, for the one that is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen import debug
+from lumigen.build import MANIFEST, emitted_as_recorded
+from lumigen.errors import UserError
+from lumigen.resources import runtime_dir, templates_dir
+from lumigen.weights import read_header
+
+Array = npt.NDArray[Any]
+
+
+def key_of(texts: Iterable[str], weights: Mapping[str, Array] | None) -> str:
+    """Of the texts in their order, the weights by name, and this version of lumigen."""
+    found = hashlib.blake2b(digest_size=20)
+    for path in _sources():
+        found.update(path.read_bytes())
+    for text in texts:
+        found.update(f"{len(text)}:{text}".encode())
+    for name, array in sorted((weights or {}).items()):
+        found.update(f"{name}:{array.dtype}:{array.shape}:".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def _sources() -> list[Path]:
+    """What lumigen is made of; in an order that does not depend on where it lies."""
+    package = Path(__file__).parent
+    roots = (package, templates_dir(), runtime_dir())
+    return [p for r in roots for p in sorted(r.rglob("*")) if p.is_file() and _is_source(p)]
+
+
+def _is_source(path: Path) -> bool:
+    return "__pycache__" not in path.parts
+
+
+def recall(directory: Path, key: str) -> dict[str, Any] | None:
+    """The summary of an earlier compilation with this key, if the directory holds what it made."""
+    try:
+        read: Any = json.loads(_record(key).read_bytes())
+        manifest = (directory / MANIFEST).read_bytes()
+    except (OSError, ValueError):
+        return None
+    record = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    if record.get("manifest") != _digest(manifest) or not emitted_as_recorded(directory):
+        return None
+    stated = json.loads(manifest)
+    weights = directory / "weights" / f"{stated['model']}.safetensors"
+    return record["summary"] if stated["weights_hash"] == _weights_hash(weights) else None
+
+
+def remember(directory: Path, key: str, summary: Mapping[str, Any]) -> None:
+    """Keep a summary; a cache that cannot be written is none."""
+    digest = _digest((directory / MANIFEST).read_bytes())
+    text = json.dumps({"manifest": digest, "summary": dict(summary)}, indent=1)
+    with suppress(OSError):
+        _record(key).parent.mkdir(parents=True, exist_ok=True)
+        _record(key).write_text(text + "\n", encoding="utf-8")
+
+
+def _record(key: str) -> Path:
+    return debug.cache_dir() / "compiled" / f"{key}.json"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _weights_hash(path: Path) -> str | None:
+    """What a weights file of ours says of its data; None if there is no such file, whole."""
+    try:
+        return read_header(path)[1].get("lumigen.hash")
+    except (OSError, UserError):
+        return None
