@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as tf
 
 import lumigen as lg
-from lumigen import functional as F
+from lumigen import functional
 
 ROWS, COLUMNS = 16384, 4096
 SIZE = 4096
@@ -75,15 +75,15 @@ def model() -> lg.Model:
     @kernels.entry(**wide, **more, **weight)
     def residual_rms_norm(x, r, w):
         total = x + r
-        return {"total": total, "out": F.rms_norm(total, (COLUMNS,), w)}
+        return {"total": total, "out": functional.rms_norm(total, (COLUMNS,), w)}
 
     @kernels.entry(**wide, **weight)
     def layer_norm(x, w):
-        return F.layer_norm(x, (COLUMNS,), w, w)
+        return functional.layer_norm(x, (COLUMNS,), w, w)
 
     @kernels.entry(**wide, **more)
     def gelu_mul(x, r):
-        return F.gelu(x) * r
+        return functional.gelu(x) * r
 
     for dtype in (lg.bf16, lg.f32):
         square = lg.spec(SIZE, SIZE, dtype=dtype)
