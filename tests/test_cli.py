@@ -432,7 +432,8 @@ def test_doctor_finds_what_builds_need(run: Run) -> None:
 def test_help_has_an_example(command: str, run: Run) -> None:
     code, out, err = run(command, "--help")
     assert (code, err) == (0, "")
-    assert f"Example: lumigen {command}" in out
+    assert f"\n  Example: lumigen {command}" in out
+    assert "\\" not in out + run("--help")[1]
 
 
 def test_a_reader_who_leaves_is_no_error(here: Path) -> None:

@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from lumigen.cli.opened import manifest_of
-from lumigen.cli.options import json_option
+from lumigen.cli.options import example, json_option
 from lumigen.cli.terminal import result, result_json, say, size, table
 from lumigen.compile import weights_path
 from lumigen.emit.weights_file import data_hash
@@ -23,15 +23,11 @@ from lumigen.toolchain import findings
 from lumigen.weights import read_header
 
 
-@click.command()
+@click.command(epilog=example("inspect digits-cpu"))
 @click.argument("path", metavar="DIR|LIBRARY", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
-    r"""Say what a project or a built library is; check its files.
-
-    \b
-    Example: lumigen inspect digits-cpu
-    """
+    """Say what a project or a built library is; check its files."""
     if path.is_file():
         manifest, state = manifest_of_library(path), {}
     else:
@@ -153,14 +149,10 @@ def _state_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> list[s
     ]
 
 
-@click.command()
+@click.command(epilog=example("doctor"))
 @json_option
 def doctor(as_json: bool) -> None:
-    r"""Say what this machine can build and run, and what to install.
-
-    \b
-    Example: lumigen doctor
-    """
+    """Say what this machine can build and run, and what to install."""
     found = findings()
     if as_json:
         result_json(

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lumigen.cli import start
-from lumigen.cli.options import json_option, load, traced_options
+from lumigen.cli.options import example, json_option, load, traced_options
 from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
 from lumigen.compile import Stages, Summary, compile_project
 from lumigen.dtype import BY_NAME
@@ -18,15 +18,11 @@ from lumigen.target import parse_target
 MAX_UNUSED = 8
 
 
-@click.command()
+@click.command(epilog=example("new digits && lumigen compile digits/model.py"))
 @click.argument("name", metavar="NAME")
 @json_option
 def new(name: str, as_json: bool) -> None:
-    r"""Make a directory with a model to start from.
-
-    \b
-    Example: lumigen new digits && lumigen compile digits/model.py
-    """
+    """Make a directory with a model to start from."""
     directory = start.write(Path(name))
     if as_json:
         result_json({"directory": str(directory), "files": sorted(start.FILES)})
@@ -35,7 +31,9 @@ def new(name: str, as_json: bool) -> None:
     result(f"{directory}: model.py, weights.py, README.md\n\n  lumigen compile {where}/model.py")
 
 
-@click.command("compile")
+@click.command(
+    "compile", epilog=example("compile model.py --weights model.safetensors -o build/digits")
+)
 @traced_options
 @click.option("-o", "--output", metavar="DIR", help="Where to; ./<name>-<target> by default.")
 @click.option("--build/--no-build", default=True, help="Whether to compile what was emitted.")
@@ -54,11 +52,7 @@ def compile_command(
     force: bool,
     as_json: bool,
 ) -> None:
-    r"""Emit a model as a C++ project and build it.
-
-    \b
-    Example: lumigen compile model.py --weights model.safetensors -o build/digits
-    """
+    """Emit a model as a C++ project and build it."""
     parse_target(target)
     with progress() as listener:
         stages = Stages(listener)
@@ -166,7 +160,7 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     )
 
 
-@click.command()
+@click.command(epilog=example("show model.py --after source --kernel k00_panel"))
 @traced_options
 @click.option(
     "--after",
@@ -187,11 +181,7 @@ def show(
     kernel: str | None,
     as_json: bool,
 ) -> None:
-    r"""Print a stage of the compilation as text.
-
-    \b
-    Example: lumigen show model.py --after source --kernel k00_panel
-    """
+    """Print a stage of the compilation as text."""
     parse_target(target)
     model, _ = load(model_file, settings, weights)
     text = text_after(model.trace(), after, kernel, target, BY_NAME[dtype])

@@ -89,6 +89,11 @@ def run_options(function: F) -> F:
     return function
 
 
+def example(text: str) -> str:
+    """The last line of a command's help; click wraps no paragraph that begins with a backspace."""
+    return f"\b\nExample: lumigen {text}"
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
 
 

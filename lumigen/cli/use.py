@@ -17,7 +17,7 @@ import numpy as np
 
 from lumigen.build import build_project
 from lumigen.cli.opened import Array, Entry, inputs_for, manifest_of, named_outputs, open_project
-from lumigen.cli.options import Assignment, json_option, run_options
+from lumigen.cli.options import Assignment, example, json_option, run_options
 from lumigen.cli.terminal import duration, progress, result, result_json, say, table
 from lumigen.compile import Stages
 from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
@@ -28,7 +28,7 @@ MIN_RUNS = 15
 MAX_RUNS = 100_000
 
 
-@click.command()
+@click.command(epilog=example("run digits-cpu --input x=x.npy --output probs.npz"))
 @run_options
 @click.option(
     "--input",
@@ -50,11 +50,7 @@ def run(
     output: str | None,
     as_json: bool,
 ) -> None:
-    r"""Run an entry of a built project.
-
-    \b
-    Example: lumigen run digits-cpu --input x=x.npy --output probs.npz
-    """
+    """Run an entry of a built project."""
     project = open_project("run", directory)
     chosen = project.entry(entry)
     arrays, made = inputs_for(project, chosen, dict(files), dims or {})
@@ -109,7 +105,7 @@ def as_text(outputs: Mapping[str, Array]) -> list[str]:
     return lines
 
 
-@click.command()
+@click.command(epilog=example("bench digits-cpu --dims batch=64 --threads 1"))
 @run_options
 @click.option("--seconds", default=1.0, type=click.FloatRange(0), help="How long to measure.")
 @json_option
@@ -122,11 +118,7 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    r"""Time the entries of a built project.
-
-    \b
-    Example: lumigen bench digits-cpu --dims batch=64 --threads 1
-    """
+    """Time the entries of a built project."""
     project = open_project("bench", directory)
     if weights is None and project.uses_random_weights:
         say("note: random weights")
@@ -181,16 +173,12 @@ def measure(entry: Entry, context: Any, arrays: Mapping[str, Array], seconds: fl
     return times
 
 
-@click.command()
+@click.command(epilog=example("test digits-cpu"))
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--jobs", default=1, type=click.IntRange(1), help="Tests that run at a time.")
 @json_option
 def test(directory: Path, jobs: int, as_json: bool) -> None:
-    r"""Build and run the tests of a project.
-
-    \b
-    Example: lumigen test digits-cpu
-    """
+    """Build and run the tests of a project."""
     manifest_of("test", directory)
     tool = ctest()
     if tool is None:
