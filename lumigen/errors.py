@@ -255,9 +255,8 @@ class NotBuilt(UserError):
     """A command needs the library of a directory that was only emitted."""
 
     message = (
-        "[{command}] {directory} holds no built library. Run "
-        "`cmake --preset release && cmake --build --preset release` in it, "
-        "or `lumigen compile` without --no-build."
+        "[{command}] {directory} holds no built Python module. "
+        "Run the same `lumigen compile` without --no-build; `lumigen test` of it builds too."
     )
 
 

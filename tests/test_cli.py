@@ -280,7 +280,8 @@ def test_edited_files_are_kept_unless_forced(emitted: Path, run: Run) -> None:
 def test_what_was_only_emitted_does_not_run(command: str, emitted: Path, run: Run) -> None:
     code, _, err = run(command, emitted.name)
     assert code == 1
-    assert f"[{command}] digits-cpu holds no built library. Run " in err
+    assert f"[{command}] digits-cpu holds no built Python module. Run " in err
+    assert "cmake" not in err
 
 
 def test_a_missing_compiler_is_named(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,8 +167,8 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
     errors.NotBuilt: (
         {"command": "run", "directory": "digits-cpu"},
         (
-            "[run] digits-cpu holds no built library. Run `cmake --preset release && cmake --build "
-            "--preset release` in it, or `lumigen compile` without --no-build."
+            "[run] digits-cpu holds no built Python module. Run the same `lumigen compile` without "
+            "--no-build; `lumigen test` of it builds too."
         ),
     ),
     errors.FileRefused: (
