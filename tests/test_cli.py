@@ -10,16 +10,20 @@ import subprocess
 import sys
 import time
 import tomllib
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 import lumigen as lg
 from lumigen import cli
+from lumigen.cli import use
+from lumigen.cli.opened import Project, inputs_for, manifest_of
 from lumigen.forms import FORMS
 from lumigen.interp.graph import evaluate
 
@@ -464,6 +468,40 @@ def test_version_and_help(run: Run) -> None:
     assert code == 0
     assert all(f"  {command} " in out for command in cli.lumigen.commands)
     assert run()[0] == 2
+
+
+# --- inputs and outputs ---------------------------------------------------------------------------
+
+
+def emitted_project(directory: Path) -> Project:
+    """A project that was not built: all of it but the calls."""
+    module = types.ModuleType("not_built")
+    return Project("run", directory, manifest_of("run", directory), module)
+
+
+def test_a_file_of_wider_floats_is_rounded(here: Path, run: Run) -> None:
+    assert run("compile", DIGITS, "--no-build", "--dtype", "bf16", "-o", "out")[0] == 0
+    project = emitted_project(here / "out")
+    x = np.linspace(-1, 1, 128).reshape(2, 64)
+    bf16 = np.dtype(ml_dtypes.bfloat16)
+    for array, notes in (
+        (x, ["x.npy is float64, rounded to bfloat16 for x"]),
+        (x.astype(np.float32), ["x.npy is float32, rounded to bfloat16 for x"]),
+        (x.astype(bf16), []),  # saved by numpy as two bytes without a type
+    ):
+        np.save("x.npy", array)
+        arrays, found = inputs_for(project, project.entry(None), {"x": "x.npy"}, {})
+        assert (arrays["x"].dtype, found) == (bf16, notes)
+        np.testing.assert_array_equal(arrays["x"], x.astype(bf16))
+    np.save("x.npy", x.astype(np.int64))
+    assert inputs_for(project, project.entry(None), {"x": "x.npy"}, {})[0]["x"].dtype == np.int64
+
+
+def test_outputs_of_bf16_are_saved_as_f32(here: Path) -> None:
+    outputs = {"y": np.ones(3, ml_dtypes.bfloat16), "z": np.ones(3, np.float16)}
+    use.save(here / "out.npz", use.widened(outputs))
+    with np.load(here / "out.npz") as saved:
+        assert {name: saved[name].dtype.name for name in saved} == {"y": "float32", "z": "float16"}
 
 
 # --- what is built --------------------------------------------------------------------------------

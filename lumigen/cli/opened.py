@@ -145,12 +145,22 @@ def inputs_for(
     files: Mapping[str, str],
     dims: Mapping[str, int],
 ) -> tuple[dict[str, Array], list[str]]:
-    """The inputs of an entry by name, and which of them are random for want of a file."""
+    """The inputs of an entry by name, and what to note of them: rounded, or random for want of a file."""
     known = [p["name"] for p in entry["inputs"]]
     for name in files:
         if name not in known:
             raise UnknownOption(command=project.command, name=f"--input {name}", known=known)
     given = {name: read_array(project.command, Path(path)) for name, path in files.items()}
+    notes: list[str] = []
+    for port in entry["inputs"]:
+        name = str(port["name"])
+        if name in given:
+            read = given[name]
+            given[name] = fitted(read, NUMPY[port["dtype"]])
+            if given[name].dtype != read.dtype and read.dtype.kind == "f":
+                notes.append(
+                    f"{files[name]} is {read.dtype}, rounded to {port['dtype']} for {name}"
+                )
     seen = {**_sizes_in(entry, given), **dims}
     sizes = project.dims(entry, seen)
     rng = np.random.default_rng(0)
@@ -164,7 +174,24 @@ def inputs_for(
         made.append(name)
         shape = tuple(extent(e, sizes) for e in port["shape"])
         arrays[name] = random_array(rng, NUMPY[port["dtype"]], shape, port.get("range"))
-    return arrays, made
+    if made:
+        notes.append(f"random numbers for {', '.join(made)}")
+    return arrays, notes
+
+
+def fitted(array: Array, dtype: np.dtype[Any]) -> Array:
+    """The array of a file for an input of 16-bit floats, which hardly any file holds.
+
+    Wider floats are rounded; elements of two bytes and no type are what numpy.save makes of bf16.
+    """
+    if dtype.name not in ("float16", "bfloat16"):
+        return array
+    if dtype.name == "bfloat16" and array.dtype == np.dtype("V2"):
+        return array.view(dtype)
+    if array.dtype.name not in ("float32", "float64"):
+        return array
+    with np.errstate(all="ignore"):  # what is too great becomes infinite
+        return array.astype(dtype)
 
 
 def _sizes_in(entry: Entry, given: Mapping[str, Array]) -> dict[str, int]:

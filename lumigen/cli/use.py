@@ -53,19 +53,32 @@ def run(
     """Run an entry of a built project."""
     project = open_project("run", directory)
     chosen = project.entry(entry)
-    arrays, made = inputs_for(project, chosen, dict(files), dims or {})
-    if made:
-        say(f"note: random numbers for {', '.join(made)}")
+    arrays, notes = inputs_for(project, chosen, dict(files), dims or {})
+    for note in notes:
+        say(f"note: {note}")
     model = project.model(weights)
     with project.refusals():
         found = getattr(model.context(threads=threads), chosen["name"])(**arrays)
     outputs = named_outputs(chosen, found)
     if output:
-        save(Path(output), outputs)
+        wide = widened(outputs)
+        if exact := [name for name, a in wide.items() if a is not outputs[name]]:
+            say(
+                f"note: {', '.join(exact)} is saved as float32, exactly: numpy's files have no bfloat16"
+            )
+        save(Path(output), wide)
     if as_json:
         result_json({"entry": chosen["name"], "saved": output, "outputs": as_object(outputs)})
     else:
         result("\n".join(as_text(outputs)) + (f"\nsaved to {output}" if output else ""))
+
+
+def widened(outputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs as types that a file of numpy has: f32 for bf16."""
+    return {
+        name: a.astype(np.float32) if a.dtype.name == "bfloat16" else a
+        for name, a in outputs.items()
+    }
 
 
 def save(path: Path, outputs: Mapping[str, Array]) -> None:

@@ -133,6 +133,11 @@ class Arrays {
     }
   }
 
+  // The same in a line of Python.
+  static std::string type_text(const PortTable& port) {
+    return (port.code == 4 ? "ml_dtypes." : "np.") + std::string(port.numpy);
+  }
+
   static uint8_t code_of(const py::dtype& dtype) {
     switch (dtype.kind()) {
       case 'f':
@@ -157,7 +162,7 @@ class Arrays {
       raise_(kArrayDtype,
              at(entry) + port.name + " is " + text(dtype) + ", must be " + port.numpy + ". " +
                  (is_output ? std::string("Pass an array of that dtype.")
-                            : std::string("Pass ") + port.name + ".astype(np." + port.numpy + ")."));
+                            : std::string("Pass ") + port.name + ".astype(" + type_text(port) + ")."));
     constexpr int wanted =
         py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_ | py::detail::npy_api::NPY_ARRAY_ALIGNED_;
     const bool usable = (array.flags() & wanted) == wanted;
@@ -194,7 +199,7 @@ class Arrays {
     if (is_generic(value) && !is_output) return from_numpy(entry, port, numpy_.attr("asarray")(value), false);
     const std::string type = py::str(py::type::of(value).attr("__name__"));
     raise_(kArrayArgument, at(entry) + port.name + " is of type " + type + ", must be an array of " +
-                               port.numpy + ". Pass np.asarray(" + port.name + ", np." + port.numpy + ").");
+                               port.numpy + ". Pass np.asarray(" + port.name + ", " + type_text(port) + ").");
   }
 
   Argument from_dlpack(const char* entry, const PortTable& port, const py::object& value,
