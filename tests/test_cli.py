@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -495,6 +496,41 @@ def test_a_file_of_wider_floats_is_rounded(here: Path, run: Run) -> None:
         np.testing.assert_array_equal(arrays["x"], x.astype(bf16))
     np.save("x.npy", x.astype(np.int64))
     assert inputs_for(project, project.entry(None), {"x": "x.npy"}, {})[0]["x"].dtype == np.int64
+
+
+def test_a_file_that_dims_contradict_is_refused(here: Path, emitted: Path) -> None:
+    project = emitted_project(emitted)
+    entry = project.entry(None)
+    np.save("x.npy", np.zeros((5, 64), np.float32))
+    says = "x is of size 5 in batch, must be of size 3 there, as --dims batch=3 says. Leave"
+    with pytest.raises(lg.errors.BadInput, match=says):
+        inputs_for(project, entry, {"x": "x.npy"}, {"batch": 3})
+    assert inputs_for(project, entry, {"x": "x.npy"}, {"batch": 5})[1] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "says"),
+    [
+        ("o.npy", 1, ""),
+        ("o.npz", 2, ""),
+        ("o.npy", 2, "a .npy file holds one array, and there are 2 outputs. Name a file that ends"),
+        ("o.txt", 1, "outputs are saved as .npz or .npy, and it ends in .txt. Name a file that"),
+        ("o", 1, "and it ends in neither."),
+        ("no/o.npz", 1, "there is no directory no. Make it first."),
+    ],
+)
+def test_the_ending_says_how_outputs_are_saved(
+    name: str, count: int, says: str, here: Path
+) -> None:
+    if says:
+        with pytest.raises(lg.errors.FileRefused, match=re.escape(says)):
+            use.check_output(Path(name), count)
+        return
+    use.check_output(Path(name), count)
+    arrays = {f"y{i}": np.full(2, i, np.float32) for i in range(count)}
+    use.save(Path(name), arrays)
+    saved = np.load(name)
+    assert isinstance(saved, np.ndarray) == name.endswith(".npy")
 
 
 def test_outputs_of_bf16_are_saved_as_f32(here: Path) -> None:

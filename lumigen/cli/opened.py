@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from lumigen.build import load_module, read_manifest
 from lumigen.compile import weights_path
 from lumigen.dtype import DTYPES
 from lumigen.errors import (
+    BadInput,
     CallRefused,
     FileRefused,
     NotBuilt,
@@ -163,6 +165,9 @@ def inputs_for(
                 )
     seen = {**_sizes_in(entry, given), **dims}
     sizes = project.dims(entry, seen)
+    for port in entry["inputs"]:
+        if port["name"] in given:
+            _check_dims(entry, port, given[port["name"]].shape, sizes, dims)
     rng = np.random.default_rng(0)
     arrays: dict[str, Array] = {}
     made: list[str] = []
@@ -204,6 +209,27 @@ def _sizes_in(entry: Entry, given: Mapping[str, Array]) -> dict[str, int]:
             pairs = zip(port["shape"], array.shape, strict=True)
             found |= {str(e): size for e, size in pairs if e in names}
     return found
+
+
+def _check_dims(
+    entry: Entry,
+    port: Mapping[str, Any],
+    shape: tuple[int, ...],
+    sizes: Mapping[str, int],
+    given: Mapping[str, int],
+) -> None:
+    """Refuse an array whose shape differs from what --dims says; any other the model refuses itself."""
+    for e, size in zip(port["shape"], shape, strict=False):
+        named = given.keys() & set(re.findall(r"\w+", str(e)))
+        if named and len(shape) == len(port["shape"]) and size != extent(e, sizes):
+            said = ",".join(f"{name}={given[name]}" for name in sorted(named))
+            raise BadInput(
+                entry=entry["name"],
+                name=port["name"],
+                got=f"of size {size} in {e}",
+                expected=f"of size {extent(e, sizes)} there, as --dims {said} says",
+                remedy="Leave that dim out of --dims, or pass another file.",
+            )
 
 
 def read_array(command: str, path: Path) -> Array:

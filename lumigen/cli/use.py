@@ -38,7 +38,11 @@ MAX_RUNS = 100_000
     metavar="NAME=FILE.npy",
     help="An input; random numbers for those without a file.",
 )
-@click.option("--output", metavar="OUT.npz", help="Where to save the outputs, by name.")
+@click.option(
+    "--output",
+    metavar="OUT.npz",
+    help="Where to save the outputs, by name; the only one also as .npy.",
+)
 @json_option
 def run(
     directory: Path,
@@ -53,6 +57,8 @@ def run(
     """Run an entry of a built project."""
     project = open_project("run", directory)
     chosen = project.entry(entry)
+    if output:
+        check_output(Path(output), len(chosen["outputs"]))
     arrays, notes = inputs_for(project, chosen, dict(files), dims or {})
     for note in notes:
         say(f"note: {note}")
@@ -81,15 +87,30 @@ def widened(outputs: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
+def check_output(path: Path, count: int) -> None:
+    """Refuse a file that cannot hold so many outputs, before anything runs."""
+    if path.suffix not in (".npz", ".npy"):
+        why = f"outputs are saved as .npz or .npy, and it ends in {path.suffix or 'neither'}"
+        remedy = "Name a file that ends in .npz."
+    elif path.suffix == ".npy" and count != 1:
+        why = f"a .npy file holds one array, and there are {count} outputs"
+        remedy = "Name a file that ends in .npz."
+    elif not path.parent.is_dir():
+        why, remedy = f"there is no directory {path.parent}", "Make it first."
+    else:
+        return
+    raise FileRefused(command="run", file=path, why=why, remedy=remedy)
+
+
 def save(path: Path, outputs: Mapping[str, Array]) -> None:
-    """The file, whole or not at all."""
-    if not path.parent.is_dir():
-        why = f"there is no directory {path.parent}"
-        raise FileRefused(command="run", file=path, why=why, remedy="Make it first.")
+    """The file, whole or not at all: an archive by name, or the only output as .npy."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **outputs)
+            if path.suffix == ".npy":
+                np.save(file, *outputs.values(), allow_pickle=False)
+            else:
+                np.savez(file, allow_pickle=False, **outputs)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:
