@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
@@ -31,13 +31,14 @@ from lumigen.build import (
 )
 from lumigen.cost import Cost, cost
 from lumigen.dtype import DType, bf16, f16, f32, of_numpy
+from lumigen.emit import manifest
 from lumigen.emit.contract import signature
 from lumigen.emit.entry import source_lines
 from lumigen.emit.kernel import device_kernel_body, kernel_body
 from lumigen.emit.project import render_project
 from lumigen.emit.reference import reference_text
 from lumigen.emit.vectors import vectors
-from lumigen.emit.weights_file import PackedWeights, pack_weights
+from lumigen.emit.weights_file import PackedWeights, misfits, pack_weights
 from lumigen.errors import (
     BadArgument,
     CompilerMissing,
@@ -251,7 +252,8 @@ class Summary:
     written: WriteResult
     note: str  # what was not done that one might expect; empty: nothing
     unused: tuple[str, ...]  # tensors of the weights file that the model does not read
-    has_weights: bool  # whether the directory holds the weights' data
+    has_weights: bool  # whether the directory holds the weights' data, and they fit
+    kept: str  # what became of the weights of an earlier compilation, if none were given; or empty
     built: BuildResult | None
     seconds: Mapping[str, float]
 
@@ -304,6 +306,7 @@ def compile_project(
         written = write_project(files, place, force=force)
         if packed is not None:
             packed.write(weights_path(place, model.name))
+    stale = misfits(weights_path(place, model.name), manifest.weights_of(model))
     built, note = build_where_possible(place, row, at) if build else (None, "")
     summary = Summary(
         model=model.name,
@@ -318,7 +321,8 @@ def compile_project(
         written=written,
         note=note,
         unused=unused_weights(model, weights),
-        has_weights=weights_path(place, model.name).is_file(),
+        has_weights=not stale,
+        kept=about_kept(weights_path(place, model.name), stale) if packed is None else "",
         built=built,
         seconds=dict(at.seconds),
     )
@@ -369,8 +373,10 @@ def summary_again(
     known: Mapping[str, Any], place: Path, built: BuildResult | None, note: str, at: Stages
 ) -> Summary:
     """The summary of a compilation that found everything as it would have made it."""
-    manifest = read_manifest(place) or {}
-    files = tuple(sorted([*manifest.get("files", ()), MANIFEST]))
+    stated = read_manifest(place) or {}
+    files = tuple(sorted([*stated.get("files", ()), MANIFEST]))
+    file = weights_path(place, known["model"])
+    stale = misfits(file, stated.get("weights", ()))
     facts: dict[str, Any] = {name: known[name] for name in REMEMBERED}
     facts["unused"] = tuple(known["unused"])
     return Summary(
@@ -379,7 +385,8 @@ def summary_again(
         entries=tuple(EntrySummary(**e) for e in known["entries"]),
         written=WriteResult((), files, ()),
         note=note,
-        has_weights=weights_path(place, known["model"]).is_file(),
+        has_weights=not stale,
+        kept=about_kept(file, stale) if stated.get("weights_hash") is None else "",
         built=built,
         seconds=dict(at.seconds),
     )
@@ -401,6 +408,19 @@ def why_not_built(target: Target) -> str:
     return (
         "emitted, not built: there is no nvcc here. Build it where the CUDA toolkit is, as its "
         "README.md says; no GPU is needed for that."
+    )
+
+
+def about_kept(file: Path, wrong: Sequence[str]) -> str:
+    """What is to be said of a weights file that an earlier compilation left."""
+    if not file.is_file():
+        return ""
+    if not wrong:
+        return f"the weights of before are kept, in {file}; --weights FILE replaces them"
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return (
+        f"{file} is kept from before and does not fit this model: {wrong[0]}{more}. "
+        "Compile again with --weights FILE."
     )
 
 

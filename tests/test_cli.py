@@ -175,6 +175,49 @@ def test_unused_tensors_are_noted(here: Path, run: Run, weights: dict[str, np.nd
     assert "tensors of w.safetensors that the model does not read: head" in err
 
 
+SIZED = """import lumigen as lg
+from lumigen import nn
+
+net = nn.Linear(16, {width})
+model = lg.Model("sized", net)
+
+
+@model.entry(x=lg.spec(lg.Dim("batch", 1, 64), 16))
+def f(x):
+    return net(x)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_kept_weights_are_checked(dtype: str, here: Path, run: Run) -> None:
+    write(here / "m.py", SIZED.format(width=32))
+    save_file(
+        {"weight": np.ones((32, 16), np.float32), "bias": np.ones(32, np.float32)}, "w.safetensors"
+    )
+    arguments = ("compile", "m.py", "--no-build", "--dtype", dtype)
+    assert "note: " not in run(*arguments)[2]
+    _, _, err = run(*arguments, "--weights", "w.safetensors")
+    assert "note: " not in err
+    code, _, err = run(*arguments)
+    assert (code, "note: the weights of before are kept, in sized-cpu/weights/" in err) == (0, True)
+    assert "fit" not in run("inspect", "sized-cpu")[1]
+    shutil.copy("w.safetensors", "sized-cpu/weights/sized.safetensors")
+    assert "the weights of before are kept" in run(*arguments)[2], "as trained, they fit as well"
+    run(*arguments, "--weights", "w.safetensors")
+    write(here / "m.py", SIZED.format(width=48))
+    code, out, err = run(*arguments)
+    assert code == 0
+    wrong = f"is {dtype}[32, 16], must be {dtype}[48, 16]"
+    assert (
+        f"sized.safetensors is kept from before and does not fit this model: weight {wrong} " in err
+    )
+    assert "(and 1 more). Compile again with --weights FILE." in err
+    assert "as kernels read them" in out
+    code, out, _ = run("inspect", "sized-cpu")
+    assert (code, f"; does not fit this model: weight {wrong} (and 1 more)\n" in out) == (0, True)
+    assert json.loads(run("inspect", "sized-cpu", "--json")[1])["weights_file"]["misfits"]
+
+
 # --- mistakes -------------------------------------------------------------------------------------
 
 USED = "import lumigen as lg\n"

@@ -16,7 +16,7 @@ from lumigen.cli.opened import manifest_of
 from lumigen.cli.options import example, json_option
 from lumigen.cli.terminal import result, result_json, say, size, table
 from lumigen.compile import weights_path
-from lumigen.emit.weights_file import data_hash
+from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused
 from lumigen.resources import lumigen_version
 from lumigen.toolchain import findings
@@ -78,12 +78,12 @@ def state_of(directory: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "edited": edited,
         "missing": missing,
         "built": built,
-        "weights_file": check_weights(weights) if weights.is_file() else None,
+        "weights_file": check_weights(weights, manifest) if weights.is_file() else None,
     }
 
 
-def check_weights(file: Path) -> dict[str, Any]:
-    """The header of a weights file, and whether its data have the hash it states."""
+def check_weights(file: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A weights file: whether its data have the hash it states, what of it does not fit the model."""
     tensors, metadata = read_header(file)
     stated = metadata.get("lumigen.hash")
     whole = np.memmap(file, np.uint8, "r")
@@ -96,6 +96,7 @@ def check_weights(file: Path) -> dict[str, Any]:
         "tensors": len(tensors),
         "packed": stated is not None,
         "hash": found,
+        "misfits": misfits(file, manifest["weights"]),
     }
 
 
@@ -137,6 +138,9 @@ def _state_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> list[s
     file = state["weights_file"]
     form = "packed, hash as stated" if file and file["packed"] else "as trained"
     about = f"{file['tensors']} tensors, {size(file['bytes'])}, {form}" if file else "none here"
+    if file and (wrong := file["misfits"]):
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        about += f"; does not fit this model: {wrong[0]}{more}"
     differ = [
         f", {len(state[kind])} {kind}: {', '.join(state[kind][:8])}"
         for kind in ("edited", "missing")

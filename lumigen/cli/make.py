@@ -72,6 +72,8 @@ def compile_command(
         )
     if summary.note:
         say(f"note: {summary.note}")
+    if summary.kept and summary.weights:
+        say(f"note: {summary.kept}")
     if summary.unused:
         more = len(summary.unused) - MAX_UNUSED
         names = ", ".join(summary.unused[:MAX_UNUSED]) + (f" and {more} more" if more > 0 else "")
@@ -93,6 +95,7 @@ def as_object(s: Summary) -> dict[str, object]:
         "weights": s.weights,
         "weight_bytes": s.weight_bytes,
         "note": s.note,
+        "weights_note": s.kept if s.weights else "",
         "unused_tensors": list(s.unused),
         "entries": [
             {

@@ -34,7 +34,7 @@ def describe(model: CompiledModel, abi: int) -> dict[str, object]:
         "graph_hash": model.graph_hash,
         "options": dict(model.options),
         "entries": [_entry(p) for p in model.programs],
-        "weights": [_weight(s) for s in model.weights],
+        "weights": weights_of(model),
         "kernels": [k.name for k in model.kernels],
     }
 
@@ -67,6 +67,11 @@ def _port(port: Port) -> dict[str, object]:
     if port.range is not None:
         out["range"] = list(port.range)
     return out
+
+
+def weights_of(model: CompiledModel) -> list[dict[str, object]]:
+    """A row for each form in which kernels read a weight."""
+    return [_weight(s) for s in model.weights]
 
 
 def _weight(stored: Stored) -> dict[str, object]:

@@ -10,21 +10,25 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lumigen.dtype import DTYPES, bf16, f16, f32
 from lumigen.emit import manifest
 from lumigen.emit.project import SAFETENSORS_DTYPES, packed_name
-from lumigen.errors import UnknownWeight, WeightMismatch
+from lumigen.errors import BadWeightsFile, UnknownWeight, WeightMismatch
 from lumigen.program import ALIGNMENT, CompiledModel, Panels, Stored
-from lumigen.weights import rounded
+from lumigen.weights import OURS, read_header, rounded
+from lumigen.weights import Stored as Tensor
 
 Array = npt.NDArray[np.generic]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+BY_NUMPY = {np.dtype(d.numpy).name: d for d in DTYPES}  # as manifests name types
 BLOCK = 1 << 20  # words that are hashed at a time
 
 
@@ -155,6 +159,41 @@ def _array_of(stored: Stored, arrays: Mapping[str, Array], source: str) -> Array
             name=weight.name, file=source, got=got, expected=manifest.weight_text(stored)
         )
     return array
+
+
+def misfits(file: Path, weights: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why a file is no weights file of a model, as the rows of its manifest describe it; empty: it is one."""
+    if not file.is_file():
+        return ["there is no such file"]
+    try:
+        tensors, metadata = read_header(file)
+    except BadWeightsFile as e:
+        return [str(e.facts["why"])]
+    wrong = (_misfit(row, tensors, metadata) for row in weights)
+    return list(dict.fromkeys(filter(None, wrong)))
+
+
+def _misfit(
+    row: Mapping[str, Any], tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> str:
+    name, dtype = row["name"], BY_NUMPY[row["dtype"]]
+    wanted = f"{dtype}[{', '.join(map(str, row['shape']))}]"
+    forms = [t for t in tensors if t.partition("#")[0] == name or t == name]
+    packed = [metadata[key] for t in forms if (key := f"lumigen.layout.{t}") in metadata]
+    tensor = tensors.get(name)
+    if packed and (row["layout"] or tensor is None or f"lumigen.layout.{name}" in metadata):
+        if row["layout"] in packed:
+            return ""
+        found = packed[0].partition(" panels")[0]
+        return f"{name} is {found if found != wanted else 'packed otherwise'}, must be {wanted}"
+    if tensor is None:
+        return f"it holds no {name}"
+    kind = OURS.get(tensor.kind)
+    is_wide = kind is f32 and dtype in (f16, bf16)  # rounded when it is opened
+    if (kind is dtype or is_wide) and tensor.shape == tuple(row["shape"]):
+        return ""
+    found = f"{kind or tensor.kind}[{', '.join(map(str, tensor.shape))}]"
+    return f"{name} is {found}, must be {wanted}"
 
 
 def _write_atomically(path: Path, parts: list[bytes | memoryview]) -> None:
