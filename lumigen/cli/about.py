@@ -126,7 +126,7 @@ def as_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> str:
                 str(w["dtype"]),
                 str(w["shape"]),
                 str(w["bytes"]),
-                "panels" if w["layout"] else "as in the file",
+                "panels" if w["layout"] else "row-major",
             )
             for w in weights
         ]
