@@ -25,7 +25,14 @@ from types import ModuleType
 from typing import Any
 
 from lumigen import debug
-from lumigen.errors import BuildFailed, CompilerMissing, DirectoryNotOurs, EditedFiles, NotBuilt
+from lumigen.errors import (
+    BuildFailed,
+    CompilerMissing,
+    DirectoryNotOurs,
+    EditedFiles,
+    NotADirectory,
+    NotBuilt,
+)
 from lumigen.target import CUDA
 from lumigen.toolchain import nvcc, packaged
 
@@ -107,7 +114,7 @@ def emitted_as_recorded(directory: Path) -> bool:
 def _emitted_files(directory: Path) -> dict[str, str]:
     """Path -> hash of what an earlier emission left here; refuses somebody else's directory."""
     if directory.exists() and not directory.is_dir():
-        raise DirectoryNotOurs(directory=directory)
+        raise NotADirectory(directory=directory)
     manifest = read_manifest(directory)
     if manifest is None:
         if directory.exists() and any(directory.iterdir()):

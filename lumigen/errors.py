@@ -215,11 +215,21 @@ class UnknownOption(UserError):
     )
 
 
+class NotADirectory(UserError):
+    """The output directory is a file."""
+
+    message = (
+        "[compile] {directory} is a file, and a project is a directory. "
+        "Name another place with -o, or move the file away."
+    )
+
+
 class DirectoryNotOurs(UserError):
     """The output directory holds somebody's files."""
 
     message = (
-        "[compile] {directory} is not empty and holds no manifest.json of lumigen, so it is kept. "
+        "[compile] {directory} is not empty and holds no whole manifest.json of lumigen, "
+        "so it is kept. "
         "Choose another directory with -o, or empty this one yourself."
     )
 

@@ -27,6 +27,14 @@ MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
 MAX_RANK = 64
 MAX_CONFIG = 10_000_000
 
+# endings of files that a user may take for one of ours, and what they are
+OTHER_FORMS = {
+    ".npy": "a .npy file holds one array without a name",
+    **dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), "it is a file of PyTorch"),
+    ".onnx": "it is a file of ONNX",
+    ".gguf": "it is a file of GGUF",
+}
+
 # the format's dtypes: bytes of an element, and ours where we have one
 _KINDS = {
     1: "BOOL U8 I8 F8_E4M3 F8_E5M2",
@@ -140,6 +148,8 @@ def open_weights(path: str | Path) -> Weights:
         return _open_npz(given)
     if given.suffix == ".json":
         return _open_index(given)
+    if given.suffix in OTHER_FORMS:
+        raise _bad(given, f"{OTHER_FORMS[given.suffix]}; a .safetensors or .npz file is needed")
     stored, metadata = read_header(given)
     return Weights(given, stored, _map, _config(given.parent), metadata)
 

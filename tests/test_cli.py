@@ -264,12 +264,27 @@ REFUSED = [
     ("compile {digits} --target tpu", "there is no such target. Choose one of: cpu, cuda."),
     ("compile {digits} --weights no.safetensors", "no.safetensors cannot be used: there is no"),
     ("compile {digits} --set width=3", "there is no option width; there are: none."),
-    ("compile {digits} -o full", "full is not empty and holds no manifest.json of lumigen"),
-    ("compile {digits} -o full/a.txt", "a.txt is not empty and holds no manifest.json"),
+    ("compile {digits} -o full", "full is not empty and holds no whole manifest.json of lumigen"),
+    ("compile {digits} -o full/a.txt", "[compile] full/a.txt is a file, and a project is a"),
+    ("compile {digits} -o damaged", "damaged is not empty and holds no whole manifest.json of"),
+    ("compile .", "[model] .: it is a directory. Name a Python file in it."),
+    ("compile full/a.txt", "a.txt: it ends in .txt, and Python files end in .py. Name"),
+    ("compile full/w.safetensors", "a .safetensors file holds no model. Name the Python file of"),
+    ("compile {digits} --weights full/y.npy", "a .npy file holds one array without a name; a "),
+    (
+        "compile {digits} --weights full/y.pt",
+        "full/y.pt cannot be used: it is a file of PyTorch; a",
+    ),
     ("compile {digits} --embed-weights", "--embed-weights cannot be alone. Pass them together"),
     ("show {digits} --after tile --kernel k99", "--kernel cannot be k99. Pass one of k00_panel"),
     ("show {digits} --after fold --kernel k00", "cannot be k00 after fold. Pass a kernel after"),
-    ("run nowhere", "[run] nowhere cannot be used: it is no directory. Name a directory that"),
+    ("run full/a.txt", "[run] full/a.txt cannot be used: it is no directory. Name a directory"),
+    ("inspect nowhere", "nowhere cannot be used: there is no such directory or library. Name a"),
+    ("inspect damaged", "[inspect] damaged/manifest.json cannot be used: it is damaged, or of"),
+    (
+        "run nowhere",
+        "[run] nowhere cannot be used: there is no such directory. Name a directory that",
+    ),
     ("run full", "[run] full cannot be used: it holds no manifest.json of lumigen."),
     ("bench full", "[bench] full cannot be used: "),
     ("test full", "[test] full cannot be used: "),
@@ -282,15 +297,18 @@ REFUSED = [
 
 @pytest.mark.parametrize(("command", "says"), REFUSED)
 def test_what_cannot_be_done_is_said(command: str, says: str, here: Path, run: Run) -> None:
+    files = ["a.txt", "w.safetensors", "y.npy", "y.pt"]
     (here / "full").mkdir()
-    write(here / "full" / "a.txt", "mine")
+    (here / "damaged").mkdir()
+    write(here / "damaged" / "manifest.json", '{"lumigen"')
+    for name in files:
+        write(here / "full" / name, "mine")
     arguments = [str(DIGITS) if word == "{digits}" else word for word in command.split()]
     code, out, err = run(*arguments)
     assert (code, out) == (1, "")
     last = next(line for line in err.splitlines() if line.startswith("error: "))
     assert says in last
-    assert [p.name for p in here.iterdir()] == ["full"]
-    assert [p.name for p in (here / "full").iterdir()] == ["a.txt"]
+    assert tree(here) == ["damaged/manifest.json", *(f"full/{name}" for name in files)]
 
 
 @pytest.mark.parametrize(
@@ -495,6 +513,23 @@ def test_a_reader_who_leaves_is_no_error(here: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("// k00_panel")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--tokenizer", "nope"], "there is no file nope; name the model's tokenizer.json"),
+        (["--tokenizer", "t.json"], "minilm-cpu is no project that `lumigen compile` built"),
+    ],
+)
+def test_the_example_of_sentences_names_what_is_missing(
+    options: list[str], says: str, here: Path
+) -> None:
+    write(here / "t.json", "{}")
+    command = [sys.executable, ROOT / "examples" / "minilm" / "similarity.py", *options, "a", "b"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith(says)
 
 
 def test_a_place_that_cannot_be_written_is_named(here: Path, run: Run) -> None:

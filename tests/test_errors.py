@@ -132,11 +132,18 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         {"command": "compile", "name": "layer", "known": []},
         "[compile] there is no option layer; there are: none. Correct the name, or leave it out.",
     ),
+    errors.NotADirectory: (
+        {"directory": "net.py"},
+        (
+            "[compile] net.py is a file, and a project is a directory. "
+            "Name another place with -o, or move the file away."
+        ),
+    ),
     errors.DirectoryNotOurs: (
         {"directory": Path("digits-cpu")},
         (
-            "[compile] digits-cpu is not empty and holds no manifest.json of lumigen, so it is "
-            "kept. Choose another directory with -o, or empty this one yourself."
+            "[compile] digits-cpu is not empty and holds no whole manifest.json of lumigen, so it "
+            "is kept. Choose another directory with -o, or empty this one yourself."
         ),
     ),
     errors.EditedFiles: (
@@ -279,6 +286,11 @@ def somebody_else_s_directory(directory: Path) -> None:
     lg.compile(model(), output=directory, build=False)
 
 
+def a_file_in_place_of_a_directory(directory: Path) -> None:
+    (directory / "net.py").write_text("", encoding="utf-8")
+    lg.compile(model(), output=directory / "net.py", build=False)
+
+
 def edited_files(directory: Path) -> None:
     lg.compile(model(), output=directory, build=False)
     (directory / "README.md").write_text("mine", encoding="utf-8")
@@ -349,6 +361,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadWeightsFile: lambda d: lg.open_weights(d / "none.safetensors"),
     errors.ModelFileError: lambda d: lg.load_model_file(d / "model.py"),
     errors.UnknownOption: unknown_option,
+    errors.NotADirectory: a_file_in_place_of_a_directory,
     errors.DirectoryNotOurs: somebody_else_s_directory,
     errors.EditedFiles: edited_files,
     errors.CompilerMissing: no_compiler,

@@ -36,6 +36,12 @@ def main():
     parser.add_argument("--tokenizer", type=Path, required=True, help="the model's tokenizer.json")
     parser.add_argument("--weights", type=Path, help="if they are not in the project")
     options = parser.parse_args()
+    if not options.tokenizer.is_file():
+        parser.error(f"there is no file {options.tokenizer}; name the model's tokenizer.json")
+    if not (options.project / "python").is_dir():
+        parser.error(f"{options.project} is no project that `lumigen compile` built")
+    if options.weights and not options.weights.is_file():
+        parser.error(f"there is no file {options.weights}; name the model's weights")
 
     sys.path.insert(0, str(options.project / "python"))
     minilm = importlib.import_module("minilm")

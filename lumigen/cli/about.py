@@ -30,6 +30,10 @@ def inspect(path: Path, as_json: bool) -> None:
     """Say what a project or a built library is; check its files."""
     if path.is_file():
         manifest, state = manifest_of_library(path), {}
+    elif not path.exists():
+        why = "there is no such directory or library"
+        remedy = "Name a directory that `lumigen compile` made, or a library built from it."
+        raise FileRefused(command="inspect", file=path, why=why, remedy=remedy)
     else:
         manifest = manifest_of("inspect", path)
         state = state_of(path, manifest)

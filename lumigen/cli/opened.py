@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from lumigen.build import load_module, read_manifest
+from lumigen.build import MANIFEST, load_module, read_manifest
 from lumigen.compile import weights_path
 from lumigen.dtype import DTYPES
 from lumigen.errors import (
@@ -38,11 +38,22 @@ INTERNAL = 11  # the status of the C interface that is our fault
 def manifest_of(command: str, directory: Path) -> dict[str, Any]:
     """The manifest of an emitted project; refuses any other directory."""
     found = read_manifest(directory)
-    if found is None:
-        why = "it holds no manifest.json of lumigen" if directory.is_dir() else "it is no directory"
-        remedy = "Name a directory that `lumigen compile` made."
-        raise FileRefused(command=command, file=directory, why=why, remedy=remedy)
-    return found
+    if found is not None:
+        return found
+    file = directory / MANIFEST
+    remedy = "Name a directory that `lumigen compile` made."
+    if file.is_file():
+        why = "it is damaged, or of another program"
+        remedy = "Compile the model again into an empty directory."
+        raise FileRefused(command=command, file=file, why=why, remedy=remedy)
+    why = (
+        "it holds no manifest.json of lumigen"
+        if directory.is_dir()
+        else "it is no directory"
+        if directory.exists()
+        else "there is no such directory"
+    )
+    raise FileRefused(command=command, file=directory, why=why, remedy=remedy)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,16 @@ def load_model_file(
     Options are texts (or values) by name, parsed by the annotations of `build`.
     """
     file = Path(path).resolve()
+    if file.is_dir():
+        files = sorted(p.name for p in file.glob("*.py"))[:3]
+        remedy = f"Name a Python file in it{': ' if files else '.'}{', '.join(files)}"
+        raise _error(path, "it is a directory", remedy.rstrip(".") + ".")
+    if file.exists() and file.suffix in (".safetensors", ".npz", ".json"):
+        remedy = "Name the Python file of the model, and these weights with --weights."
+        raise _error(path, f"a {file.suffix} file holds no model", remedy)
+    if file.exists() and file.suffix != ".py":
+        why = f"it ends in {file.suffix or 'nothing'}, and Python files end in .py"
+        raise _error(path, why, "Name a Python file that defines a model.")
     if not file.is_file():
         raise _error(path, "there is no such file", "Name a Python file that defines a model.")
     with _reporting(file), _alone(file):

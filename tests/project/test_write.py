@@ -10,7 +10,7 @@ import pytest
 
 from lumigen import build
 from lumigen.build import write_project
-from lumigen.errors import DirectoryNotOurs, EditedFiles
+from lumigen.errors import DirectoryNotOurs, EditedFiles, NotADirectory
 
 
 def project(**files: str) -> dict[str, str]:
@@ -64,7 +64,7 @@ def test_somebody_elses_directory_is_refused(tmp_path, text):
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DirectoryNotOurs):
+    with pytest.raises(NotADirectory):
         write_project(project(a="1"), tmp_path / "file")
 
 
