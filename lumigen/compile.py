@@ -464,8 +464,10 @@ def _list(extents: tuple[int, ...]) -> str:
 def unused_weights(
     model: CompiledModel, weights: Weights | Mapping[str, Array] | None
 ) -> tuple[str, ...]:
+    """What is in the file and not in the model, less the counters of BatchNorm: only training reads those."""
     used = {s.weight.name for s in model.weights}
-    return tuple(sorted(name for name in weights or () if name not in used))
+    others = (name for name in weights or () if name not in used)
+    return tuple(sorted(n for n in others if n.rpartition(".")[2] != "num_batches_tracked"))
 
 
 def entry_summary(program: Program, lowered: LoweredModel) -> EntrySummary:

@@ -156,10 +156,13 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     call = "Model()" if not needed else "Model(weights='FILE')"
     code = f"import {s.model}; m = {s.model}.{call}; print(m.entries)"
     link = f"target_link_libraries(app PRIVATE {s.model}::{s.model})"
+    cmake = ("CMake", f'add_subdirectory("{s.directory.resolve()}" {s.model})  {link}')
+    if s.built is None:  # CMake builds it itself; Python and bench need what `compile` builds
+        return (cmake,)
     return (
         ("Python", f'PYTHONPATH={where}/python python -c "{code}"'),
         ("bench", f"lumigen bench {where}{needed}"),
-        ("CMake", f'add_subdirectory("{s.directory.resolve()}" {s.model})  {link}'),
+        cmake,
     )
 
 
