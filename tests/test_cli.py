@@ -448,9 +448,19 @@ def test_a_single_kernel_can_be_shown(run: Run) -> None:
 
 
 def test_a_new_model_compiles_as_it_is(here: Path, run: Run) -> None:
-    code, out, _ = run("new", "my-model")
+    code, out, err = run("new", "my-model")
     assert code == 0
-    assert "lumigen compile my-model/model.py" in out
+    assert err.startswith("note: the model is called my_model, ")
+    todo = out.split("\n\n")[1]
+    for line in (
+        "cd my-model",
+        "python weights.py ",
+        "lumigen compile model.py --weights my_model.",
+    ):
+        assert f"  {line}" in todo
+    readme = (here / "my-model" / "README.md").read_text(encoding="utf-8")
+    assert len({line.find("  # ") for line in readme.splitlines() if "  # " in line}) == 1
+    assert run("new", "plain")[2] == ""
     assert tree(here / "my-model") == ["README.md", "model.py", "weights.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "weights.py"]

@@ -24,11 +24,14 @@ MAX_UNUSED = 8
 def new(name: str, as_json: bool) -> None:
     """Make a directory with a model to start from."""
     directory = start.write(Path(name))
+    model = start.model_name(directory)
+    if model != directory.name:
+        say(f"note: the model is called {model}, as names in C++ have letters, digits and _ only")
     if as_json:
-        result_json({"directory": str(directory), "files": sorted(start.FILES)})
+        result_json({"directory": str(directory), "model": model, "files": sorted(start.FILES)})
         return
-    where = shlex.quote(str(directory))
-    result(f"{directory}: model.py, weights.py, README.md\n\n  lumigen compile {where}/model.py")
+    todo = [f"cd {shlex.quote(str(directory))}", *start.steps(model)]
+    result("\n  ".join([f"{directory}: model.py, weights.py, README.md\n", *todo]))
 
 
 @click.command(

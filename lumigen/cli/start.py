@@ -44,10 +44,7 @@ save_file(tensors, "{name}.safetensors")
 README = """# {name}
 
 ```sh
-python weights.py                                      # writes {name}.safetensors
-lumigen compile model.py --weights {name}.safetensors    # emits and builds {name}-cpu
-lumigen run {name}-cpu --dims batch=8                    # yours with --input x=file.npy
-lumigen test {name}-cpu                                  # kernels against plain references
+{steps}
 ```
 
 From Python, without a project in between:
@@ -60,11 +57,25 @@ from model import model
 ```
 """
 
+STEPS = (  # a line for the shell, what it does
+    ("python weights.py", "writes {name}.safetensors"),
+    ("lumigen compile model.py --weights {name}.safetensors", "emits and builds {name}-cpu"),
+    ("lumigen run {name}-cpu --dims batch=8", "yours with --input x=file.npy"),
+    ("lumigen test {name}-cpu", "kernels against plain references"),
+)
+
 FILES = {"model.py": MODEL, "weights.py": WEIGHTS, "README.md": README}
 
 
-def write(directory: Path) -> Path:
-    """Make the directory, whole or not at all."""
+def steps(name: str) -> list[str]:
+    """What to do in the directory, with what each line does beside it."""
+    rows = [(line.format(name=name), what.format(name=name)) for line, what in STEPS]
+    width = max(len(line) for line, _ in rows)
+    return [f"{line:<{width}}  # {what}" for line, what in rows]
+
+
+def model_name(directory: Path) -> str:
+    """The name of the model of a directory: what C, C++ and Python take for a name."""
     name = re.sub(r"\W", "_", directory.name, flags=re.ASCII)
     if not re.match(r"[A-Za-z]", name):
         raise BadArgument(
@@ -73,6 +84,12 @@ def write(directory: Path) -> Path:
             value=repr(directory.name),
             expected="a name that begins with a letter",
         )
+    return name
+
+
+def write(directory: Path) -> Path:
+    """Make the directory, whole or not at all."""
+    name = model_name(directory)
     if directory.exists():
         remedy = "Choose another name, or remove it yourself."
         raise FileRefused(command="new", file=directory, why="it is there already", remedy=remedy)
@@ -80,7 +97,9 @@ def write(directory: Path) -> Path:
     staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
         for file, text in FILES.items():
-            (staging / file).write_text(text.format(name=name), encoding="utf-8")
+            (staging / file).write_text(
+                text.format(name=name, steps="\n".join(steps(name))), encoding="utf-8"
+            )
         staging.chmod(0o755)
         staging.rename(directory)
     except BaseException:
