@@ -107,7 +107,7 @@ def test_compile_prints_a_summary_and_lines_to_paste(here: Path, run: Run) -> No
     paste = [line for line in out.splitlines() if line.startswith(("Python", "bench", "CMake"))]
     assert [line.split()[0] for line in paste] == ["CMake"], "the others need what is built"
     assert [line.split()[0] for line in err.splitlines()] == [
-        *("trace", "passes", "lower", "emit", "write")
+        *("trace", "passes", "lower", "emit", "vectors", "write")
     ]
 
 
@@ -515,6 +515,14 @@ def test_help_has_an_example(command: str, run: Run) -> None:
     assert (code, err) == (0, "")
     assert f"\n  Example: lumigen {command}" in out
     assert "\\" not in out + run("--help")[1]
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_help_says_what_is_taken_without_an_option(command: str, run: Run) -> None:
+    text = " ".join(run(command, "--help")[1].split())
+    assert "by default, else the model's typical ones." in text
+    assert "0: as many as there are cores. [default: 0; x>=0]" in text
+    assert ("to measure each entry. [default: 1.0; x>=0]" in text) == (command == "bench")
 
 
 def test_a_reader_who_leaves_is_no_error(here: Path) -> None:

@@ -79,10 +79,25 @@ def traced_options(function: F) -> F:
 def run_options(function: F) -> F:
     """What `run` and `bench` take to call an entry."""
     for option in (
-        click.option("--weights", metavar="PATH", help="Weights; DIR/weights by default."),
-        click.option("--threads", default=0, type=click.IntRange(0), help="0: all cores."),
-        click.option("--dims", type=Sizes(), metavar="batch=8,...", help="Sizes of the dims."),
-        click.option("--entry", metavar="NAME", help="The entry; the only one, or the first."),
+        click.option("--weights", metavar="PATH", help="Weights; those of DIR by default."),
+        click.option(
+            "--threads",
+            default=0,
+            show_default=True,
+            type=click.IntRange(0),
+            help="How many; 0: as many as there are cores.",
+        ),
+        click.option(
+            "--dims",
+            type=Sizes(),
+            metavar="batch=8,...",
+            help="Sizes of the dims; those of the input files by default, else the model's typical ones.",
+        ),
+        click.option(
+            "--entry",
+            metavar="NAME",
+            help="The entry; by default the first to run, and all to bench.",
+        ),
         click.argument("directory", metavar="DIR", type=click.Path(path_type=Path)),
     ):
         function = option(function)

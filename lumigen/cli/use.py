@@ -141,7 +141,13 @@ def as_text(outputs: Mapping[str, Array]) -> list[str]:
 
 @click.command(epilog=example("bench digits-cpu --dims batch=64 --threads 1"))
 @run_options
-@click.option("--seconds", default=1.0, type=click.FloatRange(0), help="How long to measure.")
+@click.option(
+    "--seconds",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="For how long to measure each entry.",
+)
 @json_option
 def bench(
     directory: Path,
@@ -209,7 +215,9 @@ def measure(entry: Entry, context: Any, arrays: Mapping[str, Array], seconds: fl
 
 @click.command(epilog=example("test digits-cpu"))
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--jobs", default=1, type=click.IntRange(1), help="Tests that run at a time.")
+@click.option(
+    "--jobs", default=1, show_default=True, type=click.IntRange(1), help="Tests that run at a time."
+)
 @json_option
 def test(directory: Path, jobs: int, as_json: bool) -> None:
     """Build and run the tests of a project."""
