@@ -598,6 +598,14 @@ def test_a_file_of_wider_floats_is_rounded(here: Path, run: Run) -> None:
     assert inputs_for(project, project.entry(None), {"x": "x.npy"}, {})[0]["x"].dtype == np.int64
 
 
+def test_dims_that_an_entry_lacks_are_refused(emitted: Path) -> None:
+    project = emitted_project(emitted)
+    with pytest.raises(lg.errors.UnknownOption) as caught:
+        inputs_for(project, project.entry(None), {}, {"btch": 3})
+    text = "[run] there is no option --dims btch in classify; there are: batch. Correct the name"
+    assert str(caught.value).startswith(text)
+
+
 def test_a_file_that_dims_contradict_is_refused(here: Path, emitted: Path) -> None:
     project = emitted_project(emitted)
     entry = project.entry(None)
@@ -695,7 +703,11 @@ def test_random_inputs_are_said_to_be(digits: Path, run: Run) -> None:
         (np.zeros((65, 64), np.float32), "", "[classify] "),
         (np.zeros(64, np.float32), "", "[classify] "),
         (None, "--dims batch=65", "[classify] "),
-        (None, "--dims seq=2", "[classify] there is no dim seq; there are: batch."),
+        (
+            None,
+            "--dims seq=2",
+            "[run] there is no option --dims seq in classify; there are: batch.",
+        ),
         (None, "--entry train", "[digits] there is no entry train; there are: classify."),
         (None, "--input y=x.npy", "[run] there is no option --input y; there are: x."),
         (None, "--input x=no.npy", "[run] no.npy cannot be used: there is no such file."),

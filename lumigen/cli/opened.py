@@ -23,7 +23,6 @@ from lumigen.errors import (
     CallRefused,
     FileRefused,
     NotBuilt,
-    UnknownDim,
     UnknownEntry,
     UnknownOption,
 )
@@ -84,7 +83,8 @@ class Project:
         known = [d["name"] for d in entry["dims"]]
         for name in given:
             if name not in known:
-                raise UnknownDim(entry=entry["name"], name=name, known=known)
+                option = f"--dims {name} in {entry['name']}"
+                raise UnknownOption(command=self.command, name=option, known=known)
         return {d["name"]: given.get(d["name"], d["typical"]) for d in entry["dims"]}
 
     @contextmanager
