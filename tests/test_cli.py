@@ -107,7 +107,7 @@ def test_compile_prints_a_summary_and_lines_to_paste(here: Path, run: Run) -> No
     paste = [line for line in out.splitlines() if line.startswith(("Python", "bench", "CMake"))]
     assert [line.split()[0] for line in paste] == ["CMake"], "the others need what is built"
     assert [line.split()[0] for line in err.splitlines()] == [
-        *("trace", "passes", "lower", "emit", "vectors", "write")
+        *("trace", "recall", "passes", "lower", "emit", "vectors", "write")
     ]
 
 
