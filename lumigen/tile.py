@@ -206,7 +206,8 @@ class Contract:
 class ForTile:
     """`for m, n` over the elements of a fragment that lie below `m_hi` and `n_hi`, each by the thread that has it.
 
-    The fragment begins at (m_lo, n_lo). `n` runs over lanes, and `value` is the element.
+    The fragment begins at (m_lo, n_lo). `n` runs over lanes, and `value` is the element; each of `rows` names the
+    number that a tile of one number for each row has for its row.
     """
 
     acc: Buffer
@@ -218,6 +219,102 @@ class ForTile:
     n_hi: Ix
     value: Local
     body: tuple[Stmt, ...]
+    rows: tuple[tuple[Local, Buffer], ...] = ()
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A tile of a matrix operand in `dst`: (majors, depth) from (major_lo, depth_lo) on, zero past the extents."""
+
+    dst: Buffer
+    operand: Operand
+    major: Axis
+    major_lo: Ix
+    depth: Axis
+    depth_lo: Ix
+
+
+@dataclass(frozen=True)
+class Stream:
+    """`for axis in lo .. hi - 1` by `step`s, by a block of threads, with tiles that are there when the body runs.
+
+    `rows` are the same in each turn and stay in registers; the tiles of `inner` and `outer` come through a ring of
+    slots, ahead of the body. What is not held in the element type of a tile is rounded to it.
+    """
+
+    axis: Axis
+    lo: Ix
+    hi: Ix
+    step: int
+    rows: Streamed
+    inner: Streamed
+    outer: Streamed
+    body: tuple[Stmt, ...]
+
+    @property
+    def tiles(self) -> tuple[Streamed, Streamed, Streamed]:
+        return self.rows, self.inner, self.outer
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """acc = a b^T, or acc += a b^T if `add`: a fragment from tiles of a stream.
+
+    Where `a` is itself a fragment it is rounded to the element type of `b`.
+    """
+
+    acc: Buffer
+    a: Buffer
+    b: Buffer
+    add: bool
+
+
+@dataclass(frozen=True)
+class MapTile:
+    """`dst[m, n] = result` for the elements of a fragment, as ForTile visits them; the others are `otherwise`.
+
+    `dst` may be `src`. `body` computes what `result` names.
+    """
+
+    dst: Buffer
+    src: Buffer
+    m: Axis
+    n: Axis
+    m_lo: Ix
+    n_lo: Ix
+    m_hi: Ix
+    n_hi: Ix
+    value: Local
+    rows: tuple[tuple[Local, Buffer], ...]
+    body: tuple[Stmt, ...]
+    result: Expr
+    otherwise: float
+
+
+@dataclass(frozen=True)
+class FoldRows:
+    """`dst[row] = monoid(dst[row], the elements of the row)` of a fragment."""
+
+    dst: Buffer
+    src: Buffer
+    monoid: Monoid
+
+
+@dataclass(frozen=True)
+class MapRows:
+    """For each row: the numbers of `rows` get names, then each tile of `results` its value, all of them at once."""
+
+    rows: tuple[tuple[Local, Buffer], ...]
+    body: tuple[Stmt, ...]
+    results: tuple[tuple[Buffer, Expr], ...]
+
+
+@dataclass(frozen=True)
+class ScaleRows:
+    """Each row of a fragment times its number."""
+
+    acc: Buffer
+    by: Buffer
 
 
 @dataclass(frozen=True)
@@ -243,6 +340,12 @@ Stmt = Union[
     Fill,
     Contract,
     ForTile,
+    Stream,
+    Multiply,
+    MapTile,
+    FoldRows,
+    MapRows,
+    ScaleRows,
     Hold,
     Keep,
 ]
@@ -281,5 +384,5 @@ class TileProgram:
         while stack:
             s = stack.pop()
             yield s
-            if isinstance(s, For | ForTile):
+            if isinstance(s, For | ForTile | Stream | MapTile | MapRows):
                 stack.extend(reversed(s.body))

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lumigen.emit.block import BLOCK_TYPES, declarations
 from lumigen.emit.environment import render
-from lumigen.emit.statements import BLOCK_TYPES, Statements
+from lumigen.emit.statements import Statements
 from lumigen.index import product
 from lumigen.names import identifier
 from lumigen.program import ALIGNMENT, Parameter
-from lumigen.tile import Contract, TileProgram
+from lumigen.tile import Contract, Stream, TileProgram
 
 HEADERS = {
     "simt": ("index.h", "lanes.h", "scalar.h", "simd.h", "vmath.h"),
@@ -19,6 +20,7 @@ HEADERS = {
     "cascade": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "tile.h", "vmath.h"),
 }
 DEVICE_HEADERS = {
+    "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h"),
     "simt": ("index.h", "scalar.h", "simd.h"),
     "pipeline": ("elements.cuh", "fma.cuh", "index.h", "pipeline.cuh", "scalar.h", "simd.h"),
 }
@@ -109,16 +111,17 @@ def device_kernel_body(
         bounds="Tile::kThreads, Tile::kBlocks" if program.tile else "kThreads",
         threads="Tile::kThreads" if program.tile else "kThreads",
         shared=f"Tile::shared_bytes<{_element(program)}>()" if program.tile else "0",
-        lines=lines,
+        lines=(*declarations(program), *lines),
     )
     return render("cuda/kernel.cu.j2", kernel=context)
 
 
 def _element(program: TileProgram) -> str:
     """The type of the matrix operands, as the device's headers spell it."""
-    return next(
-        BLOCK_TYPES[s.element.name] for s in program.statements() if isinstance(s, Contract)
-    )
+    statements = list(program.statements())
+    contracted = [s.element for s in statements if isinstance(s, Contract)]
+    streamed = [s.rows.dst.dtype for s in statements if isinstance(s, Stream)]
+    return BLOCK_TYPES[(*contracted, *streamed)[0].name]
 
 
 def _rendered(

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from lumigen.dtype import DType, boolean, f32
+from lumigen.emit.block import as_int as _int
+from lumigen.emit.block import block_lines, filled
 from lumigen.emit.expression import (
     Renderer,
     Text,
@@ -16,18 +18,16 @@ from lumigen.emit.expression import (
     suffix,
 )
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, ix, product
+from lumigen.index import Axis, product
 from lumigen.lower.scope import address
 from lumigen.region import Expr, Local, Monoid
 from lumigen.tile import (
     Accumulate,
     Accumulator,
     Bind,
-    Contract,
     Fill,
     Finish,
     For,
-    ForTile,
     Hold,
     Keep,
     Let,
@@ -50,6 +50,7 @@ class Statements:
     def __init__(self, program: TileProgram, dims: Mapping[str, str] | None = None) -> None:
         self.dims = dims or {}
         self.team = program.team
+        self.threads = program.threads
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
         self.held = [s.name.name for s in program.statements() if isinstance(s, Hold)]
         self.dealt = 0  # loops around the statement whose points threads share
@@ -96,6 +97,8 @@ class Statements:
     def _matrix(self, s: Stmt, r: Renderer) -> list[str]:
         """A statement on whole tiles."""
         match s:
+            case Fill() if self.threads > 1:
+                return [filled(s)]
             case Fill():
                 size = r.index(product(s.dst.dims))
                 return [f"fill_tile({s.dst}, {literal(s.value, f32)}, {size});"]
@@ -103,10 +106,6 @@ class Statements:
                 return self._pack(s, r)
             case PackColumns():
                 return self._pack_columns(s, r)
-            case Contract():
-                return self._contract(s, r)
-            case ForTile():
-                return self._for_tile(s, r)
             case Transpose():
                 strides = f"{r.index(s.dst.dims[-1])}, {s.src}, {r.index(s.src.dims[-1])}"
                 sizes = f"{_int(r.index(s.rows))}, {_int(r.index(s.cols))}"
@@ -114,7 +113,7 @@ class Statements:
             case Mma():
                 return [self._mma(s, r)]
             case _:
-                raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
+                return block_lines(s, self.lines, r)
 
     def _accumulate(self, s: Accumulate, r: Renderer) -> str:
         name = s.into.name
@@ -235,52 +234,6 @@ class Statements:
             f"multiply_direct_b({acc}, {ldc}, {a}, {where}, {ldb}, {count}, {cols}, {k}, {again});"
         )
 
-    def _contract(self, s: Contract, r: Renderer) -> list[str]:
-        part = ", ".join(_int(r.index(i)) for i in (s.m_lo, s.n_lo, ix(0), s.k.extent))
-        return [
-            *self._block_operand("a", s.a, s.m, s.k, s.element, r),
-            *self._block_operand("b", s.b, s.n, s.k, s.element, r),
-            f"Accumulators<Tile> {s.acc};",
-            f"contract({s.acc}, a, b, Part{{{part}}}, shared);",
-        ]
-
-    def _block_operand(
-        self, name: str, o: Operand, major: Axis, k: Axis, element: DType, r: Renderer
-    ) -> list[str]:
-        """An operand as the ring of stages takes it in: vectors along the direction in which it is contiguous."""
-        spelled = BLOCK_TYPES[element.name]
-        majors = _int(r.index(major.extent))
-        held = o.source is not None and o.source.dtype is element
-        if held and o.stride is not None and o.k_stride is not None:
-            along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
-            how = "kEither" if 1 in (o.stride, o.k_stride) else "kElements"
-            source = pointer(str(o.source), r.index(o.base))
-            if element is not f32:
-                source = f"reinterpret_cast<const {spelled}*>({source})"
-            strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
-            kind = f"Strided<{spelled}, Along::{along}, Copy::{how}>"
-            return [f"const {kind} {name} = {{{source}, {strides}, {majors}}};"]
-        assert o.value is not None
-        body = [
-            f"const int64_t {major.name} = at_major, {k.name} = at_depth;",
-            f"return {r.scalar(o.value).code};",
-        ]
-        head = f"const auto {name} = computed<{spelled}, Along::kDepth>([&](int at_major, int at_depth) {{"
-        return [head, *_indented(body), f"}}, {majors});"]
-
-    def _for_tile(self, s: ForTile, r: Renderer) -> list[str]:
-        ends = ", ".join(r.index(i) for i in (s.m_lo, s.n_lo, s.m_hi, s.n_hi))
-        inner = self.lines(s.body, s.n)
-        words = " ".join(inner)
-        m, n = (
-            a.name if re.search(rf"\b{a.name}\b", words) else f"/*{a.name}*/" for a in (s.m, s.n)
-        )
-        head = f"for_each_element({s.acc}, {ends}, [&](int64_t {m}, int64_t {n}, Vec {s.value.name}, auto lanes) {{"
-        return [head, *_indented(inner), "});"]
-
-
-BLOCK_TYPES = {"f32": "float", "f16": "f16", "bf16": "bf16"}  # in the headers of products of tiles
-
 
 def _elements(o: Operand, offset: str) -> str:
     """A pointer to an operand's elements, of a type that tells how to widen them."""
@@ -312,10 +265,6 @@ def _value(e: Expr, lanes: Axis | None, r: Renderer) -> str:
     if lanes is None:
         return r.scalar(e).code
     return r.mask(e) if e.dtype is boolean else r.vector(e).code
-
-
-def _int(text: str) -> str:
-    return text if text.isdigit() else f"static_cast<int>({text})"
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

@@ -37,17 +37,24 @@ from lumigen.tile import (
     Contract,
     Fill,
     Finish,
+    FoldRows,
     For,
     ForTile,
     Hold,
     Keep,
     Let,
+    MapRows,
+    MapTile,
     Mma,
+    Multiply,
     Operand,
     Pack,
     PackColumns,
+    ScaleRows,
     Stmt,
     StoreTile,
+    Stream,
+    Streamed,
     TileProgram,
     Transpose,
 )
@@ -165,6 +172,38 @@ class _Task:
             case Fill():
                 self.memory[s.dst.name][:] = s.value
             case _:
+                self.streamed(s)
+
+    def streamed(self, s: Stmt) -> None:
+        """A statement on tiles that stream by, and on fragments and numbers of their rows."""
+        match s:
+            case Stream():
+                self.stream(s)
+            case Multiply():
+                acc, b = self.tile(s.acc), self.tile(s.b)
+                with np.errstate(all="ignore"):
+                    product = _widened(cast(self.tile(s.a), s.b.dtype)) @ _widened(b).T
+                    acc[...] = _widened(acc) + product if s.add else product
+            case MapTile():
+                self.map_tile(s)
+            case FoldRows():
+                state, tile = self.tile(s.dst), _widened(self.tile(s.src))
+                with np.errstate(all="ignore"):
+                    if s.monoid is Monoid.MAX:
+                        state[...] = np.maximum(_widened(state), tile.max(1))
+                    else:
+                        state[...] = _widened(state) + tile.sum(1)
+            case MapRows():
+                self.name_rows(s.rows, slice(None))
+                self.run(s.body)
+                made = [(self.tile(b), self.value(value)) for b, value in s.results]
+                for tile, value in made:
+                    tile[...] = value
+            case ScaleRows():
+                acc = self.tile(s.acc)
+                with np.errstate(all="ignore"):
+                    acc[...] = _widened(acc) * _widened(self.tile(s.by))[:, None]
+            case _:
                 raise TypeError(s)
 
     def start(self, s: Accumulator) -> Array:
@@ -274,7 +313,45 @@ class _Task:
         for row, m in enumerate(rows):
             self.axes[s.m], self.axes[s.n] = int(m), columns
             self.locals[s.value.name] = _widened(acc[row, : len(columns)])
+            self.name_rows(s.rows, row)
             self.run(s.body)
+        for axis in (s.m, s.n):
+            self.axes.pop(axis, None)
+
+    def name_rows(self, rows: tuple[tuple[Local, Buffer], ...], which: Any) -> None:
+        for name, b in rows:
+            self.locals[name.name] = _widened(self.tile(b)[which])
+
+    def stream(self, s: Stream) -> None:
+        for point in range(self.number(s.lo), self.number(s.hi), s.step):
+            self.axes[s.axis] = point
+            for t in s.tiles:
+                self.bring(t)
+            self.run(s.body)
+        self.axes.pop(s.axis, None)
+
+    def bring(self, t: Streamed) -> None:
+        tile = self.tile(t.dst)
+        majors = _below(self.number(t.major_lo), tile.shape[0], self.number(t.major.extent))
+        depth = _below(self.number(t.depth_lo), tile.shape[1], self.number(t.depth.extent))
+        tile[...] = 0
+        block = self.operand(t.operand, t.major, majors, t.depth, depth)
+        tile[: len(majors), : len(depth)] = cast(block, t.dst.dtype)
+
+    def map_tile(self, s: MapTile) -> None:
+        source, target = _widened(self.tile(s.src)), self.tile(s.dst)
+        rows = _below(self.number(s.m_lo), source.shape[0], self.number(s.m_hi))
+        columns = _below(self.number(s.n_lo), source.shape[1], self.number(s.n_hi))
+        shape = (len(rows), len(columns))
+        target[...] = s.otherwise
+        if not rows.size or not columns.size:
+            return
+        self.axes[s.m], self.axes[s.n] = np.repeat(rows, shape[1]), np.tile(columns, shape[0])
+        self.locals[s.value.name] = source[: shape[0], : shape[1]].reshape(-1)
+        self.name_rows(s.rows, np.repeat(np.arange(shape[0]), shape[1]))
+        self.run(s.body)
+        result = np.broadcast_to(self.value(s.result), shape[0] * shape[1])
+        target[: shape[0], : shape[1]] = result.reshape(shape)
         for axis in (s.m, s.n):
             self.axes.pop(axis, None)
 

@@ -120,7 +120,8 @@ class _Model:
     )
 
     def entry(self, name: str, graph: Graph) -> Program:
-        regions = retype_temporaries(partition(graph, self.device.runs_whole), self.dtype)
+        regions = partition(graph, lambda region: self.device.runs_whole(region, self.dtype))
+        regions = retype_temporaries(regions, self.dtype)
         regions = choose_layouts(regions)
         steps = [self.steps(unify_axes(region), number) for number, region in enumerate(regions)]
         dims = graph.dims()

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lumigen.dtype import DType
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.chain import chain, find_chain
 from lumigen.lower.contract import Lowered, contract
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.pipeline import pipeline
-from lumigen.lower.plan_region import plan_region
+from lumigen.lower.plan_region import plan_blocks, plan_region
 from lumigen.lower.schedule_plan import (
+    STREAM_ROWS,
     VECTOR_LOOPS,
     schedule_blocks,
     schedule_plan,
     vector_loops_of_blocks,
 )
 from lumigen.lower.simt import simt
+from lumigen.lower.stream import find_streamable, stream
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.plan import RegionPlan
 from lumigen.region import Region
@@ -34,7 +37,7 @@ class Device:
     schedule: Callable[[RegionPlan], Schedule]
     loops: Callable[[RegionPlan], Schedule]
     forms: tuple[Callable[[Region, Schedule], Lowered | None], ...]
-    runs_whole: Callable[[Region], bool]
+    runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
 
     def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
@@ -51,10 +54,16 @@ class Device:
         return plan, sizes, Lowered(((hold_rows(simt(plan, sizes)), plan.region),))
 
 
-def _has_skeleton(region: Region) -> bool:
+def _has_skeleton(region: Region, _temporaries: DType) -> bool:
     """Whether a skeleton runs a contraction inside another reduction without storing it."""
     (store,) = unify_axes(region).stores
     return find_chain(store) is not None or find_cascade(store) is not None
+
+
+def _streams(region: Region, temporaries: DType) -> bool:
+    """The same of a skeleton for blocks of threads."""
+    (store,) = unify_axes(region).stores
+    return find_streamable(store, STREAM_ROWS, temporaries) is not None
 
 
 CPU = Device(
@@ -65,10 +74,10 @@ CPU = Device(
     runs_whole=_has_skeleton,
 )
 CUDA = Device(
-    plan=plan_sweeps,
+    plan=plan_blocks,
     schedule=schedule_blocks,
     loops=vector_loops_of_blocks,
-    forms=(pipeline,),
-    runs_whole=lambda _: False,
+    forms=(pipeline, stream),
+    runs_whole=_streams,
 )
 DEVICES = {"cpu": CPU, "cuda": CUDA}

@@ -8,17 +8,28 @@ over rows that stay in the caches are cheaper than corrections.
 from __future__ import annotations
 
 from lumigen.index import ix
-from lumigen.lower.cascade import find_cascade
+from lumigen.lower.cascade import Cascade, find_cascade
+from lumigen.lower.schedule_plan import STREAM_ROWS
+from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import grid_loop, plan_sweeps
 from lumigen.plan import KernelPlan, Loop, RegionPlan
-from lumigen.region import Region
+from lumigen.region import Region, Store
 
 
 def plan_region(region: Region) -> RegionPlan:
     (store,) = region.stores
     found = find_cascade(store)
-    if found is None:
-        return plan_sweeps(region)
+    return plan_sweeps(region) if found is None else _folded(region, store, found)
+
+
+def plan_blocks(region: Region) -> RegionPlan:
+    """The same for blocks of threads: where these can run the fold as one loop."""
+    (store,) = region.stores
+    found = find_streamable(store, STREAM_ROWS)
+    return plan_sweeps(region) if found is None else _folded(region, store, found.cascade)
+
+
+def _folded(region: Region, store: Store, found: Cascade) -> RegionPlan:
     fold = found.fold
     (k,) = fold.axes
     inner = Loop(fold.axes, "seq", ix(0), k.extent, fold.carries, (), results=fold.results)

@@ -13,6 +13,8 @@ from lumigen.lower.cascade import find_cascade
 from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import Contraction, find_contraction
 from lumigen.lower.pipeline import MATRIX_SITES, SCALAR_SITES, multiplied_in
+from lumigen.lower.stream import SITES as STREAM_SITES
+from lumigen.lower.stream import find_streamable, size
 from lumigen.plan import RegionPlan
 from lumigen.schedule import Layout, Place, Schedule, schedule
 
@@ -33,11 +35,19 @@ MATRIX_TILES = (
 # rows, columns, depth of a stage, rows and columns of a thread, which multiplies in f32 by itself
 SCALAR_TILES = ((128, 128, 16, 8, 8), (64, 64, 16, 4, 4), (32, 64, 16, 4, 4))
 MULTIPROCESSORS = 132  # that should all have a tile
+# rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time
+STREAM_ROWS, STREAM_STEP, STREAM_WARPS = 64, 64, 4
 
 
 def schedule_blocks(plan: RegionPlan) -> Schedule:
     """Of blocks of threads: tiles of a product in as large blocks as keep the device busy, or vector loops."""
     (store,) = plan.region.stores
+    streamable = find_streamable(store, STREAM_ROWS)
+    if streamable is not None:
+        cascade = streamable.cascade
+        columns, depth = size(cascade.rows), size(cascade.inner.axes)
+        sizes = (STREAM_ROWS, columns, depth, STREAM_STEP, STREAM_WARPS)
+        return schedule("cascade", dict(zip(STREAM_SITES, sizes, strict=True)))
     found = find_contraction(store)
     if found is None:
         return vector_loops_of_blocks(plan)

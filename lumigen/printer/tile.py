@@ -27,17 +27,24 @@ from lumigen.tile import (
     Contract,
     Fill,
     Finish,
+    FoldRows,
     For,
     ForTile,
     Hold,
     Keep,
     Let,
+    MapRows,
+    MapTile,
     Mma,
+    Multiply,
     Operand,
     Pack,
     PackColumns,
+    ScaleRows,
     Stmt,
     StoreTile,
+    Stream,
+    Streamed,
     TileProgram,
     Transpose,
 )
@@ -95,8 +102,12 @@ def _prim(e: Prim) -> str:
 def _statements(body: Iterable[Stmt]) -> Iterator[str]:
     for s in body:
         yield _statement(s)
-        if isinstance(s, For | ForTile):
+        if isinstance(s, For | ForTile | Stream | MapTile | MapRows):
             yield from (f"  {line}" for line in _statements(s.body))
+        if isinstance(s, MapTile):
+            yield f"  {s.dst} = {show_expr(s.result)}, {s.otherwise:.9g} outside"
+        if isinstance(s, MapRows):
+            yield from (f"  {dst} = {show_expr(value)}" for dst, value in s.results)
 
 
 def _statement(s: Stmt) -> str:
@@ -147,12 +158,44 @@ def _matrix(s: Stmt) -> str:
             where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in 0 .. {s.k.extent}"
             return f"{s.acc} = {a} @ {b} in {s.element}, {where}"
         case ForTile():
-            ends = f"{s.m} in {s.m_lo} .. {s.m_hi}, {s.n} in {s.n_lo} .. {s.n_hi}"
-            return f"for {s.value.name} of {s.acc}, {ends} over lanes"
+            return f"for {s.value.name} of {s.acc}{_rows(s.rows)}, {_ends(s)}"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
         case _:
+            return _streamed(s)
+
+
+def _streamed(s: Stmt) -> str:
+    """A statement on tiles that stream by, and on fragments and numbers of their rows."""
+    match s:
+        case Stream():
+            tiles = "; ".join(map(_tile, s.tiles))
+            return f"stream {s.axis} in {s.lo} .. {s.hi} by {s.step}: {tiles}"
+        case Multiply():
+            return f"{s.acc} {'+=' if s.add else '='} {s.a} @ transpose of {s.b}"
+        case MapTile():
+            return f"map {s.value.name} of {s.src}{_rows(s.rows)}, {_ends(s)}"
+        case FoldRows():
+            return f"{s.dst} = {s.monoid.value}({s.dst}, rows of {s.src})"
+        case MapRows():
+            return f"map rows{_rows(s.rows)}"
+        case ScaleRows():
+            return f"{s.acc} = {s.acc} * rows {s.by}"
+        case _:
             raise TypeError(s)
+
+
+def _ends(s: ForTile | MapTile) -> str:
+    return f"{s.m} in {s.m_lo} .. {s.m_hi}, {s.n} in {s.n_lo} .. {s.n_hi} over lanes"
+
+
+def _rows(rows: tuple[tuple[Local, Buffer], ...]) -> str:
+    return "".join(f", {name.name} of {b}" for name, b in rows)
+
+
+def _tile(t: Streamed) -> str:
+    where = f"({t.major}, {t.depth}) from ({t.major_lo}, {t.depth_lo})"
+    return f"{t.dst} = {_operand(t.operand)}, {where}"
 
 
 def _operand(o: Operand) -> str:

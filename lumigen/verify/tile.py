@@ -30,17 +30,23 @@ from lumigen.tile import (
     Contract,
     Fill,
     Finish,
+    FoldRows,
     For,
     ForTile,
     Hold,
     Keep,
     Let,
+    MapRows,
+    MapTile,
     Mma,
+    Multiply,
     Operand,
     Pack,
     PackColumns,
+    ScaleRows,
     Stmt,
     StoreTile,
+    Stream,
     TileProgram,
     Transpose,
 )
@@ -104,7 +110,7 @@ def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator
     for s in body:
         for broken in _broken_statement(s, facts, scope):
             yield f"{type(s).__name__} {_name(s)}: {broken}"
-        if isinstance(s, ForTile):
+        if isinstance(s, ForTile | MapTile):
             facts.locals[s.value] = s.n
             ends = {
                 Cmp(ix(s.m) - s.m_lo),
@@ -112,9 +118,22 @@ def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator
                 Cmp(ix(s.n) - s.n_lo),
                 Cmp(s.n_hi - 1 - s.n),
             }
-            inner = _Scope(
-                scope.axes | {s.m, s.n}, scope.locals | {s.value}, s.n, scope.given | ends
-            )
+            names = _named_rows(s.rows, facts) | {s.value}
+            inner = _Scope(scope.axes | {s.m, s.n}, scope.locals | names, s.n, scope.given | ends)
+            yield from _broken_body(s.body, facts, inner)
+            if isinstance(s, MapTile):
+                last = replace(inner, locals=inner.locals | _lets(s.body))
+                yield from _broken_value(s.result, facts, last, s.n)
+        if isinstance(s, MapRows):
+            inner = replace(scope, locals=scope.locals | _named_rows(s.rows, facts))
+            yield from _broken_body(s.body, facts, inner)
+            last = replace(inner, locals=inner.locals | _lets(s.body))
+            for _, value in s.results:
+                yield from _broken_value(value, facts, last, None)
+        if isinstance(s, Stream):
+            facts.written |= {t.dst for t in s.tiles}
+            given = scope.given | {Cmp(ix(s.axis) - s.lo), Cmp(s.hi - 1 - s.axis)}
+            inner = replace(scope, axes=scope.axes | {s.axis}, given=given)
             yield from _broken_body(s.body, facts, inner)
         if isinstance(s, For):
             given = scope.given | {Cmp(ix(s.axis) - s.lo), Cmp(s.hi - 1 - s.axis)}
@@ -122,6 +141,15 @@ def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator
             inner = replace(scope, axes=scope.axes | {s.axis}, lanes=lanes, given=given)
             yield from _broken_body(s.body, facts, inner)
         scope = _after(s, facts, scope)
+
+
+def _named_rows(rows: tuple[tuple[Local, Buffer], ...], facts: _Facts) -> frozenset[Local]:
+    facts.locals.update((name, None) for name, _ in rows)
+    return frozenset(name for name, _ in rows)
+
+
+def _lets(body: Iterable[Stmt]) -> frozenset[Local]:
+    return frozenset(s.name for s in body if isinstance(s, Let))
 
 
 def _after(s: Stmt, facts: _Facts, scope: _Scope) -> _Scope:
@@ -141,11 +169,13 @@ def _after(s: Stmt, facts: _Facts, scope: _Scope) -> _Scope:
             if isinstance(s, Accumulator):
                 facts.accumulators[s.name] = s
             return replace(scope, locals=scope.locals | {s.name})
-        case StoreTile() | PackColumns() | Transpose() | Fill():
+        case StoreTile() | PackColumns() | Transpose() | Fill() | MapTile() | FoldRows():
             facts.written.add(s.dst)
+        case MapRows():
+            facts.written |= {b for b, _ in s.results}
         case Pack():
             facts.packed.add(s.dst)
-        case Mma() | Contract():
+        case Mma() | Contract() | Multiply() | ScaleRows():
             facts.written.add(s.acc)
         case _:
             pass
@@ -154,13 +184,15 @@ def _after(s: Stmt, facts: _Facts, scope: _Scope) -> _Scope:
 
 def _name(s: Stmt) -> str:
     match s:
-        case Bind() | For():
+        case Bind() | For() | Stream():
             return str(s.axis)
+        case MapRows():
+            return ", ".join(str(b) for b, _ in s.results)
         case Let() | Accumulator() | Finish() | Hold() | Keep():
             return s.name.name
         case Accumulate():
             return s.into.name
-        case Mma() | Contract() | ForTile():
+        case Mma() | Contract() | ForTile() | Multiply() | ScaleRows():
             return str(s.acc)
         case _:
             return str(s.dst)
@@ -241,8 +273,90 @@ def _broken_matrix(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
             yield from _broken_read(s.acc, facts)
             yield from _broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
             yield from _broken_name(s.value, facts)
+            yield from _broken_rows(s.rows, s.acc, facts)
+        case _:
+            yield from _broken_streamed(s, facts, scope)
+
+
+def _broken_streamed(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
+    """Statements on tiles that stream by, and on fragments and numbers of their rows."""
+    match s:
+        case Stream():
+            yield from _broken_stream(s, facts, scope)
+        case Multiply():
+            yield from _broken_fragment(s.acc, facts)
+            for b in (s.a, s.b, *((s.acc,) if s.add else ())):
+                yield from _broken_use(b, facts)
+                yield from _broken_read(b, facts)
+            if [s.acc.dims[0], s.a.dims[1]] != [s.a.dims[0], s.b.dims[1]] or (
+                s.acc.dims[1] != s.b.dims[0]
+            ):
+                yield f"{s.acc.dims} from {s.a.dims} by {s.b.dims}"
+        case MapTile():
+            yield from _broken_fragment(s.dst, facts)
+            yield from _broken_fragment(s.src, facts)
+            yield from _broken_read(s.src, facts)
+            yield from _broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
+            yield from _broken_name(s.value, facts)
+            yield from _broken_rows(s.rows, s.src, facts)
+            if s.dst.dims != s.src.dims:
+                yield f"{s.dst.dims} from {s.src.dims}"
+        case FoldRows():
+            yield from _broken_fragment(s.src, facts)
+            yield from _broken_read(s.src, facts)
+            yield from _broken_numbers(s.dst, s.src, facts)
+        case MapRows():
+            for name, b in s.rows:
+                yield from _broken_name(name, facts)
+                yield from _broken_tile(b, facts)
+                yield from _broken_read(b, facts)
+            for b, _ in s.results:
+                yield from _broken_tile(b, facts)
+        case ScaleRows():
+            yield from _broken_fragment(s.acc, facts)
+            yield from _broken_read(s.acc, facts)
+            yield from _broken_numbers(s.by, s.acc, facts)
         case _:
             yield "no rule knows this statement"
+
+
+def _broken_stream(s: Stream, facts: _Facts, scope: _Scope) -> Iterator[str]:
+    if any(a.name == s.axis.name for a in scope.axes):
+        yield "the axis has a value already"
+    yield from _broken_indices((s.lo, s.hi), facts, scope)
+    inner = replace(scope, axes=scope.axes | {s.axis})
+    for t in s.tiles:
+        yield from _broken_use(t.dst, facts)
+        yield from _broken_indices((t.major_lo, t.depth_lo), facts, inner)
+        yield from _broken_operand(t.operand, facts, inner, (t.major, t.depth))
+        if t.dst.role is not Role.SCRATCH or len(t.dst.dims) != 2:
+            yield f"{t.dst} is no tile"
+    if s.step < 1 or {s.axis} & (s.rows.major_lo.axes | s.rows.depth_lo.axes):
+        yield "rows that are not the same in each turn"
+    if len({t.dst.dtype for t in s.tiles}) > 1:
+        yield "tiles of several types"
+
+
+def _broken_rows(
+    rows: tuple[tuple[Local, Buffer], ...], tile: Buffer, facts: _Facts
+) -> Iterator[str]:
+    for name, b in rows:
+        yield from _broken_name(name, facts)
+        yield from _broken_numbers(b, tile, facts)
+
+
+def _broken_numbers(b: Buffer, tile: Buffer, facts: _Facts) -> Iterator[str]:
+    """One number for each row of a tile."""
+    yield from _broken_tile(b, facts)
+    yield from _broken_read(b, facts)
+    if b.dims != tile.dims[:1]:
+        yield f"{b} has no number for each row of {tile}"
+
+
+def _broken_fragment(b: Buffer, facts: _Facts) -> Iterator[str]:
+    yield from _broken_tile(b, facts)
+    if len(b.dims) != 2:
+        yield f"{b} is no fragment"
 
 
 def _broken_range(s: Bind | For, facts: _Facts, scope: _Scope) -> Iterator[str]:

@@ -29,10 +29,19 @@ __device__ __forceinline__ void clear(MmaAccumulators<Tile>& acc) {
       for (int e = 0; e < 4; e++) acc.value[i][j][e] = 0.0f;
 }
 
-// f(row, column, x, y) for each pair of neighbours: x at (row, column) of the tile and y at
-// (row, column + 1), `column` even. Both may be changed. Elements outside the matrix are among them.
-template <class Tile, class F>
-__device__ __forceinline__ void for_each_pair(MmaAccumulators<Tile>& acc, F&& f) {
+// A number for each row that this lane's quad holds: all four lanes have it.
+template <class Tile>
+struct PerRow {
+  float value[Tile::kRowBlocks][2];
+};
+
+// f(row, column, x, y, number ...) for each pair of neighbours: x at (row, column) of the tile and y at
+// (row, column + 1), `column` even, and the numbers of their row. Both may be changed. Elements outside the
+// matrix are among them. Numbers may come from another tile with the same rows.
+template <class Tile, class F, class... Rows>
+__device__ __forceinline__ void for_each_pair(MmaAccumulators<Tile>& acc, F&& f,
+                                              const PerRow<Rows>&... numbers) {
+  static_assert(((Rows::kRowBlocks == Tile::kRowBlocks) && ...));
   const int row = Tile::first_row() + lane_index() / 4, column = Tile::first_column() + lane_index() % 4 * 2;
 #pragma unroll
   for (int i = 0; i < Tile::kRowBlocks; i++)
@@ -40,7 +49,24 @@ __device__ __forceinline__ void for_each_pair(MmaAccumulators<Tile>& acc, F&& f)
     for (int j = 0; j < Tile::kColumnBlocks; j++)
 #pragma unroll
       for (int half = 0; half < 2; half++)
-        f(row + 16 * i + 8 * half, column + 8 * j, acc.value[i][j][2 * half], acc.value[i][j][2 * half + 1]);
+        f(row + 16 * i + 8 * half, column + 8 * j, acc.value[i][j][2 * half], acc.value[i][j][2 * half + 1],
+          numbers.value[i][half]...);
+}
+
+// f(row, column, x, y, other x, other y, number ...) as for_each_pair, over two tiles at once.
+template <class Tile, class F, class... Rows>
+__device__ __forceinline__ void for_each_pair_of(MmaAccumulators<Tile>& acc, MmaAccumulators<Tile>& other,
+                                                 F&& f, const PerRow<Rows>&... numbers) {
+  static_assert(((Rows::kRowBlocks == Tile::kRowBlocks) && ...));
+  const int row = Tile::first_row() + lane_index() / 4, column = Tile::first_column() + lane_index() % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < Tile::kRowBlocks; i++)
+#pragma unroll
+    for (int j = 0; j < Tile::kColumnBlocks; j++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+        f(row + 16 * i + 8 * half, column + 8 * j, acc.value[i][j][2 * half], acc.value[i][j][2 * half + 1],
+          other.value[i][j][2 * half], other.value[i][j][2 * half + 1], numbers.value[i][half]...);
 }
 
 // f(row, column, x, y, z, w) for each four neighbours, `column` a multiple of 4, to be stored: lanes of a
@@ -72,12 +98,6 @@ __device__ __forceinline__ void for_each_four(const MmaAccumulators<Tile>& acc, 
 }
 
 // ---- rows -----------------------------------------------------------------------------------------
-
-// A number for each row that this lane's quad holds: all four lanes have it.
-template <class Tile>
-struct PerRow {
-  float value[Tile::kRowBlocks][2];
-};
 
 template <class Tile>
 __device__ __forceinline__ PerRow<Tile> per_row(float x) {
@@ -132,22 +152,6 @@ __device__ __forceinline__ PerRow<Tile> row_max(const MmaAccumulators<Tile>& acc
 template <class Tile>
 __device__ __forceinline__ PerRow<Tile> row_sum(const MmaAccumulators<Tile>& acc) {
   return fold_rows(acc, [](float x, float y) { return x + y; });
-}
-
-// f(row, column, x, y, number) as for_each_pair, with the row's number.
-template <class Tile, class Rows, class F>
-__device__ __forceinline__ void for_each_pair(MmaAccumulators<Tile>& acc, const PerRow<Rows>& numbers,
-                                              F&& f) {
-  static_assert(Rows::kRowBlocks == Tile::kRowBlocks);
-  const int row = Tile::first_row() + lane_index() / 4, column = Tile::first_column() + lane_index() % 4 * 2;
-#pragma unroll
-  for (int i = 0; i < Tile::kRowBlocks; i++)
-#pragma unroll
-    for (int j = 0; j < Tile::kColumnBlocks; j++)
-#pragma unroll
-      for (int half = 0; half < 2; half++)
-        f(row + 16 * i + 8 * half, column + 8 * j, acc.value[i][j][2 * half], acc.value[i][j][2 * half + 1],
-          numbers.value[i][half]);
 }
 
 // Each row of acc times its number. The numbers may come from another tile with the same rows.

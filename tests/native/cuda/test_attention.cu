@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(128)
           before = m;
         },
         now, largest, correction);
-    for_each_pair(scores, now,
-                  [](int, int, float& x, float& y, float m) { x = exp2f(x - m), y = exp2f(y - m); });
+    for_each_pair(
+        scores, [](int, int, float& x, float& y, float m) { x = exp2f(x - m), y = exp2f(y - m); }, now);
     PerRow<Scores> more = row_sum(scores);
     for_each_row([](int, float& w, float& c, float& m) { w = w * c + m; }, weight, correction, more);
     scale_rows(sum, correction);

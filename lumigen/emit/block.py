@@ -1,0 +1,191 @@
+"""block: the statements of a block of threads on tiles that it shares and fragments that its threads hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from lumigen.dtype import DType, f32
+from lumigen.emit.expression import Renderer, literal, pointer
+from lumigen.errors import LoweringFailed
+from lumigen.index import Axis, Ix, ix
+from lumigen.region import Buffer, Local, Monoid
+from lumigen.tile import (
+    Contract,
+    Fill,
+    FoldRows,
+    ForTile,
+    MapRows,
+    MapTile,
+    Multiply,
+    Operand,
+    ScaleRows,
+    Stmt,
+    Stream,
+    TileProgram,
+)
+
+INDENT = "  "
+BLOCK_TYPES = {"f32": "float", "f16": "f16", "bf16": "bf16"}  # in the headers of products of tiles
+
+Lines = Callable[[Iterable[Stmt], Axis | None], list[str]]  # of the statements of a body
+
+
+def block_lines(s: Stmt, lines: Lines, r: Renderer) -> list[str]:
+    match s:
+        case Contract():
+            return _contract(s, r)
+        case ForTile():
+            ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
+            return _each(f"for_each_element({s.acc}, {ends}", s, lines(s.body, s.n))
+        case Stream():
+            return _stream(s, lines, r)
+        case Multiply():
+            name = "multiply_fragment" if s.add else "multiply"
+            return [f"{name}({s.acc}, {s.a}, {s.b});"]
+        case MapTile():
+            ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
+            inner = Renderer(r.dims, s.n)
+            body = [*lines(s.body, s.n), f"return {inner.vector(s.result).code};"]
+            head = f"map_elements({s.dst}, {s.src}, {ends}, {literal(s.otherwise, f32)}"
+            return _each(head, s, body)
+        case FoldRows():
+            name = "fold_sum" if s.monoid is Monoid.SUM else "fold_max"
+            return [f"{name}({s.dst}, {s.src});"]
+        case MapRows():
+            return _map_rows(s, lines, r)
+        case ScaleRows():
+            return [f"scale_rows({s.acc}, {s.by});"]
+        case _:
+            raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
+
+
+def declarations(program: TileProgram) -> list[str]:
+    """The fragments of a program whose tiles stream by, and the numbers of their rows."""
+    streams = [s for s in program.statements() if isinstance(s, Stream)]
+    shared = {t.dst for s in streams for t in s.tiles}
+    return [f"{_kind(b)} {b};" for b in program.scratch if b not in shared] if streams else []
+
+
+def filled(s: Fill) -> str:
+    """A fragment of zeros, or rows that all have one number."""
+    if len(s.dst.dims) == 2:
+        if s.value != 0:
+            raise LoweringFailed(step="emit", what=f"a fragment of {s.value}")
+        return f"clear({s.dst});"
+    return f"fill_rows({s.dst}, {literal(s.value, f32)});"
+
+
+def _kind(b: Buffer) -> str:
+    return f"Tile::Fragment<{b.dims[1]}>" if len(b.dims) == 2 else "Tile::Numbers"
+
+
+def _each(head: str, s: ForTile | MapTile, body: list[str]) -> list[str]:
+    """A call with a lambda for pairs of neighbouring elements."""
+    words = _words(body)
+    m, n = (_named(a.name, words) for a in (s.m, s.n))
+    value = _named(s.value.name, words)
+    rows = "".join(f", float {_named(name.name, words)}" for name, _ in s.rows)
+    numbers = "".join(f", {b}" for _, b in s.rows)
+    lanes = _named("lanes", words)
+    open_ = f"{head}, [&](int64_t {m}, int64_t {n}, Vec {value}, auto {lanes}{rows}) {{"
+    return [open_, *_indented(body), f"}}{numbers});"]
+
+
+def _map_rows(s: MapRows, lines: Lines, r: Renderer) -> list[str]:
+    """Each tile of numbers comes once, by reference; what is read has its name before anything is written."""
+    read = {b: name for name, b in s.rows}
+    tiles = list(dict.fromkeys((*read, *(b for b, _ in s.results))))
+    body = [f"const float {name.name} = at_{b};" for name, b in s.rows]
+    body += lines(s.body, None)
+    values = [(b, r.scalar(value).code) for b, value in s.results]
+    if len(values) > 1:
+        body += [f"const float new_{b} = {value};" for b, value in values]
+        values = [(b, f"new_{b}") for b, _ in values]
+    body += [f"at_{b} = {value};" for b, value in values]
+    parameters = ", ".join(f"float& at_{b}" for b in tiles)
+    return [
+        f"for_each_row([&](int, {parameters}) {{",
+        *_indented(body),
+        f"}}, {', '.join(map(str, tiles))});",
+    ]
+
+
+def _stream(s: Stream, lines: Lines, r: Renderer) -> list[str]:
+    out = ["{"]
+    for t, name in zip(s.tiles, "abc", strict=True):
+        text = block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r)
+        out += _indented(text)
+    row, depth, points = (
+        as_int(r.index(i)) for i in (s.rows.major_lo, s.rows.depth.extent, s.outer.depth.extent)
+    )
+    lo, hi = as_int(r.index(s.lo)), as_int(r.index(s.hi))
+    body = lines(s.body, None)
+    axis = _named(s.axis.name, _words(body))
+    tiles = ", ".join(f"const auto& {t.dst}" for t in s.tiles)
+    out.append(
+        f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, {points}, shared,"
+        f" [&](int64_t {axis}, {tiles}) {{"
+    )
+    return [*out, *_indented(_indented(body)), "  });", "}"]
+
+
+def _contract(s: Contract, r: Renderer) -> list[str]:
+    part = ", ".join(as_int(r.index(i)) for i in (s.m_lo, s.n_lo, ix(0), s.k.extent))
+    return [
+        *block_operand("a", s.a, s.m, s.k, s.element, r),
+        *block_operand("b", s.b, s.n, s.k, s.element, r),
+        f"Accumulators<Tile> {s.acc};",
+        f"contract({s.acc}, a, b, Part{{{part}}}, shared);",
+    ]
+
+
+def block_operand(
+    name: str, o: Operand, major: Axis, k: Axis, element: DType, r: Renderer
+) -> list[str]:
+    """An operand as a ring takes it in: vectors along the direction in which it is contiguous."""
+    spelled = BLOCK_TYPES[element.name]
+    majors = as_int(r.index(major.extent))
+    held = o.source is not None and o.source.dtype is element
+    if held and o.stride is not None and o.k_stride is not None:
+        along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
+        how = "kEither" if 1 in (o.stride, o.k_stride) else "kElements"
+        source = pointer(str(o.source), r.index(o.base))
+        if element is not f32:
+            source = f"reinterpret_cast<const {spelled}*>({source})"
+        strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
+        kind = f"Strided<{spelled}, Along::{along}, Copy::{how}>"
+        return [f"const {kind} {name} = {{{source}, {strides}, {majors}}};"]
+    assert o.value is not None
+    body = [
+        f"const int64_t {major.name} = at_major, {k.name} = at_depth;",
+        f"return {r.scalar(o.value).code};",
+    ]
+    head = (
+        f"const auto {name} = computed<{spelled}, Along::kDepth>([&](int at_major, int at_depth) {{"
+    )
+    return [head, *_indented(body), f"}}, {majors});"]
+
+
+def as_int(text: str) -> str:
+    return text if text.isdigit() else f"static_cast<int>({text})"
+
+
+def _ends(indices: tuple[Ix, ...], r: Renderer) -> str:
+    return ", ".join(r.index(i) for i in indices)
+
+
+def _words(lines: list[str]) -> frozenset[str]:
+    return frozenset(word for line in lines for word in re.findall(r"\w+", line))
+
+
+def _named(name: str, words: frozenset[str]) -> str:
+    """The name of a parameter, in a comment if nothing uses it."""
+    return name if name in words else f"/*{name}*/"
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [INDENT + line for line in lines]
+
+
+__all__ = ["BLOCK_TYPES", "Local", "block_lines", "declarations", "filled"]

@@ -1,0 +1,394 @@
+"""stream: the form of `cascade` for blocks of threads with matrix instructions.
+
+Before: a region whose plan is one fold around a contraction (`find_cascade`).  After: a tile program in which a block
+has some of the inner contraction's columns, here rows m of the result, in registers; tiles of the other operands
+stream by, and each turn of the loop over tiles of the folded axis k is
+
+    scores[m, k]  = A[m, :] B[k, :]                       a fragment
+    scores        = map of scores                         what all carries have in common
+    states[m]     = max or sum over the fragment's rows   those that depend on no other
+    factors[m]    = the corrections
+    scores        = weights, rounded to the operands' type
+    sums[m, e]    = sums * factors + scores C[e, :]
+
+so that nothing of size m by k leaves the registers. Matrix instructions take 16 bits: a region whose operands memory
+holds in f32 has another form. (Three products of tf32 each lose digits in the instruction's own sums, which are cut
+off and not rounded: some 1e-5 of a sum of some thousand terms.)
+
+Sites: `rows` of a block, `columns` and `depth` that hold the result's row and the inner contraction's, `step` points
+of k in a turn, `warps`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumigen.dtype import DType, f16, f32
+from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, minimum, product
+from lumigen.lower.bounds import loop_bounds
+from lumigen.lower.cascade import Cascade, Outer, find_cascade
+from lumigen.lower.contract import Lowered, flatten
+from lumigen.lower.pipeline import LANES, operand
+from lumigen.lower.scope import Names, Scope, address
+from lumigen.lower.simt import dims_of
+from lumigen.ops import Op
+from lumigen.plan import Carry
+from lumigen.region import (
+    Buffer,
+    Carried,
+    Expr,
+    Local,
+    Read,
+    Region,
+    Role,
+    Store,
+    carried,
+    children,
+    free_axes,
+    local,
+    map_expr,
+    prim,
+    substitute,
+    walk,
+)
+from lumigen.schedule import Schedule
+from lumigen.tile import (
+    Fill,
+    FoldRows,
+    ForTile,
+    MapRows,
+    MapTile,
+    Multiply,
+    ScaleRows,
+    StoreTile,
+    Stream,
+    Streamed,
+    TileProgram,
+)
+
+SITES = ("rows", "columns", "depth", "step", "warps")
+WIDEST = 128  # of what a warp has in registers for each of its rows: its depth, and its sums
+NARROWEST = 16  # the depth of a matrix instruction
+
+
+@dataclass(frozen=True)
+class Streamable:
+    """A cascade that can run so. Carries in `first` depend on no other; those in `second` on the first alone."""
+
+    cascade: Cascade
+    element: DType
+    m_axes: tuple[Axis, ...]
+    grid: tuple[Axis, ...]
+    outer: Outer
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+
+    @property
+    def carries(self) -> tuple[Carry, ...]:
+        return self.cascade.fold.carries
+
+
+def find_streamable(store: Store, rows: int, temporaries: DType = f32) -> Streamable | None:
+    """The region's cascade in blocks of so many rows, or None; its temporaries of f32 are held as `temporaries`."""
+    found = None if store.add or store.value.dtype is not f32 else find_cascade(store)
+    if found is None or len(found.outers) != 1:
+        return None
+    (outer,) = found.outers
+    operands = (found.inner_rows, found.inner_columns, outer.operand)
+    element = _held_in(operands, temporaries)
+    e, e_map = flatten(found.rows, "e")
+    to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
+    lengths = [size(found.inner.axes), size(found.rows)]
+    if element is None or max(lengths) > WIDEST or to.coefficient(e) is None:
+        return None
+    carries = found.fold.carries
+    first = tuple(i for i in found.vectors if not _needs(carries[i]))
+    second = tuple(i for i in found.vectors if i not in first)
+    if any(n not in first for i in (*second, outer.carry) for n in _needs(carries[i])):
+        return None
+    corrections = [c.correct for c in carries if c.correct is not None]
+    if any(free_axes(c) & {*found.columns, *found.fold.axes} for c in corrections):
+        return None
+    if element is f16 and carries[outer.carry].correct is None:
+        return None  # weights that no maximum bounds may not fit
+    # A batch of rows shares a block only where it is short: bounds of k differ between its rows.
+    last = found.columns[-1]
+    joined = found.columns if last.extent.estimate() < rows else (last,)
+    grid = tuple(a for a in store.axes if a not in (*joined, *found.rows))
+    return Streamable(found, element, joined, grid, outer, first, second)
+
+
+def size(axes: tuple[Axis, ...]) -> int:
+    """The least tile that holds the product of so many points: a power of two."""
+    most = product(tuple(a.extent for a in axes)).bounds()[1]
+    assert most is not None, "find_cascade bounds it"
+    return max(NARROWEST, 1 << (most - 1).bit_length())
+
+
+def _held_in(operands: tuple[Expr, ...], temporaries: DType) -> DType | None:
+    """The 16-bit type in which memory holds all that is read of the operands."""
+    sources = [e.source for e in walk(operands) if isinstance(e, Read)]
+    held = {temporaries if b.role is Role.TEMP and b.dtype is f32 else b.dtype for b in sources}
+    element = held.pop() if len(held) == 1 else None
+    return element if element is not None and element.is_float and element.bits == 16 else None
+
+
+def _needs(c: Carry) -> set[int]:
+    """The states that a carry is computed from."""
+    roots = [c.tile] + ([c.correct] if c.correct is not None else [])
+    return {e.carry for e in walk(roots) if isinstance(e, Carried)}
+
+
+def stream(region: Region, sizes: Schedule) -> Lowered | None:
+    """The kernel of a region with a fold around a contraction; None if it has another form."""
+    (store,) = region.stores
+    if sizes.skeleton != "cascade":
+        return None
+    found = find_streamable(store, sizes["rows"])
+    if found is None:
+        return None
+    return Lowered(((_Builder(region, store, found, sizes).program(), region),))
+
+
+class _Builder:
+    """Builds the tile program of one cascade."""
+
+    def __init__(self, region: Region, store: Store, found: Streamable, sizes: Schedule) -> None:
+        self.region, self.store, self.found, self.sizes = region, store, found, sizes
+        cascade = found.cascade
+        self.m, m_map = flatten(found.m_axes, "m")
+        self.e, e_map = flatten(cascade.rows, "e")
+        self.d, self.d_map = flatten(cascade.inner.axes, "d")
+        (self.k,) = cascade.fold.axes
+        self.mapping = {**m_map, **e_map}
+        rows, step = sizes["rows"], sizes["step"]
+        self.m0, self.m1 = Axis("m0", self.m.extent), Axis("m1", self.m.extent + 1)
+        self.k0 = Axis("k0", self.k.extent)
+        self.a_tile = Buffer("a_tile", Role.SCRATCH, _dims(rows, sizes["depth"]), found.element)
+        self.b_tile = Buffer("b_tile", Role.SCRATCH, _dims(step, sizes["depth"]), found.element)
+        self.c_tile = Buffer("c_tile", Role.SCRATCH, _dims(sizes["columns"], step), found.element)
+        self.scores = Buffer("scores", Role.SCRATCH, _dims(rows, step), f32)
+        self.sums = Buffer("sums", Role.SCRATCH, _dims(rows, sizes["columns"]), f32)
+        self.scratch: dict[str, Buffer] = {}  # further tiles, in the order in which they come up
+        self.names = Names()
+        corrections = [c.correct for c in found.carries if c.correct is not None]
+        self.factors = {
+            c: self.numbers(f"factor{i}") for i, c in enumerate(dict.fromkeys(corrections))
+        }
+
+    def numbers(self, name: str) -> Buffer:
+        """A tile of one number for each row."""
+        return self.tile(name, self.sizes["rows"])
+
+    def tile(self, name: str, *dims: int) -> Buffer:
+        return self.scratch.setdefault(name, Buffer(name, Role.SCRATCH, _dims(*dims), f32))
+
+    def state(self, i: int) -> Buffer:
+        return self.sums if i == self.found.outer.carry else self.numbers(f"state{i}")
+
+    def program(self) -> TileProgram:
+        found, rows = self.found, self.sizes["rows"]
+        m_tiles = ceildiv(self.m.extent, rows)
+        task = Axis("task", product(tuple(a.extent for a in found.grid)) * m_tiles)
+        top = Scope(self.names, frozenset({task}))
+        top.bind(self.m0, ix(task) % m_tiles * rows)  # blocks side by side share what streams by
+        top.bind(self.m1, minimum(ix(self.m0) + rows, self.m.extent))
+        rest = ix(task) // m_tiles
+        for axis in reversed(found.grid):
+            top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
+            rest = rest // axis.extent
+        for i, c in enumerate(found.carries):
+            top.stmts.append(Fill(self.state(i), float(c.identity)))
+        top.stmts.append(self.loop(top))
+        self.finish(top)
+        scratch = (self.a_tile, self.b_tile, self.c_tile, self.scores, self.sums)
+        return TileProgram(
+            "cascade",
+            (*self.region.reads(), self.store.dst),
+            dims_of(self.region),
+            task,
+            task.extent,
+            (*scratch, *self.scratch.values()),
+            tuple(top.stmts),
+            threads=32 * self.sizes["warps"],
+            width=LANES,
+            tile=f"CascadeTile<{', '.join(str(self.sizes[s]) for s in SITES)}>",
+        )
+
+    def over(self, e: Expr) -> Expr:
+        """The expression over the flattened axes."""
+        return substitute(substitute(e, self.d_map), self.mapping)
+
+    def streamed(self, tile: Buffer, e: Expr, major: Axis, depth: Axis) -> Streamed:
+        at = {self.m: ix(self.m0), self.k: ix(self.k0)}
+        o = operand(self.over(e), major, depth)
+        return Streamed(tile, o, major, at.get(major, ix(0)), depth, at.get(depth, ix(0)))
+
+    def loop(self, top: Scope) -> Stream:
+        cascade, step = self.found.cascade, self.sizes["step"]
+        conditions = [c.substitute(self.mapping) for c in cascade.fold.where]
+        limits = loop_bounds(conditions, self.k, {self.m: (ix(self.m0), ix(self.m1) - 1)})
+        turn = top.inner([self.k0])
+        turn.stmts.append(Multiply(self.scores, self.a_tile, self.b_tile, add=False))
+        self.carry(turn)
+        turn.stmts.append(Multiply(self.sums, self.scores, self.c_tile, add=True))
+        return Stream(
+            self.k0,
+            floordiv(limits.lo, ix(step)) * step,  # where vectors of every operand begin
+            limits.hi,
+            step,
+            self.streamed(self.a_tile, cascade.inner_columns, self.m, self.d),
+            self.streamed(self.b_tile, cascade.inner_rows, self.k, self.d),
+            self.streamed(self.c_tile, self.found.outer.operand, self.e, self.k),
+            tuple(turn.stmts),
+        )
+
+    def carry(self, turn: Scope) -> None:
+        """From the scores to states with this tile in them, corrected sums and weights in the scores' place."""
+        found = self.found
+        tiles = {i: found.carries[i].tile for i in (*found.first, *found.second)}
+        weights = found.outer.weights
+        held: Expr = found.cascade.inner
+        common = _common([*tiles.values(), weights], held)
+        whole = next((i for i in found.first if tiles[i] == common), None)
+        filled = None if whole is None else float(found.carries[whole].identity)
+        if common is not held or filled is not None:
+            turn.stmts.append(self.mapped(turn, self.scores, held, common, filled or 0.0))
+            held = common
+        before = sorted(
+            {
+                x.carry
+                for c in self.factors
+                for x in walk([c])
+                if isinstance(x, Carried) and x.which == "old"
+            }
+        )
+        old = {i: self.numbers(f"before{i}") for i in before}
+        for i in before:
+            state = carried(i, "old", f32)
+            turn.stmts.append(self.map_rows(turn, {state: self.state(i)}, {old[i]: state}))
+        for i in found.first:
+            in_place = tiles[i] == held and found.carries[i].identity == filled
+            self.fold(turn, i, held, in_place=in_place)
+        known: dict[Expr, Buffer] = {carried(i, "old", f32): b for i, b in old.items()}
+        known |= {carried(i, "new", f32): self.state(i) for i in found.first}
+        if self.factors:
+            turn.stmts.append(self.map_rows(turn, known, {b: c for c, b in self.factors.items()}))
+        last = [i for i in found.second if tiles[i] == weights]
+        for i in found.second:
+            self.scale(turn, i)
+            if i not in last:
+                self.fold(turn, i, held, in_place=False)
+        turn.stmts.append(self.mapped(turn, self.scores, held, weights, 0.0))
+        for i in last:
+            turn.stmts.append(FoldRows(self.state(i), self.scores, found.carries[i].monoid))
+        self.scale(turn, found.outer.carry)
+
+    def fold(self, turn: Scope, i: int, held: Expr, *, in_place: bool) -> None:
+        c, tile = self.found.carries[i], self.scores
+        if not in_place:
+            tile = self.tile("mapped", self.sizes["rows"], self.sizes["step"])
+            turn.stmts.append(self.mapped(turn, tile, held, c.tile, float(c.identity)))
+        turn.stmts.append(FoldRows(self.state(i), tile, c.monoid))
+
+    def scale(self, turn: Scope, i: int) -> None:
+        """A state times its correction."""
+        correct = self.found.carries[i].correct
+        if correct is None:
+            return
+        factor = self.factors[correct]
+        if i == self.found.outer.carry:
+            turn.stmts.append(ScaleRows(self.sums, factor))
+            return
+        old = carried(i, "old", f32)
+        name = local(f"of_{factor}", frozenset(), f32)
+        product_of = prim(Op.MUL, (old, name), f32)
+        turn.stmts.append(
+            self.map_rows(turn, {old: self.state(i), name: factor}, {self.state(i): product_of})
+        )
+
+    def mapped(self, turn: Scope, dst: Buffer, held: Expr, e: Expr, otherwise: float) -> MapTile:
+        """`dst` from the scores, which are `held`: the value `e` at each element."""
+        inner = turn.inner([self.m, self.k], self.k)
+        inner.alone = True
+        value = self.local("score", frozenset({self.m, self.k}))
+        e = map_expr(e, {held: value})
+        states = [x for x in walk([e]) if isinstance(x, Carried)]
+        rows = {x: self.local("row", frozenset({self.m})) for x in dict.fromkeys(states)}
+        e = self.over(map_expr(e, dict(rows)))
+        (out,) = inner.values([e])
+        named = tuple((name, self.state(x.carry)) for x, name in rows.items())
+        ends = (ix(self.m0), ix(self.k0), self.m.extent, self.k.extent)
+        body = tuple(inner.stmts)
+        return MapTile(dst, self.scores, self.m, self.k, *ends, value, named, body, out, otherwise)
+
+    def map_rows(
+        self, turn: Scope, known: dict[Expr, Buffer], results: dict[Buffer, Expr]
+    ) -> MapRows:
+        """`results` over the numbers of `known`, as far as they are used."""
+        used = [x for x in dict.fromkeys(walk(results.values())) if x in known]
+        # Names vary with the rows, so that nothing computed from them stands outside.
+        names = {x: self.local("row", frozenset({self.m})) for x in used}
+        inner = turn.inner([self.m])
+        inner.alone = True
+        values = [self.over(map_expr(e, dict(names))) for e in results.values()]
+        out = inner.values(values)
+        rows = tuple((names[x], known[x]) for x in used)
+        return MapRows(rows, tuple(inner.stmts), tuple(zip(results, out, strict=True)))
+
+    def local(self, stem: str, axes: frozenset[Axis]) -> Local:
+        name = local(self.names.fresh(stem), axes, f32)
+        assert isinstance(name, Local)
+        return name
+
+    def finish(self, top: Scope) -> None:
+        """Store the value over the final states; what is the same in a whole row is computed once in it."""
+        found = self.found
+        states: dict[Expr, Buffer] = {
+            carried(i, "new", f32): self.state(i) for i in (*found.first, *found.second)
+        }
+        after = found.cascade.after
+        wanted = _of_rows(after, frozenset(states))
+        results = {self.numbers(f"result{n}"): e for n, e in enumerate(wanted)}
+        if results:
+            top.stmts.append(self.map_rows(top, states, results))
+        names = {e: self.local("row", frozenset({self.m})) for e in results.values()}
+        inner = top.inner([self.m, self.e], self.e)
+        inner.alone = True
+        total = self.local("total", frozenset({self.m, self.e}))
+        sums = carried(found.outer.carry, "new", f32)
+        value = map_expr(map_expr(after, dict(names)), {sums: total})
+        (out,) = inner.values([self.over(value)])
+        at = tuple(i.substitute(self.mapping) for i in self.store.at)
+        inner.stmts.append(StoreTile(self.store.dst, at, out, self.e))
+        ends = (ix(self.m0), ix(0), self.m.extent, self.e.extent)
+        rows = tuple((names[e], b) for b, e in results.items())
+        top.stmts.append(ForTile(self.sums, self.m, self.e, *ends, total, tuple(inner.stmts), rows))
+
+
+def _common(roots: list[Expr], inner: Expr) -> Expr:
+    """The largest expression around `inner` through which alone the roots depend on it, and on no state."""
+    chosen = inner
+    mark = local("inner", frozenset(), f32)
+    for e in walk(roots):  # operands before users
+        if e.dtype is not f32 or any(isinstance(x, Carried) for x in walk([e])):
+            continue
+        if inner not in walk([e]):
+            continue
+        left = [map_expr(r, {e: mark}) for r in roots]
+        if all(inner not in walk([r]) for r in left):
+            chosen = e
+    return chosen
+
+
+def _of_rows(e: Expr, states: frozenset[Expr]) -> list[Expr]:
+    """The largest parts of an expression that are made of numbers of a row alone."""
+    if any(x in states for x in walk([e])):
+        if all((not free_axes(x) and not isinstance(x, Carried)) or x in states for x in walk([e])):
+            return [e]
+        return list(dict.fromkeys(x for c in children(e) for x in _of_rows(c, states)))
+    return []
+
+
+def _dims(*dims: int) -> tuple[Ix, ...]:
+    return tuple(ix(d) for d in dims)

@@ -1,0 +1,124 @@
+// Two contractions around a map, in one loop: rows of A stay in registers while tiles of B and C come by, kStep
+// points of the folded axis at a time. The product of A and B is a fragment; a map of it is the A operand of the
+// product with C, and what is between the two, of size rows by points, never exists in memory.
+//
+//   for_steps<Tile>(a, m0, depth, b, c, lo, hi, points, shared, [&](int64_t k0, auto rows, auto tile_b, auto tile_c) {
+//     multiply(scores, rows, tile_b);
+//     map_elements(scores, ...);
+//     multiply_add<T>(sums, scores, tile_c);
+//   });
+#pragma once
+
+#include "elements.cuh"
+#include "pipeline.cuh"
+
+namespace LUMIGEN_NS {
+
+// kRows x kColumns of the result by kWarps warps, each of which holds whole rows; kDepth of A and B.
+template <int kRows_, int kColumns_, int kDepth_, int kStep_, int kWarps_>
+struct CascadeTile {
+  static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kStep = kStep_;
+  static constexpr int kThreads = 32 * kWarps_, kSlots = 2;
+
+  // How warps divide what is so many columns wide, whatever its depth.
+  template <int kWide>
+  using Divided = PipelineTile<kRows, kWide, 16, 2, kWarps_, 1>;
+  template <int kWide>
+  using Fragment = Accumulators<Divided<kWide>>;
+  using Numbers = PerRow<Divided<kStep>>;  // one for each row
+
+  template <class T>
+  static constexpr int shared_bytes() {
+    return (kRows * kDepth + kSlots * kStep * (kDepth + kColumns)) * int(sizeof(T));
+  }
+};
+
+// A tile of an operand in shared memory, laid out as Shared says.
+template <class Shared>
+struct Placed {
+  uint32_t address;
+};
+
+// acc = A B for rows in registers, and acc += A B for rows that are themselves a fragment, rounded to T.
+template <class Tile, int kDepthBlocks, class Shared>
+LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc, const RowFragments<Tile::kRowBlocks, kDepthBlocks>& rows,
+                             Placed<Shared> b) {
+  clear(acc);
+  multiply_add<Shared>(acc, rows, b.address);
+}
+template <class Tile, class Rows, class Shared>
+LUMIGEN_INLINE void multiply_fragment(MmaAccumulators<Tile>& acc, const MmaAccumulators<Rows>& rows,
+                                      Placed<Shared> b) {
+  multiply_add<Shared>(acc, as_rows<typename Shared::Element>(rows), b.address);
+}
+
+// f(k, rows, tile of B, tile of C) for k = lo, lo + kStep, .. below hi. The tiles begin at k and are zero from
+// `points` on; rows are those of A from `row` on, zero from `depth` on. `lo` is a multiple of kStep. Every thread
+// of the block must call.
+template <class Tile, class A, class B, class C, class F>
+LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const C& c, int lo, int hi, int points,
+                              void* shared, F&& f) {
+  using T = typename A::Element;
+  static_assert(std::is_same_v<T, typename B::Element> && std::is_same_v<T, typename C::Element>);
+  using SharedA = SharedTile<T, Tile::kRows, Tile::kDepth, A::kAlong>;
+  using SharedB = SharedTile<T, Tile::kStep, Tile::kDepth, B::kAlong>;
+  using SharedC = SharedTile<T, Tile::kColumns, Tile::kStep, C::kAlong>;
+  constexpr int kSlotBytes = SharedB::kBytes + SharedC::kBytes;
+  if (lo >= hi) return;
+  const uint32_t tile_a = shared_address(shared), slots = tile_a + SharedA::kBytes;
+  // What cannot be copied asynchronously is brought at once: no registers hold it during the products.
+  const auto start = [&](int k, int slot) {
+    const uint32_t tile_b = slots + slot * kSlotBytes, tile_c = tile_b + SharedB::kBytes;
+    Feeder<SharedB, B, Tile::kThreads> feed_b(b, k, depth);
+    feed_b.start(tile_b, 0);
+    feed_b.finish(tile_b);
+    Feeder<SharedC, C, Tile::kThreads> feed_c(c, 0, points);
+    feed_c.start(tile_c, k);
+    feed_c.finish(tile_c);
+    copy_commit();
+  };
+  {
+    Feeder<SharedA, A, Tile::kThreads> feed_a(a, row, depth);
+    feed_a.start(tile_a, 0);
+    feed_a.finish(tile_a);
+  }
+  start(lo, 0);
+  copy_wait<0>();
+  __syncthreads();
+  RowFragments<Tile::template Divided<Tile::kStep>::kRowBlocks, SharedA::kDepthBlocks> rows;
+  load_rows<SharedA, typename Tile::template Divided<Tile::kStep>>(rows, tile_a);
+  int slot = 0;
+#pragma unroll 1
+  for (int k = lo; k < hi; k += Tile::kStep) {
+    if (k + Tile::kStep < hi)
+      start(k + Tile::kStep, slot ^ 1);
+    else
+      copy_commit();  // empty groups too: the wait counts groups
+    copy_wait<1>();
+    __syncthreads();
+    const uint32_t tile_b = slots + slot * kSlotBytes;
+    f(int64_t(k), rows, Placed<SharedB>{tile_b}, Placed<SharedC>{tile_b + SharedB::kBytes});
+    slot ^= 1;
+    __syncthreads();  // all have read the slot that the next step fills
+  }
+  copy_wait<0>();
+}
+
+template <class Tile>
+LUMIGEN_INLINE void fill_rows(PerRow<Tile>& state, float x) {
+  state = per_row<Tile>(x);
+}
+
+// state = the maximum, or the sum, of it and the elements of its row.
+template <class Tile>
+LUMIGEN_INLINE void fold_max(PerRow<Tile>& state, const MmaAccumulators<Tile>& acc) {
+  PerRow<Tile> more = row_max(acc);
+  for_each_row([](int, float& x, float& y) { x = larger(x, y); }, state, more);
+}
+template <class Tile>
+LUMIGEN_INLINE void fold_sum(PerRow<Tile>& state, const MmaAccumulators<Tile>& acc) {
+  PerRow<Tile> more = row_sum(acc);
+  for_each_row([](int, float& x, float& y) { x += y; }, state, more);
+}
+
+}  // namespace LUMIGEN_NS
