@@ -17,7 +17,7 @@ from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CUDA
+from lumigen.lower.devices import CPU, CUDA
 from lumigen.verify.tile import verify
 
 ROWS = lg.Dim("rows", 1, 300, typical=40)
@@ -53,6 +53,124 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"x": lg.spec(2, 3, 8, 9), "w": lg.spec(5, 3, 3, 3)},
     ),
 }
+
+
+POSITIONS = lg.Dim("positions", 1, 1024, typical=512)
+
+
+def positions(x: Any) -> tuple[Any, Any]:
+    return lg.arange(x.shape[2]).unsqueeze(-1), lg.arange(x.shape[2])
+
+
+def windowed(q: Any, k: Any, v: Any) -> Any:
+    i, j = positions(q)
+    return F.scaled_dot_product_attention(q, k, v, (i < j + 70) & (j < i + 1))
+
+
+def biased(q: Any, k: Any, v: Any, slopes: Any) -> Any:
+    i, j = positions(q)
+    distance = (j - i).to(q.dtype)
+    return ((q @ k.mT) * 0.25 + distance * slopes.reshape(2, 1, 1)).softmax(-1) @ v
+
+
+def with_log_sum_exp(q: Any, k: Any, v: Any) -> dict[str, Any]:
+    scores = q @ k.mT * 0.25
+    return {"mixed": scores.softmax(-1) @ v, "total": scores.logsumexp(-1)}
+
+
+def with_sink(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.mT * 0.25
+    largest = scores.amax(-1, keepdim=True).maximum(0.0)
+    weights = (scores - largest).exp()
+    return (weights @ v) / (weights.sum(-1, keepdim=True) + (-largest).exp())
+
+
+# name: the function, heads of q, heads of k and v, features, further inputs
+FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, ...]]]] = {
+    "full": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
+    "features_80": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 1, 1, 80, {}),
+    "causal": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        2,
+        2,
+        16,
+        {},
+    ),
+    "bias": (
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),
+        2,
+        2,
+        16,
+        {"mask": (POSITIONS, POSITIONS)},
+    ),
+    "mask": (
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask < 1.5),
+        2,
+        2,
+        16,
+        {"mask": (1, 1, 1, POSITIONS)},
+    ),
+    "window": (windowed, 2, 2, 16, {}),
+    "slopes": (biased, 2, 2, 16, {"slopes": (2,)}),
+    "softcap": (lambda q, k, v: ((q @ k.mT / 5).tanh() * 5).softmax(-1) @ v, 2, 2, 16, {}),
+    "relu": (lambda q, k, v: (q @ k.mT * 0.05).relu() @ v, 2, 2, 16, {}),
+    "sink": (with_sink, 2, 2, 16, {}),
+    "gqa": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
+        4,
+        2,
+        16,
+        {},
+    ),
+    "values_turned": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, (v + 1).relu()),
+        2,
+        2,
+        16,
+        {},
+    ),
+    "log_sum_exp": (with_log_sum_exp, 1, 1, 16, {}),
+}
+APART = {
+    "log_sum_exp": "two outputs share the scores, which are stored for both",
+    "relu in f16": "nothing bounds the weights, which f16 may not hold",
+}
+
+
+def folded(name: str, dtype: Any) -> tuple[Any, LoweredModel, LoweredModel]:
+    function, heads, kept, features, more = FOLDED[name]
+    inputs = {
+        "q": lg.spec(1, heads, POSITIONS, features, dtype=dtype),
+        "k": lg.spec(1, kept, POSITIONS, features, dtype=dtype),
+        "v": lg.spec(1, kept, POSITIONS, features, dtype=dtype),
+        **{n: lg.spec(*shape, dtype=dtype) for n, shape in more.items()},
+    }
+    graph = traced(function, **inputs)
+    entry = graph
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    entries = (("entry", entry),)
+    return graph, assemble(entries, CUDA), assemble(entries, CPU)
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.f16, lg.bf16], ids=str)
+@pytest.mark.parametrize("name", FOLDED)
+def test_folds_around_a_contraction(name: str, dtype: Any, rng: np.random.Generator) -> None:
+    graph, model, on_cpu = folded(name, dtype)
+    apart = dtype is lg.f32 or name in APART or f"{name} in {dtype}" in APART
+    skeletons = [k.program.skeleton for k in model.kernels]
+    assert apart or (len(skeletons) == len(on_cpu.kernels) and "cascade" in skeletons)
+    assert not (apart and "cascade" in skeletons)
+    for kernel in model.kernels:
+        verify(kernel.program, name)
+    for count in (1, 2, 33) if name == "log_sum_exp" else (1, 2, 63, 65, 130):
+        inputs = {}
+        for n in graph.inputs:
+            shape = [int(e.evaluate({POSITIONS: count})) for e in n.shape]
+            inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(n.dtype.numpy)
+        expected = evaluate(graph, inputs, {})
+        for out, value in run_entry(model, inputs, {}).items():
+            agree(value, expected[out], f"{name} at {count} positions")
 
 
 def lowered(name: str) -> tuple[Any, LoweredModel]:

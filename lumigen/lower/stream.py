@@ -28,7 +28,7 @@ from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, minimum, product
 from lumigen.lower.bounds import loop_bounds
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
 from lumigen.lower.contract import Lowered, flatten
-from lumigen.lower.pipeline import LANES, operand
+from lumigen.lower.pipeline import operand
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.ops import Op
@@ -68,6 +68,7 @@ from lumigen.tile import (
 
 SITES = ("rows", "columns", "depth", "step", "warps")
 WIDEST = 128  # of what a warp has in registers for each of its rows: its depth, and its sums
+LANES = 2  # neighbours of a row that one thread has
 NARROWEST = 16  # the depth of a matrix instruction
 
 
@@ -251,9 +252,10 @@ class _Builder:
         held: Expr = found.cascade.inner
         common = _common([*tiles.values(), weights], held)
         whole = next((i for i in found.first if tiles[i] == common), None)
-        filled = None if whole is None else float(found.carries[whole].identity)
-        if common is not held or filled is not None:
-            turn.stmts.append(self.mapped(turn, self.scores, held, common, filled or 0.0))
+        filled = 0.0 if whole is None else float(found.carries[whole].identity)
+        is_mapped = common is not held or whole is not None
+        if is_mapped:
+            turn.stmts.append(self.mapped(turn, self.scores, held, common, filled))
             held = common
         before = sorted(
             {
@@ -268,7 +270,7 @@ class _Builder:
             state = carried(i, "old", f32)
             turn.stmts.append(self.map_rows(turn, {state: self.state(i)}, {old[i]: state}))
         for i in found.first:
-            in_place = tiles[i] == held and found.carries[i].identity == filled
+            in_place = is_mapped and tiles[i] == held and found.carries[i].identity == filled
             self.fold(turn, i, held, in_place=in_place)
         known: dict[Expr, Buffer] = {carried(i, "old", f32): b for i, b in old.items()}
         known |= {carried(i, "new", f32): self.state(i) for i in found.first}
@@ -279,7 +281,8 @@ class _Builder:
             self.scale(turn, i)
             if i not in last:
                 self.fold(turn, i, held, in_place=False)
-        turn.stmts.append(self.mapped(turn, self.scores, held, weights, 0.0))
+        if not (is_mapped and weights == held and filled == 0):
+            turn.stmts.append(self.mapped(turn, self.scores, held, weights, 0.0))
         for i in last:
             turn.stmts.append(FoldRows(self.state(i), self.scores, found.carries[i].monoid))
         self.scale(turn, found.outer.carry)

@@ -14,11 +14,13 @@
 
 namespace LUMIGEN_NS {
 
+static_assert(kLanes == 2, "a thread holds pairs of neighbours");
+
 // kRows x kColumns of the result by kWarps warps, each of which holds whole rows; kDepth of A and B.
 template <int kRows_, int kColumns_, int kDepth_, int kStep_, int kWarps_>
 struct CascadeTile {
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kStep = kStep_;
-  static constexpr int kThreads = 32 * kWarps_, kSlots = 2;
+  static constexpr int kThreads = 32 * kWarps_, kSlots = 2, kBlocks = 2;
 
   // How warps divide what is so many columns wide, whatever its depth.
   template <int kWide>
@@ -102,6 +104,44 @@ LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const 
     __syncthreads();  // all have read the slot that the next step fills
   }
   copy_wait<0>();
+}
+
+// Each element of `to` becomes that of f(m, n, pair of `from`, lanes, number of the row ...), and `otherwise` where
+// it does not lie below m_hi and n_hi. Both begin at (m_lo, n_lo); they may be the same.
+template <class Tile, class F, class... Numbers>
+LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, int64_t m_lo,
+                                 int64_t n_lo, int64_t m_hi, int64_t n_hi, float otherwise, F&& f,
+                                 const Numbers&... numbers) {
+  const auto map = [&](int row, int column, float& x, float& y, float& to_x, float& to_y, auto... number) {
+    const int64_t m = m_lo + row, n = n_lo + column;
+    Vec pair = {{x, y}};
+    if (m >= m_hi || n >= n_hi) {
+      pair = splat(otherwise);
+    } else if (n + 1 < n_hi) {
+      pair = f(m, n, pair, AllLanes{}, number...);
+    } else {
+      pair = zero_tail(f(m, n, pair, FirstLanes{1}, number...), FirstLanes{1}, otherwise);
+    }
+    to_x = pair.v[0], to_y = pair.v[1];
+  };
+  for_each_pair_of(from, to, map, numbers...);
+}
+
+// As for_each_element, with numbers of the row.
+template <class Tile, class F, class First, class... Numbers>
+LUMIGEN_INLINE void for_each_element(MmaAccumulators<Tile>& acc, int64_t m_lo, int64_t n_lo, int64_t m_hi,
+                                     int64_t n_hi, F&& f, const PerRow<First>& first,
+                                     const Numbers&... numbers) {
+  const auto pair = [&](int row, int column, float x, float y, auto... number) {
+    const int64_t m = m_lo + row, n = n_lo + column;
+    if (m >= m_hi || n >= n_hi) return;
+    if (n + 1 < n_hi) {
+      f(m, n, Vec{{x, y}}, AllLanes{}, number...);
+    } else {
+      f(m, n, Vec{{x, y}}, FirstLanes{1}, number...);
+    }
+  };
+  for_each_pair(acc, pair, first, numbers...);
 }
 
 template <class Tile>
