@@ -1,8 +1,9 @@
-// Two contractions around a map, in one loop: rows of A stay in registers while tiles of B and C come by, kStep
-// points of the folded axis at a time. The product of A and B is a fragment; a map of it is the A operand of the
-// product with C, and what is between the two, of size rows by points, never exists in memory.
+// Two contractions around a map, in one loop: rows of A stay in registers while tiles of B and C come by,
+// kStep points of the folded axis at a time. The product of A and B is a fragment; a map of it is the A
+// operand of the product with C, and what is between the two, of size rows by points, never exists in memory.
 //
-//   for_steps<Tile>(a, m0, depth, b, c, lo, hi, points, shared, [&](int64_t k0, auto rows, auto tile_b, auto tile_c) {
+//   for_steps<Tile>(a, m0, depth, b, c, lo, hi, points, shared, [&](int64_t k0, auto rows, auto tile_b, auto
+//   tile_c) {
 //     multiply(scores, rows, tile_b);
 //     map_elements(scores, ...);
 //     multiply_add<T>(sums, scores, tile_c);
@@ -43,8 +44,8 @@ struct Placed {
 
 // acc = A B for rows in registers, and acc += A B for rows that are themselves a fragment, rounded to T.
 template <class Tile, int kDepthBlocks, class Shared>
-LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc, const RowFragments<Tile::kRowBlocks, kDepthBlocks>& rows,
-                             Placed<Shared> b) {
+LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc,
+                             const RowFragments<Tile::kRowBlocks, kDepthBlocks>& rows, Placed<Shared> b) {
   clear(acc);
   multiply_add<Shared>(acc, rows, b.address);
 }
@@ -54,12 +55,12 @@ LUMIGEN_INLINE void multiply_fragment(MmaAccumulators<Tile>& acc, const MmaAccum
   multiply_add<Shared>(acc, as_rows<typename Shared::Element>(rows), b.address);
 }
 
-// f(k, rows, tile of B, tile of C) for k = lo, lo + kStep, .. below hi. The tiles begin at k and are zero from
-// `points` on; rows are those of A from `row` on, zero from `depth` on. `lo` is a multiple of kStep. Every thread
-// of the block must call.
+// f(k, rows, tile of B, tile of C) for k = lo, lo + kStep, .. below hi. The tiles begin at k and are zero
+// from `points` on; rows are those of A from `row` on, zero from `depth` on. `lo` is a multiple of kStep.
+// Every thread of the block must call.
 template <class Tile, class A, class B, class C, class F>
-LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const C& c, int lo, int hi, int points,
-                              void* shared, F&& f) {
+LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const C& c, int lo, int hi,
+                              int points, void* shared, F&& f) {
   using T = typename A::Element;
   static_assert(std::is_same_v<T, typename B::Element> && std::is_same_v<T, typename C::Element>);
   using SharedA = SharedTile<T, Tile::kRows, Tile::kDepth, A::kAlong>;
@@ -106,8 +107,8 @@ LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const 
   copy_wait<0>();
 }
 
-// Each element of `to` becomes that of f(m, n, pair of `from`, lanes, number of the row ...), and `otherwise` where
-// it does not lie below m_hi and n_hi. Both begin at (m_lo, n_lo); they may be the same.
+// Each element of `to` becomes that of f(m, n, pair of `from`, lanes, number of the row ...), and `otherwise`
+// where it does not lie below m_hi and n_hi. Both begin at (m_lo, n_lo); they may be the same.
 template <class Tile, class F, class... Numbers>
 LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, int64_t m_lo,
                                  int64_t n_lo, int64_t m_hi, int64_t n_hi, float otherwise, F&& f,

@@ -1,0 +1,106 @@
+"""Kernels of CUDA compile without a warning for each architecture, and those with fragments do not spill.
+
+What they compute is checked by the interpreter of tile programs; how fast, on a GPU.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiles import traced
+
+import lumigen as lg
+from lumigen import functional as F
+from lumigen.emit.kernel import device_kernel_body
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredKernel, assemble
+from lumigen.lower.devices import CUDA
+
+ROOT = Path(__file__).parent.parent
+POSITIONS = lg.Dim("positions", 1, 4096, typical=1024)
+
+pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+
+# What `kernels.h` says of a kernel.
+DECLARED = """\
+#include <cstddef>
+#include <cstdint>
+namespace LUMIGEN_NS {{
+struct KernelRow {{
+  const char* name;
+  const char* origin;
+  const void* function;
+  size_t args_bytes;
+  int threads, shared_bytes;
+}};
+struct {name}_args {{
+{fields}
+}};
+extern const KernelRow {name}_row;
+}}
+"""
+
+
+def causal(q: Any, k: Any, v: Any) -> Any:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def turned(q: Any, k: Any, v: Any) -> Any:
+    """Operands that lie along other axes, or are computed on their way; a bias that is read from memory."""
+    scores = q @ k.reshape(1, 4, -1, POSITIONS) * 0.125 + q[:, :, :, :1]
+    return scores.softmax(-1) @ v.reshape(1, 4, -1, POSITIONS).mT
+
+
+def kernel(function: Any, features: int, dtype: Any, heads: int) -> LoweredKernel:
+    entry = traced(
+        function,
+        q=lg.spec(1, 4, POSITIONS, features, dtype=dtype),
+        k=lg.spec(1, heads, POSITIONS, features, dtype=dtype),
+        v=lg.spec(1, heads, POSITIONS, features, dtype=dtype),
+    )
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    (made,) = assemble((("entry", entry),), CUDA).kernels
+    assert made.program.skeleton == "cascade"
+    return made
+
+
+def compile_for(arch: str, made: LoweredKernel, folder: Path) -> str:
+    """What the compiler says; a warning is an error."""
+    runtime = folder / "runtime"
+    runtime.mkdir()
+    for header in [*(ROOT / "templates" / "cuda").glob("*.*h"), ROOT / "runtime" / "index.h"]:
+        shutil.copy(header, runtime)
+    fields = "\n".join(f"  {p.ctype} {p.name};" for p in made.parameters)
+    text = device_kernel_body(made.name, made.program, made.parameters, "model.py:1")
+    source = folder / "kernel.cu"
+    source.write_text(DECLARED.format(name=made.name, fields=fields) + text)
+    target = f"-gencode=arch=compute_{arch},code=sm_{arch}"
+    flags = ["-std=c++17", "-O3", target, "-Werror", "all-warnings", "-Xptxas", "-v"]
+    flags += ["-Xcompiler", "-Wall,-Wextra,-Werror", "-DLUMIGEN_NS=native", f"-I{folder}"]
+    done = subprocess.run(
+        ["nvcc", *flags, "-c", source, "-o", folder / "kernel.o"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + text
+    return done.stderr
+
+
+@pytest.mark.parametrize("arch", ["80", "90a"])
+@pytest.mark.parametrize("features", [64, 128])
+def test_a_fold_around_a_contraction(arch: str, features: int, tmp_path: Path) -> None:
+    log = compile_for(arch, kernel(causal, features, lg.bf16, 2), tmp_path)
+    assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+@pytest.mark.parametrize("arch", ["80", "90a"])
+def test_operands_that_lie_otherwise(arch: str, tmp_path: Path) -> None:
+    log = compile_for(arch, kernel(turned, 64, lg.f16, 4), tmp_path)
+    assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
