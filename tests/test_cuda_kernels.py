@@ -94,7 +94,7 @@ def compile_for(arch: str, made: LoweredKernel, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("arch", ["80", "90a"])
-@pytest.mark.parametrize("features", [64, 128])
+@pytest.mark.parametrize("features", [64, 128, 256])
 def test_a_fold_around_a_contraction(arch: str, features: int, tmp_path: Path) -> None:
     log = compile_for(arch, kernel(causal, features, lg.bf16, 2), tmp_path)
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log

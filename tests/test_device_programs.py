@@ -90,6 +90,7 @@ def with_sink(q: Any, k: Any, v: Any) -> Any:
 FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, ...]]]] = {
     "full": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
     "other_keys": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
+    "features_200": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 1, 1, 200, {}),
     "features_80": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 1, 1, 80, {}),
     "causal": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),

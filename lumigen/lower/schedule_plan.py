@@ -35,8 +35,9 @@ MATRIX_TILES = (
 # rows, columns, depth of a stage, rows and columns of a thread, which multiplies in f32 by itself
 SCALAR_TILES = ((128, 128, 16, 8, 8), (64, 64, 16, 4, 4), (32, 64, 16, 4, 4))
 MULTIPROCESSORS = 132  # that should all have a tile
-# rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time
-STREAM_ROWS, STREAM_STEP, STREAM_WARPS = 64, 64, 4
+# rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time:
+# fewer where rows are so long that their sums fill the registers
+STREAM_ROWS, STREAM_WARPS, STREAM_STEP, STREAM_STEP_OF_LONG, LONG = 64, 4, 64, 32, 128
 
 
 def schedule_blocks(plan: RegionPlan) -> Schedule:
@@ -46,7 +47,8 @@ def schedule_blocks(plan: RegionPlan) -> Schedule:
     if streamable is not None:
         cascade = streamable.cascade
         columns, depth = size(cascade.rows), size(cascade.inner.axes)
-        sizes = (STREAM_ROWS, columns, depth, STREAM_STEP, STREAM_WARPS)
+        step = STREAM_STEP_OF_LONG if max(columns, depth) > LONG else STREAM_STEP
+        sizes = (STREAM_ROWS, columns, depth, step, STREAM_WARPS)
         return schedule("cascade", dict(zip(STREAM_SITES, sizes, strict=True)))
     found = find_contraction(store)
     if found is None:

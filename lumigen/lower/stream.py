@@ -67,7 +67,7 @@ from lumigen.tile import (
 )
 
 SITES = ("rows", "columns", "depth", "step", "warps")
-WIDEST = 128  # of what a warp has in registers for each of its rows: its depth, and its sums
+WIDEST = 256  # of what a warp has in registers for each of its rows: its depth, and its sums
 LANES = 2  # neighbours of a row that one thread has
 NARROWEST = 16  # the depth of a matrix instruction
 

@@ -42,17 +42,44 @@ struct Placed {
   uint32_t address;
 };
 
-// acc = A B for rows in registers, and acc += A B for rows that are themselves a fragment, rounded to T.
+// acc = A B for rows in registers or in shared memory, and acc += A B for rows that are themselves a
+// fragment.
 template <class Tile, int kDepthBlocks, class Shared>
 LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc,
                              const RowFragments<Tile::kRowBlocks, kDepthBlocks>& rows, Placed<Shared> b) {
   clear(acc);
   multiply_add<Shared>(acc, rows, b.address);
 }
+template <class Tile, class SharedA, class SharedB>
+LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc, Placed<SharedA> a, Placed<SharedB> b) {
+  const uint32_t place_a = SharedA::place(Tile::first_row());
+  const uint32_t place_b = SharedB::place(Tile::first_column());
+  clear(acc);
+#pragma unroll
+  for (int k = 0; k < SharedA::kDepthBlocks; k++) {
+    RowFragments<Tile::kRowBlocks, 1> rows;
+#pragma unroll
+    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::load(rows.value[i][0], a.address, place_a, i, k);
+    multiply_block<SharedB>(acc, rows, 0, b.address, place_b, k);
+  }
+}
 template <class Tile, class Rows, class Shared>
 LUMIGEN_INLINE void multiply_fragment(MmaAccumulators<Tile>& acc, const MmaAccumulators<Rows>& rows,
                                       Placed<Shared> b) {
   multiply_add<Shared>(acc, as_rows<typename Shared::Element>(rows), b.address);
+}
+
+// The rows of A where they are to be multiplied: in registers, or, if they are too long, as they lie.
+template <class Tile, class Shared>
+LUMIGEN_INLINE auto held_rows(uint32_t tile) {
+  using Divided = typename Tile::template Divided<Tile::kStep>;
+  if constexpr (Divided::kRowBlocks * Tile::kDepth <= 128) {
+    RowFragments<Divided::kRowBlocks, Shared::kDepthBlocks> rows;
+    load_rows<Shared, Divided>(rows, tile);
+    return rows;
+  } else {
+    return Placed<Shared>{tile};
+  }
 }
 
 // f(k, rows, tile of B, tile of C) for k = lo, lo + kStep, .. below hi. The tiles begin at k and are zero
@@ -88,8 +115,7 @@ LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const 
   start(lo, 0);
   copy_wait<0>();
   __syncthreads();
-  RowFragments<Tile::template Divided<Tile::kStep>::kRowBlocks, SharedA::kDepthBlocks> rows;
-  load_rows<SharedA, typename Tile::template Divided<Tile::kStep>>(rows, tile_a);
+  const auto rows = held_rows<Tile, SharedA>(tile_a);
   int slot = 0;
 #pragma unroll 1
   for (int k = lo; k < hi; k += Tile::kStep) {
@@ -113,19 +139,25 @@ template <class Tile, class F, class... Numbers>
 LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, int64_t m_lo,
                                  int64_t n_lo, int64_t m_hi, int64_t n_hi, float otherwise, F&& f,
                                  const Numbers&... numbers) {
-  const auto map = [&](int row, int column, float& x, float& y, float& to_x, float& to_y, auto... number) {
-    const int64_t m = m_lo + row, n = n_lo + column;
-    Vec pair = {{x, y}};
-    if (m >= m_hi || n >= n_hi) {
-      pair = splat(otherwise);
-    } else if (n + 1 < n_hi) {
-      pair = f(m, n, pair, AllLanes{}, number...);
-    } else {
-      pair = zero_tail(f(m, n, pair, FirstLanes{1}, number...), FirstLanes{1}, otherwise);
-    }
-    to_x = pair.v[0], to_y = pair.v[1];
+  const auto map = [&](auto inside) {
+    const auto pair = [&](int row, int column, float x, float y, float& to_x, float& to_y, auto... number) {
+      const int64_t m = m_lo + row, n = n_lo + column;
+      Vec vec = {{x, y}};
+      if (decltype(inside)::value || (m < m_hi && n + 1 < n_hi)) {
+        vec = f(m, n, vec, AllLanes{}, number...);
+      } else if (m < m_hi && n < n_hi) {
+        vec = zero_tail(f(m, n, vec, FirstLanes{1}, number...), FirstLanes{1}, otherwise);
+      } else {
+        vec = splat(otherwise);
+      }
+      to_x = vec.v[0], to_y = vec.v[1];
+    };
+    for_each_pair_of(from, to, pair, numbers...);
   };
-  for_each_pair_of(from, to, map, numbers...);
+  if (m_lo + Tile::kRows <= m_hi && n_lo + Tile::kColumns <= n_hi)
+    map(std::true_type{});  // most tiles: all threads alike, and nothing to ask of an element
+  else
+    map(std::false_type{});
 }
 
 // As for_each_element, with numbers of the row.

@@ -187,27 +187,34 @@ struct Fragments {
   }
 };
 
+// acc += block `i` of the depth of the rows in registers, times block `k` of a tile in shared memory, which
+// this warp begins to read at `place`.
+template <class SharedB, class Tile, int kDepthBlocks>
+__device__ __forceinline__ void multiply_block(MmaAccumulators<Tile>& acc,
+                                               const RowFragments<Tile::kRowBlocks, kDepthBlocks>& rows,
+                                               int i, uint32_t b, uint32_t place, int k) {
+  using T = typename SharedB::Element;
+#pragma unroll
+  for (int j = 0; j < Tile::kColumnBlocks; j += 2) {
+    uint32_t column[4];
+    SharedB::load(column, b, place, j / 2, k);
+#pragma unroll
+    for (int r = 0; r < Tile::kRowBlocks; r++) {
+      multiply_add<T, typename Tile::Precision>(acc.value[r][j], rows.value[r][i], column[0], column[2]);
+      multiply_add<T, typename Tile::Precision>(acc.value[r][j + 1], rows.value[r][i], column[1], column[3]);
+    }
+  }
+}
+
 // acc += the rows in registers times the columns of a tile in shared memory.
 template <class SharedB, class Tile, int kDepthBlocks>
 __device__ __forceinline__ void multiply_add(MmaAccumulators<Tile>& acc,
                                              const RowFragments<Tile::kRowBlocks, kDepthBlocks>& rows,
                                              uint32_t b) {
-  using T = typename SharedB::Element;
   static_assert(kDepthBlocks == SharedB::kDepthBlocks);
   const uint32_t place = SharedB::place(Tile::first_column());
 #pragma unroll
-  for (int k = 0; k < kDepthBlocks; k++)
-#pragma unroll
-    for (int j = 0; j < Tile::kColumnBlocks; j += 2) {
-      uint32_t column[4];
-      SharedB::load(column, b, place, j / 2, k);
-#pragma unroll
-      for (int i = 0; i < Tile::kRowBlocks; i++) {
-        multiply_add<T, typename Tile::Precision>(acc.value[i][j], rows.value[i][k], column[0], column[2]);
-        multiply_add<T, typename Tile::Precision>(acc.value[i][j + 1], rows.value[i][k], column[1],
-                                                  column[3]);
-      }
-    }
+  for (int k = 0; k < kDepthBlocks; k++) multiply_block<SharedB>(acc, rows, k, b, place, k);
 }
 
 // This warp's rows of a tile in shared memory, to be kept in registers over many products.
