@@ -57,6 +57,7 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 POSITIONS = lg.Dim("positions", 1, 1024, typical=512)
 KEYS = lg.Dim("keys", 1, 1024, typical=512)
+FEW = lg.Dim("few", 1, 1024, typical=8)
 
 
 def positions(x: Any) -> tuple[Any, Any]:
@@ -90,6 +91,13 @@ def with_sink(q: Any, k: Any, v: Any) -> Any:
 FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, ...]]]] = {
     "full": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
     "other_keys": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
+    "few_of_many_heads": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        16,
+        1,
+        16,
+        {},
+    ),
     "features_200": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 1, 1, 200, {}),
     "features_80": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 1, 1, 80, {}),
     "causal": (
@@ -142,9 +150,10 @@ APART = {
 
 def folded(name: str, dtype: Any) -> tuple[Any, LoweredModel, LoweredModel]:
     function, heads, kept, features, more = FOLDED[name]
-    keys = KEYS if name == "other_keys" else POSITIONS
+    keys = KEYS if name in ("other_keys", "few_of_many_heads") else POSITIONS
+    queries = FEW if name == "few_of_many_heads" else POSITIONS
     inputs = {
-        "q": lg.spec(1, heads, POSITIONS, features, dtype=dtype),
+        "q": lg.spec(1, heads, queries, features, dtype=dtype),
         "k": lg.spec(1, kept, keys, features, dtype=dtype),
         "v": lg.spec(1, kept, keys, features, dtype=dtype),
         **{n: lg.spec(*shape, dtype=dtype) for n, shape in more.items()},
@@ -170,7 +179,9 @@ def test_folds_around_a_contraction(name: str, dtype: Any, rng: np.random.Genera
     for count in (1, 33) if apart else (1, 2, 63, 65, 130):
         inputs = {}
         for n in graph.inputs:
-            shape = [int(e.evaluate({POSITIONS: count, KEYS: count + 7})) for e in n.shape]
+            shape = [
+                int(e.evaluate({POSITIONS: count, KEYS: count + 7, FEW: count})) for e in n.shape
+            ]
             inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(n.dtype.numpy)
         expected = evaluate(graph, inputs, {})
         for out, value in run_entry(model, inputs, {}).items():
