@@ -10,8 +10,8 @@
 //   });
 #pragma once
 
-#include "elements.cuh"
 #include "pipeline.cuh"
+#include "simd.h"
 
 namespace LUMIGEN_NS {
 
@@ -160,11 +160,11 @@ LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile
     map(std::false_type{});
 }
 
-// As for_each_element, with numbers of the row.
-template <class Tile, class F, class First, class... Numbers>
+// f(m, n, pair, lanes, number of the row ...) for the pairs of elements at (m, n), (m, n + 1) of which one at
+// least lies below m_hi and n_hi.
+template <class Tile, class F, class... Numbers>
 LUMIGEN_INLINE void for_each_element(MmaAccumulators<Tile>& acc, int64_t m_lo, int64_t n_lo, int64_t m_hi,
-                                     int64_t n_hi, F&& f, const PerRow<First>& first,
-                                     const Numbers&... numbers) {
+                                     int64_t n_hi, F&& f, const Numbers&... numbers) {
   const auto pair = [&](int row, int column, float x, float y, auto... number) {
     const int64_t m = m_lo + row, n = n_lo + column;
     if (m >= m_hi || n >= n_hi) return;
@@ -174,7 +174,7 @@ LUMIGEN_INLINE void for_each_element(MmaAccumulators<Tile>& acc, int64_t m_lo, i
       f(m, n, Vec{{x, y}}, FirstLanes{1}, number...);
     }
   };
-  for_each_pair(acc, pair, first, numbers...);
+  for_each_pair(acc, pair, numbers...);
 }
 
 template <class Tile>
