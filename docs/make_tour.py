@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from lumigen.compile import lower_model
+from lumigen.dtype import f32
 from lumigen.emit.project import render_project
 from lumigen.forms import text_after
 from lumigen.frontend import load_model_file
@@ -63,9 +64,8 @@ def plain(text):
 def regions(name):
     """The regions of a model as plans see them: over canonical buffers and axes, each once."""
     ((_, graph),) = compilation(name).graphs["fold"]
-    found = (
-        canonical(unify_axes(r)).region for r in choose_layouts(partition(graph, CPU.runs_whole))
-    )
+    cut = partition(graph, lambda region: CPU.runs_whole(region, f32))
+    found = (canonical(unify_axes(r)).region for r in choose_layouts(cut))
     return tuple(dict.fromkeys(found))
 
 

@@ -164,7 +164,7 @@ class _Builder:
         self.mapping = {**m_map, **e_map}
         rows, step = sizes["rows"], sizes["step"]
         self.m0, self.m1 = Axis("m0", self.m.extent), Axis("m1", self.m.extent + 1)
-        self.k0 = Axis("k0", self.k.extent)
+        self.k0 = Axis("k_begin", self.k.extent)
         self.a_tile = Buffer("a_tile", Role.SCRATCH, _dims(rows, sizes["depth"]), found.element)
         self.b_tile = Buffer("b_tile", Role.SCRATCH, _dims(step, sizes["depth"]), found.element)
         self.c_tile = Buffer("c_tile", Role.SCRATCH, _dims(sizes["columns"], step), found.element)
