@@ -21,7 +21,12 @@ static_assert(kLanes == 2, "a thread holds pairs of neighbours");
 template <int kRows_, int kColumns_, int kDepth_, int kStep_, int kWarps_>
 struct CascadeTile {
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kStep = kStep_;
-  static constexpr int kThreads = 32 * kWarps_, kSlots = 2, kBlocks = 2;
+  static constexpr int kThreads = 32 * kWarps_, kSlots = 2;
+  // How many blocks a multiprocessor is to hold at one time, for __launch_bounds__: rows of 64 fit 160
+  // registers.
+  static constexpr bool kShort = kRows <= 16 * kWarps_ && kColumns <= 64 && kDepth <= 64;
+  static constexpr int kBlocks = (kShort ? 12 : 8) / kWarps_;
+  static_assert(kWarps_ <= 8);
 
   // How warps divide what is so many columns wide, whatever its depth.
   template <int kWide>
