@@ -103,7 +103,7 @@ def test_numpy_makes_the_numbers_of_the_tests(tool, tmp_path):
         "-Wall",
         "-Wextra",
         "-Werror",
-        f"-I{templates_dir() / 'cpu' / 'project'}",
+        f"-I{templates_dir() / 'project'}",
     ]
     source = NATIVE / "counter_dump.cpp"
     subprocess.run([tool("c++"), *flags, "-O1", source, "-o", program], check=True)
