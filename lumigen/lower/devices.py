@@ -12,6 +12,7 @@ from lumigen.lower.contract import Lowered, contract
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_region
+from lumigen.lower.roles import roles
 from lumigen.lower.schedule_plan import (
     VECTOR_LOOPS,
     schedule_blocks,
@@ -23,7 +24,16 @@ from lumigen.lower.sweeps import plan_sweeps
 from lumigen.plan import RegionPlan
 from lumigen.region import Region
 from lumigen.schedule import Schedule
+from lumigen.tile import TileProgram
 from lumigen.verify.plan import verify as verify_plan
+
+
+@dataclass(frozen=True)
+class Special:
+    """A kernel that runs on one architecture alone, instead of the one that runs on all. None: of another form."""
+
+    architecture: str
+    form: Callable[[Region], tuple[Schedule, TileProgram] | None]
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,7 @@ class Device:
     loops: Callable[[RegionPlan], Schedule]
     forms: tuple[Callable[[Region, Schedule], Lowered | None], ...]
     runs_whole: Callable[[Region], bool]
+    special: tuple[Special, ...] = ()
 
     def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
@@ -70,5 +81,6 @@ CUDA = Device(
     loops=vector_loops_of_blocks,
     forms=(pipeline,),
     runs_whole=lambda _: False,
+    special=(Special("sm_90a", roles),),
 )
 DEVICES = {"cpu": CPU, "cuda": CUDA}
