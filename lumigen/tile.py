@@ -289,7 +289,7 @@ class TileProgram:
     team: int = 1
     width: int = 0  # as the device has it
     tile: str = ""  # how a block divides a product, as the device's headers spell it
-    maps: tuple[TensorMap, ...] = ()  # of the operands, that a launch makes and passes in after the numbers
+    maps: tuple[TensorMap, ...] = ()  # that a launch makes and passes in after the numbers
 
     @property
     def dim_arguments(self) -> tuple[Dim, ...]:

@@ -113,7 +113,7 @@ class _Step:
     kernel: LoweredKernel
     actual: dict[Buffer, Buffer]  # of the kernel's arguments
     lines: tuple[SourceLocation, ...]
-    before: tuple[tuple[Guard, LoweredKernel], ...] = ()  # that run instead, with the same arguments
+    before: tuple[tuple[Guard, LoweredKernel], ...] = ()  # that run instead, on the same buffers
 
 
 @dataclass

@@ -174,12 +174,11 @@ def _program(
     batch = Axis("batch", product(tuple(x.extent for x in found.grid)))
     task = Axis("task", batch.extent * m_tiles * n_tiles)
 
-    top = Scope(Names(), frozenset({task}))
+    top = Scope(Names(), frozenset({task}))  # its place first: the device's header knows it
     m0, n0 = Axis("m0", m.extent), Axis("n0", n.extent)
     top.bind(m0, ix(task) % m_tiles * (rows * cluster))
     top.bind(n0, ix(task) // m_tiles % n_tiles * columns)
-    if found.grid:
-        top.bind(batch, ix(task) // m_tiles // n_tiles)
+    top.bind(batch, ix(task) // m_tiles // n_tiles)
     rest = ix(batch)
     for axis in reversed(found.grid):
         top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)

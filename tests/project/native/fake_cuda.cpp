@@ -111,6 +111,9 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* about, const void*) {
   std::memset(about, 0, sizeof *about);
   return state.load;
 }
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t*) {
+  return *clusters = state.clusters, cudaSuccess;
+}
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** out, size_t bytes) {
