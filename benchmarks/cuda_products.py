@@ -23,6 +23,10 @@ import torch
 
 import lumigen as lg
 from lumigen import functional
+from lumigen.build import build_project, load_module, write_project
+from lumigen.compile import lower_model
+from lumigen.emit.project import render_project
+from lumigen.target import parse_target
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "benchmarks" / "products"
@@ -90,9 +94,11 @@ def build(products: list[Product], target: str) -> ModuleType:
         rows = lg.Dim(f"rows{number}", 1, 16384, typical=p.m)
         dims: tuple[Any, ...] = (*x[:-2], rows, x[-1])
         model.entry(x=lg.spec(*dims, dtype=lg.bf16), w=lg.spec(*w, dtype=lg.bf16))(entry_of(p))
-    module = lg.compile(model, target, BUILD, force=True)
-    assert module is not None
-    return module
+    # without the stored numbers of a project's own tests, which take the host a while at these sizes
+    compiled = lower_model(model.trace(), {}, target=parse_target(target)).model
+    write_project(render_project(compiled), BUILD, force=True)
+    build_project(BUILD)
+    return load_module(BUILD)
 
 
 def tensor(shape: tuple[int, ...], *, shift: int = 0) -> torch.Tensor:
