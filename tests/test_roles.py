@@ -55,6 +55,7 @@ MAPPED: dict[str, Case] = {
         lambda x, w: x @ w,
         {"x": spec(ROWS, 72, dtype=lg.f16), "w": spec(72, 136, dtype=lg.f16)},
     ),
+    "split": (lambda x, w: F.relu(x @ w.T), {"x": spec(ROWS, 1536), "w": spec(200, 1536)}),
     "epilogue": (
         lambda x, w, bias, y: F.gelu(x @ w.T + bias) * y,
         {
@@ -160,12 +161,13 @@ def test_the_text_of_both_kernels(golden: Callable[[str, str], None]) -> None:
 def test_tiles_by_typical_dims() -> None:
     found = {
         name: roles_of(lowered(MAPPED[name], "sm_90a")[1])[0].program.tile
-        for name in ("large", "large_columns", "columns", "half")
+        for name in ("large", "large_columns", "columns", "half", "split")
     }
     assert found["large"] == "RolesTile<bf16, 128, 256, 4, 2, Along::kDepth, Along::kDepth>"
     assert found["large_columns"] == "RolesTile<bf16, 128, 256, 4, 2, Along::kDepth, Along::kMajor>"
     assert found["columns"] == "RolesTile<bf16, 64, 128, 6, 1, Along::kDepth, Along::kMajor>"
     assert found["half"].startswith("RolesTile<f16, ")
+    assert found["split"] == "SplitTile<bf16, 64, 64, 12, 2, 1, Along::kDepth, Along::kDepth>"
 
 
 def test_a_map_that_no_engine_takes_is_refused() -> None:
@@ -203,7 +205,7 @@ def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 )
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
     target = parse_target("cuda:sm_80,sm_90a,sm_100")
-    names = ("large", "large_columns", "epilogue", "shared")
+    names = ("large", "large_columns", "epilogue", "shared", "split")
     model = lower_model(model_of(names).trace(), {}, target=target).model
     write_project(render_project(model), tmp_path)
     kernels = sorted((tmp_path / "kernels").glob("*_roles.cu"))

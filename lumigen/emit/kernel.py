@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lumigen.emit.environment import render
-from lumigen.emit.roles import box_lines, tile_lines
+from lumigen.emit.roles import box_lines, is_split, tile_lines
 from lumigen.emit.statements import BLOCK_TYPES, Statements
 from lumigen.index import product
 from lumigen.names import identifier
@@ -22,7 +22,7 @@ HEADERS = {
 DEVICE_HEADERS = {
     "simt": ("index.h", "scalar.h", "simd.h"),
     "pipeline": ("elements.cuh", "fma.cuh", "index.h", "pipeline.cuh", "scalar.h", "simd.h"),
-    "roles": ("elements.cuh", "index.h", "roles.cuh", "scalar.h", "simd.h"),
+    "roles": ("elements.cuh", "index.h", "scalar.h", "simd.h", "split.cuh"),
 }
 
 
@@ -66,6 +66,8 @@ class DeviceKernelContext:
     threads: str
     shared: str  # bytes of shared memory
     box_lines: str  # what a tile must agree with, of a kernel for Hopper alone; else empty
+    cluster: str  # blocks of a cluster
+    stays: bool  # for several work tiles
     lines: tuple[str, ...]
 
 
@@ -120,6 +122,8 @@ def device_kernel_body(
         threads="Tile::kThreads" if program.tile else "kThreads",
         shared=shared if program.tile else "0",
         box_lines=box_lines(program) if is_roles else "",
+        cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
+        stays=is_roles and not is_split(program),
         lines=lines,
     )
     return render("cuda/kernel.cu.j2", kernel=context)

@@ -1,4 +1,4 @@
-"""roles: the text of a tile program whose blocks stay: one call, which hands each tile of the product to the rest."""
+"""roles: the text of a tile program with a producer and consumers: one call, which hands each tile to the rest."""
 
 from __future__ import annotations
 
@@ -31,12 +31,18 @@ def tile_lines(program: TileProgram, dims: Mapping[str, str] | None = None) -> l
     inner = [f"const int64_t {axis.name} = at.{field};" for axis, field in starts]
     rest = [s for s in program.body[3:] if not isinstance(s, Contract)]
     inner += Statements(program, dims).lines(rest)
+    call, more = ("contract_split", "") if is_split(program) else ("contract_tiles", ", auto&")
     return [
         *boxes,
-        f"contract_tiles<Tile>(a, b, Extent{{{extent}}}, shared, [&](auto& {contract.acc}, TileAt at, auto&) {{",
+        f"{call}<Tile>(a, b, Extent{{{extent}}}, shared, [&](auto& {contract.acc}, TileAt at{more}) {{",
         *(INDENT + line for line in _used(inner)),
         "});",
     ]
+
+
+def is_split(program: TileProgram) -> bool:
+    """Whether the blocks of a cluster share a tile, and leave when it is done."""
+    return program.tile.startswith("SplitTile")
 
 
 def box_lines(program: TileProgram) -> str:

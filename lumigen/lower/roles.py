@@ -7,7 +7,8 @@ product, a producer bringing boxes of the operands into shared memory and consum
 rest of the expression to the elements of the tile.
 
 Sites: `rows` and `columns` of a block's tile, `stages` in the ring, and `cluster` blocks, one below the other, that
-share columns. A task is the tile of a cluster; that blocks stay for several is the device header's business.
+share columns. A task is the tile of a cluster; that blocks stay for several is the device header's business. With
+`split`, where tiles are few and the depth is long, so many blocks have one tile together, each a part of the depth.
 """
 
 from __future__ import annotations
@@ -25,17 +26,20 @@ from lumigen.region import Buffer, Expr, Region, Role
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import Contract, TensorMap, TileProgram
 
-SITES = ("rows", "columns", "stages", "cluster")
+SITES = ("rows", "columns", "stages", "cluster", "split")
 # And how much of the instruction's rate a block of this tile reaches, in 100: larger tiles read less for a product.
 TILES = (
-    ((128, 256, 4, 2), 100),
-    ((128, 192, 4, 2), 95),
-    ((128, 128, 6, 2), 88),
-    ((128, 128, 6, 1), 84),
-    ((64, 256, 4, 1), 72),
-    ((64, 128, 6, 1), 60),
-    ((64, 64, 12, 1), 45),
+    ((128, 256, 4, 2, 1), 100),
+    ((128, 192, 4, 2, 1), 95),
+    ((128, 128, 6, 2, 1), 88),
+    ((128, 128, 6, 1, 1), 84),
+    ((64, 256, 4, 1, 1), 72),
+    ((64, 128, 6, 1, 1), 60),
+    ((64, 64, 12, 1, 1), 45),
+    ((128, 256, 4, 1, 2), 100),
+    ((64, 64, 12, 1, 2), 45),
 )
+EXCHANGE = 512  # of depth, that could be multiplied while the parts of a tile are added
 MULTIPROCESSORS = 132
 THREADS = 384  # a warpgroup that produces, two that consume
 BOX = 64  # elements of a line that a copy moves; lines, where lines run along the depth
@@ -149,14 +153,15 @@ def _batches(start: Ix, grid: tuple[Axis, ...]) -> tuple[Ix, Ix, Ix, Ix] | None:
 
 def _schedule(found: Contraction, flat: Flat, b: Mapped) -> Schedule:
     """The tile that takes the least time at the dims' typical values, counted in rounds of all multiprocessors."""
-    m, n = flat.m.extent.estimate(), flat.n.extent.estimate()
+    m, n, k = (x.extent.estimate() for x in (flat.m, flat.n, flat.k))
     batch = product(tuple(x.extent for x in found.grid)).estimate()
 
-    def time(tile: tuple[tuple[int, int, int, int], int]) -> float:
-        (rows, columns, _, cluster), rate = tile
+    def time(tile: tuple[tuple[int, int, int, int, int], int]) -> float:
+        (rows, columns, _, cluster, split), rate = tile
         tiles = -(-m // (rows * cluster)) * -(-n // columns) * batch
-        rounds = -(-tiles // (MULTIPROCESSORS // cluster))
-        return rounds * rows * columns / rate
+        rounds = -(-tiles // (MULTIPROCESSORS // (cluster * split)))
+        depth = k if split == 1 else k // split + EXCHANGE
+        return rounds * rows * columns * depth / rate
 
     # along the columns, boxes are 64 of them: a consumer's share and a block's are whole ones
     fitting = [t for t in TILES if b.is_deep or (t[0][1] % 128 == 0 and t[0][1] != 192)]
@@ -190,7 +195,10 @@ def _program(
     top.stmts.append(Contract(acc, *factors, m, n, k, ix(m0), ix(n0), a.source.dtype))
     top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
     along = ("Along::kDepth" if x.is_deep else "Along::kMajor" for x in mapped)
-    tile = (a.source.dtype.name, rows, columns, sizes["stages"], cluster, *along)
+    each = (a.source.dtype.name, rows, columns, sizes["stages"])
+    split = sizes["split"]
+    name, more = ("RolesTile", (cluster,)) if split == 1 else ("SplitTile", (split, 1))
+    tile = ", ".join(map(str, (*each, *more, *along)))
     return TileProgram(
         "roles",
         (*region.reads(), store.dst),
@@ -201,6 +209,6 @@ def _program(
         tuple(top.stmts),
         threads=THREADS,
         width=LANES,
-        tile=f"RolesTile<{', '.join(map(str, tile))}>",
+        tile=f"{name}<{tile}>",
         maps=(a.boxes("map_a", rows), b.boxes("map_b", columns, cluster)),
     )

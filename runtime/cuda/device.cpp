@@ -57,9 +57,9 @@ Status ask_resident(Gpu* gpu, const KernelRow& kernel) {
 
 int64_t Gpu::blocks(const KernelRow& kernel, int64_t tasks) const {
   for (const Resident& r : resident) {
-    if (r.kernel == &kernel) return (tasks < r.clusters ? tasks : r.clusters) * kernel.cluster;
+    if (r.kernel == &kernel && tasks > r.clusters) tasks = r.clusters;
   }
-  return tasks;
+  return kernel.cluster > 0 ? tasks * kernel.cluster : tasks;
 }
 
 Status check(cudaError_t code, const char* where, const char* what) {
@@ -111,7 +111,7 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
         cudaFuncSetAttribute(kernels[i]->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kernels[i]->shared_bytes) != cudaSuccess)
       cudaGetLastError();
-    if (kernels[i]->cluster > 0 && gpu->runs(*kernels[i])) {
+    if (kernels[i]->stays && gpu->runs(*kernels[i])) {
       if (const Status s = ask_resident(gpu, *kernels[i])) return s;
     }
   }

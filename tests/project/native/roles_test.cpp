@@ -32,7 +32,7 @@ namespace LUMIGEN_NS {
 extern const KernelRow k00_pipeline_row = {
     "k00_pipeline", "model.py:1", reinterpret_cast<const void*>(&run_general), sizeof(k00_pipeline_args), 128, 0};
 extern const KernelRow k01_roles_row = {
-    "k01_roles", "model.py:1", reinterpret_cast<const void*>(&run_special), sizeof(k01_roles_args), 384, 200000, 2, 90};
+    "k01_roles", "model.py:1", reinterpret_cast<const void*>(&run_special), sizeof(k01_roles_args), 384, 200000, 2, 90, true};
 }  // namespace LUMIGEN_NS
 
 extern "C" size_t fake_args_bytes(const void* function) {
