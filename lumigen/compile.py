@@ -149,7 +149,9 @@ def lower_model(
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
     with at.stage("lower"):
         start = perf_counter()
-        lowered = assemble(entries, DEVICES[target.name], dtype=dtype)
+        lowered = assemble(
+            entries, DEVICES[target.name], dtype=dtype, architectures=target.architectures
+        )
         for k in lowered.kernels:
             verify_region(k.region, k.name)
             verify_tile(k.program, k.name)

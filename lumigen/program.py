@@ -87,19 +87,27 @@ def _count(shape: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A field of a kernel's argument struct: a pointer to `dtype`, or an int64_t value.
+    """A field of a kernel's argument struct: a pointer to `dtype`, an int64_t value, or a map.
 
     The pointer is to const unless written. `range` bounds integer elements, inclusive: where a
-    kernel takes them as indices, its test needs it.
+    kernel takes them as indices, its test needs it. A map tells the tensor copy engine where the
+    tensor of the parameter `maps` lies.
     """
 
     name: str
     dtype: DType | None  # None: an int64_t value
     written: bool = False
     range: tuple[int, int] | None = None
+    maps: str = ""
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.dtype is not None and not self.maps
 
     @property
     def ctype(self) -> str:
+        if self.maps:
+            return "TensorMap"
         if self.dtype is None:
             return "int64_t"
         return f"{self.dtype.ctype}*" if self.written else f"const {self.dtype.ctype}*"
@@ -136,7 +144,30 @@ class ValueArg:
     name: Dim | None = None
 
 
-Argument = Union[InputArg, OutputArg, WeightArg, SlotArg, ValueArg]
+@dataclass(frozen=True)
+class MapArg:
+    """A map of the tensor that another argument of the launch points to, from its element `base` on.
+
+    The tensor is (batches, lines, elements), its elements contiguous, its strides in elements; a copy moves
+    `box_lines` lines. Where it begins and its strides are multiples of 16 bytes.
+    """
+
+    base: Ix
+    batches: Ix
+    lines: Ix
+    elements: Ix
+    batch_stride: Ix
+    line_stride: Ix
+    box_lines: int
+
+    @property
+    def numbers(self) -> tuple[Ix, ...]:
+        sizes = (self.batches, self.lines, self.elements)
+        return (self.base, *sizes, self.batch_stride, self.line_stride)
+
+
+Argument = Union[InputArg, OutputArg, WeightArg, SlotArg, ValueArg, MapArg]
+Passed = Union[InputArg, OutputArg]  # by the caller
 
 
 @dataclass(frozen=True)
@@ -186,24 +217,34 @@ class Launch:
 class Guard:
     """When a variant may run: all conditions on the dims hold, all features are there. Empty: always.
 
-    A feature is a fact about the machine or the call by its name: an instruction set (`avx512`), a
-    compute capability (`sm_90`), an alignment.
+    A feature is a fact about the machine by its name: an instruction set (`avx512`), a compute
+    capability (`sm_90`). The data of `aligned` must begin at a multiple of 16 bytes: a caller's
+    tensors may begin at any element, all else is aligned anyway.
     """
 
     conditions: tuple[Cmp, ...] = ()
     features: tuple[str, ...] = ()
+    aligned: tuple[Passed, ...] = ()
 
     @property
     def is_unconditional(self) -> bool:
-        return not (self.conditions or self.features)
+        return not (self.conditions or self.features or self.aligned)
 
     def holds(self, dims: Mapping[Dim, int], features: Collection[str] = ()) -> bool:
+        """Whether it holds for a call whose tensors are aligned."""
         there = all(f in features for f in self.features)
         return there and all(int(c.slack.evaluate(dims)) >= 0 for c in self.conditions)
 
     def __str__(self) -> str:
         return (
-            " and ".join([*self.features, *(c.comparison() for c in self.conditions)]) or "always"
+            " and ".join(
+                [
+                    *self.features,
+                    *(f"{a.name} aligned" for a in self.aligned),
+                    *(c.comparison() for c in self.conditions),
+                ]
+            )
+            or "always"
         )
 
 

@@ -318,6 +318,26 @@ class ScaleRows:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """What a tensor copy engine is told of an operand: (batches, lines, elements) of `source`, from `base` on.
+
+    Elements are contiguous. `share` successive batches of the product read the same one. One copy moves
+    `box_lines` lines.
+    """
+
+    name: str
+    source: Buffer
+    base: Ix
+    batches: Ix
+    lines: Ix
+    elements: Ix
+    batch_stride: Ix
+    line_stride: Ix
+    share: Ix
+    box_lines: int
+
+
+@dataclass(frozen=True)
 class Fill:
     """Every element of a scratch tile."""
 
@@ -372,6 +392,7 @@ class TileProgram:
     team: int = 1
     width: int = 0  # as the device has it
     tile: str = ""  # how a block divides a product, as the device's headers spell it
+    maps: tuple[TensorMap, ...] = ()  # that a launch makes and passes in after the numbers
 
     @property
     def dim_arguments(self) -> tuple[Dim, ...]:

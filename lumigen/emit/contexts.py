@@ -72,12 +72,23 @@ class ArgumentContext:
 
 
 @dataclass(frozen=True)
+class MapContext:
+    """A field that tells the tensor copy engine where a tensor lies."""
+
+    name: str
+    tensor: str  # the field that points to it
+    base: str  # elements to where the map begins: ` + 64`, or empty
+    layout: str  # initialiser of the runtime's TensorLayout
+
+
+@dataclass(frozen=True)
 class LaunchContext:
     kernel: str
     function: str  # as the target launches it
     title: str
     lines: str
     arguments: tuple[ArgumentContext, ...]
+    maps: tuple[MapContext, ...]
     tasks: str
 
 
@@ -131,6 +142,10 @@ class EntryContext:
     max_dims: str
     vectors: tuple[VectorContext, ...]
     tolerance: str  # of a float output
+
+    @property
+    def has_maps(self) -> bool:
+        return any(x.maps for g in self.groups for v in g.variants for x in v.launches)
 
     @property
     def ports(self) -> tuple[PortContext, ...]:
@@ -210,6 +225,7 @@ class CaseContext:
     dims: tuple[DimContext, ...]
     guard: str  # under what dims it is launched; empty: always
     arguments: tuple[CaseArgumentContext, ...]
+    maps: tuple[MapContext, ...]
     tasks: str
     scratch_bytes: int
     tolerance: str

@@ -14,6 +14,7 @@ from lumigen.emit.contexts import (
     EntryContext,
     GroupContext,
     LaunchContext,
+    MapContext,
     SlotContext,
     VariantContext,
     VectorContext,
@@ -45,6 +46,7 @@ from lumigen.program import (
     InputArg,
     KernelSource,
     Launch,
+    MapArg,
     OutputArg,
     Parameter,
     Program,
@@ -64,6 +66,7 @@ METHODS = frozenset(
 )
 MAX_LINES = 6  # of the model's lines that a comment names
 VALUES = 5  # in a row of stored ones
+MAP_TYPES = {"f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "bf16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16"}
 
 
 def source_lines(lines: tuple[SourceLocation, ...]) -> str:
@@ -186,6 +189,8 @@ def _guard(target: Target, program: Program, when: Guard) -> str:
             what = f"a guard on {feature}; a guard may ask for {', '.join(target.features)}"
             raise LoweringFailed(step="emit", what=what)
     tests = [target.features[f] for f in when.features]
+    idents = port_idents(program)
+    tests += [f"can_be_mapped(data_of<const char>(*{idents[a.name]}))" for a in when.aligned]
     return " && ".join([*tests, *_conditions(program, when)])
 
 
@@ -207,10 +212,27 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
         title=one_line(kernel.title),
         lines=source_lines(launch.lines or kernel.lines),
         arguments=tuple(
-            ArgumentContext(name=p.name, value=_value(p, a, names, idents)) for p, a in pairs
+            ArgumentContext(name=p.name, value=_value(p, a, names, idents))
+            for p, a in pairs
+            if not isinstance(a, MapArg)
         ),
+        maps=_maps(kernel, launch, names),
         tasks=expression(launch.tasks, names),
     )
+
+
+def _maps(kernel: KernelSource, launch: Launch, names: Names) -> tuple[MapContext, ...]:
+    out: list[MapContext] = []
+    for p, a in zip(kernel.parameters, launch.arguments, strict=True):
+        if not isinstance(a, MapArg):
+            continue
+        if not p.maps or p.dtype is None or p.dtype.name not in MAP_TYPES:
+            raise LoweringFailed(step="emit", what=f"a map of {p.ctype} {p.name}")
+        base, *sizes = (expression(i, names) for i in a.numbers)
+        layout = ", ".join([MAP_TYPES[p.dtype.name], *sizes, str(a.box_lines)])
+        start = "" if base == "0" else f" + {base}"
+        out.append(MapContext(p.name, p.maps, start, f"{{{layout}}}"))
+    return tuple(out)
 
 
 def _value(
@@ -221,7 +243,7 @@ def _value(
         if parameter.dtype is not None:
             raise LoweringFailed(step="emit", what=f"a number for the pointer {parameter.name}")
         return expression(argument.value, names)
-    if parameter.dtype is None:
+    if parameter.dtype is None or isinstance(argument, MapArg):
         raise LoweringFailed(step="emit", what=f"a buffer for the number {parameter.name}")
     ctype = parameter.dtype.ctype
     match argument:
@@ -276,7 +298,9 @@ def _case(
         arguments=tuple(
             _case_argument(p, a, program, launch, stored)
             for p, a in zip(kernel.parameters, launch.arguments, strict=True)
+            if not isinstance(a, MapArg)
         ),
+        maps=_maps(kernel, launch, _launch_names(program, launch)),
         tasks=expression(launch.tasks, _launch_names(program, launch)),
         scratch_bytes=kernel.scratch_bytes,
         tolerance=f"tolerance({_loosest([kernel])})",
@@ -352,7 +376,7 @@ def _extent(
             return next(s.bytes for s in program.arena if s.name == slot) // itemsize
         case WeightArg(name, base):
             return ix(stored[name].bytes // itemsize - base)
-        case ValueArg():
+        case ValueArg() | MapArg():
             raise LoweringFailed(step="emit", what="a number has no elements")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lumigen.emit.block import BLOCK_TYPES, declarations
 from lumigen.emit.environment import render
+from lumigen.emit.roles import box_lines, is_split, tile_lines
 from lumigen.emit.statements import Statements
 from lumigen.index import product
 from lumigen.names import identifier
@@ -23,6 +24,7 @@ DEVICE_HEADERS = {
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h"),
     "simt": ("index.h", "scalar.h", "simd.h"),
     "pipeline": ("elements.cuh", "fma.cuh", "index.h", "pipeline.cuh", "scalar.h", "simd.h"),
+    "roles": ("elements.cuh", "index.h", "scalar.h", "simd.h", "split.cuh"),
 }
 
 
@@ -65,6 +67,9 @@ class DeviceKernelContext:
     bounds: str  # threads of a block, and blocks that a multiprocessor should hold
     threads: str
     shared: str  # bytes of shared memory
+    box_lines: str  # what a tile must agree with, of a kernel for Hopper alone; else empty
+    cluster: str  # blocks of a cluster
+    stays: bool  # for several work tiles
     lines: tuple[str, ...]
 
 
@@ -98,30 +103,41 @@ def device_kernel_body(
 ) -> str:
     """The text of the translation unit of a kernel whose tasks are blocks of threads."""
     dims, lines = _rendered(program, parameters)
+    words = _words(lines)
+    is_roles = bool(program.maps)
+    pointers = (p for p in parameters if p.is_pointer)
+    bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{_element(program)}>()"
+    if is_roles:
+        bounds, shared = "Tile::kThreads, 1", "Tile::kSharedBytes"
     context = DeviceKernelContext(
         name=name,
         origin=origin,
         team=program.team,
         width=program.width,
         headers=DEVICE_HEADERS[program.skeleton],
-        pointers=tuple(p for p in parameters if p.dtype is not None),
+        # what maps alone reach has no other name in the kernel
+        pointers=tuple(p for p in pointers if not is_roles or p.name in words),
         dims=dims,
-        uses_task="task" in _words(lines),
+        uses_task="task" in words,
         tile=program.tile,
-        bounds="Tile::kThreads, Tile::kBlocks" if program.tile else "kThreads",
+        bounds=bounds if program.tile else "kThreads",
         threads="Tile::kThreads" if program.tile else "kThreads",
-        shared=f"Tile::shared_bytes<{_element(program)}>()" if program.tile else "0",
+        shared=shared if program.tile else "0",
+        box_lines=box_lines(program) if is_roles else "",
+        cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
+        stays=is_roles and not is_split(program),
         lines=(*declarations(program), *lines),
     )
     return render("cuda/kernel.cu.j2", kernel=context)
 
 
 def _element(program: TileProgram) -> str:
-    """The type of the matrix operands, as the device's headers spell it."""
+    """The type of the matrix operands, as the device's headers spell it; empty where there are none."""
     statements = list(program.statements())
     contracted = [s.element for s in statements if isinstance(s, Contract)]
     streamed = [s.rows.dst.dtype for s in statements if isinstance(s, Stream)]
-    return BLOCK_TYPES[(*contracted, *streamed)[0].name]
+    found = (*contracted, *streamed)
+    return BLOCK_TYPES[found[0].name] if found else ""
 
 
 def _rendered(
@@ -130,15 +146,21 @@ def _rendered(
     """(the dims as arguments and in the kernel, its statements)."""
     fields = [p.name for p in parameters if p.dtype is None]
     dims = dict(zip((d.name for d in program.dim_arguments), fields, strict=True))
-    words = _words(Statements(program).lines(program.body))
-    taken = words | {p.name for p in parameters if p.dtype is not None}
-    taken |= {"args", "raw", "scratch", "task"}
+    words = _words(_lines(program))
+    taken = words | {p.name for p in parameters if p.is_pointer}
+    taken |= {"args", "raw", "scratch", "shared", "task"}
     spelled: dict[str, str] = {}
     for d in dims:
         spelled[d] = identifier(d, taken | (dims.keys() - {d}))
         taken |= {spelled[d]}
-    lines = Statements(program, spelled).lines(program.body)
+    lines = _lines(program, spelled)
     return tuple((dims[d], name) for d, name in spelled.items()), tuple(lines)
+
+
+def _lines(program: TileProgram, spelled: Mapping[str, str] | None = None) -> list[str]:
+    if program.maps:
+        return tile_lines(program, spelled)
+    return Statements(program, spelled).lines(program.body)
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:

@@ -22,6 +22,7 @@ from lumigen.program import (
     Group,
     InputArg,
     Launch,
+    MapArg,
     OutputArg,
     Port,
     Program,
@@ -116,12 +117,13 @@ class _Memory:
     ) -> tuple[dict[str, Array], dict[Dim, int]]:
         """(memory of the kernel's tensors, values of its numbers) as the launch hands them over."""
         names = [*kernel.dims, *(name for name, _ in kernel.numbers)]
-        expected, got = len(kernel.args) + len(names), len(launch.arguments)
+        given = [a for a in launch.arguments if not isinstance(a, MapArg)]  # maps say nothing new
+        expected, got = len(kernel.args) + len(names), len(given)
         if got != expected:
             raise BadLaunch(kernel=launch.kernel, what=f"it has {got} arguments, not {expected}")
-        tensors = launch.arguments[: len(kernel.args)]
+        tensors = given[: len(kernel.args)]
         values: dict[Dim, int] = {}
-        for name, a in zip(names, launch.arguments[len(tensors) :], strict=True):
+        for name, a in zip(names, given[len(tensors) :], strict=True):
             if not isinstance(a, ValueArg):
                 raise BadLaunch(kernel=launch.kernel, what=f"the number {name} is given {a}")
             values[name] = int(a.value.evaluate(numbers))
@@ -141,7 +143,7 @@ class _Memory:
                 given = self.weights[name].reshape(-1)[base:]
             case SlotArg(name):
                 given = self.arena[name]
-            case ValueArg():
+            case ValueArg() | MapArg():
                 raise BadLaunch(kernel=kernel, what=f"the tensor {b.name} is given {a}")
         needed = elements * b.dtype.itemsize
         if needed > given.nbytes:

@@ -27,8 +27,11 @@ from lumigen.ops import Op
 from lumigen.plan import RegionPlan
 from lumigen.program import (
     Argument,
+    Group,
+    Guard,
     InputArg,
     Launch,
+    MapArg,
     OutputArg,
     Panels,
     Parameter,
@@ -38,9 +41,9 @@ from lumigen.program import (
     SlotArg,
     Stored,
     ValueArg,
+    Variant,
     WeightArg,
     WeightInfo,
-    always,
     elements,
 )
 from lumigen.region import Buffer, Read, Region, Role, lookup_sources, walk
@@ -63,12 +66,15 @@ class LoweredKernel:
     def parameters(self) -> tuple[Parameter, ...]:
         out = self.region.stores[0].dst if self.region.stores else None
         pointers = tuple(Parameter(b.name, b.dtype, b == out, b.range) for b in self.program.args)
-        return (*pointers, *(Parameter(name, None) for name in self.dim_names.values()))
+        maps = tuple(
+            Parameter(t.name, t.source.dtype, maps=t.source.name) for t in self.program.maps
+        )
+        return (*pointers, *(Parameter(name, None) for name in self.dim_names.values()), *maps)
 
     @property
     def dim_names(self) -> dict[Dim, str]:
         """What the kernel's arguments call its dims, whose names users choose: unlike its buffers."""
-        taken = frozenset(b.name for b in self.program.args)
+        taken = frozenset(x.name for x in (*self.program.args, *self.program.maps))
         out: dict[Dim, str] = {}
         for d in self.program.dim_arguments:
             out[d] = identifier(d.name, taken)
@@ -86,10 +92,17 @@ class LoweredModel:
 
 
 def assemble(
-    entries: tuple[tuple[str, Graph], ...], device: Device = CPU, *, dtype: DType = f32
+    entries: tuple[tuple[str, Graph], ...],
+    device: Device = CPU,
+    *,
+    dtype: DType = f32,
+    architectures: tuple[str, ...] = (),
 ) -> LoweredModel:
-    """Lower every entry of a model; temporaries of f32 are held in `dtype`."""
-    model = _Model(device, dtype)
+    """Lower every entry of a model; temporaries of f32 are held in `dtype`.
+
+    Each of `architectures` may have kernels of its own, behind a guard.
+    """
+    model = _Model(device, dtype, architectures)
     programs = tuple(model.entry(name, graph) for name, graph in entries)
     kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
     return LoweredModel(programs, tuple(model.stored.values()), kernels)
@@ -100,16 +113,21 @@ class _Step:
     kernel: LoweredKernel
     actual: dict[Buffer, Buffer]  # of the kernel's arguments
     lines: tuple[SourceLocation, ...]
+    before: tuple[tuple[Guard, LoweredKernel], ...] = ()  # that run instead, on the same buffers
 
 
 @dataclass
 class _Model:
     device: Device
     dtype: DType
+    architectures: tuple[str, ...] = ()
     kernels: list[LoweredKernel] = field(default_factory=list[LoweredKernel])
     by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(
         default_factory=dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]]
     )
+    special: dict[str, tuple[tuple[str, LoweredKernel], ...]] = field(
+        default_factory=dict[str, tuple[tuple[str, LoweredKernel], ...]]
+    )  # by the kernel that runs everywhere: the architecture, and its own kernel
     stored: dict[tuple[str, Panels | None], Stored] = field(
         default_factory=dict[tuple[str, Panels | None], Stored]
     )
@@ -126,7 +144,7 @@ class _Model:
         steps = [self.steps(unify_axes(region), number) for number, region in enumerate(regions)]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)
-        groups = tuple(always(*(self.launch(s, place) for s in one)) for one in steps)
+        groups = tuple(self.group(one, place) for one in steps)
         inputs = tuple(
             Port(tensor_of(n).name, n.shape, n.dtype, tensor_of(n).range)
             for n in graph.inputs
@@ -143,6 +161,8 @@ class _Model:
             plan, sizes, lowered = self.device.lower(form.region)
             named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
+            if len(named) == 1:
+                self.special[named[0].name] = self.special_kernels(named[0])
         lowered, kernels = self.by_region[form.region]
         actual = dict(form.binding)
         for packed, weight, panels in lowered.packs:
@@ -153,9 +173,16 @@ class _Model:
             actual[temp] = replace(temp, name=f"s{number}_{temp.name}")
         out: list[_Step] = []
         for kernel in kernels:
+            bound = {b: actual[b] for b in kernel.program.args}
+            before = tuple(
+                (Guard(features=(architecture,), aligned=aligned), own)
+                for architecture, own in self.special.get(kernel.name, ())
+                if (aligned := self.to_align(own.program, bound)) is not None
+            )
             for line in region.lines:
-                self.lines[kernel.name].setdefault(line)
-            out.append(_Step(kernel, {b: actual[b] for b in kernel.program.args}, region.lines))
+                for x in (kernel, *(own for _, own in before)):
+                    self.lines[x.name].setdefault(line)
+            out.append(_Step(kernel, bound, region.lines, before))
         for b in region.reads():
             if b.role is Role.WEIGHT and any(a == b for s in out for a in s.actual.values()):
                 self.store_weight(b, None)
@@ -170,6 +197,33 @@ class _Model:
         self.kernels.append(made)
         self.lines[name] = {}
         return made
+
+    def special_kernels(self, general: LoweredKernel) -> tuple[tuple[str, LoweredKernel], ...]:
+        """For each architecture that has one, its own kernel of the same region."""
+        out: list[tuple[str, LoweredKernel]] = []
+        for special in self.device.special:
+            found = special.form(general.region)
+            if found is None or special.architecture not in self.architectures:
+                continue
+            sizes, program = found
+            assert general.plan is not None
+            own = self.kernel(program, general.region, general.plan, sizes)
+            out.append((special.architecture, own))
+        return tuple(out)
+
+    def to_align(
+        self, program: TileProgram, actual: dict[Buffer, Buffer]
+    ) -> tuple[InputArg | OutputArg, ...] | None:
+        """The caller's tensors that must begin at 16 bytes; None where a part of a weight does not."""
+        out: dict[InputArg | OutputArg, None] = {}
+        for b in (actual[t.source] for t in program.maps):
+            if b.role is Role.INPUT:
+                out.setdefault(InputArg(b.name))
+            elif b.role is Role.OUTPUT:
+                out.setdefault(OutputArg(b.name))
+            elif b in self.parts and self.parts[b].base * b.dtype.itemsize % 16:
+                return None
+        return tuple(out)
 
     def store_weight(self, b: Buffer, panels: Panels | None) -> Stored:
         if b in self.parts:
@@ -221,11 +275,22 @@ class _Model:
         arena = plan_arena(lifetimes, dims)
         return arena.slots, {name: arena.home[home[name]] for name in home}
 
-    def launch(self, s: _Step, place: dict[str, str]) -> Launch:
-        arguments = [self.argument(s.actual[b], place) for b in s.kernel.program.args]
-        arguments.extend(ValueArg(ix(d)) for d in s.kernel.program.dims)
-        arguments.extend(ValueArg(value, name) for name, value in s.kernel.program.numbers)
-        return Launch(s.kernel.name, tuple(arguments), s.kernel.program.tasks, s.lines)
+    def group(self, steps: list[_Step], place: dict[str, str]) -> Group:
+        """The launches of a region: its kernels, or before them those that may run instead."""
+        general = tuple(self.launch(s.kernel, s, place) for s in steps)
+        before = [(guard, self.launch(own, s, place)) for s in steps for guard, own in s.before]
+        special = (Variant(guard, (launch,)) for guard, launch in before)
+        return Group((*special, Variant(Guard(), general)))
+
+    def launch(self, kernel: LoweredKernel, s: _Step, place: dict[str, str]) -> Launch:
+        program = kernel.program
+        arguments = [self.argument(s.actual[b], place) for b in program.args]
+        arguments.extend(ValueArg(ix(d)) for d in program.dims)
+        arguments.extend(ValueArg(value, name) for name, value in program.numbers)
+        for t in program.maps:
+            sizes = (t.batches, t.lines, t.elements)
+            arguments.append(MapArg(t.base, *sizes, t.batch_stride, t.line_stride, t.box_lines))
+        return Launch(kernel.name, tuple(arguments), program.tasks, s.lines)
 
     def argument(self, actual: Buffer, place: dict[str, str]) -> Argument:
         if actual.role is Role.INPUT:

@@ -13,6 +13,7 @@ from lumigen.lower.contract import Lowered, contract
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_blocks, plan_region
+from lumigen.lower.roles import roles
 from lumigen.lower.schedule_plan import (
     STREAM_ROWS,
     VECTOR_LOOPS,
@@ -26,7 +27,16 @@ from lumigen.lower.sweeps import plan_sweeps
 from lumigen.plan import RegionPlan
 from lumigen.region import Region
 from lumigen.schedule import Schedule
+from lumigen.tile import TileProgram
 from lumigen.verify.plan import verify as verify_plan
+
+
+@dataclass(frozen=True)
+class Special:
+    """A kernel that runs on one architecture alone, instead of the one that runs on all. None: of another form."""
+
+    architecture: str
+    form: Callable[[Region], tuple[Schedule, TileProgram] | None]
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class Device:
     loops: Callable[[RegionPlan], Schedule]
     forms: tuple[Callable[[Region, Schedule], Lowered | None], ...]
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
+    special: tuple[Special, ...] = ()
 
     def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
@@ -79,5 +90,6 @@ CUDA = Device(
     loops=vector_loops_of_blocks,
     forms=(pipeline, stream),
     runs_whole=_streams,
+    special=(Special("sm_90a", roles),),
 )
 DEVICES = {"cpu": CPU, "cuda": CUDA}

@@ -10,6 +10,8 @@ with matrix instructions, or `thread_rows` by `thread_columns` products of a thr
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, ceildiv, ix, product
 from lumigen.lower.contract import Contraction, Lowered, affine, find_contraction, flatten
@@ -47,11 +49,8 @@ def pipeline(region: Region, sizes: Schedule) -> Lowered | None:
 
 
 def _program(region: Region, store: Store, found: Contraction, sizes: Schedule) -> TileProgram:
-    m, m_map = flatten(found.m_axes, "m")
-    n, n_map = flatten(found.n_axes, "n")
-    k, k_map = flatten(found.reduce.axes, "k")
-    mapping = {**m_map, **n_map}
-    rows, columns = (substitute(substitute(e, k_map), mapping) for e in (found.rows, found.columns))
+    flat = Flat.of(found)
+    m, n, k = flat.m, flat.n, flat.k
     m_tiles, n_tiles = ceildiv(m.extent, sizes["rows"]), ceildiv(n.extent, sizes["columns"])
     grid = product(tuple(x.extent for x in found.grid))
     task = Axis("task", grid * m_tiles * n_tiles)
@@ -67,24 +66,10 @@ def _program(region: Region, store: Store, found: Contraction, sizes: Schedule) 
         rest = rest // axis.extent
 
     acc = Buffer("acc", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["columns"])), f32)
-    a, b = operand(rows, m, k), operand(columns, n, k)
-    element = multiplied_in(rows, columns)
+    a, b = operand(flat.rows, m, k), operand(flat.columns, n, k)
+    element = multiplied_in(flat.rows, flat.columns)
     top.stmts.append(Contract(acc, a, b, m, n, k, ix(m0), ix(n0), element))
-
-    inner = top.inner([m, n], n)
-    inner.alone = True
-    value = substitute(store.value, mapping)
-    sums = [e for e in walk([value]) if isinstance(e, Reduce)]
-    total = local("total", frozenset({m, n}), f32)
-    assert isinstance(total, Local)
-    contraction = map_expr(found.reduce, {})
-    product_of = next(r for r in sums if _is(r, contraction, mapping))
-    at = tuple(i.substitute(mapping) for i in store.at)
-    (out,) = inner.values([map_expr(value, {product_of: total})])
-    inner.stmts.append(StoreTile(store.dst, at, out, n))
-    top.stmts.append(
-        ForTile(acc, m, n, ix(m0), ix(n0), m.extent, n.extent, total, tuple(inner.stmts))
-    )
+    top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
     return TileProgram(
         "pipeline",
         (*region.reads(), store.dst),
@@ -97,6 +82,48 @@ def _program(region: Region, store: Store, found: Contraction, sizes: Schedule) 
         width=LANES,
         tile=_tile(sizes),
     )
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A contraction over one axis each of rows, columns and depth; `mapping` has the axes that these replace."""
+
+    m: Axis
+    n: Axis
+    k: Axis
+    mapping: dict[Axis, Ix]
+    rows: Expr
+    columns: Expr
+
+    @staticmethod
+    def of(found: Contraction) -> Flat:
+        m, m_map = flatten(found.m_axes, "m")
+        n, n_map = flatten(found.n_axes, "n")
+        k, k_map = flatten(found.reduce.axes, "k")
+        mapping = {**m_map, **n_map}
+        factors = (found.rows, found.columns)
+        rows, columns = (substitute(substitute(e, k_map), mapping) for e in factors)
+        return Flat(m, n, k, mapping, rows, columns)
+
+
+def for_tile(
+    top: Scope, store: Store, found: Contraction, flat: Flat, acc: Buffer, start: tuple[Axis, Axis]
+) -> ForTile:
+    """The rest of the expression over the elements of a tile of the product that begins at `start`."""
+    m, n = flat.m, flat.n
+    inner = top.inner([m, n], n)
+    inner.alone = True
+    value = substitute(store.value, flat.mapping)
+    sums = [e for e in walk([value]) if isinstance(e, Reduce)]
+    total = local("total", frozenset({m, n}), f32)
+    assert isinstance(total, Local)
+    contraction = map_expr(found.reduce, {})
+    product_of = next(r for r in sums if _is(r, contraction, flat.mapping))
+    at = tuple(i.substitute(flat.mapping) for i in store.at)
+    (out,) = inner.values([map_expr(value, {product_of: total})])
+    inner.stmts.append(StoreTile(store.dst, at, out, n))
+    m0, n0 = start
+    return ForTile(acc, m, n, ix(m0), ix(n0), m.extent, n.extent, total, tuple(inner.stmts))
 
 
 def _is(r: Reduce, contraction: Expr, mapping: dict[Axis, Ix]) -> bool:

@@ -13,6 +13,7 @@ from lumigen.program import (
     Group,
     InputArg,
     Launch,
+    MapArg,
     OutputArg,
     Panels,
     Port,
@@ -86,6 +87,9 @@ def _argument(a: Argument) -> str:
             return name
         case WeightArg(name, base):
             return f"{name} + {base}" if base else name
+        case MapArg():
+            shape = f"{a.batches}, {a.lines}, {a.elements}"
+            return f"map + {a.base} [{shape}] strides ({a.batch_stride}, {a.line_stride})"
         case _:
             return str(a.value) if a.name is None else f"{a.name}={a.value}"
 

@@ -45,6 +45,7 @@ from lumigen.tile import (
     StoreTile,
     Stream,
     Streamed,
+    TensorMap,
     TileProgram,
     Transpose,
 )
@@ -60,6 +61,7 @@ def show(program: TileProgram) -> str:
     lines += [f"  takes {_buffer(b)}" for b in program.args]
     lines += [f"  dim {d}" for d in program.dims]
     lines += [f"  number {d} = {value}" for d, value in program.numbers]
+    lines += [f"  map {_map(t)}" for t in program.maps]
     lines += [f"  scratch {_buffer(b)}" for b in program.scratch]
     lines += [f"  may overwrite {b}" for b in program.overwrites]
     return "".join(f"{line}\n" for line in [*lines, *_statements(program.body)])
@@ -212,6 +214,13 @@ def _place(b: Buffer, at: Ix) -> str:
 def _buffer(b: Buffer) -> str:
     held = f" in {b.range[0]}..{b.range[1]}" if b.range else ""
     return f"{b}: {b.dtype}{_at(b.dims)}{held}"
+
+
+def _map(t: TensorMap) -> str:
+    shape = _list((t.batches, t.lines, t.elements))
+    shared = f", {t.share} batches share one" if t.share != 1 else ""
+    place = f"{_place(t.source, t.base)} [{shape}] strides ({t.batch_stride}, {t.line_stride})"
+    return f"{t.name} = {place} in boxes of {t.box_lines} lines{shared}"
 
 
 def _span(axis: Axis, lo: Ix, hi: Ix) -> str:

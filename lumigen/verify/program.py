@@ -17,6 +17,7 @@ from lumigen.program import (
     Argument,
     InputArg,
     Launch,
+    MapArg,
     OutputArg,
     Parameter,
     Program,
@@ -111,11 +112,16 @@ def _broken_by_launches(program: Program, kernels: Kernels) -> Iterator[str]:
             if isinstance(a, ValueArg):
                 yield from _broken_by_dims(f"{where}: {p.name}", a.value, known)
                 known |= {a.name} if a.name is not None else set()
+            if isinstance(a, MapArg):
+                for number in a.numbers:
+                    yield from _broken_by_dims(f"{where}: {p.name}", number, known)
         yield from _broken_by_dims(f"{where}: its tasks", launch.tasks, known)
 
 
 def _broken_argument(a: Argument, p: Parameter, program: Program) -> Iterator[str]:
     if isinstance(a, ValueArg) is not (p.dtype is None):
+        yield f"is {p.ctype}, and is given {a}"
+    if isinstance(a, MapArg) is not bool(p.maps):
         yield f"is {p.ctype}, and is given {a}"
     match a:
         case InputArg(name) | OutputArg(name):
@@ -147,6 +153,10 @@ def _broken_by_guards(program: Program, kernels: Kernels) -> Iterator[str]:  # n
                 if c.axes or any(isinstance(a, Lookup) for a in c.slack.atoms()):
                     yield f"{where} has a guard that is not of dims alone: {c}"
                 yield from _broken_by_dims(f"the guard of {where}", c.slack, program.dims)
+            ports = {p.name for p in (*program.inputs, *program.outputs)}
+            for a in variant.when.aligned:
+                if a.name not in ports:
+                    yield f"{where} asks for {a.name}, which the entry does not have"
         if not group.variants:
             yield f"group {number} has no variant"
 

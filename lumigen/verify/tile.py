@@ -47,6 +47,7 @@ from lumigen.tile import (
     Stmt,
     StoreTile,
     Stream,
+    TensorMap,
     TileProgram,
     Transpose,
 )
@@ -94,12 +95,27 @@ def _broken(program: TileProgram) -> Iterator[str]:
     yield from (f"{b} is no scratch" for b in program.scratch if b.role is not Role.SCRATCH)
     yield from (f"{b} is scratch" for b in program.args if b.role is Role.SCRATCH)
     yield from _broken_body(program.body, facts, _Scope(frozenset({program.task}), frozenset()))
+    for t in program.maps:
+        yield from (f"map {t.name}: {broken}" for broken in _broken_map(t, program))
     for b in program.args + program.scratch:
         if b not in facts.used:
             yield f"{b} is declared and not used"
     yield from (
         f"{b} is to be overwritten and no argument" for b in _not_in(program.overwrites, facts)
     )
+
+
+def _broken_map(t: TensorMap, program: TileProgram) -> Iterator[str]:
+    """A copy engine takes multiples of 16 bytes, and no axis of a kernel is known where a map is made."""
+    if t.source not in program.args:
+        yield f"{t.source} is no argument"
+    sizes = (t.batches, t.lines, t.elements, t.share)
+    strides = (t.base, t.line_stride, *((t.batch_stride,) if t.batches != 1 else ()))
+    yield from (f"{i} may be none" for i in sizes if not is_nonnegative(i - 1))
+    yield from (f"{i} is in the kernel" for i in (*sizes, *strides) if i.axes)
+    for i in strides:
+        if i * t.source.dtype.itemsize % 16 != 0:
+            yield f"{i} elements are not whole 16 bytes"
 
 
 def _not_in(buffers: Iterable[Buffer], facts: _Facts) -> list[Buffer]:

@@ -33,7 +33,34 @@ Status no_gpu(cudaError_t code, const char* compiled) {
   return fail(kDeviceFailed, "[%s] CUDA does not start: %s. Check nvidia-smi.", where, reason);
 }
 
+// How many clusters of a kernel that stays run at one time on the current GPU.
+Status ask_resident(Gpu* gpu, const KernelRow& kernel) {
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<uint32_t>(kernel.cluster);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<uint32_t>(kernel.cluster));
+  config.blockDim = dim3(static_cast<uint32_t>(kernel.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  const cudaError_t code = cudaOccupancyMaxActiveClusters(&clusters, kernel.function, &config);
+  if (const Status s = check_kernel(code, "model_open", kernel, "does not say how many clusters of it run"))
+    return s;
+  gpu->resident.push_back({&kernel, clusters > 0 ? clusters : 1});
+  return kOk;
+}
+
 }  // namespace
+
+int64_t Gpu::blocks(const KernelRow& kernel, int64_t tasks) const {
+  for (const Resident& r : resident) {
+    if (r.kernel == &kernel && tasks > r.clusters) tasks = r.clusters;
+  }
+  return kernel.cluster > 0 ? tasks * kernel.cluster : tasks;
+}
 
 Status check(cudaError_t code, const char* where, const char* what) {
   if (code == cudaSuccess) return kOk;
@@ -84,6 +111,9 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
         cudaFuncSetAttribute(kernels[i]->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kernels[i]->shared_bytes) != cudaSuccess)
       cudaGetLastError();
+    if (kernels[i]->stays && gpu->runs(*kernels[i])) {
+      if (const Status s = ask_resident(gpu, *kernels[i])) return s;
+    }
   }
   return kOk;
 }

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "kernel.h"
 #include "status.h"
@@ -16,10 +17,23 @@ Status check(cudaError_t code, const char* where, const char* what);
 // The same for a kernel, by its name and its lines of the model.
 Status check_kernel(cudaError_t code, const char* where, const KernelRow& kernel, const char* what);
 
+// How many clusters of a kernel run at one time.
+struct Resident {
+  const KernelRow* kernel;
+  int32_t clusters;
+};
+
 struct Gpu {
   int32_t id;
   int32_t capability;  // 90: compute capability 9.0
   char name[256];
+  std::vector<Resident> resident;  // of each kernel that stays, if it is for this GPU
+
+  bool runs(const KernelRow& kernel) const {
+    return kernel.capability == 0 || kernel.capability == capability;
+  }
+  // The grid for so many work tiles.
+  int64_t blocks(const KernelRow& kernel, int64_t tasks) const;
 };
 
 // The GPU of that number, or kUnsupported where there is no driver or no GPU, or one on which none of

@@ -73,13 +73,13 @@ void Graphs::begin(const char* entry, const void* dims, size_t bytes) {
   }
 }
 
-Status Graphs::launch(const KernelRow& kernel, const void* args, int64_t tasks, cudaStream_t stream) {
-  if (tasks <= 0) return kOk;  // CUDA knows no empty grid
-  if (tasks > INT32_MAX)
+Status Graphs::launch(const KernelRow& kernel, const void* args, int64_t blocks, cudaStream_t stream) {
+  if (blocks <= 0) return kOk;  // CUDA knows no empty grid
+  if (blocks > INT32_MAX)
     return fail(kUnsupported,
                 "[%s] kernel %s (%s) has %lld work tiles, a GPU takes 2147483647 at most. Use smaller dims.",
-                entry_, kernel.name, kernel.lines, static_cast<long long>(tasks));
-  const uint32_t grid = static_cast<uint32_t>(tasks);
+                entry_, kernel.name, kernel.lines, static_cast<long long>(blocks));
+  const uint32_t grid = static_cast<uint32_t>(blocks);
   if (current_ != nullptr) {
     note(kernel, args, grid);
     return kOk;

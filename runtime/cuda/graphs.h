@@ -30,7 +30,7 @@ class Graphs {
   // `launch` may throw std::bad_alloc, but not where a graph is launched again.
   void begin(const char* entry, const void* dims, size_t bytes);
   // The next kernel of the call: launched, or noted for `finish`.
-  Status launch(const KernelRow& kernel, const void* args, int64_t tasks, cudaStream_t stream);
+  Status launch(const KernelRow& kernel, const void* args, int64_t blocks, cudaStream_t stream);
   // All kernels were named; those noted are launched.
   Status finish(cudaStream_t stream);
 

@@ -8,12 +8,23 @@ namespace LUMIGEN_NS {
 
 // A kernel as it is launched: block `blockIdx.x` of `threads` threads computes that work tile. The function
 // takes one parameter, the kernel's argument struct by value.
+//
+// With a `cluster`, a work tile is that of a cluster of so many blocks, which the kernel itself asks for. Where
+// it `stays`, it takes several: as many clusters are launched as run at one time, if there are tiles for all.
 struct KernelRow {
   const char* name;
   const char* lines;  // of the model: model.py:12, 14
   const void* function;
   size_t args_bytes;
   int32_t threads, shared_bytes;  // shared_bytes: dynamic ones
+  int32_t cluster = 0;
+  int32_t capability = 0;  // 90: it is for GPUs of compute capability 9.0 alone
+  bool stays = false;
+};
+
+// Room for a CUtensorMap: how the tensor copy engine of sm_90 and up is told where a tensor lies.
+struct alignas(128) TensorMap {
+  uint64_t words[16];
 };
 
 }  // namespace LUMIGEN_NS

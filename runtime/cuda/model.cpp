@@ -173,7 +173,7 @@ Status Run::launch(const KernelRow& kernel, const void* args, int64_t tasks) {
   if (const Status s = check_cancelled()) return s;
   is_waited_for_ = false;
   try {
-    return context_->graphs.launch(kernel, args, tasks, context_->stream);
+    return context_->graphs.launch(kernel, args, model().gpu.blocks(kernel, tasks), context_->stream);
   } catch (const std::bad_alloc&) {
     return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
   }

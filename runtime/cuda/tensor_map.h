@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernel.h"
 #include "status.h"
 
 namespace LUMIGEN_NS {
@@ -21,5 +22,14 @@ struct TensorLayout {
 
 // Writes a map for `layout` at `data`. Maps hold the address: a new address wants a new map.
 Status make_tensor_map(CUtensorMap* map, const void* data, const TensorLayout& layout);
+
+// The same, into the argument struct of a kernel.
+inline Status make_tensor_map(TensorMap* map, const void* data, const TensorLayout& layout) {
+  static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) >= alignof(CUtensorMap));
+  return make_tensor_map(reinterpret_cast<CUtensorMap*>(map), data, layout);
+}
+
+// Whether a map of a tensor that begins here can be made; its strides are known to allow it.
+inline bool can_be_mapped(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
 
 }  // namespace LUMIGEN_NS

@@ -16,6 +16,14 @@
 
 #include "ring.cuh"
 
+// A kernel that is compiled for several architectures has its body, and its clusters, on sm_90a alone.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define LUMIGEN_HOPPER
+#define LUMIGEN_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
+#else
+#define LUMIGEN_CLUSTER(blocks)
+#endif
+
 namespace LUMIGEN_NS {
 
 // kRows x kColumns of C for a block. The kCluster blocks of a cluster have tiles one below the other: they

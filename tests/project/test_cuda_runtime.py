@@ -17,9 +17,12 @@ import pytest
 import safetensors.numpy
 from fake_arrays import GpuArray, taken
 
+import lumigen as lg
 from lumigen.build import write_project
+from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
 from lumigen.emit.weights_file import write_weights
+from lumigen.target import parse_target
 from lumigen.toolchain import nvcc
 
 NATIVE = Path(__file__).parent / "native"
@@ -46,19 +49,21 @@ def sources(tmp_path_factory: pytest.TempPathFactory, arrays) -> Path:
     return directory
 
 
-def compile_program(sources: Path, main: str, *flags: str, name: str = "") -> Path:
+def compile_program(
+    sources: Path, main: str, *flags: str, name: str = "", model: str = "tiny"
+) -> Path:
     """A program of the project's own sources, the fake and `main`."""
     program = sources / (name or Path(main).stem)
     files = [
         *sorted((sources / "runtime").glob("*.cpp")),
         *sorted((sources / "src").glob("*.cpp")),
-        sources / "kernels" / "fake.cpp",
+        *sorted((sources / "kernels").glob("*.cpp")),
         NATIVE / "fake_cuda.cpp",
         main,
     ]
     folders = [sources, sources / "include", sources / "kernels", sources / "runtime", NATIVE]
     command = ["c++", "-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
-    command += ["-DLUMIGEN_NS=tiny_impl", '-DLUMIGEN_ARCHITECTURES="sm_80, compute_80"']
+    command += [f"-DLUMIGEN_NS={model}_impl", '-DLUMIGEN_ARCHITECTURES="sm_80, compute_80"']
     command += [*(f"-I{f}" for f in folders), "-isystem", str(cuda_headers())]
     subprocess.run([*command, *map(str, files), "-o", str(program), "-pthread"], check=True)
     return program
@@ -83,6 +88,23 @@ def test_runtime_over_a_fake_of_cuda(sources, arrays, tmp_path, flags):
         found = np.fromfile(out, np.float32)
         np.testing.assert_allclose(found[:100].reshape(5, 20), y, rtol=2e-5, atol=2e-5)
         np.testing.assert_allclose(found[100:], y.sum(-1), rtol=2e-5, atol=2e-5)
+
+
+def test_a_kernel_for_hopper_is_launched_where_it_runs(tmp_path):
+    model = lg.Model("wide")
+
+    @model.entry(
+        x=lg.spec(3, lg.Dim("rows", 1, 4096), 512, dtype=lg.bf16),
+        w=lg.spec(512, 768, dtype=lg.bf16),
+    )
+    def product(x, w):
+        return {"y": x @ w}
+
+    target = parse_target("cuda:sm_80,sm_90a")
+    compiled = lower_model(model.trace(), {}, target=target).model
+    assert [k.name for k in compiled.kernels] == ["k00_pipeline", "k01_roles"]
+    write_project(render_project(compiled), tmp_path)
+    run(compile_program(tmp_path, str(NATIVE / "roles_test.cpp"), model="wide"))
 
 
 @pytest.mark.slow

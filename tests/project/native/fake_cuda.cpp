@@ -1,5 +1,6 @@
 #include "fake_cuda.h"
 
+#include <cuda.h>
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -79,6 +80,21 @@ cudaError_t run(const void* function, unsigned tasks, const void* args) {
   return cudaSuccess;
 }
 
+// A map that says where its tensor begins, how long it is and how far its lines are apart; as the driver, it refuses
+// what is not whole 16 bytes, empty, or a box too large.
+CUresult encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* data, const cuuint64_t* size,
+                const cuuint64_t* stride, const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave,
+                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  bool ok = reinterpret_cast<uintptr_t>(map) % 64 == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  for (cuuint32_t i = 0; i < rank; ++i) ok = ok && size[i] > 0 && box[i] > 0 && box[i] <= 256;
+  for (cuuint32_t i = 0; i + 1 < rank; ++i) ok = ok && stride[i] > 0 && stride[i] % 16 == 0;
+  if (!ok) return CUDA_ERROR_INVALID_VALUE;
+  ++state.maps;
+  const cuuint64_t words[] = {reinterpret_cast<uintptr_t>(data), size[0], size[1], size[2], stride[0], box[1]};
+  std::memcpy(static_cast<void*>(map), words, sizeof words);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
@@ -88,8 +104,8 @@ const char* cudaGetErrorName(cudaError_t) { return "cudaErrorName"; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** found, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
-  *found = nullptr;
-  *result = cudaDriverEntryPointSymbolNotFound;
+  *found = reinterpret_cast<void*>(&encode);
+  *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = state.driver, cudaSuccess; }
@@ -103,13 +119,16 @@ cudaError_t cudaSetDevice(int id) { return state.current = id, cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int) {
   std::memset(about, 0, sizeof *about);
   std::snprintf(about->name, sizeof about->name, "Fake GPU");
-  about->major = 7;
-  about->minor = 5;
+  about->major = state.capability / 10;
+  about->minor = state.capability % 10;
   return cudaSuccess;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* about, const void*) {
   std::memset(about, 0, sizeof *about);
   return state.load;
+}
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t*) {
+  return *clusters = state.clusters, cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 

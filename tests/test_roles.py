@@ -1,0 +1,221 @@
+"""Contractions that have a kernel for Hopper beside the general one: which do, what it says, what it computes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_programs import agree
+from tiles import traced
+
+import lumigen as lg
+from lumigen import fast_lane
+from lumigen import functional as F
+from lumigen.build import write_project
+from lumigen.compile import lower_model
+from lumigen.emit.project import render_project
+from lumigen.errors import VerifyFailed
+from lumigen.graph import Graph, tensor_of
+from lumigen.index import ix
+from lumigen.interp import program as interp_program
+from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
+from lumigen.lower.devices import CUDA
+from lumigen.printer.program import show as show_program
+from lumigen.printer.tile import show as show_tile
+from lumigen.program import Group, Variant
+from lumigen.target import parse_target
+from lumigen.verify.tile import verify
+
+ROWS = lg.Dim("rows", 1, 600, typical=512)
+MANY = lg.Dim("many", 1, 8192, typical=8192)
+BATCH = lg.Dim("batch", 1, 8, typical=4)
+
+
+def spec(*shape: Any, dtype: Any = lg.bf16) -> Any:
+    return lg.spec(*shape, dtype=dtype)
+
+
+Case = tuple[Callable[..., Any], dict[str, Any]]
+MAPPED: dict[str, Case] = {
+    "columns": (lambda x, w: x @ w, {"x": spec(ROWS, 72), "w": spec(72, 136)}),
+    "transposed": (lambda x, w: x @ w.T, {"x": spec(ROWS, 72), "w": spec(65, 72)}),
+    "along_rows": (lambda x, w: x.T @ w, {"x": spec(40, 72), "w": spec(40, 136)}),
+    "large": (lambda x, w: x @ w.T, {"x": spec(MANY, 64), "w": spec(1024, 64)}),
+    "large_columns": (lambda x, w: x @ w, {"x": spec(MANY, 64), "w": spec(64, 1024)}),
+    "half": (
+        lambda x, w: x @ w,
+        {"x": spec(ROWS, 72, dtype=lg.f16), "w": spec(72, 136, dtype=lg.f16)},
+    ),
+    "split": (lambda x, w: F.relu(x @ w.T), {"x": spec(ROWS, 1536), "w": spec(200, 1536)}),
+    "epilogue": (
+        lambda x, w, bias, y: F.gelu(x @ w.T + bias) * y,
+        {
+            "x": spec(ROWS, 64),
+            "w": spec(130, 64),
+            "bias": lg.spec(130),
+            "y": lg.spec(ROWS, 130),
+        },
+    ),
+    "batched": (
+        lambda x, y: x @ y.transpose(-1, -2),
+        {"x": spec(BATCH, 3, 20, 64), "y": spec(BATCH, 3, ROWS, 64)},
+    ),
+    "shared": (
+        lambda x, y: x.unsqueeze(1) @ y.transpose(-1, -2),
+        {"x": spec(2, ROWS, 64), "y": spec(2, 3, 70, 64)},
+    ),
+    "stored_before": (lambda x, w: x.relu() @ w, {"x": spec(ROWS, 72), "w": spec(72, 136)}),
+    "heads": (
+        lambda x, y: x.transpose(0, 1) @ y.transpose(0, 1).transpose(-1, -2),
+        {"x": spec(ROWS, 4, 64), "y": spec(40, 4, 64)},
+    ),
+}
+NOT_MAPPED: dict[str, Case] = {
+    "f32": (
+        lambda x, w: x @ w,
+        {"x": lg.spec(ROWS, 72), "w": lg.spec(72, 136)},
+    ),
+    "lines_of_no_whole_16_bytes": (
+        lambda x, w: x @ w,
+        {"x": spec(ROWS, 70), "w": spec(70, 136)},
+    ),
+    "lines_as_long_as_a_dim": (
+        lambda x, w: x @ w,
+        {"x": spec(ROWS, 72), "w": spec(72, MANY)},
+    ),
+    "conv": (
+        lambda x, w: F.conv2d(x, w, padding=1),
+        {"x": spec(2, 8, 8, 16), "w": spec(8, 8, 3, 3)},
+    ),
+}
+
+
+def lowered(case: Case, *architectures: str) -> tuple[Graph, LoweredModel]:
+    function, inputs = case
+    graph = entry = traced(function, **inputs)
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    return graph, assemble((("entry", entry),), CUDA, architectures=architectures)
+
+
+def roles_of(model: LoweredModel) -> list[LoweredKernel]:
+    return [k for k in model.kernels if k.program.skeleton == "roles"]
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_both_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> None:
+    graph, model = lowered(MAPPED[name], "sm_80", "sm_90a")
+    (program,) = model.programs
+    (kernel,) = roles_of(model)
+    verify(kernel.program, name)
+    kernels = {k.name: k.program for k in model.kernels}
+    for size in (1, 37, 300):
+        dims = {ROWS: size, MANY: size, BATCH: 2}
+        inputs: dict[str, Any] = {}
+        for n in graph.inputs:
+            shape = [int(e.evaluate(dims)) for e in n.shape]
+            inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(n.dtype.numpy)
+        expected = evaluate(graph, inputs, {})
+        bound = fast_lane.bind_dims(program, inputs)
+
+        def special(group: Group) -> Variant:
+            return group.variants[0]
+
+        def general(group: Group) -> Variant:
+            return group.variants[-1]
+
+        for choose in (special, general):
+            found = interp_program.run(program, kernels, {}, inputs, bound, choose=choose)
+            for out, value in found.items():
+                agree(value, expected[out], f"{name} at {size}, {choose.__name__}")
+
+
+@pytest.mark.parametrize("name", NOT_MAPPED)
+def test_what_the_copy_engine_does_not_take_has_the_general_kernel_alone(name: str) -> None:
+    _, model = lowered(NOT_MAPPED[name], "sm_90a")
+    assert not roles_of(model)
+    assert any(k.program.skeleton == "pipeline" for k in model.kernels)
+
+
+def test_only_a_project_for_hopper_has_them() -> None:
+    assert not roles_of(lowered(MAPPED["columns"], "sm_80", "sm_100")[1])
+    assert not roles_of(lowered(MAPPED["columns"])[1])
+
+
+def test_the_text_of_both_kernels(golden: Callable[[str, str], None]) -> None:
+    _, model = lowered(MAPPED["shared"], "sm_90a")
+    (kernel,) = roles_of(model)
+    text = re.sub(r"  # .*", "", show_program(model.programs[0]))
+    golden("tile/roles.txt", text + show_tile(kernel.program))
+
+
+def test_tiles_by_typical_dims() -> None:
+    found = {
+        name: roles_of(lowered(MAPPED[name], "sm_90a")[1])[0].program.tile
+        for name in ("large", "large_columns", "columns", "half", "split")
+    }
+    assert found["large"] == "RolesTile<bf16, 128, 256, 4, 2, Along::kDepth, Along::kDepth>"
+    assert found["large_columns"] == "RolesTile<bf16, 128, 256, 4, 2, Along::kDepth, Along::kMajor>"
+    assert found["columns"] == "RolesTile<bf16, 64, 128, 6, 1, Along::kDepth, Along::kMajor>"
+    assert found["half"].startswith("RolesTile<f16, ")
+    assert found["split"] == "SplitTile<bf16, 64, 64, 12, 2, 1, Along::kDepth, Along::kDepth>"
+
+
+def test_a_map_that_no_engine_takes_is_refused() -> None:
+    (kernel,) = roles_of(lowered(MAPPED["columns"], "sm_90a")[1])
+    program, (a, b) = kernel.program, kernel.program.maps
+    for wrong, said in (
+        (replace(a, line_stride=ix(70)), "70 elements are not whole 16 bytes"),
+        (replace(a, lines=ix(0)), "0 may be none"),
+        (replace(a, base=ix(program.task) * 8), "is in the kernel"),
+        (replace(a, source=program.scratch[0]), "acc is no argument"),
+    ):
+        with pytest.raises(VerifyFailed, match=said):
+            verify(replace(program, maps=(wrong, b)))
+
+
+# ---- as text for a compiler ----
+
+
+def model_of(names: tuple[str, ...]) -> lg.Model:
+    model = lg.Model("roles")
+    for name in names:
+        function, inputs = MAPPED[name]
+        model.entry(**inputs)(named(function, name))
+    return model
+
+
+def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    function.__name__ = name
+    return function
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@pytest.mark.parametrize(
+    "arch", ["90a", *(pytest.param(a, marks=pytest.mark.slow) for a in ("80", "100"))]
+)
+def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
+    target = parse_target("cuda:sm_80,sm_90a,sm_100")
+    names = ("large", "large_columns", "epilogue", "shared", "split")
+    model = lower_model(model_of(names).trace(), {}, target=target).model
+    write_project(render_project(model), tmp_path)
+    kernels = sorted((tmp_path / "kernels").glob("*_roles.cu"))
+    assert len(kernels) == len(names)
+    flags = ["-std=c++17", "-O3", f"-gencode=arch=compute_{arch},code=sm_{arch}", "-lineinfo"]
+    flags += ["-Werror", "all-warnings", "-Xptxas", "-v", "-Xcompiler", "-Wall,-Wextra,-Werror"]
+    flags += ["-DLUMIGEN_NS=roles_impl", *(f"-I{tmp_path / f}" for f in ("", "runtime", "kernels"))]
+    for kernel in kernels:
+        command = ["nvcc", *flags, "-c", kernel, "-o", tmp_path / "kernel.o"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert set(re.findall(r"(\d+) bytes spill stores", done.stderr)) == {"0"}, done.stderr
+        assert "C75" not in done.stderr, done.stderr  # products that wait for each other
