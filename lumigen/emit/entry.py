@@ -77,8 +77,9 @@ def source_lines(lines: tuple[SourceLocation, ...]) -> str:
 
 
 def one_line(text: str) -> str:
-    """A title cannot leave its comment: no line breaks, no backslash at the end."""
-    return " ".join(text.split()).rstrip("\\")
+    """A title cannot leave its comment: no line breaks or their like, no backslash at the end."""
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(plain.split()).replace("??/", "? ?/").rstrip("\\")
 
 
 def entry_context(
