@@ -16,7 +16,9 @@ NO_MEMORY = 6
 
 def cube(most: int | None) -> lg.Model:
     """A temporary of n * m * k numbers; `most` of each, or dims of a fixed size."""
-    n, m, k = (lg.Dim(d, 1, most, typical=4) if most else 2**24 for d in "nmk")
+    n, m, k = (
+        lg.Dim(d, 1, most, typical=4 if most < 2**31 else None) if most else 2**24 for d in "nmk"
+    )
     model = lg.Model("cube", version="1.0")
 
     @model.entry(x=lg.spec(n, 1, 1), y=lg.spec(m, 1), z=lg.spec(k))
@@ -56,3 +58,17 @@ def test_a_workspace_beyond_any_number_is_refused(tmp_path: Path) -> None:
 def test_a_fixed_workspace_beyond_any_number_is_refused_while_compiling(tmp_path: Path) -> None:
     with pytest.raises(BadArgument, match="size of a temporary tensor cannot be"):
         lg.compile(cube(None), output=tmp_path, build=False)
+
+
+@pytest.mark.parametrize("most", [2**31, 2**61])
+def test_a_dim_may_be_larger_than_32_bits(tmp_path: Path, most: int) -> None:
+    lg.compile(cube(most), output=tmp_path, build=False)
+
+
+@pytest.mark.parametrize(
+    "dim",
+    [lg.Dim("n", 1, 6, multiple_of=7), lg.Dim("n", 8, 13, multiple_of=7), lg.Dim("n", 1, 2**62)],
+)
+def test_a_dim_without_a_value_or_with_too_great_ones_is_refused(dim: lg.Dim) -> None:
+    with pytest.raises(BadArgument, match=r"\[Dim\] n cannot be"):
+        lg.spec(dim)
