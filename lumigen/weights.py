@@ -221,7 +221,7 @@ def read_header(file: Path) -> tuple[dict[str, Stored], dict[str, str]]:
     if len(text) < length:
         raise _bad(file, f"it ends within its header of {length} bytes")
     if not text.startswith(b"{"):
-        raise _bad(file, "its header does not start with an object")
+        raise _bad(file, "its JSON is not an object that begins at once")
     header = _json_object(file, text)
     metadata = _metadata(file, header.pop("__metadata__", {}))
     data, room = 8 + length, total - 8 - length
