@@ -39,7 +39,7 @@ from lumigen.toolchain import nvcc, packaged
 
 MANIFEST = "manifest.json"
 STAMP = "lumigen-stamp.json"
-UNSPELLABLE = '";\n'  # what CMake's lists and strings end at
+UNSPELLABLE = '";\\\n'  # CMake's strings and lists end at them, and it takes \ for /
 DERIVED = frozenset({"build", "lib", "bin", "python"})
 
 # step, done, total, what

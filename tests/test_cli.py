@@ -896,7 +896,7 @@ def test_what_is_in_the_way_of_a_file_is_named(emitted: Path, run: Run) -> None:
 
 
 def test_places_that_cannot_be_built_in_are_refused_before_anything(here: Path, run: Run) -> None:
-    for place in ('a"b', "a;b"):
+    for place in ('a"b', "a;b", "a\\b"):
         code, _, err = run("compile", DIGITS, "-o", place)
         assert code == 1
         assert "[build] " in err
