@@ -2,7 +2,10 @@
 
 import sys
 
-from lumigen import errors
+from lumigen import (
+    errors,
+    interrupt,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # before what takes time
+)
 from lumigen.compile import compile, load
 from lumigen.compilers import CPUCompiler, GenericCompiler
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8

@@ -18,11 +18,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from lumigen import debug
 from lumigen.errors import (
@@ -30,6 +30,7 @@ from lumigen.errors import (
     CompilerMissing,
     DirectoryNotOurs,
     EditedFiles,
+    FileRefused,
     NotADirectory,
     NotBuilt,
 )
@@ -38,6 +39,7 @@ from lumigen.toolchain import nvcc, packaged
 
 MANIFEST = "manifest.json"
 STAMP = "lumigen-stamp.json"
+UNSPELLABLE = '";\\\n'  # CMake's strings and lists end at them, and it takes \ for /
 DERIVED = frozenset({"build", "lib", "bin", "python"})
 
 # step, done, total, what
@@ -75,6 +77,11 @@ def write_project(files: Mapping[str, str], directory: Path, *, force: bool = Fa
     files were edited.
     """
     known = _emitted_files(directory)
+    for path in files:
+        if (directory / path).is_dir():
+            why = "it is a directory, where a file of the project goes"
+            remedy = "Move it elsewhere, or name another place."
+            raise FileRefused(command="compile", file=directory / path, why=why, remedy=remedy)
     edited = [p for p in sorted({*known, *files}) if _is_edited(directory, p, known, files)]
     if edited and not force:
         raise EditedFiles(directory=directory, files=edited)
@@ -95,8 +102,28 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         manifest = json.loads(data)
     except ValueError:
         return None
-    is_ours = isinstance(manifest, dict) and {"lumigen", "model", "files"} <= set[Any](manifest)  # pyright: ignore[reportUnknownArgumentType]
-    return manifest if is_ours else None  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(manifest, dict):
+        return None
+    found = cast("dict[str, Any]", manifest)
+    if not {"lumigen", "model", "files"} <= set(found):
+        return None
+    if why := _damage(found):
+        remedy = "Restore the file, or emit the project again into another directory."
+        raise FileRefused(command="manifest", file=directory / MANIFEST, why=why, remedy=remedy)
+    return found
+
+
+def _damage(manifest: Mapping[str, Any]) -> str:
+    """What in a manifest cannot be ours, as a clause; empty if nothing is."""
+    name, files = manifest["model"], manifest["files"]
+    if not isinstance(name, str) or not name.isidentifier():
+        return f"its model is {str(name)[:40]!r}, which is no name"
+    if not isinstance(files, dict):
+        return f"its files are {str(files)[:40]!r}, which is no object"
+    for path, digest in cast("dict[str, object]", files).items():
+        if not isinstance(digest, str) or "\0" in path:
+            return f"its files have the row {path[:40]!r}: {str(digest)[:40]!r}"
+    return ""
 
 
 def emitted_as_recorded(directory: Path) -> bool:
@@ -154,9 +181,11 @@ def _read(path: Path) -> bytes | None:
 
 def _replace(directory: Path, texts: Mapping[str, str], removed: list[str]) -> None:
     """All new texts are on the disk before the first name changes; then it runs through."""
+    made = [place for place in (directory, *directory.parents) if not place.exists()]
     directory.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".emit-", dir=directory))
+    staging = None
     try:
+        staging = Path(tempfile.mkdtemp(prefix=".emit-", dir=directory))
         for number, text in enumerate(texts.values()):
             (staging / str(number)).write_bytes(text.encode())
         interrupted = False
@@ -175,7 +204,11 @@ def _replace(directory: Path, texts: Mapping[str, str], removed: list[str]) -> N
         if interrupted:
             raise KeyboardInterrupt
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
+        with suppress(OSError):  # what was made for nothing; one that holds something stays
+            for place in made:
+                place.rmdir()
 
 
 def _move(source: Path, target: Path) -> None:
@@ -224,6 +257,7 @@ def build_project(
     if manifest is None:
         raise NotBuilt(command="build", directory=directory)
     directory = directory.resolve()
+    check_buildable(directory)
     name = str(manifest["model"])
     tools = _find_tools(str(manifest.get("target")))
     build = directory / "build" / preset
@@ -265,6 +299,15 @@ def build_project(
         result = _collect(directory, build, name, log, python=python)
         _write(build / STAMP, json.dumps({"stamp": stamp, "outputs": _outputs(result)}).encode())
         return result
+
+
+def check_buildable(directory: Path) -> None:
+    """Refuse a place whose path CMake and Ninja cannot spell."""
+    found = [c for c in UNSPELLABLE if c in str(directory.resolve())]
+    if found:
+        why = f"CMake cannot build where the path holds {' or '.join(map(repr, found))}"
+        remedy = "Name another place, or pass --no-build and move what is emitted."
+        raise FileRefused(command="build", file=directory, why=why, remedy=remedy)
 
 
 def _find_tools(target: str) -> _Tools:

@@ -25,6 +25,7 @@ from lumigen.build import (
     BuildResult,
     WriteResult,
     build_project,
+    check_buildable,
     load_module,
     read_manifest,
     write_project,
@@ -283,9 +284,11 @@ def compile_project(
     if embed and weights is None:
         expected = "them together with the file of the weights"
         raise BadArgument(op="compile", name="--embed-weights", value="alone", expected=expected)
+    place = directory if directory is not None else Path(f"{traced.name}-{row.name}")
+    if build and not why_not_built(row):
+        check_buildable(place)
     at = stages or Stages()
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {})}
-    place = directory if directory is not None else Path(f"{traced.name}-{row.name}")
     with at.stage("recall"):
         key = compilation_key(traced, chosen, weights, embed=embed)
         known = None if at.trail.is_on else recall(place, key)

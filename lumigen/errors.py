@@ -20,6 +20,7 @@ from typing import ClassVar
 
 MAX_LISTED = 8  # a longer list of names is cut: an error is at most eight lines
 MAX_LINES = 5  # of another program's output quoted in an error
+OF_LINES = frozenset({"output", "text"})  # facts that may be texts of many lines
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class LumigenError(Exception):
     `message` is a template `[where] what is wrong, with the values. What to do.`; its fields are
     the facts that the constructor takes by keyword. `where` is the user's line, shown as
     `file:line:` in front. Facts are shown by kind: a tuple is a shape, `(batch, 784)`; a list or a
-    set is an enumeration, `a, b, c`; of a text of many lines the last few are kept; everything else
-    is shown by `str`.
+    set is an enumeration, `a, b, c`; of `output` and `text` the last few lines are kept; everything
+    else is shown by `str`. Names may be a stranger's: control characters are shown as escapes.
     """
 
     exit_code: ClassVar[int]
@@ -66,7 +67,12 @@ class LumigenError(Exception):
         super().__init__(self._render())
 
     def _render(self) -> str:
-        text = self.message.format_map({name: _shown(value) for name, value in self.facts.items()})
+        text = self.message.format_map(
+            {
+                name: _lines(value) if name in OF_LINES else _shown(value)
+                for name, value in self.facts.items()
+            }
+        )
         place = f"{self.where}: " if self.where else ""
         return f"{place}{text}{' ' if self.advice else ''}{self.advice}"
 
@@ -371,18 +377,41 @@ def _is_user_code(file: str, module: str) -> bool:
     return not any(place in file for place in ("site-packages", "dist-packages"))
 
 
+def printable(text: str) -> str:
+    r"""The text with what would steer a terminal, or leave its line, as escapes: `\x1b`, `\n`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """Likewise, but for line feeds and tabs."""
+    return "".join(c if c in "\n\t" else printable(c) for c in text)
+
+
+def first_line(error: BaseException) -> str:
+    """Of an exception's text; empty where it has none, or where its own `__str__` raises."""
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:  # noqa: BLE001  # a user's class may do anything
+        return ""
+
+
 def _shown(value: object) -> str:
     match value:
         case tuple():
             items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType]
-            return f"({', '.join(str(item) for item in items)}{',' if len(items) == 1 else ''})"
+            texts = [printable(str(item)) for item in items]
+            return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
         case list() | set() | frozenset():
-            names = [str(item) for item in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            names = [printable(str(item)) for item in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             return _enumeration(names if isinstance(value, list) else sorted(names))
-        case str() if "\n" in value:
-            return "\n".join(value.rstrip().splitlines()[-MAX_LINES:])
         case _:
-            return str(value)
+            return printable(str(value))
+
+
+def _lines(value: object) -> str:
+    return "\n".join(map(printable, str(value).rstrip().split("\n")[-MAX_LINES:]))
 
 
 def _enumeration(names: list[str]) -> str:

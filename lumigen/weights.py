@@ -37,10 +37,10 @@ OTHER_FORMS = {
 
 # the format's dtypes: bytes of an element, and ours where we have one
 _KINDS = {
-    1: "BOOL U8 I8 F8_E4M3 F8_E5M2",
+    1: "BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ",
     2: "I16 U16 F16 BF16",
     4: "I32 U32 F32",
-    8: "I64 U64 F64",
+    8: "I64 U64 F64 C64",
 }
 ITEM_BYTES = {kind: size for size, kinds in _KINDS.items() for kind in kinds.split()}
 OURS: dict[str, DType] = {
@@ -186,6 +186,8 @@ def _json_object(file: Path, text: bytes) -> dict[str, Any]:
         for key, value in pairs:
             if key in found:
                 raise _bad(file, f"its JSON has the key {key[:80]!r} twice")
+            if _has_half(key) or (isinstance(value, str) and _has_half(value)):
+                raise _bad(file, f"its JSON has half a character, at the key {key[:80]!r}")
             found[key] = value
         return found
 
@@ -196,6 +198,11 @@ def _json_object(file: Path, text: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _bad(file, "its JSON is not an object")
     return cast("dict[str, Any]", value)
+
+
+def _has_half(text: str) -> bool:
+    """Whether half a character of UTF-16 stands alone: a text that no UTF-8 can hold."""
+    return any("\ud800" <= c <= "\udfff" for c in text)
 
 
 # --- safetensors ----------------------------------------------------------------------------------
@@ -213,6 +220,8 @@ def read_header(file: Path) -> tuple[dict[str, Stored], dict[str, str]]:
         text = f.read(length)
     if len(text) < length:
         raise _bad(file, f"it ends within its header of {length} bytes")
+    if not text.startswith(b"{"):
+        raise _bad(file, "its JSON is not an object that begins at once")
     header = _json_object(file, text)
     metadata = _metadata(file, header.pop("__metadata__", {}))
     data, room = 8 + length, total - 8 - length

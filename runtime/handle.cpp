@@ -16,6 +16,13 @@ Status read_options(void* ours, size_t our_size, const void* theirs, const char*
     return fail(kBadArgument,
                 "[%s] struct_size is %zu, must be sizeof the options struct, at most %zu here. Set it.",
                 where, size, our_size);
+  // All members are pointers, sizes or pairs of int32_t, so versions end at multiples of a pointer's size.
+  if (size % sizeof(void*) != 0)
+    return fail(
+        kBadArgument,
+        "[%s] struct_size is %zu, which ends inside a member; it must be sizeof the options struct. Set "
+        "it to that.",
+        where, size);
   std::memcpy(ours, theirs, size);
   return kOk;
 }

@@ -39,7 +39,8 @@ struct ContextOptions {
 };
 
 // Copies what the caller's version of an options struct has; the rest is zero, which means default. Its
-// struct_size must be set and must not be larger than ours. A null `theirs` gives all defaults.
+// struct_size must be set, must not be larger than ours nor end inside a member. A null `theirs` gives all
+// defaults.
 Status read_options(void* ours, size_t our_size, const void* theirs, const char* where);
 
 // What can be said of options without asking the device.

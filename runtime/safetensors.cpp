@@ -32,7 +32,7 @@ struct Reader {
 
   Status metadata(Json& json) const;
   Status tensor(Json& json, const std::string& name) const;
-  Status overlaps() const;
+  Status coverage() const;
 };
 
 int item_bits(const std::string& dtype) {
@@ -59,6 +59,9 @@ Status Reader::metadata(Json& json) const {
   }
   if (json.failed()) return malformed(json);
   std::sort(out->metadata.begin(), out->metadata.end());
+  for (size_t i = 1; i < out->metadata.size(); ++i) {
+    if (out->metadata[i - 1].first == out->metadata[i].first) return wrong("its metadata has a key twice");
+  }
   return kOk;
 }
 
@@ -68,15 +71,19 @@ Status Reader::tensor(Json& json, const std::string& name) const {
   int64_t begin = -1, end = -1;
   bool first = true, has_shape = false;
   std::string field;
+  std::vector<std::string> fields;
   json.enter('{');
   while (json.more('}', &first)) {
     bool inner = true;
     if (!json.key(&field)) break;
+    if (std::find(fields.begin(), fields.end(), field) != fields.end())
+      return wrong(name, "has a field twice");
+    if (fields.size() == 16) return wrong(name, "has more than 16 fields");
+    fields.push_back(field);
     if (field == "dtype") {
       json.string(&tensor.dtype);
     } else if (field == "shape") {
       has_shape = true;
-      tensor.shape.clear();
       json.enter('[');
       while (json.more(']', &inner)) {
         int64_t extent = 0;
@@ -121,18 +128,21 @@ Status Reader::tensor(Json& json, const std::string& name) const {
   return kOk;
 }
 
-Status Reader::overlaps() const {
+// Tensors follow one another without overlap, gap or rest, as the format demands.
+Status Reader::coverage() const {
   std::vector<const StoredTensor*> order;
   order.reserve(out->tensors.size());
-  for (const StoredTensor& tensor : out->tensors) {
-    if (tensor.bytes > 0) order.push_back(&tensor);
+  for (const StoredTensor& tensor : out->tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const StoredTensor* a, const StoredTensor* b) {
+    return a->data != b->data ? a->data < b->data : a->bytes < b->bytes;
+  });
+  const char* end = out->data;
+  for (const StoredTensor* tensor : order) {
+    if (tensor->data < end) return wrong(tensor->name, "shares bytes with another tensor");
+    if (tensor->data > end) return wrong(tensor->name, "follows bytes that belong to no tensor");
+    end += tensor->bytes;
   }
-  std::sort(order.begin(), order.end(),
-            [](const StoredTensor* a, const StoredTensor* b) { return a->data < b->data; });
-  for (size_t i = 1; i < order.size(); ++i) {
-    if (order[i - 1]->data + order[i - 1]->bytes > order[i]->data)
-      return wrong(order[i]->name, "shares bytes with another tensor");
-  }
+  if (end != out->data + out->data_bytes) return wrong("the bytes at its end belong to no tensor");
   return kOk;
 }
 
@@ -174,10 +184,15 @@ Status read_safetensors(Safetensors* out, const char* where, const char* file, c
   Json json(begin + 8, static_cast<size_t>(header));
   if (header == 0 || begin[8] != '{') return reader.wrong("its header does not start with an object");
   bool first = true;
+  bool has_metadata = false;
   std::string name;
   json.enter('{');
   while (json.more('}', &first)) {
     if (!json.key(&name)) break;
+    if (name == "__metadata__") {
+      if (has_metadata) return reader.wrong("its header has __metadata__ twice");
+      has_metadata = true;
+    }
     if (const Status s = name == "__metadata__" ? reader.metadata(json) : reader.tensor(json, name)) return s;
   }
   if (json.failed() || !json.end()) return reader.malformed(json);
@@ -187,7 +202,7 @@ Status read_safetensors(Safetensors* out, const char* where, const char* file, c
     if (out->tensors[i - 1].name == out->tensors[i].name)
       return reader.wrong(out->tensors[i].name, "occurs twice");
   }
-  return reader.overlaps();
+  return reader.coverage();
 }
 
 uint64_t data_hash(const char* data, size_t bytes) {

@@ -1,5 +1,7 @@
 // The safetensors format: 8 bytes of header length, a JSON header, the data. Everything the header says is
-// checked against the size of the whole before anything is believed.
+// checked against the size of the whole before anything is believed. What lumigen's Python refuses (names or
+// fields that occur twice, tensors with bytes between or behind them, half a UTF-16 character) is refused
+// here too; only what stands inside fields that the format does not know is not looked at beyond its JSON.
 #pragma once
 
 #include <cstddef>

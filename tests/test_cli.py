@@ -830,3 +830,117 @@ def test_an_interrupted_build_goes_on_where_it_stopped(here: Path) -> None:
     assert json.loads((folder / "manifest.json").read_text())["model"] == "digits"
     assert not any((folder / name).exists() for name in ("lib", "python"))
     assert not [p for p in tree(folder) if "/." in p and not p.endswith(".lock")]
+
+
+# --- what nobody would do on purpose --------------------------------------------------------------
+
+RAISING = """
+class Odd(BaseException):
+    def __str__(self):
+        raise ValueError
+raise Odd
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (RAISING, "it raised Odd. Correct the line."),
+        ("raise GeneratorExit('x')", "it raised GeneratorExit: x. Correct the line."),
+        ("raise ValueError('a\\x1b[2Jb')", r"it raised ValueError: a\x1b[2Jb. Correct"),
+    ],
+)
+def test_odd_exceptions_of_a_model_file(text: str, says: str, here: Path, run: Run) -> None:
+    code, _, err = run("compile", write(here / "model.py", text), "--no-build")
+    assert code == 1
+    assert says in err
+
+
+DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "files": (lambda m: m.update(files=[1]), "its files are '[1]', which is no object"),
+    "no files": (lambda m: m.update(files=None), "its files are 'None'"),
+    "digest": (lambda m: m["files"].update(x=5), "its files have the row 'x': '5'"),
+    "path": (lambda m: m["files"].update({"a\0b": ""}), r"the row 'a\x00b'"),
+    "model": (lambda m: m.update(model="../x"), "its model is '../x', which is no name"),
+    "key": (lambda m: m.pop("weights"), "it has no weights"),
+    "inner key": (lambda m: m["entries"][0].pop("dims"), "an item of entries has no dims"),
+    "type": (lambda m: m.update(abi="1\x1b"), r"abi is '1\x1b'"),
+    "entries": (lambda m: m.update(entries=[]), "it has no entries"),
+    "extent": (
+        lambda m: m["entries"][0]["inputs"][0].update(shape=["batch//0"]),
+        "its port x has a type, a shape or a range that cannot be",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_manifest_is_one_message(name: str, emitted: Path, run: Run) -> None:
+    damage, says = DAMAGE[name]
+    file = emitted / "manifest.json"
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    damage(manifest)
+    file.write_text(json.dumps(manifest), encoding="utf-8")
+    for command in ("inspect", "run", "bench", "test"):
+        code, out, err = run(command, emitted)
+        assert (code, out) == (1, "")
+        assert says in err
+        assert "manifest.json cannot be used" in err
+
+
+def test_what_is_in_the_way_of_a_file_is_named(emitted: Path, run: Run) -> None:
+    (emitted / "README.md").unlink()
+    (emitted / "README.md").mkdir()
+    code, _, err = run("compile", DIGITS, "--no-build")
+    assert code == 1
+    assert "digits-cpu/README.md cannot be used: it is a directory, where a file" in err
+
+
+def test_places_that_cannot_be_built_in_are_refused_before_anything(here: Path, run: Run) -> None:
+    for place in ('a"b', "a;b", "a\\b"):
+        code, _, err = run("compile", DIGITS, "-o", place)
+        assert code == 1
+        assert "[build] " in err
+        assert "CMake cannot build where the path holds" in err
+        assert not (here / place).exists()
+    code, _, err = run("compile", DIGITS, "--no-build", "-o", "")
+    assert code == 1
+    assert "[compile] -o cannot be empty. Pass a directory." in err
+
+
+def test_a_full_disk_leaves_nothing(here: Path) -> None:
+    done = shell(f"ulimit -f 8; {COMMAND} compile '{DIGITS}' -o a/b --no-build")
+    assert done.returncode == 1
+    assert "[compile] the disk cannot be used: file too large." in done.stderr
+    assert not (here / "a").exists()
+
+
+def test_streams_may_be_closed(here: Path) -> None:
+    for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
+        done = shell(f"{COMMAND} show '{DIGITS}' --after program {closed}")
+        assert done.returncode == 0
+        assert "bug in lumigen" not in done.stderr
+
+
+def test_ctrl_c_while_importing_has_no_traceback(here: Path) -> None:
+    write(here / "numpy.py", "raise KeyboardInterrupt\n")
+    done = shell(f"PYTHONPATH='{here}:{ROOT}' {COMMAND} doctor; exit $?")
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+def test_names_in_a_weights_file_cannot_steer_a_terminal(
+    here: Path, run: Run, weights: dict[str, np.ndarray]
+) -> None:
+    file = here / "w.safetensors"
+    save_file({**weights, "a\x1b[2J\nb": np.zeros(1, np.float32)}, file)
+    code, _, err = run("compile", DIGITS, "--weights", file, "--no-build")
+    assert code == 0
+    assert r"the model does not read: a\x1b[2J\nb" in err
+
+
+COMMAND = f"'{sys.executable}' -m lumigen"
+
+
+def shell(text: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = ["bash", "-c", text]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -521,3 +521,9 @@ def test_user_location_sees_no_generated_methods() -> None:
 
 def test_user_location_may_find_nobody() -> None:
     assert user_location(skip=10_000) is None
+
+
+def test_names_cannot_steer_a_terminal_or_leave_their_line():
+    error = errors.UnknownWeight(file="a\x1b[2J", name="b\nerror: c", close=["d\x9be", "é"])
+    assert "\\x1b[2J holds no tensor b\\nerror: c; the closest names are: d\\x9be, é." in str(error)
+    assert error.facts["name"] == "b\nerror: c"

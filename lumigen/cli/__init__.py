@@ -17,11 +17,11 @@ import click
 from lumigen import debug
 from lumigen.cli import about, make, use
 from lumigen.cli.terminal import say
-from lumigen.errors import FileRefused, LumigenError, Unexpected
+from lumigen.errors import FileRefused, LumigenError, Unexpected, first_line
 from lumigen.resources import lumigen_version
 
 INTERRUPTED = 130
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 OURS = str(Path(__file__).parent.parent)
 
 HELP = """Compile a deep-learning model into a standalone C++ project.
@@ -56,12 +56,21 @@ for _command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """The console script."""
+    _open_closed_streams()
     code = run(sys.argv[1:] if arguments is None else arguments)
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # `lumigen show ... | head`: nobody reads on, which is fine
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """With `>&-` there is no stdout: its text goes nowhere, and no file of ours takes its number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
 
 
 def run(arguments: list[str]) -> int:
@@ -106,7 +115,7 @@ def _refused(command: str, error: OSError) -> FileRefused | None:
 def _unexpected(command: str, error: Exception) -> Unexpected:
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-    text = next(iter(str(error).splitlines()), "")[:200]
+    text = first_line(error)[:200]
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     found = Unexpected(command=command, what=what.rstrip("."), place=place)
     found.__cause__ = error

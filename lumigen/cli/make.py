@@ -12,6 +12,7 @@ from lumigen.cli.options import example, json_option, load, traced_options
 from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
 from lumigen.compile import Stages, Summary, compile_project
 from lumigen.dtype import BY_NAME
+from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
 from lumigen.target import parse_target
 
@@ -57,6 +58,8 @@ def compile_command(
 ) -> None:
     """Emit a model as a C++ project and build it."""
     parse_target(target)
+    if output == "":
+        raise BadArgument(op="compile", name="-o", value="empty", expected="a directory")
     with progress() as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
@@ -79,7 +82,9 @@ def compile_command(
         say(f"note: {summary.kept}")
     if summary.unused:
         more = len(summary.unused) - MAX_UNUSED
-        names = ", ".join(summary.unused[:MAX_UNUSED]) + (f" and {more} more" if more > 0 else "")
+        names = ", ".join(map(printable, summary.unused[:MAX_UNUSED])) + (
+            f" and {more} more" if more > 0 else ""
+        )
         say(f"note: tensors of {weights} that the model does not read: {names}")
     if as_json:
         result_json(as_object(summary))

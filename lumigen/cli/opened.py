@@ -16,6 +16,7 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from lumigen.build import MANIFEST, load_module, read_manifest
+from lumigen.cli.manifest import fault
 from lumigen.compile import weights_path
 from lumigen.dtype import DTYPES
 from lumigen.errors import (
@@ -38,6 +39,9 @@ def manifest_of(command: str, directory: Path) -> dict[str, Any]:
     """The manifest of an emitted project; refuses any other directory."""
     found = read_manifest(directory)
     if found is not None:
+        if why := fault(found) or _fault_of_ports(found):
+            remedy = "Restore the file, or compile the model again into an empty directory."
+            raise FileRefused(command=command, file=directory / MANIFEST, why=why, remedy=remedy)
         return found
     file = directory / MANIFEST
     remedy = "Name a directory that `lumigen compile` made."
@@ -53,6 +57,24 @@ def manifest_of(command: str, directory: Path) -> dict[str, Any]:
         else "there is no such directory"
     )
     raise FileRefused(command=command, file=directory, why=why, remedy=remedy)
+
+
+def _fault_of_ports(manifest: Mapping[str, Any]) -> str:
+    """What of the entries no type tells: names of dtypes, and extents that can be computed."""
+    if not manifest["entries"]:
+        return "it has no entries"
+    for entry in manifest["entries"]:
+        sizes = {d["name"]: d["typical"] for d in entry["dims"]}
+        for port in (*entry["inputs"], *entry["outputs"]):
+            try:
+                NUMPY[port["dtype"]]
+                for e in port["shape"]:
+                    extent(e, sizes)
+                lo, hi = port.get("range") or (0, 1)
+                _ = lo + hi + 1
+            except (KeyError, ValueError, TypeError, SyntaxError, ArithmeticError, RecursionError):
+                return f"its port {port['name']} has a type, a shape or a range that cannot be"
+    return ""
 
 
 @dataclass(frozen=True)

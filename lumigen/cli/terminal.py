@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -12,24 +13,28 @@ from rich.console import Console
 from rich.text import Text
 
 from lumigen.compile import Listener, Progress
+from lumigen.errors import printable, printable_lines
 
 WIDTH = 8  # of the names of stages
 
 
 def result(text: str) -> None:
     """A result, for people."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{printable_lines(text)}\n")
 
 
 def result_json(value: Any) -> None:
     """A result, for programs."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    sys.stdout.write(
+        re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda c: f"\\u{ord(c[0]):04x}", text) + "\n"
+    )
 
 
 def say(text: str, style: str = "") -> None:
     """A note, an error: never a result."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(Text(text, style=style))
+    console.print(Text(printable_lines(text), style=style))
 
 
 @contextmanager
@@ -58,6 +63,7 @@ def progress() -> Generator[Listener]:
 
 def table(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
     """Rows with their columns aligned, the first row being the head; `right` ones to the right."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
     def line(row: Sequence[str]) -> str:

@@ -17,11 +17,11 @@ from lumigen.program import Port, Program
 # What the functions that have tensors as parameters (of src/<entry>.cpp, the headers and the examples)
 # call their own things, and what they use of others.
 _TAKEN = """
-args arena argc argv borrow buffer bytes call check check_apart check_dim check_dim_value
+args arena argc argv borrow buffer bytes call check check_apart check_arena check_dim check_dim_value
 check_dims check_extent check_tensor check_values context copies copy data_of detail dims error
 exit fail fprintf free handle index_max index_min floor_div floor_mod align64 kernels
 kernels_for model most options place ports printf run s settings solve_dim tensor tensors weights
-Arena Context Dim Dims Port Run Status Tensor View Weights KernelTable float16 bfloat16
+Arena Context Dim Dims Port Run Size Status Tensor View Weights KernelTable float16 bfloat16
 """
 TAKEN = frozenset(_TAKEN.split())
 
@@ -101,10 +101,20 @@ def dim_contexts(program: Program) -> tuple[DimContext, ...]:
     return tuple(dim_context(d, field) for d, field in dim_fields(program).items())
 
 
+def _bounds(dim: Dim) -> tuple[int, int]:
+    """The least and the greatest multiple in the dim's range."""
+    step = dim.multiple_of
+    return -(-dim.lo // step) * step, dim.hi // step * step
+
+
+def typical(dim: Dim) -> int:
+    """The multiple that is nearest below what is typical, within the range."""
+    least, most = _bounds(dim)
+    return min(most, max(least, dim.estimate // dim.multiple_of * dim.multiple_of))
+
+
 def dim_context(dim: Dim, field: str) -> DimContext:
-    least = -(-dim.lo // dim.multiple_of) * dim.multiple_of
-    most = dim.hi // dim.multiple_of * dim.multiple_of
-    usual = min(most, max(least, dim.estimate // dim.multiple_of * dim.multiple_of))
+    least, most = _bounds(dim)
     numbers = ", ".join(integer(v) for v in (dim.lo, dim.hi, dim.multiple_of))
     return DimContext(
         name=dim.name,
@@ -116,7 +126,7 @@ def dim_context(dim: Dim, field: str) -> DimContext:
         hi=dim.hi,
         multiple_of=dim.multiple_of,
         least=integer(least),
-        typical=integer(usual),
+        typical=integer(typical(dim)),
         most=integer(most),
     )
 

@@ -7,6 +7,7 @@ remainders floor.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,8 +20,16 @@ Read = Callable[[Lookup], str]
 
 def string(text: str) -> str:
     """A string literal; the text may hold anything but NUL."""
-    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{out}"'
+    return f'"{re.sub(_SPECIAL, _escaped, text)}"'
+
+
+_SPECIAL = r"[\x00-\x1f\x7f\\\"]|(?<=\?)\?"  # of two ?, the second: ?? begins a trigraph
+_SHORT = {"\n": "\\n", "\t": "\\t"}
+
+
+def _escaped(found: re.Match[str]) -> str:
+    c = found[0]
+    return _SHORT.get(c) or (f"\\{c}" if c in '\\"?' else f"\\{ord(c):03o}")
 
 
 def expression(e: Ix, names: Names, read: Read | None = None) -> str:

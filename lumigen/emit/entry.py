@@ -35,7 +35,7 @@ from lumigen.emit.contract import (
 )
 from lumigen.emit.cxx import Names, expression, integer, real
 from lumigen.emit.vectors import Vector
-from lumigen.errors import LoweringFailed, SourceLocation
+from lumigen.errors import BadArgument, LoweringFailed, SourceLocation
 from lumigen.index import Atom, Dim, Ix, ix
 from lumigen.names import identifier
 from lumigen.program import (
@@ -80,8 +80,9 @@ def source_lines(lines: tuple[SourceLocation, ...]) -> str:
 
 
 def one_line(text: str) -> str:
-    """A title cannot leave its comment: no line breaks, no backslash at the end."""
-    return " ".join(text.split()).rstrip("\\")
+    """A title cannot leave its comment: no line breaks or their like, no backslash at the end."""
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(plain.split()).replace("??/", "? ?/").rstrip("\\")
 
 
 def entry_context(
@@ -136,7 +137,9 @@ def _launch_names(program: Program, launch: Launch) -> dict[Atom, str]:
 
 def _slots(program: Program) -> tuple[SlotContext, ...]:
     followed = {name for slot in program.arena for name in slot.after}
-    names = _dim_names(program)
+    names: dict[Atom, str] = {d: f"Size({text})" for d, text in _dim_names(program).items()}
+    for slot in program.arena:
+        _check_bytes(program, slot)
     return tuple(
         SlotContext(
             name=slot_name(slot.name),
@@ -146,6 +149,18 @@ def _slots(program: Program) -> tuple[SlotContext, ...]:
         )
         for slot in program.arena
     )
+
+
+def _check_bytes(program: Program, slot: Slot) -> None:
+    """No number of the expression may need more than an int64_t; what it gives is seen at run time."""
+    largest = max((abs(c) for _, c in slot.bytes.terms), default=0)
+    if max(largest, abs(slot.bytes.const)) >= 2**62:
+        raise BadArgument(
+            op=program.entry,
+            name="the size of a temporary tensor",
+            value=f"{slot.bytes} bytes",
+            expected="smaller shapes, or compute it in parts",
+        )
 
 
 def slot_name(name: str) -> str:
@@ -254,7 +269,7 @@ def _value(
         case WeightArg(stored, base):
             return f"weights.get<{ctype}>(k_{stored})" + (f" + {integer(base)}" if base else "")
         case SlotArg(slot):
-            return f"call.slot<{ctype}>(arena.{slot_name(slot)})"
+            return f"call.slot<{ctype}>(arena.{slot_name(slot)}.value)"
 
 
 def cases(model: CompiledModel) -> tuple[CaseContext, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from lumigen.emit.contexts import ExampleContext, ExamplePortContext, ModelContext, PortContext
+from lumigen.emit.contract import typical
 from lumigen.emit.cxx import integer
 from lumigen.index import Dim
 from lumigen.program import CompiledModel, Port
@@ -12,7 +13,7 @@ from lumigen.program import CompiledModel, Port
 
 def example_context(model: CompiledModel, context: ModelContext) -> ExampleContext:
     program, entry = model.programs[0], context.entries[0]
-    env = {d: int(c.typical) for d, c in zip(program.dims, entry.dims, strict=True)}
+    env = {d: typical(d) for d in program.dims}
     inputs = tuple(
         _port(p, c, env, model.name) for p, c in zip(program.inputs, entry.inputs, strict=True)
     )

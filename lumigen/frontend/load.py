@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lumigen.dtype import BY_NAME, DType
-from lumigen.errors import BadArgument, LumigenError, ModelFileError, SourceLocation, UnknownOption
+from lumigen.errors import (
+    BadArgument,
+    LumigenError,
+    ModelFileError,
+    SourceLocation,
+    UnknownOption,
+    first_line,
+)
 from lumigen.frontend.model import Model
 from lumigen.weights import Weights
 
@@ -99,8 +106,10 @@ def _reporting(file: Path) -> Generator[None]:
         where = SourceLocation(e.filename or str(file), e.lineno or 1)
         remedy = "Correct the line."
         raise _error(file, f"it is not valid Python: {e.msg}", remedy, where) from None
-    except (Exception, SystemExit) as e:  # noqa: BLE001  # a user's file may raise anything
-        text = next(iter(str(e).splitlines()), "")[:300]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as e:  # noqa: BLE001  # a user's file may raise anything
+        text = first_line(e)[:300]
         why = f"it raised {type(e).__name__}" + (f": {text}" if text else "")
         raise _error(file, why, "Correct the line.", _place(file, e)) from None
 

@@ -14,6 +14,7 @@ from lumigen.index import Dim, Ix, is_less, ix
 from lumigen.names import taken_by
 from lumigen.view import Shape
 
+LARGEST = 2**62  # a dim is below it
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -59,6 +60,12 @@ def _check_dim(dim: Dim) -> None:
     check_identifier("Dim", dim.name, lambda _: None)  # emitted files may call it otherwise
     if not 1 <= dim.lo <= dim.hi or not dim.lo <= typical <= dim.hi or dim.multiple_of < 1:
         expected = "1 <= min <= typical <= max and multiple_of >= 1"
+        raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
+    if dim.hi >= LARGEST:
+        expected = "a max below 2**62, so that sizes are numbers of 64 bits"
+        raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
+    if dim.hi // dim.multiple_of * dim.multiple_of < dim.lo:
+        expected = f"a range that holds a multiple of {dim.multiple_of}"
         raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
 
 

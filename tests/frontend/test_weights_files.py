@@ -104,6 +104,12 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a list": (pack([]), "not an object"),
     "deep": (pack(b"[" * 100_000), "JSON"),
     "a number of many digits": (pack(b'{"x": ' + b"9" * 10_000 + b"}"), "JSON"),
+    "a space in front": (pack(b' {"__metadata__": {}}'), "begins at once"),
+    "half a character": (pack(b'{"\\ud800": 1}'), "half a character"),
+    "half a character in metadata": (
+        pack(b'{"__metadata__": {"a": "\\udfff"}}'),
+        "half a character",
+    ),
     "twice": (pack(b'{"x": 1, "x": 2}'), "twice"),
     "metadata": (pack({"__metadata__": 3}), "metadata"),
     "metadata of numbers": (pack({"__metadata__": {"a": 3}}), "metadata"),

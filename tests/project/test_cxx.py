@@ -56,6 +56,7 @@ def test_atoms_without_a_name_are_an_error():
 
 def test_literals():
     assert string('a "b"\\\n') == '"a \\"b\\"\\\\\\n"'
+    assert string("a??/b\x1b1") == '"a?\\?/b\\0331"'
     assert integer(-(2**63)) == "INT64_MIN"
     assert identifier("default") == "default_"
     assert identifier("x", frozenset({"x"})) == "x_"

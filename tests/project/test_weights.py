@@ -17,9 +17,10 @@ import safetensors.numpy
 
 from lumigen.dtype import bf16, f16
 from lumigen.emit.weights_file import data_hash, pack, write_weights
-from lumigen.errors import UnknownWeight, WeightMismatch
+from lumigen.errors import BadWeightsFile, UnknownWeight, WeightMismatch
 from lumigen.program import Panels, Stored, WeightInfo
 from lumigen.resources import runtime_dir
+from lumigen.weights import open_weights
 
 Header = dict[str, object]
 
@@ -200,7 +201,7 @@ def replaced(old: str, new: str) -> Callable[[Header, bytes], bytes]:
 
 
 LIES: dict[str, tuple[Callable[[Header, bytes], bytes], str]] = {
-    "missing": (without("shift"), r"has no tensor shift \(f32\[7\]\)"),
+    "missing": (replaced('"shift"', '"shirt"'), r"has no tensor shift \(f32\[7\]\)"),
     "shape": (change("scale", shape=[7, 1]), r"scale is F32\[7, 1\], must be f32\[7\]"),
     "dtype": (change("scale", dtype="I32"), r"scale is I32\[7\], must be f32\[7\]"),
     "unknown dtype": (change("scale", dtype="F7"), "dtype that the format does not know"),
@@ -212,6 +213,17 @@ LIES: dict[str, tuple[Callable[[Header, bytes], bytes], str]] = {
     "no shape": (replaced('"shape"', '"shapes"'), "lacks dtype, shape or data_offsets"),
     "negative": (change("scale", shape=[-7]), "a whole number is expected"),
     "fraction": (change("scale", shape=[7.0]), "a whole number is expected"),
+    "gap": (without("scale"), "bytes that belong|bytes at its end belong to no tensor"),
+    "rest": (lambda h, data: join(h, data + bytes(4)), "the bytes at its end belong to no tensor"),
+    "field twice": (replaced('"shape"', '"shape": [7], "shape"'), "has a field twice"),
+    "metadata twice": (
+        replaced("{", '{"__metadata__": {"a": "1", "a": "2"}, '),
+        "its metadata has a key twice",
+    ),
+    "two metadata": (
+        replaced("{", '{"__metadata__": {}, "__metadata__": {}, '),
+        "__metadata__ twice",
+    ),
     "overflow": (change("scale", shape=[1 << 62, 1 << 62]), "larger than any file"),
     "huge number": (replaced("[7]", "[" + "9" * 40 + "]"), "a number is too large"),
     "many axes": (change("scale", shape=[1] * 65), "more than 64 axes"),
@@ -248,6 +260,24 @@ def test_lies_are_found(tiny, original, name):
     assert caught.value.status == 5
 
 
+LIES_FOR_THIS_MODEL = ("missing", "shape", "dtype", "layout")
+
+
+@pytest.mark.parametrize("name", [name for name in LIES if name not in LIES_FOR_THIS_MODEL])
+def test_what_the_runtime_refuses_python_refuses(original, tmp_path, name):
+    file = tmp_path / "lie.safetensors"
+    file.write_bytes(LIES[name][0](*split(original)))
+    with pytest.raises(BadWeightsFile):
+        open_weights(file)
+
+
+def test_a_name_of_a_file_cannot_steer_a_terminal(tiny, original):
+    header, data = split(original)
+    header["a\x1b[2Jb\nc\x9bd"] = {**header.pop("scale"), "dtype": "F7"}
+    with pytest.raises(tiny.Error, match=r"tensor a\?\[2Jb\?c\?\?d has a dtype"):
+        tiny.Model(join(header, data))
+
+
 def test_overlapping_tensors_are_found(tiny, original):
     header, data = split(original)
     header["shift"]["data_offsets"] = header["scale"]["data_offsets"]
@@ -264,7 +294,9 @@ def test_header_lengths_that_lie(tiny, original):
 def test_a_file_packed_for_this_build_must_be_whole(tiny, packed):
     header, data = split(packed)
     assert header["proj.weight"]["shape"] == [896]
-    header["proj.weight"] = {"dtype": "U8", "shape": [64], "data_offsets": [0, 64]}
+    begin, end = header["proj.weight"]["data_offsets"]
+    header["proj.weight"] = {"dtype": "U8", "shape": [64], "data_offsets": [begin, begin + 64]}
+    header["rest"] = {"dtype": "U8", "shape": [832], "data_offsets": [begin + 64, end]}
     with pytest.raises(
         tiny.Error, match=r"packed tensor proj.weight is U8\[64\], must be 896 bytes"
     ):

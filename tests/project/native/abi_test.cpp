@@ -87,6 +87,8 @@ static void test_options(const char* path) {
   expect(tiny_model_open(&o, &model) == TINY_BAD_ARGUMENT && says("struct_size") && model == nullptr, "struct_size 0");
   o.struct_size = sizeof o + 1;
   expect(tiny_model_open(&o, &model) == TINY_BAD_ARGUMENT && says("struct_size"), "a struct_size of the future");
+  o.struct_size = 12;
+  expect(tiny_model_open(&o, &model) == TINY_BAD_ARGUMENT && says("ends inside a member"), "a struct_size that cuts a pointer");
   // An older caller: its struct ends behind weights_path, what follows is not ours to read.
   char old[offsetof(tiny_model_options, weights)];
   const size_t size = sizeof old;

@@ -1,5 +1,6 @@
 // forward(x: f32[batch, 7]) -> y: f32[batch, 20], total: f32[batch]; batch 1..64
 #include "runtime/index.h"
+#include "runtime/size.h"
 #include "src/tables.h"
 
 namespace LUMIGEN_NS {
@@ -15,24 +16,30 @@ const Port k_total_port = {"forward", "total", 2, 32, 1, "(batch,)"};
 
 // Where each temporary lies in the arena, in bytes.
 struct Arena {
-  int64_t unused;
-  int64_t h;
-  int64_t few;
-  int64_t many;
-  int64_t bytes;  // of all of it
+  Size unused;
+  Size h;
+  Size few;
+  Size many;
+  Size bytes;  // of all of it
 };
 
+// Dims may be declared so generously that no int64_t holds the bytes: then `bytes` does not fit.
 Arena place([[maybe_unused]] const Dims& dims) {
-  Arena arena = {};
+  Arena arena;
   arena.unused = 0;
-  const int64_t unused_end = arena.unused + align64(100);
+  const Size unused_end = arena.unused + align64(100);
   arena.h = unused_end;
-  arena.bytes = index_max(arena.bytes, arena.h + align64(28 * dims.batch));
+  arena.bytes = index_max(arena.bytes, arena.h + align64(28 * Size(dims.batch)));
   arena.few = unused_end;
-  arena.bytes = index_max(arena.bytes, arena.few + align64(28 * dims.batch));
+  arena.bytes = index_max(arena.bytes, arena.few + align64(28 * Size(dims.batch)));
   arena.many = unused_end;
-  arena.bytes = index_max(arena.bytes, arena.many + align64(28 * dims.batch));
+  arena.bytes = index_max(arena.bytes, arena.many + align64(28 * Size(dims.batch)));
   return arena;
+}
+
+Status check_arena(const Arena& arena, const Dims& dims) {
+  if (arena.bytes.fits) return kOk;
+  return fail(kNoMemory, "[forward] the workspace for batch=%lld is larger than any memory. Pass smaller dims.", static_cast<long long>(dims.batch));
 }
 
 Status check_dims([[maybe_unused]] const Dims* dims) {
@@ -65,7 +72,8 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
   Run call("forward");
   if (const Status s = call.claim(context)) return s;
   [[maybe_unused]] const Arena arena = place(dims);
-  if (const Status s = call.reserve(arena.bytes)) return s;
+  if (const Status s = check_arena(arena, dims)) return s;
+  if (const Status s = call.reserve(arena.bytes.value)) return s;
   [[maybe_unused]] const Weights& weights = call.model().weights;
   [[maybe_unused]] const KernelTable& kernels = *kernels_for(call.model().isa);
 
@@ -77,7 +85,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
       args.x = data_of<const float>(*x);
       args.scale = weights.get<float>(k_scale);
       args.shift = weights.get<float>(k_shift);
-      args.h = call.slot<float>(arena.few);
+      args.h = call.slot<float>(arena.few.value);
       args.batch = dims.batch;
       if (const Status s = call.launch(kernels.k00_affine_7, &args, dims.batch)) return s;
     }
@@ -86,7 +94,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
     // model.py:13
     {
       k01_project_20x7_args args;
-      args.h = call.slot<float>(arena.few);
+      args.h = call.slot<float>(arena.few.value);
       args.w = weights.get<float>(k_proj_weight);
       args.y = data_of<float>(*y);
       if (const Status s = call.launch(kernels.k01_project_20x7, &args, dims.batch)) return s;
@@ -99,7 +107,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
       args.x = data_of<const float>(*x);
       args.scale = weights.get<float>(k_scale);
       args.shift = weights.get<float>(k_shift);
-      args.h = call.slot<float>(arena.many);
+      args.h = call.slot<float>(arena.many.value);
       args.batch = dims.batch;
       if (const Status s = call.launch(kernels.k00_affine_7, &args, dims.batch)) return s;
     }
@@ -108,7 +116,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
     // model.py:13
     {
       k01_project_20x7_args args;
-      args.h = call.slot<float>(arena.many);
+      args.h = call.slot<float>(arena.many.value);
       args.w = weights.get<float>(k_proj_weight);
       args.y = data_of<float>(*y);
       if (const Status s = call.launch(kernels.k01_project_20x7, &args, dims.batch)) return s;
@@ -121,7 +129,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
       args.x = data_of<const float>(*x);
       args.scale = weights.get<float>(k_scale);
       args.shift = weights.get<float>(k_shift);
-      args.h = call.slot<float>(arena.h);
+      args.h = call.slot<float>(arena.h.value);
       args.batch = dims.batch;
       if (const Status s = call.launch(kernels.k00_affine_7, &args, dims.batch)) return s;
     }
@@ -130,7 +138,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
     // model.py:13
     {
       k01_project_20x7_args args;
-      args.h = call.slot<float>(arena.h);
+      args.h = call.slot<float>(arena.h.value);
       args.w = weights.get<float>(k_proj_weight);
       args.y = data_of<float>(*y);
       if (const Status s = call.launch(kernels.k01_project_20x7, &args, dims.batch)) return s;
@@ -169,7 +177,9 @@ extern "C" tiny_status tiny_forward_workspace(const tiny_model* model,
   const Dims most = {64};
   if (dims == nullptr) dims = &most;
   if (const Status s = check_dims(dims)) return s;
-  *bytes = static_cast<size_t>(place(*dims).bytes);
+  const Arena arena = place(*dims);
+  if (const Status s = check_arena(arena, *dims)) return s;
+  *bytes = static_cast<size_t>(arena.bytes.value);
   return kOk;
 }
 

@@ -1,5 +1,6 @@
 // lookup(ids: i64[n + 1]) -> rows: f32[n + 1, 7]; n 2..1000, a multiple of 2
 #include "runtime/index.h"
+#include "runtime/size.h"
 #include "src/tables.h"
 
 namespace LUMIGEN_NS {
@@ -14,11 +15,12 @@ const Port k_rows_port = {"lookup", "rows", 2, 32, 2, "(n + 1, 7)"};
 
 // Where each temporary lies in the arena, in bytes.
 struct Arena {
-  int64_t bytes;  // of all of it
+  Size bytes;  // of all of it
 };
 
+// Dims may be declared so generously that no int64_t holds the bytes: then `bytes` does not fit.
 Arena place([[maybe_unused]] const Dims& dims) {
-  Arena arena = {};
+  Arena arena;
   return arena;
 }
 
@@ -48,7 +50,7 @@ Status run(Context* context, const Tensor* ids, const Tensor* rows) {
   Run call("lookup");
   if (const Status s = call.claim(context)) return s;
   [[maybe_unused]] const Arena arena = place(dims);
-  if (const Status s = call.reserve(arena.bytes)) return s;
+  if (const Status s = call.reserve(arena.bytes.value)) return s;
   [[maybe_unused]] const Weights& weights = call.model().weights;
   [[maybe_unused]] const KernelTable& kernels = *kernels_for(call.model().isa);
 
@@ -84,7 +86,8 @@ extern "C" tiny_status tiny_lookup_workspace(const tiny_model* model,
   const Dims most = {1000};
   if (dims == nullptr) dims = &most;
   if (const Status s = check_dims(dims)) return s;
-  *bytes = static_cast<size_t>(place(*dims).bytes);
+  const Arena arena = place(*dims);
+  *bytes = static_cast<size_t>(arena.bytes.value);
   return kOk;
 }
 
