@@ -726,6 +726,24 @@ row(
 row("attention_one", lambda q, k, v: sdpa(q, k, v), (2, 3, 1, 8), (2, 3, M, 8), (2, 3, M, 8))
 row("attention_softcap", lambda q, k, v: (((q @ k.mT) / 5).tanh() * 5).softmax(-1) @ v, *qkv)
 row(
+    "attention_and_statistics",
+    lambda q, k, v: (lambda s: {"o": s.softmax(-1) @ v, "m": s.amax(-1), "l": s.logsumexp(-1)})(
+        q @ k.mT
+    ),
+    *qkv,
+)
+row(
+    "attention_at_two_scales",
+    lambda q, k, v: {"o": sdpa(q, k, v), "p": sdpa(q, k, v, scale=0.2)},
+    *qkv,
+)
+row("attention_both_ways", lambda q, k, v: (q @ k.mT).softmax(-1).softmax(-2) @ v, *qkv)
+row(
+    "attention_and_product",
+    lambda q, k, v: {"o": (q @ k.mT).softmax(-1) @ v, "p": (q @ k.mT) @ (v * 2)},
+    *qkv,
+)
+row(
     "attention_projected",
     lambda x: (
         sdpa(
