@@ -579,6 +579,8 @@ def is_nonnegative(e: Ix) -> bool:
         return True
     if not e.terms:
         return False
+    if any(is_nonnegative(p) for p in without_floor(e)):
+        return True
     bound, scale = lower(e), 1  # e >= bound / scale
     while True:
         lo, _ = bound.bounds()
@@ -590,9 +592,19 @@ def is_nonnegative(e: Ix) -> bool:
         bound, scale = lower(step[0]), scale * step[1]
 
 
+def without_floor(e: Ix) -> Iterator[Ix]:
+    """What is not negative exactly where `e` is not: n // d >= a where n >= a * d, n // d < a where n < a * d."""
+    for monomial, k in e.terms:
+        atom = monomial[0]
+        if len(monomial) == 1 and abs(k) == 1 and isinstance(atom, Quotient):
+            rest, n, d = e - of_atom(atom) * k, atom.numerator, atom.denominator
+            yield rest * d + n if k == 1 else (rest + 1) * d - n - 1
+
+
 def _without_quotient(e: Ix) -> tuple[Ix, int] | None:
     """(b, s) with s * e >= b and one quotient less: d * (n // d) lies between n - d + 1 and n."""
-    for monomial, k in e.terms:
+    longest_first = sorted(e.terms, key=lambda t: -max(len(str(a)) for a in t[0]))
+    for monomial, k in longest_first:  # a quotient that holds another goes before that one
         for position, atom in enumerate(monomial):
             if not isinstance(atom, Quotient) or len(atom.denominator.terms) > 1:
                 continue

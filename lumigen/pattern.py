@@ -176,7 +176,7 @@ def rewrite(graph: Graph, step: Step) -> Graph:
 def _settled(n: Node, step: Step) -> Edge:
     out = edge(n)
     while (made := step(out.node)) is not None:
-        view = compose(out.view, made.view)
+        view = compose(out.view, made.view, made.node.shape)
         if view is None:
             break
         out = Edge(made.node, view)
@@ -188,5 +188,5 @@ def _seen(e: Edge, done: Mapping[Node, Edge]) -> Edge:
     new = done[e.node]
     if new.node is e.node:
         return e
-    view = compose(e.view, new.view)
+    view = compose(e.view, new.view, new.node.shape)
     return Edge(contiguous(new), e.view) if view is None else Edge(new.node, view)

@@ -8,8 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count
 
-from lumigen.index import Axis, Cmp, Ix, IxLike, ceildiv, ix, less, product
+from lumigen.index import (
+    Atom,
+    Axis,
+    Cmp,
+    Ix,
+    IxLike,
+    ceildiv,
+    is_nonnegative,
+    ix,
+    less,
+    of_atom,
+    product,
+    upper,
+    without_floor,
+)
 
 Shape = tuple[Ix, ...]
 
@@ -63,9 +78,13 @@ class View:
 
 
 def _open(conditions: tuple[Cmp, ...]) -> tuple[Cmp, ...]:
-    """The conditions that are not provably true, each once, in a stable order."""
+    """The conditions that are not provably true, nor implied by another, in a stable order."""
     kept = {c for c in conditions if c.known() is not True}
-    return tuple(sorted(kept, key=str))
+    out = sorted(kept, key=str)
+    for c in tuple(out):
+        if any(d is not c and is_nonnegative(c.slack - d.slack) for d in out):
+            out.remove(c)  # another one implies it
+    return tuple(out)
 
 
 def identity(shape: Shape) -> View:
@@ -73,18 +92,70 @@ def identity(shape: Shape) -> View:
     return View(shape, coordinates(shape))
 
 
-def compose(outer: View, inner: View) -> View | None:
-    """`outer` looking at what `inner` shows.
+def compose(outer: View, inner: View, source: Shape | None = None) -> View | None:
+    """`outer` looking at what `inner` shows, of a source.
 
-    None if both fill, with different values: then `inner` has to be materialised first.
+    None if both fill, with different values, or if nothing proves that the whole stays inside the source: then
+    `inner` has to be materialised first.
     """
     index, valid = inner.at(outer.index)
     if outer.valid and valid and outer.fill_text != inner.fill_text:
         return None
     fill = outer.fill if outer.valid else inner.fill
-    return View(
-        outer.shape, index, _open((*outer.valid, *valid)), fill if outer.valid or valid else 0
-    )
+    valid = _open((*outer.valid, *valid))
+    made = View(outer.shape, index, valid, fill if valid else 0)
+    free = source is None or made == inner or inner == identity(source)
+    return made if free or stays_inside(made, source) else None
+
+
+@cache
+def stays_inside(v: View, source: Shape) -> bool:
+    """Whether it is provable that a view reads nothing outside its source."""
+    pairs = zip(v.index, source, strict=True)
+    return all(proven(i, v.valid) and proven(extent - 1 - i, v.valid) for i, extent in pairs)
+
+
+def proven(e: Ix, conditions: tuple[Cmp, ...]) -> bool:
+    """Whether `e >= 0` is provable where the conditions are true."""
+    if is_nonnegative(e):
+        return True
+    if not conditions:
+        return False
+    if any(is_nonnegative(e - c.slack) for c in conditions):
+        return True
+    if is_nonnegative(_assuming(e, conditions)):
+        return True
+    return any(proven(p, conditions) for p in without_floor(e))
+
+
+def _assuming(index: Ix, conditions: tuple[Cmp, ...]) -> Ix:
+    """The index over new axes, each of which is the slack of a condition: not negative."""
+    todo = [c.slack for c in conditions]
+    names = count()
+    while todo:
+        slack = todo.pop(0)
+        found = _solvable(slack)
+        if found is None:
+            continue
+        atom, sign = found
+        partner = next((s for s in todo if not (s + slack).axes), None)
+        limit = upper(slack) if partner is None else partner + slack
+        fresh = Axis(f"slack{next(names)}", limit + 1)
+        mapping = {atom: (ix(fresh) - (slack - of_atom(atom) * sign)) * sign}
+        index = index.substitute(mapping)
+        todo = [s.substitute(mapping) for s in todo if s is not partner]
+    return index
+
+
+def _solvable(slack: Ix) -> tuple[Atom, int] | None:
+    """An axis, or a quotient or remainder over axes, that the slack is affine in with a factor of 1 or -1."""
+    for monomial, factor in slack.terms:
+        atom = monomial[0]
+        if len(monomial) == 1 and abs(factor) == 1 and of_atom(atom).axes:
+            rest = slack - of_atom(atom) * factor
+            if atom not in set(rest.atoms()):
+                return atom, factor
+    return None
 
 
 def _text(fill: float | int) -> str:

@@ -573,6 +573,19 @@ row(
 )
 row("slice_rows", lambda a: a[1:-1] * a[2:] - a[:-2], (16, M))
 row("flip", lambda a: {"r": a.flip(0), "c": a.flip(1), "b": a.flip(0, 1)}, (N, M))
+row(
+    "flat_and_back",
+    lambda a: {
+        "t": a.T.reshape(-1).flip(0).reshape(a.shape[0], a.shape[1]),
+        "n": a.reshape(-1)[::-2],
+        "f": a.flip(0).reshape(-1)[::3],
+        "p": a.pad((1, 1)).reshape(-1).flip(0),
+        "s": a.reshape(-1).pad((1, 1))[::-3],
+        "q": a.pad((1, 1)).pad((0, 3, 1, 0)),
+        "z": a[:, ::2].pad((2, 1))[:, ::-2].sum(1),
+    },
+    (N, M),
+)
 row("roll", lambda a: a.roll(2, 1) + a.roll(-1, 1), (N, 7))
 row("permute", lambda a: {"p": a.permute(2, 0, 1), "t": a.transpose(0, 1) * 2}, (N, 3, M))
 row(
@@ -725,6 +738,24 @@ row(
 )
 row("attention_one", lambda q, k, v: sdpa(q, k, v), (2, 3, 1, 8), (2, 3, M, 8), (2, 3, M, 8))
 row("attention_softcap", lambda q, k, v: (((q @ k.mT) / 5).tanh() * 5).softmax(-1) @ v, *qkv)
+row(
+    "attention_and_statistics",
+    lambda q, k, v: (lambda s: {"o": s.softmax(-1) @ v, "m": s.amax(-1), "l": s.logsumexp(-1)})(
+        q @ k.mT
+    ),
+    *qkv,
+)
+row(
+    "attention_at_two_scales",
+    lambda q, k, v: {"o": sdpa(q, k, v), "p": sdpa(q, k, v, scale=0.2)},
+    *qkv,
+)
+row("attention_both_ways", lambda q, k, v: (q @ k.mT).softmax(-1).softmax(-2) @ v, *qkv)
+row(
+    "attention_and_product",
+    lambda q, k, v: {"o": (q @ k.mT).softmax(-1) @ v, "p": (q @ k.mT) @ (v * 2)},
+    *qkv,
+)
 row(
     "attention_projected",
     lambda x: (

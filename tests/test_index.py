@@ -336,6 +336,9 @@ def test_simplification(found: Ix, wanted: Ix) -> None:
         (IS * 4 + KT % 4, ix(S) * 4),
         (axis("j", ix(E) // 4) * 4 + K4, ix(E)),
         (axis("j", E) // 4, ix(E) // 4),
+        (floordiv(axis("f", ix(S) * T) * -1 - 1, ix(T)) + S, ix(S)),
+        (ix(-1), floordiv(axis("f", ix(S) * T) * -1 - 1, ix(T)) + S),
+        (ix(-1), ix(S) - 1 - floordiv(axis("f", (ix(S) * T + 2) // 3) * 3, ix(T))),
     ],
 )
 def test_provably_less(less_one: Ix, greater: Ix) -> None:

@@ -29,8 +29,8 @@ Operand = Union[Edge, Scalar]
 
 
 def look(a: Edge, outer: View) -> Edge:
-    """`a` seen through `outer`. Where two fills cannot be one view, `a` is materialised first."""
-    composed = view.compose(outer, a.view)
+    """`a` seen through `outer`. Where both cannot be one view, `a` is materialised first."""
+    composed = view.compose(outer, a.view, a.node.shape)
     if composed is None:
         a = emit(graph.contiguous(a))
         composed = view.compose(outer, a.view)

@@ -53,7 +53,7 @@ def drop_reduction(n: Node) -> Edge | None:
         return None
     kept = iter(coordinates(n.shape))
     index: tuple[Ix, ...] = tuple(ix(0) if d in gone else next(kept) for d in range(e.view.rank))
-    view = compose(View(n.shape, index), e.view)
+    view = compose(View(n.shape, index), e.view, e.node.shape)
     return None if view is None else Edge(e.node, view)
 
 

@@ -84,6 +84,8 @@ def find_contraction(store: Store) -> Contraction | None:
     assert factors is not None
     if free_axes(r) != frozenset(store.axes) or any(f.dtype is not f32 for f in factors):
         return None
+    if kernel_reductions(factors):
+        return None  # a point of an operand that is packed needs one value, not a loop
     last = next((a for a in reversed(store.axes) if a.extent != 1), store.axes[-1])
     for rows, columns in (factors, factors[::-1]):
         only_b = free_axes(columns) - free_axes(rows)

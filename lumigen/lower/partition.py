@@ -156,11 +156,14 @@ class _Builder:
     # ---- cuts ----
 
     def decide_cuts(self) -> None:
-        for n in self.order:
-            if n.op in MONOIDS:
-                self.decide_at(n)
-        while shared := self.shared_reductions():
-            self.materialise(shared)
+        """Apply the rules until none of them cuts: a factor no longer expands once what it holds is stored."""
+        done = None
+        while done != len(self.cut):
+            done = len(self.cut)
+            for n in self.order:
+                if n.op in MONOIDS:
+                    self.decide_at(n)
+            self.materialise(self.shared_reductions())
         self.memo.clear()
 
     def refused(self, runs_whole: Callable[[Region], bool]) -> list[Node]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import count
+from collections.abc import Iterable
 
 from lumigen.dtype import DType
 from lumigen.errors import VerifyFailed
@@ -21,9 +20,9 @@ from lumigen.graph import (
     result_dtype,
     tensor_of,
 )
-from lumigen.index import Atom, Axis, Cmp, Dim, Ix, is_less, is_nonnegative, ix, of_atom, upper
+from lumigen.index import Ix
 from lumigen.ops import ROWS, Form, Op
-from lumigen.view import View, positions
+from lumigen.view import positions, proven
 
 ARITY = {Form.UNARY: 1, Form.BINARY: 2, Form.REDUCE: 1, Form.CAST: 1}
 ATTRS: dict[Op, type] = {
@@ -152,42 +151,7 @@ def _broken_by_view(e: Edge) -> Iterable[str]:
     if used - known:
         yield f"view {view} reads axes {', '.join(sorted(str(a) for a in used - known))}"
     for index, extent in zip(view.index, source, strict=True):
-        if not _proven(index, view, is_nonnegative):
+        if not proven(index, view.valid):
             yield f"index {index} of view {view} may be negative"
-        if not _proven(index, view, lambda i, n=extent: is_less(i, n)):
+        if not proven(extent - 1 - index, view.valid):
             yield f"index {index} of view {view} may reach the extent {extent}"
-
-
-def _proven(index: Ix, view: View, holds: Callable[[Ix], bool]) -> bool:
-    """Whether a fact about an index is provable where the view's conditions are true."""
-    return holds(index) or (bool(view.valid) and holds(_assuming(index, view.valid)))
-
-
-def _assuming(index: Ix, conditions: tuple[Cmp, ...]) -> Ix:
-    """The index over new axes, each of which is the slack of a condition: not negative."""
-    todo = [c.slack for c in conditions]
-    names = count()
-    while todo:
-        slack = todo.pop(0)
-        found = _solvable(slack)
-        if found is None:
-            continue
-        atom, sign = found
-        partner = next((s for s in todo if not (s + slack).axes), None)
-        limit = upper(slack) if partner is None else partner + slack
-        fresh = Axis(f"slack{next(names)}", limit + 1)
-        mapping = {atom: (ix(fresh) - (slack - of_atom(atom) * sign)) * sign}
-        index = index.substitute(mapping)
-        todo = [s.substitute(mapping) for s in todo if s is not partner]
-    return index
-
-
-def _solvable(slack: Ix) -> tuple[Atom, int] | None:
-    """An axis, quotient or remainder that the slack is affine in with a factor of 1 or -1."""
-    for monomial, factor in slack.terms:
-        atom = monomial[0]
-        if len(monomial) == 1 and abs(factor) == 1 and not isinstance(atom, Dim):
-            rest = slack - of_atom(atom) * factor
-            if atom not in set(rest.atoms()):
-                return atom, factor
-    return None

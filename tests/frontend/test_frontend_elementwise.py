@@ -314,3 +314,17 @@ def test_extents_stay_extents_among_themselves() -> None:
     assert str(-n) == "-n"
     with pytest.raises(TypeError):
         (n + 1) * 0.5
+
+
+def test_tails_and_limits() -> None:
+    far = np.array([-150, -30, -9], np.float32)
+    assert (np.abs(interpret(functional.gelu, far)) < 1e-15).all()
+    np.testing.assert_allclose(
+        interpret(functional.softplus, far), np.log1p(np.exp(far)), rtol=1e-5
+    )
+    edges = np.array([-np.inf, 1, np.nan], np.float32)
+    np.testing.assert_array_equal(interpret(lambda x: x**2.5, edges), [np.inf, 1, np.nan])
+    np.testing.assert_array_equal(interpret(lambda x: 1.0**x, edges), [1, 1, 1])
+    small = np.array([0, 1e-20, -1e-9], np.float64)
+    exact = 2 / np.sqrt(np.pi) * small
+    np.testing.assert_allclose(interpret(lambda x: x.erf(), small), exact, rtol=1e-15)
