@@ -106,9 +106,12 @@ def device_kernel_body(
     words = _words(lines)
     is_roles = bool(program.maps)
     pointers = (p for p in parameters if p.is_pointer)
-    bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{_element(program)}>()"
+    bounds, shared = "kThreads", "0"
     if is_roles:
         bounds, shared = "Tile::kThreads, 1", "Tile::kSharedBytes"
+    elif program.tile:
+        element = _element(program)
+        bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{element}>()"
     context = DeviceKernelContext(
         name=name,
         origin=origin,
@@ -120,9 +123,9 @@ def device_kernel_body(
         dims=dims,
         uses_task="task" in words,
         tile=program.tile,
-        bounds=bounds if program.tile else "kThreads",
+        bounds=bounds,
         threads="Tile::kThreads" if program.tile else "kThreads",
-        shared=shared if program.tile else "0",
+        shared=shared,
         box_lines=box_lines(program) if is_roles else "",
         cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
         stays=is_roles and not is_split(program),
@@ -132,12 +135,11 @@ def device_kernel_body(
 
 
 def _element(program: TileProgram) -> str:
-    """The type of the matrix operands, as the device's headers spell it; empty where there are none."""
+    """The type of the matrix operands, as the device's headers spell it."""
     statements = list(program.statements())
     contracted = [s.element for s in statements if isinstance(s, Contract)]
     streamed = [s.rows.dst.dtype for s in statements if isinstance(s, Stream)]
-    found = (*contracted, *streamed)
-    return BLOCK_TYPES[found[0].name] if found else ""
+    return BLOCK_TYPES[(*contracted, *streamed)[0].name]
 
 
 def _rendered(

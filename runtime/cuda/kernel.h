@@ -9,8 +9,9 @@ namespace LUMIGEN_NS {
 // A kernel as it is launched: block `blockIdx.x` of `threads` threads computes that work tile. The function
 // takes one parameter, the kernel's argument struct by value.
 //
-// With a `cluster`, a work tile is that of a cluster of so many blocks, which the kernel itself asks for. Where
-// it `stays`, it takes several: as many clusters are launched as run at one time, if there are tiles for all.
+// With a `cluster`, a work tile is that of a cluster of so many blocks, which the kernel itself asks for.
+// Where it `stays`, it takes several: as many clusters are launched as run at one time, if there are tiles
+// for all.
 struct KernelRow {
   const char* name;
   const char* lines;  // of the model: model.py:12, 14

@@ -72,3 +72,43 @@ def test_a_model_agrees_with_the_interpreter(make, target: str, tmp_path: Path) 
     np.testing.assert_allclose(
         torch.from_dlpack(found).cpu(), next(iter(wanted.values())), rtol=2e-4, atol=2e-5
     )
+
+
+ROWS = lg.Dim("rows", 1, 700, typical=512)
+PRODUCTS = {
+    "plain": (lambda x, w: x @ w.transpose(-1, -2), (ROWS, 264), (200, 264)),
+    "columns": (lambda x, w: x @ w, (ROWS, 264), (264, 200)),
+    "deep": (lambda x, w: (x @ w.transpose(-1, -2)).relu(), (ROWS, 2048), (136, 2048)),
+    "batched": (lambda x, w: x @ w.transpose(-1, -2), (6, ROWS, 72), (6, 520, 72)),
+}
+
+
+def named(function: Callable, name: str) -> Callable:
+    def entry(x, w):
+        return {"y": function(x, w)}
+
+    entry.__name__ = name
+    return entry
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_products_of_16_bits(dtype: str, target: str, tmp_path: Path) -> None:
+    """Called with other tensors, at other dims, and with tensors that no tensor copy engine takes."""
+    torch = pytest.importorskip("torch")
+    model = lg.Model("products")
+    kind, held = getattr(lg, dtype), getattr(torch, {"bf16": "bfloat16", "f16": "float16"}[dtype])
+    for name, (function, x, w) in PRODUCTS.items():
+        model.entry(x=lg.spec(*x, dtype=kind), w=lg.spec(*w, dtype=kind))(named(function, name))
+    context = lg.compile(model, target, tmp_path / "out").Model().context()
+    for name, (function, *shapes) in PRODUCTS.items():
+        for rows, shift in ((512, 0), (512, 0), (512, 0), (512, 1), (512, 0), (1, 0), (699, 0)):
+            tensors = []
+            for shape in shapes:
+                sizes = [rows if n is ROWS else n for n in shape]
+                count = int(np.prod(sizes))
+                flat = torch.randn(count + shift, device="cuda").to(held)
+                tensors.append(flat[shift:].view(sizes))
+            found = torch.from_dlpack(getattr(context, name)(*tensors)).float()
+            wanted = function(*(t.float() for t in tensors))
+            error = ((found - wanted).norm() / wanted.norm()).item()
+            assert error < 4e-3, f"{name} at {rows} rows, {shift} elements from an aligned place"
