@@ -214,6 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="5 rounds instead of 15")
     parser.add_argument("--only", default="", help="cases whose names hold this")
+    parser.add_argument("--dtype", default="f16", choices=["f16", "bf16", "f32"], help="of MiniLM")
     parser.add_argument("--work", type=Path, help="what is built is kept here")
     parser.add_argument("--report", type=Path, help="all figures as JSON")
     options = parser.parse_args()
@@ -222,9 +223,8 @@ def main() -> None:
         options.work = options.work or Path(folder)
         stream = torch.cuda.Stream()
         table = run_kernels(options, stream)
-        for dtype in ("f16", "f32"):
-            if options.only in f"minilm {dtype}":
-                table += run_minilm(options, stream, dtype)
+        if options.only in "minilm":
+            table += run_minilm(options, stream, options.dtype)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for row in table:
         print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else str(v) for k, v in row.items()))

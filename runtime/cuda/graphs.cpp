@@ -43,11 +43,11 @@ void Graphs::Calls::forget() {
   graph = nullptr;
 }
 
-void Graphs::begin(const char* entry, const void* dims, size_t bytes) {
+void Graphs::begin(const char* entry, const void* dims, size_t bytes, bool is_captured) {
   entry_ = entry;
   current_ = nullptr;
   next_ = 0;
-  if (!is_allowed_) return;
+  if (!is_allowed_ || is_captured) return;
   ++clock_;
   size_t kept = 0, oldest = calls_.size();
   for (size_t i = 0; i < calls_.size(); ++i) {

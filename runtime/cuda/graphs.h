@@ -26,9 +26,10 @@ class Graphs {
   Graphs& operator=(const Graphs&) = delete;
   ~Graphs();  // the GPU is current
 
-  // A call of `entry` begins, a string that stays where it is. Its dims are compared as bytes. This and
+  // A call of `entry` begins, a string that stays where it is. Its dims are compared as bytes. Kernels are
+  // launched one by one if `is_captured`: then they become a part of the caller's own graph. This and
   // `launch` may throw std::bad_alloc, but not where a graph is launched again.
-  void begin(const char* entry, const void* dims, size_t bytes);
+  void begin(const char* entry, const void* dims, size_t bytes, bool is_captured);
   // The next kernel of the call: launched, or noted for `finish`.
   Status launch(const KernelRow& kernel, const void* args, int64_t blocks, cudaStream_t stream);
   // All kernels were named; those noted are launched.

@@ -125,8 +125,13 @@ Status Run::begin(const void* dims, size_t dims_bytes, Tensor* tensors, const Po
           "with device_id %d.",
           entry_, ports[i]->name, static_cast<int>(there), static_cast<int>(here), static_cast<int>(there));
   }
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  if (context_->stream_is_callers) {
+    const cudaError_t code = cudaStreamIsCapturing(context_->stream, &capture);
+    if (const Status s = check(code, entry_, "the stream does not say whether it is captured")) return s;
+  }
   try {
-    context_->graphs.begin(entry_, dims, dims_bytes);
+    context_->graphs.begin(entry_, dims, dims_bytes, capture != cudaStreamCaptureStatusNone);
     return stage(tensors, inputs, count);
   } catch (const std::bad_alloc&) {
     return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
