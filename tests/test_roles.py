@@ -20,6 +20,7 @@ from lumigen import fast_lane
 from lumigen import functional as F
 from lumigen.build import write_project
 from lumigen.compile import lower_model
+from lumigen.emit.kernel import device_kernel_body
 from lumigen.emit.project import render_project
 from lumigen.errors import VerifyFailed
 from lumigen.graph import Graph, tensor_of
@@ -219,3 +220,21 @@ def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path)
         assert done.returncode == 0, done.stderr
         assert set(re.findall(r"(\d+) bytes spill stores", done.stderr)) == {"0"}, done.stderr
         assert "C75" not in done.stderr, done.stderr  # products that wait for each other
+
+
+def test_a_dim_named_like_the_place_of_a_tile_stays_itself() -> None:
+    """`batch` is what a kernel calls the matrix of its tile."""
+    batch, sequence = lg.Dim("batch", 1, 64, typical=64), lg.Dim("sequence", 1, 512, typical=128)
+    inputs = {
+        "x": lg.spec(batch, sequence, 384, dtype=lg.bf16),
+        "w": lg.spec(1536, 384, dtype=lg.bf16),
+    }
+    entry = traced(lambda x, w: x @ w.transpose(0, 1), **inputs)
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    kernels = assemble((("entry", entry),), CUDA, architectures=("sm_90a",)).kernels
+    (kernel,) = (k for k in kernels if k.program.skeleton == "roles")
+    text = device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1")
+    inside = text[text.index("contract_tiles") :]
+    assert "batch_ * sequence" in inside
+    assert "const int64_t batch_ = args.batch;" in text

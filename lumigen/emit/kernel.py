@@ -13,7 +13,7 @@ from lumigen.emit.statements import Statements
 from lumigen.index import product
 from lumigen.names import identifier
 from lumigen.program import ALIGNMENT, Parameter
-from lumigen.tile import Contract, Stream, TileProgram
+from lumigen.tile import Bind, Contract, Stream, TileProgram
 
 HEADERS = {
     "simt": ("index.h", "lanes.h", "scalar.h", "simd.h", "vmath.h"),
@@ -150,7 +150,9 @@ def _rendered(
     dims = dict(zip((d.name for d in program.dim_arguments), fields, strict=True))
     words = _words(_lines(program))
     taken = words | {p.name for p in parameters if p.is_pointer}
-    taken |= {"args", "raw", "scratch", "shared", "task"}
+    taken |= {"args", "at", "raw", "scratch", "shared", "task"}
+    # places that the text names only where they are used, which a dim of that name would change
+    taken |= {b.axis.name for b in program.statements() if isinstance(b, Bind)}
     spelled: dict[str, str] = {}
     for d in dims:
         spelled[d] = identifier(d, taken | (dims.keys() - {d}))
