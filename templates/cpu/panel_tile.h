@@ -148,10 +148,12 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
       const int some = blocks.rows_of(i);
       float* to = c + first * ldc + n;
       if (goes_on)
-        for (int r = 0; r < some; r++) store(tile + r * kLanes, load(to + r * ldc, lanes), AllLanes{});
+        for (int r = 0; r < kRows && r < some; r++)
+          store(tile + r * kLanes, load(to + r * ldc, lanes), AllLanes{});
       multiply_rows<1, kRows>(tile, kLanes, packed_a + first * k + start * some, part, kPanel, kLanes, some,
                               depth, goes_on);
-      for (int r = 0; r < some; r++) store(to + r * ldc, load(tile + r * kLanes, AllLanes{}), lanes);
+      for (int r = 0; r < kRows && r < some; r++)
+        store(to + r * ldc, load(tile + r * kLanes, AllLanes{}), lanes);
       first += some;
     }
   }
