@@ -516,7 +516,10 @@ def load_module(directory: Path) -> ModuleType:
     about = found[0].stat()
     key = (found[0], about.st_ino, about.st_mtime_ns)
     if key not in _loaded:
-        spec = importlib.util.spec_from_file_location(name, found[0])
+        # pybind11 takes a module of a name that it has seen for the one that it has made: each gets its own
+        again = sum(path.name == found[0].name for path, *_ in _loaded)
+        full = f"{name}_{again}.{name}" if again else name
+        spec = importlib.util.spec_from_file_location(full, found[0])
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

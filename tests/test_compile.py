@@ -242,3 +242,19 @@ def test_public_names_are_there() -> None:
     assert len(set(names)) == len(names)
     assert all(getattr(lg, name) is not None for name in names)
     assert lg.__version__
+
+
+@pytest.mark.slow
+def test_two_models_of_one_name_are_two_modules(tmp_path: Path) -> None:
+    modules = []
+    for factor in (2, 3):
+        model = lg.Model("twin")
+
+        @model.entry(x=lg.spec(lg.Dim("batch", 1, 4), 3))
+        def run(x: lg.Tensor, factor: int = factor) -> lg.Tensor:
+            return x * factor
+
+        modules.append(lg.compile(model, output=tmp_path / str(factor)))
+    x = np.ones((2, 3), np.float32)
+    found = [float(m.Model().context().run(x)[0, 0]) for m in modules]
+    assert found == [2, 3]

@@ -95,7 +95,7 @@ def named(function: Callable, name: str) -> Callable:
 def test_products_of_16_bits(dtype: str, target: str, tmp_path: Path) -> None:
     """Called with other tensors, at other dims, and with tensors that no tensor copy engine takes."""
     torch = pytest.importorskip("torch")
-    model = lg.Model("products")
+    model = lg.Model(f"products_{dtype}")
     kind, held = getattr(lg, dtype), getattr(torch, {"bf16": "bfloat16", "f16": "float16"}[dtype])
     for name, (function, x, w) in PRODUCTS.items():
         model.entry(x=lg.spec(*x, dtype=kind), w=lg.spec(*w, dtype=kind))(named(function, name))
