@@ -148,22 +148,24 @@ class ValueArg:
 class MapArg:
     """A map of the tensor that another argument of the launch points to, from its element `base` on.
 
-    The tensor is (batches, lines, elements), its elements contiguous, its strides in elements; a copy moves
+    The tensor is (groups, batches, lines, elements), its elements contiguous, its strides in elements; a copy moves
     `box_lines` lines. Where it begins and its strides are multiples of 16 bytes.
     """
 
     base: Ix
+    groups: Ix
     batches: Ix
     lines: Ix
     elements: Ix
+    group_stride: Ix
     batch_stride: Ix
     line_stride: Ix
     box_lines: int
 
     @property
     def numbers(self) -> tuple[Ix, ...]:
-        sizes = (self.batches, self.lines, self.elements)
-        return (self.base, *sizes, self.batch_stride, self.line_stride)
+        sizes = (self.groups, self.batches, self.lines, self.elements)
+        return (self.base, *sizes, self.group_stride, self.batch_stride, self.line_stride)
 
 
 Argument = Union[InputArg, OutputArg, WeightArg, SlotArg, ValueArg, MapArg]

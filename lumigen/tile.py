@@ -7,13 +7,13 @@ vector of consecutive values of its axis at a time, the last one partly filled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Union
 
 from lumigen.dtype import DType
-from lumigen.index import Axis, Dim, Ix
-from lumigen.region import Buffer, Expr, Local, Monoid
+from lumigen.index import Axis, Cmp, Dim, Ix
+from lumigen.region import Buffer, Expr, Local, Monoid, buffers_of, walk
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,10 @@ class ForTile:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A tile of a matrix operand in `dst`: (majors, depth) from (major_lo, depth_lo) on, zero past the extents."""
+    """A tile of a matrix operand in `dst`: (majors, depth) from (major_lo, depth_lo) on, zero past the extents.
+
+    Where a copy engine brings it, `map` names its tensor map, and `batch` says where in it, slowest first.
+    """
 
     dst: Buffer
     operand: Operand
@@ -232,6 +235,8 @@ class Streamed:
     major_lo: Ix
     depth: Axis
     depth_lo: Ix
+    map: str = ""
+    batch: tuple[Ix, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -273,7 +278,8 @@ class Multiply:
 class MapTile:
     """`dst[m, n] = result` for the elements of a fragment, as ForTile visits them; the others are `otherwise`.
 
-    `dst` may be `src`. `body` computes what `result` names.
+    `dst` may be `src`. `body` computes what `result` names. None otherwise: all elements are mapped, and `body` and
+    `result` read no memory.
     """
 
     dst: Buffer
@@ -288,7 +294,7 @@ class MapTile:
     rows: tuple[tuple[Local, Buffer], ...]
     body: tuple[Stmt, ...]
     result: Expr
-    otherwise: float
+    otherwise: float | None
 
 
 @dataclass(frozen=True)
@@ -318,8 +324,17 @@ class ScaleRows:
 
 
 @dataclass(frozen=True)
+class When:
+    """`body` where all conditions hold, else `otherwise`. They hold or fail for all threads of a block alike."""
+
+    conditions: tuple[Cmp, ...]
+    body: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class TensorMap:
-    """What a tensor copy engine is told of an operand: (batches, lines, elements) of `source`, from `base` on.
+    """What a tensor copy engine is told of an operand: (groups, batches, lines, elements) of `source` from `base` on.
 
     Elements are contiguous. `share` successive batches of the product read the same one. One copy moves
     `box_lines` lines.
@@ -328,9 +343,11 @@ class TensorMap:
     name: str
     source: Buffer
     base: Ix
+    groups: Ix
     batches: Ix
     lines: Ix
     elements: Ix
+    group_stride: Ix
     batch_stride: Ix
     line_stride: Ix
     share: Ix
@@ -366,6 +383,7 @@ Stmt = Union[
     FoldRows,
     MapRows,
     ScaleRows,
+    When,
     Hold,
     Keep,
 ]
@@ -407,3 +425,17 @@ class TileProgram:
             yield s
             if isinstance(s, For | ForTile | Stream | MapTile | MapRows):
                 stack.extend(reversed(s.body))
+            if isinstance(s, When):
+                stack.extend(reversed((*s.body, *s.otherwise)))
+
+
+def nodes_of(body: Iterable[Stmt | Expr]) -> list[Expr]:
+    """Every expression node that names and values of a map are made of."""
+    return walk([s.value if isinstance(s, Let) else s for s in body if isinstance(s, Let | Expr)])
+
+
+def reads_memory(body: Iterable[Stmt | Expr]) -> bool:
+    """Whether the statements and values of a map do anything but compute: names are all that it may make."""
+    body = list(body)
+    only_names = all(isinstance(s, Let | Expr) for s in body)
+    return not only_names or any(True for e in nodes_of(body) for _ in buffers_of(e))

@@ -9,7 +9,7 @@ from lumigen.dtype import DType, f32
 from lumigen.emit.expression import Renderer, literal, pointer
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix
-from lumigen.region import Buffer, Local, Monoid
+from lumigen.region import Buffer, Expr, Local, Monoid, indices_of
 from lumigen.tile import (
     Contract,
     Fill,
@@ -23,6 +23,9 @@ from lumigen.tile import (
     Stmt,
     Stream,
     TileProgram,
+    When,
+    nodes_of,
+    reads_memory,
 )
 
 INDENT = "  "
@@ -44,16 +47,22 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer) -> list[str]:
             name = "multiply_fragment" if s.add else "multiply"
             return [f"{name}({s.acc}, {s.a}, {s.b});"]
         case MapTile():
-            ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
-            inner = Renderer(r.dims, s.n)
+            indices = (s.m_lo, s.n_lo, *(() if s.otherwise is None else (s.m_hi, s.n_hi)))
+            inner = Renderer(r.dims, s.n, flushes=True)  # weights of products of 16 bits
             body = [*lines(s.body, s.n), f"return {inner.vector(s.result).code};"]
-            head = f"map_elements({s.dst}, {s.src}, {ends}, {literal(s.otherwise, f32)}"
+            guarded = "map_elements" if reads_memory((*s.body, s.result)) else "map_within"
+            name = "map_all" if s.otherwise is None else guarded
+            head = f"{name}({s.dst}, {s.src}, {_ends(indices, r)}"
+            if s.otherwise is not None:
+                head += f", {literal(s.otherwise, f32)}"
             return _each(head, s, body)
         case FoldRows():
             name = "fold_sum" if s.monoid is Monoid.SUM else "fold_max"
             return [f"{name}({s.dst}, {s.src});"]
         case MapRows():
             return _map_rows(s, lines, r)
+        case When():
+            return _when(s, lines, r)
         case ScaleRows():
             return [f"scale_rows({s.acc}, {s.by});"]
         case _:
@@ -64,6 +73,7 @@ def declarations(program: TileProgram) -> list[str]:
     """The fragments of a program whose tiles stream by, and the numbers of their rows."""
     streams = [s for s in program.statements() if isinstance(s, Stream)]
     shared = {t.dst for s in streams for t in s.tiles}
+    shared |= {products_of(s)[0] for s in streams if s.rows.map}
     return [f"{_kind(b)} {b};" for b in program.scratch if b not in shared] if streams else []
 
 
@@ -81,15 +91,37 @@ def _kind(b: Buffer) -> str:
 
 
 def _each(head: str, s: ForTile | MapTile, body: list[str]) -> list[str]:
-    """A call with a lambda for pairs of neighbouring elements."""
+    """A call with a lambda for pairs of neighbouring elements; its places are of 32 bits where that is enough."""
+    index = "int" if isinstance(s, MapTile) and _fits_int((*s.body, s.result)) else "int64_t"
     words = _words(body)
     m, n = (_named(a.name, words) for a in (s.m, s.n))
     value = _named(s.value.name, words)
     rows = "".join(f", float {_named(name.name, words)}" for name, _ in s.rows)
     numbers = "".join(f", {b}" for _, b in s.rows)
     lanes = _named("lanes", words)
-    open_ = f"{head}, [&](int64_t {m}, int64_t {n}, Vec {value}, auto {lanes}{rows}) {{"
+    open_ = f"{head}, [&]({index} {m}, {index} {n}, Vec {value}, auto {lanes}{rows}) {{"
     return [open_, *_indented(body), f"}}{numbers});"]
+
+
+def _when(s: When, lines: Lines, r: Renderer) -> list[str]:
+    held = " && ".join(map(r.holds, s.conditions))
+    body, otherwise = lines(s.body, None), lines(s.otherwise, None)
+    if not body:
+        return [f"if (!({held})) {{", *_indented(otherwise), "}"]
+    return [f"if ({held}) {{", *_indented(body), "} else {", *_indented(otherwise), "}"]
+
+
+def _fits_int(body: Iterable[Stmt | Expr]) -> bool:
+    """Whether no place in memory is computed, and no term of an index exceeds 2^30."""
+    terms = [
+        Ix.interned((t,), 0).bounds()
+        for e in nodes_of(body)
+        for i in indices_of(e)
+        for t in (*i.terms, ((), i.const))
+    ]
+    ends = [end for bounds in terms for end in bounds]
+    small = all(end is not None and abs(end) < 2**30 for end in ends)
+    return small and not reads_memory(body)
 
 
 def _map_rows(s: MapRows, lines: Lines, r: Renderer) -> list[str]:
@@ -112,6 +144,12 @@ def _map_rows(s: MapRows, lines: Lines, r: Renderer) -> list[str]:
 
 
 def _stream(s: Stream, lines: Lines, r: Renderer) -> list[str]:
+    if s.rows.map:
+        return _flow(s, lines)
+    body = lines(s.body, None)
+    axis = _named(s.axis.name, _words(body))
+    tiles = ", ".join(f"const auto& {t.dst}" for t in s.tiles)
+    turn = f"[&](int64_t {axis}, {tiles}) {{"
     out = ["{"]
     for t, name in zip(s.tiles, "abc", strict=True):
         text = block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r)
@@ -120,14 +158,39 @@ def _stream(s: Stream, lines: Lines, r: Renderer) -> list[str]:
         as_int(r.index(i)) for i in (s.rows.major_lo, s.rows.depth.extent, s.outer.depth.extent)
     )
     lo, hi = as_int(r.index(s.lo)), as_int(r.index(s.hi))
-    body = lines(s.body, None)
-    axis = _named(s.axis.name, _words(body))
-    tiles = ", ".join(f"const auto& {t.dst}" for t in s.tiles)
-    out.append(
-        f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, {points}, shared,"
-        f" [&](int64_t {axis}, {tiles}) {{"
-    )
+    out.append(f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, {points}, shared, {turn}")
     return [*out, *_indented(_indented(body)), "  });", "}"]
+
+
+def _flow(s: Stream, lines: Lines) -> list[str]:
+    """Of a stream that a copy engine feeds the device's header does the products, ahead of what is between them."""
+    scores, sums = products_of(s)
+    between = s.body[1:-1]
+    before = [x for x in between if isinstance(x, ScaleRows) and x.acc == sums]
+    body = lines([x for x in between if x not in before], None)
+    axis = _named(s.axis.name, _words(body))
+    last = lines(before, None)
+    return [
+        f"flow.for_steps({sums}, [&](int64_t {axis}, auto& {scores}) {{",
+        *_indented(body),
+        f"}}, [&] {{ {' '.join(last)} }});" if last else "}, [] {});",
+    ]
+
+
+def products_of(s: Stream) -> tuple[Buffer, Buffer]:
+    """(scores, sums) of a stream whose body begins with scores = rows inner and ends with sums += scores outer.
+
+    Between them nothing reads or writes the sums but to scale them.
+    """
+    first, last = s.body[0], s.body[-1]
+    if (
+        isinstance(first, Multiply)
+        and isinstance(last, Multiply)
+        and (first.a, first.b, first.add) == (s.rows.dst, s.inner.dst, False)
+        and (last.a, last.b, last.add) == (first.acc, s.outer.dst, True)
+    ):
+        return first.acc, last.acc
+    raise LoweringFailed(step="emit", what="a stream without a product at either end")
 
 
 def _contract(s: Contract, r: Renderer) -> list[str]:

@@ -45,11 +45,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Renderer:
-    """Renders expressions in a scope whose lane axis is `lanes` (None: scalar code)."""
+    """Renders expressions in a scope whose lane axis is `lanes` (None: scalar code).
+
+    `flushes`: powers of two below the least normal number may be zero, which saves a GPU most of their cost.
+    """
 
     dims: Mapping[str, str]
     lanes: Axis | None = None
     lane_offset: str = ""  # the text of the lane number, inside code that runs lane by lane
+    flushes: bool = False
 
     # ---- indices ----
 
@@ -208,6 +212,8 @@ class Renderer:
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
         args = [self.vector(a) for a in e.args]
+        if e.op is Op.EXP2 and self.flushes:
+            return Text(f"exp2_flushed({args[0].code})")
         if e.op in UNARY:
             return Text(f"{UNARY[e.op]}({args[0].code})")
         if e.op is Op.MOD:

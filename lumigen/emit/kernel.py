@@ -22,6 +22,7 @@ HEADERS = {
 }
 DEVICE_HEADERS = {
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h"),
+    "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
     "simt": ("index.h", "scalar.h", "simd.h"),
     "pipeline": ("elements.cuh", "fma.cuh", "index.h", "pipeline.cuh", "scalar.h", "simd.h"),
     "roles": ("elements.cuh", "index.h", "scalar.h", "simd.h", "split.cuh"),
@@ -128,8 +129,8 @@ def device_kernel_body(
         shared=shared,
         box_lines=box_lines(program) if is_roles else "",
         cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
-        stays=is_roles and not is_split(program),
-        lines=(*declarations(program), *lines),
+        stays=program.skeleton == "roles" and not is_split(program),
+        lines=lines,
     )
     return render("cuda/kernel.cu.j2", kernel=context)
 
@@ -164,7 +165,7 @@ def _rendered(
 def _lines(program: TileProgram, spelled: Mapping[str, str] | None = None) -> list[str]:
     if program.maps:
         return tile_lines(program, spelled)
-    return Statements(program, spelled).lines(program.body)
+    return [*declarations(program), *Statements(program, spelled).lines(program.body)]
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:

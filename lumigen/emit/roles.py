@@ -1,30 +1,63 @@
-"""roles: the text of a tile program with a producer and consumers: one call, which hands each tile to the rest."""
+"""roles: the text of a tile program with a producer and consumers, whose operands come through tensor maps.
+
+Of a contraction it is one call, which hands each tile to the rest; of a stream it is the producer's part, then the
+consumers'.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from lumigen.emit.block import as_int, declarations
 from lumigen.emit.expression import Renderer
 from lumigen.emit.statements import INDENT, Statements
-from lumigen.tile import Bind, Contract, TileProgram
+from lumigen.index import ix
+from lumigen.tile import Bind, Contract, Stream, TensorMap, TileProgram
 
 BAND = 1024  # rows that blocks walk down before the next columns: what they read stays in the cache
 
 
 def tile_lines(program: TileProgram, dims: Mapping[str, str] | None = None) -> list[str]:
-    """The body of the kernel; `dims` spells its dims, which are nameless without it.
+    """The body of the kernel; `dims` spells its dims, which are nameless without it."""
+    if any(isinstance(s, Stream) for s in program.body):
+        return _flow_lines(program, dims)
+    return _contract_lines(program, dims)
 
-    The program begins with the place of its tile: row, column and batch.
-    """
+
+def _flow_lines(program: TileProgram, dims: Mapping[str, str] | None) -> list[str]:
+    """What bounds the stream, its producer, and the rest, in which the stream's loop is one of the consumers'."""
+    stream = next(s for s in program.body if isinstance(s, Stream))
+    place = [s for s in program.body if isinstance(s, Bind)]
+    rest = [s for s in program.body if not isinstance(s, Bind)]
+    statements = Statements(program, dims)
+    r = Renderer(dims or {})
+    lines = statements.lines(place)
+    for name, t, tile in zip("abc", program.maps, stream.tiles, strict=True):
+        group, batch = (*(ix(0),) * (2 - len(tile.batch)), *tile.batch)
+        at = f"{as_int(r.index(batch))}, {as_int(r.index(group))}"
+        lines.append(f"const Batch {name} = {{{_map(t)}, {at}}};")
+    row, lo, hi = (as_int(r.index(i)) for i in (stream.rows.major_lo, stream.lo, stream.hi))
+    return [
+        *lines,
+        f"const Flow<Tile> flow(a, b, c, {row}, {lo}, {hi}, shared);",
+        "if (flow.feeds()) return flow.feed();",
+        "grow_registers<Tile::kRegisters>();",
+        *declarations(program),
+        *statements.lines(rest),
+    ]
+
+
+def _contract_lines(program: TileProgram, dims: Mapping[str, str] | None) -> list[str]:
+    """The program begins with the place of its tile: row, column and batch."""
     contract = next(s for s in program.body if isinstance(s, Contract))
     place = [s.axis for s in program.body if isinstance(s, Bind)][:3]
     band = max(1, BAND // contract.acc.dims[0].const)
     sizes = (contract.m.extent, contract.n.extent, place[2].extent, contract.k.extent)
     index = Renderer(dims or {}).index
-    extent = ", ".join([*(_int(index(i)) for i in sizes), str(band)])
+    extent = ", ".join([*(as_int(index(i)) for i in sizes), str(band)])
     boxes = [
-        f"const Boxes {name} = {{reinterpret_cast<const CUtensorMap*>(&args.{t.name}), {_int(index(t.share))}, false}};"
+        f"const Boxes {name} = {{{_map(t)}, {as_int(index(t.share))}, false}};"
         for name, t in zip("ab", program.maps, strict=True)
     ]
     starts = zip(place, ("row", "column", "batch"), strict=True)
@@ -47,8 +80,12 @@ def is_split(program: TileProgram) -> bool:
 
 def box_lines(program: TileProgram) -> str:
     """What the maps say of boxes, as the tile must have it too."""
-    a, b = (t.box_lines for t in program.maps)
-    return f"Tile::PanelA::kBoxLines == {a} && Tile::PanelB::kBoxLines == {b}"
+    boxes = ((t.name[-1].upper(), t.box_lines) for t in program.maps)
+    return " && ".join(f"Tile::Panel{name}::kBoxLines == {lines}" for name, lines in boxes)
+
+
+def _map(t: TensorMap) -> str:
+    return f"reinterpret_cast<const CUtensorMap*>(&args.{t.name})"
 
 
 def _used(lines: list[str]) -> Iterator[str]:
@@ -61,7 +98,3 @@ def _used(lines: list[str]) -> Iterator[str]:
 
 def _stands_in(name: str, lines: Iterable[str]) -> bool:
     return any(re.search(rf"\b{name}\b", line) for line in lines)
-
-
-def _int(text: str) -> str:
-    return text if text.isdigit() else f"static_cast<int>({text})"

@@ -57,6 +57,7 @@ from lumigen.tile import (
     Streamed,
     TileProgram,
     Transpose,
+    When,
 )
 
 Array = npt.NDArray[Any]
@@ -199,6 +200,9 @@ class _Task:
                 made = [(self.tile(b), self.value(value)) for b, value in s.results]
                 for tile, value in made:
                     tile[...] = value
+            case When():
+                held = all(self.number(c.slack) >= 0 for c in s.conditions)
+                self.run(s.body if held else s.otherwise)
             case ScaleRows():
                 acc = self.tile(s.acc)
                 with np.errstate(all="ignore"):
@@ -340,10 +344,14 @@ class _Task:
 
     def map_tile(self, s: MapTile) -> None:
         source, target = _widened(self.tile(s.src)), self.tile(s.dst)
-        rows = _below(self.number(s.m_lo), source.shape[0], self.number(s.m_hi))
-        columns = _below(self.number(s.n_lo), source.shape[1], self.number(s.n_hi))
+        m_lo, n_lo = self.number(s.m_lo), self.number(s.n_lo)
+        m_hi, n_hi = m_lo + source.shape[0], n_lo + source.shape[1]
+        if s.otherwise is not None:
+            m_hi, n_hi = self.number(s.m_hi), self.number(s.n_hi)
+            target[...] = s.otherwise
+        rows = _below(m_lo, source.shape[0], m_hi)
+        columns = _below(n_lo, source.shape[1], n_hi)
         shape = (len(rows), len(columns))
-        target[...] = s.otherwise
         if not rows.size or not columns.size:
             return
         self.axes[s.m], self.axes[s.n] = np.repeat(rows, shape[1]), np.tile(columns, shape[0])

@@ -288,8 +288,9 @@ class _Model:
         arguments.extend(ValueArg(ix(d)) for d in program.dims)
         arguments.extend(ValueArg(value, name) for name, value in program.numbers)
         for t in program.maps:
-            sizes = (t.batches, t.lines, t.elements)
-            arguments.append(MapArg(t.base, *sizes, t.batch_stride, t.line_stride, t.box_lines))
+            sizes = (t.groups, t.batches, t.lines, t.elements)
+            strides = (t.group_stride, t.batch_stride, t.line_stride)
+            arguments.append(MapArg(t.base, *sizes, *strides, t.box_lines))
         return Launch(kernel.name, tuple(arguments), program.tasks, s.lines)
 
     def argument(self, actual: Buffer, place: dict[str, str]) -> Argument:

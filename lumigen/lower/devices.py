@@ -23,6 +23,7 @@ from lumigen.lower.schedule_plan import (
 )
 from lumigen.lower.simt import simt
 from lumigen.lower.stream import find_streamable, stream
+from lumigen.lower.stream_roles import stream_roles
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.plan import RegionPlan
 from lumigen.region import Region
@@ -90,6 +91,6 @@ CUDA = Device(
     loops=vector_loops_of_blocks,
     forms=(pipeline, stream),
     runs_whole=_streams,
-    special=(Special("sm_90a", roles),),
+    special=(Special("sm_90a", roles), Special("sm_90a", stream_roles)),
 )
 DEVICES = {"cpu": CPU, "cuda": CUDA}

@@ -13,16 +13,14 @@ share columns. A task is the tile of a cluster; that blocks stay for several is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
-
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, ceildiv, is_nonnegative, ix, product
-from lumigen.lower.contract import Contraction, affine, find_contraction
+from lumigen.index import Axis, ceildiv, ix, product
+from lumigen.lower.contract import Contraction, find_contraction
+from lumigen.lower.mapped import Mapped
 from lumigen.lower.pipeline import LANES, Flat, for_tile, operand
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
-from lumigen.region import Buffer, Expr, Region, Role
+from lumigen.region import Buffer, Region, Role
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import Contract, TensorMap, TileProgram
 
@@ -42,7 +40,6 @@ TILES = (
 EXCHANGE = 512  # of depth, that could be multiplied while the parts of a tile are added
 MULTIPROCESSORS = 132
 THREADS = 384  # a warpgroup that produces, two that consume
-BOX = 64  # elements of a line that a copy moves; lines, where lines run along the depth
 
 
 def roles(region: Region) -> tuple[Schedule, TileProgram] | None:
@@ -56,99 +53,10 @@ def roles(region: Region) -> tuple[Schedule, TileProgram] | None:
     b = Mapped.of(flat.columns, flat.n, flat.k, found.grid)
     if a is None or b is None or a.source.dtype is not b.source.dtype:
         return None
+    if a.shared() is None or b.shared() is None:
+        return None
     sizes = _schedule(found, flat, b)
     return sizes, _program(region, found, flat, (a, b), sizes)
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """An operand over (batch, major, depth) as a tensor copy engine sees it. `is_deep`: contiguous along the depth."""
-
-    source: Buffer
-    base: Ix
-    is_deep: bool
-    line_stride: Ix
-    batches: Ix
-    batch_stride: Ix
-    share: Ix  # successive batches of the product that read the same one
-    major: Axis
-    k: Axis
-
-    @staticmethod
-    def of(value: Expr, major: Axis, k: Axis, grid: tuple[Axis, ...]) -> Mapped | None:
-        found = affine(value, major, k)
-        if found is None or found[0].dtype is f32 or not found[0].dtype.is_float:
-            return None
-        source, start, stride, k_stride = found
-        batch = _batches(start, grid)
-        if source.dtype.bits != 16 or batch is None or 1 not in (stride, k_stride):
-            return None
-        base, batches, batch_stride, share = batch
-        is_deep = k_stride == 1
-        line_stride = stride if is_deep else k_stride
-        out = Mapped(source, base, is_deep, line_stride, batches, batch_stride, share, major, k)
-        return out if out._is_fetched() else None
-
-    @property
-    def elements(self) -> Ix:
-        return self.k.extent if self.is_deep else self.major.extent
-
-    @property
-    def lines(self) -> Ix:
-        return self.major.extent if self.is_deep else self.k.extent
-
-    def _is_fetched(self) -> bool:
-        """Whether the engine takes it: nothing empty, whole 16 bytes, lines that do not overlap."""
-        vector = 16 // self.source.dtype.itemsize
-        steps = (self.base, self.line_stride, self.batch_stride)
-        sizes = (self.elements, self.lines, self.batches, self.share)
-        return (
-            all(i % vector == 0 and not i.axes for i in steps)
-            and all(is_nonnegative(i - 1) for i in sizes)
-            and is_nonnegative(self.line_stride - self.elements)
-        )
-
-    def boxes(self, name: str, majors: int, sharers: int = 1) -> TensorMap:
-        """Its map for a tile of so many rows or columns, of which each of the sharers fetches a part."""
-        return TensorMap(
-            name=name,
-            source=self.source,
-            base=self.base,
-            batches=self.batches,
-            lines=self.lines,
-            elements=self.elements,
-            batch_stride=self.batch_stride,
-            line_stride=self.line_stride,
-            share=self.share,
-            box_lines=majors // sharers if self.is_deep else BOX,
-        )
-
-
-def _batches(start: Ix, grid: tuple[Axis, ...]) -> tuple[Ix, Ix, Ix, Ix] | None:
-    """(base, batches, their stride, product's batches that share one) of an operand over the grid's axes in order.
-
-    None where one stride and one quotient do not reach all of them.
-    """
-    steps: list[tuple[Axis, Ix]] = []
-    base = start
-    for axis in grid:
-        step = start.coefficient(axis)
-        if step is None or step.axes:
-            return None
-        base = base - step * axis
-        steps.append((axis, step))
-    if base.axes:
-        return None
-    share = ix(1)
-    while steps and steps[-1][1] == 0:
-        share = share * steps.pop()[0].extent
-    if not steps:
-        return base, ix(1), ix(0), share
-    if any(step != inner * axis.extent for (_, step), (axis, inner) in pairwise(steps)):
-        return None
-    if not is_nonnegative(steps[-1][1]):
-        return None
-    return base, product(tuple(a.extent for a, _ in steps)), steps[-1][1], share
 
 
 def _schedule(found: Contraction, flat: Flat, b: Mapped) -> Schedule:
@@ -210,5 +118,12 @@ def _program(
         threads=THREADS,
         width=LANES,
         tile=f"{name}<{tile}>",
-        maps=(a.boxes("map_a", rows), b.boxes("map_b", columns, cluster)),
+        maps=(_map("map_a", a, rows), _map("map_b", b, columns // cluster)),
     )
+
+
+def _map(name: str, operand: Mapped, lines: int) -> TensorMap:
+    shared = operand.shared()
+    assert shared is not None, "asked before"
+    batches, share = shared
+    return operand.boxes(name, lines, (batches,), share)

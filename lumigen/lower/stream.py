@@ -21,11 +21,12 @@ of k in a turn, `warps`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from lumigen.dtype import DType, f16, f32
-from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, minimum, product
-from lumigen.lower.bounds import loop_bounds
+from lumigen.index import Axis, Cmp, Ix, ceildiv, floordiv, ix, minimum, product
+from lumigen.lower.bounds import Bounds, extreme, is_lowest, loop_bounds
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
 from lumigen.lower.contract import Lowered, flatten
 from lumigen.lower.pipeline import operand
@@ -36,14 +37,21 @@ from lumigen.plan import Carry
 from lumigen.region import (
     Buffer,
     Carried,
+    Choose,
+    Const,
     Expr,
+    Holds,
     Local,
+    Monoid,
+    Prim,
     Read,
     Region,
     Role,
     Store,
     carried,
     children,
+    choose,
+    const,
     free_axes,
     local,
     map_expr,
@@ -60,16 +68,22 @@ from lumigen.tile import (
     MapTile,
     Multiply,
     ScaleRows,
+    Stmt,
     StoreTile,
     Stream,
     Streamed,
     TileProgram,
+    When,
+    reads_memory,
 )
 
 SITES = ("rows", "columns", "depth", "step", "warps")
 WIDEST = 256  # of what a warp has in registers for each of its rows: its depth, and its sums
 LANES = 2  # neighbours of a row that one thread has
 NARROWEST = 16  # the depth of a matrix instruction
+
+
+_Operand = tuple[Buffer, Expr, Axis, Axis]
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,7 @@ def find_streamable(store: Store, rows: int, temporaries: DType = f32) -> Stream
     found = None if store.add or store.value.dtype is not f32 else find_cascade(store)
     if found is None or len(found.outers) != 1:
         return None
+    found = unscaled(found)
     (outer,) = found.outers
     operands = (found.inner_rows, found.inner_columns, outer.operand)
     element = _held_in(operands, temporaries)
@@ -117,6 +132,52 @@ def find_streamable(store: Store, rows: int, temporaries: DType = f32) -> Stream
     joined = found.columns if last.extent.estimate() < rows else (last,)
     grid = tuple(a for a in store.axes if a not in (*joined, *found.rows))
     return Streamable(found, element, joined, grid, outer, first, second)
+
+
+def unscaled(found: Cascade) -> Cascade:
+    """The cascade with the positive constants outside that its maxima are of: max(c x) is c max(x).
+
+    Exactly so: rounding keeps the order. What is c times something is then the affair of its users.
+    """
+    for i, c in enumerate(found.fold.carries):
+        parts = _scaled(c.tile) if c.monoid is Monoid.MAX else None
+        if parts is None:
+            continue
+        factor, rest = parts
+        scaled: dict[Expr, Expr] = {c.tile: prim(Op.MUL, (rest, factor), f32)}
+        for which in ("old", "new"):
+            state = carried(i, which, f32)
+            scaled[state] = prim(Op.MUL, (state, factor), f32)
+        found = _rewritten(found, i, rest, scaled)
+    return found
+
+
+def _scaled(tile: Expr) -> tuple[Expr, Expr] | None:
+    """(c, x) of c x for a constant c > 0, also where conditions hold and the lowest elsewhere."""
+    if isinstance(tile, Choose) and is_lowest(tile.otherwise):
+        parts = _scaled(tile.then)
+        return parts and (parts[0], choose(tile.condition, parts[1], tile.otherwise))
+    if isinstance(tile, Prim) and tile.op is Op.MUL:
+        for x, c in (tile.args, tile.args[::-1]):
+            if isinstance(c, Const) and 0 < c.value < inf:
+                return c, x
+    return None
+
+
+def _rewritten(found: Cascade, number: int, tile: Expr, scaled: dict[Expr, Expr]) -> Cascade:
+    carries = tuple(
+        replace(c, tile=tile)
+        if i == number
+        else replace(
+            c,
+            tile=map_expr(c.tile, scaled),
+            correct=None if c.correct is None else map_expr(c.correct, scaled),
+        )
+        for i, c in enumerate(found.fold.carries)
+    )
+    outers = tuple(replace(o, weights=map_expr(o.weights, scaled)) for o in found.outers)
+    fold = replace(found.fold, carries=carries)
+    return replace(found, fold=fold, outers=outers, after=map_expr(found.after, scaled))
 
 
 def size(axes: tuple[Axis, ...]) -> int:
@@ -148,10 +209,10 @@ def stream(region: Region, sizes: Schedule) -> Lowered | None:
     found = find_streamable(store, sizes["rows"])
     if found is None:
         return None
-    return Lowered(((_Builder(region, store, found, sizes).program(), region),))
+    return Lowered(((StreamBuilder(region, store, found, sizes).program(), region),))
 
 
-class _Builder:
+class StreamBuilder:
     """Builds the tile program of one cascade."""
 
     def __init__(self, region: Region, store: Store, found: Streamable, sizes: Schedule) -> None:
@@ -192,7 +253,10 @@ class _Builder:
         m_tiles = ceildiv(self.m.extent, rows)
         task = Axis("task", product(tuple(a.extent for a in found.grid)) * m_tiles)
         top = Scope(self.names, frozenset({task}))
-        top.bind(self.m0, ix(task) % m_tiles * rows)  # blocks side by side share what streams by
+        place = ix(task) % m_tiles  # blocks side by side share what streams by
+        if self.limits().hi.axes & {self.m0, self.m1}:
+            place = m_tiles - 1 - place  # the longest loops first, so that none is left for the end
+        top.bind(self.m0, place * rows)
         top.bind(self.m1, minimum(ix(self.m0) + rows, self.m.extent))
         rest = ix(task) // m_tiles
         for axis in reversed(found.grid):
@@ -203,7 +267,7 @@ class _Builder:
         top.stmts.append(self.loop(top))
         self.finish(top)
         scratch = (self.a_tile, self.b_tile, self.c_tile, self.scores, self.sums)
-        return TileProgram(
+        program = TileProgram(
             "cascade",
             (*self.region.reads(), self.store.dst),
             dims_of(self.region),
@@ -211,10 +275,19 @@ class _Builder:
             task.extent,
             (*scratch, *self.scratch.values()),
             tuple(top.stmts),
-            threads=32 * self.sizes["warps"],
             width=LANES,
-            tile=f"CascadeTile<{', '.join(str(self.sizes[s]) for s in SITES)}>",
         )
+        return self.placed(program)
+
+    def placed(self, program: TileProgram) -> TileProgram:
+        """The program as the device's headers divide it."""
+        tile = f"CascadeTile<{', '.join(str(self.sizes[s]) for s in SITES)}>"
+        return replace(program, threads=32 * self.sizes["warps"], tile=tile)
+
+    def limits(self) -> Bounds:
+        """Between which points of k the rows m0 .. m1 - 1 have anything to fold."""
+        conditions = [c.substitute(self.mapping) for c in self.found.cascade.fold.where]
+        return loop_bounds(conditions, self.k, {self.m: (ix(self.m0), ix(self.m1) - 1)})
 
     def over(self, e: Expr) -> Expr:
         """The expression over the flattened axes."""
@@ -225,10 +298,20 @@ class _Builder:
         o = operand(self.over(e), major, depth)
         return Streamed(tile, o, major, at.get(major, ix(0)), depth, at.get(depth, ix(0)))
 
+    @property
+    def operands(self) -> tuple[_Operand, _Operand, _Operand]:
+        """Of the rows, the inner and the outer tile: (tile, its operand, majors, depth)."""
+        cascade = self.found.cascade
+        return (
+            (self.a_tile, cascade.inner_columns, self.m, self.d),
+            (self.b_tile, cascade.inner_rows, self.k, self.d),
+            (self.c_tile, self.found.outer.operand, self.e, self.k),
+        )
+
     def loop(self, top: Scope) -> Stream:
-        cascade, step = self.found.cascade, self.sizes["step"]
-        conditions = [c.substitute(self.mapping) for c in cascade.fold.where]
-        limits = loop_bounds(conditions, self.k, {self.m: (ix(self.m0), ix(self.m1) - 1)})
+        step = self.sizes["step"]
+        limits = self.limits()
+        rows, inner, outer = self.operands
         turn = top.inner([self.k0])
         turn.stmts.append(Multiply(self.scores, self.a_tile, self.b_tile, add=False))
         self.carry(turn)
@@ -238,9 +321,9 @@ class _Builder:
             floordiv(limits.lo, ix(step)) * step,  # where vectors of every operand begin
             limits.hi,
             step,
-            self.streamed(self.a_tile, cascade.inner_columns, self.m, self.d),
-            self.streamed(self.b_tile, cascade.inner_rows, self.k, self.d),
-            self.streamed(self.c_tile, self.found.outer.operand, self.e, self.k),
+            self.streamed(*rows),
+            self.streamed(*inner),
+            self.streamed(*outer),
             tuple(turn.stmts),
         )
 
@@ -255,7 +338,7 @@ class _Builder:
         filled = 0.0 if whole is None else float(found.carries[whole].identity)
         is_mapped = common is not held or whole is not None
         if is_mapped:
-            turn.stmts.append(self.mapped(turn, self.scores, held, common, filled))
+            turn.stmts.append(self.mapped_where_needed(turn, held, common, filled))
             held = common
         before = sorted(
             {
@@ -282,7 +365,7 @@ class _Builder:
             if i not in last:
                 self.fold(turn, i, held, in_place=False)
         if not (is_mapped and weights == held and filled == 0):
-            turn.stmts.append(self.mapped(turn, self.scores, held, weights, 0.0))
+            turn.stmts.append(self.weighted(turn, held, weights, filled))
         for i in last:
             turn.stmts.append(FoldRows(self.state(i), self.scores, found.carries[i].monoid))
         self.scale(turn, found.outer.carry)
@@ -310,6 +393,48 @@ class _Builder:
             self.map_rows(turn, {old: self.state(i), name: factor}, {self.state(i): product_of})
         )
 
+    def weighted(self, turn: Scope, held: Expr, weights: Expr, filled: float) -> MapTile:
+        """The weights in the scores' place; zero outside, as powers of a score that is -inf there are anyway."""
+        there = self.mapped(turn, self.scores, held, weights, 0.0)
+        parts = None
+        if isinstance(there.result, Prim) and there.result.op is Op.EXP2:
+            parts = _linear(there.result.args[0], there.value)
+        vanishes = filled == -inf and parts is not None and parts[0] > 0
+        if vanishes and not reads_memory((*there.body, there.result)):
+            return replace(there, otherwise=None)
+        return there
+
+    def mapped_where_needed(self, turn: Scope, held: Expr, e: Expr, otherwise: float) -> Stmt:
+        """The scores become `e`; where its conditions hold in all of a tile, without asking each element."""
+        whole, conditions = self.in_whole_tile(e)
+        there = self.mapped(turn, self.scores, held, e, otherwise)
+        if whole == held:
+            inside = Cmp(self.k.extent - self.k0 - self.sizes["step"])
+            return When((*conditions, inside), (), (there,))
+        if not conditions:
+            return there
+        return When(conditions, (self.mapped(turn, self.scores, held, whole, otherwise),), (there,))
+
+    def in_whole_tile(self, e: Expr) -> tuple[Expr, tuple[Cmp, ...]]:
+        """(the value where the conditions hold, what makes those in it hold for every element of a tile)."""
+        k = ix(self.k0)
+        ranges = {
+            self.m: (ix(self.m0), ix(self.m1) - 1),
+            self.k: (k, k + self.sizes["step"] - 1),
+        }
+        simpler: dict[Expr, Expr] = {}
+        conditions: dict[Cmp, None] = {}
+        for x in walk([e]):
+            if not isinstance(x, Choose) or not isinstance(x.condition, Holds):
+                continue
+            slacks = [c.substitute(self.mapping).slack for c in x.condition.conditions]
+            lowest = [extreme(slack, ranges, highest=False) for slack in slacks]
+            if any(slack is None or slack.axes & {self.m, self.k} for slack in lowest):
+                continue
+            simpler[x] = map_expr(x.then, simpler)
+            conditions |= dict.fromkeys(Cmp(slack) for slack in lowest if slack is not None)
+        return map_expr(e, simpler), tuple(conditions)
+
     def mapped(self, turn: Scope, dst: Buffer, held: Expr, e: Expr, otherwise: float) -> MapTile:
         """`dst` from the scores, which are `held`: the value `e` at each element."""
         inner = turn.inner([self.m, self.k], self.k)
@@ -319,8 +444,8 @@ class _Builder:
         states = [x for x in walk([e]) if isinstance(x, Carried)]
         rows = {x: self.local("row", frozenset({self.m})) for x in dict.fromkeys(states)}
         names: dict[Expr, Expr] = dict(rows.items())
-        e = self.over(map_expr(e, names))
-        (out,) = inner.values([e])
+        e = _straightened(map_expr(e, names), value)
+        (out,) = inner.values([self.over(e)])
         named = tuple((name, self.state(x.carry)) for x, name in rows.items())
         ends = (ix(self.m0), ix(self.k0), self.m.extent, self.k.extent)
         body = tuple(inner.stmts)
@@ -383,6 +508,47 @@ def _common(roots: list[Expr], inner: Expr) -> Expr:
         if all(inner not in walk([r]) for r in left):
             chosen = e
     return chosen
+
+
+def _straightened(e: Expr, x: Expr) -> Expr:
+    """With a x + b, one instruction, for the exponents that are linear in x: (x - row) c is c x + (-c row).
+
+    The rounding of c row is common to all weights of a row and goes with their sum, which is of the same weights.
+    """
+    exponents = (p for p in walk([e]) if isinstance(p, Prim) and p.op is Op.EXP2)
+    simpler: dict[Expr, Expr] = {}
+    for p in exponents:
+        parts = _linear(p.args[0], x)
+        if parts is not None and parts[0] != 0:
+            slope, rest = parts
+            product_of = x if slope == 1 else prim(Op.MUL, (x, const(slope, f32)), f32)
+            line = product_of if rest is None else prim(Op.ADD, (product_of, rest), f32)
+            simpler[p] = prim(Op.EXP2, (line,), f32)
+    return map_expr(e, simpler)
+
+
+def _linear(e: Expr, x: Expr) -> tuple[float, Expr | None] | None:
+    """(a, b) of e = a x + b with constant a and b without x; None if it is of another form."""
+    if e == x:
+        return 1.0, None
+    if x not in walk([e]):
+        return 0.0, e
+    if not isinstance(e, Prim) or e.op not in (Op.ADD, Op.MUL):
+        return None
+    if e.op is Op.MUL:
+        for y, c in (e.args, e.args[::-1]):
+            parts = _linear(y, x) if isinstance(c, Const) else None
+            if parts is not None:
+                assert isinstance(c, Const)
+                rest = None if parts[1] is None else prim(Op.MUL, (parts[1], c), f32)
+                return parts[0] * c.value, rest
+        return None
+    found = [f for f in (_linear(a, x) for a in e.args) if f is not None]
+    if len(found) < len(e.args):
+        return None
+    kept = [b for _, b in found if b is not None]
+    rest = prim(Op.ADD, tuple(kept), f32) if len(kept) > 1 else next(iter(kept), None)
+    return sum(slope for slope, _ in found), rest
 
 
 def _of_rows(e: Expr, states: frozenset[Expr]) -> list[Expr]:

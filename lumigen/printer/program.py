@@ -88,8 +88,9 @@ def _argument(a: Argument) -> str:
         case WeightArg(name, base):
             return f"{name} + {base}" if base else name
         case MapArg():
-            shape = f"{a.batches}, {a.lines}, {a.elements}"
-            return f"map + {a.base} [{shape}] strides ({a.batch_stride}, {a.line_stride})"
+            shape = f"{a.groups}, {a.batches}, {a.lines}, {a.elements}"
+            strides = f"{a.group_stride}, {a.batch_stride}, {a.line_stride}"
+            return f"map + {a.base} [{shape}] strides ({strides})"
         case _:
             return str(a.value) if a.name is None else f"{a.name}={a.value}"
 

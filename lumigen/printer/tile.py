@@ -48,6 +48,7 @@ from lumigen.tile import (
     TensorMap,
     TileProgram,
     Transpose,
+    When,
 )
 
 SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}
@@ -106,8 +107,13 @@ def _statements(body: Iterable[Stmt]) -> Iterator[str]:
         yield _statement(s)
         if isinstance(s, For | ForTile | Stream | MapTile | MapRows):
             yield from (f"  {line}" for line in _statements(s.body))
+        if isinstance(s, When):
+            yield from (f"  {line}" for line in _statements(s.body))
+            yield "otherwise"
+            yield from (f"  {line}" for line in _statements(s.otherwise))
         if isinstance(s, MapTile):
-            yield f"  {s.dst} = {show_expr(s.result)}, {s.otherwise:.9g} outside"
+            outside = "" if s.otherwise is None else f", {s.otherwise:.9g} outside"
+            yield f"  {s.dst} = {show_expr(s.result)}{outside}"
         if isinstance(s, MapRows):
             yield from (f"  {dst} = {show_expr(value)}" for dst, value in s.results)
 
@@ -181,6 +187,8 @@ def _streamed(s: Stmt) -> str:
             return f"{s.dst} = {s.monoid.value}({s.dst}, rows of {s.src})"
         case MapRows():
             return f"map rows{_rows(s.rows)}"
+        case When():
+            return f"when {', '.join(map(str, s.conditions))}"
         case ScaleRows():
             return f"{s.acc} = {s.acc} * rows {s.by}"
         case _:
@@ -188,6 +196,8 @@ def _streamed(s: Stmt) -> str:
 
 
 def _ends(s: ForTile | MapTile) -> str:
+    if isinstance(s, MapTile) and s.otherwise is None:
+        return f"{s.m} from {s.m_lo}, {s.n} from {s.n_lo} over lanes"
     return f"{s.m} in {s.m_lo} .. {s.m_hi}, {s.n} in {s.n_lo} .. {s.n_hi} over lanes"
 
 
@@ -217,9 +227,10 @@ def _buffer(b: Buffer) -> str:
 
 
 def _map(t: TensorMap) -> str:
-    shape = _list((t.batches, t.lines, t.elements))
+    shape = _list((t.groups, t.batches, t.lines, t.elements))
+    strides = _list((t.group_stride, t.batch_stride, t.line_stride))
     shared = f", {t.share} batches share one" if t.share != 1 else ""
-    place = f"{_place(t.source, t.base)} [{shape}] strides ({t.batch_stride}, {t.line_stride})"
+    place = f"{_place(t.source, t.base)} [{shape}] strides ({strides})"
     return f"{t.name} = {place} in boxes of {t.box_lines} lines{shared}"
 
 

@@ -50,6 +50,8 @@ from lumigen.tile import (
     TensorMap,
     TileProgram,
     Transpose,
+    When,
+    reads_memory,
 )
 from lumigen.verify.region import Conditions, inside, reached
 
@@ -109,8 +111,9 @@ def _broken_map(t: TensorMap, program: TileProgram) -> Iterator[str]:
     """A copy engine takes multiples of 16 bytes, and no axis of a kernel is known where a map is made."""
     if t.source not in program.args:
         yield f"{t.source} is no argument"
-    sizes = (t.batches, t.lines, t.elements, t.share)
-    strides = (t.base, t.line_stride, *((t.batch_stride,) if t.batches != 1 else ()))
+    sizes = (t.groups, t.batches, t.lines, t.elements, t.share)
+    slower = ((t.batches, t.batch_stride), (t.groups, t.group_stride))
+    strides = (t.base, t.line_stride, *(stride for extent, stride in slower if extent != 1))
     yield from (f"{i} may be none" for i in sizes if not is_nonnegative(i - 1))
     yield from (f"{i} is in the kernel" for i in (*sizes, *strides) if i.axes)
     for i in strides:
@@ -146,6 +149,10 @@ def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator
             last = replace(inner, locals=inner.locals | _lets(s.body))
             for _, value in s.results:
                 yield from _broken_value(value, facts, last, None)
+        if isinstance(s, When):
+            given = scope.given | set(s.conditions)
+            yield from _broken_body(s.body, facts, replace(scope, given=given))
+            yield from _broken_body(s.otherwise, facts, scope)
         if isinstance(s, Stream):
             facts.written |= {t.dst for t in s.tiles}
             given = scope.given | {Cmp(ix(s.axis) - s.lo), Cmp(s.hi - 1 - s.axis)}
@@ -204,6 +211,8 @@ def _name(s: Stmt) -> str:
             return str(s.axis)
         case MapRows():
             return ", ".join(str(b) for b, _ in s.results)
+        case When():
+            return ", ".join(map(str, s.conditions))
         case Let() | Accumulator() | Finish() | Hold() | Keep():
             return s.name.name
         case Accumulate():
@@ -299,6 +308,8 @@ def _broken_streamed(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
     match s:
         case Stream():
             yield from _broken_stream(s, facts, scope)
+        case When():
+            yield from _broken_indices([c.slack for c in s.conditions], facts, scope)
         case Multiply():
             yield from _broken_fragment(s.acc, facts)
             for b in (s.a, s.b, *((s.acc,) if s.add else ())):
@@ -317,6 +328,8 @@ def _broken_streamed(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
             yield from _broken_rows(s.rows, s.src, facts)
             if s.dst.dims != s.src.dims:
                 yield f"{s.dst.dims} from {s.src.dims}"
+            if s.otherwise is None and reads_memory((*s.body, s.result)):
+                yield "memory is read outside the tile"
         case FoldRows():
             yield from _broken_fragment(s.src, facts)
             yield from _broken_read(s.src, facts)

@@ -10,13 +10,13 @@
 
 namespace LUMIGEN_NS {
 
-// A tensor (batches, lines, elements) whose elements are contiguous, and the box of it that one copy moves:
-// (1, box_lines, 128 bytes), swizzled. Strides are in elements; in bytes they and the address are multiples
-// of 16. A batch stride is not looked at where there is one batch.
+// A tensor (groups, batches, lines, elements) whose elements are contiguous, and the box of it that one copy
+// moves: (1, 1, box_lines, 128 bytes), swizzled. Strides are in elements; in bytes they and the address are
+// multiples of 16. The stride of groups, or of batches, is not looked at where there is one.
 struct TensorLayout {
   CUtensorMapDataType type;  // of 2 or 4 bytes
-  int64_t batches, lines, elements;
-  int64_t batch_stride, line_stride;
+  int64_t groups, batches, lines, elements;
+  int64_t group_stride, batch_stride, line_stride;
   int box_lines;  // at most 256
 };
 

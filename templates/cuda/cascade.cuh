@@ -10,12 +10,10 @@
 //   });
 #pragma once
 
+#include "maps.cuh"
 #include "pipeline.cuh"
-#include "simd.h"
 
 namespace LUMIGEN_NS {
-
-static_assert(kLanes == 2, "a thread holds pairs of neighbours");
 
 // kRows x kColumns of the result by kWarps warps, each of which holds whole rows; kDepth of A and B.
 template <int kRows_, int kColumns_, int kDepth_, int kStep_, int kWarps_>
@@ -136,67 +134,6 @@ LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const 
     __syncthreads();  // all have read the slot that the next step fills
   }
   copy_wait<0>();
-}
-
-// Each element of `to` becomes that of f(m, n, pair of `from`, lanes, number of the row ...), and `otherwise`
-// where it does not lie below m_hi and n_hi. Both begin at (m_lo, n_lo); they may be the same.
-template <class Tile, class F, class... Numbers>
-LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, int64_t m_lo,
-                                 int64_t n_lo, int64_t m_hi, int64_t n_hi, float otherwise, F&& f,
-                                 const Numbers&... numbers) {
-  const auto map = [&](auto inside) {
-    const auto pair = [&](int row, int column, float x, float y, float& to_x, float& to_y, auto... number) {
-      const int64_t m = m_lo + row, n = n_lo + column;
-      Vec vec = {{x, y}};
-      if (decltype(inside)::value || (m < m_hi && n + 1 < n_hi)) {
-        vec = f(m, n, vec, AllLanes{}, number...);
-      } else if (m < m_hi && n < n_hi) {
-        vec = zero_tail(f(m, n, vec, FirstLanes{1}, number...), FirstLanes{1}, otherwise);
-      } else {
-        vec = splat(otherwise);
-      }
-      to_x = vec.v[0], to_y = vec.v[1];
-    };
-    for_each_pair_of(from, to, pair, numbers...);
-  };
-  if (m_lo + Tile::kRows <= m_hi && n_lo + Tile::kColumns <= n_hi)
-    map(std::true_type{});  // most tiles: all threads alike, and nothing to ask of an element
-  else
-    map(std::false_type{});
-}
-
-// f(m, n, pair, lanes, number of the row ...) for the pairs of elements at (m, n), (m, n + 1) of which one at
-// least lies below m_hi and n_hi.
-template <class Tile, class F, class... Numbers>
-LUMIGEN_INLINE void for_each_element(MmaAccumulators<Tile>& acc, int64_t m_lo, int64_t n_lo, int64_t m_hi,
-                                     int64_t n_hi, F&& f, const Numbers&... numbers) {
-  const auto pair = [&](int row, int column, float x, float y, auto... number) {
-    const int64_t m = m_lo + row, n = n_lo + column;
-    if (m >= m_hi || n >= n_hi) return;
-    if (n + 1 < n_hi) {
-      f(m, n, Vec{{x, y}}, AllLanes{}, number...);
-    } else {
-      f(m, n, Vec{{x, y}}, FirstLanes{1}, number...);
-    }
-  };
-  for_each_pair(acc, pair, numbers...);
-}
-
-template <class Tile>
-LUMIGEN_INLINE void fill_rows(PerRow<Tile>& state, float x) {
-  state = per_row<Tile>(x);
-}
-
-// state = the maximum, or the sum, of it and the elements of its row.
-template <class Tile>
-LUMIGEN_INLINE void fold_max(PerRow<Tile>& state, const MmaAccumulators<Tile>& acc) {
-  PerRow<Tile> more = row_max(acc);
-  for_each_row([](int, float& x, float& y) { x = larger(x, y); }, state, more);
-}
-template <class Tile>
-LUMIGEN_INLINE void fold_sum(PerRow<Tile>& state, const MmaAccumulators<Tile>& acc) {
-  PerRow<Tile> more = row_sum(acc);
-  for_each_row([](int, float& x, float& y) { x += y; }, state, more);
 }
 
 }  // namespace LUMIGEN_NS

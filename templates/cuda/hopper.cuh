@@ -100,38 +100,38 @@ __device__ __forceinline__ void launch_dependents() {
 __device__ __forceinline__ void wait_dependencies() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // ---- tensor copies --------------------------------------------------------------------------------
-// Coordinates count elements, the fastest dimension first; every map has three dimensions, the slowest
-// being the batch. Outside the tensor zeros are read, which count as bytes, and nothing is written, but
-// the engine cuts a row it writes at 16 bytes, not at an element.
+// Coordinates count elements, the fastest dimension first; every map has four dimensions, the two slowest
+// being batches of batches. Outside the tensor zeros are read, which count as bytes, and nothing is written,
+// but the engine cuts a row it writes at 16 bytes, not at an element.
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 __device__ __forceinline__ void load_box(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x, int y,
-                                         int z) {
+                                         int z, int w) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 
 // The box lands at the same address in each block of the cluster whose bit is set in `blocks`, and is
 // announced to the barrier at the same address there: one read for all.
 __device__ __forceinline__ void load_box_to_all(uint32_t to, const CUtensorMap* map, uint32_t barrier, int x,
-                                                int y, int z, uint16_t blocks) {
+                                                int y, int z, int w, uint16_t blocks) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(blocks)
       : "memory");
 }
 
-__device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t from, int x, int y, int z) {
+__device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t from, int x, int y, int z, int w) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-      "r"(from), "r"(x), "r"(y), "r"(z)
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+      "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 

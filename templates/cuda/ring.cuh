@@ -1,5 +1,5 @@
-// What roles.cuh and split.cuh share: the ring through which the copy engine feeds wgmma, and the
-// two ends of it. sm_90a.
+// What roles.cuh, split.cuh and cascade_roles.cuh share: the ring through which the copy engine feeds wgmma,
+// and the two ends of it. sm_90a.
 //
 // A block is three warpgroups. One thread of the first produces: it waits until a slot is empty, says how
 // many bytes will come and starts the copies. The other two consume: they wait until the slot is full,
@@ -8,6 +8,14 @@
 
 #include "fragment.cuh"
 #include "wgmma.cuh"
+
+// A kernel that is compiled for several architectures has its body, and its clusters, on sm_90a alone.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define LUMIGEN_HOPPER
+#define LUMIGEN_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
+#else
+#define LUMIGEN_CLUSTER(blocks)
+#endif
 
 namespace LUMIGEN_NS {
 
@@ -23,6 +31,13 @@ struct Boxes {
   bool early;
 };
 
+// The majors from `major` on and the 64 of depth from `k` on of a batch of the product.
+template <class Panel>
+__device__ __forceinline__ void load_panel(uint32_t to, const Boxes& from, uint32_t full, int major, int k,
+                                           int batch, int rank = 0) {
+  Panel::load(to, from.map, full, major, k, batch / from.share, 0, rank);
+}
+
 // The part of a slot that holds (kMajors, 64) of an operand, as describe() wants it. The blocks of a
 // cluster that need the same data load a share each, for all. Its tensor map has boxes of 64 elements by
 // kBoxLines lines: of (majors, depth) along the depth, of (depth, majors) along the majors.
@@ -36,18 +51,18 @@ struct Panel {
   static_assert(sizeof(T) == 2 && kBoxLines <= 256);
   static_assert(kDeep ? kMajors % (8 * kSharers) == 0 : kMajors % (64 * kSharers) == 0);
 
-  static __device__ __forceinline__ void load(uint32_t to, const Boxes& from, uint32_t full, int major, int k,
-                                              int batch, int rank) {
-    const int z = batch / from.share;
+  // From (major, k) of batch z of batches w on; block `rank` of the cluster loads its share.
+  static __device__ __forceinline__ void load(uint32_t to, const CUtensorMap* map, uint32_t full, int major,
+                                              int k, int z, int w, int rank) {
 #pragma unroll
     for (int i = 0; i < kBoxes; i++) {
       const int box = rank * kBoxes + i;
       const uint32_t at = to + box * kBoxLines * 128;
       const int x = kDeep ? k : major + box * 64, y = kDeep ? major + box * kBoxLines : k;
       if constexpr (kSharers > 1)
-        load_box_to_all(at, from.map, full, x, y, z, (1 << kSharers) - 1);
+        load_box_to_all(at, map, full, x, y, z, w, (1 << kSharers) - 1);
       else
-        load_box(at, from.map, full, x, y, z);
+        load_box(at, map, full, x, y, z, w);
     }
   }
 

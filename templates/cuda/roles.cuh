@@ -16,14 +16,6 @@
 
 #include "ring.cuh"
 
-// A kernel that is compiled for several architectures has its body, and its clusters, on sm_90a alone.
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define LUMIGEN_HOPPER
-#define LUMIGEN_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
-#else
-#define LUMIGEN_CLUSTER(blocks)
-#endif
-
 namespace LUMIGEN_NS {
 
 // kRows x kColumns of C for a block. The kCluster blocks of a cluster have tiles one below the other: they
@@ -98,7 +90,7 @@ struct BoxWriter {
       fence_async();
       sync_some(1 + Layout::consumer(), 128);
       if (leader) {
-        store_box(out.map, box, column, at.row + Layout::consumer_row(), at.batch);
+        store_box(out.map, box, column, at.row + Layout::consumer_row(), at.batch, 0);
         store_commit();
       }
     }
@@ -167,8 +159,10 @@ __device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, c
           ring.expect(cursor.slot);
           const uint32_t full = ring.full(cursor.slot);
           const int k = step * kRingDepth;
-          Tile::PanelA::load(ring.template panel<0>(cursor.slot), a, full, at.row, k, at.batch, 0);
-          Tile::PanelB::load(ring.template panel<1>(cursor.slot), b, full, at.column, k, at.batch, rank);
+          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), a, full, at.row, k,
+                                            at.batch);
+          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), b, full, at.column, k,
+                                            at.batch, rank);
           cursor.advance();
         }
       }

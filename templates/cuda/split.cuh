@@ -72,12 +72,12 @@ __device__ __forceinline__ void contract_split(const Boxes& a, const Boxes& b, c
   if (threadIdx.x < 128) {  // the producer
     if (threadIdx.x == 0) {
       const auto load_a = [&](int step, uint32_t slot) {
-        Tile::PanelA::load(ring.template panel<0>(slot), a, ring.full(slot), at.row,
-                           (first + step) * kRingDepth, at.batch, 0);
+        load_panel<typename Tile::PanelA>(ring.template panel<0>(slot), a, ring.full(slot), at.row,
+                                          (first + step) * kRingDepth, at.batch);
       };
       const auto load_b = [&](int step, uint32_t slot) {
-        Tile::PanelB::load(ring.template panel<1>(slot), b, ring.full(slot), at.column,
-                           (first + step) * kRingDepth, at.batch, 0);
+        load_panel<typename Tile::PanelB>(ring.template panel<1>(slot), b, ring.full(slot), at.column,
+                                          (first + step) * kRingDepth, at.batch);
       };
       // What may be read early is, for the first round of the ring, while the kernel before still runs.
       const int round = min(Tile::kStages, steps);

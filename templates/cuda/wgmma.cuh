@@ -169,7 +169,32 @@ LUMIGEN_WGMMA(30, 240, 120, 121, 122, 123, 124)
 LUMIGEN_WGMMA(31, 248, 124, 125, 126, 127, 128)
 LUMIGEN_WGMMA(32, 256, 128, 129, 130, 131, 132)
 
+// wgmma_rows<T, along of b>(d, a, b): d += a b for a (64, 16) in registers, of which each warp holds its rows
+// as mma.cuh has them.
+#define LUMIGEN_WGMMA_ROWS_OF(type, blocks, columns, a0, a1, a2, a3, b_, from_b)                \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type            \
+               " {" LUMIGEN_NAMES_##blocks "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ \
+                                           ", 1, 1, 1, %" #from_b ";"                           \
+               : LUMIGEN_BLOCKS_##blocks                                                        \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kB == Along::kMajor))
+
+#define LUMIGEN_WGMMA_ROWS(blocks, columns, ...)                                                          \
+  template <class T, Along kB>                                                                            \
+  __device__ __forceinline__ void wgmma_rows(float (&d)[blocks][4], const uint32_t (&a)[4], uint64_t b) { \
+    if constexpr (std::is_same_v<T, bf16>)                                                                \
+      LUMIGEN_WGMMA_ROWS_OF("bf16", blocks, columns, __VA_ARGS__);                                        \
+    else                                                                                                  \
+      LUMIGEN_WGMMA_ROWS_OF("f16", blocks, columns, __VA_ARGS__);                                         \
+  }
+
+LUMIGEN_WGMMA_ROWS(8, 64, 32, 33, 34, 35, 36, 37)
+LUMIGEN_WGMMA_ROWS(16, 128, 64, 65, 66, 67, 68, 69)
+LUMIGEN_WGMMA_ROWS(24, 192, 96, 97, 98, 99, 100, 101)
+LUMIGEN_WGMMA_ROWS(32, 256, 128, 129, 130, 131, 132, 133)
+
 #undef LUMIGEN_WGMMA
 #undef LUMIGEN_WGMMA_OF
+#undef LUMIGEN_WGMMA_ROWS
+#undef LUMIGEN_WGMMA_ROWS_OF
 
 }  // namespace LUMIGEN_NS

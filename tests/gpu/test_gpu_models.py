@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lumigen as lg
-from lumigen import nn
+from lumigen import functional, nn
 from lumigen.interp.graph import evaluate
 
 pytestmark = pytest.mark.gpu
@@ -112,3 +112,54 @@ def test_products_of_16_bits(dtype: str, target: str, tmp_path: Path) -> None:
             wanted = function(*(t.float() for t in tensors))
             error = ((found - wanted).norm() / wanted.norm()).item()
             assert error < 4e-3, f"{name} at {rows} rows, {shift} elements from an aligned place"
+
+
+LENGTH = lg.Dim("length", 1, 1500, typical=1024)
+ATTENTIONS = {
+    "full_64": (64, 4, {}),
+    "causal_64": (64, 4, {"is_causal": True}),
+    "grouped_128": (128, 2, {"is_causal": True, "enable_gqa": True}),
+    "full_256": (256, 4, {}),
+}
+
+
+def attending(name: str, more: dict, interleaved: bool) -> Callable:
+    def entry(q, k, v):
+        if interleaved:
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        y = functional.scaled_dot_product_attention(q, k, v, **more)
+        return {"y": y.transpose(1, 2) if interleaved else y}
+
+    entry.__name__ = name
+    return entry
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("interleaved", [False, True], ids=["heads", "interleaved"])
+def test_attention_of_16_bits(interleaved, dtype: str, target: str, tmp_path: Path) -> None:
+    """Heads one behind the other or side by side, ragged lengths, tensors that no tensor copy engine takes."""
+    torch = pytest.importorskip("torch")
+    attend = torch.nn.functional.scaled_dot_product_attention
+    model = lg.Model(f"attention_{dtype}_{'interleaved' if interleaved else 'heads'}")
+    kind, held = getattr(lg, dtype), getattr(torch, {"bf16": "bfloat16", "f16": "float16"}[dtype])
+
+    def shape(heads, length, features):
+        return (2, length, heads, features) if interleaved else (2, heads, length, features)
+
+    for name, (features, kept, more) in ATTENTIONS.items():
+        q, k = (lg.spec(*shape(h, LENGTH, features), dtype=kind) for h in (4, kept))
+        model.entry(q=q, k=k, v=k)(attending(name, more, interleaved))
+    context = lg.compile(model, target, tmp_path / "out").Model().context()
+    for name, (features, kept, more) in ATTENTIONS.items():
+        for length, shift in ((1024, 0), (1024, 0), (1, 0), (1499, 0), (129, 1), (64, 0)):
+            tensors = []
+            for heads in (4, kept, kept):
+                sizes = shape(heads, length, features)
+                flat = torch.randn(int(np.prod(sizes)) + shift, device="cuda").to(held)
+                tensors.append(flat[shift:].view(sizes))
+            found = torch.from_dlpack(getattr(context, name)(*tensors)).float()
+            exact = [t.float().transpose(1, 2) if interleaved else t.float() for t in tensors]
+            wanted = attend(*exact, **more)
+            wanted = wanted.transpose(1, 2) if interleaved else wanted
+            error = ((found - wanted).norm() / wanted.norm()).item()
+            assert error < 8e-3, f"{name} at {length}, {shift} elements from an aligned place"

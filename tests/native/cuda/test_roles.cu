@@ -84,9 +84,11 @@ struct Operand {
     const bool deep = along == Along::kDepth;
     const bool half = std::is_same_v<T, f16>;
     const TensorLayout described{half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                 1,
                                  batches / share,
                                  deep ? majors : depth,
                                  deep ? depth : majors,
+                                 0,
                                  lies.batch,
                                  deep ? lies.major : lies.depth,
                                  box_lines};
@@ -123,9 +125,11 @@ static void run(const char* name) {
     CUtensorMap map_c;
     const TensorLayout described{
         std::is_same_v<T, f16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        1,
         s.batches,
         s.rows,
         s.columns,
+        0,
         s.rows * out_row,
         out_row,
         64};

@@ -1,0 +1,130 @@
+"""mapped: operands of products that a tensor copy engine can fetch.
+
+Such an operand is read as memory holds it, contiguous along the depth or along the majors (its rows or columns); the
+address is affine in the axes of the product's grid, and lines and batches are whole multiples of 16 bytes apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lumigen.index import Axis, Ix, is_nonnegative, ix
+from lumigen.lower.contract import affine
+from lumigen.region import Buffer, Expr
+from lumigen.tile import TensorMap
+
+BOX = 64  # elements of a line that a copy moves; lines, where lines run along the depth
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Axes of a grid over which an operand's address is one stride times one number, `at`, below `extent`."""
+
+    extent: Ix
+    stride: Ix
+    at: Ix
+
+
+NO_BATCHES = Batches(ix(1), ix(0), ix(0))
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """An operand over (major, depth). `is_deep`: contiguous along the depth. `steps` of the grid's axes, in order."""
+
+    source: Buffer
+    base: Ix
+    is_deep: bool
+    line_stride: Ix
+    steps: tuple[tuple[Axis, Ix], ...]
+    major: Axis
+    k: Axis
+
+    @staticmethod
+    def of(value: Expr, major: Axis, k: Axis, grid: Sequence[Axis]) -> Mapped | None:
+        """The operand, None if it is of another form. Errors: none."""
+        found = affine(value, major, k)
+        if found is None:
+            return None
+        source, start, stride, k_stride = found
+        if not source.dtype.is_float or source.dtype.bits != 16 or 1 not in (stride, k_stride):
+            return None
+        steps: list[tuple[Axis, Ix]] = []
+        base = start
+        for axis in grid:
+            step = start.coefficient(axis)
+            if step is None or step.axes or not is_nonnegative(step):
+                return None
+            base = base - step * axis
+            steps.append((axis, step))
+        is_deep = k_stride == 1
+        line_stride = stride if is_deep else k_stride
+        out = Mapped(source, base, is_deep, line_stride, tuple(steps), major, k)
+        return out if out._is_fetched() else None
+
+    @property
+    def elements(self) -> Ix:
+        return self.k.extent if self.is_deep else self.major.extent
+
+    @property
+    def lines(self) -> Ix:
+        return self.major.extent if self.is_deep else self.k.extent
+
+    def _is_fetched(self) -> bool:
+        """Whether the engine takes it: nothing empty, whole 16 bytes, lines that do not overlap."""
+        vector = 16 // self.source.dtype.itemsize
+        strides = (self.base, self.line_stride, *(step for _, step in self.steps))
+        sizes = (self.elements, self.lines, *(axis.extent for axis, _ in self.steps))
+        return (
+            all(i % vector == 0 and not i.axes for i in strides)
+            and all(is_nonnegative(i - 1) for i in sizes)
+            and is_nonnegative(self.line_stride - self.elements)
+        )
+
+    def batches(self) -> tuple[Batches, ...]:
+        """The fewest that reach every point of the grid, the slowest first; axes that do not move it are left out."""
+        out: list[Batches] = []
+        for axis, step in self.steps:
+            if step == 0:
+                continue
+            last = out[-1] if out else None
+            if last is not None and last.stride == step * axis.extent:
+                merged = Batches(last.extent * axis.extent, step, last.at * axis.extent + ix(axis))
+                out[-1] = merged
+            else:
+                out.append(Batches(axis.extent, step, ix(axis)))
+        return tuple(out)
+
+    def shared(self) -> tuple[Batches, Ix] | None:
+        """(the batches, how many successive points of the grid have the same one); None if no quotient says which."""
+        steps = list(self.steps)
+        share = ix(1)
+        while steps and steps[-1][1] == 0:
+            share = share * steps.pop()[0].extent
+        if any(step == 0 for _, step in steps):
+            return None
+        found = self.batches()
+        if len(found) > 1:
+            return None
+        return (found[0] if found else NO_BATCHES), share
+
+    def boxes(
+        self, name: str, lines: int, batches: tuple[Batches, ...], share: Ix | None = None
+    ) -> TensorMap:
+        """Its map, of which a copy moves so many lines of an operand that is deep, and BOX of another."""
+        group, batch = (*(NO_BATCHES,) * (2 - len(batches)), *batches)
+        return TensorMap(
+            name=name,
+            source=self.source,
+            base=self.base,
+            groups=group.extent,
+            batches=batch.extent,
+            lines=self.lines,
+            elements=self.elements,
+            group_stride=group.stride,
+            batch_stride=batch.stride,
+            line_stride=self.line_stride,
+            share=ix(1) if share is None else share,
+            box_lines=lines if self.is_deep else BOX,
+        )
