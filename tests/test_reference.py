@@ -96,6 +96,7 @@ PROGRAMS = {
     "integer_sums": graph(
         lambda x: x.sum(1).to(lg.f32) * 0.5, x=spec(B, 9, 21, dtype=i32, range=(-9, 9))
     ),
+    "bool_as_integer": graph(lambda x: x.to(lg.i32) % 7 + 1, x=spec(B, 5, dtype=boolean)),
     "attention": graph(
         lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True),
         q=spec(B, 2, 5, 4), k=spec(B, 2, 5, 4), v=spec(B, 2, 5, 4),

@@ -410,8 +410,9 @@ def _cast(e: Prim, text: Text) -> Text:
     if new is boolean:
         return Text(f"{text.within(SUM)} != 0", LOOSE)
     if old is boolean:
-        one, zero = ("1.0", "0.0") if new.is_float else ("1", "0")
-        return Text(f"{text.within(SUM)} ? {one} : {zero}", LOOSE)
+        if new.is_int:
+            return Text(f"int64_t{{{text.code}}}")
+        return Text(f"{text.within(SUM)} ? 1.0 : 0.0", LOOSE)
     if new.is_int:
         whole = text if old.is_int else Text(f"static_cast<int64_t>({text.code})")
         return whole if old.is_int and old.bits < new.bits else _wrapped(whole, new)
