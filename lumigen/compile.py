@@ -36,6 +36,7 @@ from lumigen.emit import manifest
 from lumigen.emit.contract import signature
 from lumigen.emit.entry import source_lines
 from lumigen.emit.kernel import device_kernel_body, kernel_body
+from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.reference import reference_text
 from lumigen.emit.vectors import vectors
@@ -299,6 +300,7 @@ def compile_project(
     model = compilation.model
     with at.stage("vectors"):
         stored = vectors(model, compilation.graphs.get("retype", traced.entries))
+        of_kernels = kernel_vectors(model, compilation.lowered.kernels)
     packed: PackedWeights | None = None
     if weights is not None:
         with at.stage("weights"):
@@ -306,7 +308,13 @@ def compile_project(
             packed = pack_weights(model, wanted_weights(model, weights), source)
     with at.stage("write"):
         found = packed.hash if packed else None
-        files = render_project(model, vectors=stored, weights_hash=found, embed_weights=embed)
+        files = render_project(
+            model,
+            vectors=stored,
+            kernel_vectors=of_kernels,
+            weights_hash=found,
+            embed_weights=embed,
+        )
         at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
         written = write_project(files, place, force=force)
         if packed is not None:

@@ -29,7 +29,7 @@ from hypothesis import given
 from lumigen.dtype import bf16, boolean, f16, f32, i32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, Cmp, Dim, Ix, ix, less, lookup
-from lumigen.interp.region import evaluate, value
+from lumigen.interp.region import elements, evaluate, value
 from lumigen.lower.algebra import greatest
 from lumigen.lower.separate import separate
 from lumigen.ops import Op
@@ -308,6 +308,57 @@ def test_stores_in_part_collide_and_fall_outside() -> None:
     )
     given = {"S": np.arange(6.0), "X": np.arange(5.0), "IDS": np.array([0, 0, 9, -1, 5], np.int32)}
     np.testing.assert_array_equal(evaluate(region, given, {})["S"], [1, 7, 7, 7, 7, 11])
+    some = elements(region, state, np.array([5, 0, 0, 2]), given, {})
+    np.testing.assert_array_equal(some, [11, 1, 1, 7])
+
+
+class Watched:
+    """An array that knows how many of its elements were read."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.count = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def __getitem__(self, at: tuple[np.ndarray, ...]) -> np.ndarray:
+        found = self.array[at]
+        self.count += np.size(found)
+        return found
+
+
+@pytest.mark.parametrize("case", range(len(EXPRESSIONS)))
+def test_some_elements_are_those_of_the_whole(case: int) -> None:
+    expr, axes = EXPRESSIONS[case]
+    out = Buffer("OUT", Role.OUTPUT, tuple(a.extent for a in axes), expr.dtype)
+    region = Region((Store(out, axes, tuple(ix(a) for a in axes), expr),))
+    given = {b.name: numbers(b.name, *(int(d.const) for d in b.dims)) for b in region.reads()}
+    whole = evaluate(region, given, {})["OUT"].reshape(-1)
+    given["OUT"] = np.zeros([int(a.extent.const) for a in axes])
+    for wanted in ([0], [whole.size - 1, 0, 0, whole.size // 2], [*range(whole.size)], []):
+        at = np.array(wanted, np.int64)
+        np.testing.assert_allclose(elements(region, out, at, given, {}), whole[at], 1e-6)
+
+
+def test_some_elements_read_only_what_they_depend_on() -> None:
+    a, b = load("A", i, k), load("B", k, j)
+    out = buffer("OUT", 6, 5, role=Role.OUTPUT)
+    region = Region((Store(out, (i, j), (ix(i), ix(j)), total(mul(a, b), k)),))
+    given = {n: Watched(numbers(n, *s)) for n, s in {"A": (6, 4), "B": (4, 5)}.items()}
+    given["OUT"] = Watched(np.zeros((6, 5)))
+    elements(region, out, np.array([7, 29]), given, {})
+    assert {name: w.count for name, w in given.items()} == {"A": 8, "B": 8, "OUT": 2}
+
+
+def test_an_empty_buffer_has_no_elements() -> None:
+    n = Dim("n", 0, 4)
+    t = Axis("t", ix(n))
+    out = buffer("OUT", n, 3, role=Role.OUTPUT)
+    region = Region((Store(out, (t, k), (ix(t), ix(k)), load("X", t)),))
+    given = {"OUT": np.zeros((0, 3)), "X": np.zeros(0)}
+    assert elements(region, out, np.arange(0), given, {n: 0}).size == 0
 
 
 def test_dynamic_dims() -> None:

@@ -119,7 +119,7 @@ class VectorOutputContext:
 
 @dataclass(frozen=True)
 class VectorContext:
-    """What an entry gives at some dims."""
+    """What an entry or a kernel gives at some dims."""
 
     comment: str  # batch=1
     dims: str  # 1
@@ -200,6 +200,7 @@ class CaseArgumentContext:
     name: str
     is_buffer: bool
     is_written: bool
+    label: str  # out: f32
     type: str  # Type::f32
     ctype: str
     elements: str
@@ -229,6 +230,7 @@ class CaseContext:
     tasks: str
     scratch_bytes: int
     tolerance: str
+    vectors: tuple[VectorContext, ...] | None  # of the first case of a kernel
 
     @property
     def title_literal(self) -> str:
@@ -298,6 +300,11 @@ class ModelContext:
     embed_weights: bool
     runtime_sources: tuple[str, ...]
     target: Target
+
+    @property
+    def first_cases(self) -> tuple[CaseContext, ...]:
+        """One for each kernel that is launched."""
+        return tuple(c for c in self.cases if c.vectors is not None)
 
     @property
     def kernel_count(self) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from lumigen.dtype import DType, bf16, f16, f32, f64, i64, u8
+from lumigen.dtype import bf16, boolean, f16, f32, f64, i64, u8
 from lumigen.emit.contexts import (
     ArgumentContext,
     CaseArgumentContext,
@@ -103,18 +103,18 @@ def entry_context(
         slots=_slots(program),
         groups=tuple(_group(model, program, group) for group in program.groups),
         max_dims=max_dims(program),
-        vectors=tuple(_vector(v, program) for v in vectors),
+        vectors=tuple(_vector(v, program, [*map(port_text, program.outputs)]) for v in vectors),
         tolerance=f"tolerance({loosest}, {longest})",
     )
 
 
-def _vector(vector: Vector, program: Program) -> VectorContext:
+def _vector(vector: Vector, program: Program, labels: Sequence[str]) -> VectorContext:
     outputs: list[VectorOutputContext] = []
-    for port, values in zip(program.outputs, vector.outputs, strict=True):
+    for label, values in zip(labels, vector.outputs, strict=True):
         texts = [real(v) for v in values or ()]
         rows = (", ".join(texts[i : i + VALUES]) for i in range(0, len(texts), VALUES))
         why = "; not stored: a rounding error may give another integer" if values is None else ""
-        outputs.append(VectorOutputContext(port_text(port) + why, tuple(rows)))
+        outputs.append(VectorOutputContext(label + why, tuple(rows)))
     pairs = zip(program.dims, vector.dims, strict=True)
     return VectorContext(
         comment=", ".join(f"{d.name}={value}" for d, value in pairs) or "no dims",
@@ -272,22 +272,35 @@ def _value(
             return f"call.slot<{ctype}>(arena.{slot_name(slot)}.value)"
 
 
-def cases(model: CompiledModel) -> tuple[CaseContext, ...]:
-    """A test for each kernel and each different way in which it is launched."""
-    stored = {s.name: s for s in model.weights}
-    found: dict[tuple[object, ...], CaseContext] = {}
-    counts: dict[str, int] = {}
+def ways(model: CompiledModel) -> Iterator[tuple[Program, Variant, Launch]]:
+    """Every launch, in the order in which entries state them."""
     for program in model.programs:
         for variant in (v for g in program.groups for v in g.variants):
             for launch in variant.launches:
-                case = _case(model, program, variant, launch, stored)
-                key = (case.kernel, case.dims, case.guard, case.arguments, case.tasks)
-                if key in found:
-                    continue
-                number = counts.setdefault(case.kernel, 0)
-                counts[case.kernel] += 1
-                function = f"case_{case.kernel}" + (f"_{number}" if number else "")
-                found[key] = replace(case, function=function)
+                yield program, variant, launch
+
+
+def cases(
+    model: CompiledModel, vectors: Mapping[str, tuple[Vector, ...]]
+) -> tuple[CaseContext, ...]:
+    """A test for each kernel and each different way in which it is launched.
+
+    `vectors` of a kernel are those of its first case.
+    """
+    stored = {s.name: s for s in model.weights}
+    found: dict[tuple[object, ...], CaseContext] = {}
+    counts: dict[str, int] = {}
+    for program, variant, launch in ways(model):
+        case = _case(model, program, variant, launch, stored)
+        key = (case.kernel, case.dims, case.guard, case.arguments, case.tasks)
+        if key in found:
+            continue
+        number = counts.setdefault(case.kernel, 0)
+        counts[case.kernel] += 1
+        function = f"case_{case.kernel}" + (f"_{number}" if number else "")
+        labels = [a.label for a in case.written]
+        own = (_vector(v, program, labels) for v in vectors.get(case.kernel, ()))
+        found[key] = replace(case, function=function, vectors=None if number else tuple(own))
     return tuple(found.values())
 
 
@@ -306,7 +319,7 @@ def _case(
         place=source_lines(launch.lines or kernel.lines),
         entry=program.entry,
         dims=tuple(
-            dim_context(_narrowed(d, variant.when), field)
+            dim_context(narrowed(d, variant.when), field)
             for d, field in dim_fields(program).items()
         ),
         guard=" && ".join(_conditions(program, variant.when)),
@@ -319,10 +332,11 @@ def _case(
         tasks=expression(launch.tasks, _launch_names(program, launch)),
         scratch_bytes=kernel.scratch_bytes,
         tolerance=f"tolerance({_loosest([kernel])})",
+        vectors=None,
     )
 
 
-def _narrowed(d: Dim, when: Guard) -> Dim:
+def narrowed(d: Dim, when: Guard) -> Dim:
     """The dim in that part of its range that conditions on it alone allow."""
     lo, hi = d.lo, d.hi
     for c in when.conditions:
@@ -348,14 +362,14 @@ def _case_argument(
     names = _launch_names(program, launch)
     if parameter.dtype is None or isinstance(argument, ValueArg):
         value = expression(argument.value, names) if isinstance(argument, ValueArg) else "0"
-        return CaseArgumentContext(parameter.name, False, False, "", "", "", "", "", value)
+        return CaseArgumentContext(parameter.name, False, False, "", "", "", "", "", "", value)
     extent = _extent(parameter.dtype.itemsize, argument, program, stored)
-    port = next((p for p in program.inputs if argument == InputArg(p.name)), None)
-    lo, hi = parameter.range or (port.range if port else None) or _usual_range(parameter.dtype)
+    lo, hi = case_range(parameter, argument, program)
     return CaseArgumentContext(
         name=parameter.name,
         is_buffer=True,
         is_written=parameter.written,
+        label=f"{parameter.name}: {parameter.dtype}",
         type=test_type(parameter.dtype),
         ctype=parameter.dtype.ctype,
         elements=expression(extent, names),
@@ -365,10 +379,11 @@ def _case_argument(
     )
 
 
-def _usual_range(dtype: DType) -> tuple[int, int]:
-    if dtype.is_bool:
-        return 0, 1
-    return (0, 8) if dtype is u8 else (-8, 8)
+def case_range(parameter: Parameter, argument: Argument, program: Program) -> tuple[int, int]:
+    """Of the integers that the test of a kernel gives a buffer."""
+    port = next((p for p in program.inputs if argument == InputArg(p.name)), None)
+    usual = (0, 1) if parameter.dtype is boolean else (0, 8) if parameter.dtype is u8 else (-8, 8)
+    return parameter.range or (port.range if port else None) or usual
 
 
 def _loosest(kernels: list[KernelSource]) -> str:

@@ -59,17 +59,18 @@ def render_project(
     model: CompiledModel,
     *,
     vectors: Mapping[str, tuple[Vector, ...]] | None = None,
+    kernel_vectors: Mapping[str, tuple[Vector, ...]] | None = None,
     weights_hash: str | None = None,
     embed_weights: bool = False,
 ) -> dict[str, str]:
     """Path below the project's directory -> text, manifest.json included.
 
-    `vectors` of the entries are for its tests, `weights_hash` is of the weights file beside it. With
-    `embed_weights` the build puts `weights/<model>.safetensors` into the library.
+    `vectors` of the entries and `kernel_vectors` are for its tests, `weights_hash` is of the weights
+    file beside it. With `embed_weights` the build puts `weights/<model>.safetensors` into the library.
     """
     _check_names(model)
     target = model.target
-    context = model_context(model, vectors or {}, embed_weights=embed_weights)
+    context = model_context(model, vectors or {}, kernel_vectors or {}, embed_weights=embed_weights)
     described = manifest.describe(model, ABI)
 
     def render(template: str, **more: object) -> str:
@@ -89,7 +90,12 @@ def render_project(
         )
     for entry in context.entries:
         files[f"src/{entry.name}.cpp"] = render("src/entry.cpp.j2", entry=entry)
-        files[f"tests/vectors/{entry.name}.h"] = render("tests/vectors.h.j2", entry=entry)
+        files[f"tests/vectors/{entry.name}.h"] = render(
+            "tests/vectors.h.j2", of=entry, name=entry.name
+        )
+    for case in context.first_cases:
+        place = f"tests/vectors/kernels/{case.kernel}.h"
+        files[place] = render("tests/kernel_vectors.h.j2", of=case, name=case.kernel)
     if embed_weights:
         files["src/embedded.cpp"] = render("src/embedded.cpp.j2")
     lines = tuple(string(f"{line}\n") for line in manifest.text_of(described).splitlines())
@@ -124,6 +130,7 @@ def headers(folder: Path) -> list[Path]:
 def model_context(
     model: CompiledModel,
     vectors: Mapping[str, tuple[Vector, ...]],
+    kernel_vectors: Mapping[str, tuple[Vector, ...]],
     *,
     embed_weights: bool = False,
 ) -> ModelContext:
@@ -139,7 +146,7 @@ def model_context(
         abi=ABI,
         entries=tuple(entry_context(model, p, vectors.get(p.entry, ())) for p in model.programs),
         kernels=tuple(_kernel(k, model.target) for k in model.kernels),
-        cases=cases(model),
+        cases=cases(model, kernel_vectors),
         weights=weights,
         file_weights=tuple({w.name_literal: w for w in weights}.values()),
         scratch_bytes=max((k.scratch_bytes for k in model.kernels), default=0),

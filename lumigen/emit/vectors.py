@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from lumigen.dtype import f64, of_numpy
+from lumigen.dtype import DType, f64, of_numpy
 from lumigen.emit.contract import test_range
 from lumigen.emit.counter import Array, fill, sample
 from lumigen.graph import Graph, Node, tensor_of
@@ -27,6 +27,7 @@ from lumigen.program import CompiledModel, Port, Program
 # element that is made or read otherwise. About a second.
 MAX_WORK, ELEMENT = 1 << 31, 32
 WEIGHT_STREAM, WEIGHT_SCALE = 100, 0.05  # as entries_test.cpp has them
+NOISE_STREAM = 3
 
 # How far a float is moved to see whether an integer that depends on it stays, relative to it: a
 # fifth of `tolerance` in testing.h, or less.
@@ -35,9 +36,10 @@ SHAKE = {"f64": 1e-12, "f32": 1e-5, "f16": 5e-4, "bf16": 5e-3}
 
 @dataclass(frozen=True)
 class Vector:
-    """What an entry gives at these dims, in their order.
+    """What an entry or a kernel gives at these dims, in their order.
 
-    For each output the elements of `sample`; None where a rounding error may give another integer.
+    For each output the elements of `sample`, of a kernel those of `few`; None where a rounding error
+    may give another integer.
     """
 
     dims: tuple[int, ...]
@@ -54,12 +56,13 @@ def vectors(
     out: dict[str, tuple[Vector, ...]] = {}
     for (name, graph), program in zip(graphs, model.programs, strict=True):
         nodes = computed(graph)
-        points = [p for p in _points(program) if work(nodes, p) <= MAX_WORK]
-        for n in graph.weights() if points else ():
+        small = (dict(zip(program.dims, p, strict=True)) for p in points(program.dims))
+        affordable = [dims for dims in small if work(nodes, dims) <= MAX_WORK]
+        for n in graph.weights() if affordable else ():
             weight = tensor_of(n).name
             if weight not in made:
                 made[weight] = _weight(n, streams.get(weight))
-        out[name] = tuple(_vector(graph, program, p, made) for p in points)
+        out[name] = tuple(_vector(graph, program, dims, made) for dims in affordable)
     return out
 
 
@@ -74,14 +77,15 @@ def work(nodes: Sequence[Node], dims: Mapping[Dim, int]) -> int:
     return total
 
 
-def _points(program: Program) -> list[dict[Dim, int]]:
-    least: dict[Dim, int] = {}
-    odd: dict[Dim, int] = {}
-    for i, d in enumerate(program.dims):
-        least[d] = -(-d.lo // d.multiple_of) * d.multiple_of
-        most = d.hi // d.multiple_of * d.multiple_of
-        odd[d] = min(most, least[d] + (2 + 2 * i) * d.multiple_of)  # 3, 5, 7 where 1 is the least
-    return [least] if odd == least else [least, odd]
+def points(dims: Sequence[Dim]) -> list[tuple[int, ...]]:
+    """The least values of the dims, and small odd ones: each different where they may be."""
+    least = [-(-d.lo // d.multiple_of) * d.multiple_of for d in dims]
+    most = [d.hi // d.multiple_of * d.multiple_of for d in dims]
+    steps = [
+        (2 + 2 * i) * d.multiple_of for i, d in enumerate(dims)
+    ]  # 3, 5, 7 where 1 is the least
+    odd = [min(m, n + s) for m, n, s in zip(most, least, steps, strict=True)]
+    return list(dict.fromkeys((tuple(least), tuple(odd))))
 
 
 def _vector(
@@ -122,5 +126,9 @@ def _moved(array: Array) -> Array:
     dtype = of_numpy(array.dtype)
     if dtype is None or not dtype.is_float:
         return array
-    noise = fill(f64, array.size, 3, 0, 0).reshape(array.shape)
+    return moved(array, dtype, fill(f64, array.size, NOISE_STREAM, 0, 0).reshape(array.shape))
+
+
+def moved(array: Array, dtype: DType, noise: Array) -> Array:
+    """Floats, each moved by `SHAKE` times its noise."""
     return (array * (1 + SHAKE[dtype.name] * noise)).astype(array.dtype)

@@ -9,7 +9,7 @@ shapes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,15 @@ from lumigen.region import (
 Array = npt.NDArray[Any]
 
 
+class Source(Protocol):
+    """A tensor that is read at indices, one array for each dimension: an array, or what makes its elements then."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, at: tuple[Array, ...], /) -> Array: ...
+
+
 def evaluate(
     region: Region,
     buffers: Mapping[str, Array],
@@ -55,6 +64,31 @@ def evaluate(
             target = out[store.dst.name] = env.empty(store.dst)
         env.store(store, target)
     return out
+
+
+def elements(
+    region: Region,
+    dst: Buffer,
+    wanted: npt.NDArray[np.int64],
+    buffers: Mapping[str, Source],
+    dims: Mapping[Dim, int],
+) -> Array:
+    """What `evaluate` leaves in these elements of a buffer that is given, counted row by row.
+
+    Only what they depend on is read and computed.
+    """
+    if not wanted.size:
+        return np.empty(0, dst.dtype.numpy)
+    shape = tuple(int(e.evaluate(dims)) for e in dst.dims)
+    unique, back = np.unique(wanted, return_inverse=True)
+    number = np.full(int(np.prod(shape, dtype=np.int64)), -1)
+    number[unique] = np.arange(unique.size)
+    before = buffers[dst.name][np.unravel_index(unique, shape) if shape else ()]
+    out = np.array(before, dst.dtype.numpy).reshape(unique.shape)
+    env = Evaluator(buffers, dims)
+    for store in (s for s in region.stores if s.dst == dst):
+        env.fork().store_elements(store, shape, number, out)
+    return out[back]
 
 
 def value(
@@ -79,7 +113,7 @@ class Evaluator:
 
     def __init__(
         self,
-        buffers: Mapping[str, Array],
+        buffers: Mapping[str, Source],
         dims: Mapping[Dim, int],
         *,
         brute: bool = False,
@@ -120,7 +154,7 @@ class Evaluator:
         """The buffer as it was given, or zeros."""
         given = self.buffers.get(buffer.name)
         if given is not None:
-            return np.array(given, buffer.dtype.numpy)
+            return np.array(given, buffer.dtype.numpy, order="C")
         return np.zeros([int(e.evaluate(self.dims)) for e in buffer.dims], buffer.dtype.numpy)
 
     def grid(self, expr: Expr, axes: tuple[Axis, ...]) -> Array:
@@ -144,18 +178,35 @@ class Evaluator:
     def store(self, store: Store, target: Array) -> None:
         """Write a store into `target`; points outside it contribute nothing."""
         data = cast(self.grid(store.value, store.axes), store.dst.dtype)
-        at = tuple(self._spread_over(self.ix(i), store.axes) for i in store.at)
-        shape = data.shape
-        if target.ndim == 0:
-            target, at = target.reshape(1), (np.zeros(shape, np.int64),)
-        inside = np.ones(shape, np.bool_)
-        for i, size in zip(at, target.shape, strict=True):
-            inside &= (i >= 0) & (i < size)
-        where = tuple(i[inside] for i in at)
-        if store.add:
-            np.add.at(target, where, data[inside])
-        else:
-            target[where] = data[inside]
+        at = self._addresses(store, target.shape)
+        inside = at >= 0
+        _put(store, target.reshape(-1), at[inside], data[inside])
+
+    def store_elements(
+        self, store: Store, shape: tuple[int, ...], number: Array, out: Array
+    ) -> None:
+        """Write those elements of a buffer of `shape` into `out` that have a number there, else -1."""
+        at = self._addresses(store, shape)
+        place = np.where(at >= 0, number[at], -1).reshape(-1)
+        points = np.flatnonzero(place >= 0)
+        if not points.size:
+            return
+        position = self.position(store)
+        where = np.unravel_index(points, at.shape) if at.ndim else ()
+        for axis, values in zip(store.axes, where, strict=True):
+            self.bind(axis, position, values)
+        data = cast(self.value(store.value), store.dst.dtype).reshape(-1)
+        _put(store, out, place[points], data)
+
+    def _addresses(self, store: Store, shape: tuple[int, ...]) -> Array:
+        """The element that each point of a store writes in a buffer of `shape`; -1 outside of it."""
+        flat = np.zeros([self.extent(a) for a in store.axes], np.int64)
+        inside = np.ones(flat.shape, np.bool_)
+        for i, size in zip(store.at, shape, strict=True):
+            at = self._spread_over(self.ix(i), store.axes)
+            inside &= (at >= 0) & (at < size)
+            flat = flat * size + at
+        return np.where(inside, flat, -1)
 
     # ---- indices ----
 
@@ -344,19 +395,26 @@ def cast(a: Array, dtype: DType) -> Array:
         return array.astype(dtype.numpy)
 
 
+def _put(store: Store, target: Array, at: Array, data: Array) -> None:
+    if store.add:
+        np.add.at(target, at, data)
+    else:
+        target[at] = data
+
+
 def spread(values: Array, position: int) -> Array:
     """A vector laid along the dimension of `position`."""
     return np.asarray(values).reshape((-1,) + (1,) * position)
 
 
-def _gather(source: Array, at: list[Array]) -> tuple[Array, Array]:
+def _gather(source: Source, at: list[Array]) -> tuple[Array, Array]:
     """The elements at `at`, clipped into the source, and where nothing had to be clipped."""
     inside = np.ones((), np.bool_)
     clipped: list[Array] = []
-    for i, size in zip(at, np.shape(source), strict=True):
+    for i, size in zip(at, source.shape, strict=True):
         inside = inside & (i >= 0) & (i < size)
         clipped.append(np.clip(i, 0, size - 1))
-    return np.asarray(np.asarray(source)[tuple(clipped)]), inside
+    return np.asarray(source[tuple(clipped)]), inside
 
 
 def _varies(a: Array) -> set[int]:

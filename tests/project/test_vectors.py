@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -14,11 +15,16 @@ from lumigen import nn
 from lumigen.build import build_project, write_project
 from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import DTYPES, i64
+from lumigen.emit import kernel_vectors as kernel_module
 from lumigen.emit import vectors as module
-from lumigen.emit.counter import fill, sample
+from lumigen.emit.counter import elements, few, fill, sample
+from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.vectors import vectors
+from lumigen.interp.region import evaluate
+from lumigen.program import CompiledModel, OutputArg
 from lumigen.resources import templates_dir
+from lumigen.target import CUDA
 
 NATIVE = Path(__file__).parent / "native"
 
@@ -74,6 +80,13 @@ def parts(traced):
     return model, vectors(model, traced.entries)
 
 
+def kernel_parts(traced, **options):
+    """The same with the vectors of kernels, and what kernels mean."""
+    compiled = lower_model(traced, {}, **options)
+    kernels = compiled.lowered.kernels
+    return compiled.model, kernel_vectors(compiled.model, kernels), kernels
+
+
 @pytest.fixture(scope="module")
 def traced():
     return several().trace()
@@ -83,13 +96,16 @@ def traced():
 def project(traced, tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("several")
     model, stored = parts(traced)
-    write_project(render_project(model, vectors=stored), directory)
+    _, of_kernels, _ = kernel_parts(traced)
+    write_project(render_project(model, vectors=stored, kernel_vectors=of_kernels), directory)
     build_project(directory, python=False, tests=True)
     return directory
 
 
-def entries_test(directory: Path, isa: str = "baseline") -> subprocess.CompletedProcess[str]:
-    program = directory / "build" / "release" / "several_entries_test"
+def run_test(
+    directory: Path, what: str = "entries", isa: str = "baseline"
+) -> subprocess.CompletedProcess[str]:
+    program = directory / "build" / "release" / f"several_{what}_test"
     return subprocess.run([program, isa], capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -116,8 +132,17 @@ def test_numpy_makes_the_numbers_of_the_tests(tool, tmp_path):
             for scale in (1.0, 0.05):
                 made = fill(dtype, count, 100, lo, hi, scale)
                 assert made.tobytes().hex() == lines.pop(0), (dtype, count, scale)
-    for count in (0, 5, 280, 281, 100000):
-        assert sample(count).tolist() == [int(e) for e in lines.pop(0).split()]
+    for count in (0, 5, 48, 49, 280, 281, 100000):
+        for chosen in (sample(count), few(count)):
+            assert chosen.tolist() == [int(e) for e in lines.pop(0).split()]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_element_is_the_same_alone(dtype):
+    whole = fill(dtype, 40000, 9, -3, 4)
+    at = np.array([[0, 39999], [32767, 32768], [5, 5]])
+    np.testing.assert_array_equal(elements(dtype, at, 9, -3, 4), whole[at])
+    assert elements(dtype, np.array(7), 9, -3, 4) == whole[7]
 
 
 # --- what is stored -------------------------------------------------------------------------------
@@ -171,12 +196,105 @@ def test_vectors_are_stable_and_of_the_meaning(traced):
     np.testing.assert_allclose(probs, e / e.sum(-1, keepdims=True), rtol=1e-6)
 
 
+# --- what is stored of kernels --------------------------------------------------------------------
+
+
+def kernel_of(model: CompiledModel, entry: str, output: str) -> str:
+    """The kernel that writes an output."""
+    (program,) = (p for p in model.programs if p.entry == entry)
+    (name,) = (x.kernel for x in program.launches if OutputArg(output) in x.arguments)
+    return name
+
+
+def test_kernels_are_stored_at_the_points_of_their_entries(traced):
+    model, stored, _ = kernel_parts(traced)
+    assert stored.keys() == {k.name for k in model.kernels}
+    assert [v.dims for v in stored[kernel_of(model, "attend", "out")]] == [(1, 2), (3, 10)]
+    assert [v.dims for v in stored[kernel_of(model, "narrow", "square")]] == [(2,), (6,)]
+    assert [v.dims for v in stored[kernel_of(model, "noise", "third")]] == [()]
+    grown = stored[kernel_of(model, "narrow", "grown")]
+    assert [len(v.outputs[0]) for v in grown] == [48, 48]
+
+
+def test_what_dims_do_not_change_is_stored_once():
+    model = lg.Model("still")
+
+    @model.entry(x=lg.spec(lg.Dim("batch", 1, 8), 4), w=lg.spec(4, 4))
+    def apply(x, w):
+        return {"y": x + 1, "z": w.exp()}
+
+    compiled, stored, _ = kernel_parts(model.trace())
+    assert [v.dims for v in stored[kernel_of(compiled, "apply", "y")]] == [(1,), (3,)]
+    assert [v.dims for v in stored[kernel_of(compiled, "apply", "z")]] == [(1,)]
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": lg.bf16}, {"target": CUDA}], ids=str)
+def test_what_is_stored_is_what_the_region_means(traced, options):
+    """The whole region, from whole buffers as the test in C++ fills them."""
+    model, stored, kernels = kernel_parts(traced, **options)
+    dims = {x.kernel: p.dims for p in reversed(model.programs) for x in reversed(p.launches)}
+    text = render_project(model, kernel_vectors=stored)["tests/kernels_test.cpp"]
+    for k in kernels:
+        struct = text[text.index(f"struct case_{k.name} {{") :]
+        rows = re.findall(r"buffer_(\w+) = filled\(.*, (\d+), (-?\d+), (-?\d+)\);", struct)
+        ranges = {name: tuple(map(int, row)) for name, *row in rows[: len(k.program.args)]}
+        assert stored[k.name]
+        for vector in stored[k.name]:
+            numbers = dict(zip(dims[k.name], vector.dims, strict=True))
+            buffers = {}
+            for b in k.program.args:
+                shape = [int(e.evaluate(numbers)) for e in b.dims]
+                buffers[b.name] = fill(b.dtype, int(np.prod(shape)), *ranges[b.name]).reshape(shape)
+            (found,) = evaluate(k.region, buffers, numbers).values()
+            if vector.outputs[0] is not None:
+                chosen = found.reshape(-1)[few(found.size)].astype(np.float64)
+                close = 1e-2 if found.dtype.itemsize == 2 else 1e-6
+                np.testing.assert_allclose(vector.outputs[0], chosen, close, 1e-9)
+
+
+def test_an_integer_of_a_kernel_that_a_rounding_error_decides_is_not_stored(traced):
+    model, stored, _ = kernel_parts(traced)
+    units = kernel_of(model, "noise", "units")
+    assert stored[units][0].outputs == (None,)
+    assert None not in stored[kernel_of(model, "narrow", "square")][1].outputs
+    text = render_project(model, kernel_vectors=stored)[f"tests/vectors/kernels/{units}.h"]
+    assert "// out: i32; not stored: a rounding error may give another integer" in text
+
+
+def test_a_kernel_of_too_much_work_is_not_stored_and_that_is_said(traced, monkeypatch):
+    monkeypatch.setattr(kernel_module, "MAX_VALUES", 100)
+    model, stored, _ = kernel_parts(traced)
+    name = kernel_of(model, "narrow", "grown")
+    assert stored[name] == ()
+    text = render_project(model, kernel_vectors=stored)[f"tests/vectors/kernels/{name}.h"]
+    assert "// None are stored" in text
+
+
+def test_a_kernel_of_many_layers_is_stored_once():
+    layers = nn.ModuleList([nn.Linear(300, 300) for _ in range(5)])
+    model = lg.Model("deep", layers)
+
+    @model.entry(x=lg.spec(lg.Dim("batch", 1, 8), 300))
+    def apply(x):
+        for layer in layers:
+            x = layer(x).relu()
+        return x
+
+    compiled, stored, _ = kernel_parts(model.trace())
+    assert len(compiled.programs[0].launches) == 5
+    files = render_project(compiled, kernel_vectors=stored)
+    found = [p for p in files if p.startswith("tests/vectors/kernels/")]
+    assert len(found) == len(compiled.kernels) == 1
+    assert len(files[found[0]]) < 4000
+
+
 # --- the project ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_entries_give_what_is_stored(project, isa):
-    run = entries_test(project, isa)
+@pytest.mark.parametrize("what", ["entries", "kernels"])
+def test_a_project_gives_what_is_stored(project, what, isa):
+    run = run_test(project, what, isa)
     assert run.returncode in {0, 77}, run.stdout
 
 
@@ -189,11 +307,56 @@ def test_a_broken_kernel_differs_from_what_is_stored(traced, tmp_path):
     files[path] = files[path].replace("splat(0.0f)", "splat(-1.0f)")
     write_project(files, tmp_path)
     build_project(tmp_path, python=False, tests=True)
-    run = entries_test(tmp_path)
+    run = run_test(tmp_path)
     assert run.returncode == 1
     failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]
     assert any("[classify] probs differs from what is stored at batch=3" in f for f in failed)
     assert all("[classify]" in f for f in failed), run.stdout
+
+
+def scaled() -> lg.Model:
+    model = lg.Model("several")
+
+    @model.entry(x=lg.spec(lg.Dim("batch", 1, 8), 40))
+    def apply(x):
+        return x * 3.5 + 1
+
+    return model
+
+
+@pytest.mark.slow
+def test_a_kernel_broken_like_its_reference_is_named_with_its_line(tmp_path):
+    """What is stored notices it, where kernel and reference agree; and it notices either of them alone."""
+    traced = scaled().trace()
+    model, stored, (kernel,) = kernel_parts(traced)
+    files = render_project(model, kernel_vectors=stored)
+    paths = [f"kernels/{kernel.name}.cpp", f"tests/references/{kernel.name}.cpp"]
+    line = next(x.line for x in kernel.lines)
+
+    def failures(*broken: str) -> list[str]:
+        changed = {path: files[path].replace("3.5", "4.5") for path in broken}
+        assert all(changed[path] != files[path] for path in broken)
+        write_project(files | changed, tmp_path, force=True)
+        build_project(tmp_path, python=False, tests=True)
+        run = run_test(tmp_path, "kernels")
+        assert run.returncode == (1 if broken else 0), run.stdout
+        # a failure, the kernel's title, what differs
+        parts = run.stdout.split(f"FAILED {kernel.name} (test_vectors.py:{line})\n")[1:]
+        return [p.splitlines()[1].strip() for p in parts]
+
+    def at_the_second_point(found: list[str]) -> list[str]:
+        """What differs from what, at the dims that only what is stored adds."""
+        found = [f for f in found if " at batch=3: element" in f]
+        return [f"{f.split(' at ')[0]} by {f.split(' by ')[1].split(',')[0]}" for f in found]
+
+    assert failures() == []
+    both, alone, reference = failures(*paths), failures(paths[0]), failures(paths[1])
+    kernel_differs, reference_differs = (
+        f"{what} by what is stored" for what in ("out", "the reference of out")
+    )
+    assert at_the_second_point(both) == [kernel_differs, reference_differs]
+    assert at_the_second_point(alone) == ["out by the reference", kernel_differs]
+    assert at_the_second_point(reference) == ["out by the reference", reference_differs]
 
 
 # --- the manifest ---------------------------------------------------------------------------------

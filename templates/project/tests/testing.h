@@ -1,6 +1,7 @@
 // What the tests share: numbers from a counter, buffers, the comparison with a reference. No dependency.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdarg>
@@ -242,25 +243,47 @@ bool reduce_to_cap(std::vector<int64_t>* values, const std::vector<DimRange>& di
 }
 
 // Which elements of a buffer are compared: both ends, and some in between.
-inline std::vector<int64_t> sample(int64_t count) {
-  constexpr int64_t kEnds = 40, kInner = 200;
+inline std::vector<int64_t> sample(int64_t count, int64_t ends = 40, int64_t inner = 200) {
   std::vector<int64_t> out;
-  if (count <= 2 * kEnds + kInner) {
+  if (count <= 2 * ends + inner) {
     for (int64_t i = 0; i < count; ++i) out.push_back(i);
     return out;
   }
-  for (int64_t i = 0; i < kEnds; ++i) out.push_back(i);
-  for (int64_t i = 0; i < kInner; ++i)
-    out.push_back(random_integer(7, static_cast<uint64_t>(i), kEnds, count - kEnds - 1));
-  for (int64_t i = count - kEnds; i < count; ++i) out.push_back(i);
+  for (int64_t i = 0; i < ends; ++i) out.push_back(i);
+  for (int64_t i = 0; i < inner; ++i)
+    out.push_back(random_integer(7, static_cast<uint64_t>(i), ends, count - ends - 1));
+  for (int64_t i = count - ends; i < count; ++i) out.push_back(i);
   return out;
 }
 
-// What an entry gives at some dims, computed elsewhere in double precision: for each output the elements of
-// `sample`, or nothing where a rounding error may give another integer.
+// Which elements of a kernel's output are stored.
+inline std::vector<int64_t> few(int64_t count) { return sample(count, 8, 32); }
+
+// What an entry or a kernel gives at some dims, computed elsewhere in double precision: for each output the
+// elements of `sample`, of a kernel those of `few`, or nothing where a rounding error may give another
+// integer.
 struct Vector {
   std::vector<int64_t> dims;
   std::vector<std::vector<double>> outputs;
+};
+
+// Numbers of some elements by their place in a buffer.
+struct Stored {
+  const std::vector<int64_t>& elements;
+  const std::vector<double>& numbers;
+  double operator()(int64_t element) const {
+    return numbers[static_cast<size_t>(std::find(elements.begin(), elements.end(), element) -
+                                       elements.begin())];
+  }
+};
+
+// The elements of a buffer as numbers.
+struct Decoded {
+  Type type;
+  const char* data;
+  double operator()(int64_t element) const {
+    return decode(type, data + element * static_cast<int64_t>(size_of(type)));
+  }
 };
 
 // How a buffer compares with what it should hold.
@@ -272,19 +295,18 @@ struct Comparison {
   bool ok() const { return worst_ratio <= 1; }
 };
 
-// Compares sampled elements with `reference(element)`. Errors are measured against the element and the
-// typical size of its neighbours, since a sum of many terms may cancel. Stops after some seconds, but not
+// Compares `result(element)` with `reference(element)`. Errors are measured against the element and the
+// typical size of the others, since a sum of many terms may cancel. Stops after some seconds, but not
 // before 16 elements.
-template <class Reference>
-Comparison compare(const char* data, Type type, int64_t count, double allowed, Reference reference) {
+template <class Result, class Reference>
+Comparison compare(const std::vector<int64_t>& elements, double allowed, Result result, Reference reference) {
   Comparison out;
   std::vector<int64_t> at;
   std::vector<double> expected;
   const double start = seconds();
   double squares = 0;
   int64_t finite = 0;
-  // A fixed stride through the sample visits all parts of the buffer, should the time run out.
-  const std::vector<int64_t> elements = sample(count);
+  // A fixed stride through them visits all parts of the buffer, should the time run out.
   const size_t total = elements.size();
   for (size_t first = 0; first < 16 && first < total; ++first) {
     for (size_t i = first; i < total; i += 16) {
@@ -300,7 +322,7 @@ Comparison compare(const char* data, Type type, int64_t count, double allowed, R
   const double typical = finite > 0 ? std::sqrt(squares / static_cast<double>(finite)) : 0;
   out.compared = static_cast<int64_t>(at.size());
   for (size_t i = 0; i < at.size(); ++i) {
-    const double got = decode(type, data + at[i] * static_cast<int64_t>(size_of(type)));
+    const double got = result(at[i]);
     const double want = expected[i];
     double ratio = 0;
     if (std::isnan(want) || std::isnan(got)) {

@@ -15,8 +15,10 @@ int main() {
       }
     }
   }
-  for (const int64_t count : {0, 5, 280, 281, 100000}) {
-    for (const int64_t element : sample(count)) std::printf("%lld ", static_cast<long long>(element));
-    std::printf("\n");
+  for (const int64_t count : {0, 5, 48, 49, 280, 281, 100000}) {
+    for (const auto& elements : {sample(count), few(count)}) {
+      for (const int64_t element : elements) std::printf("%lld ", static_cast<long long>(element));
+      std::printf("\n");
+    }
   }
 }
