@@ -18,6 +18,7 @@ from lumigen import fast_lane, nn
 from lumigen.build import build_project, load_module, write_project
 from lumigen.compile import Compilation, entry_summary, lower_model
 from lumigen.dtype import f32
+from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.errors import LoweringFailed, VerifyFailed
 from lumigen.index import Axis, Cmp, Dim, ix, less
@@ -250,6 +251,26 @@ def test_kernels_are_tested_where_they_are_launched() -> None:
     assert text.count("if (!(dims.batch < 4)) return true;") == few
     assert text.count('{{"batch", 1, 3, 1}}') == few
     assert '{{"batch", 1, 64, 1}}' in text
+
+
+@pytest.mark.parametrize(
+    ("condition", "points"),
+    [(less(B, 4), [(1,), (3,)]), (less(3, B), [(4,), (6,)])],
+    ids=["few", "many"],
+)
+def test_what_is_stored_is_where_a_variant_is_launched(
+    condition: Cmp, points: list[tuple[int]]
+) -> None:
+    compiled = joined()
+    (one,) = compiled.model.programs
+    group, last = one.groups
+    first = replace(group.variants[0], when=Guard((condition,)))
+    changed = replace(one, groups=(replace(group, variants=(first, group.variants[1])), last))
+    model = replace(compiled.model, programs=(changed,))
+    stored = kernel_vectors(model, compiled.lowered.kernels)
+    found = [[v.dims for v in stored[launch.kernel]] for launch in first.launches]
+    assert points in found  # of a kernel that batch does not change, the first alone
+    assert all(dims == points[: len(dims)] for dims in found)
 
 
 def guarded(*conditions: Cmp, features: tuple[str, ...] = ()) -> str:

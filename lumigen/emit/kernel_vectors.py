@@ -23,11 +23,11 @@ from lumigen.interp import region as interp
 from lumigen.interp.read import concrete
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.program import CompiledModel, Launch, Program, Variant
-from lumigen.region import Buffer, Expr, Reduce, Region, Scan, children, free_axes
+from lumigen.region import Buffer, Expr, Reduce, Region, Scan, Store, children, free_axes
 
-# Values on the way to those that are stored at one point of a kernel; what has more is not stored.
-# About a quarter of a second.
-MAX_VALUES = 1 << 23
+# Values on the way to those that are stored of a kernel at one point; of more, nothing is stored.
+# Half a second at most.
+MAX_VALUES = 1 << 24
 
 
 def kernel_vectors(
@@ -121,14 +121,14 @@ class Shaken:
 
 
 def _values(region: Region, numbers: Mapping[Dim, int]) -> int:
-    """How many values `interp.elements` computes for `few` of each buffer, places in it included."""
+    """How many values `interp.elements` computes for `few` of each buffer, places to store to included."""
     total = 0
     seen: set[tuple[Expr, frozenset[Axis]]] = set()
     none: frozenset[Axis] = frozenset()
     for store in region.stores:
         size = prod(concrete(store.dst.dims, numbers))
-        count = few(size).size
-        total += size
+        total += 0 if interp.in_order(store) else size
+        places = _places(store, few(size).size, numbers)
         stack: list[tuple[Expr, frozenset[Axis]]] = [(store.value, none)]
         while stack:
             e, bound = stack.pop()
@@ -137,10 +137,20 @@ def _values(region: Region, numbers: Mapping[Dim, int]) -> int:
                 continue
             seen.add((e, axes))
             extents = concrete([a.extent for a in axes], numbers)
-            total += prod(extents) * (count if free_axes(e) - axes else 1)
+            free = free_axes(e) - axes
+            total += prod(extents) * prod(n for half, n in places if free & half)
             if isinstance(e, Reduce):
                 bound = bound | frozenset(e.axes)
             elif isinstance(e, Scan):
                 bound = bound | {e.axis}
             stack += ((c, bound) for c in children(e))
     return total
+
+
+def _places(
+    store: Store, count: int, numbers: Mapping[Dim, int]
+) -> tuple[tuple[frozenset[Axis], int], ...]:
+    """The two groups of axes that `at_points` has a dimension for, and at most how many places there."""
+    halves = (store.axes[:-1], store.axes[-1:])
+    extents = (prod(concrete([a.extent for a in axes], numbers)) for axes in halves)
+    return tuple((frozenset(h), min(count, n)) for h, n in zip(halves, extents, strict=True))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumigen.dtype import DType
-from lumigen.index import Axis, Cmp, Dim, Ix, Lookup
+from lumigen.index import Axis, Cmp, Dim, Ix, Lookup, ix
 from lumigen.interp.graph import cast as to_integer
 from lumigen.ops import ROWS, Op
 from lumigen.region import (
@@ -81,14 +81,18 @@ def elements(
         return np.empty(0, dst.dtype.numpy)
     shape = tuple(int(e.evaluate(dims)) for e in dst.dims)
     unique, back = np.unique(wanted, return_inverse=True)
-    number = np.full(int(np.prod(shape, dtype=np.int64)), -1)
-    number[unique] = np.arange(unique.size)
     before = buffers[dst.name][np.unravel_index(unique, shape) if shape else ()]
     out = np.array(before, dst.dtype.numpy).reshape(unique.shape)
     env = Evaluator(buffers, dims)
     for store in (s for s in region.stores if s.dst == dst):
-        env.fork().store_elements(store, shape, number, out)
+        env.fork().store_elements(store, shape, unique, out)
     return out[back]
+
+
+def in_order(store: Store) -> bool:
+    """Whether the points of a store are the elements of its buffer, one by one."""
+    extents = tuple(a.extent for a in store.axes)
+    return store.dst.dims == extents and store.at == tuple(ix(a) for a in store.axes)
 
 
 def value(
@@ -183,20 +187,40 @@ class Evaluator:
         _put(store, target.reshape(-1), at[inside], data[inside])
 
     def store_elements(
-        self, store: Store, shape: tuple[int, ...], number: Array, out: Array
+        self, store: Store, shape: tuple[int, ...], wanted: Array, out: Array
     ) -> None:
-        """Write those elements of a buffer of `shape` into `out` that have a number there, else -1."""
-        at = self._addresses(store, shape)
-        place = np.where(at >= 0, number[at], -1).reshape(-1)
-        points = np.flatnonzero(place >= 0)
-        if not points.size:
-            return
-        position = self.position(store)
-        where = np.unravel_index(points, at.shape) if at.ndim else ()
-        for axis, values in zip(store.axes, where, strict=True):
-            self.bind(axis, position, values)
-        data = cast(self.value(store.value), store.dst.dtype).reshape(-1)
-        _put(store, out, place[points], data)
+        """Write those elements of a buffer of `shape` that are wanted, each once, to their places in `out`."""
+        if in_order(store):
+            points, place = wanted, np.arange(wanted.size)
+        else:
+            number = np.full(int(np.prod(shape, dtype=np.int64)), -1)
+            number[wanted] = np.arange(wanted.size)
+            at = self._addresses(store, shape)
+            place = np.where(at >= 0, number[at], -1).reshape(-1)
+            points = np.flatnonzero(place >= 0)
+            place = place[points]
+        if points.size:
+            _put(store, out, place, cast(self.at_points(store, points), store.dst.dtype))
+
+    def at_points(self, store: Store, points: Array) -> Array:
+        """The value of a store at some of its points, counted row by row.
+
+        The last axis and the others together have a dimension each: what varies with one of the two
+        alone, such as an operand of a matrix product, is computed once for each place there.
+        """
+        columns = self.extent(store.axes[-1]) if store.axes else 1
+        index: list[Array] = []
+        halves = ((store.axes[:-1], points // columns), (store.axes[-1:], points % columns))
+        for number, (axes, flat) in enumerate(halves):
+            if axes:
+                places, back = np.unique(flat, return_inverse=True)
+                index.append(back)
+                position = self.position((store, number))
+                extents = [self.extent(a) for a in axes]
+                for axis, values in zip(axes, np.unravel_index(places, extents), strict=True):
+                    self.bind(axis, position, values)
+        bound = (*store.axes[:-1][:1], *store.axes[-1:])
+        return self.grid(store.value, bound)[tuple(index)].reshape(-1)
 
     def _addresses(self, store: Store, shape: tuple[int, ...]) -> Array:
         """The element that each point of a store writes in a buffer of `shape`; -1 outside of it."""

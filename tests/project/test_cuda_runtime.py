@@ -20,6 +20,7 @@ from fake_arrays import GpuArray, taken
 import lumigen as lg
 from lumigen.build import write_project
 from lumigen.compile import lower_model
+from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.weights_file import write_weights
 from lumigen.target import parse_target
@@ -114,6 +115,27 @@ def test_the_projects_own_tests_over_a_fake_of_cuda(sources, test):
     references = sorted((sources / "tests" / "references").glob("*.cpp"))
     extra = [str(r) for r in references] if test == "kernels_test" else []
     assert "0 failures" in run(compile_program(sources, str(main), *extra)) or extra
+
+
+def test_the_test_of_kernels_compiles_with_what_is_stored(tmp_path):
+    model = lg.Model("wide")
+
+    @model.entry(
+        x=lg.spec(lg.Dim("rows", 1, 64), 32, dtype=lg.bf16),
+        ids=lg.spec(5, dtype=lg.i32, range=(0, 31)),
+        w=lg.spec(32, 16, dtype=lg.bf16),
+    )
+    def product(x, ids, w):
+        return {"y": x @ w, "some": x[:, ids].softmax(-1), "mask": x > 0}
+
+    compiled = lower_model(model.trace(), {}, target=parse_target("cuda:sm_80,sm_90a"))
+    stored = kernel_vectors(compiled.model, compiled.lowered.kernels)
+    assert all(len(v) == 2 for v in stored.values())
+    write_project(render_project(compiled.model, kernel_vectors=stored), tmp_path)
+    folders = [tmp_path, tmp_path / "include", tmp_path / "runtime"]
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-DLUMIGEN_NS=wide_impl"]
+    flags += [*(f"-I{f}" for f in folders), "-isystem", str(cuda_headers())]
+    subprocess.run(["c++", *flags, tmp_path / "tests" / "kernels_test.cpp"], check=True)
 
 
 @pytest.fixture(scope="module")
