@@ -96,6 +96,9 @@ PROGRAMS = {
     "integer_sums": graph(
         lambda x: x.sum(1).to(lg.f32) * 0.5, x=spec(B, 9, 21, dtype=i32, range=(-9, 9))
     ),
+    "remainder_by_zero": graph(
+        lambda x: x % (x + 1), x=spec(B, 9, 9, dtype=i32, range=(-3, 3))
+    ),
     "bool_as_integer": graph(lambda x: x.to(lg.i32) % 7 + 1, x=spec(B, 5, dtype=boolean)),
     "attention": graph(
         lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True),

@@ -41,12 +41,13 @@ inline double to_f16(double x) { return to_float(x, 11, -14, 65504); }
 // From single precision, as every conversion to bfloat16 goes.
 inline double to_bf16(double x) { return to_float(to_f32(x), 8, -126, 0x1.fep127); }
 
-// The remainder with the sign of the divisor.
+// The remainder with the sign of the divisor; 0 by the integer 0.
 inline double modulo(double a, double b) {
   const double r = __builtin_fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 inline int64_t modulo(int64_t a, int64_t b) {
+  if (b == 0 || b == -1) return 0;  // of -1, whose quotient may not fit
   const int64_t r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
