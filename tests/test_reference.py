@@ -96,6 +96,9 @@ PROGRAMS = {
     "integer_sums": graph(
         lambda x: x.sum(1).to(lg.f32) * 0.5, x=spec(B, 9, 21, dtype=i32, range=(-9, 9))
     ),
+    "float_as_bytes": graph(
+        lambda x: {"u": (x * 1e3).to(lg.u8), "i": (x * 1e3).to(lg.i8) + 1}, x=spec(B, 9)
+    ),
     "remainder_by_zero": graph(
         lambda x: x % (x + 1), x=spec(B, 9, 9, dtype=i32, range=(-3, 3))
     ),

@@ -48,7 +48,10 @@ ROUND = {f32: "to_f32", f16: "to_f16", bf16: "to_bf16"}
 WIDEN = {f16: "from_f16", bf16: "from_bf16"}
 HEADERS = (
     ("index.h", re.compile(r"\b(floor_div|floor_mod|index_min|index_max)\(")),
-    ("reference.h", re.compile(r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|modulo)\(")),
+    (
+        "reference.h",
+        re.compile(r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|modulo|to_integer)[(<]"),
+    ),
 )
 LONG = 64  # characters of an expression that reads better as two
 INDENT = "  "
@@ -414,8 +417,9 @@ def _cast(e: Prim, text: Text) -> Text:
             return Text(f"int64_t{{{text.code}}}")
         return Text(f"{text.within(SUM)} ? 1.0 : 0.0", LOOSE)
     if new.is_int:
-        whole = text if old.is_int else Text(f"static_cast<int64_t>({text.code})")
-        return whole if old.is_int and old.bits < new.bits else _wrapped(whole, new)
+        if old.is_float:
+            return Text(f"to_integer<{new.ctype}>({text.code})")
+        return text if old.bits < new.bits else _wrapped(text, new)
     is_exact = isinstance(e.args[0], Read) and old.is_float and old.bits < new.bits
     if new in ROUND and not is_exact:
         return Text(f"{ROUND[new]}({text.code})")

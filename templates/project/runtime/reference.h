@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace LUMIGEN_NS {
 
@@ -40,6 +41,16 @@ inline double to_f16(double x) { return to_float(x, 11, -14, 65504); }
 
 // From single precision, as every conversion to bfloat16 goes.
 inline double to_bf16(double x) { return to_float(to_f32(x), 8, -126, 0x1.fep127); }
+
+// A float as an integer: towards zero, the nearest one where it does not fit, 0 for NaN.
+template <class T>
+int64_t to_integer(double value) {
+  constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  if (value != value) return 0;
+  if (value <= static_cast<double>(least)) return least;
+  if (value >= static_cast<double>(most)) return most;
+  return static_cast<int64_t>(value);
+}
 
 // The remainder with the sign of the divisor; 0 by the integer 0.
 inline double modulo(double a, double b) {
