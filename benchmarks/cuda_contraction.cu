@@ -108,8 +108,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
 }
 
 bool make_map(CUtensorMap* map, const void* data, int rows, int columns, int64_t row, int box_lines) {
-  return make_tensor_map(map, data,
-                         {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 1, rows, columns, 0, row, box_lines}) == kOk;
+  return make_tensor_map(
+             map, data, {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 1, 1, rows, columns, 0, 0, row, box_lines}) == kOk;
 }
 
 template <class... Parameters, class... Arguments>

@@ -23,7 +23,12 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "benchmarks"
 LARGE = [(4096, 4096, 4096), (8192, 8192, 8192)]
-LAYERS = [(14336, 4096), (4096, 14336), (6144, 4096)]  # (N, K) of a Llama of 8 billion weights
+LAYERS = [
+    (14336, 4096),
+    (4096, 14336),
+    (6144, 4096),
+    (4096, 4096),
+]  # (N, K) of a Llama of 8 billion weights
 LIMIT = {torch.bfloat16: 2.5e-3, torch.float32: 1e-5}  # relative to the norm
 
 

@@ -39,6 +39,7 @@ from lumigen.verify.tile import verify
 ROWS = lg.Dim("rows", 1, 600, typical=512)
 MANY = lg.Dim("many", 1, 8192, typical=8192)
 BATCH = lg.Dim("batch", 1, 8, typical=4)
+FEW = lg.Dim("few", 1, 600, typical=8)
 
 
 def spec(*shape: Any, dtype: Any = lg.bf16) -> Any:
@@ -66,6 +67,11 @@ MAPPED: dict[str, Case] = {
             "y": lg.spec(ROWS, 130),
         },
     ),
+    "few": (
+        lambda x, w, bias, y: F.relu(x @ w.T + bias) * y,
+        {"x": spec(FEW, 264), "w": spec(1200, 264), "bias": lg.spec(1200), "y": spec(FEW, 1200)},
+    ),
+    "few_columns": (lambda x, w: x @ w, {"x": spec(FEW, 264), "w": spec(264, 1200)}),
     "batched": (
         lambda x, y: x @ y.transpose(-1, -2),
         {"x": spec(BATCH, 3, 20, 64), "y": spec(BATCH, 3, ROWS, 64)},
@@ -120,7 +126,7 @@ def test_both_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> 
     verify(kernel.program, name)
     kernels = {k.name: k.program for k in model.kernels}
     for size in (1, 37, 300):
-        dims = {ROWS: size, MANY: size, BATCH: 2}
+        dims = {ROWS: size, MANY: size, FEW: size, BATCH: 2}
         inputs: dict[str, Any] = {}
         for n in graph.inputs:
             shape = [int(e.evaluate(dims)) for e in n.shape]
@@ -162,12 +168,14 @@ def test_the_text_of_both_kernels(golden: Callable[[str, str], None]) -> None:
 def test_tiles_by_typical_dims() -> None:
     found = {
         name: roles_of(lowered(MAPPED[name], "sm_90a")[1])[0].program.tile
-        for name in ("large", "large_columns", "columns", "half", "split")
+        for name in ("large", "large_columns", "columns", "half", "split", "few", "few_columns")
     }
     assert found["large"] == "RolesTile<bf16, 128, 256, 4, 2, Along::kDepth, Along::kDepth>"
     assert found["large_columns"] == "RolesTile<bf16, 128, 256, 4, 2, Along::kDepth, Along::kMajor>"
     assert found["columns"] == "RolesTile<bf16, 64, 128, 6, 1, Along::kDepth, Along::kMajor>"
     assert found["half"].startswith("RolesTile<f16, ")
+    assert found["few"] == "SplitTile<bf16, 64, 16, 10, 1, 2, Along::kDepth, Along::kDepth>"
+    assert found["few_columns"] == "SplitTile<bf16, 64, 16, 10, 1, 2, Along::kMajor, Along::kDepth>"
     assert found["split"] == "SplitTile<bf16, 64, 64, 12, 2, 1, Along::kDepth, Along::kDepth>"
 
 
@@ -206,7 +214,7 @@ def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 )
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
     target = parse_target("cuda:sm_80,sm_90a,sm_100")
-    names = ("large", "large_columns", "epilogue", "shared", "split")
+    names = ("large", "large_columns", "epilogue", "shared", "split", "few", "few_columns")
     model = lower_model(model_of(names).trace(), {}, target=target).model
     write_project(render_project(model), tmp_path)
     kernels = sorted((tmp_path / "kernels").glob("*_roles.cu"))

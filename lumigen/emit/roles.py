@@ -15,7 +15,7 @@ from lumigen.emit.statements import INDENT, Statements
 from lumigen.index import ix
 from lumigen.tile import Bind, Contract, Stream, TensorMap, TileProgram
 
-BAND = 1024  # rows that blocks walk down before the next columns: what they read stays in the cache
+BAND = 2048  # rows that blocks walk down before the next columns: what they read stays in the cache
 
 
 def tile_lines(program: TileProgram, dims: Mapping[str, str] | None = None) -> list[str]:

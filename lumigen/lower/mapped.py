@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lumigen.index import Axis, Ix, is_nonnegative, ix
+from lumigen.index import Axis, Ix, is_nonnegative, ix, product
 from lumigen.lower.contract import affine
 from lumigen.region import Buffer, Expr
 from lumigen.tile import TensorMap
@@ -70,6 +70,11 @@ class Mapped:
     @property
     def lines(self) -> Ix:
         return self.major.extent if self.is_deep else self.k.extent
+
+    def source_elements(self) -> int:
+        """How many there are to read at the dims' typical values."""
+        moved = (axis.extent for axis, step in self.steps if step != 0)
+        return product((self.lines, self.elements, *moved)).estimate()
 
     def _is_fetched(self) -> bool:
         """Whether the engine takes it: nothing empty, whole 16 bytes, lines that do not overlap."""

@@ -105,6 +105,10 @@ class Flat:
         rows, columns = (substitute(substitute(e, k_map), mapping) for e in factors)
         return Flat(m, n, k, mapping, rows, columns)
 
+    def turned(self) -> Flat:
+        """The same product with rows and columns exchanged."""
+        return Flat(self.n, self.m, self.k, self.mapping, self.columns, self.rows)
+
 
 def for_tile(
     top: Scope, store: Store, found: Contraction, flat: Flat, acc: Buffer, start: tuple[Axis, Axis]

@@ -8,7 +8,9 @@ rest of the expression to the elements of the tile.
 
 Sites: `rows` and `columns` of a block's tile, `stages` in the ring, and `cluster` blocks, one below the other, that
 share columns. A task is the tile of a cluster; that blocks stay for several is the device header's business. With
-`split`, where tiles are few and the depth is long, so many blocks have one tile together, each a part of the depth.
+`split`, where tiles are few and the depth is long, so many blocks have one tile together, each a part of the depth;
+`blocks` of these share a multiprocessor. With `turned` the product's columns are the rows of the tile, which few rows
+of a product would leave mostly empty.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 from lumigen.dtype import f32
 from lumigen.index import Axis, ceildiv, ix, product
 from lumigen.lower.contract import Contraction, find_contraction
-from lumigen.lower.mapped import Mapped
+from lumigen.lower.mapped import BOX, Mapped
 from lumigen.lower.pipeline import LANES, Flat, for_tile, operand
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
@@ -24,21 +26,37 @@ from lumigen.region import Buffer, Region, Role
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import Contract, TensorMap, TileProgram
 
-SITES = ("rows", "columns", "stages", "cluster", "split")
+SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
 # And how much of the instruction's rate a block of this tile reaches, in 100: larger tiles read less for a product.
-TILES = (
-    ((128, 256, 4, 2, 1), 100),
-    ((128, 192, 4, 2, 1), 95),
-    ((128, 128, 6, 2, 1), 88),
-    ((128, 128, 6, 1, 1), 84),
-    ((64, 256, 4, 1, 1), 72),
-    ((64, 128, 6, 1, 1), 60),
-    ((64, 64, 12, 1, 1), 45),
-    ((128, 256, 4, 1, 2), 100),
-    ((64, 64, 12, 1, 2), 45),
+# Where `split` is None the blocks stay; others end with their tile.
+TILES: tuple[tuple[tuple[int, int, int, int, int | None, int, bool], int], ...] = (
+    ((128, 256, 4, 2, None, 1, False), 100),
+    ((128, 192, 4, 2, None, 1, False), 97),
+    ((128, 128, 6, 2, None, 1, False), 92),
+    ((128, 128, 6, 1, None, 1, False), 84),
+    ((64, 256, 4, 1, None, 1, False), 72),
+    ((64, 128, 6, 1, None, 1, False), 60),
+    ((128, 256, 4, 1, 2, 1, False), 100),
+    ((64, 128, 4, 1, 1, 2, False), 60),
+    ((64, 96, 10, 1, 2, 1, False), 55),
+    ((64, 64, 12, 1, 2, 1, False), 45),
+    ((128, 64, 4, 1, 1, 2, True), 55),
+    ((128, 64, 8, 1, 2, 1, True), 50),
+    *(
+        ((128, c, s, 1, split, 2, True), 50)
+        for c, s in ((32, 5), (16, 6), (8, 6))
+        for split in (1, 2)
+    ),
+    *(((64, c, s, 1, split, 2, True), 45) for c, s in ((32, 9), (16, 10)) for split in (1, 2)),
 )
-EXCHANGE = 512  # of depth, that could be multiplied while the parts of a tile are added
+EXCHANGE = 1024  # of depth, that could be multiplied while the parts of a tile are added
 MULTIPROCESSORS = 132
+IN_FLIGHT = 5e6  # elements that are on their way where all that memory gives is used
+ELEMENT = 233  # products that a multiprocessor could do while its share of memory gives an element
+AGAIN = 0.05  # what an element costs that another tile has read, too: it comes from the cache
+NARROW = 0.93  # how fast tiles of 64 rows read, beside those of 128
+EMPTY = 0.1  # how much slower tiles read that hold next to nothing
+BEGINNING = 9e6  # products of a multiprocessor while a block begins and ends
 THREADS = 384  # a warpgroup that produces, two that consume
 
 
@@ -55,26 +73,62 @@ def roles(region: Region) -> tuple[Schedule, TileProgram] | None:
         return None
     if a.shared() is None or b.shared() is None:
         return None
-    sizes = _schedule(found, flat, b)
+    sizes = _schedule(found, flat, (a, b))
+    if sizes["turned"]:
+        flat, a, b = flat.turned(), b, a
     return sizes, _program(region, found, flat, (a, b), sizes)
 
 
-def _schedule(found: Contraction, flat: Flat, b: Mapped) -> Schedule:
-    """The tile that takes the least time at the dims' typical values, counted in rounds of all multiprocessors."""
+def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped]) -> Schedule:
+    """The tile that takes the least time at the dims' typical values, in products of a multiprocessor.
+
+    Either the products decide, in rounds of all multiprocessors, or what is read, each element once.
+    """
     m, n, k = (x.extent.estimate() for x in (flat.m, flat.n, flat.k))
     batch = product(tuple(x.extent for x in found.grid)).estimate()
 
-    def time(tile: tuple[tuple[int, int, int, int, int], int]) -> float:
-        (rows, columns, _, cluster, split), rate = tile
-        tiles = -(-m // (rows * cluster)) * -(-n // columns) * batch
-        rounds = -(-tiles // (MULTIPROCESSORS // (cluster * split)))
-        depth = k if split == 1 else k // split + EXCHANGE
-        return rounds * rows * columns * depth / rate
+    def time(tile: tuple[tuple[int, int, int, int, int | None, int, bool], int]) -> float:
+        (rows, columns, stages, cluster, split, blocks, turned), rate = tile
+        down, across = (n, m) if turned else (m, n)
+        tiles = -(-down // (rows * cluster)) * -(-across // columns) * batch
+        together = cluster * (split or 1)  # blocks of a cluster
+        rounds = -(-tiles // (MULTIPROCESSORS * blocks // together))
+        depth = k if split in (None, 1) else k // split + EXCHANGE
+        shared = min(blocks, -(-tiles * together // MULTIPROCESSORS))  # blocks of a multiprocessor
+        multiplied = rounds * shared * rows * columns * depth * 100 / rate
+        held = min(rows, down) + min(
+            columns, across
+        )  # of a stage: the rest is outside the operands
+        blocks_at_once = min(tiles * together, MULTIPROCESSORS * blocks)
+        in_flight = blocks_at_once * stages * BOX * held
+        busy = min(1.0, (in_flight / IN_FLIGHT) ** 0.5) * (NARROW if rows == 64 else 1.0)
+        empty = 1 + EMPTY * (1 - held / (rows + columns))
+        again = (
+            -(-across // columns),
+            -(-down // rows),
+        )  # how often the tile's rows are read, and its columns
+        operands = reversed(mapped) if turned else mapped
+        elements = sum(
+            x.source_elements() * (1 + AGAIN * (times - 1))
+            for x, times in zip(operands, again, strict=True)
+        )
+        fetched = elements * ELEMENT / MULTIPROCESSORS / busy * empty
+        return max(multiplied, fetched) + (1 if split is None else rounds) * BEGINNING
 
-    # along the columns, boxes are 64 of them: a consumer's share and a block's are whole ones
-    fitting = [t for t in TILES if b.is_deep or (t[0][1] % 128 == 0 and t[0][1] != 192)]
+    fitting = (t for t in TILES if _fits(t[0], mapped) and (m <= t[0][1] or not t[0][-1]))
     sizes, _ = min(fitting, key=time)
-    return schedule("roles", dict(zip(SITES, sizes, strict=True)))
+    chosen = (*sizes[:4], sizes[4] or 0, sizes[5], int(sizes[6]))
+    return schedule("roles", dict(zip(SITES, chosen, strict=True)))
+
+
+def _fits(
+    sizes: tuple[int, int, int, int, int | None, int, bool], mapped: tuple[Mapped, Mapped]
+) -> bool:
+    """Along the majors boxes are 64 of them: the blocks of a cluster and the consumers have whole ones."""
+    rows, columns, _, _, _, _, turned = sizes
+    b = mapped[0 if turned else 1]
+    consumers = 2 if rows == 64 else 1
+    return b.is_deep or (columns % (64 * consumers) == 0 and columns % 128 == 0)
 
 
 def _program(
@@ -105,7 +159,7 @@ def _program(
     along = ("Along::kDepth" if x.is_deep else "Along::kMajor" for x in mapped)
     each = (a.source.dtype.name, rows, columns, sizes["stages"])
     split = sizes["split"]
-    name, more = ("RolesTile", (cluster,)) if split == 1 else ("SplitTile", (split, 1))
+    name, more = ("RolesTile", (cluster,)) if not split else ("SplitTile", (split, sizes["blocks"]))
     tile = ", ".join(map(str, (*each, *more, *along)))
     return TileProgram(
         "roles",
@@ -116,7 +170,7 @@ def _program(
         (acc,),
         tuple(top.stmts),
         threads=THREADS,
-        width=LANES,
+        width=2 if sizes["turned"] or columns % (32 * max(1, split)) else LANES,
         tile=f"{name}<{tile}>",
         maps=(_map("map_a", a, rows), _map("map_b", b, columns // cluster)),
     )

@@ -24,12 +24,11 @@ LUMIGEN_INLINE void for_each_element(Accumulators& acc, int64_t m_lo, int64_t n_
       f(m, n, vec, FirstLanes{static_cast<int>(n_hi - n)});
     }
   };
+  const auto neighbours = [&](int row, int column, auto... x) { some(row, column, Vec{{x...}}); };
   if constexpr (kLanes == 4) {
-    for_each_four(acc, [&](int row, int column, float x, float y, float z, float w) {
-      some(row, column, Vec{{x, y, z, w}});
-    });
+    for_each_four(acc, neighbours);
   } else {
-    for_each_pair(acc, [&](int row, int column, float x, float y) { some(row, column, Vec{{x, y}}); });
+    for_each_pair(acc, neighbours);
   }
 }
 
