@@ -515,8 +515,11 @@ def compile(
 ) -> ModuleType | None:
     """Compile a model into a project; the Python module of it, or None with `build=False`.
 
+    `target` is `cpu`, or `cuda` with architectures (`cuda:sm_90a`); `output` the directory,
+    `./<name>-<target>` if left out; `weights` a path, opened weights or arrays by name.
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
-    A target whose compiler is not here is an error, unless `build=False`.
+    `force` overwrites emitted files that were edited, which are EditedFiles else. A target whose
+    compiler is not here is CompilerMissing, unless `build=False`.
     """
     parse_target(target)
     opened = open_weights(weights) if isinstance(weights, str | Path) else weights
@@ -539,5 +542,5 @@ def compile(
 
 
 def load(directory: str | Path) -> ModuleType:
-    """The Python module of a built project."""
+    """The Python module of a built project; NotBuilt where it was only emitted."""
     return load_module(Path(directory))

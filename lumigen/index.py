@@ -24,7 +24,9 @@ IxLike = Union["Ix", "Dim", "Axis", int]
 class Dim:
     """A symbolic extent, known only when a model runs: in `lo..hi`, a multiple of `multiple_of`.
 
-    A dim is identified by its name; `typical` is the value that cost estimates use (default: `hi`).
+    A dim is identified by its name and has one range in a model; `typical` is the value that cost
+    estimates use (default: `hi`). `+ - * // %` with ints and dims give extents. `spec` raises
+    BadArgument unless 1 <= lo <= typical <= hi < 2**62.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Dim:
 
     @property
     def estimate(self) -> int:
+        """The value that costs are estimated with."""
         return self.hi if self.typical is None else self.typical
 
     # What is no index expression answers for itself: `dim * tensor` is the tensor's.

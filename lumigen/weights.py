@@ -109,6 +109,7 @@ class Weights:
         return self._load(stored)
 
     def shape(self, name: str) -> tuple[int, ...]:
+        """The shape; UnknownWeight, with the closest names, where there is no such tensor."""
         return self._find(name).shape
 
     def dtype(self, name: str) -> DType:
@@ -120,6 +121,7 @@ class Weights:
         return found
 
     def has_supported_dtype(self, name: str) -> bool:
+        """Whether there is a dtype of ours for the tensor's."""
         return self._find(name).kind in OURS
 
     def _find(self, name: str) -> Stored:
@@ -138,7 +140,10 @@ def rounded(weight: Array, dtype: DType) -> Array:
 
 
 def open_weights(path: str | Path) -> Weights:
-    """A .safetensors file, its index of shards (.json), a directory of either, or an .npz file."""
+    """A .safetensors file, its index of shards (.json), a directory of either, or an .npz file.
+
+    BadWeightsFile where it is none of these, or is truncated or untrue.
+    """
     given = Path(path)
     if given.is_dir():
         return _open_directory(given)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import lumigen
+from lumigen import errors
 from lumigen.cli import lumigen as command_line
 from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
@@ -70,14 +72,15 @@ def test_no_place_of_one_machine_is_named(page: Path) -> None:
 # --- printed pages --------------------------------------------------------------------------------
 
 
-def make_tour():
-    spec = importlib.util.spec_from_file_location("make_tour", ROOT / "docs" / "make_tour.py")
+def script(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-TOUR = make_tour()
+TOUR = script("make_tour")
+REFERENCE = script("make_reference")
 
 
 @pytest.mark.parametrize("name", TOUR.PAGES)
@@ -96,6 +99,28 @@ def test_every_mark_has_a_block() -> None:
     for name in TOUR.PAGES:
         page = (ROOT / "docs" / name).read_text(encoding="utf-8")
         assert page.count("<!-- show:") == len(TOUR.MARKED.findall(page))
+
+
+def test_the_reference_is_up_to_date() -> None:
+    fresh = REFERENCE.render()
+    if os.environ.get("LUMIGEN_ACCEPT") == "1":
+        REFERENCE.PAGE.write_text(fresh, encoding="utf-8")
+    page = REFERENCE.PAGE.read_text(encoding="utf-8")
+    assert fresh == page, "review what docstrings say now, then run `python docs/make_reference.py`"
+
+
+def test_the_reference_has_every_public_name() -> None:
+    assert REFERENCE.documented() - {"Live", "Result"} == set(lumigen.__all__)
+    listed = set(
+        re.findall(r"^\* `(\w+)", REFERENCE.PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    raised = {n for n, c in vars(errors).items() if "message" in getattr(c, "__dict__", ())}
+    assert raised <= listed
+
+
+def test_a_public_name_without_a_docstring_is_found() -> None:
+    with pytest.raises(SystemExit, match="bare has no docstring"):
+        REFERENCE.item("bare", "bare()", lambda: None)
 
 
 # --- blocks of the README -------------------------------------------------------------------------

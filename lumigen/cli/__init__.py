@@ -1,7 +1,6 @@
 """The `lumigen` command: what users type, how results, progress and errors reach them.
 
-Promises results on stdout, everything else on stderr; exit codes 0, 1 (the user's mistake), 2 (a
-command line that does not parse), 70 (a bug of ours), 130 (Ctrl-C); and no traceback.
+Promises results on stdout, everything else on stderr; the exit codes of EXIT_CODES; and no traceback.
 """
 
 from __future__ import annotations
@@ -17,10 +16,27 @@ import click
 from lumigen import debug
 from lumigen.cli import about, make, use
 from lumigen.cli.terminal import say
-from lumigen.errors import FileRefused, LumigenError, Unexpected, first_line
+from lumigen.errors import (
+    FileRefused,
+    InternalError,
+    LumigenError,
+    Unexpected,
+    UserError,
+    first_line,
+)
 from lumigen.resources import lumigen_version
 
 INTERRUPTED = 130
+EXIT_CODES = (
+    (0, "fine"),
+    (
+        UserError.exit_code,
+        "a mistake of the user, or a file that is not as it should be: one message",
+    ),
+    (2, "a command line that does not parse"),
+    (InternalError.exit_code, "a bug of lumigen, with how to report it"),
+    (INTERRUPTED, "stopped with Ctrl-C; nothing is left half-written"),
+)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 OURS = str(Path(__file__).parent.parent)
 

@@ -45,7 +45,10 @@ Compiler: TypeAlias = Pass | Backend | tuple[Any, ...]
 
 
 class Context:
-    """Tensors with values and what follows from them; interpreted, unless a compiler is given."""
+    """Tensors with values and what follows from them: `lg.Graph()`.
+
+    Interpreted in numpy, unless `compile` is given a backend such as `lg.CPUCompiler()`.
+    """
 
     def __init__(self) -> None:
         self._inputs: dict[str, Live] = {}
@@ -59,7 +62,7 @@ class Context:
     def tensor(
         self, shape: tuple[Extent, ...] | Extent, dtype: DType = f32, name: str | None = None
     ) -> Live:
-        """A tensor of this shape, to be given values with `set`."""
+        """An input of this shape, to be given values with `set`; BadArgument for a name that is taken."""
         given = spec(*(shape if isinstance(shape, tuple) else (shape,)), dtype=dtype)
         number = len(self._inputs)
         while True:
@@ -95,7 +98,7 @@ class Context:
         self._prepare()
 
     def execute(self) -> None:
-        """Compute what is to be retrieved, from the values set."""
+        """Compute what is to be retrieved, from the values set; BadInput where one is not."""
         executor = self._prepare()
         values: dict[str, Array] = {}
         for key, live in self._inputs.items():
@@ -173,7 +176,10 @@ class Live(Tensor):
         self._data: Array | None = None
 
     def set(self, data: Any) -> Live:
-        """Give values: anything that numpy understands, converted to the tensor's dtype."""
+        """Give values: anything that numpy understands, converted to the tensor's dtype.
+
+        BadInput where their shape is not the declared one.
+        """
         array = np.asarray(data).astype(self.dtype.numpy)
         fixed = [e.const if e.is_const else None for e in self.extents]
         fits = len(fixed) == array.ndim and all(
@@ -192,6 +198,7 @@ class Live(Tensor):
         return self
 
     def value(self) -> Array:
+        """The values given; BadInput where there are none."""
         if self._data is None:
             raise fail(
                 BadInput,
@@ -217,7 +224,7 @@ class Result(Tensor):
         return super().__repr__() if self.data is None else str(self.data)
 
     def numpy(self) -> Array:
-        """The values."""
+        """The values; BadArgument before `execute`."""
         if self.data is None:
             raise fail(
                 BadArgument,

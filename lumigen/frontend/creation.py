@@ -20,10 +20,12 @@ def full(shape: tuple[Extent, ...], value: Scalar, dtype: DType = f32) -> Tensor
 
 
 def zeros(*shape: Extent, dtype: DType = f32) -> Tensor:
+    """0 everywhere; extents one by one."""
     return full(shape, 0, dtype)
 
 
 def ones(*shape: Extent, dtype: DType = f32) -> Tensor:
+    """1 everywhere; extents one by one."""
     return full(shape, 1, dtype)
 
 

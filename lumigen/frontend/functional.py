@@ -56,20 +56,22 @@ def where(condition: Tensor, a: Value, b: Value) -> Tensor:
 
 
 def maximum(a: Tensor, b: Value) -> Tensor:
+    """The greater of two elements; NaN if one is."""
     return a.maximum(b)
 
 
 def minimum(a: Tensor, b: Value) -> Tensor:
+    """The lesser of two elements; NaN if one is."""
     return a.minimum(b)
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """One after the other along `dim`."""
+    """One after the other along `dim`; the other extents agree, dtypes are promoted."""
     return Tensor(movement.cat([t.edge for t in tensors], dim))
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Along a new dimension."""
+    """Tensors of one shape along a new dimension `dim`."""
     return Tensor(movement.stack([t.edge for t in tensors], dim))
 
 
@@ -79,6 +81,7 @@ def pad(x: Tensor, widths: Sequence[Extent], value: float = 0) -> Tensor:
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """(.., m, k) @ (.., k, n) -> (.., m, n); leading axes broadcast."""
     return a @ b
 
 
@@ -86,6 +89,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def relu(x: Tensor) -> Tensor:
+    """max(x, 0); NaN stays."""
     return x.relu()
 
 
@@ -123,19 +127,22 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
 
 def tanh(x: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
     return x.tanh()
 
 
 def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
     return x.sigmoid()
 
 
 def softmax(x: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """exp(x - max) / sum(exp(x - max))."""
+    """exp(x - max) / sum(exp(x - max)) along `dim`, cast to `dtype` before."""
     return (x if dtype is None else x.to(dtype)).softmax(dim)
 
 
 def log_softmax(x: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """(x - max) - log(sum(exp(x - max))) along `dim`, cast to `dtype` before."""
     return (x if dtype is None else x.to(dtype)).log_softmax(dim)
 
 
@@ -188,10 +195,12 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """out[.., j, ..] = x[.., index[j], ..] for a 1-d `index` of integers."""
     return x.index_select(dim, index)
 
 
 def take_along_dim(x: Tensor, indices: Tensor, dim: int) -> Tensor:
+    """As `gather`, with the other dimensions broadcast."""
     return x.take_along_dim(indices, dim)
 
 
@@ -288,7 +297,7 @@ def max_pool2d(
     padding: Pair = 0,
     dilation: Pair = 1,
 ) -> Tensor:
-    """(.., height, width): the greatest of each window; what is padded never wins."""
+    """(.., height, width) -> (.., height', width'): the greatest of each window; padding never wins."""
     v, h = pair(padding)
     x = x.pad((h, h, v, v), x.dtype.lowest)
     step = pair(kernel_size if stride is None else stride)
@@ -302,7 +311,7 @@ def avg_pool2d(
     padding: Pair = 0,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """(.., height, width): the mean of each window, padding counted as zeros or not at all."""
+    """(.., height, width) -> (.., height', width'): means of windows, padding as zeros or not counted."""
     v, h = pair(padding)
     size, step = pair(kernel_size), pair(kernel_size if stride is None else stride)
     total = _windows(x.pad((h, h, v, v)), size, step, (1, 1)).sum((-2, -1))
@@ -511,13 +520,16 @@ def _grouped_attention(
 
 
 def cross_entropy(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """x (batch, classes, ..), target (batch, ..) of class ids: -log_softmax(x)[target]."""
+    """-log_softmax(x)[target] of x (batch, classes, ..), target (batch, ..) of class ids.
+
+    Its `mean` or `sum` over all, or `none` for each position.
+    """
     picked = x.log_softmax(1).take_along_dim(target.unsqueeze(1), 1).squeeze(1)
     return _reduced("cross_entropy", -picked, reduction)
 
 
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """(x - target)^2."""
+    """(x - target)^2: its `mean` or `sum` over all, or `none` for each element."""
     return _reduced("mse_loss", (x - target).square(), reduction)
 
 

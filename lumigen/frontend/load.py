@@ -40,7 +40,8 @@ def load_model_file(
 ) -> Model:
     """The model of a file, traced: `name` in it, else `model`, else of `build(weights, **options)`.
 
-    Options are texts (or values) by name, parsed by the annotations of `build`.
+    Options are texts (or values) by name, parsed by the annotations of `build`; UnknownOption for
+    one that it does not take. ModelFileError where there is no model, or the file raises.
     """
     file = Path(path).resolve()
     if file.is_dir():

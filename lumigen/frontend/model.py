@@ -91,10 +91,16 @@ class Model:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
+        """The entries, in the order of their declaration."""
         return tuple(self._entries.values())
 
     def entry(self, **inputs: Any) -> Callable[[F], F]:
-        """Declare the decorated function as an entry; inputs go by the names of its parameters."""
+        """Declare the decorated function as an entry; inputs go by the names of its parameters.
+
+        Each is a `spec`; the function gets tensors and gives a tensor, a dict of tensors by name, or a
+        named tuple of them. BadArgument for names that are no C identifiers, or that two share;
+        DimConflict where a dim has two ranges.
+        """
 
         def declare(function: F) -> F:
             name = function.__name__
@@ -195,7 +201,7 @@ class Model:
         return self.rename(name) if callable(self.rename) else self.rename.get(name, name)
 
     def trace(self) -> Traced:
-        """Run every entry once on symbolic inputs."""
+        """Run every entry once on symbolic inputs; mistakes are raised with the user's line."""
         if self._traced is None:
             if not self._entries:
                 raise fail(

@@ -47,6 +47,7 @@ class Parameter(Tensor):
 
     @property
     def edge(self) -> graph.Edge:
+        """The weight in the graph that is traced; BadArgument before it has a name."""
         scope = current()
         name = self.name or (scope.name_of(self) if scope else None)
         if name is None:
@@ -61,10 +62,12 @@ class Parameter(Tensor):
 
     @property
     def extents(self) -> Shape:
+        """The shape as index expressions."""
         return self._extents
 
     @property
     def dtype(self) -> DType:
+        """The dtype that the weights file must have."""
         return self._dtype
 
     def declare(self, dtype: DType) -> None:
@@ -82,6 +85,7 @@ class Module:
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; a subclass says it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def named_parts(self) -> Iterator[tuple[str, Part]]:
@@ -106,6 +110,7 @@ class Module:
         return dict(self.named_parameters())
 
     def children(self) -> Iterator[Module]:
+        """The modules directly inside."""
         yield from (part for _, part in self.named_parts() if isinstance(part, Module))
 
     def modules(self) -> Iterator[Module]:
@@ -150,6 +155,7 @@ class ModuleList(Module):
         yield from ((str(i), m) for i, m in enumerate(self._modules))
 
     def append(self, module: Module) -> ModuleList:
+        """Add a module at the end."""
         self._modules.append(module)
         return self
 
@@ -185,6 +191,7 @@ class ModuleDict(Module):
         return len(self._modules)
 
     def items(self) -> Iterator[tuple[str, Any]]:
+        """Names and modules, in order."""
         yield from self._modules.items()
 
 
@@ -204,7 +211,7 @@ class Sequential(ModuleList):
 
 
 class Linear(Module):
-    """(.., in) -> (.., out): x @ weight.T + bias."""
+    """(.., in) -> (.., out): x @ weight.T + bias, weight (out, in)."""
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, dtype: DType = f32
@@ -217,7 +224,7 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Ids (..) -> (.., features)."""
+    """Ids (..) of integers -> (.., features): rows of weight (ids, features)."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: DType = f32) -> None:
         self.weight = Parameter(num_embeddings, embedding_dim, dtype=dtype)
@@ -227,7 +234,7 @@ class Embedding(Module):
 
 
 class Conv2d(Module):
-    """(batch, in, height, width) -> (batch, out, height', width')."""
+    """(batch, in, height, width) -> (batch, out, height', width'), weight (out, in / groups, r, s)."""
 
     def __init__(
         self,
@@ -253,7 +260,7 @@ class Conv2d(Module):
 
 
 class LayerNorm(Module):
-    """Over the last dimensions, which are `normalized_shape`."""
+    """(.., *normalized_shape) -> the same: (x - mean) * rsqrt(var + eps) * weight + bias over those."""
 
     def __init__(
         self,
@@ -275,7 +282,7 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """x * rsqrt(mean(x^2) + eps) * weight over the last dimensions."""
+    """(.., *normalized_shape) -> the same: x * rsqrt(mean(x^2) + eps) * weight over those."""
 
     def __init__(
         self,
@@ -295,7 +302,7 @@ class RMSNorm(Module):
 
 
 class BatchNorm2d(Module):
-    """(batch, channel, height, width) with the statistics of training."""
+    """(batch, channel, height, width) -> the same, with the statistics of training."""
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, affine: bool = True, dtype: DType = f32
@@ -313,7 +320,7 @@ class BatchNorm2d(Module):
 
 
 class GroupNorm(Module):
-    """Layer norm over each group of channels."""
+    """(batch, channel, ..) -> the same: layer norm over each group of channels."""
 
     def __init__(
         self,
@@ -335,6 +342,8 @@ class GroupNorm(Module):
 
 
 class Identity(Module):
+    """The input."""
+
     def forward(self, x: Tensor) -> Tensor:
         return x
 
@@ -350,11 +359,15 @@ class Dropout(Module):
 
 
 class ReLU(Module):
+    """max(x, 0) of any shape."""
+
     def forward(self, x: Tensor) -> Tensor:
         return x.relu()
 
 
 class GELU(Module):
+    """x times the normal distribution function of x; `tanh` is its approximation."""
+
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate
 
@@ -363,21 +376,29 @@ class GELU(Module):
 
 
 class SiLU(Module):
+    """x * sigmoid(x) of any shape."""
+
     def forward(self, x: Tensor) -> Tensor:
         return fn.silu(x)
 
 
 class Tanh(Module):
+    """The hyperbolic tangent, of any shape."""
+
     def forward(self, x: Tensor) -> Tensor:
         return x.tanh()
 
 
 class Sigmoid(Module):
+    """1 / (1 + exp(-x)) of any shape."""
+
     def forward(self, x: Tensor) -> Tensor:
         return x.sigmoid()
 
 
 class Softmax(Module):
+    """exp(x - max) / sum(exp(x - max)) along `dim`."""
+
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
@@ -386,6 +407,8 @@ class Softmax(Module):
 
 
 class Flatten(Module):
+    """One dimension for those from `start_dim` to `end_dim`."""
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         self.start_dim, self.end_dim = start_dim, end_dim
 
@@ -394,6 +417,8 @@ class Flatten(Module):
 
 
 class MaxPool2d(Module):
+    """(.., height, width) -> (.., height', width'): the greatest of each window."""
+
     def __init__(
         self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1
     ) -> None:
@@ -405,6 +430,8 @@ class MaxPool2d(Module):
 
 
 class AvgPool2d(Module):
+    """(.., height, width) -> (.., height', width'): the mean of each window."""
+
     def __init__(
         self,
         kernel_size: Pair,

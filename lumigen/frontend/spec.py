@@ -31,7 +31,11 @@ class Spec:
 
 
 def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None) -> Spec:
-    """An input of these extents: ints, dims, or expressions of dims."""
+    """An input of these extents: ints of at least 1, dims, or expressions of dims.
+
+    `range` bounds the values of integers, both ends included; host pointers are checked before a
+    run. BadArgument for anything else.
+    """
     if dtype not in DTYPES:
         raise fail(BadArgument, op="spec", name="dtype", value=dtype, expected=f"one of {_names()}")
     for e in extents:

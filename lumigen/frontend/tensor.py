@@ -70,7 +70,14 @@ def _ints(args: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
 
 
 class Tensor:
-    """A value of the model while it is traced: a shape, a dtype, no numbers yet."""
+    """A value of the model while it is traced: a shape, a dtype, no numbers yet.
+
+    Methods have PyTorch's names, broadcasting and promotion of dtypes; so have `+ - * / // % ** @`,
+    comparisons, `& | ^ ~` of bools, and `x[...]` with numbers, slices, `None`, `...` and one tensor
+    of integers. Operands are tensors, Python numbers and extents; `dim` counts from 0, or back from
+    -1. What does not fit is a ShapeMismatch, DtypeMismatch, RankMismatch, BadAxis or BadArgument,
+    with the line of the caller.
+    """
 
     __slots__ = ("_edge",)
     __array_ufunc__ = None  # numpy leaves operators to this class
@@ -90,6 +97,7 @@ class Tensor:
 
     @property
     def dtype(self) -> DType:
+        """The element type, such as `lg.f32`."""
         return self.edge.dtype
 
     @property
@@ -102,20 +110,25 @@ class Tensor:
     @overload
     def size(self, dim: Int) -> Size: ...
     def size(self, dim: Int | None = None) -> Size | tuple[Size, ...]:
+        """The shape, or the extent of one dimension."""
         return self.shape if dim is None else self.shape[movement.axis("size", self.edge, dim)]
 
     @property
     def ndim(self) -> Int:
+        """How many dimensions it has."""
         return len(self.extents)
 
     def dim(self) -> Int:
+        """How many dimensions it has."""
         return self.ndim
 
     def numel(self) -> Size:
+        """How many elements it has: an int where that is known, else an expression of dims."""
         total = product(self.extents)
         return total.const if total.is_const else total
 
     def is_floating_point(self) -> Flag:
+        """Whether the dtype is a float type."""
         return self.dtype.is_float
 
     def __repr__(self) -> str:
@@ -211,49 +224,62 @@ class Tensor:
     # --- comparison, logic, choice ----------------------------------------------------------------
 
     def __lt__(self, other: Value) -> Tensor:
+        """`self < other` as bool; false beside NaN."""
         return Tensor(primitive.less(self.edge, raw(other)))
 
     def __gt__(self, other: Value) -> Tensor:
+        """`self > other` as bool; false beside NaN."""
         return Tensor(compare.gt(self.edge, raw(other)))
 
     def __le__(self, other: Value) -> Tensor:
+        """`self <= other` as bool; false beside NaN."""
         return Tensor(compare.le(self.edge, raw(other)))
 
     def __ge__(self, other: Value) -> Tensor:
+        """`self >= other` as bool; false beside NaN."""
         return Tensor(compare.ge(self.edge, raw(other)))
 
     def __eq__(self, other: Value) -> Tensor:  # type: ignore[override]
+        """`self == other` as bool; false beside NaN."""
         return Tensor(compare.eq(self.edge, raw(other)))
 
     def __ne__(self, other: Value) -> Tensor:  # type: ignore[override]
+        """`self != other` as bool; true beside NaN."""
         return Tensor(compare.ne(self.edge, raw(other)))
 
     lt, gt, le, ge, eq, ne = __lt__, __gt__, __le__, __ge__, __eq__, __ne__
 
     def __and__(self, other: Value) -> Tensor:
+        """Whether both hold, of bools."""
         return Tensor(compare.logical_and(self.edge, raw(other)))
 
     def __or__(self, other: Value) -> Tensor:
+        """Whether one of the two holds, of bools."""
         return Tensor(compare.logical_or(self.edge, raw(other)))
 
     def __xor__(self, other: Value) -> Tensor:
+        """Whether exactly one of the two holds, of bools."""
         return Tensor(compare.logical_xor(self.edge, raw(other)))
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
     logical_and, logical_or, logical_xor = __and__, __or__, __xor__
 
     def __invert__(self) -> Tensor:
+        """Whether it does not hold, of bools."""
         return Tensor(compare.logical_not(self.edge))
 
     logical_not = __invert__
 
     def isnan(self) -> Tensor:
+        """Where an element is NaN, as bool."""
         return Tensor(compare.isnan(self.edge))
 
     def isinf(self) -> Tensor:
+        """Where an element is inf or -inf, as bool."""
         return Tensor(compare.isinf(self.edge))
 
     def isfinite(self) -> Tensor:
+        """Where an element is neither infinite nor NaN, as bool."""
         return Tensor(compare.isfinite(self.edge))
 
     def where(self, condition: Tensor, other: Value) -> Tensor:
@@ -266,12 +292,15 @@ class Tensor:
         return Tensor(compare.where(mask.edge, filled, self.edge))
 
     def maximum(self, other: Value) -> Tensor:
+        """The greater of two elements; NaN if one is."""
         return Tensor(compare.maximum(self.edge, raw(other)))
 
     def minimum(self, other: Value) -> Tensor:
+        """The lesser of two elements; NaN if one is."""
         return Tensor(compare.minimum(self.edge, raw(other)))
 
     def clamp(self, min: Value | None = None, max: Value | None = None) -> Tensor:
+        """min(max(x, `min`), `max`), either of which may be left out; `max` where min > max. NaN stays."""
         low = None if min is None else raw(min)
         high = None if max is None else raw(max)
         return Tensor(compare.clamp(self.edge, low, high))
@@ -281,66 +310,87 @@ class Tensor:
     # --- elementary functions ---------------------------------------------------------------------
 
     def neg(self) -> Tensor:
+        """-x."""
         return -self
 
     def abs(self) -> Tensor:
+        """|x|, which is 0.0 for -0.0."""
         return Tensor(elementary.absolute(self.edge))
 
     def sign(self) -> Tensor:
+        """1, 0 or -1 in the same dtype; 0 for NaN."""
         return Tensor(compare.sign(self.edge))
 
     def square(self) -> Tensor:
+        """x * x."""
         return Tensor(elementary.square(self.edge))
 
     def exp(self) -> Tensor:
+        """e ** x; integers are computed in f32, as in each function below that has fractions."""
         return Tensor(elementary.exp(self.edge))
 
     def exp2(self) -> Tensor:
+        """2 ** x."""
         return Tensor(primitive.exp2(self.edge))
 
     def log(self) -> Tensor:
+        """The natural logarithm: -inf at 0, NaN below."""
         return Tensor(elementary.log(self.edge))
 
     def log2(self) -> Tensor:
+        """The logarithm to base 2: -inf at 0, NaN below."""
         return Tensor(primitive.log2(self.edge))
 
     def log10(self) -> Tensor:
+        """The logarithm to base 10: -inf at 0, NaN below."""
         return Tensor(elementary.log10(self.edge))
 
     def sqrt(self) -> Tensor:
+        """The square root; NaN below 0."""
         return Tensor(primitive.sqrt(self.edge))
 
     def rsqrt(self) -> Tensor:
+        """1 / sqrt(x)."""
         return Tensor(elementary.rsqrt(self.edge))
 
     def reciprocal(self) -> Tensor:
+        """1 / x."""
         return Tensor(primitive.recip(self.edge))
 
     def sin(self) -> Tensor:
+        """The sine of an angle in radians."""
         return Tensor(primitive.sin(self.edge))
 
     def cos(self) -> Tensor:
+        """The cosine of an angle in radians."""
         return Tensor(elementary.cos(self.edge))
 
     def tan(self) -> Tensor:
+        """The tangent of an angle in radians."""
         return Tensor(elementary.tan(self.edge))
 
     def tanh(self) -> Tensor:
+        """The hyperbolic tangent."""
         return Tensor(elementary.tanh(self.edge))
 
     def sigmoid(self) -> Tensor:
+        """1 / (1 + exp(-x))."""
         return Tensor(elementary.sigmoid(self.edge))
 
     def relu(self) -> Tensor:
+        """max(x, 0); NaN stays."""
         return Tensor(elementary.relu(self.edge))
 
     def erf(self) -> Tensor:
+        """The error function; relatively within 4e-7 in f32, 1e-15 in f64."""
         return Tensor(elementary.erf(self.edge))
 
     def floor(self) -> Tensor:
+        """The greatest whole number that is not above x, in the same dtype."""
         return Tensor(elementary.floor(self.edge))
 
     def ceil(self) -> Tensor:
+        """The least whole number that is not below x, in the same dtype."""
         return Tensor(elementary.ceil(self.edge))
 
     def pow(self, exponent: Scalar) -> Tensor:
@@ -358,21 +408,27 @@ class Tensor:
     # --- reductions -------------------------------------------------------------------------------
 
     def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: DType | None = None) -> Tensor:
+        """The sum over one dimension, several, or all; integers and bools are summed in i64."""
         return Tensor(reduction.sum(self.edge, dim, keepdim=keepdim, dtype=dtype))
 
     def mean(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
+        """sum / count, of floats."""
         return Tensor(reduction.mean(self.edge, dim, keepdim=keepdim))
 
     def var(self, dim: Dims = None, correction: Int = 1, keepdim: Flag = False) -> Tensor:
+        """sum((x - mean)^2) / max(0, count - correction), of floats."""
         return Tensor(reduction.var(self.edge, dim, keepdim=keepdim, correction=correction))
 
     def std(self, dim: Dims = None, correction: Int = 1, keepdim: Flag = False) -> Tensor:
+        """The square root of `var`, of floats."""
         return Tensor(reduction.std(self.edge, dim, keepdim=keepdim, correction=correction))
 
     def amax(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
+        """The greatest values over one dimension, several, or all; NaN if there is one."""
         return Tensor(reduction.amax(self.edge, dim, keepdim=keepdim))
 
     def amin(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
+        """The least values over one dimension, several, or all; NaN if there is one."""
         return Tensor(reduction.amin(self.edge, dim, keepdim=keepdim))
 
     def max(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
@@ -384,40 +440,54 @@ class Tensor:
         return self.amin(dim, keepdim)
 
     def any(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
+        """Whether one element is not zero, as bool."""
         return Tensor(reduction.any(self.edge, dim, keepdim=keepdim))
 
     def all(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
+        """Whether no element is zero, as bool."""
         return Tensor(reduction.all(self.edge, dim, keepdim=keepdim))
 
     def argmax(self, dim: Int | None = None, keepdim: Flag = False) -> Tensor:
+        """The first position of the maximum, or of a NaN, as i64; without `dim` of all elements in a row."""
         return Tensor(reduction.argmax(self.edge, dim, keepdim=keepdim))
 
     def argmin(self, dim: Int | None = None, keepdim: Flag = False) -> Tensor:
+        """The first position of the minimum, or of a NaN, as i64; without `dim` of all elements in a row."""
         return Tensor(reduction.argmin(self.edge, dim, keepdim=keepdim))
 
     def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Tensor:
+        """log(sum(exp(x))) without overflow."""
         return Tensor(reduction.logsumexp(self.edge, dim, keepdim=keepdim))
 
     def norm(self, p: Number = 2, dim: Dims = None, keepdim: Flag = False) -> Tensor:
+        """(sum |x|^p)^(1/p); the greatest |x| for p = inf. BadArgument unless p is positive."""
         return Tensor(reduction.norm(self.edge, p, dim, keepdim=keepdim))
 
     def softmax(self, dim: Int) -> Tensor:
+        """exp(x - max) / sum(exp(x - max)) along `dim`; the same shape."""
         return Tensor(reduction.softmax(self.edge, dim))
 
     def log_softmax(self, dim: Int) -> Tensor:
+        """(x - max) - log(sum(exp(x - max))) along `dim`; the same shape."""
         return Tensor(reduction.log_softmax(self.edge, dim))
 
     # --- movement ---------------------------------------------------------------------------------
 
     def reshape(self, *shape: Extent | Sequence[Extent]) -> Tensor:
+        """The elements in row-major order under another shape; one extent may be -1.
+
+        BadReshape where the elements do not fit, for some value of a dim.
+        """
         return Tensor(movement.reshape(self.edge, one_sequence(shape)))
 
     view = reshape
 
     def permute(self, *dims: Int | Sequence[Int]) -> Tensor:
+        """The dimensions in another order, each named once."""
         return Tensor(movement.permute(self.edge, _ints(dims)))
 
     def transpose(self, dim0: Int, dim1: Int) -> Tensor:
+        """Two dimensions swapped."""
         return Tensor(movement.transpose(self.edge, dim0, dim1))
 
     @property
@@ -431,50 +501,64 @@ class Tensor:
         return self.transpose(-1, -2)
 
     def unsqueeze(self, dim: Int) -> Tensor:
+        """A new dimension of extent 1 at `dim`."""
         return Tensor(movement.unsqueeze(self.edge, dim))
 
     def squeeze(self, dim: Dims = None) -> Tensor:
+        """Without dimensions of extent 1: all of them, or those named that are 1."""
         return Tensor(movement.squeeze(self.edge, dim))
 
     def expand(self, *shape: Extent | Sequence[Extent]) -> Tensor:
+        """Repeated along dimensions of extent 1 and new leading ones, without a copy; -1 keeps an extent."""
         return Tensor(movement.expand_to(self.edge, one_sequence(shape)))
 
     def flatten(self, start_dim: Int = 0, end_dim: Int = -1) -> Tensor:
+        """One dimension for those from `start_dim` to `end_dim`; 0-d becomes 1-d."""
         return Tensor(movement.flatten(self.edge, start_dim, end_dim))
 
     def unflatten(self, dim: Int, sizes: Sequence[Extent]) -> Tensor:
+        """A dimension split into `sizes`, one of which may be -1."""
         return Tensor(movement.unflatten(self.edge, dim, sizes))
 
     def flip(self, *dims: Int | Sequence[Int]) -> Tensor:
+        """The order of the elements reversed along these dimensions."""
         return Tensor(movement.flip(self.edge, _ints(dims)))
 
     def roll(self, shifts: Int, dims: Int) -> Tensor:
+        """Element i moves to i + `shifts` along a dimension, around the end."""
         return Tensor(movement.roll(self.edge, shifts, dims))
 
     def pad(self, widths: Sequence[Extent], value: Number = 0) -> Tensor:
-        """Widths before and after the last dimension, then of the one before it."""
+        """Widths before and after the last dimension, then of the one before it; negative ones crop."""
         return Tensor(movement.pad(self.edge, widths, value))
 
     def unfold(self, dimension: Int, size: Int, step: Int) -> Tensor:
+        """Sliding windows, `step` apart: `dimension` counts windows, a last one of `size` is added."""
         return Tensor(movement.unfold(self.edge, dimension, size, step))
 
     def narrow(self, dim: Int, start: Extent, length: Extent) -> Tensor:
+        """`length` elements from `start`, which lie inside for every value of every dim, or BadArgument."""
         return Tensor(movement.narrow(self.edge, dim, start, length))
 
     def split(self, split_size: Int | Sequence[Extent], dim: Int = 0) -> tuple[Tensor, ...]:
+        """Consecutive parts: of one size (the last may be shorter), or of the sizes listed."""
         return tuple(map(Tensor, movement.split(self.edge, split_size, dim)))
 
     def chunk(self, chunks: Int, dim: Int = 0) -> tuple[Tensor, ...]:
+        """Up to `chunks` parts of equal size; the last may be shorter."""
         return tuple(map(Tensor, movement.chunk(self.edge, chunks, dim)))
 
     def unbind(self, dim: Int = 0) -> tuple[Tensor, ...]:
+        """The parts along a dimension of known extent, each without it."""
         parts = movement.split(self.edge, 1, dim)
         return tuple(Tensor(movement.squeeze(p, dim)) for p in parts)
 
     def repeat_interleave(self, repeats: Int, dim: Int) -> Tensor:
+        """Each element `repeats` times in a row along a dimension."""
         return Tensor(movement.tile_axis(self.edge, dim, repeats))
 
     def repeat(self, *times: Int | Sequence[Int]) -> Tensor:
+        """The whole tensor so many times along each dimension, new leading ones included."""
         return Tensor(movement.repeat(self.edge, _ints(times)))
 
     def __getitem__(self, key: Any) -> Tensor:
@@ -484,39 +568,49 @@ class Tensor:
         )
 
     def index_select(self, dim: Int, index: Tensor) -> Tensor:
+        """out[.., j, ..] = x[.., index[j], ..] for a 1-d `index` of integers; negative ones count from the end."""
         return Tensor(indexing.index_select(self.edge, dim, index.edge))
 
     def gather(self, dim: Int, index: Tensor) -> Tensor:
+        """out[.., j, ..] = x[.., index[.., j, ..], ..]; other dimensions of `index` may be smaller."""
         return Tensor(indexing.gather(self.edge, dim, index.edge))
 
     def take_along_dim(self, indices: Tensor, dim: Int) -> Tensor:
+        """As `gather`, with the other dimensions broadcast."""
         return Tensor(indexing.take_along_dim(self.edge, indices.edge, dim))
 
     # --- dtype and memory -------------------------------------------------------------------------
 
     def to(self, dtype: DType) -> Tensor:
-        """The cast: a rounding point."""
+        """The cast: a rounding point. Floats become integers towards zero."""
         return Tensor(primitive.cast(self.edge, dtype))
 
     def float(self) -> Tensor:
+        """The cast to f32."""
         return self.to(f32)
 
     def double(self) -> Tensor:
+        """The cast to f64."""
         return self.to(f64)
 
     def half(self) -> Tensor:
+        """The cast to f16."""
         return self.to(f16)
 
     def bfloat16(self) -> Tensor:
+        """The cast to bf16."""
         return self.to(bf16)
 
     def int(self) -> Tensor:
+        """The cast to i32."""
         return self.to(i32)
 
     def long(self) -> Tensor:
+        """The cast to i64."""
         return self.to(i64)
 
     def bool(self) -> Tensor:
+        """The cast to bool: whether it is not zero."""
         return self.to(boolean)
 
     def contiguous(self) -> Tensor:

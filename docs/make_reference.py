@@ -1,0 +1,259 @@
+"""Writes reference.md: every public name with its signature and docstring, every command, every error.
+
+What it says comes from the code alone, the prose between is in this file.
+Usage: python docs/make_reference.py   (a test fails where the page is stale)
+"""
+
+import inspect
+import re
+from pathlib import Path
+
+import click
+
+import lumigen as lg
+from lumigen import cli, debug, errors, functional, nn
+from lumigen.dtype import DTYPES
+from lumigen.frontend.context import Live, Result
+from lumigen.frontend.model import Entry, WeightSpec
+from lumigen.frontend.spec import Spec
+
+PAGE = Path(__file__).parent / "reference.md"
+
+HEAD = """# Reference
+
+Every public name of `lumigen`, from its docstring; `python docs/make_reference.py` writes this page. `import lumigen as
+lg` and `from lumigen import nn, functional` are what the names below begin with. Signatures follow PyTorch where it has
+one.
+
+Shapes are tuples of axis names, and `..` stands for any axes. In signatures an `Extent` is an int, a `Dim` or an
+expression of dims; a `Value` is a tensor, a Python number or an `Extent`; `Dims` is one dimension, several, or `None`
+for all; a `Pair` is one int for both directions, or (vertical, horizontal).
+"""
+
+MODELS = (
+    ("Model", lg.Model),
+    ("Dim", lg.Dim),
+    ("spec", lg.spec),
+    ("Traced", lg.Traced),
+    ("compile", lg.compile),
+    ("load", lg.load),
+    ("load_model_file", lg.load_model_file),
+    ("open_weights", lg.open_weights),
+    ("Weights", lg.Weights),
+)
+RECORDS = (Spec, Entry, WeightSpec)  # what the above give, and nobody makes himself
+SMALL_WAY = (
+    ("Graph", lg.Graph),
+    ("Live", Live),
+    ("Result", Result),
+    ("GenericCompiler", lg.GenericCompiler),
+    ("CPUCompiler", lg.CPUCompiler),
+)
+CREATION = ("arange", "eye", "full", "ones", "tril", "triu", "zeros")
+LARGE = {"Tensor", "DType", "nn", "functional", "errors"}  # have sections of their own
+FAMILIES = {"LumigenError", "UserError", "InternalError"}
+
+
+def documented():
+    """The names of `lg` that the page has."""
+    dtypes = {"boolean" if d.name == "bool" else d.name for d in DTYPES}
+    shared = {n for n in lg.__all__ if n in dir(functional)}
+    own = {name for name, _ in (*MODELS, *SMALL_WAY)}
+    return own | {*CREATION} | dtypes | shared | LARGE | FAMILIES
+
+
+def signature(name, thing):
+    """As in the source: annotations as written, without `self`."""
+    found = inspect.signature(thing)
+    parts, starred = [], False
+    for p in found.parameters.values():
+        if p.name == "self":
+            continue
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            parts.append("*")
+            starred = True
+        starred = starred or p.kind is p.VAR_POSITIONAL
+        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        text = f"{star}{p.name}"
+        if p.annotation is not p.empty:
+            text += f": {_annotation(p.annotation)}"
+        if p.default is not p.empty:
+            text += f" = {p.default!r}"
+        parts.append(text)
+    gives = found.return_annotation
+    shown = "" if gives in (found.empty, None, "None") else f" -> {_annotation(gives)}"
+    return f"{name}({', '.join(parts)}){shown}"
+
+
+def _annotation(given):
+    return given if isinstance(given, str) else getattr(given, "__name__", str(given))
+
+
+def text_of(name, thing):
+    """The docstring; a public name without one of its own is a mistake."""
+    own = thing.__doc__
+    if not own or (inspect.isclass(thing) and "__doc__" not in vars(thing)):
+        raise SystemExit(f"{name} has no docstring")
+    return inspect.cleandoc(own)
+
+
+def item(name, heading, thing):
+    """One bullet: what it is called with, and what it says."""
+    text = text_of(name, thing).replace("\n", "\n  ")
+    return re.sub(r"[ ]+$", "", f"* `{heading}`\n\n  {text}\n", flags=re.MULTILINE)
+
+
+def members(cls):
+    """The public methods and properties that a class defines first."""
+    known = {name for base in cls.__mro__[1:] for name in vars(base)}
+    for name, thing in vars(cls).items():
+        if name.startswith("_") or name in known:
+            continue
+        if not (callable(thing) or isinstance(thing, property)):
+            continue
+        if isinstance(thing, property):
+            gives = _annotation(inspect.signature(thing.fget).return_annotation)
+            yield item(f"{cls.__name__}.{name}", f".{name}: {gives}", thing.fget)
+        else:
+            yield item(f"{cls.__name__}.{name}", signature(f".{name}", thing), thing)
+
+
+def entry(name, thing):
+    """A class with its members, or a function, under a heading of its own."""
+    head = f"### {name}\n\n```python\n{signature(name, thing)}\n```\n\n{text_of(name, thing)}\n"
+    return "\n".join([head, *members(thing)]) if inspect.isclass(thing) else head
+
+
+def record(cls):
+    fields = ", ".join(f"{f}: {t}" for f, t in cls.__annotations__.items())
+    return item(cls.__name__, f"{cls.__name__}({fields})", cls)
+
+
+def table(head, rows):
+    cells = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in r)} |" for r in cells)
+
+
+def dtypes():
+    rows = []
+    for d in DTYPES:
+        name = "lg.boolean" if d.is_bool else f"lg.{d.name}"
+        rows.append((f"`{name}`", d.kind.value, str(d.bits), f"`{d.numpy.__name__}`"))
+    return table(("name", "kind", "bits", "numpy"), rows)
+
+
+def functions(module):
+    names = [n for n in dir(module) if n != "pair"]
+    return "\n".join(item(n, signature(n, vars(module)[n]), vars(module)[n]) for n in names)
+
+
+def modules():
+    bases = ("Module", "Parameter", "ModuleList", "ModuleDict", "Sequential")
+    layers = [n for n in dir(nn) if n not in bases]
+    return "\n".join(
+        [
+            *(entry(n, vars(nn)[n]) for n in bases),
+            "### Layers\n",
+            *(item(n, signature(n, vars(nn)[n]), vars(nn)[n]) for n in layers),
+        ]
+    )
+
+
+def faults(family):
+    found = [
+        c for c in vars(errors).values() if inspect.isclass(c) and family in c.__bases__
+    ]  # in the order of the file
+    return "\n".join(f"{item(c.__name__, c.__name__, c)}\n  > {_escaped(c)}\n" for c in found)
+
+
+def _escaped(error):
+    text = " ".join(f"{error.message}".split())
+    return re.sub(r"[<>*_`\[\]]", lambda m: f"\\{m[0]}", text)
+
+
+def commands():
+    parts = []
+    for name, command in cli.lumigen.commands.items():
+        context = click.Context(command, info_name=f"lumigen {name}")
+        rows = []
+        for p in command.get_params(context):
+            if not isinstance(p, click.Option):
+                continue
+            found = p.get_help_record(context)
+            if found is not None:
+                does = " ".join(found[1].split()).replace("<", "\\<")
+                rows.append((f"`{found[0]}`", does))
+        usage = " ".join(command.collect_usage_pieces(context))
+        example = command.epilog.removeprefix("\b\n")
+        parts.append(
+            f"### lumigen {name}\n\n`lumigen {name} {usage}`\n\n{command.help}\n\n"
+            f"{table(('option', 'does'), rows)}\n\n{example.replace('Example: ', 'Example: `')}`\n"
+        )
+    return "\n".join(parts)
+
+
+def render():
+    codes = table(("code", "means"), [(str(c), what) for c, what in cli.EXIT_CODES])
+    switches = table(("variable", "effect"), [(f"`{v.name}`", v.effect) for v in debug.VARIABLES])
+    parts = (
+        HEAD,
+        "## Models and projects\n",
+        *(entry(name, thing) for name, thing in MODELS),
+        "### What they give\n",
+        *map(record, RECORDS),
+        "## Dtypes\n",
+        f"{text_of('DType', lg.DType)}\n\n{dtypes()}\n",
+        "## Tensor\n",
+        f"{text_of('Tensor', lg.Tensor)}\n",
+        *members(lg.Tensor),
+        "## Making tensors\n",
+        *(item(n, signature(n, getattr(lg, n)), getattr(lg, n)) for n in CREATION),
+        "## functional\n",
+        (
+            f"{text_of('functional', functional)} Those that `lg` has too: "
+            f"{', '.join(f'`{n}`' for n in lg.__all__ if n in dir(functional))}.\n"
+        ),
+        functions(functional),
+        "## nn\n",
+        f"{text_of('nn', nn)}\n",
+        modules(),
+        "## The small way\n",
+        "Tensors with values, passes and a backend, without a model.\n",
+        *(entry(name, thing) for name, thing in SMALL_WAY),
+        "## Errors\n",
+        (
+            "All in `lg.errors`, and all a `lg.LumigenError`. Below each, the text that it has; what is in "
+            "braces comes from the place that raises it, and is in `facts` by that name.\n"
+        ),
+        (
+            f"### UserError\n\n{text_of('UserError', errors.UserError)} Exit code "
+            f"{errors.UserError.exit_code}.\n"
+        ),
+        faults(errors.UserError),
+        (
+            f"### InternalError\n\n{text_of('InternalError', errors.InternalError)} Exit code "
+            f"{errors.InternalError.exit_code}.\n"
+        ),
+        faults(errors.InternalError),
+        "## Commands\n",
+        "Results go to stdout, progress and errors to stderr.\n",
+        f"{codes}\n",
+        commands(),
+        "## Environment\n",
+        "What changes what lumigen does, read when it is needed:\n",
+        switches,
+    )
+    text = "\n".join(parts) + "\n"
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def main():
+    before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    after = render()
+    if after != before:
+        PAGE.write_text(after, encoding="utf-8")
+    print(f"{PAGE.name}: {'unchanged' if after == before else 'written'}")
+
+
+if __name__ == "__main__":
+    main()
