@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
@@ -54,7 +55,10 @@ from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import DEVICES
 from lumigen.lower.retype import retype
 from lumigen.printer import graph as graph_text
+from lumigen.printer import plan as plan_text
 from lumigen.printer import program as program_text
+from lumigen.printer import region as region_text
+from lumigen.printer import tile as tile_text
 from lumigen.printer.title import title
 from lumigen.program import CompiledModel, KernelSource, Program
 from lumigen.recall import key_of, recall, remember
@@ -69,6 +73,7 @@ from lumigen.weights import Weights, open_weights, rounded
 
 Entries = tuple[tuple[str, Graph], ...]
 Array = npt.NDArray[Any]
+KERNEL_FORMS = ("regions", "plan", "tile")  # on the way from the graphs to a program
 DTYPES = (f32, f16, bf16)  # in which a model of f32 can be held
 
 
@@ -161,6 +166,8 @@ def lower_model(
         for p in lowered.programs:
             verify_program(p, parameters, "lower")
         seconds = perf_counter() - start
+        for form in KERNEL_FORMS:
+            at.trail.keep(form, partial(show_kernels, form, lowered.kernels))
         at.trail.record("program", lambda: show_programs(lowered), seconds, form="program")
     with at.stage("emit"):
         kernels = tuple(kernel_source(k, target) for k in lowered.kernels)
@@ -175,6 +182,7 @@ def lower_model(
             target=target,
         )
     at.trail.note(2, lambda: kernel_table(model))
+    at.trail.keep("source", lambda: show_sources(model))
     return Compilation(traced, graphs, lowered, model)
 
 
@@ -193,6 +201,26 @@ def show_entries(entries: Entries) -> str:
 def show_programs(lowered: LoweredModel) -> str:
     programs = "\n".join(map(program_text.show, lowered.programs))
     return programs + "\n" * bool(lowered.weights) + program_text.show_weights(lowered.weights)
+
+
+def show_kernels(form: str, kernels: Sequence[LoweredKernel]) -> str:
+    """One of KERNEL_FORMS, of each of these kernels below its name."""
+
+    def text(k: LoweredKernel) -> str:
+        if form == "regions":
+            return region_text.show(k.region)
+        if form == "tile":
+            return tile_text.show(k.program)
+        return plan_text.show(k.plan, k.schedule) if k.plan else "no plan\n"
+
+    return "\n".join(f"{k.name}{program_text.origin(k.lines)}\n{text(k)}" for k in kernels)
+
+
+def show_sources(model: CompiledModel, kernel: str | None = None) -> str:
+    """The emitted files of all kernels, or of one."""
+    files = render_project(model)
+    names = [k.name for k in model.kernels] if kernel is None else [kernel]
+    return "\n".join(files[f"kernels/{name}.{model.target.kernel_suffix}"] for name in names)
 
 
 def graph_hash(traced: Traced) -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from lumigen.compile import lower_model, show_entries, show_programs
+from lumigen.compile import (
+    KERNEL_FORMS,
+    lower_model,
+    show_entries,
+    show_kernels,
+    show_programs,
+    show_sources,
+)
 from lumigen.dtype import DType, f32
-from lumigen.emit.project import render_project
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
-from lumigen.lower.assemble import LoweredKernel
-from lumigen.printer import plan as plan_text
-from lumigen.printer import region as region_text
-from lumigen.printer import tile as tile_text
-from lumigen.printer.program import origin
 from lumigen.target import parse_target
 
 GRAPHS = ("graph", "retype", "canonicalize", "fold")
-KERNELS = ("regions", "plan", "tile", "source")
-FORMS = (*GRAPHS, "regions", "plan", "tile", "program", "source")
+KERNELS = (*KERNEL_FORMS, "source")
+FORMS = (*GRAPHS, *KERNEL_FORMS, "program", "source")
 
 
 def text_after(
@@ -47,12 +48,5 @@ def text_after(
             names = ", ".join(k.name for k in compilation.lowered.kernels)
             raise BadArgument(op="show", name="--kernel", value=kernel, expected=f"one of {names}")
     if form == "source":
-        files = render_project(compilation.model)
-        return "\n".join(files[f"kernels/{k.name}.{row.kernel_suffix}"] for k in kernels)
-    return "\n".join(f"{k.name}{origin(k.lines)}\n{_text(form, k)}" for k in kernels)
-
-
-def _text(form: str, kernel: LoweredKernel) -> str:
-    if form == "plan":
-        return plan_text.show(kernel.plan, kernel.schedule) if kernel.plan else "no plan\n"
-    return region_text.show(kernel.region) if form == "regions" else tile_text.show(kernel.program)
+        return show_sources(compilation.model, kernel)
+    return show_kernels(form, kernels)

@@ -36,20 +36,24 @@ class Trail:
         level: int = 3,
     ) -> None:
         """A stage that has ended; its text is printed from `level` on, if it differs."""
-        number, self._number = self._number, self._number + 1
-        if not self._level and self._folder is None:
+        if not self.is_on:
             return
         shown = text()
         before = self._last.get(form)
         self._last[form] = shown
-        if self._folder is not None:
-            _write(self._folder / f"{number:02d}-{name}.txt", shown)
+        self.keep(name, lambda: shown)
         if self._level:
             count, was = _count(shown), "" if before is None else f"{_count(before)} -> "
             note = " (unchanged)" if shown == before else ""
             tell(f"{name:<14}{seconds * 1e3:9.1f} ms  {was}{count} lines{note}")
             if self._level >= level and shown != before:
                 tell(shown.rstrip("\n"))
+
+    def keep(self, name: str, text: Callable[[], str]) -> None:
+        """A form that no pass of its own has made: the next file, and no line."""
+        if self._folder is not None:
+            _write(self._folder / f"{self._number:02d}-{name}.txt", text())
+            self._number += 1
 
     def note(self, level: int, text: Callable[[], str]) -> None:
         """Something to say at a level that is not the text of a stage."""

@@ -15,7 +15,9 @@ import lumigen as lg
 from lumigen import errors, nn
 from lumigen.compile import compile_project, graph_hash, lower_model, run_pass
 from lumigen.cost import Cost, cost
+from lumigen.forms import FORMS, text_after
 from lumigen.graph import Graph
+from lumigen.target import parse_target
 from lumigen.trail import Trail
 
 
@@ -121,14 +123,24 @@ def test_a_pass_that_breaks_a_rule_is_found_and_named() -> None:
         run_pass("forget", forget, make_model().trace().entries, Trail())
 
 
-def test_every_stage_is_dumped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_every_stage_that_can_be_shown_is_dumped(
+    target: str,
+    dtype: lg.DType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    traced, row = make_model().trace(), parse_target(target)
     monkeypatch.setenv("LUMIGEN_DUMP", str(tmp_path / "dump"))
-    lower_model(make_model().trace(), {})
-    names = sorted(p.name for p in (tmp_path / "dump").iterdir())
-    assert names == ["00-graph.txt", "01-canonicalize.txt", "02-fold.txt", "03-program.txt"]
-    assert "sum_reduce" in (tmp_path / "dump" / "01-canonicalize.txt").read_text()
+    lower_model(traced, {"target": row.text}, None, row, dtype=dtype)
+    monkeypatch.delenv("LUMIGEN_DUMP")
+    forms = [f for f in FORMS if f != "retype" or dtype is not lg.f32]
+    files = sorted((tmp_path / "dump").iterdir())
+    assert [p.name for p in files] == [f"{i:02d}-{f}.txt" for i, f in enumerate(forms)]
+    for form, file in zip(forms, files, strict=True):
+        assert file.read_text(encoding="utf-8") == text_after(traced, form, None, target, dtype)
     assert capsys.readouterr().err == ""
 
 
