@@ -173,8 +173,9 @@ def _escaped(error):
 
 def commands():
     parts = []
+    parent = click.Context(cli.lumigen, info_name="lumigen", **cli.lumigen.context_settings)
     for name, command in cli.lumigen.commands.items():
-        context = click.Context(command, info_name=f"lumigen {name}")
+        context = click.Context(command, parent, info_name=name)
         rows = []
         for p in command.get_params(context):
             if not isinstance(p, click.Option):

@@ -249,6 +249,16 @@ class EditedFiles(UserError):
     )
 
 
+class NotAsEmitted(UserError):
+    """A project differs from what was emitted, or its weights are another model's; `what` lists how."""
+
+    message = (
+        "[inspect] {directory} is not as it was emitted: {what}. "
+        "Restore the files, or compile the model again: with --force where they were edited, "
+        "with --weights FILE where its weights do not fit."
+    )
+
+
 class CompilerMissing(UserError):
     """`purpose` says what needs the tool; `remedy` is a sentence."""
 
@@ -405,7 +415,7 @@ def _shown(value: object) -> str:
             return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
         case list() | set() | frozenset():
             names = [printable(str(item)) for item in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            return _enumeration(names if isinstance(value, list) else sorted(names))
+            return listed(names if isinstance(value, list) else sorted(names))
         case _:
             return printable(str(value))
 
@@ -414,7 +424,8 @@ def _lines(value: object) -> str:
     return "\n".join(map(printable, str(value).rstrip().split("\n")[-MAX_LINES:]))
 
 
-def _enumeration(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first of the names, and how many more there are."""
     if not names:
         return "none"
     more = len(names) - MAX_LISTED

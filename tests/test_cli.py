@@ -217,9 +217,11 @@ def test_kept_weights_are_checked(dtype: str, here: Path, run: Run) -> None:
     )
     assert "(and 1 more). Compile again with --weights FILE." in err
     assert "as kernels read them" in out
-    code, out, _ = run("inspect", "sized-cpu")
-    assert (code, f"; does not fit this model: weight {wrong} (and 1 more)\n" in out) == (0, True)
-    assert json.loads(run("inspect", "sized-cpu", "--json")[1])["weights_file"]["misfits"]
+    code, out, err = run("inspect", "sized-cpu")
+    assert (code, f"; does not fit this model: weight {wrong} (and 1 more)\n" in out) == (1, True)
+    assert f"its weights do not fit the model: weight {wrong} (and 1 more). Restore" in err
+    code, out, _ = run("inspect", "sized-cpu", "--json")
+    assert (code, bool(json.loads(out)["weights_file"]["misfits"])) == (1, True)
 
 
 # --- mistakes -------------------------------------------------------------------------------------
@@ -480,8 +482,12 @@ def test_inspect_names_what_was_edited(emitted: Path, run: Run) -> None:
     assert "built    no" in out
     write(emitted / "README.md", "mine")
     (emitted / "src" / "classify.cpp").unlink()
-    out = run("inspect", emitted)[1]
+    code, out, err = run("inspect", emitted)
+    assert (code, err.count("\n")) == (1, 1)
     assert "1 edited: README.md, 1 missing: src/classify.cpp" in out
+    assert "is not as it was emitted: edited: README.md; missing: src/classify.cpp. Restore" in err
+    code, out, _ = run("inspect", emitted, "--json")
+    assert (code, json.loads(out)["edited"]) == (1, ["README.md"])
 
 
 def test_inspect_finds_damaged_weights(

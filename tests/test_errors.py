@@ -18,6 +18,7 @@ import pytest
 import lumigen as lg
 from lumigen import errors, nn
 from lumigen.build import build_project
+from lumigen.cli import lumigen as command_line
 from lumigen.cli.opened import Project, manifest_of
 from lumigen.errors import InternalError, LumigenError, SourceLocation, UserError, user_location
 
@@ -151,6 +152,14 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         (
             "[compile] edited since they were emitted, in digits-cpu: README.md, src/digits.cpp. "
             "Move your changes elsewhere, or pass --force to overwrite them."
+        ),
+    ),
+    errors.NotAsEmitted: (
+        {"directory": Path("digits-cpu"), "what": "edited: README.md; missing: src/digits.cpp"},
+        (
+            "[inspect] digits-cpu is not as it was emitted: edited: README.md; missing: "
+            "src/digits.cpp. Restore the files, or compile the model again: with --force where "
+            "they were edited, with --weights FILE where its weights do not fit."
         ),
     ),
     errors.CompilerMissing: (
@@ -297,6 +306,12 @@ def edited_files(directory: Path) -> None:
     lg.compile(model(), output=directory, build=False)
 
 
+def not_as_emitted(directory: Path) -> None:
+    lg.compile(model(), output=directory, build=False)
+    (directory / "README.md").write_text("mine", encoding="utf-8")
+    command_line.main(["inspect", str(directory)], standalone_mode=False)
+
+
 def no_compiler(directory: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LUMIGEN_CXX", "no-such-compiler")
@@ -364,6 +379,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.NotADirectory: a_file_in_place_of_a_directory,
     errors.DirectoryNotOurs: somebody_else_s_directory,
     errors.EditedFiles: edited_files,
+    errors.NotAsEmitted: not_as_emitted,
     errors.CompilerMissing: no_compiler,
     errors.BuildFailed: broken_source,
     errors.NotBuilt: lg.load,

@@ -17,7 +17,7 @@ from lumigen.cli.options import example, json_option
 from lumigen.cli.terminal import result, result_json, say, size, table
 from lumigen.compile import weights_path
 from lumigen.emit.weights_file import data_hash, misfits
-from lumigen.errors import BadWeightsFile, FileRefused
+from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
 from lumigen.resources import lumigen_version
 from lumigen.toolchain import findings
 from lumigen.weights import read_header
@@ -27,7 +27,10 @@ from lumigen.weights import read_header
 @click.argument("path", metavar="DIR|LIBRARY", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
-    """Say what a project or a built library is; check its files."""
+    """Say what a project or a built library is; check its files.
+
+    Exit code 1 where files were edited or are missing, or where the weights do not fit the model.
+    """
     if path.is_file():
         manifest, state = manifest_of_library(path), {}
     elif not path.exists():
@@ -41,6 +44,18 @@ def inspect(path: Path, as_json: bool) -> None:
         result_json({"manifest": manifest, **state})
     else:
         result(as_text(manifest, state))
+    if what := differences(state):
+        raise NotAsEmitted(directory=path, what="; ".join(what))
+
+
+def differences(state: Mapping[str, Any]) -> list[str]:
+    """Clauses of what is not as it was emitted."""
+    found = [f"{kind}: {listed(state[kind])}" for kind in ("edited", "missing") if state.get(kind)]
+    file = state.get("weights_file")
+    if file and (wrong := file["misfits"]):
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        found.append(f"its weights do not fit the model: {wrong[0]}{more}")
+    return found
 
 
 def manifest_of_library(path: Path) -> dict[str, Any]:
@@ -146,7 +161,7 @@ def _state_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> list[s
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         about += f"; does not fit this model: {wrong[0]}{more}"
     differ = [
-        f", {len(state[kind])} {kind}: {', '.join(state[kind][:8])}"
+        f", {len(state[kind])} {kind}: {listed(state[kind])}"
         for kind in ("edited", "missing")
         if state[kind]
     ]
