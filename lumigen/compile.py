@@ -82,13 +82,16 @@ DTYPES = (f32, f16, bf16)  # in which a model of f32 can be held
 
 @dataclass(frozen=True)
 class Progress:
-    """News of a stage: it began, it is at a step, or (`seconds`) it has ended."""
+    """News of a stage, or of a step of the build: it has begun, or `done` of `total`, now `what`."""
 
     stage: str
-    seconds: float | None = None
     done: int = 0
     total: int = 0
     what: str = ""
+
+    @property
+    def has_begun(self) -> bool:
+        return self.total == 0
 
 
 Listener = Callable[[Progress], None]
@@ -112,10 +115,9 @@ class Stages:
         start = perf_counter()
         yield
         self.seconds[name] = perf_counter() - start
-        self.listener(Progress(name, self.seconds[name]))
 
     def step(self, stage: str, done: int, total: int, what: str) -> None:
-        self.listener(Progress(stage, None, done, total, what))
+        self.listener(Progress(stage, done, total, what))
 
 
 # --- from a traced model to a compiled one --------------------------------------------------------

@@ -224,6 +224,28 @@ def test_kept_weights_are_checked(dtype: str, here: Path, run: Run) -> None:
     assert (code, bool(json.loads(out)["weights_file"]["misfits"])) == (1, True)
 
 
+def test_each_stage_is_named_once_and_its_time_once(here: Path, run: Run) -> None:
+    stages = ["trace", "recall", "passes", "lower", "emit", "vectors", "write"]
+    code, out, err = run("compile", DIGITS, "--no-build")
+    assert (code, err.splitlines()) == (0, stages)
+    (times,) = re.findall(r"^time     (.*)$", out, re.MULTILINE)
+    assert [re.sub(r" [\d.]+ (s|ms|us)$", "", t) for t in times.split(", ")] == stages
+
+
+@pytest.mark.skipif(shutil.which("script") is None, reason="no script(1) to be a terminal")
+def test_a_terminal_keeps_no_lines_of_progress(here: Path) -> None:
+    command = f"{sys.executable} -m lumigen compile {DIGITS} --no-build"
+    done = subprocess.run(
+        ["script", "-qec", command, "/dev/null"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line.rpartition("\x1b[2K")[2] for line in done.stdout.replace("\r", "").split("\n")]
+    assert sum(bool(re.search(r"\b\d+(\.\d+)? m?s\b", line)) for line in lines) == 1, lines
+
+
 # --- mistakes -------------------------------------------------------------------------------------
 
 USED = "import lumigen as lg\n"
@@ -253,7 +275,7 @@ def test_mistakes_in_a_model_file(
     write(here / name, text)
     code, out, err = run(*command, name)
     assert (code, out) == (1, "")
-    assert err.startswith("error: ")
+    assert err.removeprefix("trace\n").startswith("error: ")
     assert place in err
     assert word in err
     assert len(err.splitlines()) <= 8

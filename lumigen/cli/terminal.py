@@ -15,8 +15,6 @@ from rich.text import Text
 from lumigen.compile import Listener, Progress
 from lumigen.errors import printable, printable_lines
 
-WIDTH = 8  # of the names of stages
-
 
 def result(text: str) -> None:
     """A result, for people."""
@@ -39,22 +37,17 @@ def say(text: str, style: str = "") -> None:
 
 @contextmanager
 def progress() -> Generator[Listener]:
-    """A listener that shows stages: live on a terminal, else a line for each that has ended."""
+    """A listener that shows where it is: live on a terminal, else a line for each stage.
+
+    How long a stage took is a result, and the summary's.
+    """
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-
-    def ended(p: Progress) -> None:
-        assert p.seconds is not None
-        console.print(Text(f"{p.stage:<{WIDTH}}{p.seconds:8.2f} s", style="dim"))
-
     if not console.is_terminal:
-        yield lambda p: ended(p) if p.seconds is not None else None
+        yield lambda p: say(p.stage) if p.has_begun else None
         return
     with console.status("") as status:
 
         def live(p: Progress) -> None:
-            if p.seconds is not None:
-                ended(p)
-                return
             count = f" {p.done}/{p.total}" if p.total else ""
             status.update(Text(f"{p.stage}{count} {p.what}"[: console.width - 4]))
 
