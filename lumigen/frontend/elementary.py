@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lumigen.dtype import f64
 from lumigen.errors import BadArgument, DtypeMismatch
-from lumigen.frontend.compare import INF, eq, isfinite, maximum, minimum, where
+from lumigen.frontend.compare import INF, eq, isnan, maximum, minimum, where
 from lumigen.frontend.extents import check_extent
 from lumigen.frontend.primitive import (
     Edge,
@@ -160,7 +160,7 @@ def tanh(a: Edge) -> Edge:
     if a.dtype is f64:
         near = mul(a, mul(polynomial(y, _TANH_OVER), recip(polynomial(y, _TANH_UNDER))))
         return where(less(y, 0.3), near, far)
-    near = add(a, mul(mul(a, y), polynomial(y, _TANH)))
+    near = mul(a, add(mul(y, polynomial(y, _TANH)), 1))
     return where(less(y, 0.39), near, far)
 
 
@@ -244,9 +244,9 @@ def erf(a: Edge) -> Edge:
         tail = _erfc_positive(absolute(a))
         far = where(less(a, 0.0), add(tail, -1), add(mul(tail, -1), 1))
         return where(less(y, 0.25), mul(a, polynomial(y, _ERF_NEAR)), far)
-    x = minimum(maximum(a, -_ERF_END), _ERF_END)
-    y = mul(x, x)
-    return mul(x, mul(polynomial(y, _ERF_OVER), recip(polynomial(y, _ERF_UNDER))))
+    y = mul(a, a)
+    near = mul(a, mul(polynomial(y, _ERF_OVER), recip(polynomial(y, _ERF_UNDER))))
+    return where(less(_ERF_END, a), 1.0, where(less(a, -_ERF_END), -1.0, near))
 
 
 def _erfc_positive(x: Edge) -> Edge:
@@ -362,10 +362,11 @@ def exponential(base: Operand, exponent: Edge) -> Edge:
 
 
 def floor(a: Edge) -> Edge:
-    """a - a mod 1; infinities stay."""
+    """a - a mod 1; what has no such rest stays: whole numbers, -0.0, infinities and NaN."""
     if not a.dtype.is_float:
         return a
-    return where(isfinite(a), sub(a, mod(a, 1)), a)
+    rest = mod(a, 1)
+    return where(less(0, rest), sub(a, rest), a)
 
 
 def ceil(a: Edge) -> Edge:
@@ -373,7 +374,11 @@ def ceil(a: Edge) -> Edge:
 
 
 def floor_divide(a: Operand, b: Operand) -> Edge:
-    """floor(a / b) of floats."""
+    """The greatest whole number that is not above a / b, of floats, as NumPy finds it.
+
+    floor(a / b) would take the next one where the quotient rounds to it (1 / 0.1 is 10, but 0.1 fits
+    9 times into 1), and 0 for -1 / inf. The remainder says on which side of a whole number a / b is.
+    """
     left, right = matched("floor_divide", a, b)
     if not left.dtype.is_float:
         raise fail(
@@ -384,4 +389,7 @@ def floor_divide(a: Operand, b: Operand) -> Edge:
             expected="a float type",
             remedy="Cast with .to(lg.f64), divide, and cast back.",
         )
-    return floor(div(left, right))
+    quotient, rest = div(left, right), mod(left, right)
+    is_above = less(_magnitude(rest), _magnitude(sub(right, rest)))  # not of inf, for -1 / inf
+    whole = floor(add(quotient, where(is_above, 0.25, -0.25)))
+    return where(eq(right, 0), quotient, where(isnan(rest), rest, whole))

@@ -1,0 +1,184 @@
+"""Every elementwise function at zeros, infinities, NaN, denormal and huge numbers: torch's and NumPy's.
+
+Interpreted, and as emitted code for this CPU; the oracle computes in f64 and rounds once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as torch_functional
+
+import lumigen as lg
+from lumigen import functional as F
+
+Array = np.ndarray[Any, Any]
+Row = tuple[Callable[..., Any], Callable[..., Any]]  # ours on tensors, the oracle on f64 tensors
+
+
+def both(function: Callable[..., Any]) -> Row:
+    """What is written alike for lumigen and torch."""
+    return function, function
+
+
+def gelu_with_limits(x: torch.Tensor) -> torch.Tensor:
+    """Torch's multiplies 0 by an infinity there."""
+    return torch.where(x.isinf(), x.relu(), torch_functional.gelu(x))
+
+
+def numpy_row(ours: Callable[..., Any], oracle: Callable[..., Any]) -> Row:
+    return ours, lambda a, b: torch.from_numpy(oracle(a.numpy(), b.numpy()))
+
+
+METHODS = [
+    "neg",
+    "abs",
+    "sign",
+    "square",
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "erf",
+    "floor",
+    "ceil",
+    "isnan",
+    "isinf",
+    "isfinite",
+]
+UNARY: dict[str, Row] = {
+    **{name: both(lambda x, name=name: getattr(x, name)()) for name in METHODS},
+    **{
+        name: (getattr(F, name), getattr(torch_functional, name))
+        for name in ("leaky_relu", "elu", "silu", "softplus")
+    },
+    "gelu": (F.gelu, gelu_with_limits),
+    "gelu_tanh": (
+        lambda x: F.gelu(x, "tanh"),
+        lambda x: torch_functional.gelu(x, approximate="tanh"),
+    ),
+    **{f"pow_{e}": both(lambda x, e=e: x**e) for e in (1, 2, 3, -1, -2, 0.5, -0.5, 1.7, -1.7)},
+    **{f"exponential_{b}": both(lambda x, b=b: b**x) for b in (2.5, 0.5)},
+    "clamp": both(lambda x: x.clamp(-0.5, 0.75)),
+}
+BINARY: dict[str, Row] = {
+    "add": both(lambda a, b: a + b),
+    "sub": both(lambda a, b: a - b),
+    "mul": both(lambda a, b: a * b),
+    "div": both(lambda a, b: a / b),
+    "mod": numpy_row(lambda a, b: a % b, np.mod),
+    "floor_divide": numpy_row(lambda a, b: a // b, np.floor_divide),
+    "less": both(lambda a, b: a < b),
+    "at_most": both(lambda a, b: a <= b),
+    "greater": both(lambda a, b: a > b),
+    "at_least": both(lambda a, b: a >= b),
+    "equal": both(lambda a, b: a == b),
+    "unequal": both(lambda a, b: a != b),
+    "maximum": both(lambda a, b: a.maximum(b) if isinstance(a, lg.Tensor) else torch.maximum(a, b)),
+    "minimum": both(lambda a, b: a.minimum(b) if isinstance(a, lg.Tensor) else torch.minimum(a, b)),
+    "where": (lambda a, b: lg.where(a < b, a, b), lambda a, b: torch.where(a < b, a, b)),
+}
+# Of two zeros either is the greater; torch's and NumPy's remainders differ in the sign of a zero;
+# gelu is a difference, whose zero is positive.
+EITHER_ZERO = {"maximum", "minimum", "mod", "floor_divide", "gelu"}
+TOLERANCE = {"f32": 2e-6, "f64": 1e-13}  # of each result, beside what is below the normal numbers
+
+
+def values(dtype: lg.DType) -> Array:
+    info = np.finfo(dtype.numpy)
+    some = [0.0, 1.0, np.inf, 3 * info.smallest_subnormal, info.tiny, 0.9 * info.max, 0.5, 2.5, 100]
+    return np.array([*some, *(-float(x) for x in some), np.nan], dtype.numpy)
+
+
+def results(dtype: lg.DType, *, compiled: bool) -> dict[str, Array]:
+    """Of every row: unary ones at each value, binary ones at each pair."""
+    x = values(dtype)
+    a, b = (np.ascontiguousarray(side) for side in np.meshgrid(x, x, indexing="ij"))
+    cx = lg.Graph()
+    one = cx.tensor(x.shape, dtype).set(x)
+    left, right = cx.tensor(a.shape, dtype).set(a), cx.tensor(b.shape, dtype).set(b)
+    found = {name: ours(one).retrieve() for name, (ours, _) in UNARY.items()}
+    found |= {name: ours(left, right).retrieve() for name, (ours, _) in BINARY.items()}
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    with np.errstate(all="ignore"):
+        cx.execute()
+    return {name: result.numpy() for name, result in found.items()}
+
+
+def wanted(name: str, dtype: lg.DType) -> Array:
+    x = torch.from_numpy(values(dtype).astype(np.float64))
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        operands = (x,) if name in UNARY else torch.meshgrid(x, x, indexing="ij")
+        found = {**UNARY, **BINARY}[name][1](*operands).numpy()
+        return found if found.dtype == np.bool_ else found.astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("dtype", [lg.f32, lg.f64], ids=str)
+def test_edge_values(dtype: lg.DType, compiled: bool) -> None:
+    wrong: list[str] = []
+    x = values(dtype)
+    for name, found in results(dtype, compiled=compiled).items():
+        right = wanted(name, dtype)
+        assert found.dtype == right.dtype
+        if right.dtype == np.bool_:
+            same = found == right
+        else:
+            f, r = found.astype(np.longdouble), right.astype(np.longdouble)
+            bound = TOLERANCE[dtype.name] * np.abs(r) + float(np.finfo(dtype.numpy).tiny)
+            with np.errstate(invalid="ignore"):
+                same = (f == r) | (np.isnan(f) & np.isnan(r))
+                same |= np.isfinite(f) & np.isfinite(r) & (np.abs(f - r) <= bound)
+            if name not in EITHER_ZERO:
+                same &= (f != 0) | (r != 0) | (np.signbit(f) == np.signbit(r))
+        if dtype is lg.f64 and not compiled and name in ("div", "floor_divide"):
+            # a / b is a * recip(b), and no f64 holds the reciprocal of these
+            same |= np.abs(x)[None, :] < 1 / np.finfo(np.float64).max
+        for at in np.argwhere(~same)[:4]:
+            given = ", ".join(str(x[i]) for i in at)
+            wrong.append(f"{name}({given}) is {found[tuple(at)]}, not {right[tuple(at)]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+def test_erf_ends_at_one(compiled: bool) -> None:
+    cx = lg.Graph()
+    x = cx.tensor((6,)).set([np.inf, -np.inf, 4.0, -4.0, 1e30, np.nan])
+    found = x.erf().retrieve()
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    np.testing.assert_array_equal(found.numpy(), [1, -1, 1, -1, 1, np.nan])
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+def test_floor_division_is_numpys(compiled: bool) -> None:
+    """Tenths, whose quotients round to whole numbers that they do not reach."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-60, 60, 2000).astype(np.float32) / np.float32(10) for _ in range(2))
+    b[b == 0] = np.inf
+    cx = lg.Graph()
+    found = (cx.tensor(a.shape).set(a) // cx.tensor(b.shape).set(b)).retrieve()
+    whole = (cx.tensor((3,), lg.i32).set([-1, 1, 7]) // np.inf).retrieve()
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    np.testing.assert_array_equal(found.numpy(), np.floor_divide(a, b))
+    np.testing.assert_array_equal(whole.numpy(), [-1, 0, 0])
