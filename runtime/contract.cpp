@@ -119,20 +119,29 @@ Status check_dim(const Tensor& t, const Port& port, int32_t axis, const Dim& dim
       static_cast<int>(axis), range_text(dim).chars);
 }
 
-Status check_extent(const Tensor& t, const Port& port, int32_t axis, int64_t expected, const char* text) {
-  if (t.shape[axis] == expected) return kOk;
+Status set_extent(int64_t* extent, const Port& port, int32_t axis, Size value, const char* text) {
+  *extent = value.value;
+  if (value.fits) return kOk;
+  return fail(kBadShape, "[%s] axis %d of %s is %s, which is larger than any number. Pass smaller dims.",
+              port.entry, static_cast<int>(axis), port.name, text);
+}
+
+Status check_extent(const Tensor& t, const Port& port, int32_t axis, Size expected, const char* text) {
+  int64_t wanted = 0;
+  if (const Status s = set_extent(&wanted, port, axis, expected, text)) return s;
+  if (t.shape[axis] == wanted) return kOk;
   return fail(
       kBadShape,
       "[%s] %s has shape %s, must be %s: axis %d is %lld, must be %s%s%lld. Pass a tensor of that shape.",
       port.entry, port.name, shape_text(t).chars, port.shape, static_cast<int>(axis),
       static_cast<long long>(t.shape[axis]), text ? text : "", text ? " = " : "",
-      static_cast<long long>(expected));
+      static_cast<long long>(wanted));
 }
 
 Status solve_dim(int64_t* value, const Tensor& t, const Port& port, int32_t axis, int64_t scale,
                  int64_t offset, const char* text) {
-  const int64_t rest = t.shape[axis] - offset;
-  if (rest % scale != 0)
+  int64_t rest = 0;
+  if (__builtin_sub_overflow(t.shape[axis], offset, &rest) || rest % scale != 0)
     return fail(
         kBadShape,
         "[%s] %s has shape %s, must be %s: axis %d is %lld, which is no %s. Pass a tensor of that shape.",

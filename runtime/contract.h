@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "size.h"
 #include "status.h"
 
 namespace LUMIGEN_NS {
@@ -51,7 +52,10 @@ Status check_tensor(const Tensor* t, const Port& port);
 Status check_dim(const Tensor& t, const Port& port, int32_t axis, const Dim& dim, int64_t value);
 
 // An axis that must be `expected`; `text` says why, as `batch` or `2*batch`, or is null for a constant.
-Status check_extent(const Tensor& t, const Port& port, int32_t axis, int64_t expected, const char* text);
+Status check_extent(const Tensor& t, const Port& port, int32_t axis, Size expected, const char* text);
+
+// What an axis is at dims that a caller chose; fails if no int64_t holds it.
+Status set_extent(int64_t* extent, const Port& port, int32_t axis, Size value, const char* text);
 
 // The value of the dim of which an axis is `scale * dim + offset`; fails if no whole number fits.
 Status solve_dim(int64_t* value, const Tensor& t, const Port& port, int32_t axis, int64_t scale,

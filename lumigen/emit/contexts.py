@@ -27,6 +27,15 @@ class DimContext:
 
 
 @dataclass(frozen=True)
+class ExtentContext:
+    """An axis of a port: an expression of dims, as a Size where a step of it may leave int64_t."""
+
+    value: str
+    fits: bool
+    text: str  # a literal of what it is for people
+
+
+@dataclass(frozen=True)
 class PortContext:
     name: str
     ident: str  # of a parameter
@@ -42,7 +51,7 @@ class PortContext:
     cpptype: str  # as users of the C++ header see it
     numpy: str  # numpy's name of the dtype
     array: str  # parameter of _shape: probs[2]
-    extents: tuple[str, ...]  # in terms of `dims->`
+    extents: tuple[ExtentContext, ...]  # in terms of `dims->`
     symbolic: tuple[str, ...]  # for people: batch, 784
     lo: str  # range of integer values
     hi: str

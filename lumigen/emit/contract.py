@@ -6,11 +6,14 @@ what the dims say.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
+
 from lumigen.dtype import DType
-from lumigen.emit.contexts import CheckContext, DimContext, PortContext
+from lumigen.emit.contexts import CheckContext, DimContext, ExtentContext, PortContext
 from lumigen.emit.cxx import expression, integer, string
 from lumigen.errors import LoweringFailed
-from lumigen.index import Dim, Ix
+from lumigen.index import Atom, Dim, Ix, parts
 from lumigen.names import identifier, taken_by
 from lumigen.program import Port, Program
 
@@ -18,7 +21,7 @@ from lumigen.program import Port, Program
 # call their own things, and what they use of others.
 _TAKEN = """
 args arena argc argv borrow buffer bytes call check check_apart check_arena check_dim check_dim_value
-check_dims check_extent check_tensor check_values context copies copy data_of detail dims error
+check_dims check_extent check_tensor check_values set_extent context copies copy data_of detail dims error
 exit fail fprintf free handle index_max index_min floor_div floor_mod align64 kernels
 kernels_for model most options place ports printf run s settings solve_dim tensor tensors weights
 Arena Context Dim Dims Port Run Size Status Tensor View Weights KernelTable float16 bfloat16
@@ -133,7 +136,7 @@ def dim_context(dim: Dim, field: str) -> DimContext:
 
 def port_context(port: Port, program: Program) -> PortContext:
     dtype: DType = port.dtype
-    names = {d: f"dims->{field}" for d, field in dim_fields(program).items()}
+    names: dict[Atom, str] = {d: f"dims->{field}" for d, field in dim_fields(program).items()}
     facts = (
         program.entry,
         port.name,
@@ -159,11 +162,34 @@ def port_context(port: Port, program: Program) -> PortContext:
         cpptype=CPP_TYPES[dtype.name],
         numpy=NUMPY_NAMES[dtype.name],
         array=f"{ident}[{len(port.shape)}]" if port.shape else f"*{ident}",
-        extents=tuple(expression(e, names) for e in port.shape),
+        extents=tuple(
+            ExtentContext(_extent(e, names), fits(e), string(str(e))) for e in port.shape
+        ),
         symbolic=tuple(map(str, port.shape)),
         lo=integer(lo),
         hi=integer(hi),
     )
+
+
+def fits(e: Ix) -> bool:
+    """Whether no step of computing an extent leaves int64_t, whatever its dims are."""
+    return _magnitude(e) < 2**63
+
+
+def _magnitude(e: Ix) -> int:
+    """What no step of computing an extent exceeds."""
+    terms = (abs(factor) * prod(map(_atom_magnitude, atoms)) for atoms, factor in e.terms)
+    return abs(e.const) + sum(terms)
+
+
+def _atom_magnitude(atom: Atom) -> int:
+    """Of a quotient, remainder or extremum, that of what it is made of: no less than its own."""
+    return atom.hi if isinstance(atom, Dim) else max(map(_magnitude, parts(atom)), default=2**63)
+
+
+def _extent(e: Ix, names: Mapping[Atom, str]) -> str:
+    """An extent in plain numbers where those suffice, else as a Size."""
+    return expression(e, names if fits(e) else {a: f"Size({n})" for a, n in names.items()})
 
 
 def _affine(extent: Ix, dim: Dim) -> tuple[int, int] | None:
@@ -217,7 +243,7 @@ def checks(program: Program) -> tuple[CheckContext, ...]:
             )
         )
     bound = {(i, axis) for i, axis, *_ in sources.values()}
-    names = {d: f"dims.{field}" for d, field in fields.items()}
+    names: dict[Atom, str] = {d: f"dims.{field}" for d, field in fields.items()}
     for i, (port, ident, constant) in enumerate(inputs):
         lines += _extents(port, ident, constant, names, {axis for j, axis in bound if j == i})
     for port, ident, constant in outputs:
@@ -240,7 +266,7 @@ def checks(program: Program) -> tuple[CheckContext, ...]:
 
 
 def _extents(
-    port: Port, ident: str, constant: str, names: dict[Dim, str], bound: set[int]
+    port: Port, ident: str, constant: str, names: Mapping[Atom, str], bound: set[int]
 ) -> list[CheckContext]:
     """Every axis but those that gave a dim its value."""
     lines: list[CheckContext] = []
@@ -248,7 +274,7 @@ def _extents(
         if axis in bound:
             continue
         text = "nullptr" if extent.is_const else string(str(extent))
-        want = expression(extent, names)
+        want = _extent(extent, names)
         lines.append(
             CheckContext(call=f"check_extent(*{ident}, {constant}, {axis}, {want}, {text})")
         )
