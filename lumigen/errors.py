@@ -394,6 +394,14 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def as_word(name: str) -> str:
+    r"""A name in a printed form: as it is, or quoted with escapes where it would leave its line.
+
+    No two names look alike: one that begins like a quoted one is quoted too.
+    """
+    return name if name.isprintable() and name[:1] not in {"", "'", '"'} else repr(name)
+
+
 def printable_lines(text: str) -> str:
     """Likewise, but for line feeds and tabs."""
     return "".join(c if c in "\n\t" else printable(c) for c in text)

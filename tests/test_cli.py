@@ -447,6 +447,42 @@ def test_every_stage_can_be_shown(form: str, run: Run) -> None:
     assert json.loads(as_json)["text"].rstrip("\n") == out.rstrip("\n")
 
 
+STRANGE = """import lumigen as lg
+from lumigen import nn
+
+NAMES = {"w": "a\\nb\\x1b[2J", "v": r"a\\nb\\x1b[2J", "u": "'quoted'", "t": "line\\u2028end"}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        self.w, self.v, self.u, self.t = (nn.Parameter(8, 8) for _ in range(4))
+
+
+net = Net()
+model = lg.Model("strange", net, rename=NAMES)
+
+
+@model.entry(x=lg.spec(4, 8))
+def f(x):
+    return (x @ net.w @ net.v).softmax(-1) @ net.u + x @ net.t
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_name_stays_on_its_line(form: str, target: str, here: Path, run: Run) -> None:
+    """In the text itself, which --json and LUMIGEN_DUMP give away as it is."""
+    write(here / "two\nlines.py", STRANGE)
+    code, out, _ = run("show", "two\nlines.py", "--after", form, "--target", target, "--json")
+    assert code == 0
+    text = json.loads(out)["text"]
+    assert [c for c in text if not c.isprintable() and c not in "\n\t"] == []
+    assert not [line for line in text.splitlines() if line.startswith(("b", "end", "lines.py"))]
+    names = re.findall(r"(?:%\d+ = weight|^weight \w+ =) (.*?) +f32\[", text, re.MULTILINE)
+    if names:
+        assert len(set(names)) == 4, "no two look alike"
+
+
 def test_a_model_is_held_in_16_bits(here: Path, run: Run) -> None:
     assert run("compile", DIGITS, "--no-build", "--dtype", "bf16", "-o", "out")[0] == 0
     manifest = json.loads((here / "out" / "manifest.json").read_text())

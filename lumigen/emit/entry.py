@@ -35,7 +35,7 @@ from lumigen.emit.contract import (
 )
 from lumigen.emit.cxx import Names, expression, integer, real
 from lumigen.emit.vectors import Vector
-from lumigen.errors import BadArgument, LoweringFailed, SourceLocation
+from lumigen.errors import BadArgument, LoweringFailed, SourceLocation, printable
 from lumigen.index import Atom, Dim, Ix, ix
 from lumigen.names import identifier
 from lumigen.program import (
@@ -71,11 +71,12 @@ MAP_TYPES = {"f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "bf16": "CU_TENSOR_MAP_DA
 
 def source_lines(lines: tuple[SourceLocation, ...]) -> str:
     """`model.py:12, 14; blocks.py:7`: file names alone, so that no path gets into the output."""
+    places = sorted({(printable(PurePath(line.file).name), line.line) for line in lines})
     by_file: dict[str, list[int]] = {}
-    for where in sorted({(PurePath(line.file).name, line.line) for line in lines})[:MAX_LINES]:
-        by_file.setdefault(where[0], []).append(where[1])
+    for file, number in places[:MAX_LINES]:
+        by_file.setdefault(file, []).append(number)
     texts = [f"{file}:{', '.join(map(str, numbers))}" for file, numbers in by_file.items()]
-    more = len({(PurePath(line.file).name, line.line) for line in lines}) - MAX_LINES
+    more = len(places) - MAX_LINES
     return "; ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lumigen.errors import SourceLocation
+from lumigen.errors import SourceLocation, as_word, printable
 from lumigen.graph import (
     Axes,
     Edge,
@@ -51,7 +51,7 @@ def _lines(graph: Graph) -> Iterator[str]:
     for name, e in graph.outputs:
         yield f"output {name} = {_operand(e, names)}  {e.dtype}{_extents(e.shape)}"
     for state, e in graph.updates:
-        yield f"update {tensor_of(state).name} = {_operand(e, names)}"
+        yield f"update {as_word(tensor_of(state).name)} = {_operand(e, names)}"
 
 
 def _range_of(dim: Dim) -> str:
@@ -72,7 +72,7 @@ def _extents(shape: Shape) -> str:
 def _attribute(n: Node) -> str:
     match n.attr:
         case Tensor(name):
-            return f" {name}"
+            return f" {as_word(name)}"
         case Axes():
             axes = positions(n.args[0].shape)
             return "".join(f" {axes[d]}<{axes[d].extent}" for d in axes_of(n))
@@ -81,7 +81,7 @@ def _attribute(n: Node) -> str:
         case Loop(axis, _, monoid):
             return f" axis={axis}{f' monoid={monoid}' if monoid else ''}"
         case Kernel(name):
-            return f" {name}"
+            return f" {as_word(name)}"
         case _:
             return ""
 
@@ -94,5 +94,5 @@ def _operand(e: Edge, names: Mapping[Node, str]) -> str:
 
 
 def _origin(lines: tuple[SourceLocation, ...]) -> str:
-    places = dict.fromkeys(map(str, lines))
+    places = dict.fromkeys(printable(str(line)) for line in lines)
     return f"  # {', '.join(places)}" if places else ""

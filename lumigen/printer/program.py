@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lumigen.errors import SourceLocation
+from lumigen.errors import SourceLocation, as_word, printable
 from lumigen.program import (
     Argument,
     Group,
@@ -32,7 +32,7 @@ def show(program: Program) -> str:
 def show_weights(weights: tuple[Stored, ...]) -> str:
     """The weights of a model in the forms that its kernels read."""
     return "".join(
-        f"weight {s.name} = {s.weight.name} {s.weight.dtype}[{_list(s.weight.shape)}]"
+        f"weight {s.name} = {as_word(s.weight.name)} {s.weight.dtype}[{_list(s.weight.shape)}]"
         f"{_layout(s.layout)}  {s.bytes} bytes\n"
         for s in weights
     )
@@ -97,7 +97,7 @@ def _argument(a: Argument) -> str:
 
 def origin(lines: tuple[SourceLocation, ...]) -> str:
     """`  # model.py:12`: the user's lines, as every printer shows them."""
-    places = dict.fromkeys(map(str, lines))
+    places = dict.fromkeys(printable(str(line)) for line in lines)
     return f"  # {', '.join(places)}" if places else ""
 
 
