@@ -356,6 +356,23 @@ row(
     lambda x: {"l": lg.tril(x, -1).sum(-1), "u": lg.triu(x, 2).sum(-1), "c": lg.triu(x, 1).sum(0)},
     (N, M),
 )
+AFTER_ONE: dict[str, Callable[[Any], Any]] = {  # empty where n is 1
+    "amax": lambda x: x[:, 1:].amax(1),
+    "amin_across": lambda x: x.mT[1:].amin(0),
+    "sum": lambda x: x[:, 1:].sum(1),
+    "sum_across": lambda x: x.mT[1:].sum(0),
+    "sum_all": lambda x: x[:, 1:].sum(),
+    "mean": lambda x: x[:, 1:].mean(1),
+    "any_all": lambda x: {"any_": (x[:, 1:] > 0).any(1), "all_": (x[:, 1:] > 0).all(1)},
+    "argmax": lambda x: x[:, 1:].argmax(1),
+    "logsumexp": lambda x: x[:, 1:].logsumexp(1),
+    "softmax": lambda x: x[:, 1:].softmax(1),
+    "product": lambda x: x[:, 1:] @ x.mT[1:],
+}
+for op, f in AFTER_ONE.items():
+    row(f"after_one_{op}", f, (M, N))
+for op in ("amax", "sum"):
+    row(f"after_one_{op}_i32", AFTER_ONE[op], spec(M, N, dtype=i32))
 row(
     "nothing_left",
     lambda x: lg.where(

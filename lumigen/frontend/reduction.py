@@ -81,16 +81,41 @@ def std(a: Edge, dim: Dims = None, *, keepdim: bool = False, correction: int = 1
 
 
 def amax(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
-    """The maximum; NaN if there is one."""
+    """The maximum; NaN if there is one. Where an axis turns out to be empty, the least of the type."""
+    _need_elements("amax", a, dim)
+    return _greatest(a, dim, keepdim=keepdim)
+
+
+def amin(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
+    """The minimum; NaN if there is one. Where an axis turns out to be empty, the greatest of the type."""
+    _need_elements("amin", a, dim)
+    return _least(a, dim, keepdim=keepdim)
+
+
+def _need_elements(op: str, a: Edge, dim: Dims) -> None:
+    """Refuse an axis that is always empty: nothing has no extremum."""
+    for d in axes(op, a, dim):
+        if a.shape[d] == 0:
+            raise fail(
+                BadArgument,
+                op=op,
+                name=f"axis {d} of shape ({', '.join(map(str, a.shape))})",
+                value="reduced, as it has no element",
+                expected="a tensor with elements along it",
+            )
+
+
+def _greatest(a: Edge, dim: Dims, *, keepdim: bool = False) -> Edge:
+    """The maximum, of nothing too: the least of the type."""
     gone = axes("amax", a, dim)
     return _kept(reduce_max(a, gone), gone, keepdim=keepdim)
 
 
-def amin(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
-    """The minimum: the maximum in reversed order (-a, -1 - a of integers, not a), reversed back."""
+def _least(a: Edge, dim: Dims, *, keepdim: bool) -> Edge:
+    """The maximum in reversed order (-a, -1 - a of integers, not a), reversed back."""
     if a.dtype.is_bool:
-        return complement(amax(complement(a), dim, keepdim=keepdim))
-    return _reversed(amax(_reversed(a), dim, keepdim=keepdim))
+        return complement(_greatest(complement(a), dim, keepdim=keepdim))
+    return _reversed(_greatest(_reversed(a), dim, keepdim=keepdim))
 
 
 def _reversed(a: Edge) -> Edge:
@@ -98,11 +123,11 @@ def _reversed(a: Edge) -> Edge:
 
 
 def any(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
-    return amax(cast(a, boolean), dim, keepdim=keepdim)
+    return _greatest(cast(a, boolean), dim, keepdim=keepdim)
 
 
 def all(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
-    return amin(cast(a, boolean), dim, keepdim=keepdim)
+    return _least(cast(a, boolean), dim, keepdim=keepdim)
 
 
 def argmax(a: Edge, dim: int | None = None, *, keepdim: bool = False) -> Edge:
@@ -110,24 +135,30 @@ def argmax(a: Edge, dim: int | None = None, *, keepdim: bool = False) -> Edge:
 
     n - max(n - i where a[i] is the maximum)
     """
+    _need_elements("argmax", a, dim)
+    return _first(a, dim, keepdim=keepdim)
+
+
+def _first(a: Edge, dim: int | None, *, keepdim: bool = False) -> Edge:
     rank = len(a.shape)
     if dim is None:
-        first = argmax(flatten(a), 0)
+        first = _first(flatten(a), 0)
         return reshape(first, (1,) * rank) if keepdim else first
     d = axis("argmax", a, dim)
     n = a.shape[d]
-    best = expand("argmax", amax(a, d, keepdim=True), a.shape)
+    best = expand("argmax", _greatest(a, d, keepdim=True), a.shape)
     hit = complement(less(a, best))
     if a.dtype.is_float:  # beside a NaN nothing is less: only the NaNs themselves remain
         hit = logical_and(hit, either(isnan(a), is_ordered(best)))
     back = with_ones(flip(add(emit_iota(n), 1), 0), tuple(range(1, rank - d)))  # n, n - 1, ..., 1
-    far = amax(select(hit, back), d, keepdim=keepdim)
+    far = _greatest(select(hit, back), d, keepdim=keepdim)
     return sub(size(n), far)
 
 
 def argmin(a: Edge, dim: int | None = None, *, keepdim: bool = False) -> Edge:
     """The first position of the minimum, or of a NaN, as i64."""
-    return argmax(_reversed(a), dim, keepdim=keepdim)
+    _need_elements("argmin", a, dim)
+    return _first(_reversed(a), dim, keepdim=keepdim)
 
 
 def emit_iota(n: Ix) -> Edge:
@@ -139,7 +170,7 @@ def logsumexp(a: Edge, dim: Dims, *, keepdim: bool = False) -> Edge:
     """log(sum(exp(a - m))) + m with m = max(a), or 0 where that is infinite."""
     a = floating(a)
     gone = axes("logsumexp", a, dim)
-    m = amax(a, gone, keepdim=True)
+    m = _greatest(a, gone, keepdim=True)
     m = where(eq(absolute(m), INF), constant(0, a.dtype), m)
     total = log(sum(exp(sub(a, m)), gone, keepdim=True))
     out = add(total, m)
@@ -154,7 +185,7 @@ def softmax(a: Edge, dim: int) -> Edge:
     """exp(a - max) / sum(exp(a - max)). Subtracting the maximum keeps exp2 from overflowing."""
     a = floating(a)
     d = axis("softmax", a, dim)
-    e = exp(sub(a, amax(a, d, keepdim=True)))
+    e = exp(sub(a, _greatest(a, d, keepdim=True)))
     return mul(e, recip(sum(e, d, keepdim=True)))
 
 
@@ -162,7 +193,7 @@ def log_softmax(a: Edge, dim: int) -> Edge:
     """(a - max) - log(sum(exp(a - max)))."""
     a = floating(a)
     d = axis("log_softmax", a, dim)
-    shifted = sub(a, amax(a, d, keepdim=True))
+    shifted = sub(a, _greatest(a, d, keepdim=True))
     return sub(shifted, log(sum(exp(shifted), d, keepdim=True)))
 
 
@@ -173,7 +204,8 @@ def norm(a: Edge, p: float = 2, dim: Dims = None, *, keepdim: bool = False) -> E
         return sqrt(sum(square(a), dim, keepdim=keepdim))
     size_of = absolute(a)
     if p == INF:
-        return amax(size_of, dim, keepdim=keepdim)
+        _need_elements("norm", a, dim)
+        return _greatest(size_of, dim, keepdim=keepdim)
     if not p > 0 or math.isnan(p):
         raise fail(BadArgument, op="norm", name="p", value=p, expected="a positive number or inf")
     total = sum(size_of if p == 1 else power(size_of, p), dim, keepdim=keepdim)

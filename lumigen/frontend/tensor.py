@@ -424,11 +424,19 @@ class Tensor:
         return Tensor(reduction.std(self.edge, dim, keepdim=keepdim, correction=correction))
 
     def amax(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
-        """The greatest values over one dimension, several, or all; NaN if there is one."""
+        """The greatest values over one dimension, several, or all; NaN if there is one.
+
+        BadArgument over an axis that is always empty; of one that is so for some dims, the least of
+        the dtype.
+        """
         return Tensor(reduction.amax(self.edge, dim, keepdim=keepdim))
 
     def amin(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
-        """The least values over one dimension, several, or all; NaN if there is one."""
+        """The least values over one dimension, several, or all; NaN if there is one.
+
+        BadArgument over an axis that is always empty; of one that is so for some dims, the greatest of
+        the dtype.
+        """
         return Tensor(reduction.amin(self.edge, dim, keepdim=keepdim))
 
     def max(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:

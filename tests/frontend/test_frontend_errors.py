@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,42 @@ f32, i64, mask = lg.f32, lg.i64, lg.boolean
 
 # what is wrong, the function, its inputs, the error, texts that must be in the message
 CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], list[str]]] = [
+    (
+        lambda x0: x0[:, 2:2].amax(1),
+        [lg.spec(B, 3)],
+        errors.BadArgument,
+        ["[amax]", "axis 1 of shape (batch, 0)", "no element"],
+    ),
+    (
+        lambda x0: x0[:, :0].amin(),
+        [lg.spec(B, 3)],
+        errors.BadArgument,
+        ["[amin]", "axis 1 of shape (batch, 0)", "no element"],
+    ),
+    (
+        lambda x0: x0[:, 3:].max((0, 1)),
+        [lg.spec(B, 3)],
+        errors.BadArgument,
+        ["[amax]", "axis 1 of shape (batch, 0)", "no element"],
+    ),
+    (
+        lambda x0: x0[:, :0].argmax(-1),
+        [lg.spec(B, 3)],
+        errors.BadArgument,
+        ["[argmax]", "axis 1 of shape (batch, 0)", "no element"],
+    ),
+    (
+        lambda x0: x0[:, :0].argmin(),
+        [lg.spec(B, 3)],
+        errors.BadArgument,
+        ["[argmin]", "axis 1 of shape (batch, 0)", "no element"],
+    ),
+    (
+        lambda x0: x0[:, :0].norm(math.inf, 1),
+        [lg.spec(B, 3)],
+        errors.BadArgument,
+        ["[norm]", "axis 1 of shape (batch, 0)", "no element"],
+    ),
     (
         lambda x0, x1: x0 + x1,
         [lg.spec(B, 3), lg.spec(B, 4)],
