@@ -585,6 +585,8 @@ def is_nonnegative(e: Ix) -> bool:
     if any(is_nonnegative(p) for p in without_floor(e)):
         return True
     bound, scale = lower(e), 1  # e >= bound / scale
+    if _is_nonnegative_by_cases(bound):
+        return True
     while True:
         lo, _ = bound.bounds()
         if lo is not None and lo > -scale:
@@ -593,6 +595,18 @@ def is_nonnegative(e: Ix) -> bool:
         if step is None:
             return False
         bound, scale = lower(step[0]), scale * step[1]
+
+
+def _is_nonnegative_by_cases(e: Ix) -> bool:
+    """Of a sum with an extremum: it is one of its two, and each of them is no greater than a maximum."""
+    for monomial, k in e.terms:
+        atom = monomial[0]
+        if len(monomial) == 1 and isinstance(atom, Extremum):
+            rest = e - of_atom(atom) * k
+            one_suffices = atom.is_min == (k < 0)
+            proven = (is_nonnegative(rest + side * k) for side in (atom.left, atom.right))
+            return any(proven) if one_suffices else all(proven)
+    return False
 
 
 def without_floor(e: Ix) -> Iterator[Ix]:

@@ -388,6 +388,22 @@ row("sum_of_max", lambda x: {"a": x.amax(-1).sum(), "b": x.exp().sum(-1).amax(0)
 
 row("matmul", lambda a, b: a @ b, (N, 24), (24, M))
 row("matmul_deep", lambda a, b: a @ b, (N, 801), (801, 33))
+COUNTS = spec(5, M, dtype=i64)
+row("matmul_by_counts", lambda a, b, c: (a @ b) * c.sum(0), (N, 24), (24, M), COUNTS)
+row(
+    "matmul_where_counts",
+    lambda a, b, c: lg.where(c.sum(0) < 2, a @ b, 0),
+    (N, 24),
+    (24, M),
+    COUNTS,
+)
+row(
+    "matmul_by_row_sums",
+    lambda a, b: a @ b / (a.square().sum(1, keepdim=True) + 1),
+    (N, 24),
+    (24, M),
+)
+row("first_of_dim", lambda a: {"few": a[:4] * 2, "total": a.flatten()[:5].sum()}, (N, M))
 row("matmul_dynamic_k", lambda a, b: a @ b, (9, N), (N, M))
 row("matmul_batched", lambda a, b: a @ b, (3, N, M), (3, M, 10))
 row("matmul_broadcast", lambda a, b: a @ b, (2, 1, N, 8), (3, 8, M))

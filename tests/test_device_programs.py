@@ -44,6 +44,14 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda x, y: (x * 2 + 1).relu() @ y,
         {"x": lg.spec(ROWS, 33), "y": lg.spec(33, 65)},
     ),
+    "by_row_sums": (
+        lambda x, y, z: (x @ y) / (z.square().sum(1, keepdim=True) + 1),
+        {"x": lg.spec(ROWS, 33), "y": lg.spec(33, 65), "z": lg.spec(ROWS, 7)},
+    ),
+    "by_counts": (
+        lambda x, y, z: (x @ y) * (z % 3).sum(0),
+        {"x": lg.spec(ROWS, 33), "y": lg.spec(33, 65), "z": lg.spec(7, 65, dtype=lg.i32)},
+    ),
     "batched": (
         lambda x, y: x.transpose(1, 2) @ y,
         {"x": lg.spec(3, 20, ROWS), "y": lg.spec(3, 20, 17)},
@@ -220,5 +228,5 @@ def test_every_kernel_keeps_the_rules_and_has_a_text(name: str) -> None:
 
 
 def test_products_run_in_tiles() -> None:
-    for name in ("product", "computed_operand", "batched", "attention"):
+    for name in ("product", "computed_operand", "by_row_sums", "by_counts", "batched", "attention"):
         assert any(k.program.skeleton == "pipeline" for k in lowered(name)[1].kernels), name

@@ -6,18 +6,27 @@ candidates at a time, and printed as Python.
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import hypothesis
 import pytest
 from random_programs import RandomProgram, random_programs, size, smaller
-from small_programs import Library, agree, compile_all
+from small_programs import Library, SmallProgram, agree, compile_all
 from tiles import run_entry
 
+import lumigen as lg
 from lumigen import fast_lane
-from lumigen.dtype import DType, bf16, f16
+from lumigen.compile import lower_model
+from lumigen.dtype import DType, bf16, f16, f32
+from lumigen.errors import UserError
+from lumigen.frontend import Entry, Spec, Traced, trace_entry
+from lumigen.index import ix
 from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
+from lumigen.target import parse_target
 from lumigen.weights import rounded
 
 BATCH = 40
@@ -87,6 +96,80 @@ def test_interpreter_and_cpu_agree(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_interpreter_and_cpu_agree_on_many(seed: int) -> None:
     check(4 * BATCH, seed, "-O2")
+
+
+def fixed(program: SmallProgram, point: Mapping[str, int]) -> SmallProgram:
+    """The program with numbers in place of its dims."""
+    given = {d: ix(point[d.name]) for d in program.graph.dims()}
+    inputs = tuple(
+        (name, Spec(tuple(e.substitute(given) for e in s.shape), s.dtype, s.range))
+        for name, s in program.inputs
+    )
+    return replace(program, inputs=inputs, points=({},))
+
+
+def unlowered(programs: list[RandomProgram], target: str) -> list[str]:
+    """What is wrong with those that have no verified text for a target, with dims and with numbers."""
+    wrong: list[str] = []
+    for p in programs:
+        small = p.program("p")
+        points = small.points if small.graph.dims() else ()
+        for form in (small, *(fixed(small, point) for point in points)):
+            for dtype in (f32, bf16):
+                try:
+                    traced = Traced("p", "1.0", (("p", form.graph),), ())
+                    lower_model(traced, {}, None, parse_target(target), dtype=dtype)
+                except UserError:
+                    continue  # one number may be refused where a dim is none
+                except Exception as e:  # noqa: BLE001  # whatever it is, it is reported with the program
+                    wrong.append(f"{form.inputs} in {dtype}\n{p}\n{type(e).__name__}: {e}")
+    return wrong
+
+
+def test_programs_have_a_text_for_gpus() -> None:
+    wrong = unlowered(drawn(BATCH, 3), "cuda")
+    assert not wrong, f"{len(wrong)} fail. The shortest:\n\n{min(wrong, key=len)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("seed", range(200, 204))
+def test_many_programs_have_a_text(seed: int, target: str) -> None:
+    wrong = unlowered(drawn(4 * BATCH, seed), target)
+    assert not wrong, f"{len(wrong)} fail. The shortest:\n\n{min(wrong, key=len)}"
+
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 33, 64, 65)
+
+# What stands beside a reduction or a product: x (b, s, h), m (b, s).
+MIXED: dict[str, Callable[[Any, Any], Any]] = {
+    "masked_mean": lambda x, m: (x * m.unsqueeze(-1)).sum(1) / m.sum(1, keepdim=True),
+    "product_by_row_sums": lambda x, m: x.sum(1) @ x[0].mT / m.sum(1, keepdim=True),
+    "product_by_column_sums": lambda x, m: x.sum(1) @ x[0].mT * m.sum(0),
+    "batched_by_row_sums": lambda x, m: x @ x.mT / m.sum(1, keepdim=True).unsqueeze(-1),
+    "batched_by_column_sums": lambda x, m: (x @ x.mT) * m.sum(0),
+    "chosen_by_column_sums": lambda x, m: lg.where(m.sum(0) < 2, x @ x.mT, 0.0),
+    "pooled_scores": lambda x, m: (x * m.to(lg.f32).softmax(1).unsqueeze(-1)).sum(1),
+    "mean_then_product": lambda x, m: (x.sum(1) / m.sum(1, keepdim=True)).to(lg.f32) @ x[0].mT,
+}
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", MIXED)
+def test_what_stands_beside_a_product_has_a_text(name: str, target: str) -> None:
+    """Of random fixed shapes, with masks of every kind."""
+    rng = random.Random(name)
+    row = parse_target(target)
+    for mask in (lg.f32, f16, lg.i32, lg.i64, lg.boolean):
+        for _ in range(3):
+            b, s, h = (rng.choice(SIZES) for _ in range(3))
+            inputs = (("x", Spec((ix(b), ix(s), ix(h)), f32)), ("m", Spec((ix(b), ix(s)), mask)))
+            graph = trace_entry(Entry("f", MIXED[name], inputs))
+            for dtype in (f32, bf16):
+                model = lower_model(
+                    Traced("p", "1.0", (("f", graph),), ()), {}, None, row, dtype=dtype
+                )
+                assert model.model.kernels, (b, s, h)
 
 
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, ix, less, maximum, minimum, product
 from lumigen.lower.partition import product_factors
-from lumigen.lower.scope import Names, Scope, address, kernel_reductions
+from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
 from lumigen.lower.simt import dims_of, simt
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.names import fresh
@@ -94,8 +94,16 @@ def find_contraction(store: Store) -> Contraction | None:
             only_a = free_axes(rows) - free_axes(columns)
             m_axes = tuple(a for a in store.axes if a in only_a)
             grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
-            return Contraction(r, rows, columns, grid, m_axes, n_axes)
+            contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
+            return contraction if _rest_fits(store, contraction) else None
     return None
+
+
+def _rest_fits(store: Store, found: Contraction) -> bool:
+    """Whether vectors along a row of the product can compute what is behind it."""
+    n, n_map = flatten(found.n_axes, "n")
+    rest = map_expr(store.value, {found.reduce: const(0.0, f32)})
+    return lanes_fit([substitute(rest, n_map)], n)
 
 
 def _column_axes(store: Store, candidates: frozenset[Axis], last: Axis) -> tuple[Axis, ...]:

@@ -8,7 +8,9 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
 1. at a factor of a contraction that is itself computed, unless the factor is *expanding* (below);
 2. at what a reduction ranges over, if that contains a reduction that varies with the reduced axes: it would be
    recomputed for each element;
-3. at a reduction that several regions would compute.
+3. at a reduction that several regions would compute;
+4. at a reduction of integers or truth values beside a contraction: what is behind a tile of products is computed in
+   vectors, which add up floats alone.
 
 A factor is expanding if it holds a contraction of buffers that are all much smaller than it is, and so is what it
 is reduced to: then it never exists as a whole, the outer reduction consumes it tile by tile.
@@ -164,6 +166,7 @@ class _Builder:
                 if n.op in MONOIDS:
                     self.decide_at(n)
             self.materialise(self.shared_reductions())
+            self.materialise(self.whole_numbers_beside_contractions())
         self.memo.clear()
 
     def refused(self, runs_whole: Callable[[Region], bool]) -> list[Node]:
@@ -220,6 +223,17 @@ class _Builder:
                     stack.append(user)
         for n in stale:
             del self.memo[n]
+
+    def whole_numbers_beside_contractions(self) -> list[Node]:
+        """Reductions of integers or truth values in regions that hold a contraction."""
+        out: dict[Node, None] = {}
+        for root in self.roots():
+            inner = [n for n in self.inside(root) if n.op in MONOIDS]
+            if any(n.op is Op.SUM_REDUCE and self.contracts(n) for n in inner):
+                out.update(
+                    dict.fromkeys(n for n in inner if not n.dtype.is_float and n is not root)
+                )
+        return list(out)
 
     def shared_reductions(self) -> list[Node]:
         """Reductions that more than one region would compute, the ones nearest to the inputs."""

@@ -413,7 +413,8 @@ def _broken_total(s: Accumulator | Finish, facts: _Facts, scope: _Scope) -> Iter
         return
     if s.lanes is not None and s.name.dtype is not f32:
         yield f"lanes of {s.name.dtype}"
-    if scope.lanes is not None and s.lanes is not scope.lanes:
+    differs = s.lanes is not None or scope.lanes in s.name.axes
+    if scope.lanes is not None and s.lanes is not scope.lanes and differs:
         yield f"one accumulator for the lanes of {scope.lanes}"
     if s.start is not None:
         yield from _broken_value(s.start, facts, scope, s.lanes)
@@ -490,8 +491,8 @@ def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> 
 
 def _never(c: Cmp, given: Conditions) -> bool:
     """Whether a condition fails wherever the given ones hold, as far as one of them proves it."""
-    if any(is_nonnegative(-g.slack - 1) for g in given):
-        return False  # never reached
+    if any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given):
+        return False  # never reached: two conditions, or one, that cannot hold
     return any(is_nonnegative(-c.slack - 1 - g.slack) for g in (*given, Cmp(ix(0))))
 
 
