@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType, accumulator
-from lumigen.index import Axis, Cmp, Ix
+from lumigen.index import Axis, Ix
 from lumigen.region import Buffer, Expr, Monoid, Region, Store
 
 

@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Union
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType
 from lumigen.errors import SourceLocation
-from lumigen.index import Cmp, Dim, Ix, ix
+from lumigen.index import Dim, Ix, ix
 from lumigen.target import CPU, Target
 from lumigen.view import Shape
 

@@ -15,9 +15,10 @@ from enum import Enum
 from functools import cache
 from typing import Union
 
+from lumigen.condition import Cmp, less
 from lumigen.dtype import DType, accumulator, boolean, computed, u8
 from lumigen.errors import SourceLocation
-from lumigen.index import Axis, Cmp, Ix, Lookup, ix, less, lookup
+from lumigen.index import Axis, Ix, Lookup, ix, lookup
 from lumigen.ops import Op
 from lumigen.view import Shape
 

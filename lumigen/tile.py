@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Union
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType
-from lumigen.index import Axis, Cmp, Dim, Ix
+from lumigen.index import Axis, Dim, Ix
 from lumigen.region import Buffer, Expr, Local, Monoid, buffers_of, walk
 
 

@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 
+from lumigen.condition import Cmp, less
 from lumigen.index import (
     Atom,
     Axis,
-    Cmp,
     Ix,
     IxLike,
     ceildiv,
     is_nonnegative,
     ix,
-    less,
     of_atom,
     product,
     upper,

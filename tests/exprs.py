@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 
+from lumigen.condition import Cmp, less
 from lumigen.dtype import DType, boolean, f32, i64
-from lumigen.index import Axis, Cmp, Ix, ix, less
+from lumigen.index import Axis, Ix, ix
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,

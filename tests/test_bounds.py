@@ -8,8 +8,9 @@ import hypothesis.strategies as st
 from exprs import INF, add, at_most, axis, exp, largest, load, mul, num, scaled, sub, where
 from hypothesis import given
 
+from lumigen.condition import Cmp, less
 from lumigen.dtype import i32
-from lumigen.index import Axis, Cmp, Dim, Ix, ix, less, lookup, minimum
+from lumigen.index import Axis, Dim, Ix, ix, lookup, minimum
 from lumigen.lower.bounds import absent_unless, extreme, loop_bounds
 from lumigen.region import Buffer, Monoid, Role
 

@@ -12,20 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumigen import index as ixs
-from lumigen.index import (
-    Axis,
-    Cmp,
-    Dim,
-    Ix,
-    ceildiv,
-    floordiv,
-    ix,
-    less,
-    lookup,
-    maximum,
-    minimum,
-    mod,
-)
+from lumigen.condition import Cmp, less
+from lumigen.index import Axis, Dim, Ix, ceildiv, floordiv, ix, lookup, maximum, minimum, mod
 from lumigen.view import compose, identity, reshape
 
 S = Dim("s", 1, 6)

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent / "lumigen"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"debug", "errors", "interrupt", "names", "resources"}),
     frozenset({"dtype", "index", "target"}),
+    frozenset({"condition"}),
     frozenset({"ops", "toolchain", "view"}),
     frozenset({"graph"}),
     frozenset({"pattern", "region"}),

@@ -35,13 +35,14 @@ from exprs import (
 
 import lumigen as lg
 from lumigen import fast_lane
+from lumigen.condition import less
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.emit.kernel import kernel_body
 from lumigen.emit.reference import argument_sizes, reference_text
 from lumigen.frontend import functional
 from lumigen.frontend.model import Entry, trace_entry
 from lumigen.frontend.spec import spec
-from lumigen.index import Dim, ix, less, lookup
+from lumigen.index import Dim, ix, lookup
 from lumigen.interp.region import evaluate
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.ops import Op

@@ -26,9 +26,10 @@ from exprs import (
 )
 from hypothesis import given
 
+from lumigen.condition import Cmp, less
 from lumigen.dtype import bf16, boolean, f16, f32, i32, i64
 from lumigen.errors import VerifyFailed
-from lumigen.index import Axis, Cmp, Dim, Ix, ix, less, lookup
+from lumigen.index import Axis, Dim, Ix, ix, lookup
 from lumigen.interp.region import elements, evaluate, value
 from lumigen.lower.algebra import greatest
 from lumigen.lower.separate import separate

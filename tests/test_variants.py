@@ -17,11 +17,12 @@ import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen.build import build_project, load_module, write_project
 from lumigen.compile import Compilation, entry_summary, lower_model
+from lumigen.condition import Cmp, less
 from lumigen.dtype import f32
 from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.errors import LoweringFailed, VerifyFailed
-from lumigen.index import Axis, Cmp, Dim, ix, less
+from lumigen.index import Axis, Dim, ix
 from lumigen.interp import program as interp_program
 from lumigen.lower.assemble import LoweredModel
 from lumigen.printer.program import show

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lumigen.condition import less
 from lumigen.graph import shape
-from lumigen.index import Axis, Dim, ix, less
+from lumigen.index import Axis, Dim, ix
 from lumigen.interp.read import seen
 from lumigen.view import (
     View,

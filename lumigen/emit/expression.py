@@ -8,10 +8,11 @@ from math import isnan
 
 import numpy as np
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Cmp, Dim, Ix, Lookup
+from lumigen.index import Atom, Axis, Dim, Ix, Lookup
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
 from lumigen.region import (

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i64
 from lumigen.emit import cxx
 from lumigen.emit.expression import LOOSE, PRODUCT, SUM, TIGHT, Text, arithmetic, literal
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Cmp, Dim, Ix, Lookup, is_less, is_nonnegative, ix
+from lumigen.index import Atom, Axis, Dim, Ix, Lookup, is_less, is_nonnegative, ix
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.lower.scope import address, is_negation
 from lumigen.names import identifier

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from lumigen.condition import Cmp
 from lumigen.dtype import of_numpy
-from lumigen.index import Axis, Cmp, Ix
+from lumigen.index import Axis, Ix
 from lumigen.view import View, positions
 
 Array = np.ndarray[Any, Any]

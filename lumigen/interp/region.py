@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType
-from lumigen.index import Axis, Cmp, Dim, Ix, Lookup, ix
+from lumigen.index import Axis, Dim, Ix, Lookup, ix
 from lumigen.interp.graph import cast as to_integer
 from lumigen.ops import ROWS, Op
 from lumigen.region import (

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from lumigen.condition import Cmp
 from lumigen.graph import Edge, Node, axes_of, literal_of
-from lumigen.index import Axis, Cmp, Ix, ix
+from lumigen.index import Axis, Ix, ix
 from lumigen.interp.read import Array, Env, gather, grid
 from lumigen.ops import Op, neutral
 from lumigen.view import positions

@@ -8,7 +8,8 @@ contraction range over the same thing. Equal computations get equal text, which 
 
 from __future__ import annotations
 
-from lumigen.index import Axis, Cmp, Ix, ix
+from lumigen.condition import Cmp
+from lumigen.index import Axis, Ix, ix
 from lumigen.region import (
     Expr,
     Reduce,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lumigen.condition import Cmp
 from lumigen.index import (
     Atom,
     Axis,
-    Cmp,
     Ix,
     Quotient,
     Remainder,

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from lumigen.condition import less
 from lumigen.dtype import f32
-from lumigen.index import Axis, Dim, Ix, ceildiv, ix, less, maximum, minimum, product
+from lumigen.index import Axis, Dim, Ix, ceildiv, ix, maximum, minimum, product
 from lumigen.lower.partition import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
 from lumigen.lower.simt import dims_of, simt

@@ -7,7 +7,7 @@ own, so that it can run ahead of them.
 
 from __future__ import annotations
 
-from lumigen.index import Cmp
+from lumigen.condition import Cmp
 from lumigen.lower.scope import is_safe
 from lumigen.region import (
     Choose,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from lumigen.condition import Cmp
 from lumigen.dtype import boolean, computed, f32
-from lumigen.index import Axis, Cmp, Ix, Lookup, is_less, is_nonnegative, ix, maximum, minimum
+from lumigen.index import Axis, Ix, Lookup, is_less, is_nonnegative, ix, maximum, minimum
 from lumigen.ops import Op
 from lumigen.plan import Loop
 from lumigen.region import (

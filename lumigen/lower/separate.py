@@ -20,8 +20,9 @@ from itertools import product as choices
 
 import numpy as np
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, f64, i64
-from lumigen.index import Axis, Cmp, is_nonnegative, product
+from lumigen.index import Axis, is_nonnegative, product
 from lumigen.lower.algebra import (
     Polynomial,
     add,

@@ -24,8 +24,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType, f16, f32
-from lumigen.index import Axis, Cmp, Ix, ceildiv, floordiv, ix, minimum, product
+from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, minimum, product
 from lumigen.lower.bounds import Bounds, extreme, is_lowest, loop_bounds
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
 from lumigen.lower.contract import Lowered, flatten

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from lumigen.condition import Cmp, less
 from lumigen.dtype import accumulator, computed
 from lumigen.errors import VerifyFailed
-from lumigen.index import Cmp, Ix, is_nonnegative, less
+from lumigen.index import Ix, is_nonnegative
 from lumigen.ops import Op
 from lumigen.plan import Fold
 from lumigen.region import (

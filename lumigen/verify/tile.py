@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from lumigen.condition import Cmp
 from lumigen.dtype import boolean, computed, f32
 from lumigen.errors import VerifyFailed
-from lumigen.index import Axis, Cmp, Dim, Ix, Lookup, is_nonnegative, ix
+from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
 from lumigen.region import (
     Buffer,
     Carried,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lumigen.condition import less
 from lumigen.dtype import bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.errors import SourceLocation
-from lumigen.index import Dim, ix, less
+from lumigen.index import Dim, ix
 from lumigen.program import (
     CompiledModel,
     Group,

@@ -1,0 +1,55 @@
+"""Conditions on indices: comparisons of index expressions, as a slack that must not be negative.
+
+Promises the same spelling and order wherever a condition is shown, and True or False only where it is proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lumigen.index import Axis, Ix, IxLike, is_nonnegative, ix
+
+
+@dataclass(frozen=True)
+class Cmp:
+    """The condition `lhs < rhs`, held as its slack: true when `slack = rhs - lhs - 1 >= 0`."""
+
+    slack: Ix
+
+    def __str__(self) -> str:
+        return f"{self.slack} >= 0"
+
+    def comparison(self, spell: Callable[[Ix], str] = str) -> str:
+        """The condition with what is subtracted on the other side: `batch < 4`."""
+        more = Ix.interned(tuple(t for t in self.slack.terms if t[1] > 0), 0)
+        less = Ix.interned(tuple((m, -k) for m, k in self.slack.terms if k < 0), 0)
+        number = self.slack.const
+        if not less.terms and number == -1:
+            return f"{spell(more)} > 0"
+        if not less.terms:
+            return f"{spell(more)} >= {spell(ix(-number))}"
+        if not more.terms:
+            return f"{spell(less)} < {spell(ix(number + 1))}"
+        if number < 0:
+            return f"{spell(less - number - 1)} < {spell(more)}"
+        return f"{spell(less)} <= {spell(more + number)}"
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        return self.slack.axes
+
+    def substitute(self, mapping: Mapping[Any, Ix]) -> Cmp:
+        return Cmp(self.slack.substitute(mapping))
+
+    def known(self) -> bool | None:
+        """True or False where it is provable, else None."""
+        if is_nonnegative(self.slack):
+            return True
+        return False if is_nonnegative(-self.slack - 1) else None
+
+
+def less(a: IxLike, b: IxLike) -> Cmp:
+    """The condition `a < b`."""
+    return Cmp(ix(b) - ix(a) - 1)
