@@ -359,7 +359,7 @@ def parts(atom: Atom) -> tuple[Ix, ...]:
 
 def _collect(terms: dict[Monomial, int], const: int) -> Ix:
     if any(_unit_of(a) for m in terms for a in m):
-        terms = _whole_dims(_in_units(terms))
+        terms = _whole_dims(in_units(terms))
     kept = [(m, c) for m, c in terms.items() if c]
     kept.sort(key=lambda t: ([_atom_key(a) for a in t[0]], t[1]))
     return _recombine(Ix.interned(tuple(kept), const))
@@ -376,7 +376,7 @@ def _unit_of(atom: Atom) -> Dim | None:
     return dim if dim.multiple_of == atom.denominator.const else None
 
 
-def _in_units(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
+def in_units(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
     """The same polynomial with each dim that is a multiple of m > 1 written as m * (dim // m)."""
     out: dict[Monomial, int] = {}
     for m, k in terms.items():
@@ -391,7 +391,7 @@ def _in_units(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
 
 
 def _whole_dims(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
-    """The inverse of `_in_units`, as far as the factors allow."""
+    """The inverse of `in_units`, as far as the factors allow."""
     out: dict[Monomial, int] = {}
     for m, k in terms.items():
         scale, atoms = k, list(m)
@@ -454,7 +454,7 @@ def _recombine(e: Ix) -> Ix:
 
 def _divide_exactly(e: Ix, d: Ix) -> tuple[Ix, Ix]:
     """(q, r) with e = d*q + r, where q takes every term that d visibly divides."""
-    e_terms = _in_units(dict(e.terms))
+    e_terms = in_units(dict(e.terms))
     if d.is_const:
         c = d.const
         q_terms = {m: k // c for m, k in e_terms.items() if k % c == 0}
@@ -462,7 +462,7 @@ def _divide_exactly(e: Ix, d: Ix) -> tuple[Ix, Ix]:
         return _collect(q_terms, e.const // c), _collect(r_terms, e.const % c)
     if len(d.terms) != 1 or d.const:
         return (ix(1), ix(0)) if e is d else (ix(0), e)
-    ((factor, c),) = _in_units(dict(d.terms)).items()
+    ((factor, c),) = in_units(dict(d.terms)).items()
     q_terms: dict[Monomial, int] = {}
     q_const = 0
     r_terms: dict[Monomial, int] = {}
@@ -498,6 +498,9 @@ def floordiv(n: Ix, d: Ix) -> Ix:
         return q + r.const // d.const
     if is_nonnegative(-r - 1) and is_nonnegative(r + d):
         return q - 1
+    lo, hi = r.bounds()
+    if d.is_const and lo is not None and hi is not None and lo // d.const == hi // d.const:
+        return q + lo // d.const
     common = _common(r, d)
     if common is not None:
         a, _, _, rest = common

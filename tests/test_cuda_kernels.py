@@ -1,4 +1,4 @@
-"""Kernels of CUDA compile without a warning for each architecture, and those with fragments do not spill.
+"""Kernels of CUDA compile without a warning for each architecture, and do not spill.
 
 What they compute is checked by the interpreter of tile programs; how fast, on a GPU.
 """
@@ -23,6 +23,7 @@ from lumigen.lower.devices import CUDA
 
 ROOT = Path(__file__).parent.parent
 POSITIONS = lg.Dim("positions", 1, 4096, typical=1024)
+ROWS = lg.Dim("rows", 1, 4096, typical=1024)
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
 
@@ -70,6 +71,16 @@ def kernel(function: Any, features: int, dtype: Any, heads: int) -> LoweredKerne
     return made
 
 
+def vector_loops(function: Any, columns: Any, dtype: Any) -> LoweredKernel:
+    """The last kernel of what the function makes of rows."""
+    entry = traced(function, x=lg.spec(ROWS, columns, dtype=dtype))
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    made = assemble((("entry", entry),), CUDA).kernels[-1]
+    assert made.program.skeleton == "simt"
+    return made
+
+
 def compile_for(arch: str, made: LoweredKernel, folder: Path) -> str:
     """What the compiler says; a warning is an error."""
     runtime = folder / "runtime"
@@ -103,4 +114,24 @@ def test_a_fold_around_a_contraction(arch: str, features: int, tmp_path: Path) -
 @pytest.mark.parametrize("arch", ["80", "90a"])
 def test_operands_that_lie_otherwise(arch: str, tmp_path: Path) -> None:
     log = compile_for(arch, kernel(turned, 64, lg.f16, 4), tmp_path)
+    assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+LOOPS: dict[str, tuple[Any, Any, Any]] = {
+    "row": (lambda x: x.softmax(-1), 4096, lg.bf16),
+    "row_of_f16": (lambda x: F.layer_norm(x, (1000,)), 1000, lg.f16),
+    "row_that_ends_between": (lambda x: x.softmax(-1), 1001, lg.bf16),
+    "row_of_a_dim": (lambda x: x.softmax(-1), POSITIONS, lg.f32),
+    "row_read_again": (lambda x: x.softmax(-1), 40000, lg.bf16),
+    "row_with_edges": (lambda x: F.pad(x, (3, 5)).softmax(-1), 4000, lg.bf16),
+    "map": (lambda x: F.gelu(x), 4096, lg.bf16),
+    "map_that_shifts": (lambda x: x[:, 1:] + x[:, :-1], POSITIONS, lg.bf16),
+    "columns": (lambda x: x.sum(0), POSITIONS, lg.bf16),
+}
+
+
+@pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", LOOPS)
+def test_vector_loops(arch: str, name: str, tmp_path: Path) -> None:
+    log = compile_for(arch, vector_loops(*LOOPS[name]), tmp_path)
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log

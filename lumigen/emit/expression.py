@@ -11,6 +11,7 @@ import numpy as np
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
+from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup
 from lumigen.lower.scope import address, is_per_lane
@@ -55,6 +56,7 @@ class Renderer:
     lanes: Axis | None = None
     lane_offset: str = ""  # the text of the lane number, inside code that runs lane by lane
     flushes: bool = False
+    packets: Packets | None = None  # what may move whole, where the device does not see to it
 
     # ---- indices ----
 
@@ -201,8 +203,15 @@ class Renderer:
         where = pointer(str(e.source), self.index(at))
         kind = suffix(e.source.dtype)
         if factor == 1:
-            return Text(f"load{kind}({where}, lanes)")
+            return Text(f"load{kind}({where}, {self.moved(e.source, at)})")
         return Text(f"load_strided{kind}({where}, {self.index(factor)}, lanes)")
+
+    def moved(self, b: Buffer, at: Ix) -> str:
+        """The lanes of neighbours at `at`, as a load or a store of them takes these."""
+        assert self.lanes is not None
+        if self.packets is None or self.packets.take(b, at, self.lanes):
+            return "lanes"
+        return "one_by_one(lanes)"
 
     def _vector_prim(self, e: Prim) -> Text:
         if e.op is Op.CONTIGUOUS and e.args[0].dtype is boolean:

@@ -165,7 +165,7 @@ def _rendered(
 def _lines(program: TileProgram, spelled: Mapping[str, str] | None = None) -> list[str]:
     if program.maps:
         return tile_lines(program, spelled)
-    return [*declarations(program), *Statements(program, spelled).lines(program.body)]
+    return [*declarations(program), *Statements(program, spelled).body(program)]
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:

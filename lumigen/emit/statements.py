@@ -17,6 +17,7 @@ from lumigen.emit.expression import (
     pointer,
     suffix,
 )
+from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, product
 from lumigen.lower.scope import address
@@ -54,11 +55,26 @@ class Statements:
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
         self.held = [s.name.name for s in program.statements() if isinstance(s, Hold)]
         self.dealt = 0  # loops around the statement whose points threads share
+        shared = program.skeleton == "simt" and program.threads > 1
+        self.packets = Packets(program.width) if shared else None
+
+    def body(self, program: TileProgram) -> list[str]:
+        """All of the program, ahead of it what its loops over lanes want to know."""
+        lines = self.lines(program.body)
+        if self.packets is None or not any("packed" in line for line in lines):
+            return lines
+        if not self.packets.buffers:
+            return ["constexpr std::false_type packed;  // every vector may begin anywhere", *lines]
+        asked = [f"is_packed({', '.join(map(str, self.packets.buffers))})"]
+        for e in self.packets.multiples:
+            text = Renderer(self.dims).index(e)
+            asked.append(f"{f'({text})' if ' ' in text else text} % kLanes == 0")
+        return [f"either_way({' && '.join(asked)}, [&](auto packed) {{", *_indented(lines), "});"]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[str]:
         out: list[str] = []
         for s in stmts:
-            out.extend(self.statement(s, Renderer(self.dims, lanes)))
+            out.extend(self.statement(s, Renderer(self.dims, lanes, packets=self.packets)))
         return out
 
     def statement(self, s: Stmt, r: Renderer) -> list[str]:
@@ -143,26 +159,29 @@ class Statements:
                 *_indented(inner),
                 "}",
             ]
+        return self._for_lanes(s, lo, r)
+
+    def _for_lanes(self, s: For, lo: str, r: Renderer) -> list[str]:
+        axis, over = s.axis.name, r.index(s.hi - s.lo)
+        if self.packets is not None:
+            self.packets.starts[s.axis] = s.lo
+            over = f"packed, {over}"
         inner = self.lines(s.body, s.axis)
-        if s.parts:
-            words = " ".join(inner)
-            held = [n for n in self.held if re.search(rf"\b{n}\b", words)]
-            named = [f"Vec& {n} = {n}_parts[part];" for n in held]
-            axis = axis if re.search(rf"\b{axis}\b", words) else f"/*{axis}*/"
-            head = f"for_parts<{s.parts}>({hi}, [&](int part, int64_t {axis}, auto lanes) {{"
-            return [head, *_indented([*named, *inner]), "});"]
-        if lo == "0":
-            used = any(re.search(rf"\b{axis}\b", line) for line in inner)
-            named = axis if used else f"/*{axis}*/"
+        words = frozenset(re.findall(r"\w+", " ".join(inner)))
+        if lo != "0" and axis in words:
+            inner = [f"const int64_t {axis} = {lo} + {axis}_offset;", *inner]
+            axis = f"{axis}_offset"
+        elif axis not in words:
+            axis = f"/*{axis}*/"
+        if not s.parts:
             return [
-                f"for_lanes({hi}, [&](int64_t {named}, auto lanes) {{",
+                f"for_lanes({over}, [&](int64_t {axis}, auto lanes) {{",
                 *_indented(inner),
                 "});",
             ]
-        start = [f"const int64_t {axis} = {lo} + {axis}_offset;"]
-        span = r.index(s.hi - s.lo)
-        head = f"for_lanes({span}, [&](int64_t {axis}_offset, auto lanes) {{"
-        return [head, *_indented([*start, *inner]), "});"]
+        named = [f"Vec& {n} = {n}_parts[part];" for n in self.held if n in words]
+        head = f"for_parts<{s.parts}>({over}, [&](int part, int64_t {axis}, auto lanes) {{"
+        return [head, *_indented([*named, *inner]), "});"]
 
     def _store(self, s: StoreTile, r: Renderer) -> str:
         at = address(s.dst, s.at)
@@ -178,7 +197,8 @@ class Statements:
             )
         where = pointer(str(s.dst), r.index(at))
         if factor == 1:
-            return f"store{suffix(s.dst.dtype)}({where}, {r.vector(s.value).code}, lanes);"
+            value, lanes = r.vector(s.value).code, r.moved(s.dst, at)
+            return f"store{suffix(s.dst.dtype)}({where}, {value}, {lanes});"
         store = f"store_strided{suffix(s.dst.dtype)}"
         return f"{store}({where}, {r.index(factor)}, {r.vector(s.value).code}, lanes);"
 

@@ -9,9 +9,11 @@
 // Meaning is IEEE 754 in round-to-nearest.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #define LUMIGEN_INLINE __device__ __forceinline__
 
@@ -24,10 +26,11 @@ constexpr int kLanes = LUMIGEN_LANES;     // elements of a Vec
 constexpr int kWarp = 32;
 static_assert(kTeam <= kWarp || kTeam == kThreads, "a team is part of a warp, or the whole block");
 static_assert((kTeam & (kTeam - 1)) == 0, "teams of a warp are exchanged with by exclusive or");
+static_assert(kLanes % 2 == 0, "floats of 16 bits move in pairs");
 
 // This thread's number in its team, and its team's in the block.
-LUMIGEN_INLINE int team_rank() { return static_cast<int>(threadIdx.x) % kTeam; }
-LUMIGEN_INLINE int team_number() { return static_cast<int>(threadIdx.x) / kTeam; }
+LUMIGEN_INLINE int team_rank() { return static_cast<int>(threadIdx.x % kTeam); }
+LUMIGEN_INLINE int team_number() { return kTeams == 1 ? 0 : static_cast<int>(threadIdx.x / kTeam); }
 
 struct Vec {
   float v[kLanes];
@@ -40,32 +43,53 @@ struct Mask {
 // as zero.
 struct AllLanes {};
 struct FirstLanes {
-  int n;  // 1 .. kLanes - 1
+  int n;  // 1 .. kLanes
 };
+LUMIGEN_INLINE FirstLanes first_lanes(int64_t n) { return {n < kLanes ? static_cast<int>(n) : kLanes}; }
+// All of them, where they lie in memory as a packet may be: what is loaded and stored in whole words.
+struct PacketLanes {};
 
-// f(j, lanes) for each Vec of 0 .. n - 1 that is this thread's.
+// f(packed) in code of its own for either answer, which `packed` is the type of.
 template <class F>
-LUMIGEN_INLINE void for_lanes(int64_t n, F&& f) {
-  for (int64_t j = team_rank() * kLanes; j < n; j += kTeam * kLanes) {
-    if (j + kLanes <= n) {
-      f(j, AllLanes{});
-    } else {
-      f(j, FirstLanes{static_cast<int>(n - j)});
-    }
+LUMIGEN_INLINE void either_way(bool packed, F&& f) {
+  if (packed) {
+    f(std::true_type{});
+  } else {
+    f(std::false_type{});
   }
+}
+
+// f(j, lanes) for each Vec of 0 .. n - 1 that is this thread's; in packets if memory is `packed` for them, which
+// a kernel finds out once for all that it reads and writes.
+template <class Packed, class F>
+LUMIGEN_INLINE void for_lanes(Packed, int64_t n, F&& f) {
+  constexpr int64_t kStep = kTeam * kLanes;
+  int64_t j = team_rank() * kLanes;
+  if (Packed::value) {
+#pragma unroll 4
+    for (; j + kLanes <= n; j += kStep) f(j, PacketLanes{});
+  }
+  for (; j < n; j += kStep) f(j, first_lanes(n - j));
 }
 
 // The same for a row of which each thread has kParts vectors, or fewer: f(part, j, lanes), in code of its own
 // for each part, so that what is indexed by `part` stays in registers.
-template <int kParts, class F>
-LUMIGEN_INLINE void for_parts(int64_t n, F&& f) {
+template <int kParts, class Packed, class F>
+LUMIGEN_INLINE void for_parts(Packed, int64_t n, F&& f) {
+  constexpr int64_t kStep = kTeam * kLanes;
+  const int64_t first = team_rank() * kLanes;
+  if (Packed::value && n == kParts * kStep) {  // no test between the parts, whose loads then go out together
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) f(part, part * kStep + first, PacketLanes{});
+    return;
+  }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    const int64_t j = (part * kTeam + team_rank()) * kLanes;
-    if (j + kLanes <= n) {
-      f(part, j, AllLanes{});
+    const int64_t j = part * kStep + first;
+    if (Packed::value && j + kLanes <= n) {
+      f(part, j, PacketLanes{});
     } else if (j < n) {
-      f(part, j, FirstLanes{static_cast<int>(n - j)});
+      f(part, j, first_lanes(n - j));
     }
   }
 }
@@ -115,8 +139,16 @@ LUMIGEN_INLINE float sin(float a) { return sinf(a); }
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
 LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
 // The greater, NaN where either is NaN.
-LUMIGEN_INLINE float max_nan(float a, float b) { return b != b ? b : max_ordered(a, b); }
-LUMIGEN_INLINE float min_nan(float a, float b) { return b != b ? b : min_ordered(a, b); }
+LUMIGEN_INLINE float max_nan(float a, float b) {
+  float greater;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(greater) : "f"(a), "f"(b));
+  return greater;
+}
+LUMIGEN_INLINE float min_nan(float a, float b) {
+  float less;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(less) : "f"(a), "f"(b));
+  return less;
+}
 LUMIGEN_INLINE float select(bool m, float a, float b) { return m ? a : b; }
 
 // The remainder of a / b with the sign of b: r = fmod(a, b), plus b if r and b have opposite signs.
@@ -189,6 +221,7 @@ LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) {
 
 // Whether lane i is among them.
 LUMIGEN_INLINE bool has_lane(AllLanes, int) { return true; }
+LUMIGEN_INLINE bool has_lane(PacketLanes, int) { return true; }
 LUMIGEN_INLINE bool has_lane(FirstLanes l, int i) { return i < l.n; }
 
 template <class F, class Lanes>
@@ -201,111 +234,168 @@ LUMIGEN_INLINE Mask mask_lanes(F&& at, Lanes lanes) {
 }
 // Lanes beyond the named ones become `fill`: the neutral value of the reduction that follows.
 LUMIGEN_INLINE Vec zero_tail(Vec a, AllLanes, float) { return a; }
+LUMIGEN_INLINE Vec zero_tail(Vec a, PacketLanes, float) { return a; }
 LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) {
   return build([&](int i) { return i < l.n ? a.v[i] : fill; });
 }
 
 // ---- memory ----
 
-// Floats of 16 bits are kept as their bits and computed with as float.
-LUMIGEN_INLINE float load_f16(uint16_t h) { return __half2float(__ushort_as_half(h)); }
-LUMIGEN_INLINE float load_bf16(uint16_t h) { return __uint_as_float(static_cast<uint32_t>(h) << 16); }
-LUMIGEN_INLINE uint16_t f16_bits(float x) { return __half_as_ushort(__float2half_rn(x)); }
-LUMIGEN_INLINE uint16_t bf16_bits(float x) {
-  const uint32_t wide = __float_as_uint(x);
-  if (x != x) return static_cast<uint16_t>(wide >> 16 | 0x40);  // stays a NaN
-  return static_cast<uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-}
+// Floats of 16 bits are kept as their bits and computed with as float. Two neighbours are one word, the first in
+// its lower half: the hardware converts a pair as fast as one.
+struct Float16 {
+  LUMIGEN_INLINE static float widen(uint16_t h) { return __half2float(__ushort_as_half(h)); }
+  LUMIGEN_INLINE static uint16_t narrow(float x) { return __half_as_ushort(__float2half_rn(x)); }
+  LUMIGEN_INLINE static float2 widen_pair(uint32_t pair) {
+    return {widen(static_cast<uint16_t>(pair)), widen(static_cast<uint16_t>(pair >> 16))};
+  }
+  LUMIGEN_INLINE static uint32_t narrow_pair(float x, float y) {
+    const __half2_raw pair = __floats2half2_rn(x, y);
+    return pair.x | static_cast<uint32_t>(pair.y) << 16;
+  }
+};
+struct BFloat16 {
+  LUMIGEN_INLINE static float widen(uint16_t h) { return __uint_as_float(static_cast<uint32_t>(h) << 16); }
+  LUMIGEN_INLINE static uint16_t narrow(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
+  LUMIGEN_INLINE static float2 widen_pair(uint32_t pair) {
+    return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000)};
+  }
+  LUMIGEN_INLINE static uint32_t narrow_pair(float x, float y) {
+    const __nv_bfloat162_raw pair = __floats2bfloat162_rn(x, y);
+    return pair.x | static_cast<uint32_t>(pair.y) << 16;
+  }
+};
+// Floats of 32 bits are as they are.
+struct Float32 {
+  LUMIGEN_INLINE static float widen(float x) { return x; }
+  LUMIGEN_INLINE static float narrow(float x) { return x; }
+};
+
+LUMIGEN_INLINE float load_f16(uint16_t h) { return Float16::widen(h); }
+LUMIGEN_INLINE float load_bf16(uint16_t h) { return BFloat16::widen(h); }
+LUMIGEN_INLINE uint16_t f16_bits(float x) { return Float16::narrow(x); }
+LUMIGEN_INLINE uint16_t bf16_bits(float x) { return BFloat16::narrow(x); }
 LUMIGEN_INLINE float round_f16(float x) { return load_f16(f16_bits(x)); }
 LUMIGEN_INLINE float round_bf16(float x) { return load_bf16(bf16_bits(x)); }
-LUMIGEN_INLINE Vec round_f16(Vec a) {
-  return map_lanes(a, [](float x) { return round_f16(x); });
+template <class Type>
+LUMIGEN_INLINE Vec round_pairs(Vec a) {
+#pragma unroll
+  for (int i = 0; i < kLanes; i += 2) {
+    const float2 pair = Type::widen_pair(Type::narrow_pair(a.v[i], a.v[i + 1]));
+    a.v[i] = pair.x;
+    a.v[i + 1] = pair.y;
+  }
+  return a;
 }
-LUMIGEN_INLINE Vec round_bf16(Vec a) {
-  return map_lanes(a, [](float x) { return round_bf16(x); });
-}
+LUMIGEN_INLINE Vec round_f16(Vec a) { return round_pairs<Float16>(a); }
+LUMIGEN_INLINE Vec round_bf16(Vec a) { return round_pairs<BFloat16>(a); }
 
-// kLanes elements as they move: whole words of 16 bytes, or of all there is.
-template <class T>
-struct alignas(sizeof(T) * kLanes < 16 ? sizeof(T) * kLanes : 16) Packet {
-  T at[kLanes];
+// kLanes elements as they move: words of 4 bytes, 16 bytes of them at a time or all there are.
+template <class Word, int kWords>
+struct alignas(kWords < 4 ? sizeof(Word) * kWords : 16) Packet {
+  Word at[kWords];
 };
-template <class T>
-LUMIGEN_INLINE bool is_aligned(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % alignof(Packet<T>) == 0;
+using FloatPacket = Packet<float, kLanes>;
+using PairPacket = Packet<uint32_t, kLanes / 2>;
+
+// Whether packets may begin at each of these.
+template <class... Pointers>
+LUMIGEN_INLINE bool is_packed(Pointers... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-// The named lanes of p, each widened; in one access where they all count and memory is aligned for it.
-template <class T, class F>
-LUMIGEN_INLINE Vec load_packet(const T* p, AllLanes, F&& widen) {
-  if (is_aligned(p)) {
-    const Packet<T> packet = *reinterpret_cast<const Packet<T>*>(p);
-    return build([&](int i) { return widen(packet.at[i]); });
-  }
-  return build([&](int i) { return widen(p[i]); });
+// The lanes, each by itself: of memory that may lie anywhere.
+template <class Lanes>
+LUMIGEN_INLINE Lanes one_by_one(Lanes lanes) {
+  return lanes;
 }
-template <class T, class F>
-LUMIGEN_INLINE Vec load_packet(const T* p, FirstLanes l, F&& widen) {
-  return build([&](int i) { return i < l.n ? widen(p[i]) : 0.0f; });
+LUMIGEN_INLINE FirstLanes one_by_one(PacketLanes) { return {kLanes}; }
+
+// The named lanes of p, each widened from the type that memory holds.
+template <class Type, class T>
+LUMIGEN_INLINE Vec load_as(const T* p, FirstLanes l) {
+  return build([&](int i) { return i < l.n ? Type::widen(p[i]) : 0.0f; });
 }
-template <class T, class F>
-LUMIGEN_INLINE void store_packet(T* p, Vec a, AllLanes, F&& narrow) {
-  if (is_aligned(p)) {
-    Packet<T> packet;
+template <class Type>
+LUMIGEN_INLINE Vec load_as(const float* p, PacketLanes) {
+  const FloatPacket packet = *reinterpret_cast<const FloatPacket*>(p);
+  return build([&](int i) { return packet.at[i]; });
+}
+template <class Type>
+LUMIGEN_INLINE Vec load_as(const uint16_t* p, PacketLanes) {
+  const PairPacket packet = *reinterpret_cast<const PairPacket*>(p);
+  Vec out;
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) packet.at[i] = narrow(a.v[i]);
-    *reinterpret_cast<Packet<T>*>(p) = packet;
-    return;
+  for (int i = 0; i < kLanes; i += 2) {
+    const float2 pair = Type::widen_pair(packet.at[i / 2]);
+    out.v[i] = pair.x;
+    out.v[i + 1] = pair.y;
   }
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) p[i] = narrow(a.v[i]);
+  return out;
 }
-template <class T, class F>
-LUMIGEN_INLINE void store_packet(T* p, Vec a, FirstLanes l, F&& narrow) {
+template <class Type, class T>
+LUMIGEN_INLINE void store_as(T* p, Vec a, FirstLanes l) {
 #pragma unroll
   for (int i = 0; i < kLanes; ++i)
-    if (i < l.n) p[i] = narrow(a.v[i]);
+    if (i < l.n) p[i] = Type::narrow(a.v[i]);
+}
+template <class Type>
+LUMIGEN_INLINE void store_as(float* p, Vec a, PacketLanes) {
+  FloatPacket packet;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) packet.at[i] = a.v[i];
+  *reinterpret_cast<FloatPacket*>(p) = packet;
+}
+template <class Type>
+LUMIGEN_INLINE void store_as(uint16_t* p, Vec a, PacketLanes) {
+  PairPacket packet;
+#pragma unroll
+  for (int i = 0; i < kLanes; i += 2) packet.at[i / 2] = Type::narrow_pair(a.v[i], a.v[i + 1]);
+  *reinterpret_cast<PairPacket*>(p) = packet;
 }
 
-struct Same {
-  LUMIGEN_INLINE float operator()(float x) const { return x; }
-};
-struct FromF16 {
-  LUMIGEN_INLINE float operator()(uint16_t h) const { return load_f16(h); }
-};
-struct FromBf16 {
-  LUMIGEN_INLINE float operator()(uint16_t h) const { return load_bf16(h); }
-};
-struct ToF16 {
-  LUMIGEN_INLINE uint16_t operator()(float x) const { return f16_bits(x); }
-};
-struct ToBf16 {
-  LUMIGEN_INLINE uint16_t operator()(float x) const { return bf16_bits(x); }
-};
+// All lanes of memory of which nothing is known: a packet where it happens to lie as one may.
+template <class T>
+LUMIGEN_INLINE bool is_packet(const T* p) {
+  using Moved = std::conditional_t<std::is_same_v<T, float>, FloatPacket, PairPacket>;
+  return reinterpret_cast<uintptr_t>(p) % alignof(Moved) == 0;
+}
+template <class Type, class T>
+LUMIGEN_INLINE Vec load_as(const T* p, AllLanes) {
+  return is_packet(p) ? load_as<Type>(p, PacketLanes{}) : load_as<Type>(p, FirstLanes{kLanes});
+}
+template <class Type, class T>
+LUMIGEN_INLINE void store_as(T* p, Vec a, AllLanes) {
+  if (is_packet(p)) {
+    store_as<Type>(p, a, PacketLanes{});
+  } else {
+    store_as<Type>(p, a, FirstLanes{kLanes});
+  }
+}
 
 template <class Lanes>
 LUMIGEN_INLINE Vec load(const float* p, Lanes lanes) {
-  return load_packet(p, lanes, Same{});
+  return load_as<Float32>(p, lanes);
 }
 template <class Lanes>
 LUMIGEN_INLINE Vec load_f16(const uint16_t* p, Lanes lanes) {
-  return load_packet(p, lanes, FromF16{});
+  return load_as<Float16>(p, lanes);
 }
 template <class Lanes>
 LUMIGEN_INLINE Vec load_bf16(const uint16_t* p, Lanes lanes) {
-  return load_packet(p, lanes, FromBf16{});
+  return load_as<BFloat16>(p, lanes);
 }
 template <class Lanes>
 LUMIGEN_INLINE void store(float* p, Vec a, Lanes lanes) {
-  store_packet(p, a, lanes, Same{});
+  store_as<Float32>(p, a, lanes);
 }
 template <class Lanes>
 LUMIGEN_INLINE void store_f16(uint16_t* p, Vec a, Lanes lanes) {
-  store_packet(p, a, lanes, ToF16{});
+  store_as<Float16>(p, a, lanes);
 }
 template <class Lanes>
 LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
-  store_packet(p, a, lanes, ToBf16{});
+  store_as<BFloat16>(p, a, lanes);
 }
 
 // Lane i comes from p[i * stride], and goes there.
