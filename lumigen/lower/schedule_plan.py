@@ -72,7 +72,7 @@ def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:
     (store,) = plan.region.stores
     floats = [b.dtype for b in (*plan.region.reads(), store.dst) if b.dtype.is_float]
     width = 16 // min((d.itemsize for d in floats), default=4)
-    return schedule("simt", {"threads": 256, "width": max(2, width), "vectors": 4})
+    return schedule("simt", {"threads": 256, "width": max(2, width), "vectors": 2})
 
 
 def schedule_plan(plan: RegionPlan) -> Schedule:
