@@ -28,11 +28,29 @@ def attention(x: Any) -> Any:
     return F.scaled_dot_product_attention(q, q, q, is_causal=True)
 
 
+def residual(x: Any, r: Any) -> Any:
+    total = x + r
+    return {"y": F.rms_norm(total, (x.shape[-1],)), "total": total}
+
+
+def maps_in_one(x: Any) -> Any:
+    y = x.exp() + 1
+    return {"y": y, "z": y * 2, "turned": y.transpose(1, 2) - 1}
+
+
 MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "map": (lambda x: (x.exp() + 1).tanh(), {"x": lg.spec(ROWS, 64)}),
     "softmax": (lambda x: x.softmax(-1), {"x": lg.spec(ROWS, 64)}),
     "long_softmax": (lambda x: x.softmax(-1), {"x": lg.spec(ROWS, 1500)}),
     "layer_norm": (lambda x: F.layer_norm(x, (64,)), {"x": lg.spec(ROWS, 64)}),
+    "residual": (residual, {"x": lg.spec(ROWS, 64), "r": lg.spec(ROWS, 64)}),
+    "long_residual": (
+        residual,
+        {"x": lg.spec(ROWS, 1500, dtype=lg.bf16), "r": lg.spec(ROWS, 1500, dtype=lg.bf16)},
+    ),
+    "maps_in_one": (maps_in_one, {"x": lg.spec(ROWS, 3, 20)}),
+    "edges": (lambda x: F.pad(x, (3, 5)).softmax(-1), {"x": lg.spec(ROWS, 60)}),
+    "shared": (lambda x: F.gelu(x) * F.gelu(x).amax(-1, keepdim=True), {"x": lg.spec(ROWS, 60)}),
     "column_sum": (lambda x: x.sum(0), {"x": lg.spec(ROWS, 70)}),
     "row_sum": (lambda x: x.sum(-1), {"x": lg.spec(ROWS, 70)}),
     "all": (lambda x: x.sum(), {"x": lg.spec(ROWS, 70)}),

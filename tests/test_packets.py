@@ -17,6 +17,7 @@ M = Dim("m", 4, 20, multiple_of=4)
 ROW, LANE, TASK = (Axis(name, ix(9)) for name in ("row", "lane", "task"))
 X = Buffer("x", Role.INPUT, (ix(100_000),), f32)
 AT = lookup(Buffer("i", Role.INPUT, (ix(9),), f32), (ix(0),), 0, 9)
+(AT_ATOM,) = AT.atoms()
 
 # the place of a vector; what must be a multiple of the lanes, or None where it may begin anywhere
 PLACES: tuple[tuple[Ix, tuple[str, ...] | None], ...] = (
@@ -47,7 +48,7 @@ def test_what_a_packet_asks_for(place: Ix, wanted: tuple[str, ...] | None) -> No
     for row, n, m, at in itertools.product(range(3), range(1, 20), range(4, 20, 4), range(3)):
         env = {ROW: row, N: n, M: m, LANE: 16}
         if all(e.evaluate(env) % WIDTH == 0 for e in packets.multiples):
-            assert place.evaluate(env, lambda *_, at=at: at) % WIDTH == 0
+            assert place.evaluate({**env, AT_ATOM: at}) % WIDTH == 0
 
 
 def test_a_loop_that_begins_elsewhere() -> None:

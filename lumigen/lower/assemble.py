@@ -18,6 +18,7 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
 from lumigen.lower.contract import Lowered
 from lumigen.lower.devices import CPU, Device
+from lumigen.lower.join import join_regions
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
@@ -64,8 +65,8 @@ class LoweredKernel:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        out = self.region.stores[0].dst if self.region.stores else None
-        pointers = tuple(Parameter(b.name, b.dtype, b == out, b.range) for b in self.program.args)
+        out = {s.dst for s in self.region.stores}
+        pointers = tuple(Parameter(b.name, b.dtype, b in out, b.range) for b in self.program.args)
         maps = tuple(
             Parameter(t.name, t.source.dtype, maps=t.source.name) for t in self.program.maps
         )
@@ -141,7 +142,8 @@ class _Model:
         regions = partition(graph, lambda region: self.device.runs_whole(region, self.dtype))
         regions = retype_temporaries(regions, self.dtype)
         regions = choose_layouts(regions)
-        steps = [self.steps(unify_axes(region), number) for number, region in enumerate(regions)]
+        regions = join_regions(tuple(map(unify_axes, regions)), self.device.in_loops)
+        steps = [self.steps(region, number) for number, region in enumerate(regions)]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)
         groups = tuple(self.group(one, place) for one in steps)
@@ -161,7 +163,7 @@ class _Model:
             plan, sizes, lowered = self.device.lower(form.region)
             named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
-            if len(named) == 1:
+            if len(named) == len(form.region.stores) == 1:
                 self.special[named[0].name] = self.special_kernels(named[0])
         lowered, kernels = self.by_region[form.region]
         actual = dict(form.binding)
@@ -311,7 +313,9 @@ def in_place(
     kernel: LoweredKernel, actual: dict[Buffer, Buffer], dies: Callable[[str], bool]
 ) -> tuple[str, str] | None:
     """(destination, source) of a temporary whose elements are read only to compute themselves."""
-    (store,) = kernel.region.stores
+    store, *others = kernel.region.stores
+    if others:
+        return None  # what one store has overwritten the other may still need
     target = actual.get(store.dst)
     if target is None or target.role is not Role.TEMP:
         return None

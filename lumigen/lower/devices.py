@@ -53,6 +53,8 @@ class Device:
 
     def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
+        if len(region.stores) > 1:
+            return self._loops(region)
         plan = verify_plan(self.plan(region))
         sizes = self.schedule(plan)
         if sizes.skeleton != "simt":
@@ -61,9 +63,17 @@ class Device:
             if lowered is not None:
                 return plan, sizes, lowered
             # weights that no panel holds, extents that no tile holds
-            plan = verify_plan(plan_sweeps(region))
-            sizes = self.loops(plan)
+            return self._loops(region)
         return plan, sizes, Lowered(((hold_rows(simt(plan, sizes)), plan.region),))
+
+    def _loops(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
+        plan = verify_plan(plan_sweeps(region))
+        sizes = self.loops(plan)
+        return plan, sizes, Lowered(((hold_rows(simt(plan, sizes)), plan.region),))
+
+    def in_loops(self, region: Region) -> bool:
+        """Whether a region runs as vector loops: all that have several stores do."""
+        return len(region.stores) > 1 or self.schedule(self.plan(region)).skeleton == "simt"
 
 
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:

@@ -69,8 +69,8 @@ def _blocks(found: Contraction, rows: int, columns: int) -> int:
 
 def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:
     """Vector loops of a block of threads, each of which moves 16 bytes of the narrowest float that is there."""
-    (store,) = plan.region.stores
-    floats = [b.dtype for b in (*plan.region.reads(), store.dst) if b.dtype.is_float]
+    stored = (s.dst for s in plan.region.stores)
+    floats = [b.dtype for b in (*plan.region.reads(), *stored) if b.dtype.is_float]
     width = 16 // min((d.itemsize for d in floats), default=4)
     return schedule("simt", {"threads": 256, "width": max(2, width), "vectors": 2})
 

@@ -1,6 +1,6 @@
 """simt: the skeleton of vector loops. Any region runs in it: maps, row reductions, column reductions, gathers.
 
-Work tiles are runs of rows (the axes of the store but the last) or runs of the last axis, which is the lane axis.
+Work tiles are runs of rows (the axes of the stores but the last) or runs of the last axis, which is the lane axis.
 Reductions that do not vary with the lane axis run before the lane loop, over lanes of their own; those that do run
 inside it, one accumulator for each lane.
 
@@ -27,10 +27,11 @@ WARP = 32  # threads that exchange values without memory
 
 
 def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
-    """The tile program of a plan of one kernel: its folds, then its store, in runs of rows or lanes."""
+    """The tile program of a plan of one kernel: its folds, then its stores, in runs of rows or lanes."""
     (kernel,) = plan.kernels
     (grid,) = kernel.root
-    folds, store = _steps(grid)
+    folds, stores = _steps(grid)
+    store = stores[-1]  # has the values of the others
     lane = lane_axis(store)
     rows = tuple(a for a in store.axes if a is not lane)
     threads = sizes.get("threads", 1)
@@ -52,15 +53,15 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
         a = rows[position]
         row_scope.bind(a, rest % a.extent if position else rest)
         rest = rest // a.extent
-    in_lanes = store.value.dtype is f32 and computed(store.dst.dtype) is f32
+    in_lanes = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
     lanes_ok = lane is not None and in_lanes and lanes_fit([store.value], lane)
     if lane is None:
-        _fill(row_scope, folds, store, None)
+        _fill(row_scope, folds, stores, None)
     else:
         vector = lane if lanes_ok else None
         inner = row_scope.inner([lane], vector)
         inner.alone = shared and not lanes_ok
-        _fill(inner, folds, store, vector)
+        _fill(inner, folds, stores, vector)
         lo = ix(task) % lane_tasks * chunk
         hi = minimum(lo + chunk, lane.extent)
         loop = For(lane, lo, hi, lanes_ok, tuple(inner.stmts), dealt=inner.alone)
@@ -70,7 +71,7 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     top.stmts.append(For(row_axis, first, last, False, tuple(row_scope.stmts), dealt=shared))
     return TileProgram(
         "simt",
-        (*plan.region.reads(), store.dst),
+        (*plan.region.reads(), *(s.dst for s in stores)),
         dims_of(plan.region),
         task,
         task.extent,
@@ -82,25 +83,29 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     )
 
 
-def _steps(grid: Loop) -> tuple[list[Loop], Store]:
-    """The folds of a grid loop and of the loop over lanes in it, in order, and the store behind them."""
+def _steps(grid: Loop) -> tuple[list[Loop], list[Store]]:
+    """The folds of a grid loop and of the loop over lanes in it, in order, and the stores behind them."""
     folds: list[Loop] = []
+    stores: list[Store] = []
     for step in grid.body:
         if isinstance(step, Store):
-            return folds, step
-        if step.carries:
+            stores.append(step)
+        elif step.carries:
             folds.append(step)
         else:
-            inner, store = _steps(step)
-            return [*folds, *inner], store
-    raise LoweringFailed(step="simt", what="a plan that stores nothing")
+            inner, stores = _steps(step)
+            folds += inner
+    if not stores:
+        raise LoweringFailed(step="simt", what="a plan that stores nothing")
+    return folds, stores
 
 
-def _fill(scope: Scope, folds: list[Loop], store: Store, lanes: Axis | None) -> None:
+def _fill(scope: Scope, folds: list[Loop], stores: list[Store], lanes: Axis | None) -> None:
     for fold in folds:
         scope.fold(fold)
-    (value,) = scope.values([store.value])
-    scope.stmts.append(StoreTile(store.dst, store.at, value, lanes))
+    values = scope.values([s.value for s in stores])
+    for s, value in zip(stores, values, strict=True):
+        scope.stmts.append(StoreTile(s.dst, s.at, value, lanes))
 
 
 def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """sweeps: the plan that runs anything, one loop for each group of reductions that stand side by side.
 
-Before: a region of one store.  After: one kernel. Its grid loop holds, in order, the folds that compute the
-reductions and the store; reductions that vary with the last axis stand in a loop over it.
+Before: a region of stores over the same axes, the last of which has all values of the others.  After: one kernel. Its
+grid loop holds, in order, the folds that compute the reductions and the stores; reductions that vary with the last
+axis stand in a loop over it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from lumigen.region import (
 
 
 def plan_sweeps(region: Region) -> RegionPlan:
-    (store,) = region.stores
-    store = merge_axes(store)
+    stores = merge_axes(region.stores)
+    store = stores[-1]
     reductions = kernel_reductions([store.value])
     lane = lane_axis(store)
     inner = [r for r in reductions if lane is not None and lane in free_axes(r)]
@@ -35,11 +36,11 @@ def plan_sweeps(region: Region) -> RegionPlan:
     ready = tuple(r for r in inner if free_axes(r) <= set(store.axes))
     folds = tuple(_fold(group) for group in sweeps_in_order(ready))
     if lane is None or not outer:
-        grid = grid_loop(store.axes, (*body, *folds, store))
+        grid = grid_loop(store.axes, (*body, *folds, *stores))
     else:
-        loop = Loop((lane,), "seq", ix(0), lane.extent, (), (*folds, store))
+        loop = Loop((lane,), "seq", ix(0), lane.extent, (), (*folds, *stores))
         grid = grid_loop(store.axes[:-1], (*body, loop))
-    return RegionPlan(Region((store,), region.lines), (KernelPlan((grid,)),))
+    return RegionPlan(Region(stores, region.lines), (KernelPlan((grid,)),))
 
 
 def grid_loop(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> Loop:
@@ -103,22 +104,32 @@ def _points(axes: tuple[Axis, ...]) -> Ix:
     return product(tuple(a.extent for a in axes))
 
 
-def merge_axes(store: Store) -> Store:
-    """Join neighbouring axes of a map wherever all its addresses stay affine: fewer, longer loops."""
-    if any(isinstance(e, Reduce) for e in walk([store.value])):
-        return store
-    position = len(store.axes) - 2
+def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:
+    """Join neighbouring axes of maps wherever all their addresses stay affine: fewer, longer loops."""
+    if any(isinstance(e, Reduce) for e in walk(s.value for s in stores)):
+        return stores
+    position = len(stores[-1].axes) - 2
     while position >= 0:
-        left, right = store.axes[position : position + 2]
+        axes = stores[-1].axes
+        left, right = axes[position : position + 2]
         joined = Axis(f"{left.name}{right.name}", left.extent * right.extent)
         split = {left: ix(joined) // right.extent, right: ix(joined) % right.extent}
-        value = substitute(store.value, split)
-        at = tuple(i.substitute(split) for i in store.at)
-        if all(a.coefficient(joined) is not None for a in _addresses(value, store.dst, at)):
-            axes = (*store.axes[:position], joined, *store.axes[position + 2 :])
-            store = Store(store.dst, axes, at, value, store.add)
+        axes = (*axes[:position], joined, *axes[position + 2 :])
+        moved = tuple(
+            Store(
+                s.dst,
+                axes,
+                tuple(i.substitute(split) for i in s.at),
+                substitute(s.value, split),
+                s.add,
+            )
+            for s in stores
+        )
+        addresses = (a for s in moved for a in _addresses(s.value, s.dst, s.at))
+        if all(a.coefficient(joined) is not None for a in addresses):
+            stores = moved
         position -= 1
-    return store
+    return stores
 
 
 def _addresses(value: Expr, dst: Buffer, at: tuple[Ix, ...]) -> list[Ix]:
