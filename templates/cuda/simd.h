@@ -59,8 +59,8 @@ LUMIGEN_INLINE void either_way(bool packed, F&& f) {
   }
 }
 
-// f(j, lanes) for each Vec of 0 .. n - 1 that is this thread's; in packets if memory is `packed` for them, which
-// a kernel finds out once for all that it reads and writes.
+// f(j, lanes) for each Vec of 0 .. n - 1 that is this thread's; in packets if memory is `packed` for them,
+// which a kernel finds out once for all that it reads and writes.
 template <class Packed, class F>
 LUMIGEN_INLINE void for_lanes(Packed, int64_t n, F&& f) {
   constexpr int64_t kStep = kTeam * kLanes;
@@ -241,8 +241,8 @@ LUMIGEN_INLINE Vec zero_tail(Vec a, FirstLanes l, float fill) {
 
 // ---- memory ----
 
-// Floats of 16 bits are kept as their bits and computed with as float. Two neighbours are one word, the first in
-// its lower half: the hardware converts a pair as fast as one.
+// Floats of 16 bits are kept as their bits and computed with as float. Two neighbours are one word, the first
+// in its lower half: the hardware converts a pair as fast as one.
 struct Float16 {
   LUMIGEN_INLINE static float widen(uint16_t h) { return __half2float(__ushort_as_half(h)); }
   LUMIGEN_INLINE static uint16_t narrow(float x) { return __half_as_ushort(__float2half_rn(x)); }
