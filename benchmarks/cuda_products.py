@@ -30,7 +30,12 @@ from lumigen.target import parse_target
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "benchmarks" / "products"
-LAYERS = [(14336, 4096), (4096, 14336), (6144, 4096)]  # (N, K) of a Llama of 8 billion weights
+LAYERS = [
+    (14336, 4096),
+    (4096, 14336),
+    (6144, 4096),
+    (128256, 4096),
+]  # (N, K) of a Llama of 8 billion weights
 SQUARES = [(4096, 4096, 4096), (8192, 8192, 8192)]
 LIMIT = 4e-3  # relative to the norm; a result of bf16
 
@@ -75,7 +80,7 @@ PRODUCTS = (
     Product("nn", 4096, 4096, 4096),
     Product("gelu", 4096, 4096, 4096),
     Product("batched", 2048, 2048, 128, 16),
-    *(Product("nt", m, n, k) for m in (2048, 512, 64, 8) for n, k in LAYERS),
+    *(Product("nt", m, n, k) for m in (2048, 512, 64, 8, 1) for n, k in LAYERS),
 )
 
 

@@ -32,6 +32,7 @@ class ExtentContext:
 
     value: str
     fits: bool
+    plain: str  # the same in int64_t, for dims that are not large
     text: str  # a literal of what it is for people
 
 

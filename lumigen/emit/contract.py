@@ -163,7 +163,8 @@ def port_context(port: Port, program: Program) -> PortContext:
         numpy=NUMPY_NAMES[dtype.name],
         array=f"{ident}[{len(port.shape)}]" if port.shape else f"*{ident}",
         extents=tuple(
-            ExtentContext(_extent(e, names), fits(e), string(str(e))) for e in port.shape
+            ExtentContext(_extent(e, names), fits(e), expression(e, names), string(str(e)))
+            for e in port.shape
         ),
         symbolic=tuple(map(str, port.shape)),
         lo=integer(lo),
