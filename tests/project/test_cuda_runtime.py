@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -18,7 +17,7 @@ import safetensors.numpy
 from fake_arrays import GpuArray, taken
 
 import lumigen as lg
-from lumigen.build import write_project
+from lumigen.build import load_module, write_project
 from lumigen.compile import lower_model
 from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
@@ -141,15 +140,14 @@ def test_the_test_of_kernels_compiles_with_what_is_stored(tmp_path):
 @pytest.fixture(scope="module")
 def module(sources: Path) -> ModuleType:
     """The Python module over the fake."""
-    name = f"tiny{sysconfig.get_config_var('EXT_SUFFIX')}"
+    name = f"python/tiny{sysconfig.get_config_var('EXT_SUFFIX')}"
     includes = [f"-I{folder}" for folder in (sysconfig.get_path("include"), pybind11.get_include())]
     main = str(sources / "bindings" / "python.cpp")
+    (sources / "python").mkdir()
     path = compile_program(
         sources, main, "-shared", "-fPIC", "-O0", "-Wno-attributes", *includes, name=name
     )
-    spec = importlib.util.spec_from_file_location("tiny", path)
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
+    loaded = load_module(sources)
     loaded.cuda = ctypes.CDLL(str(path))
     return loaded
 
