@@ -150,6 +150,7 @@ class Local:
 
 
 Expr = Union[Const, Index, Holds, Read, Prim, Choose, Reduce, Carried, Scan, Local]
+Range = tuple[int | None, int | None]  # both ends included; None where no end is known
 
 _TABLE: dict[tuple[object, ...], Expr] = {}
 
@@ -367,7 +368,7 @@ def as_index(e: Expr) -> Ix | None:
     return None
 
 
-def _own_range(dtype: DType) -> tuple[int | None, int | None]:
+def _own_range(dtype: DType) -> Range:
     """What a type can hold; integers of 64 bits are taken not to wrap around."""
     if dtype.bits == 64:
         return None, None
@@ -415,17 +416,39 @@ def _cast(a: Expr, dtype: DType) -> Expr:
 def _less_than(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_bool:
         return negation(a) if is_true(b) else _intern(Prim, Op.LESS_THAN, (a, b), boolean)
-    if a is b or _is_end(a, 1) or _is_end(b, 0):
+    if a is b:
         return const(False, boolean)
+    if a.dtype.is_int and (decided := _is_below(_range(a), _range(b))) is not None:
+        return const(decided, boolean)
     left, right = as_index(a), as_index(b)
     if left is not None and right is not None:
         return holds((less(left, right),))
     return _intern(Prim, Op.LESS_THAN, (a, b), boolean)
 
 
-def _is_end(e: Expr, end: int) -> bool:
-    """Whether it is the least (0) or the greatest (1) integer of its type."""
-    return isinstance(e, Const) and e.dtype.is_int and e.value == _own_range(e.dtype)[end]
+def _is_below(a: Range, b: Range) -> bool | None:
+    """Whether every integer of one range is below every one of the other; None if only some are."""
+    (a_low, a_high), (b_low, b_high) = a, b
+    if a_high is not None and b_low is not None and a_high < b_low:
+        return True
+    return False if a_low is not None and b_high is not None and a_low >= b_high else None
+
+
+def _range(e: Expr) -> Range:
+    """What an integer or a bool can be; a cast to a type that holds all of it changes nothing."""
+    if e.dtype.is_bool:
+        return 0, 1
+    inside = as_index(e)
+    if inside is not None:
+        return inside.bounds()
+    low, high = _own_range(e.dtype)
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and not e.args[0].dtype.is_float:
+        least, greatest = _range(e.args[0])
+        if low is None or high is None:
+            return least, greatest
+        if least is not None and greatest is not None and low <= least and greatest <= high:
+            return least, greatest
+    return low, high
 
 
 def _mul(a: Expr, b: Expr, dtype: DType) -> Expr:

@@ -330,11 +330,24 @@ def test_simplification(found: Ix, wanted: Ix) -> None:
         (floordiv(axis("f", ix(S) * T) * -1 - 1, ix(T)) + S, ix(S)),
         (ix(-1), floordiv(axis("f", ix(S) * T) * -1 - 1, ix(T)) + S),
         (ix(-1), ix(S) - 1 - floordiv(axis("f", (ix(S) * T + 2) // 3) * 3, ix(T))),
+        (axis("i", minimum(4, S)), ix(S)),
+        (axis("i", minimum(4, S)), ix(4)),
+        (ix(S) - 1, maximum(4, S)),
+        (minimum(S, T) - 1, maximum(S, T)),
     ],
 )
 def test_provably_less(less_one: Ix, greater: Ix) -> None:
     assert ixs.is_less(less_one, greater), f"{less_one} < {greater}"
     assert not ixs.is_less(greater, less_one)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(minimum(4, S), ix(4)), (minimum(S, T), ix(T)), (ix(4), maximum(4, S)), (ix(S), ix(T))],
+)
+def test_not_provably_less(a: Ix, b: Ix) -> None:
+    """True in one case only."""
+    assert not ixs.is_less(a, b)
 
 
 def test_text_is_stable() -> None:

@@ -27,7 +27,7 @@ from exprs import (
 from hypothesis import given
 
 from lumigen.condition import Cmp, less
-from lumigen.dtype import bf16, boolean, f16, f32, i32, i64
+from lumigen.dtype import bf16, boolean, f16, f32, i8, i32, i64, u8
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, Dim, Ix, ix, lookup
 from lumigen.interp.region import elements, evaluate, value
@@ -39,6 +39,7 @@ from lumigen.printer.region import show, show_fold
 from lumigen.region import (
     Buffer,
     Choose,
+    Const,
     Expr,
     Holds,
     Monoid,
@@ -109,6 +110,29 @@ def test_negations_cancel() -> None:
     assert negation(negation(c)) is c
     other = prim(Op.LESS_THAN, (load("A", i), num(0)), boolean)
     assert negated(negated(other)) is other
+
+
+def test_comparisons_that_types_decide() -> None:
+    """A compiler warns of them."""
+    byte = prim(Op.CONTIGUOUS, (load("x", axis("i", 5)),), u8)
+    wide = prim(Op.CONTIGUOUS, (byte,), i64)
+    bit = prim(
+        Op.CONTIGUOUS, (prim(Op.LESS_THAN, (load("x", axis("i", 5)), num(0)), boolean),), i32
+    )
+
+    def below(a: Expr, b: Expr) -> bool | None:
+        found = prim(Op.LESS_THAN, (a, b), boolean)
+        return bool(found.value) if isinstance(found, Const) else None
+
+    for e, least, most in ((byte, 0, 255), (wide, 0, 255), (bit, 0, 1)):
+        assert below(e, const(least, e.dtype)) is False
+        assert below(const(most, e.dtype), e) is False
+        assert below(e, const(least + 1, e.dtype)) is None
+        assert below(const(most - 1, e.dtype), e) is None
+    assert below(wide, const(256, i64)) is True
+    assert below(const(-1, i64), wide) is True
+    narrow = prim(Op.CONTIGUOUS, (wide,), i8)  # wraps around
+    assert below(narrow, const(0, i8)) is None
 
 
 def test_only_minus_zero_is_an_identity_of_add() -> None:

@@ -12,6 +12,7 @@ from lumigen.dtype import of_numpy
 from lumigen.frontend.model import Entry, trace_entry
 from lumigen.frontend.spec import Spec, spec
 from lumigen.interp.graph import evaluate
+from lumigen.verify.graph import verify
 
 
 def spec_of(array: np.ndarray) -> Spec:
@@ -37,7 +38,7 @@ def interpret(
         several = isinstance(out, tuple | list)
         return {f"out{i}": t for i, t in enumerate(out)} if several else out
 
-    graph = trace_entry(Entry("entry", entry, tuple(inputs.items())))
+    graph = verify(trace_entry(Entry("entry", entry, tuple(inputs.items()))))
     found = evaluate(graph, dict(zip(names, arrays, strict=True)), {}, brute=brute)
     return list(found.values()) if several else found["out"]
 
