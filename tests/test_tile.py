@@ -208,6 +208,21 @@ def test_the_text_of_a_softmax(golden: Callable[[str, str], None]) -> None:
     golden("tile/softmax.txt", show(lowered("softmax")[1].kernels[0].program))
 
 
+def test_what_a_row_uses_twice_is_computed_once_per_row() -> None:
+    """Written out wherever it is used, it would be of 2**30 terms."""
+
+    def f(x: Any) -> Any:
+        s = x.sum(1, keepdim=True)
+        for _ in range(30):
+            s = s.sin() * s
+        return x * s
+
+    (kernel,) = assemble((("entry", traced(f, x=spec(B, LONG))),)).kernels
+    text = show(kernel.program)
+    assert text.count("sin") == 30
+    assert len(text.splitlines()) < 100
+
+
 # ---- by hand ----
 
 X, OUT = (Buffer(n, r, (ix(6), ix(9)), f32) for n, r in (("x", Role.TEMP), ("out", Role.OUTPUT)))

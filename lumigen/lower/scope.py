@@ -7,7 +7,7 @@ become loops. Both skeletons build their bodies with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lumigen.condition import Cmp
@@ -168,8 +168,13 @@ class Scope:
             scope = scope.parent
         return scope
 
-    def value(self, e: Expr) -> Expr:
-        """The expression over locals of this scope and its parents, with the statements it needs in place."""
+    def value(self, e: Expr, uses: Mapping[Expr, int] | None = None) -> Expr:
+        """The expression over locals of this scope and its parents, with the statements it needs in place.
+
+        `uses` are those of the scope that asks, if a parent is asked for what belongs there: what is not named
+        where it is used twice is written out twice, and what is in it four times.
+        """
+        uses = self.uses if uses is None else uses
         if isinstance(e, Const | Local):
             return e
         found = self.find(e)
@@ -185,8 +190,8 @@ class Scope:
             )  # evaluated lazily: the other branch may lie outside its buffer
         if home is self and self.lanes is not None and is_per_lane(e, self.lanes):
             return self.with_reductions(e)
-        out = rebuild(e, home.value, lambda i: i)
-        if home is self and (self.uses.get(e, 1) < 2 or isinstance(e, Index)):
+        out = rebuild(e, lambda child: home.value(child, uses), lambda i: i)
+        if home is self and (uses.get(e, 1) < 2 or isinstance(e, Index)):
             return out
         if is_negation(out):
             return out
