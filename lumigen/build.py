@@ -516,13 +516,28 @@ def load_module(directory: Path) -> ModuleType:
     about = found[0].stat()
     key = (found[0], about.st_ino, about.st_mtime_ns)
     if key not in _loaded:
-        # pybind11 takes a module of a name that it has seen for the one that it has made: each gets its own
-        again = sum(path.name == found[0].name for path, *_ in _loaded)
-        full = f"{name}_{again}.{name}" if again else name
-        spec = importlib.util.spec_from_file_location(full, found[0])
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        _loaded[key] = module
+        _loaded[key] = _loaded_anew(name, found[0])
     return _loaded[key]
+
+
+def _loaded_anew(name: str, file: Path) -> ModuleType:
+    """What the file holds now, whatever this process has loaded from its place or under its name."""
+    # pybind11 takes a module of a name that it has seen for the one that it has made: each gets its own
+    again = sum(path.name == file.name for path, *_ in _loaded)
+    full = f"{name}_{again}.{name}" if again else name
+    if all(path != file for path, *_ in _loaded):
+        return _import(full, file)
+    # The dynamic linker takes a file for the one that it has loaded from the same path.
+    with tempfile.TemporaryDirectory() as folder:
+        module = _import(full, Path(shutil.copy(file, folder)))
+    module.__file__ = str(file)  # beside which it looks for the weights
+    return module
+
+
+def _import(full: str, file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(full, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

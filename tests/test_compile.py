@@ -257,16 +257,20 @@ def test_public_names_are_there() -> None:
 
 
 @pytest.mark.slow
-def test_two_models_of_one_name_are_two_modules(tmp_path: Path) -> None:
+def test_models_of_one_name_are_modules_of_their_own(tmp_path: Path) -> None:
+    """In places of their own, or where another one was."""
     modules = []
-    for factor in (2, 3):
+    for place, factor in (("a", 2), ("b", 3), ("b", 5)):
         model = lg.Model("twin")
 
         @model.entry(x=lg.spec(lg.Dim("batch", 1, 4), 3))
         def run(x: lg.Tensor, factor: int = factor) -> lg.Tensor:
             return x * factor
 
-        modules.append(lg.compile(model, output=tmp_path / str(factor)))
+        modules.append(lg.compile(model, output=tmp_path / place))
     x = np.ones((2, 3), np.float32)
     found = [float(m.Model().context().run(x)[0, 0]) for m in modules]
-    assert found == [2, 3]
+    assert found == [2, 3, 5]
+    assert [Path(m.__file__).parent for m in modules] == [
+        tmp_path / place / "python" for place in "abb"
+    ]
