@@ -872,6 +872,8 @@ def test_an_interrupted_build_goes_on_where_it_stopped(here: Path) -> None:
     """Ctrl-C reaches the whole group of processes, as from a terminal."""
     shutil.copy(DIGITS, here / "model.py")
     environment: dict[str, Any] = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # Where the tests run in the background, SIGINT is ignored, and what they start would ignore it too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "lumigen", "compile", "model.py"],
         cwd=here,
@@ -881,6 +883,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(here: Path) -> None:
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
     log = here / "digits-cpu" / "build" / "release" / "lumigen.log"
     end = time.monotonic() + 120
     while not log.is_file() and process.poll() is None and time.monotonic() < end:
