@@ -12,7 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sentences
-from conftest import Shipped, copy_emitted, locked
+from conftest import Shipped, locked, lumigen, run
+from minilm_reference import MODEL, write_small
+
+from lumigen.compile import Compilation, lower_model
+from lumigen.frontend import load_model_file
+from lumigen.weights import Weights, open_weights
 
 pytestmark = pytest.mark.slow
 
@@ -89,11 +94,24 @@ def test_its_own_tests_pass_and_name_a_kernel_that_was_broken(shipped: Shipped, 
         shipped.run("cmake", "--build", "--preset", "release")
 
 
-def test_its_own_tests_pass_under_sanitizers(place: Path, shipped: Shipped, project: Path):
+def test_its_own_tests_pass_under_sanitizers(
+    place: Path, bare: dict[str, str], compilation: Compilation, weights: Weights
+) -> None:
+    """The kernels of the real model, launched for one layer and a few words: a checked access takes its time."""
+    config = weights.config | {"num_hidden_layers": 1, "vocab_size": 500}
     directory = place / "sanitised"
     with locked(directory):
-        copy_emitted(project, directory)
-        shipped.run("cmake", "--preset", "asan", cwd=directory)
-        shipped.run("cmake", "--build", "--preset", "asan", cwd=directory)
-        text = shipped.run("ctest", "--preset", "asan", cwd=directory)
+        small = write_small(directory / "checkpoint", **config)
+        model = lower_model(load_model_file(MODEL, weights=open_weights(small)).trace(), {}).model
+        assert {k.name: k.body for k in model.kernels} == {
+            k.name: k.body for k in compilation.model.kernels
+        }
+        project = directory / "minilm"
+        done = lumigen("compile", MODEL, "--weights", small, "-o", project, "--no-build", "--force")
+        assert done.returncode == 0, done.stderr
+        environment = bare | {"LUMIGEN_TEST_MEGABYTES": "32"}
+        run("cmake", "--preset", "asan", cwd=project, env=environment)
+        run("cmake", "--build", "--preset", "asan", cwd=project, env=environment)
+        text = run("ctest", "--preset", "asan", cwd=project, env=environment)
     assert "100% tests passed" in text
+    assert len(re.findall(r"minilm\.(?:kernels|entries)\.baseline \.+ +Passed", text)) == 2
