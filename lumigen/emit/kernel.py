@@ -21,10 +21,18 @@ HEADERS = {
     "cascade": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "tile.h", "vmath.h"),
 }
 DEVICE_HEADERS = {
-    "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h"),
+    "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
-    "simt": ("index.h", "scalar.h", "simd.h"),
-    "pipeline": ("elements.cuh", "fma.cuh", "index.h", "pipeline.cuh", "scalar.h", "simd.h"),
+    "simt": ("index.h", "scalar.h", "simd.h", "turn.h"),
+    "pipeline": (
+        "elements.cuh",
+        "fma.cuh",
+        "index.h",
+        "pipeline.cuh",
+        "scalar.h",
+        "simd.h",
+        "turn.h",
+    ),
     "roles": ("elements.cuh", "index.h", "scalar.h", "simd.h", "split.cuh"),
 }
 

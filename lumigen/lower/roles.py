@@ -55,7 +55,7 @@ IN_FLIGHT = 5e6  # elements that are on their way where all that memory gives is
 ELEMENT = 233  # products that a multiprocessor could do while its share of memory gives an element
 AGAIN = 0.05  # what an element costs that another tile has read, too: it comes from the cache
 NARROW = 0.93  # how fast tiles of 64 rows read, beside those of 128
-EMPTY = 0.1  # how much slower tiles read that hold next to nothing
+EMPTY = 0.5  # how much slower tiles read that hold next to nothing
 BEGINNING = 9e6  # products of a multiprocessor while a block begins and ends
 THREADS = 384  # a warpgroup that produces, two that consume
 

@@ -33,6 +33,8 @@ Status no_gpu(cudaError_t code, const char* compiled) {
   return fail(kDeviceFailed, "[%s] CUDA does not start: %s. Check nvidia-smi.", where, reason);
 }
 
+constexpr int kOverlaps = 90;  // from this architecture on kernels can wait for those before
+
 // How many clusters of a kernel that stays run at one time on the current GPU.
 Status ask_resident(Gpu* gpu, const KernelRow& kernel) {
   cudaLaunchAttribute attribute;
@@ -92,6 +94,7 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
   gpu->id = id;
   gpu->capability = about.major * 10 + about.minor;
   std::snprintf(gpu->name, sizeof gpu->name, "%s", about.name);
+  gpu->overlaps = gpu->capability >= kOverlaps;
   for (int32_t i = 0; i < count; ++i) {
     cudaFuncAttributes found;
     const cudaError_t loaded = cudaFuncGetAttributes(&found, kernels[i]->function);
@@ -105,6 +108,7 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
                   static_cast<int>(gpu->capability));
     }
     if (const Status s = check_kernel(loaded, where, *kernels[i], "cannot be loaded")) return s;
+    gpu->overlaps = gpu->overlaps && found.ptxVersion >= kOverlaps;
     // More than a block has without asking. A kernel for other GPUs may want more than there is; such a one
     // is not launched here.
     if (kernels[i]->shared_bytes > 48 * 1024 &&

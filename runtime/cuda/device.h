@@ -27,6 +27,7 @@ struct Gpu {
   int32_t id;
   int32_t capability;  // 90: compute capability 9.0
   char name[256];
+  bool overlaps = false;           // each kernel waits by itself for those before (turn.h)
   std::vector<Resident> resident;  // of each kernel that stays, if it is for this GPU
 
   bool runs(const KernelRow& kernel) const {

@@ -23,6 +23,21 @@ struct Params {
   }
 };
 
+// `next` comes after `before`: where it `overlaps`, as soon as all blocks of that have let it.
+cudaError_t order(cudaGraph_t graph, const cudaGraphNode_t* before, const cudaGraphNode_t* next,
+                  bool overlaps) {
+  cudaGraphEdgeData edge = {};
+  if (overlaps) {
+    edge.from_port = cudaGraphKernelNodePortProgrammatic;
+    edge.type = cudaGraphDependencyTypeProgrammatic;
+  }
+#if CUDART_VERSION >= 13000
+  return cudaGraphAddDependencies(graph, before, next, &edge, 1);
+#else
+  return cudaGraphAddDependencies_v2(graph, before, next, &edge, 1);
+#endif
+}
+
 size_t round_up(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 }  // namespace
@@ -85,9 +100,17 @@ Status Graphs::launch(const KernelRow& kernel, const void* args, int64_t blocks,
     return kOk;
   }
   void* arguments[] = {const_cast<void*>(args)};
-  const cudaError_t code =
-      cudaLaunchKernel(kernel.function, dim3(grid), dim3(static_cast<uint32_t>(kernel.threads)), arguments,
-                       static_cast<size_t>(kernel.shared_bytes), stream);
+  cudaLaunchAttribute overlap;
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(grid);
+  config.blockDim = dim3(static_cast<uint32_t>(kernel.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = overlaps_ ? 1 : 0;
+  const cudaError_t code = cudaLaunchKernelExC(&config, kernel.function, arguments);
   return check_kernel(code, entry_, kernel, "cannot be launched");
 }
 
@@ -123,8 +146,8 @@ Status Graphs::build() {
   const cudaGraphNode_t* before = nullptr;
   for (Node& node : calls.nodes) {
     const Params p(*node.kernel, node.tasks, calls.arguments.data() + node.args);
-    const cudaError_t code =
-        cudaGraphAddKernelNode(&node.node, calls.graph, before, before != nullptr ? 1 : 0, &p.params);
+    cudaError_t code = cudaGraphAddKernelNode(&node.node, calls.graph, nullptr, 0, &p.params);
+    if (code == cudaSuccess && before != nullptr) code = order(calls.graph, before, &node.node, overlaps_);
     if (const Status s = check_kernel(code, entry_, *node.kernel, "cannot be put into a graph")) return s;
     node.is_stale = false;
     before = &node.node;

@@ -26,6 +26,9 @@ class Graphs {
   Graphs& operator=(const Graphs&) = delete;
   ~Graphs();  // the GPU is current
 
+  // From now on a kernel may begin while the one before still runs: all of them wait by themselves.
+  void overlap() { overlaps_ = true; }
+
   // A call of `entry` begins, a string that stays where it is. Its dims are compared as bytes. Kernels are
   // launched one by one if `is_captured`: then they become a part of the caller's own graph. This and
   // `launch` may throw std::bad_alloc, but not where a graph is launched again.
@@ -67,6 +70,7 @@ class Graphs {
 
   const char* entry_ = nullptr;
   bool is_allowed_ = true;
+  bool overlaps_ = false;
   uint64_t clock_ = 0;
   std::vector<std::unique_ptr<Calls>> calls_;
   Calls* current_ = nullptr;  // null where the kernels are launched one by one

@@ -5,6 +5,7 @@
 #include <cuda.h>  // CUtensorMap; nothing here is linked against the driver
 
 #include "mma.cuh"
+#include "turn.h"
 
 namespace LUMIGEN_NS {
 
@@ -87,17 +88,6 @@ __device__ __forceinline__ float4 load_from_block(uint32_t address, uint32_t ran
       : "memory");
   return v;
 }
-
-// ---- launches that overlap ------------------------------------------------------------------------
-// Do nothing unless the kernel was launched with programmatic stream serialization.
-
-// The next kernel of the stream may start, as far as this block is concerned.
-__device__ __forceinline__ void launch_dependents() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-// Until the kernels before are complete and their writes can be read.
-__device__ __forceinline__ void wait_dependencies() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // ---- tensor copies --------------------------------------------------------------------------------
 // Coordinates count elements, the fastest dimension first; every map has four dimensions, the two slowest

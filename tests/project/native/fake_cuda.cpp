@@ -61,6 +61,7 @@ extern "C" size_t fake_args_bytes(const void* function);
 struct CUgraph_st {
   std::vector<fake::Step> steps;
   std::vector<CUgraphNode_st*> nodes;
+  size_t edges = 0;
 };
 struct CUgraphNode_st {
   size_t index;
@@ -125,6 +126,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int) {
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* about, const void*) {
   std::memset(about, 0, sizeof *about);
+  about->ptxVersion = state.ptx;
   return state.load;
 }
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t*) {
@@ -192,6 +194,10 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3, void** args,
   ++state.launches;
   return run(function, grid.x, args[0]);
 }
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** args) {
+  state.overlapping += config->numAttrs;
+  return cudaLaunchKernel(function, config->gridDim, config->blockDim, args, 0, config->stream);
+}
 
 cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned) { return *graph = new CUgraph_st, cudaSuccess; }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -202,13 +208,27 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* before,
                                    size_t count, const cudaKernelNodeParams* params) {
   const size_t index = graph->steps.size();
-  if (count != (index == 0 ? 0u : 1u) || (count == 1 && before[0] != graph->nodes.back())) std::abort();
+  if (count != 0 || before != nullptr) std::abort();
   const char* args = static_cast<const char*>(params->kernelParams[0]);
   graph->steps.push_back({params->func, params->gridDim.x, {args, args + fake_args_bytes(params->func)}});
   graph->nodes.push_back(*node = new CUgraphNode_st{index});
   return cudaSuccess;
 }
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphAddDependencies(
+#else
+cudaError_t cudaGraphAddDependencies_v2(
+#endif
+    cudaGraph_t graph, const cudaGraphNode_t* before, const cudaGraphNode_t* next, const cudaGraphEdgeData* edge,
+    size_t count) {
+  const size_t last = graph->nodes.size() - 1;
+  if (count != 1 || last == 0 || *before != graph->nodes[last - 1] || *next != graph->nodes[last]) std::abort();
+  if (edge->type == cudaGraphDependencyTypeProgrammatic) ++state.overlapping;
+  ++graph->edges;
+  return cudaSuccess;
+}
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  if (graph->edges + 1 != graph->nodes.size()) std::abort();  // kernels that nothing puts in order
   ++state.graphs;
   *ready = new CUgraphExec_st{graph->steps};
   return cudaSuccess;

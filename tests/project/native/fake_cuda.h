@@ -14,12 +14,14 @@ using Kernel = void (*)(const void* args, int64_t task);
 struct State {
   int gpus = 2, driver = 99000, current = 0;
   int capability = 75, clusters = 3;     // clusters: of a kernel that run at one time
+  int ptx = 75;                          // for which every kernel was compiled
   cudaError_t load = cudaSuccess;        // of every kernel's image
   const void* failing = nullptr;         // a kernel that cannot be launched
   cudaError_t failure = cudaSuccess;     // what streams find when they are waited for
   void (*before_launch)() = nullptr;
   long launches = 0, graphs = 0, graph_launches = 0, patches = 0, destroyed = 0, waits = 0, blocks = 0;
   long maps = 0;
+  long overlapping = 0;  // kernels that may begin before the one before has ended
 };
 
 extern State state;

@@ -74,8 +74,10 @@ static void call(wide_context* context, const Memory& memory, int64_t rows, int6
   expect(wide_product(context, &tensors[0], &tensors[1], &tensors[2]) == WIDE_OK, "a call");
 }
 
-static void test(int capability, const Memory& memory) {
+static void test(int capability, int ptx, const Memory& memory) {
   fake::state.capability = capability;
+  fake::state.ptx = ptx;
+  fake::state.overlapping = 0;
   wide_model* model = nullptr;
   wide_context* context = nullptr;
   wide_model_options options = {};
@@ -105,6 +107,8 @@ static void test(int capability, const Memory& memory) {
   }
   call(context, memory, 4096, 16);
   expect((special > 0) == (capability == 90), "aligned again");
+  const bool overlaps = capability >= 90 && ptx >= 90;  // kernels that were compiled to wait for those before
+  expect((fake::state.overlapping > 0) == overlaps, "what waits by itself begins early");
   wide_context_close(context);
   wide_model_close(model);
 }
@@ -112,7 +116,8 @@ static void test(int capability, const Memory& memory) {
 int main() {
   {
     const Memory memory;
-    for (int capability : {80, 90, 100}) test(capability, memory);
+    for (int capability : {80, 90, 100})
+      for (int ptx : {80, 90}) test(capability, ptx, memory);
   }
   expect(fake::state.blocks == 0, "memory is given back");
   std::printf("%d failures\n", failures);
