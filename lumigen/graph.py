@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Union
 
 from lumigen.dtype import DType, boolean
@@ -103,7 +104,8 @@ class Edge:
         return self.node.dtype
 
 
-_TABLE: dict[tuple[object, ...], Node] = {}
+_TABLE: dict[tuple[object, ...], Node] = {}  # filled by any thread, each entry once
+_SERIALS = count()
 
 
 def node(op: Op, args: tuple[Edge, ...], attr: Attr, shape: Shape, dtype: DType) -> Node:
@@ -111,7 +113,7 @@ def node(op: Op, args: tuple[Edge, ...], attr: Attr, shape: Shape, dtype: DType)
     key = (op, args, attr, shape, dtype)
     found = _TABLE.get(key)
     if found is None:
-        found = _TABLE[key] = Node(op, args, attr, shape, dtype, len(_TABLE))
+        found = _TABLE.setdefault(key, Node(op, args, attr, shape, dtype, next(_SERIALS)))
     return found
 
 

@@ -160,11 +160,12 @@ class Ix:
         key = (terms, const)
         found = _TABLE.get(key)
         if found is None:
-            found = _TABLE[key] = object.__new__(Ix)
-            found.terms, found.const = terms, const
-            found._hash = hash(key) if terms else hash(const)  # an int that equals hashes the same
-            found._text = _render(terms, const)
-            found._axes = found._bounds = None
+            made = object.__new__(Ix)
+            made.terms, made.const = terms, const
+            made._hash = hash(key) if terms else hash(const)  # an int that equals hashes the same
+            made._text = _render(terms, const)
+            made._axes = made._bounds = None
+            found = _TABLE.setdefault(key, made)  # whole: other threads see it from here on
         return found
 
     def __index__(self) -> int:
@@ -313,8 +314,9 @@ def _wrap(e: Ix) -> str:
 def _atom_key(atom: Atom) -> tuple[str, int]:
     """Orders atoms by text; atoms that read alike (axes of one name, two extents) by age."""
     alike = _SAME_TEXT.setdefault(str(atom), [])
-    alike.append(atom)
-    return str(atom), len(alike)
+    if atom not in alike:  # two threads may have come so far
+        alike.append(atom)
+    return str(atom), alike.index(atom)
 
 
 _SAME_TEXT: dict[str, list[Atom]] = {}
@@ -588,11 +590,11 @@ def is_nonnegative(e: Ix) -> bool:
     if any(is_nonnegative(p) for p in without_floor(e)):
         return True
     bound, scale = lower(e), 1  # e >= bound / scale
-    if _is_nonnegative_by_cases(bound):
-        return True
     while True:
         lo, _ = bound.bounds()
         if lo is not None and lo > -scale:
+            return True
+        if _by_cases(bound + scale - 1):
             return True
         step = _without_quotient(bound)
         if step is None:
@@ -600,16 +602,24 @@ def is_nonnegative(e: Ix) -> bool:
         bound, scale = lower(step[0]), scale * step[1]
 
 
-def _is_nonnegative_by_cases(e: Ix) -> bool:
-    """Of a sum with an extremum: it is one of its two, and each of them is no greater than a maximum."""
-    for monomial, k in e.terms:
-        atom = monomial[0]
-        if len(monomial) == 1 and isinstance(atom, Extremum):
-            rest = e - of_atom(atom) * k
-            one_suffices = atom.is_min == (k < 0)
-            proven = (is_nonnegative(rest + side * k) for side in (atom.left, atom.right))
-            return any(proven) if one_suffices else all(proven)
-    return False
+def _by_cases(e: Ix) -> bool:
+    """Whether `e >= 0` follows whichever side of its first minimum or maximum is the value of that."""
+    found = next(((m, k, a) for m, k in e.terms for a in m if isinstance(a, Extremum)), None)
+    if found is None:
+        return False
+    monomial, k, atom = found
+    rest = _remove(monomial, (atom,)) or ()
+    factor = _term(rest, abs(k)) if _never_negative(rest) else ix(0)
+    for this, other in ((atom.left, atom.right), (atom.right, atom.left)):
+        case = e.substitute({atom: this})
+        beyond = other - this if atom.is_min else this - other  # not negative in this case
+        if not (is_nonnegative(case) or is_nonnegative(case - factor * beyond)):
+            return False
+    return True
+
+
+def _never_negative(atoms: Monomial) -> bool:
+    return all((lo := _atom_bounds(a)[0]) is not None and lo >= 0 for a in atoms)
 
 
 def without_floor(e: Ix) -> Iterator[Ix]:
@@ -633,7 +643,7 @@ def _without_quotient(e: Ix) -> tuple[Ix, int] | None:
             if atom.denominator.terms:
                 divisor, c = atom.denominator.terms[0]
             left = _remove(rest, divisor)
-            if left is None or c <= 0 or not all((_atom_bounds(a)[0] or -1) >= 0 for a in left):
+            if left is None or c <= 0 or not _never_negative(left):
                 continue
             scale = c // gcd(c, k)
             near = atom.numerator if k < 0 else atom.numerator - atom.denominator + 1
@@ -663,7 +673,7 @@ def _eliminate(e: Ix, want_lower: bool) -> Ix:
     total = ix(e.const)
     for monomial, c in e.terms:
         low = (c > 0) == want_lower
-        if all((a_lo := _atom_bounds(a)[0]) is not None and a_lo >= 0 for a in monomial):
+        if _never_negative(monomial):
             product = ix(c)
             for atom in monomial:
                 product = product * _extreme(atom, low)

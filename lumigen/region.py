@@ -159,7 +159,7 @@ def _intern(kind: type[Expr], *fields: object) -> Expr:
     key = (kind, *fields)
     found = _TABLE.get(key)
     if found is None:
-        found = _TABLE[key] = kind(*fields)  # type: ignore[arg-type]
+        found = _TABLE.setdefault(key, kind(*fields))  # type: ignore[arg-type]
     return found
 
 

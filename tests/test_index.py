@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -330,6 +332,10 @@ def test_simplification(found: Ix, wanted: Ix) -> None:
         (floordiv(axis("f", ix(S) * T) * -1 - 1, ix(T)) + S, ix(S)),
         (ix(-1), floordiv(axis("f", ix(S) * T) * -1 - 1, ix(T)) + S),
         (ix(-1), ix(S) - 1 - floordiv(axis("f", (ix(S) * T + 2) // 3) * 3, ix(T))),
+        (axis("j", minimum(4, S)), ix(S)),
+        (axis("j", minimum(4, ix(S) * T)) * T, ix(S) * T * T),
+        (axis("j", minimum(4, S)), ix(4)),
+        (minimum(T, ix(S) + 9), maximum(ix(S) + 1, ix(T) + 1)),
         (axis("i", minimum(4, S)), ix(S)),
         (axis("i", minimum(4, S)), ix(4)),
         (ix(S) - 1, maximum(4, S)),
@@ -361,6 +367,20 @@ def test_axes_of_one_name_and_two_extents_stay_apart() -> None:
     assert a + b is b + a
     assert a * b is b * a
     assert (a + b) - a is b
+
+
+def test_threads_intern_one_object() -> None:
+    def built(start: int) -> list[Ix]:
+        return [axis(f"thread{n}", n) * T + S for n in range(start, start + 2000)]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            first, *others = pool.map(built, [10_000] * 4)
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(a is b for other in others for a, b in zip(first, other, strict=True))
 
 
 def test_lookups_are_atoms() -> None:
