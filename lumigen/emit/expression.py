@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 
 import numpy as np
@@ -12,6 +12,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.packets import Packets
+from lumigen.emit.sharing import shared
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup
 from lumigen.lower.scope import address, is_per_lane
@@ -28,6 +29,8 @@ from lumigen.region import (
     Read,
     free_axes,
     is_true,
+    local,
+    map_expr,
 )
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
@@ -57,6 +60,7 @@ class Renderer:
     lane_offset: str = ""  # the text of the lane number, inside code that runs lane by lane
     flushes: bool = False
     packets: Packets | None = None  # what may move whole, where the device does not see to it
+    named: int = 0  # values around this one that `sharing` has named
 
     # ---- indices ----
 
@@ -94,6 +98,9 @@ class Renderer:
     # ---- scalars ----
 
     def scalar(self, e: Expr) -> Text:
+        again = shared(e)
+        if again:
+            return self._with_names(e, again)
         if isinstance(e, Const):
             return Text(literal(e.value, e.dtype))
         if isinstance(e, Local):
@@ -118,6 +125,18 @@ class Renderer:
         if isinstance(e, Prim):
             return self._scalar_prim(e)
         raise LoweringFailed(step="emit", what=f"no scalar form of {type(e).__name__}")
+
+    def _with_names(self, e: Expr, again: list[Expr]) -> Text:
+        """The value of a function called in its place, which first computes what it uses more than once."""
+        inside = replace(self, named=self.named + len(again))
+        names: dict[Expr, Expr] = {}
+        lines: list[str] = []
+        for number, x in enumerate(again, self.named):
+            name, value = f"common{number}", inside.scalar(map_expr(x, names)).code
+            lines.append(f"const {computed_in(x.dtype)} {name} = {value};")
+            names[x] = local(name, free_axes(x), x.dtype)
+        result = inside.scalar(map_expr(e, names)).code
+        return Text(f"[&] {{ {' '.join(lines)} return {result}; }}()")
 
     def _scalar_prim(self, e: Prim) -> Text:
         if e.op in (Op.ADD, Op.MUL) and e.dtype is not boolean:
@@ -193,7 +212,7 @@ class Renderer:
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
 
     def _each(self) -> Renderer:
-        return Renderer(self.dims, self.lanes, "lane")
+        return Renderer(self.dims, self.lanes, "lane", named=self.named)
 
     def _load(self, e: Read) -> Text:
         assert self.lanes is not None
