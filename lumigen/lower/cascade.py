@@ -105,8 +105,9 @@ def find_cascade(store: Store) -> Cascade | None:
     if any(c.dtype is not f32 or c.init != "identity" for c in fold.carries):
         return None
     after = map_expr(store.value, dict(fold.results))
-    if kernel_reductions([after]):
-        return None
+    tiles = [e for c in fold.carries for e in (c.tile, c.correct) if e is not None]
+    if kernel_reductions([after]) or kernel_reductions(tiles) != (inner,):
+        return None  # a reduction that the fold does not compute
     return _by_index_sets(store, fold, inner, axes[0], after)
 
 
