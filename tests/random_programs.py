@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 from small_programs import Array, SmallProgram, numbers
@@ -21,7 +22,7 @@ from small_programs import Array, SmallProgram, numbers
 import lumigen as lg
 from lumigen import functional as F
 from lumigen.dtype import DType, boolean, f32, f64, i8, i32, i64, u8
-from lumigen.errors import LumigenError
+from lumigen.errors import UserError
 from lumigen.frontend import Tensor
 from lumigen.frontend.spec import Spec, spec
 from lumigen.graph import edge, source
@@ -189,7 +190,7 @@ class Builder:
         env = {"lg": lg, "F": F, "math": math, **{f"v{a}": self.tensors[a] for a in args}}
         try:
             out = eval(text.format(*(f"v{a}" for a in args)), env)
-        except LumigenError:
+        except UserError:  # a bug of ours is no refusal
             raise Refused from None
         need(
             biggest(out.extents) <= LARGEST,
@@ -598,3 +599,24 @@ def smaller(p: RandomProgram) -> list[RandomProgram]:
 
 def size(p: RandomProgram) -> tuple[int, int]:
     return sum(bool(v.text) for v in p.values), len(p.values)
+
+
+def drawn(count: int, seed: int) -> list[RandomProgram]:
+    """Different programs, the same ones in every run."""
+    found: dict[RandomProgram, None] = {}
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count + count // 4,
+        phases=[hypothesis.Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(random_programs())
+    def collect(program: RandomProgram) -> None:
+        if size(program)[0] > 0 and len(found) < count:
+            found.setdefault(program)
+
+    collect()
+    return list(found)

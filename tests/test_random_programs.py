@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import hypothesis
 import pytest
-from random_programs import RandomProgram, random_programs, size, smaller
-from small_programs import Library, SmallProgram, agree, compile_all
+from fuzz_programs import wrong
+from random_programs import N, RandomProgram, drawn, quarters, size, smaller
+from small_programs import Library, SmallProgram, agree, compile_all, passed
 from tiles import run_entry
 
 import lumigen as lg
@@ -26,31 +26,10 @@ from lumigen.frontend import Entry, Spec, Traced, trace_entry
 from lumigen.index import ix
 from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
-from lumigen.target import parse_target
+from lumigen.target import TARGETS, parse_target
 from lumigen.weights import rounded
 
 BATCH = 40
-
-
-def drawn(count: int, seed: int) -> list[RandomProgram]:
-    """Different programs, the same ones in every run."""
-    found: dict[RandomProgram, None] = {}
-
-    @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=count + count // 4,
-        phases=[hypothesis.Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    @hypothesis.given(random_programs())
-    def collect(program: RandomProgram) -> None:
-        if size(program)[0] > 0 and len(found) < count:
-            found.setdefault(program)
-
-    collect()
-    return list(found)
 
 
 def failures(programs: list[RandomProgram], optimise: str = "-O0") -> dict[RandomProgram, str]:
@@ -96,6 +75,51 @@ def test_interpreter_and_cpu_agree(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_interpreter_and_cpu_agree_on_many(seed: int) -> None:
     check(4 * BATCH, seed, "-O2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200, 203))
+def test_every_target_and_dtype_compiles_them(seed: int) -> None:
+    """`fuzz_programs.py` goes on for as long as one likes, and makes smaller what fails."""
+    failing = [(p, way, e) for p in drawn(BATCH, seed) for way, e in wrong(p)]
+    assert not failing, "\n\n".join(
+        f"{target.name} {dtype}\n{p}\n{e}" for p, (target, dtype), e in failing[:3]
+    )
+
+
+# What random programs have found, made smaller.
+FOUND = {
+    "few_of_an_axis_that_may_be_shorter": (
+        lambda x: x.index_select(0, x[:, 0].to(lg.i64).abs()[:4]),
+        lg.spec(N, 3),
+    ),
+    "padding_that_a_mask_leaves_nothing_of": (
+        lambda x: lg.tril(x.pad((1, -1), 1), 0),
+        lg.spec(N, 3, 1, N),
+    ),
+    "a_fold_around_a_contraction_beside_another_reduction": (
+        lambda x: x.mT @ x.sum((0, 2)).maximum(x @ x.mT),
+        lg.spec(3, 9, 3),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    return Library(found(name) for name in FOUND)
+
+
+def found(name: str) -> SmallProgram:
+    function, s = FOUND[name]
+    points = ({"n": 1}, {"n": 4}, {"n": 9}) if s.dims() else ({},)
+    return SmallProgram(name, function, (("x", s),), points, quarters)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(library: Library, name: str) -> None:
+    library.check(found(name))
+    for dtype in (f32, f16, bf16):
+        passed(name, found(name).graph, TARGETS["cuda"], dtype)
 
 
 def fixed(program: SmallProgram, point: Mapping[str, int]) -> SmallProgram:
