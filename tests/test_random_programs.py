@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from fuzz_programs import wrong
-from random_programs import N, RandomProgram, drawn, quarters, size, smaller
+from random_programs import M, N, RandomProgram, drawn, quarters, size, smaller
 from small_programs import Library, SmallProgram, agree, compile_all, passed
 from tiles import run_entry
 
@@ -89,6 +89,7 @@ def test_every_target_and_dtype_compiles_them(seed: int) -> None:
 
 # What random programs have found, made smaller.
 FOUND = {
+    "a_row_that_is_kept": (lambda x: x.softmax(1), lg.spec(N, M)),
     "few_of_an_axis_that_may_be_shorter": (
         lambda x: x.index_select(0, x[:, 0].to(lg.i64).abs()[:4]),
         lg.spec(N, 3),
@@ -111,7 +112,7 @@ def library() -> Library:
 
 def found(name: str) -> SmallProgram:
     function, s = FOUND[name]
-    points = ({"n": 1}, {"n": 4}, {"n": 9}) if s.dims() else ({},)
+    points = tuple({d.name: at for d in s.dims()} for at in ((1, 4, 9) if s.dims() else (1,)))
     return SmallProgram(name, function, (("x", s),), points, quarters)
 
 

@@ -415,7 +415,7 @@ def _broken_total(s: Accumulator | Finish, facts: _Facts, scope: _Scope) -> Iter
     if s.lanes is not None and s.name.dtype is not f32:
         yield f"lanes of {s.name.dtype}"
     differs = s.lanes is not None or scope.lanes in s.name.axes
-    if scope.lanes is not None and s.lanes is not scope.lanes and differs:
+    if scope.lanes is not None and s.lanes != scope.lanes and differs:
         yield f"one accumulator for the lanes of {scope.lanes}"
     if s.start is not None:
         yield from _broken_value(s.start, facts, scope, s.lanes)
@@ -426,7 +426,7 @@ def _broken_accumulate(s: Accumulate, facts: _Facts, scope: _Scope) -> Iterator[
     if made is None or s.into not in scope.locals:
         yield "nothing is accumulated under this name"
         return
-    if made.monoid is not s.monoid or made.lanes is not s.lanes:
+    if made.monoid is not s.monoid or made.lanes != s.lanes:
         yield f"made for {made.monoid.value} over lanes {made.lanes}"
     if s.value.dtype is not s.into.dtype:
         yield f"a value of {s.value.dtype} into {s.into.dtype}"
@@ -468,7 +468,7 @@ def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> 
     for x in walk([e]):
         if isinstance(x, Reduce | Scan | Carried):
             yield f"{type(x).__name__} is no value of one point"
-    if lanes is not None and lanes is not scope.lanes:
+    if lanes is not None and lanes != scope.lanes:
         yield f"over lanes {lanes}, where they are {scope.lanes}"
     if lanes is not None and computed(e.dtype) not in (f32, boolean):
         yield f"lanes of {e.dtype}"
