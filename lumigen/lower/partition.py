@@ -170,18 +170,34 @@ class _Builder:
         self.memo.clear()
 
     def refused(self, runs_whole: Callable[[Region], bool]) -> list[Node]:
-        """Inner contractions of regions that would have to recompute them."""
+        """What regions that would have to recompute a contraction are to read instead.
+
+        The operand of the reduction that the contraction is inside, with all that is done to it on the way; the
+        contraction itself where that operand is no node of its own.
+        """
         out: dict[Node, None] = {}
         for root in self.roots():
+            inside = list(self.inside(root))
             inner = [
-                n
-                for n in self.inside(root)
-                if n is not root and n.op is Op.SUM_REDUCE and self.contracts(n)
+                n for n in inside if n is not root and n.op is Op.SUM_REDUCE and self.contracts(n)
             ]
             nested = bool(inner) and has_nested_contraction(self.inlined(root)[1])
             if nested and not runs_whole(self.region(root)):
-                out.update(dict.fromkeys(inner))
+                operands = [f for n in inside if n.op in MONOIDS for f in self.contracted(n)]
+                out.update(dict.fromkeys(operands or inner))
         return list(out)
+
+    def contracted(self, n: Node) -> list[Node]:
+        """The operands of a reduction that hold a contraction, and are stored nowhere yet."""
+        axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+        _, where = self.reduced(n, axes)
+        return [
+            node
+            for node, value in self.factors(n.args[0], where)
+            if node.op not in SOURCES
+            and node not in self.cut
+            and any(isinstance(r, Reduce) and product_factors(r) for r in walk([value]))
+        ]
 
     def contracts(self, n: Node) -> bool:
         value = self.inlined(n)[1]
