@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   extern __shared__ uint8_t shared[];
   contract_tiles<Tile>(
       Boxes{&map_a, 1, false}, Boxes{&map_b, 1, false}, extent, shared,
-      [&](auto& acc, TileAt at, auto& boxes) {
+      [&](auto& acc, TileAt at, auto& stage) {
         if constexpr (kEnd == End::kPairs) {
           for_each_pair(acc, [&](int r, int k, float& x, float& y) {
             store_pair(c, row_c, extent.rows, extent.columns, at.row + r, at.column + k, x, y);
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
         } else {
           if constexpr (kEnd == End::kMappedBoxes)
             for_each_pair(acc, [&](int, int, float& x, float& y) { x = fmaxf(x, 0.0f), y = fmaxf(y, 0.0f); });
-          boxes.store(acc, Output<T>{&map_c, c, row_c, 0, extent.rows, extent.columns}, at);
+          stage.store(acc, Output<T>{&map_c, c, row_c, 0, extent.rows, extent.columns}, at);
         }
       });
 }

@@ -31,6 +31,12 @@ from lumigen.tile import (
 INDENT = "  "
 BLOCK_TYPES = {"f32": "float", "f16": "f16", "bf16": "bf16"}  # in the headers of products of tiles
 
+
+def is_staged(program: TileProgram) -> bool:
+    """Whether the elements of a tile pass through shared memory on their way out."""
+    return program.tile.startswith("RolesTile")
+
+
 Lines = Callable[[Iterable[Stmt], Axis | None], list[str]]  # of the statements of a body
 
 
@@ -40,7 +46,12 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer) -> list[str]:
             return _contract(s, r)
         case ForTile():
             ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
-            return _each(f"for_each_element({s.acc}, {ends}", s, lines(s.body, s.n))
+            body = lines(s.body, s.n)
+            if r.packets is not None:
+                return _each(
+                    f"for_each_element(stage, {s.acc}, {ends}, {r.packets.asked(r.index)}", s, body
+                )
+            return _each(f"for_each_element({s.acc}, {ends}", s, body)
         case Stream():
             return _stream(s, lines, r)
         case Multiply():

@@ -7,6 +7,7 @@ have code for either answer; a vector that may begin anywhere moves element by e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lumigen.index import Atom, Axis, Ix, Lookup, in_units, ix, of_atom, product
@@ -32,6 +33,16 @@ class Packets:
         self.buffers.setdefault(source)
         self.multiples.update(dict.fromkeys(multiples))
         return True
+
+    def asked(self, index: Callable[[Ix], str]) -> str:
+        """The condition on buffers and dims under which packets are packets."""
+        if not self.buffers:
+            return "false"
+        parts = [f"is_packed({', '.join(map(str, self.buffers))})"]
+        for e in self.multiples:
+            text = index(e)
+            parts.append(f"{f'({text})' if ' ' in text else text} % kLanes == 0")
+        return " && ".join(parts)
 
     def _multiples(self, place: Ix) -> list[Ix] | None:
         """What dims must make a multiple of the width for the place to be one; None if they cannot."""

@@ -13,7 +13,7 @@ from lumigen.emit.block import as_int, declarations
 from lumigen.emit.expression import Renderer
 from lumigen.emit.statements import INDENT, Statements
 from lumigen.index import ix
-from lumigen.tile import Bind, Contract, Stream, TensorMap, TileProgram
+from lumigen.tile import Bind, Contract, ForTile, Stream, TensorMap, TileProgram
 
 BAND = 2048  # rows that blocks walk down before the next columns: what they read stays in the cache
 
@@ -63,8 +63,16 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str] | None) -> lis
     starts = zip(place, ("row", "column", "batch"), strict=True)
     inner = [f"const int64_t {axis.name} = at.{field};" for axis, field in starts]
     rest = [s for s in program.body[3:] if not isinstance(s, Contract)]
-    inner += Statements(program, dims).lines(rest)
-    call, more = ("contract_split", "") if is_split(program) else ("contract_tiles", ", auto&")
+    statements = Statements(program, dims)
+    if statements.packets is not None:
+        starts = {s.axis: s.value for s in program.body if isinstance(s, Bind)}
+        for s in rest:
+            if isinstance(s, ForTile):
+                statements.packets.starts[s.n] = s.n_lo.substitute(starts)
+    inner += statements.lines(rest)
+    call, more = (
+        ("contract_split", "") if is_split(program) else ("contract_tiles", ", auto& stage")
+    )
     return [
         *boxes,
         f"{call}<Tile>(a, b, Extent{{{extent}}}, shared, [&](auto& {contract.acc}, TileAt at{more}) {{",

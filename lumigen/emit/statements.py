@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lumigen.dtype import DType, boolean, f32
 from lumigen.emit.block import as_int as _int
-from lumigen.emit.block import block_lines, filled
+from lumigen.emit.block import block_lines, filled, is_staged
 from lumigen.emit.expression import (
     Renderer,
     Text,
@@ -56,7 +56,7 @@ class Statements:
         self.held = [s.name.name for s in program.statements() if isinstance(s, Hold)]
         self.dealt = 0  # loops around the statement whose points threads share
         shared = program.skeleton == "simt" and program.threads > 1
-        self.packets = Packets(program.width) if shared else None
+        self.packets = Packets(program.width) if shared or is_staged(program) else None
 
     def body(self, program: TileProgram) -> list[str]:
         """All of the program, ahead of it what its loops over lanes want to know."""
@@ -65,11 +65,8 @@ class Statements:
             return lines
         if not self.packets.buffers:
             return ["constexpr std::false_type packed;  // every vector may begin anywhere", *lines]
-        asked = [f"is_packed({', '.join(map(str, self.packets.buffers))})"]
-        for e in self.packets.multiples:
-            text = Renderer(self.dims).index(e)
-            asked.append(f"{f'({text})' if ' ' in text else text} % kLanes == 0")
-        return [f"either_way({' && '.join(asked)}, [&](auto packed) {{", *_indented(lines), "});"]
+        asked = self.packets.asked(Renderer(self.dims).index)
+        return [f"either_way({asked}, [&](auto packed) {{", *_indented(lines), "});"]
 
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[str]:
         out: list[str] = []

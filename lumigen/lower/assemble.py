@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
 from lumigen.graph import Graph, tensor_of
@@ -109,6 +110,9 @@ def assemble(
     return LoweredModel(programs, tuple(model.stored.values()), kernels)
 
 
+_Special = tuple[str, tuple[Cmp, ...], LoweredKernel]  # for an architecture, where conditions hold
+
+
 @dataclass
 class _Step:
     kernel: LoweredKernel
@@ -126,9 +130,9 @@ class _Model:
     by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(
         default_factory=dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]]
     )
-    special: dict[str, tuple[tuple[str, LoweredKernel], ...]] = field(
-        default_factory=dict[str, tuple[tuple[str, LoweredKernel], ...]]
-    )  # by the kernel that runs everywhere: the architecture, and its own kernel
+    special: dict[str, tuple[_Special, ...]] = field(
+        default_factory=dict[str, tuple[_Special, ...]]
+    )  # by the kernel that runs everywhere
     stored: dict[tuple[str, Panels | None], Stored] = field(
         default_factory=dict[tuple[str, Panels | None], Stored]
     )
@@ -177,8 +181,8 @@ class _Model:
         for kernel in kernels:
             bound = {b: actual[b] for b in kernel.program.args}
             before = tuple(
-                (Guard(features=(architecture,), aligned=aligned), own)
-                for architecture, own in self.special.get(kernel.name, ())
+                (Guard(conditions, (architecture,), aligned), own)
+                for architecture, conditions, own in self.special.get(kernel.name, ())
                 if (aligned := self.to_align(own.program, bound)) is not None
             )
             for line in region.lines:
@@ -200,17 +204,16 @@ class _Model:
         self.lines[name] = {}
         return made
 
-    def special_kernels(self, general: LoweredKernel) -> tuple[tuple[str, LoweredKernel], ...]:
-        """For each architecture that has one, its own kernel of the same region."""
-        out: list[tuple[str, LoweredKernel]] = []
+    def special_kernels(self, general: LoweredKernel) -> tuple[_Special, ...]:
+        """For each architecture that has some, its own kernels of the same region."""
+        out: list[_Special] = []
         for special in self.device.special:
-            found = special.form(general.region)
-            if found is None or special.architecture not in self.architectures:
+            if special.architecture not in self.architectures:
                 continue
-            sizes, program = found
-            assert general.plan is not None
-            own = self.kernel(program, general.region, general.plan, sizes)
-            out.append((special.architecture, own))
+            for form in special.forms(general.region):
+                assert general.plan is not None
+                own = self.kernel(form.program, general.region, general.plan, form.schedule)
+                out.append((special.architecture, form.conditions, own))
         return tuple(out)
 
     def to_align(

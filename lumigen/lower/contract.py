@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lumigen.condition import less
+from lumigen.condition import Cmp, less
 from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, ix, maximum, minimum, product
 from lumigen.lower.partition import product_factors
@@ -54,6 +54,15 @@ class Contraction:
     grid: tuple[Axis, ...]
     m_axes: tuple[Axis, ...]
     n_axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kernel for those dims of a region for which the conditions hold."""
+
+    schedule: Schedule
+    program: TileProgram
+    conditions: tuple[Cmp, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from lumigen.dtype import DType
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.chain import chain, find_chain
-from lumigen.lower.contract import Lowered, contract
+from lumigen.lower.contract import Form, Lowered, contract
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_blocks, plan_region
@@ -28,16 +28,15 @@ from lumigen.lower.sweeps import plan_sweeps
 from lumigen.plan import RegionPlan
 from lumigen.region import Region
 from lumigen.schedule import Schedule
-from lumigen.tile import TileProgram
 from lumigen.verify.plan import verify as verify_plan
 
 
 @dataclass(frozen=True)
 class Special:
-    """A kernel that runs on one architecture alone, instead of the one that runs on all. None: of another form."""
+    """Kernels that run on one architecture alone, instead of the one that runs on all. None: of another form."""
 
     architecture: str
-    form: Callable[[Region], tuple[Schedule, TileProgram] | None]
+    forms: Callable[[Region], tuple[Form, ...]]
 
 
 @dataclass(frozen=True)

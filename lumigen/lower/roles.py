@@ -15,9 +15,10 @@ of a product would leave mostly empty.
 
 from __future__ import annotations
 
+from lumigen.condition import Cmp
 from lumigen.dtype import f32
-from lumigen.index import Axis, ceildiv, ix, product
-from lumigen.lower.contract import Contraction, find_contraction
+from lumigen.index import Axis, Ix, ceildiv, ix, product
+from lumigen.lower.contract import Contraction, Form, find_contraction
 from lumigen.lower.mapped import BOX, Mapped
 from lumigen.lower.pipeline import LANES, Flat, for_tile, operand
 from lumigen.lower.scope import Names, Scope
@@ -56,35 +57,59 @@ ELEMENT = 233  # products that a multiprocessor could do while its share of memo
 AGAIN = 0.05  # what an element costs that another tile has read, too: it comes from the cache
 NARROW = 0.93  # how fast tiles of 64 rows read, beside those of 128
 EMPTY = 0.5  # how much slower tiles read that hold next to nothing
+LEAVING = 170  # products in the time that an element of the result takes on its way out
+# Up to how many rows of a product a kernel is for, and for how many its tile is chosen if typical ones are others.
+ROWS: tuple[tuple[int | None, int], ...] = ((16, 8), (256, 128), (None, 2048))
 BEGINNING = 9e6  # products of a multiprocessor while a block begins and ends
 THREADS = 384  # a warpgroup that produces, two that consume
 
 
-def roles(region: Region) -> tuple[Schedule, TileProgram] | None:
-    """How a region's contraction lies on Hopper, and its program; None if it has another form."""
+def roles(region: Region) -> tuple[Form, ...]:
+    """How a region's contraction lies on Hopper, for few rows and for many; none if it has another form."""
     (store,) = region.stores
     found = find_contraction(store)
     if found is None:
-        return None
+        return ()
     flat = Flat.of(found)
     a = Mapped.of(flat.rows, flat.m, flat.k, found.grid)
     b = Mapped.of(flat.columns, flat.n, flat.k, found.grid)
     if a is None or b is None or a.source.dtype is not b.source.dtype:
-        return None
+        return ()
     if a.shared() is None or b.shared() is None:
-        return None
-    sizes = _schedule(found, flat, (a, b))
-    if sizes["turned"]:
-        flat, a, b = flat.turned(), b, a
-    return sizes, _program(region, found, flat, (a, b), sizes)
+        return ()
+    out: list[Form] = []
+    for most, rows in _numbers_of_rows(flat.m.extent):
+        sizes = _schedule(found, flat, (a, b), rows)
+        if out and out[-1].schedule == sizes:
+            out.pop()  # the same for more rows
+        at = (flat.turned(), b, a) if sizes["turned"] else (flat, a, b)
+        conditions = () if most is None else (Cmp(most - flat.m.extent),)
+        out.append(Form(sizes, _program(region, found, at[0], at[1:], sizes), conditions))
+    return tuple(out)
 
 
-def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped]) -> Schedule:
-    """The tile that takes the least time at the dims' typical values, in products of a multiprocessor.
+def _numbers_of_rows(extent: Ix) -> list[tuple[int | None, int]]:
+    """(up to how many rows, for how many of them a tile is chosen): the typical number decides where it lies."""
+    least, most = extent.bounds()
+    typical = extent.estimate()
+    out: list[tuple[int | None, int]] = []
+    before = 0
+    for last, middle in ROWS:
+        if (least is None or last is None or least <= last) and (most is None or most > before):
+            inside = before < typical and (last is None or typical <= last)
+            out.append((last, typical if inside else min(middle, most or middle)))
+        before = last or before
+    return [*out[:-1], (None, out[-1][1])]
+
+
+def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: int) -> Schedule:
+    """The tile that takes the least time for m rows, else at the dims' typical values, in products of a multiprocessor.
 
     Either the products decide, in rounds of all multiprocessors, or what is read, each element once.
     """
-    m, n, k = (x.extent.estimate() for x in (flat.m, flat.n, flat.k))
+    n, k = flat.n.extent.estimate(), flat.k.extent.estimate()
+    a, b = (x.source_elements() for x in mapped)
+    a = a * m // flat.m.extent.estimate()
     batch = product(tuple(x.extent for x in found.grid)).estimate()
 
     def time(tile: tuple[tuple[int, int, int, int, int | None, int, bool], int]) -> float:
@@ -95,22 +120,16 @@ def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped]) -> 
         rounds = -(-tiles // (MULTIPROCESSORS * blocks // together))
         depth = k if split in (None, 1) else k // split + EXCHANGE
         shared = min(blocks, -(-tiles * together // MULTIPROCESSORS))  # blocks of a multiprocessor
-        multiplied = rounds * shared * rows * columns * depth * 100 / rate
-        held = min(rows, down) + min(
-            columns, across
-        )  # of a stage: the rest is outside the operands
+        multiplied = rounds * shared * rows * columns * (depth * 100 / rate + LEAVING)
+        held = min(rows, down) + min(columns, across)  # the rest of a stage is outside the operands
         blocks_at_once = min(tiles * together, MULTIPROCESSORS * blocks)
         in_flight = blocks_at_once * stages * BOX * held
         busy = min(1.0, (in_flight / IN_FLIGHT) ** 0.5) * (NARROW if rows == 64 else 1.0)
         empty = 1 + EMPTY * (1 - held / (rows + columns))
-        again = (
-            -(-across // columns),
-            -(-down // rows),
-        )  # how often the tile's rows are read, and its columns
-        operands = reversed(mapped) if turned else mapped
+        again = -(-across // columns), -(-down // rows)  # how often rows are read, and columns
+        operands = (b, a) if turned else (a, b)
         elements = sum(
-            x.source_elements() * (1 + AGAIN * (times - 1))
-            for x, times in zip(operands, again, strict=True)
+            x * (1 + AGAIN * (times - 1)) for x, times in zip(operands, again, strict=True)
         )
         fetched = elements * ELEMENT / MULTIPROCESSORS / busy * empty
         return max(multiplied, fetched) + (1 if split is None else rounds) * BEGINNING
@@ -170,10 +189,15 @@ def _program(
         (acc,),
         tuple(top.stmts),
         threads=THREADS,
-        width=2 if sizes["turned"] or columns % (32 * max(1, split)) else LANES,
+        width=_width(sizes),
         tile=f"{name}<{tile}>",
         maps=(_map("map_a", a, rows), _map("map_b", b, columns // cluster)),
     )
+
+
+def _width(sizes: Schedule) -> int:
+    """Neighbours that a thread has at a time: two where no two threads can exchange theirs."""
+    return 2 if sizes["turned"] or sizes["columns"] % (32 * max(1, sizes["split"])) else LANES
 
 
 def _map(name: str, operand: Mapped, lines: int) -> TensorMap:

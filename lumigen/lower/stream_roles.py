@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.index import Axis
+from lumigen.lower.contract import Form
 from lumigen.lower.mapped import BOX, Mapped
 from lumigen.lower.stream import StreamBuilder, find_streamable, size
 from lumigen.region import Buffer, Expr, Region
-from lumigen.schedule import Schedule, schedule
+from lumigen.schedule import schedule
 from lumigen.tile import MapTile, Streamed, TileProgram, reads_memory
 
 SITES = ("rows", "columns", "depth", "step", "slots")
@@ -32,23 +33,23 @@ ROWS_OF_TWO = 128  # of two warpgroups
 BATCHES = 2  # dimensions of a map beside lines and elements
 
 
-def stream_roles(region: Region) -> tuple[Schedule, TileProgram] | None:
-    """How a region's cascade lies on Hopper, and its program; None if it has another form."""
+def stream_roles(region: Region) -> tuple[Form, ...]:
+    """How a region's cascade lies on Hopper; none if it has another form."""
     (store,) = region.stores
     for longest, tile in TILES:
         sizes = schedule("cascade_roles", dict(zip(SITES, tile, strict=True)))
         found = find_streamable(store, sizes["rows"])
         if found is None:
-            return None
+            return ()
         if max(size(found.cascade.rows), size(found.cascade.inner.axes)) > longest:
             continue
         builder = _Builder(region, store, found, sizes)
         if not builder.is_fetched():
-            return None
+            return ()
         program = builder.program()
         if sizes["rows"] <= ROWS_OF_TWO or not _maps_read_memory(program):
-            return sizes, program
-    return None
+            return (Form(sizes, program),)
+    return ()
 
 
 def _maps_read_memory(program: TileProgram) -> bool:

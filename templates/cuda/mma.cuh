@@ -75,6 +75,16 @@ __device__ __forceinline__ void store_shared_16(uint32_t to, uint4 v) {
                : "memory");
 }
 
+__device__ __forceinline__ void store_shared_8(uint32_t to, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
+}
+__device__ __forceinline__ void load_shared_16(float (&x)[4], uint32_t from) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+               : "r"(from)
+               : "memory");
+}
+
 __device__ __forceinline__ uint32_t load_shared_4(uint32_t from) {
   uint32_t v;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");

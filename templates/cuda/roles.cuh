@@ -4,14 +4,14 @@
 //
 //   using Tile = RolesTile<bf16, 128, 256, 4, 2>;
 //   contract_tiles<Tile>(a, b, Extent{rows, columns, 1, depth, 8}, shared,
-//                        [&](auto& acc, TileAt at, auto& boxes) {
-//     for_each_pair(acc, [&](int row, int column, float& x, float& y) { ... });   // a map, in place
-//     for_each_four(acc, [&](int row, int column, float x, ...) { ... });         // stores, or:
-//     boxes.store(acc, Output<bf16>{...}, at);                                    // the copy engine stores
+//                        [&](auto& acc, TileAt at, auto& stage) {
+//     stage.for_each(acc, [&](int row, int column, const float (&x)[4]) { ... });  // four neighbours, or:
+//     for_each_pair(acc, [&](int row, int column, float& x, float& y) { ... });    // a map, in place
+//     stage.store(acc, Output<bf16>{...}, at);                                     // the copy engine stores
 //   });
 //
-// Of the two ways to store, fours need no tensor map of C and were as fast on an H200 (4096 and 8192 cubed);
-// pairs, which fill half a sector of 32 bytes, cost 9% and 4%.
+// What is done with the elements of a tile is code for four of them, run again and again: written out for
+// all that a thread has it would be fetched from far away for every tile.
 #pragma once
 
 #include "ring.cuh"
@@ -33,7 +33,8 @@ struct RolesTile : ConsumerTile<kRows_, kColumns_> {
   static_assert(kAlongB == Along::kDepth || Layout::kConsumerColumns % 64 == 0);
 
   static constexpr int kThreads = kRoleThreads;
-  // Two boxes of 64 x 64 for each consumer; where its columns make no whole boxes, kernels store pairs.
+  // Two boxes of 64 x 64, or (64, 64) numbers, for each consumer; where its columns make no whole ones,
+  // kernels store pairs.
   static constexpr int kBoxBytes = 64 * 64 * 2;
   static constexpr int kStagingBytes = Layout::kConsumerColumns % 64 == 0 ? 4 * kBoxBytes : 0;
   static constexpr int kSharedBytes = 1024 + kStagingBytes + Ring::kBytes;  // + what aligns it
@@ -55,15 +56,43 @@ struct Output {
   int rows, columns;
 };
 
-// Brings accumulators into memory through shared memory and the copy engine, in boxes of 64 x 64: full
-// lines, and no thread waits. Two boxes in rotation: one is written while the other is read, and the last
-// ones drain during the next tile.
+// The way of accumulators into memory, through a part of shared memory that is this consumer's.
 template <class Tile>
-struct BoxWriter {
+struct Stage {
   using Layout = typename Tile::Layout;
   uint32_t boxes;  // this consumer's
   bool leader;     // one thread of it deals with the copy engine
 
+  // visit(row, column, eight neighbours) for all of this warp's elements, 64 columns after another, of which
+  // a lane has four times eight; kUnroll of the four at once. Uses the accumulators up.
+  template <int kUnroll, class Visit>
+  __device__ __forceinline__ void for_each(const MmaAccumulators<Layout>& acc, const Visit& visit) const {
+    static_assert(Tile::kStagingBytes > 0, "columns in whole 64s");
+    const int lane = lane_index();
+    const uint32_t part = boxes + int(threadIdx.x) / 32 % 4 * 4096;  // (16, 64) numbers of this warp
+    const auto place = [&](int row, int column) { return part + (row * 64 + (column ^ row % 4 * 8)) * 4; };
+#pragma unroll
+    for (int s = 0; s < Layout::kColumnBlocks / 8; s++) {
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+          store_shared_8(place(lane / 4 + 8 * half, 8 * j + lane % 4 * 2), acc.value[0][8 * s + j][2 * half],
+                         acc.value[0][8 * s + j][2 * half + 1]);
+      __syncwarp();
+#pragma unroll(kUnroll)
+      for (int i = 0; i < 8; i++) {
+        const int row = lane / 16 + 2 * i, column = lane % 16 * 4;
+        float x[4];
+        load_shared_16(x, place(row, column));
+        visit(Layout::first_row() + row, Layout::first_column() + 64 * s + column, x);
+      }
+      __syncwarp();  // all have read what is overwritten
+    }
+  }
+
+  // As they are, by the copy engine in boxes of 64 x 64: full lines, and no thread waits. Two boxes in
+  // rotation: one is written while the other is read, and the last ones drain during the next tile.
   template <class T>
   __device__ __forceinline__ void store(const MmaAccumulators<Layout>& acc, const Output<T>& out,
                                         const TileAt& at) const {
@@ -114,7 +143,7 @@ struct BoxWriter {
 };
 
 // All of C: the body of a kernel of kThreads threads, one block on a multiprocessor, whose grid is a number
-// of clusters, as many as run at one time or fewer. epilogue(acc, at, out) is called by the consumers for
+// of clusters, as many as run at one time or fewer. epilogue(acc, at, stage) is called by the consumers for
 // each tile with its sums; elements outside C are among them.
 template <class Tile, class Epilogue>
 __device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, const Extent& extent,
@@ -178,13 +207,13 @@ __device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, c
         if (lane_index() == 0) barrier_arrive(ring.empty(slot));
       }
     };
-    BoxWriter<Tile> out{staging + Layout::consumer() * 2 * Tile::kBoxBytes, threadIdx.x % 128 == 0};
+    Stage<Tile> stage{staging + Layout::consumer() * 2 * Tile::kBoxBytes, threadIdx.x % 128 == 0};
     typename Tile::Accumulators acc;
     for (int index = first; index < count; index += stride) {
       consume<Tile>(acc, ring, cursor, steps, release);
-      epilogue(acc, place(index), out);
+      epilogue(acc, place(index), stage);
     }
-    if (out.leader) store_wait<0>();
+    if (stage.leader) store_wait<0>();
     __syncwarp();
   }
   // Its slots and barriers are written by its neighbours: no block leaves before all are done.

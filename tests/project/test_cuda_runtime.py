@@ -102,7 +102,12 @@ def test_a_kernel_for_hopper_is_launched_where_it_runs(tmp_path):
 
     target = parse_target("cuda:sm_80,sm_90a")
     compiled = lower_model(model.trace(), {}, target=target).model
-    assert [k.name for k in compiled.kernels] == ["k00_pipeline", "k01_roles"]
+    assert [k.name for k in compiled.kernels] == [
+        "k00_pipeline",
+        "k01_roles",
+        "k02_roles",
+        "k03_roles",
+    ]
     write_project(render_project(compiled), tmp_path)
     run(compile_program(tmp_path, str(NATIVE / "roles_test.cpp"), model="wide"))
 

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   extern __shared__ uint8_t shared[];
   contract_tiles<Tile>(
       Boxes{&map_a, p.share_a, false}, Boxes{&map_b, p.share_b, false}, p.extent, shared,
-      [&](auto& acc, TileAt at, auto& boxes) {
+      [&](auto& acc, TileAt at, auto& stage) {
         for_each_pair(acc, [&](int r, int c, float& x, float& y) {
           r += at.row, c += at.column;
           if (r < p.extent.rows) {
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
           x *= 2.0f, y *= 2.0f;
         });
         if constexpr (Tile::kStagingBytes > 0) {
-          boxes.store(acc,
+          stage.store(acc,
                       Output<typename Tile::Element>{&map_c, out.data, out.row_stride, out.batch_stride,
                                                      out.rows, out.columns},
                       at);
