@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType
+from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix
 from lumigen.region import Buffer, Expr, Local, Monoid, buffers_of, walk
 
@@ -169,10 +169,14 @@ class Mma:
 
 @dataclass(frozen=True)
 class Hold:
-    """Registers for `parts` vectors of a row in each thread; loops in parts name the one of theirs `name`."""
+    """Registers for `parts` vectors of a row in each thread; loops in parts name the one of theirs `name`.
+
+    `element`: what the registers hold, f32 or the floats of 16 bits that memory has, which are widened at each use.
+    """
 
     name: Local
     parts: int
+    element: DType = f32
 
 
 @dataclass(frozen=True)
@@ -412,6 +416,7 @@ class TileProgram:
     width: int = 0  # as the device has it
     tile: str = ""  # how a block divides a product, as the device's headers spell it
     maps: tuple[TensorMap, ...] = ()  # that a launch makes and passes in after the numbers
+    blocks: int = 0  # that a multiprocessor should have registers for at one time; 0: as it comes
 
     @property
     def dim_arguments(self) -> tuple[Dim, ...]:

@@ -115,7 +115,7 @@ def device_kernel_body(
     words = _words(lines)
     is_roles = bool(program.maps)
     pointers = (p for p in parameters if p.is_pointer)
-    bounds, shared = "kThreads", "0"
+    bounds, shared = f"kThreads, {program.blocks}" if program.blocks else "kThreads", "0"
     if is_roles:
         bounds, shared = "Tile::kThreads, 1", "Tile::kSharedBytes"
     elif program.tile:

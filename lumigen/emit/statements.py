@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from lumigen.dtype import DType, boolean, f32
+from lumigen.dtype import DType, bf16, boolean, f16, f32
 from lumigen.emit.block import as_int as _int
 from lumigen.emit.block import block_lines, filled, is_staged
 from lumigen.emit.expression import (
@@ -21,7 +21,8 @@ from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, product
 from lumigen.lower.scope import address
-from lumigen.region import Expr, Local, Monoid
+from lumigen.lower.simt import WARP
+from lumigen.region import Expr, Local, Monoid, Read
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -43,6 +44,7 @@ from lumigen.tile import (
 )
 
 INDENT = "  "
+WIDENED = {f16: "Float16", bf16: "BFloat16"}  # what the device's headers widen them by
 
 
 class Statements:
@@ -53,7 +55,7 @@ class Statements:
         self.team = program.team
         self.threads = program.threads
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
-        self.held = [s.name.name for s in program.statements() if isinstance(s, Hold)]
+        self.held = {s.name.name: s.element for s in program.statements() if isinstance(s, Hold)}
         self.dealt = 0  # loops around the statement whose points threads share
         shared = program.skeleton == "simt" and program.threads > 1
         self.packets = Packets(program.width) if shared or is_staged(program) else None
@@ -61,6 +63,11 @@ class Statements:
     def body(self, program: TileProgram) -> list[str]:
         """All of the program, ahead of it what its loops over lanes want to know."""
         lines = self.lines(program.body)
+        if self.finished and self.team > WARP:
+            lines = [
+                "int parity = 0;  // which array the next reduction of the block takes",
+                *lines,
+            ]
         if self.packets is None or not any("packed" in line for line in lines):
             return lines
         if not self.packets.buffers:
@@ -91,14 +98,16 @@ class Statements:
                 start = f"splat({start})"
             return [f"{_type(s.name.dtype, s.lanes)} {s.name.name} = {start};"]
         if isinstance(s, Hold):
-            return [f"Vec {s.name.name}_parts[{s.parts}];"]
+            vector = f"PackedVec<{WIDENED[s.element]}>" if s.element in WIDENED else "Vec"
+            return [f"{vector} {s.name.name}_parts[{s.parts}];"]
         if isinstance(s, Keep):
-            return [f"{s.name.name} = {r.vector(s.value).code};"]
+            return [self._keep(s, r)]
         if isinstance(s, Accumulate):
             return [self._accumulate(s, r)]
         if isinstance(s, Finish):
             reduce = "reduce_add" if s.monoid is Monoid.SUM else "reduce_max"
-            return [f"const float {s.name.name} = {reduce}({s.source.name});"]
+            parity = ", parity" if self.team > WARP else ""
+            return [f"const float {s.name.name} = {reduce}({s.source.name}{parity});"]
         if isinstance(s, For):
             return self._for(s, r)
         if isinstance(s, StoreTile):
@@ -176,9 +185,24 @@ class Statements:
                 *_indented(inner),
                 "});",
             ]
-        named = [f"Vec& {n} = {n}_parts[part];" for n in self.held if n in words]
+        named = [
+            f"const Vec {n} = widened({n}_parts[part]);"
+            if element in WIDENED
+            else f"Vec& {n} = {n}_parts[part];"
+            for n, element in self.held.items()
+            if n in words
+        ]
         head = f"for_parts<{s.parts}>({over}, [&](int part, int64_t {axis}, auto lanes) {{"
         return [head, *_indented([*named, *inner]), "});"]
+
+    def _keep(self, s: Keep, r: Renderer) -> str:
+        widened = WIDENED.get(self.held[s.name.name])
+        if widened is None:
+            return f"{s.name.name} = {r.vector(s.value).code};"
+        assert isinstance(s.value, Read)
+        at = address(s.value.source, s.value.at)
+        where, lanes = pointer(str(s.value.source), r.index(at)), r.moved(s.value.source, at)
+        return f"{s.name.name}_parts[part] = load_packed<{widened}>({where}, {lanes});"
 
     def _store(self, s: StoreTile, r: Renderer) -> str:
         at = address(s.dst, s.at)

@@ -1,22 +1,26 @@
 """hold: what the loops over a row share stays in the registers of the threads that share the row.
 
 Before: a program of teams in which loops over the same lanes follow one another, each with its own axis.  After: they
-run over one axis, in as many parts as a thread has vectors of the row. What one of them reads is loaded ahead of it,
-all at once; what two of them compute is kept by the first. Rows of unknown length, and rows that need more registers
-than a thread has to spare, are read again: they are in the caches.
+run over one axis, in as many parts as a thread has vectors of the row. What they read is loaded ahead of the first,
+all at once, since no load depends on what the loops compute; it stays as memory has it, in half the registers where
+that is 16 bits. What two of them compute is kept by the first, unless what it is made of takes fewer registers. What
+one of them computes and a later one would store is stored at once. Rows of unknown length, and rows that need more
+registers than a thread has to spare, are read again: they are in the caches.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from lumigen.dtype import f32
+from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.index import Axis, Extremum, Ix, ix, of_atom
-from lumigen.lower.scope import is_per_lane
+from lumigen.lower.scope import address, is_per_lane
+from lumigen.ops import Op
 from lumigen.region import (
     Expr,
     Local,
+    Prim,
     Read,
     children,
     free_axes,
@@ -39,13 +43,53 @@ from lumigen.tile import (
 )
 
 REGISTERS = 64  # of a thread, for what it reads, and as many for what it computes
+ALL_REGISTERS = 65536  # of a multiprocessor
+BLOCKS = 6  # of 256 threads: more are more than some GPUs run at one time
+BESIDE = 8  # registers for what is about to be used
+ADDRESSES = 16  # for places in a row, which the threads of a block do not have in common if their rows differ
+BETWEEN = 16  # where parts are code of their own, since not all threads have them
 
 
 def hold_rows(program: TileProgram) -> TileProgram:
     if program.threads == 1:
         return program
     body = tuple(_held(s, program) if isinstance(s, For) and s.dealt else s for s in program.body)
-    return replace(program, body=body)
+    program = replace(program, body=body)
+    return replace(program, blocks=_blocks(program))
+
+
+def _blocks(program: TileProgram) -> int:
+    """As many as there are registers for, of a program that reduces rows which it holds: while one waits, others load.
+
+    The compiler, which does not know that, would take more registers to begin more of a row's work at once.
+    """
+    statements = list(program.statements())
+    holds = [s for s in statements if isinstance(s, Hold)]
+    loops = [s for s in statements if isinstance(s, For) and s.parts]
+    if not holds or not any(isinstance(s, Finish) for s in statements):
+        return 0
+    registers = {s.name: s.parts * program.width * s.element.itemsize // 4 for s in holds}
+    kept: dict[Local, int] = {}
+    used: dict[Local, int] = {}
+    for i, loop in enumerate(loops):
+        for x in loop.body:
+            assert isinstance(x, Let | Accumulate | StoreTile | Keep)
+            used |= {e: i for e in walk([x.value]) if isinstance(e, Local) and e in registers}
+            if isinstance(x, Keep):
+                kept[x.name] = i
+    most = 0
+    for i, loop in enumerate(loops):
+        before = sum(registers[name] for name, last in used.items() if kept[name] < i <= last)
+        behind = sum(registers[name] for name, last in used.items() if kept[name] <= i < last)
+        totals = program.width * sum(isinstance(x, Accumulate) for x in loop.body)
+        names = program.width * sum(isinstance(x, Let) for x in loop.body)
+        most = max(most, before + totals + names, behind + totals)
+    parts, span = loops[0].parts, loops[0].hi - loops[0].lo
+    is_whole = span.is_const and span.const == parts * program.team * program.width
+    needed = most + BESIDE + (0 if is_whole or parts == 1 else BETWEEN)
+    needed += ADDRESSES if program.team < program.threads else 0
+    count = ALL_REGISTERS // (program.threads * -(-needed // 8) * 8)
+    return count if 1 < count <= BLOCKS else 0
 
 
 def _held(rows: For, program: TileProgram) -> For:
@@ -55,11 +99,12 @@ def _held(rows: For, program: TileProgram) -> For:
         return rows
     axis = loops[0].axis
     others = frozenset(s.axis for s in loops) - {axis}
-    body = tuple(_over(s, others, axis) for s in rows.body)
+    body = _stored_at_once([_over(s, others, axis) for s in rows.body], axis)
     parts = -(-extent // (program.team * program.width))
     loops = [s for s in body if isinstance(s, For) and s.axis == axis]
-    room = REGISTERS // (parts * program.width)
-    held = (*_reads(loops, axis)[:room], *_computed(loops, axis)[:room])
+    size = parts * program.width
+    reads = _fitting({e: size * _element(e, axis).itemsize // 4 for e in _reads(loops, axis)})
+    held = (*reads, *_fitting(dict.fromkeys(_computed(loops, axis, reads, size), size)))
     if not held:
         return rows
     names: dict[Expr, Local] = {}
@@ -67,17 +112,64 @@ def _held(rows: For, program: TileProgram) -> For:
         name = local(f"held{len(names)}", free_axes(e), f32)
         assert isinstance(name, Local)
         names[e] = name
-    kept = _Kept(axis, names)
-    out: list[Stmt] = [Hold(n, parts) for n in names.values()]
+    kept = _Kept(axis, names, set(reads))
+    loads = tuple(Keep(names[e], e, axis) for e in reads)
+    out: list[Stmt] = [Hold(n, parts, _element(e, axis)) for e, n in names.items()]
     for s in body:
         if not (isinstance(s, For) and s.axis == axis):
             out.append(s)
             continue
-        loads = kept.loads(s)
         if loads:
             out.append(replace(s, body=loads, parts=parts))
-        out.append(replace(s, body=kept.body(s), parts=parts))
+            loads = ()
+        inner = kept.body(s)
+        if inner:
+            out.append(replace(s, body=inner, parts=parts))
     return replace(rows, body=tuple(out))
+
+
+def _element(e: Expr, axis: Axis) -> DType:
+    """What registers hold it as: as memory does, if that has neighbours of 16 bits."""
+    if not isinstance(e, Read) or e.source.dtype not in (f16, bf16):
+        return f32
+    return e.source.dtype if address(e.source, e.at).coefficient(axis) == 1 else f32
+
+
+def _fitting(registers: dict[Expr, int]) -> dict[Expr, int]:
+    """Those that a thread has registers for, the first ones first."""
+    out: dict[Expr, int] = {}
+    for e, count in registers.items():
+        if sum(out.values()) + count <= REGISTERS:
+            out[e] = count
+    return out
+
+
+def _stored_at_once(body: list[Stmt], axis: Axis) -> list[Stmt]:
+    """The statements with each store over the row in the first loop that computes its value.
+
+    No loop reads what another stores, and each destination has one store, so nothing depends on their order.
+    """
+    loops = [i for i, s in enumerate(body) if isinstance(s, For) and s.axis == axis]
+    made: list[dict[Expr, Expr]] = []  # by each loop: values, and the names that it has for them
+    for i in loops:
+        loop = body[i]
+        assert isinstance(loop, For)
+        named = _named(loop)
+        parts = {e: e for r in _roots(loop) for e in _parts_of(r, axis)}
+        made.append(parts | {whole: name for name, whole in named.items()})
+        kept: list[Stmt] = []
+        for x in loop.body:
+            whole = map_expr(x.value, named) if isinstance(x, StoreTile) else None
+            first = next((n for n, m in enumerate(made[:-1]) if whole in m), None)
+            if not isinstance(x, StoreTile) or whole is None or first is None:
+                kept.append(x)
+                continue
+            earlier = body[loops[first]]
+            assert isinstance(earlier, For)
+            moved = replace(x, value=made[first][whole])
+            body[loops[first]] = replace(earlier, body=(*earlier.body, moved))
+        body[i] = replace(loop, body=tuple(kept))
+    return body
 
 
 def _is_row(s: For) -> bool:
@@ -150,15 +242,16 @@ def _parts_of(root: Expr, axis: Axis) -> list[Expr]:
 
 def _roots(s: For) -> list[Expr]:
     """What the loop adds up and stores, with what it names written out."""
-    named: dict[Expr, Expr] = {}
-    out: list[Expr] = []
+    named = _named(s)
+    return [map_expr(x.value, named) for x in s.body if isinstance(x, Accumulate | StoreTile)]
+
+
+def _named(s: For) -> dict[Expr, Expr]:
+    """What the names of the loop stand for, written out."""
+    out: dict[Expr, Expr] = {}
     for x in s.body:
-        assert isinstance(x, Let | Accumulate | StoreTile)
-        whole = map_expr(x.value, named)
         if isinstance(x, Let):
-            named[x.name] = whole
-        else:
-            out.append(whole)
+            out[x.name] = map_expr(x.value, out)
     return out
 
 
@@ -173,8 +266,11 @@ def _reads(loops: list[For], axis: Axis) -> list[Expr]:
     return sorted(counts, key=lambda e: counts[e] == 1)
 
 
-def _computed(loops: list[For], axis: Axis) -> list[Expr]:
-    """What more than one of the loops computes, in order, less what they need for nothing else."""
+def _computed(loops: list[For], axis: Axis, reads: dict[Expr, int], size: int) -> list[Expr]:
+    """What more than one of the loops computes, in order, less what they need for nothing else.
+
+    `reads` are held, in so many registers each; a value takes `size`.
+    """
     counts = Counter(e for s in loops for e in {e for r in _roots(s) for e in _parts_of(r, axis)})
     wanted: dict[Expr, None] = {}
     for s in loops:
@@ -184,27 +280,28 @@ def _computed(loops: list[For], axis: Axis) -> list[Expr]:
             if e in seen or axis not in free_axes(e) or isinstance(e, Read):
                 continue
             seen.add(e)
-            if counts[e] > 1 and e.dtype is f32:
+            if counts[e] > 1 and e.dtype is f32 and not _is_cheap(e, axis, reads, size):
                 wanted.setdefault(e)
             elif not is_per_lane(e, axis):
                 stack.extend(reversed(children(e)))
     return list(wanted)
 
 
+def _is_cheap(e: Expr, axis: Axis, reads: dict[Expr, int], size: int) -> bool:
+    """Whether a sum or product, or two, make the value of what is held in fewer registers than it takes."""
+    inside = _parts_of(e, axis)
+    steps = [x for x in inside if x not in reads]
+    few = len(steps) <= 2 and sum(reads[x] for x in inside if x in reads) < size
+    return few and all(isinstance(x, Prim) and x.op in (Op.ADD, Op.MUL) for x in steps)
+
+
 @dataclass
 class _Kept:
-    """Rewrites loops over a row to what is held, and has the first that needs a value keep it."""
+    """Rewrites loops over a row to what is held, and has the first that computes a value keep it."""
 
     axis: Axis
     names: dict[Expr, Local]  # of what is held
-    known: set[Expr] = field(default_factory=set[Expr])  # what of it is there
-
-    def loads(self, s: For) -> tuple[Stmt, ...]:
-        """Those of the loop, which go out together: no store or sum stands between them."""
-        inside = {e for r in _roots(s) for e in _parts_of(r, self.axis)} - self.known
-        reads = {e: n for e, n in self.names.items() if isinstance(e, Read) and e in inside}
-        self.known.update(reads)
-        return tuple(Keep(n, e, self.axis) for e, n in reads.items())
+    known: set[Expr]  # what of it is there
 
     def body(self, s: For) -> tuple[Stmt, ...]:
         named: dict[Expr, Expr] = {}

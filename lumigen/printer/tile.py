@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from lumigen.dtype import f32
 from lumigen.index import Axis, Ix
 from lumigen.ops import Op
 from lumigen.region import (
@@ -136,7 +137,8 @@ def _statement(s: Stmt) -> str:
             parts = f" in {s.parts} parts" if s.parts else ""
             return f"for {s.axis} in {s.lo} .. {s.hi}{how}{parts}{' dealt' * s.dealt}"
         case Hold():
-            return f"hold {s.name.name} in {s.parts} parts"
+            element = "" if s.element is f32 else f" of {s.element}"
+            return f"hold {s.name.name} in {s.parts} parts{element}"
         case Keep():
             return f"keep {s.name.name}{_lanes(s.lanes)} = {show_expr(s.value)}"
         case StoreTile():

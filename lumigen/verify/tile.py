@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import boolean, computed, f32
+from lumigen.dtype import DType, boolean, computed, f32
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
 from lumigen.region import (
@@ -18,6 +18,7 @@ from lumigen.region import (
     Carried,
     Expr,
     Local,
+    Read,
     Reduce,
     Role,
     Scan,
@@ -71,7 +72,8 @@ class _Facts:
     dims: frozenset[Dim]
     buffers: frozenset[Buffer]
     locals: dict[Local, Axis | None] = field(default_factory=dict[Local, "Axis | None"])
-    held: dict[Local, bool] = field(default_factory=dict[Local, bool])  # whether it was kept
+    held: dict[Local, DType] = field(default_factory=dict[Local, DType])
+    kept: set[Local] = field(default_factory=set[Local])  # what of it has a value
     accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
     written: set[Buffer] = field(default_factory=set[Buffer])
     packed: set[Buffer] = field(default_factory=set[Buffer])
@@ -183,11 +185,11 @@ def _after(s: Stmt, facts: _Facts, scope: _Scope) -> _Scope:
             same = {Cmp(ix(s.axis) - s.value), Cmp(s.value - s.axis)}
             return replace(scope, axes=scope.axes | {s.axis}, given=scope.given | same)
         case Hold():
-            facts.held[s.name] = False
+            facts.held[s.name] = s.element
             facts.locals[s.name] = None
             return replace(scope, locals=scope.locals | {s.name})
         case Keep():
-            facts.held[s.name] = True
+            facts.kept.add(s.name)
         case Let() | Accumulator() | Finish():
             facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator) else None
             if isinstance(s, Accumulator):
@@ -242,6 +244,8 @@ def _broken_statement(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
             yield from _broken_value(s.value, facts, scope, s.lanes)
             if s.name not in facts.held:
                 yield "no registers hold this"
+            elif facts.held[s.name] is not f32 and not _are_neighbours(s, facts.held[s.name]):
+                yield f"no neighbours of {facts.held[s.name]} that memory has"
         case Accumulator() | Finish():
             yield from _broken_name(s.name, facts)
             yield from _broken_total(s, facts, scope)
@@ -251,6 +255,16 @@ def _broken_statement(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
             yield from _broken_store(s, facts, scope)
         case _:
             yield from _broken_matrix(s, facts, scope)
+
+
+def _are_neighbours(s: Keep, element: DType) -> bool:
+    """Whether memory has the value in this type, element beside element over the lanes."""
+    if not isinstance(s.value, Read) or s.value.source.dtype is not element:
+        return False
+    place = ix(0)
+    for extent, i in zip(s.value.source.dims, s.value.at, strict=True):
+        place = place * extent + i
+    return place.coefficient(s.lanes) == 1
 
 
 def _broken_matrix(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
@@ -478,7 +492,7 @@ def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> 
         if isinstance(x, Local):
             if x not in scope.locals:
                 yield f"{x.name} has no value here"
-            elif not facts.held.get(x, True):
+            elif x in facts.held and x not in facts.kept:
                 yield f"{x.name} holds nothing yet"
             elif facts.locals[x] not in (None, lanes):
                 yield f"{x.name} differs between the lanes of {facts.locals[x]}"

@@ -83,6 +83,12 @@ LUMIGEN_INLINE void for_parts(Packed, int64_t n, F&& f) {
     for (int part = 0; part < kParts; ++part) f(part, part * kStep + first, PacketLanes{});
     return;
   }
+  if (Packed::value && n % kLanes == 0) {  // no vector is partly filled
+#pragma unroll
+    for (int part = 0; part < kParts; ++part)
+      if (part * kStep + first < n) f(part, part * kStep + first, PacketLanes{});
+    return;
+  }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
     const int64_t j = part * kStep + first;
@@ -311,6 +317,40 @@ LUMIGEN_INLINE Lanes one_by_one(Lanes lanes) {
 }
 LUMIGEN_INLINE FirstLanes one_by_one(PacketLanes) { return {kLanes}; }
 
+// Neighbours of 16 bits as memory has them, in half the registers of a Vec: what is read long before it is
+// used, or used again and again.
+template <class Type>
+struct PackedVec {
+  PairPacket pairs;
+};
+template <class Type>
+LUMIGEN_INLINE PackedVec<Type> load_packed(const uint16_t* p, PacketLanes) {
+  return {*reinterpret_cast<const PairPacket*>(p)};
+}
+template <class Type>
+LUMIGEN_INLINE PackedVec<Type> load_packed(const uint16_t* p, FirstLanes l) {
+  PackedVec<Type> out;
+#pragma unroll
+  for (int i = 0; i < kLanes; i += 2) {
+    const uint32_t first = i < l.n ? p[i] : 0, second = i + 1 < l.n ? p[i + 1] : 0;
+    out.pairs.at[i / 2] = first | second << 16;
+  }
+  return out;
+}
+template <class Type>
+LUMIGEN_INLINE Vec widened(PackedVec<Type> a) {
+  Vec out;
+#pragma unroll
+  for (int i = 0; i < kLanes; i += 2) {
+    uint32_t word = a.pairs.at[i / 2];
+    asm volatile("" : "+r"(word));  // else the floats are kept from one use to the next
+    const float2 pair = Type::widen_pair(word);
+    out.v[i] = pair.x;
+    out.v[i + 1] = pair.y;
+  }
+  return out;
+}
+
 // The named lanes of p, each widened from the type that memory holds.
 template <class Type, class T>
 LUMIGEN_INLINE Vec load_as(const T* p, FirstLanes l) {
@@ -433,37 +473,49 @@ LUMIGEN_INLINE void store_strided_bf16(uint16_t* p, int64_t stride, Vec a, Lanes
 // ---- reductions: one value of the team from the lanes of all its threads, in a fixed order ----
 
 template <class F>
-LUMIGEN_INLINE float reduce_team(float x, F&& combine) {
-  constexpr int kPart = kTeam < kWarp ? kTeam : kWarp;  // threads that exchange directly
-  const unsigned first = threadIdx.x % kWarp / kPart * kPart;
-  const unsigned mask = kPart == kWarp ? ~0u : ((1u << kPart % kWarp) - 1) << first;
-#pragma unroll
-  for (int distance = kPart / 2; distance > 0; distance /= 2)
-    x = combine(x, __shfl_xor_sync(mask, x, distance));
-  if constexpr (kTeam > kWarp) {
-    __shared__ float parts[kTeam / kWarp];
-    __syncthreads();  // the parts of an earlier reduction have been read
-    if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = x;
-    __syncthreads();
-    x = parts[0];
-#pragma unroll
-    for (int i = 1; i < kTeam / kWarp; ++i) x = combine(x, parts[i]);
-  }
-  return x;
-}
-template <class F>
-LUMIGEN_INLINE float reduce(Vec a, F&& combine) {
+LUMIGEN_INLINE float reduce_warp(Vec a, F&& combine) {
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2)
 #pragma unroll
     for (int i = 0; i < distance; ++i) a.v[i] = combine(a.v[i], a.v[i + distance]);
-  return reduce_team(a.v[0], combine);
+  constexpr int kPart = kTeam < kWarp ? kTeam : kWarp;  // threads that exchange directly
+  const unsigned first = threadIdx.x % kWarp / kPart * kPart;
+  const unsigned mask = kPart == kWarp ? ~0u : ((1u << kPart % kWarp) - 1) << first;
+  float x = a.v[0];
+#pragma unroll
+  for (int distance = kPart / 2; distance > 0; distance /= 2)
+    x = combine(x, __shfl_xor_sync(mask, x, distance));
+  return x;
 }
-LUMIGEN_INLINE float reduce_add(Vec a) {
-  return reduce(a, [](float x, float y) { return x + y; });
+template <class F>
+LUMIGEN_INLINE float reduce(Vec a, F&& combine) {
+  static_assert(kTeam <= kWarp || sizeof(F) == 0, "a team of several warps has two arrays");
+  return reduce_warp(a, combine);
 }
-LUMIGEN_INLINE float reduce_max(Vec a) {
-  return reduce(a, [](float x, float y) { return max_nan(x, y); });
+// By a whole block, whose reductions use two arrays by turns: one barrier is between the writes and the
+// reads of each, and a thread that writes the array again has passed that of the other, behind all reads of
+// this one.
+template <class F>
+LUMIGEN_INLINE float reduce(Vec a, int& parity, F&& combine) {
+  constexpr int kWarps = kTeam > kWarp ? kTeam / kWarp : 1;
+  __shared__ alignas(16) float parts[2][kWarps];
+  float* const part = parts[parity];
+  parity ^= 1;
+  float x = reduce_warp(a, combine);
+  if (threadIdx.x % kWarp == 0) part[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  x = part[0];
+#pragma unroll
+  for (int i = 1; i < kWarps; ++i) x = combine(x, part[i]);
+  return x;
+}
+template <class... Parity>
+LUMIGEN_INLINE float reduce_add(Vec a, Parity&... parity) {
+  return reduce(a, parity..., [](float x, float y) { return x + y; });
+}
+template <class... Parity>
+LUMIGEN_INLINE float reduce_max(Vec a, Parity&... parity) {
+  return reduce(a, parity..., [](float x, float y) { return max_nan(x, y); });
 }
 
 }  // namespace LUMIGEN_NS
