@@ -146,7 +146,9 @@ def test_rows_held_in_16_bits(tmp_path: Path) -> None:
         total = x + r
         return {"y": F.layer_norm(total, (x.shape[-1],), w, b), "total": total}
 
-    for number, (columns, dtype) in enumerate(((4096, lg.bf16), (384, lg.f16), (5000, lg.bf16))):
+    for number, (columns, dtype) in enumerate(
+        ((4096, lg.bf16), (384, lg.f16), (768, lg.f16), (5000, lg.bf16))
+    ):
         rows, row = (lg.spec(*s, columns, dtype=dtype) for s in ((ROWS,), ()))
         entry = traced(normalized, x=rows, r=rows, w=row, b=row)
         for step in GRAPH_PASSES:

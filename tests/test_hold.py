@@ -150,6 +150,16 @@ def test_reductions_of_a_block_alternate() -> None:
     assert "parity" not in text("short_residual_norm")  # of a warp
 
 
+def test_a_row_of_four_vectors_a_thread_is_one_warp_s() -> None:
+    columns = {32: (lg.f16, 1024), 256: (lg.f16, 1032)}
+    for team, (dtype, count) in columns.items():
+        graph = traced(lambda x: x.softmax(-1), x=lg.spec(ROWS, count, dtype=dtype))
+        for step in GRAPH_PASSES:
+            graph = step(graph)
+        (kernel,) = assemble((("entry", graph),), CUDA).kernels
+        assert kernel.program.team == team
+
+
 def test_blocks_that_a_multiprocessor_has_registers_for() -> None:
     assert program("residual_norm").blocks == 6
     assert "__launch_bounds__(kThreads, 6)" in text("residual_norm")

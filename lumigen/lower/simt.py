@@ -123,7 +123,10 @@ def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:
 
 
 def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
-    """Threads that share a row: as many as it has vectors, part of a warp or else the whole block."""
+    """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
+
+    Up to four vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
+    """
     points = [lane.extent.estimate()] if lane is not None else []
     points.extend(
         max(a.extent.estimate() for a in fold.axes)
@@ -131,7 +134,7 @@ def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
         if lane is None or not any(lane in free_axes(r) for r, _ in fold.results)
     )
     vectors = -(-max(points, default=1) // sizes["width"])
-    if vectors > 2 * WARP:
+    if vectors > 4 * WARP:
         return sizes["threads"]
     return min(WARP, 1 << (vectors - 1).bit_length())
 
