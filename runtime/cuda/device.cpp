@@ -95,9 +95,6 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
   gpu->capability = about.major * 10 + about.minor;
   std::snprintf(gpu->name, sizeof gpu->name, "%s", about.name);
   gpu->overlaps = gpu->capability >= kOverlaps;
-  bool shares_much = false;
-  for (int32_t i = 0; i < count; ++i)
-    shares_much = shares_much || (kernels[i]->shared_bytes > 48 * 1024 && gpu->runs(*kernels[i]));
   for (int32_t i = 0; i < count; ++i) {
     cudaFuncAttributes found;
     const cudaError_t loaded = cudaFuncGetAttributes(&found, kernels[i]->function);
@@ -118,12 +115,6 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
         cudaFuncSetAttribute(kernels[i]->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kernels[i]->shared_bytes) != cudaSuccess)
       cudaGetLastError();
-    // All alike: between kernels that divide the cache of a multiprocessor otherwise it stands still.
-    if (shares_much) {
-      cudaFuncSetAttribute(kernels[i]->function, cudaFuncAttributePreferredSharedMemoryCarveout,
-                           cudaSharedmemCarveoutMaxShared);
-      cudaGetLastError();  // a wish
-    }
     if (kernels[i]->stays && gpu->runs(*kernels[i])) {
       if (const Status s = ask_resident(gpu, *kernels[i])) return s;
     }
