@@ -79,6 +79,7 @@ class DeviceKernelContext:
     box_lines: str  # what a tile must agree with, of a kernel for Hopper alone; else empty
     cluster: str  # blocks of a cluster
     stays: bool  # for several work tiles
+    split: bool  # the blocks of a cluster share a tile
     lines: tuple[str, ...]
 
 
@@ -138,6 +139,7 @@ def device_kernel_body(
         box_lines=box_lines(program) if is_roles else "",
         cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
         stays=program.skeleton == "roles" and not is_split(program),
+        split=is_split(program),
         lines=lines,
     )
     return render("cuda/kernel.cu.j2", kernel=context)

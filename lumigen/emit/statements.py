@@ -160,7 +160,10 @@ class Statements:
         if not s.lanes:
             step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
             inner = self.lines(s.body, r.lanes)
+            # what a thread reads in many turns goes out together
+            sums = self.packets is not None and any(isinstance(x, Accumulate) for x in s.body)
             return [
+                *(["#pragma unroll 8"] if sums else []),
                 f"for (int64_t {axis} = {lo}; {axis} < {hi}; {step}) {{",
                 *_indented(inner),
                 "}",

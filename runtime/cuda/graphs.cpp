@@ -109,7 +109,7 @@ Status Graphs::launch(const KernelRow& kernel, const void* args, int64_t blocks,
   config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = overlaps_ ? 1 : 0;
+  config.numAttrs = overlaps_ && kernel.early ? 1 : 0;
   const cudaError_t code = cudaLaunchKernelExC(&config, kernel.function, arguments);
   return check_kernel(code, entry_, kernel, "cannot be launched");
 }
@@ -147,7 +147,8 @@ Status Graphs::build() {
   for (Node& node : calls.nodes) {
     const Params p(*node.kernel, node.tasks, calls.arguments.data() + node.args);
     cudaError_t code = cudaGraphAddKernelNode(&node.node, calls.graph, nullptr, 0, &p.params);
-    if (code == cudaSuccess && before != nullptr) code = order(calls.graph, before, &node.node, overlaps_);
+    if (code == cudaSuccess && before != nullptr)
+      code = order(calls.graph, before, &node.node, overlaps_ && node.kernel->early);
     if (const Status s = check_kernel(code, entry_, *node.kernel, "cannot be put into a graph")) return s;
     node.is_stale = false;
     before = &node.node;

@@ -12,6 +12,9 @@ namespace LUMIGEN_NS {
 // With a `cluster`, a work tile is that of a cluster of so many blocks, which the kernel itself asks for.
 // Where it `stays`, it takes several: as many clusters are launched as run at one time, if there are tiles
 // for all.
+//
+// Where it may not begin `early`, it comes after the kernel before: blocks of which a multiprocessor holds
+// several would crowd on those that are free first.
 struct KernelRow {
   const char* name;
   const char* lines;  // of the model: model.py:12, 14
@@ -21,6 +24,7 @@ struct KernelRow {
   int32_t cluster = 0;
   int32_t capability = 0;  // 90: it is for GPUs of compute capability 9.0 alone
   bool stays = false;
+  bool early = true;
 };
 
 // Room for a CUtensorMap: how the tensor copy engine of sm_90 and up is told where a tensor lies.
