@@ -27,10 +27,11 @@ from math import inf
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f16, f32
 from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, minimum, product
-from lumigen.lower.bounds import Bounds, extreme, is_lowest, loop_bounds
+from lumigen.lower.bounds import Bounds, extreme, loop_bounds
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
 from lumigen.lower.contract import Lowered, flatten
 from lumigen.lower.pipeline import operand
+from lumigen.lower.scaling import linear, straightened, unscaled
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.ops import Op
@@ -39,11 +40,9 @@ from lumigen.region import (
     Buffer,
     Carried,
     Choose,
-    Const,
     Expr,
     Holds,
     Local,
-    Monoid,
     Prim,
     Read,
     Region,
@@ -51,8 +50,6 @@ from lumigen.region import (
     Store,
     carried,
     children,
-    choose,
-    const,
     free_axes,
     local,
     map_expr,
@@ -133,52 +130,6 @@ def find_streamable(store: Store, rows: int, temporaries: DType = f32) -> Stream
     joined = found.columns if last.extent.estimate() < rows else (last,)
     grid = tuple(a for a in store.axes if a not in (*joined, *found.rows))
     return Streamable(found, element, joined, grid, outer, first, second)
-
-
-def unscaled(found: Cascade) -> Cascade:
-    """The cascade with the positive constants outside that its maxima are of: max(c x) is c max(x).
-
-    Exactly so: rounding keeps the order. What is c times something is then the affair of its users.
-    """
-    for i, c in enumerate(found.fold.carries):
-        parts = _scaled(c.tile) if c.monoid is Monoid.MAX else None
-        if parts is None:
-            continue
-        factor, rest = parts
-        scaled: dict[Expr, Expr] = {c.tile: prim(Op.MUL, (rest, factor), f32)}
-        for which in ("old", "new"):
-            state = carried(i, which, f32)
-            scaled[state] = prim(Op.MUL, (state, factor), f32)
-        found = _rewritten(found, i, rest, scaled)
-    return found
-
-
-def _scaled(tile: Expr) -> tuple[Expr, Expr] | None:
-    """(c, x) of c x for a constant c > 0, also where conditions hold and the lowest elsewhere."""
-    if isinstance(tile, Choose) and is_lowest(tile.otherwise):
-        parts = _scaled(tile.then)
-        return parts and (parts[0], choose(tile.condition, parts[1], tile.otherwise))
-    if isinstance(tile, Prim) and tile.op is Op.MUL:
-        for x, c in (tile.args, tile.args[::-1]):
-            if isinstance(c, Const) and 0 < c.value < inf:
-                return c, x
-    return None
-
-
-def _rewritten(found: Cascade, number: int, tile: Expr, scaled: dict[Expr, Expr]) -> Cascade:
-    carries = tuple(
-        replace(c, tile=tile)
-        if i == number
-        else replace(
-            c,
-            tile=map_expr(c.tile, scaled),
-            correct=None if c.correct is None else map_expr(c.correct, scaled),
-        )
-        for i, c in enumerate(found.fold.carries)
-    )
-    outers = tuple(replace(o, weights=map_expr(o.weights, scaled)) for o in found.outers)
-    fold = replace(found.fold, carries=carries)
-    return replace(found, fold=fold, outers=outers, after=map_expr(found.after, scaled))
 
 
 def size(axes: tuple[Axis, ...]) -> int:
@@ -399,7 +350,7 @@ class StreamBuilder:
         there = self.mapped(turn, self.scores, held, weights, 0.0)
         parts = None
         if isinstance(there.result, Prim) and there.result.op is Op.EXP2:
-            parts = _linear(there.result.args[0], there.value)
+            parts = linear(there.result.args[0], there.value)
         vanishes = filled == -inf and parts is not None and parts[0] > 0
         if vanishes and not reads_memory((*there.body, there.result)):
             return replace(there, otherwise=None)
@@ -445,7 +396,7 @@ class StreamBuilder:
         states = [x for x in walk([e]) if isinstance(x, Carried)]
         rows = {x: self.local("row", frozenset({self.m})) for x in dict.fromkeys(states)}
         names: dict[Expr, Expr] = dict(rows.items())
-        e = _straightened(map_expr(e, names), value)
+        e = straightened(map_expr(e, names), value)
         (out,) = inner.values([self.over(e)])
         named = tuple((name, self.state(x.carry)) for x, name in rows.items())
         ends = (ix(self.m0), ix(self.k0), self.m.extent, self.k.extent)
@@ -509,47 +460,6 @@ def _common(roots: list[Expr], inner: Expr) -> Expr:
         if all(inner not in walk([r]) for r in left):
             chosen = e
     return chosen
-
-
-def _straightened(e: Expr, x: Expr) -> Expr:
-    """With a x + b, one instruction, for the exponents that are linear in x: (x - row) c is c x + (-c row).
-
-    The rounding of c row is common to all weights of a row and goes with their sum, which is of the same weights.
-    """
-    exponents = (p for p in walk([e]) if isinstance(p, Prim) and p.op is Op.EXP2)
-    simpler: dict[Expr, Expr] = {}
-    for p in exponents:
-        parts = _linear(p.args[0], x)
-        if parts is not None and parts[0] != 0:
-            slope, rest = parts
-            product_of = x if slope == 1 else prim(Op.MUL, (x, const(slope, f32)), f32)
-            line = product_of if rest is None else prim(Op.ADD, (product_of, rest), f32)
-            simpler[p] = prim(Op.EXP2, (line,), f32)
-    return map_expr(e, simpler)
-
-
-def _linear(e: Expr, x: Expr) -> tuple[float, Expr | None] | None:
-    """(a, b) of e = a x + b with constant a and b without x; None if it is of another form."""
-    if e == x:
-        return 1.0, None
-    if x not in walk([e]):
-        return 0.0, e
-    if not isinstance(e, Prim) or e.op not in (Op.ADD, Op.MUL):
-        return None
-    if e.op is Op.MUL:
-        for y, c in (e.args, e.args[::-1]):
-            parts = _linear(y, x) if isinstance(c, Const) else None
-            if parts is not None:
-                assert isinstance(c, Const)
-                rest = None if parts[1] is None else prim(Op.MUL, (parts[1], c), f32)
-                return parts[0] * c.value, rest
-        return None
-    found = [f for f in (_linear(a, x) for a in e.args) if f is not None]
-    if len(found) < len(e.args):
-        return None
-    kept = [b for _, b in found if b is not None]
-    rest = prim(Op.ADD, tuple(kept), f32) if len(kept) > 1 else next(iter(kept), None)
-    return sum(slope for slope, _ in found), rest
 
 
 def _of_rows(e: Expr, states: frozenset[Expr]) -> list[Expr]:

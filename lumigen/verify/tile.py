@@ -7,12 +7,12 @@ f32 and the same code serves all lanes, that nothing provably leaves its memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, computed, f32
 from lumigen.errors import VerifyFailed
-from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
+from lumigen.index import Axis, is_nonnegative, ix
 from lumigen.region import (
     Buffer,
     Carried,
@@ -55,7 +55,22 @@ from lumigen.tile import (
     When,
     reads_memory,
 )
-from lumigen.verify.region import Conditions, inside, reached
+from lumigen.verify.facts import (
+    Facts,
+    Scope,
+    broken_fragment,
+    broken_index,
+    broken_indices,
+    broken_name,
+    broken_numbers,
+    broken_read,
+    broken_rows,
+    broken_size,
+    broken_tile,
+    broken_use,
+    never,
+)
+from lumigen.verify.region import inside, reached
 
 
 def verify(program: TileProgram, after: str = "verify") -> TileProgram:
@@ -65,41 +80,14 @@ def verify(program: TileProgram, after: str = "verify") -> TileProgram:
     return program
 
 
-@dataclass
-class _Facts:
-    """What the whole program has shown so far, in order of text."""
-
-    dims: frozenset[Dim]
-    buffers: frozenset[Buffer]
-    locals: dict[Local, Axis | None] = field(default_factory=dict[Local, "Axis | None"])
-    held: dict[Local, DType] = field(default_factory=dict[Local, DType])
-    kept: set[Local] = field(default_factory=set[Local])  # what of it has a value
-    accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
-    written: set[Buffer] = field(default_factory=set[Buffer])
-    packed: set[Buffer] = field(default_factory=set[Buffer])
-    used: set[Buffer] = field(default_factory=set[Buffer])
-
-
-@dataclass(frozen=True)
-class _Scope:
-    """A place in the text: the axes and locals that have a value there, and what holds."""
-
-    axes: frozenset[Axis]
-    locals: frozenset[Local]
-    lanes: Axis | None = None
-    given: Conditions = frozenset()
-
-
 def _broken(program: TileProgram) -> Iterator[str]:
     numbers = [d for d, _ in program.numbers]
-    facts = _Facts(
-        frozenset(program.dims) | set(numbers), frozenset(program.args + program.scratch)
-    )
+    facts = Facts(frozenset(program.dims) | set(numbers), frozenset(program.args + program.scratch))
     names = [b.name for b in program.args + program.scratch]
     yield from (f"{n} stands twice" for n in sorted(set(names)) if names.count(n) > 1)
     yield from (f"{b} is no scratch" for b in program.scratch if b.role is not Role.SCRATCH)
     yield from (f"{b} is scratch" for b in program.args if b.role is Role.SCRATCH)
-    yield from _broken_body(program.body, facts, _Scope(frozenset({program.task}), frozenset()))
+    yield from _broken_body(program.body, facts, Scope(frozenset({program.task}), frozenset()))
     for t in program.maps:
         yield from (f"map {t.name}: {broken}" for broken in _broken_map(t, program))
     for b in program.args + program.scratch:
@@ -124,11 +112,11 @@ def _broken_map(t: TensorMap, program: TileProgram) -> Iterator[str]:
             yield f"{i} elements are not whole 16 bytes"
 
 
-def _not_in(buffers: Iterable[Buffer], facts: _Facts) -> list[Buffer]:
+def _not_in(buffers: Iterable[Buffer], facts: Facts) -> list[Buffer]:
     return [b for b in buffers if b not in facts.buffers]
 
 
-def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator[str]:
+def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[str]:
     for s in body:
         for broken in _broken_statement(s, facts, scope):
             yield f"{type(s).__name__} {_name(s)}: {broken}"
@@ -141,7 +129,7 @@ def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator
                 Cmp(s.n_hi - 1 - s.n),
             }
             names = _named_rows(s.rows, facts) | {s.value}
-            inner = _Scope(scope.axes | {s.m, s.n}, scope.locals | names, s.n, scope.given | ends)
+            inner = Scope(scope.axes | {s.m, s.n}, scope.locals | names, s.n, scope.given | ends)
             yield from _broken_body(s.body, facts, inner)
             if isinstance(s, MapTile):
                 last = replace(inner, locals=inner.locals | _lets(s.body))
@@ -169,7 +157,7 @@ def _broken_body(body: Iterable[Stmt], facts: _Facts, scope: _Scope) -> Iterator
         scope = _after(s, facts, scope)
 
 
-def _named_rows(rows: tuple[tuple[Local, Buffer], ...], facts: _Facts) -> frozenset[Local]:
+def _named_rows(rows: tuple[tuple[Local, Buffer], ...], facts: Facts) -> frozenset[Local]:
     facts.locals.update((name, None) for name, _ in rows)
     return frozenset(name for name, _ in rows)
 
@@ -178,7 +166,7 @@ def _lets(body: Iterable[Stmt]) -> frozenset[Local]:
     return frozenset(s.name for s in body if isinstance(s, Let))
 
 
-def _after(s: Stmt, facts: _Facts, scope: _Scope) -> _Scope:
+def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
     """What is known behind a statement."""
     match s:
         case Bind():
@@ -229,17 +217,17 @@ def _name(s: Stmt) -> str:
 # ---- statements ----
 
 
-def _broken_statement(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
+def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
     match s:
         case Bind() | For():
             yield from _broken_range(s, facts, scope)
         case Let():
-            yield from _broken_name(s.name, facts)
+            yield from broken_name(s.name, facts)
             yield from _broken_value(s.value, facts, scope, s.lanes)
             if s.value.dtype is not s.name.dtype:
                 yield f"a value of {s.value.dtype} as {s.name.dtype}"
         case Hold():
-            yield from _broken_name(s.name, facts)
+            yield from broken_name(s.name, facts)
         case Keep():
             yield from _broken_value(s.value, facts, scope, s.lanes)
             if s.name not in facts.held:
@@ -247,7 +235,7 @@ def _broken_statement(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
             elif facts.held[s.name] is not f32 and not _are_neighbours(s, facts.held[s.name]):
                 yield f"no neighbours of {facts.held[s.name]} that memory has"
         case Accumulator() | Finish():
-            yield from _broken_name(s.name, facts)
+            yield from broken_name(s.name, facts)
             yield from _broken_total(s, facts, scope)
         case Accumulate():
             yield from _broken_accumulate(s, facts, scope)
@@ -267,34 +255,34 @@ def _are_neighbours(s: Keep, element: DType) -> bool:
     return place.coefficient(s.lanes) == 1
 
 
-def _broken_matrix(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
+def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
     """Statements on whole tiles: f32, outside lanes, each tile in scratch."""
     if scope.lanes is not None:
         yield "a tile within lanes"
     match s:
         case Pack():
-            yield from _broken_tile(s.dst, facts)
-            yield from _broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)
+            yield from broken_tile(s.dst, facts)
+            yield from broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)
             yield from _broken_operand(s.operand, facts, scope, (s.row, s.k))
-            yield from _broken_size(s.dst, s.at + (s.row_hi - s.row_lo) * (s.k_hi - s.k_lo), scope)
+            yield from broken_size(s.dst, s.at + (s.row_hi - s.row_lo) * (s.k_hi - s.k_lo), scope)
         case PackColumns():
-            yield from _broken_tile(s.dst, facts)
-            yield from _broken_indices((s.lo, s.hi, s.k_hi), facts, scope)
+            yield from broken_tile(s.dst, facts)
+            yield from broken_indices((s.lo, s.hi, s.k_hi), facts, scope)
             yield from _broken_operand(s.operand, facts, scope, (s.column, s.k))
-            yield from _broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
+            yield from broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
         case Transpose():
-            yield from _broken_tile(s.dst, facts)
-            yield from _broken_tile(s.src, facts)
-            yield from _broken_indices((s.rows, s.cols), facts, scope)
-            yield from _broken_read(s.src, facts)
+            yield from broken_tile(s.dst, facts)
+            yield from broken_tile(s.src, facts)
+            yield from broken_indices((s.rows, s.cols), facts, scope)
+            yield from broken_read(s.src, facts)
         case Fill():
-            yield from _broken_tile(s.dst, facts)
+            yield from broken_tile(s.dst, facts)
         case Mma():
             indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
-            yield from _broken_indices(indices, facts, scope)
+            yield from broken_indices(indices, facts, scope)
             yield from _broken_operand(s.b, facts, scope, ())
-            yield from _broken_use(s.acc, facts)
-            yield from _broken_tile(s.a, facts)
+            yield from broken_use(s.acc, facts)
+            yield from broken_tile(s.a, facts)
             if s.a not in facts.packed:
                 yield f"{s.a} is not packed yet"
             if s.acc.dtype is not f32:
@@ -302,76 +290,76 @@ def _broken_matrix(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
             if not s.b.panels and s.b.stride != 1:
                 yield f"columns {s.b.stride} apart, with no panels"
         case Contract():
-            yield from _broken_tile(s.acc, facts)
-            yield from _broken_indices((s.m_lo, s.n_lo), facts, scope)
+            yield from broken_tile(s.acc, facts)
+            yield from broken_indices((s.m_lo, s.n_lo), facts, scope)
             yield from _broken_operand(s.a, facts, scope, (s.m, s.k))
             yield from _broken_operand(s.b, facts, scope, (s.n, s.k))
             if not (s.element is f32 or (s.element.is_float and s.element.bits == 16)):
                 yield f"products of {s.element}"
         case ForTile():
-            yield from _broken_tile(s.acc, facts)
-            yield from _broken_read(s.acc, facts)
-            yield from _broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
-            yield from _broken_name(s.value, facts)
-            yield from _broken_rows(s.rows, s.acc, facts)
+            yield from broken_tile(s.acc, facts)
+            yield from broken_read(s.acc, facts)
+            yield from broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
+            yield from broken_name(s.value, facts)
+            yield from broken_rows(s.rows, s.acc, facts)
         case _:
             yield from _broken_streamed(s, facts, scope)
 
 
-def _broken_streamed(s: Stmt, facts: _Facts, scope: _Scope) -> Iterator[str]:
+def _broken_streamed(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
     """Statements on tiles that stream by, and on fragments and numbers of their rows."""
     match s:
         case Stream():
             yield from _broken_stream(s, facts, scope)
         case When():
-            yield from _broken_indices([c.slack for c in s.conditions], facts, scope)
+            yield from broken_indices([c.slack for c in s.conditions], facts, scope)
         case Multiply():
-            yield from _broken_fragment(s.acc, facts)
+            yield from broken_fragment(s.acc, facts)
             for b in (s.a, s.b, *((s.acc,) if s.add else ())):
-                yield from _broken_use(b, facts)
-                yield from _broken_read(b, facts)
+                yield from broken_use(b, facts)
+                yield from broken_read(b, facts)
             if [s.acc.dims[0], s.a.dims[1]] != [s.a.dims[0], s.b.dims[1]] or (
                 s.acc.dims[1] != s.b.dims[0]
             ):
                 yield f"{s.acc.dims} from {s.a.dims} by {s.b.dims}"
         case MapTile():
-            yield from _broken_fragment(s.dst, facts)
-            yield from _broken_fragment(s.src, facts)
-            yield from _broken_read(s.src, facts)
-            yield from _broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
-            yield from _broken_name(s.value, facts)
-            yield from _broken_rows(s.rows, s.src, facts)
+            yield from broken_fragment(s.dst, facts)
+            yield from broken_fragment(s.src, facts)
+            yield from broken_read(s.src, facts)
+            yield from broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
+            yield from broken_name(s.value, facts)
+            yield from broken_rows(s.rows, s.src, facts)
             if s.dst.dims != s.src.dims:
                 yield f"{s.dst.dims} from {s.src.dims}"
             if s.otherwise is None and reads_memory((*s.body, s.result)):
                 yield "memory is read outside the tile"
         case FoldRows():
-            yield from _broken_fragment(s.src, facts)
-            yield from _broken_read(s.src, facts)
-            yield from _broken_numbers(s.dst, s.src, facts)
+            yield from broken_fragment(s.src, facts)
+            yield from broken_read(s.src, facts)
+            yield from broken_numbers(s.dst, s.src, facts)
         case MapRows():
             for name, b in s.rows:
-                yield from _broken_name(name, facts)
-                yield from _broken_tile(b, facts)
-                yield from _broken_read(b, facts)
+                yield from broken_name(name, facts)
+                yield from broken_tile(b, facts)
+                yield from broken_read(b, facts)
             for b, _ in s.results:
-                yield from _broken_tile(b, facts)
+                yield from broken_tile(b, facts)
         case ScaleRows():
-            yield from _broken_fragment(s.acc, facts)
-            yield from _broken_read(s.acc, facts)
-            yield from _broken_numbers(s.by, s.acc, facts)
+            yield from broken_fragment(s.acc, facts)
+            yield from broken_read(s.acc, facts)
+            yield from broken_numbers(s.by, s.acc, facts)
         case _:
             yield "no rule knows this statement"
 
 
-def _broken_stream(s: Stream, facts: _Facts, scope: _Scope) -> Iterator[str]:
+def _broken_stream(s: Stream, facts: Facts, scope: Scope) -> Iterator[str]:
     if any(a.name == s.axis.name for a in scope.axes):
         yield "the axis has a value already"
-    yield from _broken_indices((s.lo, s.hi), facts, scope)
+    yield from broken_indices((s.lo, s.hi), facts, scope)
     inner = replace(scope, axes=scope.axes | {s.axis})
     for t in s.tiles:
-        yield from _broken_use(t.dst, facts)
-        yield from _broken_indices((t.major_lo, t.depth_lo), facts, inner)
+        yield from broken_use(t.dst, facts)
+        yield from broken_indices((t.major_lo, t.depth_lo), facts, inner)
         yield from _broken_operand(t.operand, facts, inner, (t.major, t.depth))
         if t.dst.role is not Role.SCRATCH or len(t.dst.dims) != 2:
             yield f"{t.dst} is no tile"
@@ -381,35 +369,13 @@ def _broken_stream(s: Stream, facts: _Facts, scope: _Scope) -> Iterator[str]:
         yield "tiles of several types"
 
 
-def _broken_rows(
-    rows: tuple[tuple[Local, Buffer], ...], tile: Buffer, facts: _Facts
-) -> Iterator[str]:
-    for name, b in rows:
-        yield from _broken_name(name, facts)
-        yield from _broken_numbers(b, tile, facts)
-
-
-def _broken_numbers(b: Buffer, tile: Buffer, facts: _Facts) -> Iterator[str]:
-    """One number for each row of a tile."""
-    yield from _broken_tile(b, facts)
-    yield from _broken_read(b, facts)
-    if b.dims != tile.dims[:1]:
-        yield f"{b} has no number for each row of {tile}"
-
-
-def _broken_fragment(b: Buffer, facts: _Facts) -> Iterator[str]:
-    yield from _broken_tile(b, facts)
-    if len(b.dims) != 2:
-        yield f"{b} is no fragment"
-
-
-def _broken_range(s: Bind | For, facts: _Facts, scope: _Scope) -> Iterator[str]:
+def _broken_range(s: Bind | For, facts: Facts, scope: Scope) -> Iterator[str]:
     """An axis gets its values."""
     if any(a.name == s.axis.name for a in scope.axes):
         yield "the axis has a value already"
     first, last = (s.value, s.value) if isinstance(s, Bind) else (s.lo, s.hi - 1)
-    yield from _broken_indices((first, s.hi if isinstance(s, For) else last), facts, scope)
-    if _never(Cmp(first), scope.given) or _never(Cmp(s.axis.extent - 1 - last), scope.given):
+    yield from broken_indices((first, s.hi if isinstance(s, For) else last), facts, scope)
+    if never(Cmp(first), scope.given) or never(Cmp(s.axis.extent - 1 - last), scope.given):
         yield f"{first} .. {last} is outside of its extent, {s.axis.extent}"
     if isinstance(s, For) and (s.step < 1 or (s.lanes and s.step > 1)):
         yield f"a step of {s.step}"
@@ -417,7 +383,7 @@ def _broken_range(s: Bind | For, facts: _Facts, scope: _Scope) -> Iterator[str]:
         yield f"lanes within the lanes of {scope.lanes}"
 
 
-def _broken_total(s: Accumulator | Finish, facts: _Facts, scope: _Scope) -> Iterator[str]:
+def _broken_total(s: Accumulator | Finish, facts: Facts, scope: Scope) -> Iterator[str]:
     """An accumulator comes into being, or its lanes become one."""
     if isinstance(s, Finish):
         made = facts.accumulators.get(s.source)
@@ -435,7 +401,7 @@ def _broken_total(s: Accumulator | Finish, facts: _Facts, scope: _Scope) -> Iter
         yield from _broken_value(s.start, facts, scope, s.lanes)
 
 
-def _broken_accumulate(s: Accumulate, facts: _Facts, scope: _Scope) -> Iterator[str]:
+def _broken_accumulate(s: Accumulate, facts: Facts, scope: Scope) -> Iterator[str]:
     made = facts.accumulators.get(s.into)
     if made is None or s.into not in scope.locals:
         yield "nothing is accumulated under this name"
@@ -447,16 +413,16 @@ def _broken_accumulate(s: Accumulate, facts: _Facts, scope: _Scope) -> Iterator[
     yield from _broken_value(s.value, facts, scope, s.lanes)
 
 
-def _broken_store(s: StoreTile, facts: _Facts, scope: _Scope) -> Iterator[str]:
-    yield from _broken_use(s.dst, facts)
+def _broken_store(s: StoreTile, facts: Facts, scope: Scope) -> Iterator[str]:
+    yield from broken_use(s.dst, facts)
     yield from _broken_value(s.value, facts, scope, s.lanes)
     if len(s.at) != len(s.dst.dims):
         yield f"{len(s.at)} indices for {len(s.dst.dims)} dims"
         return
     for i, extent in zip(s.at, s.dst.dims, strict=True):
-        yield from _broken_index(i, facts, scope, alike=s.lanes is None)
+        yield from broken_index(i, facts, scope, alike=s.lanes is None)
         for c in (Cmp(i), Cmp(extent - 1 - i)):
-            if _never(c, scope.given):
+            if never(c, scope.given):
                 yield f"it is outside: {c} never holds"
     flat = ix(0)
     for i, extent in zip(s.at, s.dst.dims, strict=True):
@@ -472,12 +438,7 @@ def _broken_store(s: StoreTile, facts: _Facts, scope: _Scope) -> Iterator[str]:
 # ---- what statements are made of ----
 
 
-def _broken_name(name: Local, facts: _Facts) -> Iterator[str]:
-    if any(n.name == name.name for n in facts.locals):
-        yield "defined twice"
-
-
-def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> Iterator[str]:
+def _broken_value(e: Expr, facts: Facts, scope: Scope, lanes: Axis | None) -> Iterator[str]:
     """A value over the lanes of `lanes`, or the same one in all lanes."""
     for x in walk([e]):
         if isinstance(x, Reduce | Scan | Carried):
@@ -488,7 +449,7 @@ def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> 
         yield f"lanes of {e.dtype}"
     for x in walk([e]):
         for i in indices_of(x):
-            yield from _broken_index(i, facts, scope, alike=lanes is None)
+            yield from broken_index(i, facts, scope, alike=lanes is None)
         if isinstance(x, Local):
             if x not in scope.locals:
                 yield f"{x.name} has no value here"
@@ -497,69 +458,20 @@ def _broken_value(e: Expr, facts: _Facts, scope: _Scope, lanes: Axis | None) -> 
             elif facts.locals[x] not in (None, lanes):
                 yield f"{x.name} differs between the lanes of {facts.locals[x]}"
     for read, given in reached([e]):
-        yield from _broken_use(read.source, facts)
-        yield from _broken_read(read.source, facts)
+        yield from broken_use(read.source, facts)
+        yield from broken_read(read.source, facts)
         for c in inside(read):
-            if _never(c, scope.given | given):
+            if never(c, scope.given | given):
                 yield f"{read.source} is read outside: {c} never holds"
 
 
-def _never(c: Cmp, given: Conditions) -> bool:
-    """Whether a condition fails wherever the given ones hold, as far as one of them proves it."""
-    if any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given):
-        return False  # never reached: two conditions, or one, that cannot hold
-    return any(is_nonnegative(-c.slack - 1 - g.slack) for g in (*given, Cmp(ix(0))))
-
-
-def _broken_indices(indices: Iterable[Ix], facts: _Facts, scope: _Scope) -> Iterator[str]:
-    for i in indices:
-        yield from _broken_index(i, facts, scope, alike=True)
-
-
-def _broken_index(i: Ix, facts: _Facts, scope: _Scope, *, alike: bool) -> Iterator[str]:
-    for axis in sorted(i.axes - scope.axes, key=str):
-        yield f"{axis} has no value here"
-    if alike and scope.lanes is not None and scope.lanes in i.axes:
-        yield f"{i} differs between the lanes of {scope.lanes}"
-    for atom in i.atoms():
-        if isinstance(atom, Dim) and atom not in facts.dims:
-            yield f"the dim {atom} is not handed in"
-        if isinstance(atom, Lookup) and isinstance(atom.source, Buffer):
-            yield from _broken_use(atom.source, facts)
-
-
-def _broken_use(b: Buffer, facts: _Facts) -> Iterator[str]:
-    facts.used.add(b)
-    if b not in facts.buffers:
-        yield f"{b} is no argument and no scratch"
-
-
-def _broken_read(b: Buffer, facts: _Facts) -> Iterator[str]:
-    if b.role is Role.SCRATCH and b not in facts.written:
-        yield f"{b} is read before it is written"
-
-
-def _broken_tile(b: Buffer, facts: _Facts) -> Iterator[str]:
-    yield from _broken_use(b, facts)
-    if b.role is not Role.SCRATCH or b.dtype is not f32:
-        yield f"{b} is no f32 scratch"
-
-
-def _broken_size(b: Buffer, needed: Ix, scope: _Scope) -> Iterator[str]:
-    size = ix(1)
-    for d in b.dims:
-        size = size * d
-    if _never(Cmp(size - needed), scope.given):
-        yield f"{b} has {size} elements, not {needed}"
-
-
 def _broken_operand(
-    o: Operand, facts: _Facts, scope: _Scope, over: tuple[Axis, ...]
+    o: Operand, facts: Facts, scope: Scope, over: tuple[Axis, ...]
 ) -> Iterator[str]:
     if o.stride is not None and o.k_stride is not None and o.source is not None:
-        yield from _broken_indices((o.base, o.stride, o.k_stride), facts, scope)
-        yield from _broken_use(o.source, facts)
-        yield from _broken_read(o.source, facts)
+        yield from broken_indices((o.base, o.stride, o.k_stride), facts, scope)
+        yield from broken_use(o.source, facts)
+        yield from broken_read(o.source, facts)
         if computed(o.source.dtype) is not f32:
             yield f"an operand of {o.source.dtype}"
     elif o.value is None or not over:

@@ -1,0 +1,114 @@
+"""facts: what is known at a statement of a tile program, and what every one of them has to keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lumigen.condition import Cmp
+from lumigen.dtype import DType, f32
+from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
+from lumigen.region import Buffer, Local, Role
+from lumigen.tile import Accumulator
+from lumigen.verify.region import Conditions
+
+
+@dataclass
+class Facts:
+    """What the whole program has shown so far, in order of text."""
+
+    dims: frozenset[Dim]
+    buffers: frozenset[Buffer]
+    locals: dict[Local, Axis | None] = field(default_factory=dict[Local, "Axis | None"])
+    held: dict[Local, DType] = field(default_factory=dict[Local, DType])
+    kept: set[Local] = field(default_factory=set[Local])  # what of it has a value
+    accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
+    written: set[Buffer] = field(default_factory=set[Buffer])
+    packed: set[Buffer] = field(default_factory=set[Buffer])
+    used: set[Buffer] = field(default_factory=set[Buffer])
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A place in the text: the axes and locals that have a value there, and what holds."""
+
+    axes: frozenset[Axis]
+    locals: frozenset[Local]
+    lanes: Axis | None = None
+    given: Conditions = frozenset()
+
+
+def broken_rows(
+    rows: tuple[tuple[Local, Buffer], ...], tile: Buffer, facts: Facts
+) -> Iterator[str]:
+    for name, b in rows:
+        yield from broken_name(name, facts)
+        yield from broken_numbers(b, tile, facts)
+
+
+def broken_numbers(b: Buffer, tile: Buffer, facts: Facts) -> Iterator[str]:
+    """One number for each row of a tile."""
+    yield from broken_tile(b, facts)
+    yield from broken_read(b, facts)
+    if b.dims != tile.dims[:1]:
+        yield f"{b} has no number for each row of {tile}"
+
+
+def broken_fragment(b: Buffer, facts: Facts) -> Iterator[str]:
+    yield from broken_tile(b, facts)
+    if len(b.dims) != 2:
+        yield f"{b} is no fragment"
+
+
+def broken_name(name: Local, facts: Facts) -> Iterator[str]:
+    if any(n.name == name.name for n in facts.locals):
+        yield "defined twice"
+
+
+def broken_indices(indices: Iterable[Ix], facts: Facts, scope: Scope) -> Iterator[str]:
+    for i in indices:
+        yield from broken_index(i, facts, scope, alike=True)
+
+
+def broken_index(i: Ix, facts: Facts, scope: Scope, *, alike: bool) -> Iterator[str]:
+    for axis in sorted(i.axes - scope.axes, key=str):
+        yield f"{axis} has no value here"
+    if alike and scope.lanes is not None and scope.lanes in i.axes:
+        yield f"{i} differs between the lanes of {scope.lanes}"
+    for atom in i.atoms():
+        if isinstance(atom, Dim) and atom not in facts.dims:
+            yield f"the dim {atom} is not handed in"
+        if isinstance(atom, Lookup) and isinstance(atom.source, Buffer):
+            yield from broken_use(atom.source, facts)
+
+
+def broken_use(b: Buffer, facts: Facts) -> Iterator[str]:
+    facts.used.add(b)
+    if b not in facts.buffers:
+        yield f"{b} is no argument and no scratch"
+
+
+def broken_read(b: Buffer, facts: Facts) -> Iterator[str]:
+    if b.role is Role.SCRATCH and b not in facts.written:
+        yield f"{b} is read before it is written"
+
+
+def broken_tile(b: Buffer, facts: Facts) -> Iterator[str]:
+    yield from broken_use(b, facts)
+    if b.role is not Role.SCRATCH or b.dtype is not f32:
+        yield f"{b} is no f32 scratch"
+
+
+def broken_size(b: Buffer, needed: Ix, scope: Scope) -> Iterator[str]:
+    size = ix(1)
+    for d in b.dims:
+        size = size * d
+    if never(Cmp(size - needed), scope.given):
+        yield f"{b} has {size} elements, not {needed}"
+
+
+def never(c: Cmp, given: Conditions) -> bool:
+    """Whether a condition fails wherever the given ones hold, as far as one of them proves it."""
+    if any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given):
+        return False  # never reached: two conditions, or one, that cannot hold
+    return any(is_nonnegative(-c.slack - 1 - g.slack) for g in (*given, Cmp(ix(0))))
