@@ -15,6 +15,8 @@ of a product would leave mostly empty.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, ix, product
@@ -28,27 +30,51 @@ from lumigen.schedule import Schedule, schedule
 from lumigen.tile import Contract, TensorMap, TileProgram
 
 SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
-# And how much of the instruction's rate a block of this tile reaches, in 100: larger tiles read less for a product.
-# Where `split` is None the blocks stay; others end with their tile.
-TILES: tuple[tuple[tuple[int, int, int, int, int | None, int, bool], int], ...] = (
-    ((128, 256, 4, 2, None, 1, False), 100),
-    ((128, 192, 4, 2, None, 1, False), 97),
-    ((128, 128, 6, 2, None, 1, False), 92),
-    ((128, 128, 6, 1, None, 1, False), 84),
-    ((64, 256, 4, 1, None, 1, False), 72),
-    ((64, 128, 6, 1, None, 1, False), 60),
-    ((128, 256, 4, 1, 2, 1, False), 100),
-    ((64, 128, 4, 1, 1, 2, False), 60),
-    ((64, 96, 10, 1, 2, 1, False), 55),
-    ((64, 64, 12, 1, 2, 1, False), 45),
-    ((128, 64, 4, 1, 1, 2, True), 55),
-    ((128, 64, 8, 1, 2, 1, True), 50),
+
+
+class Tile(NamedTuple):
+    """How a block divides a product, and how much of the instruction's rate it reaches, in 100.
+
+    Larger tiles read less for a product. Where `split` is 0 the blocks stay; others end with their tile.
+    """
+
+    rows: int
+    columns: int
+    stages: int
+    cluster: int
+    split: int
+    blocks: int
+    turned: bool
+    rate: int
+
+    @property
+    def sizes(self) -> Schedule:
+        return schedule("roles", {site: int(getattr(self, site)) for site in SITES})
+
+
+TILES = (
+    Tile(128, 256, 4, 2, 0, 1, False, 100),
+    Tile(128, 192, 4, 2, 0, 1, False, 97),
+    Tile(128, 128, 6, 2, 0, 1, False, 92),
+    Tile(128, 128, 6, 1, 0, 1, False, 84),
+    Tile(64, 256, 4, 1, 0, 1, False, 72),
+    Tile(64, 128, 6, 1, 0, 1, False, 60),
+    Tile(128, 256, 4, 1, 2, 1, False, 100),
+    Tile(64, 128, 4, 1, 1, 2, False, 60),
+    Tile(64, 96, 10, 1, 2, 1, False, 55),
+    Tile(64, 64, 12, 1, 2, 1, False, 45),
+    Tile(128, 64, 4, 1, 1, 2, True, 55),
+    Tile(128, 64, 8, 1, 2, 1, True, 50),
     *(
-        ((128, c, s, 1, split, 2, True), 50)
-        for c, s in ((32, 5), (16, 6), (8, 6))
+        Tile(128, columns, stages, 1, split, 2, True, 50)
+        for columns, stages in ((32, 5), (16, 6), (8, 6))
         for split in (1, 2)
     ),
-    *(((64, c, s, 1, split, 2, True), 45) for c, s in ((32, 9), (16, 10)) for split in (1, 2)),
+    *(
+        Tile(64, columns, stages, 1, split, 2, True, 45)
+        for columns, stages in ((32, 9), (16, 10))
+        for split in (1, 2)
+    ),
 )
 EXCHANGE = 1024  # of depth, that could be multiplied while the parts of a tile are added
 MULTIPROCESSORS = 132
@@ -112,42 +138,37 @@ def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: 
     a = a * m // flat.m.extent.estimate()
     batch = product(tuple(x.extent for x in found.grid)).estimate()
 
-    def time(tile: tuple[tuple[int, int, int, int, int | None, int, bool], int]) -> float:
-        (rows, columns, stages, cluster, split, blocks, turned), rate = tile
-        down, across = (n, m) if turned else (m, n)
-        tiles = -(-down // (rows * cluster)) * -(-across // columns) * batch
-        together = cluster * (split or 1)  # blocks of a cluster
-        rounds = -(-tiles // (MULTIPROCESSORS * blocks // together))
-        depth = k if split in (None, 1) else k // split + EXCHANGE
-        shared = min(blocks, -(-tiles * together // MULTIPROCESSORS))  # blocks of a multiprocessor
-        multiplied = rounds * shared * rows * columns * (depth * 100 / rate + LEAVING)
-        held = min(rows, down) + min(columns, across)  # the rest of a stage is outside the operands
-        blocks_at_once = min(tiles * together, MULTIPROCESSORS * blocks)
-        in_flight = blocks_at_once * stages * BOX * held
-        busy = min(1.0, (in_flight / IN_FLIGHT) ** 0.5) * (NARROW if rows == 64 else 1.0)
-        empty = 1 + EMPTY * (1 - held / (rows + columns))
-        again = -(-across // columns), -(-down // rows)  # how often rows are read, and columns
-        operands = (b, a) if turned else (a, b)
+    def time(t: Tile) -> float:
+        down, across = (n, m) if t.turned else (m, n)
+        tiles = -(-down // (t.rows * t.cluster)) * -(-across // t.columns) * batch
+        together = t.cluster * max(1, t.split)  # blocks of a cluster
+        rounds = -(-tiles // (MULTIPROCESSORS * t.blocks // together))
+        depth = k // t.split + EXCHANGE if t.split > 1 else k
+        shared = min(
+            t.blocks, -(-tiles * together // MULTIPROCESSORS)
+        )  # blocks of a multiprocessor
+        multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / t.rate + LEAVING)
+        held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
+        in_flight = min(tiles * together, MULTIPROCESSORS * t.blocks) * t.stages * BOX * held
+        busy = min(1.0, (in_flight / IN_FLIGHT) ** 0.5) * (NARROW if t.rows == 64 else 1.0)
+        empty = 1 + EMPTY * (1 - held / (t.rows + t.columns))
+        again = -(-across // t.columns), -(-down // t.rows)  # how often rows are read, and columns
+        operands = (b, a) if t.turned else (a, b)
         elements = sum(
             x * (1 + AGAIN * (times - 1)) for x, times in zip(operands, again, strict=True)
         )
         fetched = elements * ELEMENT / MULTIPROCESSORS / busy * empty
-        return max(multiplied, fetched) + (1 if split is None else rounds) * BEGINNING
+        return max(multiplied, fetched) + (rounds if t.split else 1) * BEGINNING
 
-    fitting = (t for t in TILES if _fits(t[0], mapped) and (m <= t[0][1] or not t[0][-1]))
-    sizes, _ = min(fitting, key=time)
-    chosen = (*sizes[:4], sizes[4] or 0, sizes[5], int(sizes[6]))
-    return schedule("roles", dict(zip(SITES, chosen, strict=True)))
+    fitting = (t for t in TILES if _fits(t, mapped) and (m <= t.columns or not t.turned))
+    return min(fitting, key=time).sizes
 
 
-def _fits(
-    sizes: tuple[int, int, int, int, int | None, int, bool], mapped: tuple[Mapped, Mapped]
-) -> bool:
+def _fits(t: Tile, mapped: tuple[Mapped, Mapped]) -> bool:
     """Along the majors boxes are 64 of them: the blocks of a cluster and the consumers have whole ones."""
-    rows, columns, _, _, _, _, turned = sizes
-    b = mapped[0 if turned else 1]
-    consumers = 2 if rows == 64 else 1
-    return b.is_deep or (columns % (64 * consumers) == 0 and columns % 128 == 0)
+    b = mapped[0 if t.turned else 1]
+    consumers = 2 if t.rows == 64 else 1
+    return b.is_deep or (t.columns % (64 * consumers) == 0 and t.columns % 128 == 0)
 
 
 def _program(

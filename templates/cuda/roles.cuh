@@ -63,8 +63,8 @@ struct Stage {
   uint32_t boxes;  // this consumer's
   bool leader;     // one thread of it deals with the copy engine
 
-  // visit(row, column, eight neighbours) for all of this warp's elements, 64 columns after another, of which
-  // a lane has four times eight; kUnroll of the four at once. Uses the accumulators up.
+  // visit(row, column, four neighbours) for all of this warp's elements, 64 columns after another, of which a
+  // lane has eight times four; kUnroll of the eight at once.
   template <int kUnroll, class Visit>
   __device__ __forceinline__ void for_each(const MmaAccumulators<Layout>& acc, const Visit& visit) const {
     static_assert(Tile::kStagingBytes > 0, "columns in whole 64s");
