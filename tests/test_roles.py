@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,28 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_programs import agree
+from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 from tiles import traced
 
 import lumigen as lg
-from lumigen import fast_lane
 from lumigen import functional as F
-from lumigen.build import write_project
-from lumigen.compile import lower_model
 from lumigen.emit.kernel import device_kernel_body
-from lumigen.emit.project import render_project
 from lumigen.errors import VerifyFailed
-from lumigen.graph import Graph, tensor_of
 from lumigen.index import ix
-from lumigen.interp import program as interp_program
-from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import CUDA
 from lumigen.printer.program import show as show_program
 from lumigen.printer.tile import show as show_tile
-from lumigen.program import Group, Variant
-from lumigen.target import parse_target
 from lumigen.verify.tile import verify
 
 ROWS = lg.Dim("rows", 1, 600, typical=512)
@@ -46,7 +36,6 @@ def spec(*shape: Any, dtype: Any = lg.bf16) -> Any:
     return lg.spec(*shape, dtype=dtype)
 
 
-Case = tuple[Callable[..., Any], dict[str, Any]]
 MAPPED: dict[str, Case] = {
     "columns": (lambda x, w: x @ w, {"x": spec(ROWS, 72), "w": spec(72, 136)}),
     "transposed": (lambda x, w: x @ w.T, {"x": spec(ROWS, 72), "w": spec(65, 72)}),
@@ -106,42 +95,19 @@ NOT_MAPPED: dict[str, Case] = {
 }
 
 
-def lowered(case: Case, *architectures: str) -> tuple[Graph, LoweredModel]:
-    function, inputs = case
-    graph = entry = traced(function, **inputs)
-    for step in GRAPH_PASSES:
-        entry = step(entry)
-    return graph, assemble((("entry", entry),), CUDA, architectures=architectures)
-
-
 def roles_of(model: LoweredModel) -> list[LoweredKernel]:
     return [k for k in model.kernels if k.program.skeleton == "roles"]
 
 
 @pytest.mark.parametrize("name", MAPPED)
-def test_both_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> None:
+def test_every_kernel_computes_the_graph(name: str, rng: np.random.Generator) -> None:
     graph, model = lowered(MAPPED[name], "sm_80", "sm_90a")
-    (program,) = model.programs
+    assert roles_of(model)
     for kernel in roles_of(model):
         verify(kernel.program, name)
-    kernels = {k.name: k.program for k in model.kernels}
     for size in (1, 37, 300):
         dims = {ROWS: size, MANY: size, FEW: size, BATCH: 2}
-        inputs: dict[str, Any] = {}
-        for n in graph.inputs:
-            shape = [int(e.evaluate(dims)) for e in n.shape]
-            inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(n.dtype.numpy)
-        expected = evaluate(graph, inputs, {})
-        bound = fast_lane.bind_dims(program, inputs)
-
-        for number in range(max(len(group.variants) for group in program.groups)):
-
-            def choose(group: Group, number: int = number) -> Variant:
-                return group.variants[min(number, len(group.variants) - 1)]
-
-            found = interp_program.run(program, kernels, {}, inputs, bound, choose=choose)
-            for out, value in found.items():
-                agree(value, expected[out], f"{name} at {size}, variant {number}")
+        every_variant_agrees(graph, model, dims, rng, f"{name} at {size}")
 
 
 @pytest.mark.parametrize("name", NOT_MAPPED)
@@ -207,39 +173,16 @@ def test_a_map_that_no_engine_takes_is_refused() -> None:
 # ---- as text for a compiler ----
 
 
-def model_of(names: tuple[str, ...]) -> lg.Model:
-    model = lg.Model("roles")
-    for name in names:
-        function, inputs = MAPPED[name]
-        model.entry(**inputs)(named(function, name))
-    return model
-
-
-def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    function.__name__ = name
-    return function
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
-@pytest.mark.parametrize(
-    "arch", ["90a", *(pytest.param(a, marks=pytest.mark.slow) for a in ("80", "100"))]
-)
+@pytest.mark.parametrize("arch", ["80", "90a", "100"])
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
-    target = parse_target("cuda:sm_80,sm_90a,sm_100")
     names = ("large", "large_columns", "epilogue", "shared", "split", "few", "few_columns")
-    model = lower_model(model_of(names).trace(), {}, target=target).model
-    write_project(render_project(model), tmp_path)
-    kernels = sorted((tmp_path / "kernels").glob("*_roles.cu"))
-    assert len(kernels) > len(names)
-    flags = ["-std=c++17", "-O3", f"-gencode=arch=compute_{arch},code=sm_{arch}", "-lineinfo"]
-    flags += ["-Werror", "all-warnings", "-Xptxas", "-v", "-Xcompiler", "-Wall,-Wextra,-Werror"]
-    flags += ["-DLUMIGEN_NS=roles_impl", *(f"-I{tmp_path / f}" for f in ("", "runtime", "kernels"))]
-    for kernel in kernels:
-        command = ["nvcc", *flags, "-c", kernel, "-o", tmp_path / "kernel.o"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert set(re.findall(r"(\d+) bytes spill stores", done.stderr)) == {"0"}, done.stderr
-        assert "C75" not in done.stderr, done.stderr  # products that wait for each other
+    kernels = compiled_kernels(MAPPED, names, "roles", arch, tmp_path)
+    assert len(kernels) > len(names), "some for few rows, too"
+    for kernel, said in kernels:
+        assert set(re.findall(r"(\d+) bytes spill stores", said)) == {"0"}, kernel + said
+        assert "C75" not in said, kernel + said  # products that wait for each other
 
 
 def test_a_dim_named_like_the_place_of_a_tile_stays_itself() -> None:

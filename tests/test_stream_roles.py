@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_programs import agree
-from tiles import traced
+from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 
 import lumigen as lg
-from lumigen import fast_lane
 from lumigen import functional as F
-from lumigen.build import write_project
-from lumigen.compile import lower_model
-from lumigen.emit.project import render_project
-from lumigen.graph import Graph, tensor_of
-from lumigen.interp import program as interp_program
-from lumigen.interp.graph import evaluate
-from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
-from lumigen.lower.devices import CUDA
+from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.printer.tile import show as show_tile
-from lumigen.program import Group, Variant
-from lumigen.target import parse_target
 from lumigen.verify.tile import verify
 
 POSITIONS = lg.Dim("positions", 1, 500, typical=400)
@@ -77,7 +64,6 @@ def turned(q: Any, k: Any, v: Any) -> Any:
     return (q @ k * 0.125).softmax(-1) @ v.mT
 
 
-Case = tuple[Callable[..., Any], dict[str, Any]]
 MAPPED: dict[str, Case] = {
     "full": (attention, heads()),
     "full_128": (attention, heads(features=128)),
@@ -114,14 +100,6 @@ NOT_MAPPED: dict[str, Case] = {
 }
 
 
-def lowered(case: Case, *architectures: str) -> tuple[Graph, LoweredModel]:
-    function, inputs = case
-    graph = entry = traced(function, **inputs)
-    for step in GRAPH_PASSES:
-        entry = step(entry)
-    return graph, assemble((("entry", entry),), CUDA, architectures=architectures)
-
-
 def cascades(model: LoweredModel) -> list[LoweredKernel]:
     return [k for k in model.kernels if k.program.skeleton == "cascade_roles"]
 
@@ -129,29 +107,11 @@ def cascades(model: LoweredModel) -> list[LoweredKernel]:
 @pytest.mark.parametrize("name", MAPPED)
 def test_both_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> None:
     graph, model = lowered(MAPPED[name], "sm_90a")
-    (program,) = model.programs
     (kernel,) = cascades(model)
     verify(kernel.program, name)
-    kernels = {k.name: k.program for k in model.kernels}
     for positions, keys in ((1, 1), (130, 257)):
         dims = {POSITIONS: positions, KEYS: keys, MANY: keys}
-        inputs: dict[str, Any] = {}
-        for n in graph.inputs:
-            shape = [int(e.evaluate(dims)) for e in n.shape]
-            inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(n.dtype.numpy)
-        expected = evaluate(graph, inputs, {})
-        bound = fast_lane.bind_dims(program, inputs)
-
-        def special(group: Group) -> Variant:
-            return group.variants[0]
-
-        def general(group: Group) -> Variant:
-            return group.variants[-1]
-
-        for choose in (special, general):
-            found = interp_program.run(program, kernels, {}, inputs, bound, choose=choose)
-            for out, value in found.items():
-                agree(value, expected[out], f"{name} at {positions}, {keys}, {choose.__name__}")
+        every_variant_agrees(graph, model, dims, rng, f"{name} at {positions}, {keys}")
 
 
 @pytest.mark.parametrize("name", NOT_MAPPED)
@@ -194,35 +154,13 @@ def test_the_longest_loops_come_first() -> None:
 # ---- as text for a compiler ----
 
 
-def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def entry(**inputs: Any) -> Any:
-        return function(**inputs)
-
-    entry.__name__ = name
-    return entry
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
-@pytest.mark.parametrize(
-    "arch", ["90a", *(pytest.param(a, marks=pytest.mark.slow) for a in ("80", "100"))]
-)
+@pytest.mark.parametrize("arch", ["80", "90a", "100"])
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
-    target = parse_target("cuda:sm_80,sm_90a,sm_100")
     names = ("full", "full_128", "full_256", "half", "causal", "causal_128", "bias", "turned")
-    model = lg.Model("cascades")
-    for name in names:
-        function, inputs = MAPPED[name]
-        model.entry(**inputs)(named(function, name))
-    compiled = lower_model(model.trace(), {}, target=target).model
-    write_project(render_project(compiled), tmp_path)
-    kernels = sorted((tmp_path / "kernels").glob("*_cascade_roles.cu"))
+    kernels = compiled_kernels(MAPPED, names, "cascade_roles", arch, tmp_path)
     assert len(kernels) == len(names)
-    flags = ["-std=c++17", "-O3", f"-gencode=arch=compute_{arch},code=sm_{arch}", "-lineinfo"]
-    flags += ["-Werror", "all-warnings", "-Xptxas", "-v", "-Xcompiler", "-Wall,-Wextra,-Werror"]
-    flags += ["-DLUMIGEN_NS=roles_impl", *(f"-I{tmp_path / f}" for f in ("", "runtime", "kernels"))]
-    for kernel in kernels:
-        command = ["nvcc", *flags, "-c", kernel, "-o", tmp_path / "kernel.o"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert set(re.findall(r"(\d+) bytes spill stores", done.stderr)) == {"0"}, done.stderr
-        assert "C75" not in done.stderr, done.stderr  # products that wait for each other
+    for kernel, said in kernels:
+        assert set(re.findall(r"(\d+) bytes spill stores", said)) == {"0"}, kernel + said
+        assert "C75" not in said, kernel + said  # products that wait for each other

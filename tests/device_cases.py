@@ -1,0 +1,93 @@
+"""Functions with their inputs, lowered for a GPU: what each variant of a launch computes, what the compiler says."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from small_programs import agree
+from tiles import traced
+
+import lumigen as lg
+from lumigen import fast_lane
+from lumigen.build import write_project
+from lumigen.compile import lower_model
+from lumigen.emit.project import render_project
+from lumigen.graph import Graph, tensor_of
+from lumigen.interp import program as interp_program
+from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.devices import CUDA
+from lumigen.program import Group, Variant
+from lumigen.target import parse_target
+
+Case = tuple[Callable[..., Any], dict[str, Any]]
+
+
+def lowered(case: Case, *architectures: str) -> tuple[Graph, LoweredModel]:
+    function, inputs = case
+    graph = entry = traced(function, **inputs)
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    return graph, assemble((("entry", entry),), CUDA, architectures=architectures)
+
+
+def every_variant_agrees(
+    graph: Graph,
+    model: LoweredModel,
+    dims: Mapping[lg.Dim, int],
+    rng: np.random.Generator,
+    what: str,
+) -> None:
+    """Whatever variant of each launch runs, guarded or not, the graph's numbers come out."""
+    (program,) = model.programs
+    kernels = {k.name: k.program for k in model.kernels}
+    inputs: dict[str, Any] = {}
+    for n in graph.inputs:
+        shape = [int(e.evaluate(dims)) for e in n.shape]
+        inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(n.dtype.numpy)
+    expected = evaluate(graph, inputs, {})
+    bound = fast_lane.bind_dims(program, inputs)
+    for number in range(max(len(group.variants) for group in program.groups)):
+
+        def choose(group: Group, number: int = number) -> Variant:
+            return group.variants[min(number, len(group.variants) - 1)]
+
+        found = interp_program.run(program, kernels, {}, inputs, bound, choose=choose)
+        for out, value in found.items():
+            agree(value, expected[out], f"{what}, variant {number}")
+
+
+def compiled_kernels(
+    cases: Mapping[str, Case], names: Iterable[str], skeleton: str, arch: str, folder: Path
+) -> list[tuple[str, str]]:
+    """(the kernel's file, what nvcc says of it) of each kernel of that skeleton; a warning is an error."""
+    model = lg.Model("cases")
+    for name in names:
+        function, inputs = cases[name]
+        model.entry(**inputs)(_named(function, name))
+    target = parse_target("cuda:sm_80,sm_90a,sm_100")
+    compiled = lower_model(model.trace(), {}, target=target).model
+    write_project(render_project(compiled), folder)
+    flags = ["-std=c++17", "-O3", f"-gencode=arch=compute_{arch},code=sm_{arch}", "-lineinfo"]
+    flags += ["-Werror", "all-warnings", "-Xptxas", "-v", "-Xcompiler", "-Wall,-Wextra,-Werror"]
+    flags += ["-DLUMIGEN_NS=cases_impl", *(f"-I{folder / f}" for f in ("", "runtime", "kernels"))]
+    out: list[tuple[str, str]] = []
+    for kernel in sorted((folder / "kernels").glob(f"k??_{skeleton}.cu")):
+        command = ["nvcc", *flags, "-c", kernel, "-o", folder / "kernel.o"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        out.append((kernel.name, done.stderr))
+    return out
+
+
+def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def entry(**inputs: Any) -> Any:
+        return function(**inputs)
+
+    entry.__name__ = name
+    return entry
