@@ -24,8 +24,9 @@ IxLike = Union["Ix", "Dim", "Axis", int]
 class Dim:
     """A symbolic extent, known only when a model runs: in `lo..hi`, a multiple of `multiple_of`.
 
-    A dim is identified by its name and has one range in a model; `typical` is the value that cost
-    estimates use (default: `hi`). `+ - * // %` with ints and dims give extents. `spec` raises
+    A dim is identified by its name and has one range in a model. `typical` (default: `hi`) is the value
+    by which the compiler decides what is fused and how work is divided: a model runs at all sizes and
+    is made for this one. `+ - * // %` with ints and dims give extents. `spec` raises
     BadArgument unless 1 <= lo <= typical <= hi < 2**62.
     """
 

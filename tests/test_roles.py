@@ -117,6 +117,13 @@ def test_what_the_copy_engine_does_not_take_has_the_general_kernel_alone(name: s
     assert any(k.program.skeleton == "pipeline" for k in model.kernels)
 
 
+def test_more_rows_than_an_int_counts_run_in_vector_loops() -> None:
+    rows, more = lg.Dim("rows", 1, 2**20, typical=64), lg.Dim("more", 1, 2**12, typical=2)
+    inputs = {"x": spec(rows, more, 64), "w": spec(64, 64)}
+    _, model = lowered((lambda x, w: x @ w, inputs), "sm_90a")
+    assert [k.program.skeleton for k in model.kernels] == ["simt"]
+
+
 def test_only_a_project_for_hopper_has_them() -> None:
     assert not roles_of(lowered(MAPPED["columns"], "sm_80", "sm_100")[1])
     assert not roles_of(lowered(MAPPED["columns"])[1])

@@ -183,7 +183,9 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     show_default=True,
     help="Which stage to print.",
 )
-@click.option("--kernel", metavar="NAME", help="Only this kernel; after regions, tile or source.")
+@click.option(
+    "--kernel", metavar="NAME", help="Only this kernel; after regions, plan, tile or source."
+)
 @json_option
 def show(
     model_file: str,

@@ -47,7 +47,7 @@ README = """# {name}
 {steps}
 ```
 
-From Python, without a project in between:
+From Python, in one step:
 
 ```python
 import lumigen as lg

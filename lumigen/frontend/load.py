@@ -111,8 +111,11 @@ def _reporting(file: Path) -> Generator[None]:
         raise
     except BaseException as e:  # noqa: BLE001  # a user's file may raise anything
         text = first_line(e)[:300]
-        why = f"it raised {type(e).__name__}" + (f": {text}" if text else "")
-        raise _error(file, why, "Correct the line.", _place(file, e)) from None
+        said, _, remedy = text.rpartition(". ")
+        if not remedy.startswith("Did you mean"):
+            said, remedy = text, "Correct the line."
+        why = f"it raised {type(e).__name__}" + (f": {said.rstrip('.')}" if said else "")
+        raise _error(file, why, remedy, _place(file, e)) from None
 
 
 def _place(file: Path, error: BaseException) -> SourceLocation | None:

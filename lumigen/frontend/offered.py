@@ -21,3 +21,15 @@ def lacks(name: str, namespace: Mapping[str, object], module: str) -> AttributeE
     close = get_close_matches(name, names, n=3, cutoff=0.75)
     has = f"Did you mean {' or '.join(close)}?" if close else f"It has {', '.join(names)}."
     return AttributeError(f"lumigen.{where} has no {name}. {has}")
+
+
+def lacks_method(name: str, kind: type) -> AttributeError:
+    """The error for a method that a class of the frontend does not have, with those that are near."""
+    names = [n for n in dir(kind) if not n.startswith("_")]
+    close = get_close_matches(name, names, n=3, cutoff=0.75)
+    has = (
+        f"Did you mean {' or '.join(close)}?"
+        if close
+        else f"docs/reference.md lists the {len(names)} that it has."
+    )
+    return AttributeError(f"a {kind.__name__} has no {name}. {has}")

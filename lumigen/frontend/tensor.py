@@ -9,7 +9,7 @@ name the user's line.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, Union, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, overload
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i32, i64
 from lumigen.errors import BadArgument
@@ -22,6 +22,7 @@ from lumigen.frontend import (
     primitive,
     reduction,
 )
+from lumigen.frontend.offered import lacks_method
 from lumigen.frontend.primitive import Extent, Scalar
 from lumigen.frontend.trace import fail, home_of
 from lumigen.graph import Edge
@@ -52,7 +53,7 @@ def raw(a: Any) -> primitive.Operand:
         op="operand",
         name="an operand",
         value=f"a {type(a).__name__}",
-        expected="tensors of this trace, numbers or extents",
+        expected="tensors of this trace, numbers or extents; an array is a parameter of the model, among its weights",
     )
 
 
@@ -130,6 +131,13 @@ class Tensor:
     def is_floating_point(self) -> Flag:
         """Whether the dtype is a float type."""
         return self.dtype.is_float
+
+    if not TYPE_CHECKING:  # which finds them by itself
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # a protocol that is asked for
+                raise AttributeError(name)
+            raise lacks_method(name, Tensor)
 
     def __repr__(self) -> str:
         return f"Tensor({self.dtype}[{', '.join(map(str, self.extents))}])"

@@ -36,6 +36,7 @@ from lumigen.tile import Contract, ForTile, Operand, StoreTile, TileProgram
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
+MOST = 2**31 - 2**16
 LANES = 4  # neighbours of a row that one thread stores
 
 
@@ -43,9 +44,15 @@ def pipeline(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernel of a region of one contraction; None if it has another form."""
     (store,) = region.stores
     found = find_contraction(store)
-    if found is None:
+    if found is None or not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         return None
     return Lowered(((_program(region, store, found, sizes), region),))
+
+
+def are_counted(*groups: tuple[Axis, ...]) -> bool:
+    """Whether an int of the device's headers counts the points of each group of axes, and a tile beyond them."""
+    most = (product(tuple(a.extent for a in axes)).bounds()[1] for axes in groups)
+    return all(n is not None and n < MOST for n in most)
 
 
 def _program(region: Region, store: Store, found: Contraction, sizes: Schedule) -> TileProgram:

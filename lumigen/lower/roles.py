@@ -22,7 +22,7 @@ from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, ix, product
 from lumigen.lower.contract import Contraction, Form, find_contraction
 from lumigen.lower.mapped import BOX, Mapped
-from lumigen.lower.pipeline import LANES, Flat, for_tile, operand
+from lumigen.lower.pipeline import LANES, Flat, are_counted, for_tile, operand
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.region import Buffer, Region, Role
@@ -94,7 +94,7 @@ def roles(region: Region) -> tuple[Form, ...]:
     """How a region's contraction lies on Hopper, for few rows and for many; none if it has another form."""
     (store,) = region.stores
     found = find_contraction(store)
-    if found is None:
+    if found is None or not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         return ()
     flat = Flat.of(found)
     a = Mapped.of(flat.rows, flat.m, flat.k, found.grid)

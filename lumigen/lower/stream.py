@@ -30,7 +30,7 @@ from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, minimum, product
 from lumigen.lower.bounds import Bounds, extreme, loop_bounds
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
 from lumigen.lower.contract import Lowered, flatten
-from lumigen.lower.pipeline import operand
+from lumigen.lower.pipeline import are_counted, operand
 from lumigen.lower.scaling import linear, straightened, unscaled
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
@@ -105,6 +105,8 @@ def find_streamable(store: Store, rows: int, temporaries: DType = f32) -> Stream
     """The region's cascade in blocks of so many rows, or None; its temporaries of f32 are held as `temporaries`."""
     found = None if store.add or store.value.dtype is not f32 else find_cascade(store)
     if found is None or len(found.outers) != 1:
+        return None
+    if not are_counted(found.columns, found.fold.axes):
         return None
     found = unscaled(found)
     (outer,) = found.outers

@@ -353,6 +353,16 @@ def test_a_namespace_says_what_it_has() -> None:
     assert "Any" not in dir(lg.nn)
 
 
+def test_a_tensor_says_which_method_was_meant() -> None:
+    def misspelt(x: Any) -> Any:
+        return x.sofmax(-1)
+
+    with pytest.raises(AttributeError, match=r"a Tensor has no sofmax. Did you mean softmax\?"):
+        trace_entry(Entry("entry", misspelt, (("x", lg.spec(4, 8)),)))
+    with pytest.raises(AttributeError, match=r"a Tensor has no lstm. docs/reference.md lists"):
+        trace_entry(Entry("entry", lambda x: x.lstm(), (("x", lg.spec(4, 8)),)))
+
+
 def test_modules_are_imported_as_users_of_pytorch_do() -> None:
     assert importlib.import_module("lumigen.nn") is lg.nn
     assert importlib.import_module("lumigen.functional") is lg.functional
