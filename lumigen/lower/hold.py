@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.index import Axis, Extremum, Ix, ix, of_atom
@@ -101,7 +102,7 @@ def _held(rows: For, program: TileProgram) -> For:
     others = frozenset(s.axis for s in loops) - {axis}
     body = _stored_at_once([_over(s, others, axis) for s in rows.body], axis)
     parts = -(-extent // (program.team * program.width))
-    loops = [s for s in body if isinstance(s, For) and s.axis == axis]
+    loops = [s for s in body if _is_row_over(s, axis)]
     size = parts * program.width
     reads = _fitting({e: size * _element(e, axis).itemsize // 4 for e in _reads(loops, axis)})
     held = (*reads, *_fitting(dict.fromkeys(_computed(loops, axis, reads, size), size)))
@@ -116,7 +117,7 @@ def _held(rows: For, program: TileProgram) -> For:
     loads = tuple(Keep(names[e], e, axis) for e in reads)
     out: list[Stmt] = [Hold(n, parts, _element(e, axis)) for e, n in names.items()]
     for s in body:
-        if not (isinstance(s, For) and s.axis == axis):
+        if not _is_row_over(s, axis):
             out.append(s)
             continue
         if loads:
@@ -149,7 +150,7 @@ def _stored_at_once(body: list[Stmt], axis: Axis) -> list[Stmt]:
 
     No loop reads what another stores, and each destination has one store, so nothing depends on their order.
     """
-    loops = [i for i, s in enumerate(body) if isinstance(s, For) and s.axis == axis]
+    loops = [i for i, s in enumerate(body) if _is_row_over(s, axis)]
     made: list[dict[Expr, Expr]] = []  # by each loop: values, and the names that it has for them
     for i in loops:
         loop = body[i]
@@ -175,6 +176,11 @@ def _stored_at_once(body: list[Stmt], axis: Axis) -> list[Stmt]:
 def _is_row(s: For) -> bool:
     """A loop over all lanes of a row whose statements are over those lanes."""
     return s.lanes and all(isinstance(x, Let | Accumulate | StoreTile) for x in s.body)
+
+
+def _is_row_over(s: Stmt, axis: Axis) -> TypeGuard[For]:
+    """The same over this axis; another loop over it may run through a row one element after the other."""
+    return isinstance(s, For) and _is_row(s) and s.axis == axis
 
 
 def _most(span: Ix) -> int | None:
