@@ -203,3 +203,19 @@ def test_what_is_held_is_kept_before_it_is_used() -> None:
 
     with pytest.raises(VerifyFailed, match="holds nothing yet"):
         verify(broken(made, without_loads))
+
+
+def test_a_loop_through_a_row_one_by_one_is_not_held() -> None:
+    """Beside the loop over its lanes: the position of a row's maximum, found element after element."""
+    rows = lg.Dim("k", 1, 9, typical=5)
+
+    def positions(x: Any) -> Any:
+        total = (x.sum((0,)) - x).amax((1,), keepdim=True)
+        shifted = total + total.pad((1, 0))[..., :-1]
+        return shifted[shifted.argmax(2)]
+
+    entry = traced(positions, x=lg.spec(rows, 5, 17))
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    for kernel in assemble((("entry", entry),), CUDA).kernels:
+        verify(kernel.program)

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
-from lumigen.region import Buffer, Expr, Read, Region, Role, Store, read, rebuild, walk
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Read,
+    Region,
+    Role,
+    Store,
+    lookup_sources,
+    read,
+    rebuild,
+    walk,
+)
 from lumigen.view import Shape
 
 MAX_RANK = 5  # beyond it all orders are too many to try; such a temporary keeps its own
@@ -25,9 +36,15 @@ def choose_layouts(regions: tuple[Region, ...]) -> tuple[Region, ...]:
                 if isinstance(e, Read) and e.source.role is Role.TEMP:
                     bound = frozenset(a for i in e.at for a in i.axes) - frozenset(s.axes)
                     reads.setdefault(e.source, []).append(_Use(e.at, bound))
-    orders = {b: _best_order(b, found) for b, found in reads.items()}
+    looked_up = _looked_up(regions)  # indices that are read inside other indices keep their places
+    orders = {b: _best_order(b, found) for b, found in reads.items() if b not in looked_up}
     moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
     return tuple(_apply(r, moved) for r in regions) if moved else regions
+
+
+def _looked_up(regions: tuple[Region, ...]) -> frozenset[Buffer]:
+    stores = [s for region in regions for s in region.stores]
+    return frozenset(b for e in walk([s.value for s in stores]) for b in lookup_sources(e))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,40 @@
+"""Where temporaries lie: values that other kernels look indices up in keep their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tiles import run_entry, traced
+
+import lumigen as lg
+from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import assemble
+from lumigen.lower.devices import CPU
+
+
+def test_what_indices_are_looked_up_in_keeps_its_order(rng: np.random.Generator) -> None:
+    def looked_up(x: Any, table: Any) -> dict[str, Any]:
+        chosen = x.index_select(1, (x % 5).flatten()[:4])
+        again = x.index_select(1, (x % 5).flatten()[:4])
+        both = lg.cat([chosen, again], 1).flatten()
+        return {
+            "products": again @ again.mT,
+            "both": both,
+            "rows": table.index_select(0, both[:4]),
+        }
+
+    columns = lg.Dim("columns", 1, 9, typical=5)
+    graph = entry = traced(looked_up, x=lg.spec(17, 5, 2, dtype=lg.i32), table=lg.spec(1, columns))
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    model = assemble((("entry", entry),), CPU)
+    for _ in range(8):
+        inputs = {
+            "x": rng.integers(-2, 3, (17, 5, 2)).astype(np.int32),
+            "table": rng.standard_normal((1, 3)).astype(np.float32),
+        }
+        wanted, found = evaluate(graph, inputs, {}), run_entry(model, inputs, {})
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, err_msg=name)
