@@ -40,11 +40,14 @@ from lumigen.program import (
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.weights import rounded
 
+# What the project's CMakeLists.txt says of arithmetic, with its reasons.
 FLAGS = (
     "-std=c++17",
     "-march=native",
     "-ffp-contract=off",
+    "-fno-math-errno",
     "-fwrapv",
+    "-fno-tree-vectorize",
     "-fPIC",
     "-shared",
     "-Wall",
@@ -209,9 +212,9 @@ def load(model: LoweredModel, optimise: str = "-O3") -> FastLane:
             tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++."
         )
     text = source(model)
-    headers = "".join(p.read_text() for p in sorted((templates_dir() / "cpu").glob("*.h")))
+    headers = (p.read_text() for p in _headers())
     stamp = hashlib.sha256(
-        "\0".join((compiler, *FLAGS, optimise, text, headers)).encode()
+        "\0".join((compiler, *FLAGS, optimise, text, *headers)).encode()
     ).hexdigest()[:24]
     library = debug.cache_dir() / "fast_lane" / f"{stamp}.so"
     if not library.exists():
@@ -220,12 +223,17 @@ def load(model: LoweredModel, optimise: str = "-O3") -> FastLane:
     return FastLane(model, ctypes.CDLL(str(library)), scratch)
 
 
+def _headers() -> tuple[Path, ...]:
+    """All that kernels may include, in one order."""
+    return (*sorted((templates_dir() / "cpu").glob("*.h")), *sorted(runtime_dir().glob("*.h")))
+
+
 def _compile(compiler: str, optimise: str, text: str, library: Path) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as work:
         include = Path(work) / "include"
         (include / "runtime").mkdir(parents=True)
-        for header in (*(templates_dir() / "cpu").glob("*.h"), *runtime_dir().glob("*.h")):
+        for header in _headers():
             shutil.copy(header, include / "runtime" / header.name)
         unit, out = Path(work) / "kernels.cpp", Path(work) / "kernels.so"
         unit.write_text(text)
