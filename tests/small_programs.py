@@ -83,6 +83,12 @@ def offset(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Ar
     return (out + dtype.numpy(0.5)).astype(dtype.numpy) if dtype.is_float else out
 
 
+def small(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Ordinary values a quarter as great."""
+    out = numbers(rng, shape, dtype)
+    return (out / 4).astype(dtype.numpy) if dtype.is_float else out
+
+
 def specials(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
     """Ordinary values with NaN, infinities, signed zeros and denormals (or extremes) among them."""
     out = np.array(numbers(rng, shape, dtype))
@@ -165,6 +171,17 @@ def compile_all(
     return of.__getitem__
 
 
+def on_demand(programs: Sequence[SmallProgram], per_library: int) -> Callable[[str], Library]:
+    """The library of each program, by name, compiled when the first of its programs is asked for."""
+    group = {p.name: i // per_library for i, p in enumerate(programs)}
+
+    @functools.cache
+    def library(number: int) -> Library:
+        return Library(programs[number * per_library : (number + 1) * per_library])
+
+    return lambda name: library(group[name])
+
+
 def agree(
     found: Array, wanted: Array, where: str, *, pointwise: bool = False, bound: float | None = None
 ) -> None:
@@ -201,5 +218,7 @@ __all__ = [
     "f32",
     "numbers",
     "offset",
+    "on_demand",
+    "small",
     "specials",
 ]

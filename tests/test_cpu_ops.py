@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from small_programs import Library, SmallProgram, compile_all, numbers, offset, specials
+from small_programs import Library, SmallProgram, numbers, offset, on_demand, small, specials
 
 import lumigen as lg
 from lumigen import functional as F
@@ -843,19 +843,30 @@ def in_place(x: Tensor) -> Tensor:
     return x
 
 
-row("mlp", mlp, (N, 16))
+# Small numbers: rounded to 16 bits, great ones would decide what the softmax says.
+row("mlp", mlp, (N, 16), fill=small)
 row("lenet", lenet, (N, 1, 8, 8))
 row("slots", slots, (N, M))
 row("in_place", in_place, (N, 12))
 
 
+WITH_DIMS = [p for p in ROWS if p.points != ({},)]
+WITH_NUMBERS = [p for p in ROWS if p.points == ({},)]
+
+
 @pytest.fixture(scope="module")
 def library() -> Callable[[str], Library]:
-    return compile_all(ROWS, 60)
+    return on_demand((*WITH_DIMS, *WITH_NUMBERS), 30)
 
 
-@pytest.mark.parametrize("program", ROWS, ids=lambda p: p.name)
-def test_cpu(program: SmallProgram, library: Callable[[str], Library]) -> None:
+@pytest.mark.parametrize("program", WITH_DIMS, ids=lambda p: p.name)
+def test_dims(program: SmallProgram, library: Callable[[str], Library]) -> None:
+    library(program.name).check(program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", WITH_NUMBERS, ids=lambda p: p.name)
+def test_numbers(program: SmallProgram, library: Callable[[str], Library]) -> None:
     library(program.name).check(program)
 
 

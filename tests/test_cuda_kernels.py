@@ -106,8 +106,8 @@ def compile_for(arch: str, made: LoweredKernel, folder: Path, *, only_packets: b
     return done.stderr
 
 
-@pytest.mark.parametrize("arch", ["80", "90a"])
-@pytest.mark.parametrize("features", [64, 128, 256])
+@pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("features", [64, 128, pytest.param(256, marks=pytest.mark.slow)])
 def test_a_fold_around_a_contraction(arch: str, features: int, tmp_path: Path) -> None:
     log = compile_for(arch, kernel(causal, features, lg.bf16, 2), tmp_path)
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
@@ -139,6 +139,7 @@ def test_vector_loops(arch: str, name: str, tmp_path: Path) -> None:
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
 
 
+@pytest.mark.slow
 def test_rows_held_in_16_bits(tmp_path: Path) -> None:
     """Where vectors move as packets nothing spills; bytes that lie anywhere wait in a register each."""
 

@@ -119,7 +119,7 @@ def cases(draw: Any) -> tuple[Tree, list[dict[Any, int]]]:
     return draw(trees()), [environments(draw) for _ in range(3)]
 
 
-EXAMPLES = settings(max_examples=200)
+EXAMPLES = settings(max_examples=120)
 
 
 @EXAMPLES

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from small_programs import agree
-from tiles import run_entry
+from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import nn
 from lumigen.compile import Compilation, lower_model
 from lumigen.errors import BadLaunch
-from lumigen.frontend import Model, functional, load_model_file
+from lumigen.frontend import Model, Traced, functional, load_model_file
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import ix
 from lumigen.interp.graph import evaluate
@@ -129,13 +129,26 @@ def check(graph: Graph, model: LoweredModel, dims: Mapping[Any, int], entry: str
         agree(found[name], wanted, f"{entry}: {name} at {dict(dims)}")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(m, marks=[pytest.mark.slow] if m in SLOW else []) for m in MODELS]
+)
 def test_a_program_computes_what_its_graph_says(name: str) -> None:
     compiled = lowered(name)
     for entry, graph in compiled.graphs["graph"]:
         program = next(p for p in compiled.lowered.programs if p.entry == entry)
         for dims in points(program.dims)[: 2 if name in SLOW else 3]:
             check(graph, compiled.lowered, dims, entry)
+
+
+@pytest.mark.parametrize("by_region", [False, True])
+def test_comparisons_of_integers_far_apart(by_region: bool) -> None:
+    """Whose difference no i64 holds."""
+    graph = traced(lambda a, b: a > b, a=lg.spec(3, dtype=lg.i64), b=lg.spec(3, dtype=lg.i64))
+    ends = np.iinfo(np.int64)
+    inputs = {"a": np.array([ends.min, 1, ends.max]), "b": np.array([1, ends.min, -2])}
+    model = lower_model(Traced("far", "0", (("entry", graph),), ()), {}).lowered
+    found = run_entry(model, inputs, {}, by_region=by_region)
+    np.testing.assert_array_equal(found["out"], [False, True, True])
 
 
 # ---- broken by hand ----

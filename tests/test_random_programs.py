@@ -66,7 +66,7 @@ def check(count: int, seed: int, optimise: str = "-O0") -> None:
         )
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_interpreter_and_cpu_agree(seed: int) -> None:
     check(BATCH, seed)
 
@@ -153,6 +153,7 @@ def unlowered(programs: list[RandomProgram], target: str) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_programs_have_a_text_for_gpus() -> None:
     wrong = unlowered(drawn(BATCH, 3), "cuda")
     assert not wrong, f"{len(wrong)} fail. The shortest:\n\n{min(wrong, key=len)}"
@@ -181,6 +182,7 @@ MIXED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", MIXED)
 def test_what_stands_beside_a_product_has_a_text(name: str, target: str) -> None:

@@ -110,6 +110,7 @@ def test_every_part_of_a_weight_gives_right_numbers(f, arrays, rng):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_built_project_packs_each_layer(tmp_path: Path, arrays, rng):
     model = stacked()
     directory = tmp_path / "stacked"

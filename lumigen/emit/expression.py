@@ -15,6 +15,7 @@ from lumigen.emit.packets import Packets
 from lumigen.emit.sharing import shared
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup
+from lumigen.lower.algebra import is_nonnegative
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
 from lumigen.region import (
@@ -156,12 +157,15 @@ class Renderer:
             return self._cast(e, args[0])
         if e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
-                denied = f"!{args[0].within(TIGHT)}"
+                denied = _denied(args[0])
                 return (
                     Text(denied)
                     if is_true(e.args[1])
                     else Text(f"{denied} && {args[1].within(SUM)}", LOOSE)
                 )
+            known = _never_nan(e)
+            if known is not None:
+                return Text(f"!is_nan({self.scalar(known).code})")
             return Text(f"{args[0].within(SUM)} < {args[1].within(SUM)}", LOOSE)
         if e.dtype is boolean:
             return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
@@ -261,10 +265,13 @@ class Renderer:
             parts = [self._condition(c.slack) for c in e.conditions]
         elif isinstance(e, Prim) and e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
-                denied = f"mask_not({self.mask(e.args[0])})"
+                denied = _denied_mask(self.mask(e.args[0]))
                 return (
                     denied if is_true(e.args[1]) else f"mask_and({denied}, {self.mask(e.args[1])})"
                 )
+            known = _never_nan(e)
+            if known is not None:
+                return f"mask_not(is_nan({self.vector(known).code}))"
             return f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})"
         elif isinstance(e, Prim) and e.op is Op.MUL:
             parts = [self.mask(a) for a in e.args]
@@ -333,6 +340,33 @@ def _extremum(e: Choose) -> tuple[str, Expr, Expr] | None:
     if c.args == (e.then, e.otherwise):
         return "min_ordered", e.otherwise, e.then
     return None
+
+
+def _never_nan(e: Prim) -> Expr | None:
+    """x, if the comparison holds for every x but NaN: `c < x` where c < 0 and x >= 0, or is x * x.
+
+    Spelt so because ptxas (of CUDA 13.0 at least) takes such a comparison as true, of NaN too.
+    """
+    low, x = e.args
+    if not isinstance(low, Const) or not low.dtype.is_float or not low.value < 0:
+        return None
+    if not is_nonnegative(x):
+        return None
+    return x.args[0] if isinstance(x, Prim) and x.op is Op.MUL and x.args[0] is x.args[1] else x
+
+
+def _denied(text: Text) -> str:
+    """Not the condition, without a double negation."""
+    if text.binds == TIGHT and text.code.startswith("!"):
+        return text.code[1:]
+    return f"!{text.within(TIGHT)}"
+
+
+def _denied_mask(mask: str) -> str:
+    """Not the mask; the text that is denied holds all of a `mask_not(...)` or none."""
+    if mask.startswith("mask_not("):
+        return mask.removeprefix("mask_not(").removesuffix(")")
+    return f"mask_not({mask})"
 
 
 def computed_in(dtype: DType) -> str:

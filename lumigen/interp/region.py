@@ -258,7 +258,7 @@ class Evaluator:
     def holds(self, conditions: Iterable[Cmp]) -> Array:
         out = np.ones((), np.bool_)
         for c in conditions:
-            out = out & (self.ix(c.slack) >= 0)
+            out = out & c.holds(self.ix)
         return out
 
     # ---- values ----

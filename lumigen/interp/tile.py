@@ -425,7 +425,7 @@ class _Task:
             case Holds():
                 held: Any = np.True_
                 for c in e.conditions:
-                    held = held & np.asarray(self.ix(c.slack) >= 0)
+                    held = held & np.asarray(c.holds(self.ix))
                 return held
             case Choose():
                 return self.choose(e, memo)

@@ -131,6 +131,7 @@ LUMIGEN_INLINE float round_even(float a) { return first_lane(round_even(splat(a)
 LUMIGEN_INLINE float fma(float a, float b, float c) { return first_lane(fma(splat(a), splat(b), splat(c))); }
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
 LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
+LUMIGEN_INLINE bool is_nan(float a) { return a != a; }
 LUMIGEN_INLINE float max_nan(float a, float b) { return b != b ? b : max_ordered(a, b); }
 LUMIGEN_INLINE float min_nan(float a, float b) { return b != b ? b : min_ordered(a, b); }
 LUMIGEN_INLINE bool lt(float a, float b) { return a < b; }

@@ -144,6 +144,7 @@ LUMIGEN_INLINE float sin(float a) { return sinf(a); }
 // Exactly a < b ? b : a: a NaN in b is dropped and a NaN in a is kept.
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
 LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
+LUMIGEN_INLINE bool is_nan(float a) { return a != a; }
 // The greater, NaN where either is NaN.
 LUMIGEN_INLINE float max_nan(float a, float b) {
   float greater;
@@ -205,6 +206,9 @@ LUMIGEN_INLINE Mask lt(Vec a, Vec b) {
 }
 LUMIGEN_INLINE Mask eq(Vec a, Vec b) {
   return build_mask([&](int i) { return a.v[i] == b.v[i]; });
+}
+LUMIGEN_INLINE Mask is_nan(Vec a) {
+  return build_mask([&](int i) { return is_nan(a.v[i]); });
 }
 LUMIGEN_INLINE Mask mask_and(Mask a, Mask b) {
   return build_mask([&](int i) { return a.m[i] && b.m[i]; });

@@ -87,7 +87,7 @@ def main() -> int:
             str(HERE),
             "-m",
             "gpu",
-            "-n0",
+            "-n4",  # side by side: most of the time goes to compilers
             f"--junitxml={xml}",
         ]
         command += ["-W", "default", *(["-k", options.expression] if options.expression else [])]

@@ -20,6 +20,7 @@ LEAST_COSINE = {f16: 0.99999, bf16: 0.9998}
 MOST_ERROR = {f16: 1e-3, bf16: 8e-3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 def test_embeddings_are_near_those_of_torch(
     dtype: DType, weights: Weights, doubles, compilation: Compilation

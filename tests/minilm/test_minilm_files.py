@@ -32,6 +32,7 @@ def of_layers(folder: Path, layers: int) -> CompiledModel:
     return lower_model(load_model_file(MODEL, weights=weights).trace(), {}).model
 
 
+@pytest.mark.slow
 def test_layers_share_their_kernels(tmp_path: Path) -> None:
     two, six = (of_layers(tmp_path / str(n), n) for n in (2, 6))
     assert {k.name: k.body for k in two.kernels} == {k.name: k.body for k in six.kernels}

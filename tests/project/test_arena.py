@@ -30,6 +30,7 @@ def cube(most: int | None) -> lg.Model:
     return model
 
 
+@pytest.mark.slow
 def test_a_workspace_beyond_any_number_is_refused(tmp_path: Path) -> None:
     module = lg.compile(cube(2**22), output=tmp_path)
     library = ctypes.CDLL(str(tmp_path / "lib" / "libcube.so"))
@@ -56,6 +57,7 @@ def test_a_workspace_beyond_any_number_is_refused(tmp_path: Path) -> None:
         module.Model().context().spread(x, y, z)
 
 
+@pytest.mark.slow
 def test_a_shape_beyond_any_number_is_refused(tmp_path: Path) -> None:
     """An extent that is a product of dims; their maxima have a product, other dims' have none."""
     n, m = lg.Dim("n", 1, 2**40, typical=4), lg.Dim("m", 1, 2**40, typical=4)

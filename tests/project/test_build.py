@@ -45,6 +45,7 @@ def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
         build_project(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_failure_shows_the_compilers_error(tmp_path):
     files = render_project(models.tiny())
     path = "kernels/k02_sum_20.cpp"

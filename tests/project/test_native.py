@@ -70,6 +70,7 @@ def test_no_library_function_is_compiled_for_one_instruction_set(project, tool):
     assert not shared
 
 
+@pytest.mark.slow
 def test_cpp_interface_with_two_models_in_one_program(project, compile_against, tmp_path_factory):
     other = tmp_path_factory.mktemp("other") / "other"
     write_project(render_project(tiny_model("other")), other)

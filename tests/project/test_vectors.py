@@ -291,6 +291,7 @@ def test_a_kernel_of_many_layers_is_stored_once():
 # --- the project ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 @pytest.mark.parametrize("what", ["entries", "kernels"])
 def test_a_project_gives_what_is_stored(project, what, isa):

@@ -13,6 +13,8 @@ from lumigen.build import build_project, load_module, write_project
 from lumigen.emit.project import render_project
 from lumigen.emit.weights_file import write_weights
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):

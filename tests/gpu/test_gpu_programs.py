@@ -1,0 +1,49 @@
+"""Every row of test_cpu_ops and random programs on a GPU: what the interpreter says of them, in each dtype."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from random_programs import drawn
+from shipped_programs import ship
+from small_programs import SmallProgram
+from test_cpu_ops import ROWS
+
+from lumigen.dtype import DType, bf16, f16, f32
+from lumigen.target import parse_target
+
+pytestmark = pytest.mark.gpu
+
+DTYPES = {"f32": f32, "f16": f16, "bf16": bf16}
+PARTS = 6  # of the rows: projects that are built side by side
+RANDOM = 60
+
+
+def held(programs: list[SmallProgram], dtype: DType) -> list[SmallProgram]:
+    """Those that have f32 to be held in `dtype`."""
+    if dtype is f32:
+        return programs
+    sources = {p.name: (*p.graph.inputs, *p.graph.weights()) for p in programs}
+    return [p for p in programs if any(n.dtype is f32 for n in sources[p.name])]
+
+
+def check(name: str, programs: list[SmallProgram], dtype: DType, target: str, place: Path) -> None:
+    shipped = ship(name, programs, parse_target(target), dtype, place / name)
+    wrong = shipped.wrong()
+    assert not wrong, f"{len(wrong)} of {len(programs)}:\n" + "\n".join(wrong.values())[:20000]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows(part: int, dtype: str, target: str, tmp_path: Path) -> None:
+    programs = held(ROWS, DTYPES[dtype])[part::PARTS]
+    check(f"rows_{dtype}_{part}", programs, DTYPES[dtype], target, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_random_programs(dtype: str, target: str, tmp_path: Path) -> None:
+    seed = int(os.environ.get("LUMIGEN_GPU_SEED", "0"))
+    programs = [p.program(f"p{i}") for i, p in enumerate(drawn(RANDOM, seed))]
+    check(f"random_{dtype}", held(programs, DTYPES[dtype]), DTYPES[dtype], target, tmp_path)
