@@ -1,6 +1,6 @@
 """Memory-bound kernels, products and MiniLM on a GPU, beside torch in the same run.
 
-PYTHONPATH=. python3 benchmarks/cuda.py [--quick] [--only TEXT] [--work DIRECTORY]
+PYTHONPATH=. python3 benchmarks/cuda_rows.py [--quick] [--only TEXT] [--work DIRECTORY]
 
 Every program runs on one stream through the Python module, with its outputs in place, many calls between two events;
 programs take turns in rounds, since clocks drift. A ratio is torch's time over ours.
