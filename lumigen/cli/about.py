@@ -167,7 +167,7 @@ def _state_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> list[s
     ]
     return [
         f"data     {about}",
-        f"files    {len(manifest['files'])}{''.join(differ)}",
+        f"files    {len(manifest['files']) + 1}{''.join(differ)}",
         f"built    {', '.join(state['built']) or 'no'}",
     ]
 

@@ -136,7 +136,8 @@ def _place(file: Path, error: BaseException) -> SourceLocation | None:
 def _error(
     path: str | Path, why: str, remedy: str, where: SourceLocation | None = None
 ) -> ModelFileError:
-    return ModelFileError(file=str(path), why=why.rstrip("."), remedy=remedy, where=where)
+    shown = Path(path).name if where and where.file == str(path) else str(path)  # once is enough
+    return ModelFileError(file=shown, why=why.rstrip("."), remedy=remedy, where=where)
 
 
 def _find(file: Path, module: types.ModuleType, name: str | None) -> Model | Callable[..., Any]:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from lumigen import graph
 from lumigen.dtype import DType
-from lumigen.errors import BadArgument, DimConflict, UnknownDim, WeightMismatch
+from lumigen.errors import BadArgument, DimConflict, SourceLocation, UnknownDim, WeightMismatch
 from lumigen.frontend.nn import Module, Parameter
 from lumigen.frontend.spec import Spec, check_identifier, declared, taken
 from lumigen.frontend.tensor import Tensor
@@ -242,11 +242,12 @@ def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], .
     elif isinstance(result, tuple):
         named = getattr(cast("object", result), "_asdict", dict[Any, Any])()
     if not named or not all(isinstance(v, Tensor) for v in named.values()):
-        raise fail(
-            BadArgument,
+        code = getattr(inspect.unwrap(entry.function), "__code__", None)
+        raise BadArgument(
+            where=SourceLocation(code.co_filename, code.co_firstlineno) if code else None,
             op=entry.name,
             name="the result",
-            value=f"a {_kind(cast('object', result))}",
+            value="None" if result is None else f"a {_kind(cast('object', result))}",
             expected="a tensor, a dict of tensors by name or a named tuple of them",
         )
     inputs = {name for name, _ in entry.inputs}
