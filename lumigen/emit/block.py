@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from lumigen.dtype import DType, f32
 from lumigen.emit.expression import Renderer, literal, pointer
+from lumigen.emit.packets import Packets
+from lumigen.emit.sharing import always
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, ix
-from lumigen.region import Buffer, Expr, Local, Monoid, indices_of
+from lumigen.lower.scope import is_per_lane
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Local,
+    Monoid,
+    Read,
+    free_axes,
+    indices_of,
+    local,
+    map_expr,
+    walk,
+)
 from lumigen.tile import (
+    Bind,
     Contract,
     Fill,
     FoldRows,
     ForTile,
+    Let,
     MapRows,
     MapTile,
     Multiply,
     Operand,
     ScaleRows,
     Stmt,
+    StoreTile,
     Stream,
     TileProgram,
     When,
@@ -46,12 +64,9 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer) -> list[str]:
             return _contract(s, r)
         case ForTile():
             ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
-            body = lines(s.body, s.n)
             if r.packets is not None:
-                return _each(
-                    f"for_each_element(stage, {s.acc}, {ends}, {r.packets.asked(r.index)}", s, body
-                )
-            return _each(f"for_each_element({s.acc}, {ends}", s, body)
+                return _staged(s, ends, lines, r, r.packets)
+            return _each(f"for_each_element({s.acc}, {ends}", s, lines(s.body, s.n))
         case Stream():
             return _stream(s, lines, r)
         case Multiply():
@@ -112,6 +127,66 @@ def _each(head: str, s: ForTile | MapTile, body: list[str]) -> list[str]:
     lanes = _named("lanes", words)
     open_ = f"{head}, [&]({index} {m}, {index} {n}, Vec {value}, auto {lanes}{rows}) {{"
     return [open_, *_indented(body), f"}}{numbers});"]
+
+
+def _staged(s: ForTile, ends: str, lines: Lines, r: Renderer, packets: Packets) -> list[str]:
+    """The loop over a tile that passes through shared memory: what it reads is a part of its own, which goes ahead."""
+    read = _surely_read(s)
+    names = [f"read{number}" for number in range(len(read))]
+    inner = replace(r, lanes=s.n)
+    values = ", ".join(inner.vector(e).code for e in read)
+    named = {e: local(name, free_axes(e), e.dtype) for e, name in zip(read, names, strict=True)}
+    body = lines([_with_values(x, named) for x in s.body], s.n)
+    if not read:
+        head = f"for_each_element(stage, {s.acc}, {ends}, {packets.asked(r.index)}"
+        return _each(head, s, body)
+    binds = lines([x for x in s.body if isinstance(x, Bind)], s.n)
+    reads = used([*binds, f"return Vecs{{{values}}};"])
+    body = [f"const auto& [{', '.join(names)}] = reads.at;", *used(body)]
+    read_words, words = _words(reads), _words(body)
+    m, n, value, lanes = s.m.name, s.n.name, s.value.name, "lanes"
+    places = [f"int64_t {_named(name, read_words)}" for name in (m, n)]
+    first = ", ".join([*places, f"auto {_named(lanes, read_words)}"])
+    places = [f"int64_t {_named(name, words)}" for name in (m, n)]
+    second = [*places, f"Vec {_named(value, words)}", "const auto& reads"]
+    return [
+        f"for_each_element(stage, {s.acc}, {ends}, {packets.asked(r.index)}, [&]({first}) {{",
+        *_indented(reads),
+        f"}}, [&]({', '.join([*second, f'auto {_named(lanes, words)}'])}) {{",
+        *_indented(body),
+        "});",
+    ]
+
+
+def _surely_read(s: ForTile) -> list[Expr]:
+    """Vectors of memory that every element asks for, in order."""
+    values = [x.value for x in s.body if isinstance(x, Let | StoreTile)]
+    return [
+        e
+        for e in walk(values)
+        if isinstance(e, Read)
+        and s.n in free_axes(e)
+        and not is_per_lane(e, s.n)
+        and any(e in always(v) for v in values)
+    ]
+
+
+def _with_values(s: Stmt, names: Mapping[Expr, Expr]) -> Stmt:
+    if isinstance(s, Let | StoreTile):
+        return replace(s, value=map_expr(s.value, names))
+    return s
+
+
+def used(lines: Iterable[str]) -> list[str]:
+    """Without the places that nothing after them asks for."""
+    out: list[str] = []
+    words: set[str] = set()
+    for line in reversed(list(lines)):
+        named = re.match(r"const int64_t (\w+) = ", line)
+        if named is None or named[1] in words:
+            out.append(line)
+            words |= _words([line])
+    return out[::-1]
 
 
 def _when(s: When, lines: Lines, r: Renderer) -> list[str]:

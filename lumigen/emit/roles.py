@@ -6,10 +6,9 @@ consumers'.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
-from lumigen.emit.block import as_int, declarations
+from lumigen.emit.block import as_int, declarations, used
 from lumigen.emit.expression import Renderer
 from lumigen.emit.statements import INDENT, Statements
 from lumigen.index import ix
@@ -76,7 +75,7 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str] | None) -> lis
     return [
         *boxes,
         f"{call}<Tile>(a, b, Extent{{{extent}}}, shared, [&](auto& {contract.acc}, TileAt at{more}) {{",
-        *(INDENT + line for line in _used(inner)),
+        *(INDENT + line for line in used(inner)),
         "});",
     ]
 
@@ -94,15 +93,3 @@ def box_lines(program: TileProgram) -> str:
 
 def _map(t: TensorMap) -> str:
     return f"reinterpret_cast<const CUtensorMap*>(&args.{t.name})"
-
-
-def _used(lines: list[str]) -> Iterator[str]:
-    """Without the places that nothing asks for."""
-    for number, line in enumerate(lines):
-        named = re.match(r"const int64_t (\w+) = ", line)
-        if named is None or _stands_in(named[1], lines[number + 1 :]):
-            yield line
-
-
-def _stands_in(name: str, lines: Iterable[str]) -> bool:
-    return any(re.search(rf"\b{name}\b", line) for line in lines)

@@ -27,7 +27,7 @@ def shared(e: Expr) -> list[Expr]:
     """
     if spelled(e) <= READABLE or spelled(e) <= 2 * len(walk([e])):
         return []
-    sure = _always(e)
+    sure = always(e)
     uses = count_uses([e])
 
     def can_stand_ahead(x: Expr) -> bool:
@@ -38,7 +38,7 @@ def shared(e: Expr) -> list[Expr]:
     return [x for x in values if can_stand_ahead(x)]
 
 
-def _always(e: Expr) -> set[Expr]:
+def always(e: Expr) -> set[Expr]:
     """What is evaluated whichever branches are taken."""
     out: set[Expr] = set()
     stack = [e]

@@ -33,28 +33,50 @@ LUMIGEN_INLINE void for_each_element(Accumulators& acc, int64_t m_lo, int64_t n_
   }
 }
 
-// The same for a tile that goes through a stage (roles.cuh), four elements at a time. `packed`: those of a
-// column that is a multiple of four lie in memory as a packet may.
-template <class Stage, class Accumulators, class F>
+// What is read from memory for the elements of one place.
+template <int n>
+struct Vecs {
+  Vec at[n];
+};
+template <class... V>
+Vecs(V...) -> Vecs<sizeof...(V)>;
+
+// The same for a tile that goes through a stage (roles.cuh), four elements at a time: f(m, n, vec, what was
+// read, lanes), where read(m, n, lanes) is asked for several places ahead. `packed`: elements of a column
+// that is a multiple of four lie in memory as a packet may.
+template <class Stage, class Accumulators, class Read, class F>
 LUMIGEN_INLINE void for_each_element(const Stage& stage, const Accumulators& acc, int64_t m_lo, int64_t n_lo,
-                                     int64_t m_hi, int64_t n_hi, bool packed, F&& f) {
+                                     int64_t m_hi, int64_t n_hi, bool packed, Read&& read, F&& f) {
   const auto vec = [](const float (&x)[4]) { return build([&](int i) { return x[i]; }); };
   const bool whole = m_lo + Stage::Layout::kRows <= m_hi && n_lo + Stage::Layout::kColumns <= n_hi;
   if (packed && whole) {  // most tiles: nothing to ask of an element, and what all read goes out together
-    stage.template for_each<4>(acc, [&](int row, int column, const float (&x)[4]) {
-      f(m_lo + row, n_lo + column, vec(x), PacketLanes{});
-    });
+    stage.template for_each<8>(
+        acc, [&](int row, int column) { return read(m_lo + row, n_lo + column, PacketLanes{}); },
+        [&](int row, int column, const float (&x)[4], const auto& ahead) {
+          f(m_lo + row, n_lo + column, vec(x), ahead, PacketLanes{});
+        });
     return;
   }
-  stage.template for_each<1>(acc, [&](int row, int column, const float (&x)[4]) {
+  const auto nothing = [](int, int) { return 0; };
+  stage.template for_each<1>(acc, nothing, [&](int row, int column, const float (&x)[4], int) {
     const int64_t m = m_lo + row, n = n_lo + column;
     if (m >= m_hi || n >= n_hi) return;
     if (packed && n + kLanes <= n_hi) {
-      f(m, n, vec(x), PacketLanes{});
+      f(m, n, vec(x), read(m, n, PacketLanes{}), PacketLanes{});
     } else {
-      f(m, n, vec(x), first_lanes(n_hi - n));
+      const auto lanes = first_lanes(n_hi - n);
+      f(m, n, vec(x), read(m, n, lanes), lanes);
     }
   });
+}
+
+// The same where nothing is read: f(m, n, vec, lanes).
+template <class Stage, class Accumulators, class F>
+LUMIGEN_INLINE void for_each_element(const Stage& stage, const Accumulators& acc, int64_t m_lo, int64_t n_lo,
+                                     int64_t m_hi, int64_t n_hi, bool packed, F&& f) {
+  const auto nothing = [](int64_t, int64_t, auto) { return 0; };
+  const auto without = [&](int64_t m, int64_t n, Vec x, int, auto lanes) { f(m, n, x, lanes); };
+  for_each_element(stage, acc, m_lo, n_lo, m_hi, n_hi, packed, nothing, without);
 }
 
 }  // namespace LUMIGEN_NS

@@ -5,7 +5,7 @@
 //   using Tile = RolesTile<bf16, 128, 256, 4, 2>;
 //   contract_tiles<Tile>(a, b, Extent{rows, columns, 1, depth, 8}, shared,
 //                        [&](auto& acc, TileAt at, auto& stage) {
-//     stage.for_each(acc, [&](int row, int column, const float (&x)[4]) { ... });  // four neighbours, or:
+//     stage.for_each<8>(acc, read, [&](int row, int column, const float (&x)[4], ...) { ... });  // or:
 //     for_each_pair(acc, [&](int row, int column, float& x, float& y) { ... });    // a map, in place
 //     stage.store(acc, Output<bf16>{...}, at);                                     // the copy engine stores
 //   });
@@ -63,29 +63,42 @@ struct Stage {
   uint32_t boxes;  // this consumer's
   bool leader;     // one thread of it deals with the copy engine
 
-  // visit(row, column, four neighbours) for all of this warp's elements, 64 columns after another, of which a
-  // lane has eight times four; kUnroll of the eight at once.
-  template <int kUnroll, class Visit>
-  __device__ __forceinline__ void for_each(const MmaAccumulators<Layout>& acc, const Visit& visit) const {
+  // visit(row, column, four neighbours, what read(row, column) gave) for all of this warp's elements, 64
+  // columns after another, of which a lane has eight times four. kTogether of the eight are read ahead of the
+  // first visit: a load does not pass the store of a visit before it, which might be to the same place.
+  template <int kTogether, class Read, class Visit>
+  __device__ __forceinline__ void for_each(const MmaAccumulators<Layout>& acc, const Read& read,
+                                           const Visit& visit) const {
     static_assert(Tile::kStagingBytes > 0, "columns in whole 64s");
     const int lane = lane_index();
     const uint32_t part = boxes + int(threadIdx.x) / 32 % 4 * 4096;  // (16, 64) numbers of this warp
     const auto place = [&](int row, int column) { return part + (row * 64 + (column ^ row % 4 * 8)) * 4; };
+    const auto row_of = [&](int i) { return lane / 16 + 2 * i; };
+    const int column = lane % 16 * 4;
 #pragma unroll
     for (int s = 0; s < Layout::kColumnBlocks / 8; s++) {
+      const int first_column = Layout::first_column() + 64 * s;
+#pragma unroll 1
+      for (int first = 0; first < 8; first += kTogether) {
+        decltype(read(0, 0)) ahead[kTogether];
 #pragma unroll
-      for (int j = 0; j < 8; j++)
+        for (int i = 0; i < kTogether; i++)
+          ahead[i] = read(Layout::first_row() + row_of(first + i), first_column + column);
+        if (first == 0) {
 #pragma unroll
-        for (int half = 0; half < 2; half++)
-          store_shared_8(place(lane / 4 + 8 * half, 8 * j + lane % 4 * 2), acc.value[0][8 * s + j][2 * half],
-                         acc.value[0][8 * s + j][2 * half + 1]);
-      __syncwarp();
-#pragma unroll(kUnroll)
-      for (int i = 0; i < 8; i++) {
-        const int row = lane / 16 + 2 * i, column = lane % 16 * 4;
-        float x[4];
-        load_shared_16(x, place(row, column));
-        visit(Layout::first_row() + row, Layout::first_column() + 64 * s + column, x);
+          for (int j = 0; j < 8; j++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+              store_shared_8(place(lane / 4 + 8 * half, 8 * j + lane % 4 * 2),
+                             acc.value[0][8 * s + j][2 * half], acc.value[0][8 * s + j][2 * half + 1]);
+          __syncwarp();
+        }
+#pragma unroll
+        for (int i = 0; i < kTogether; i++) {
+          float x[4];
+          load_shared_16(x, place(row_of(first + i), column));
+          visit(Layout::first_row() + row_of(first + i), first_column + column, x, ahead[i]);
+        }
       }
       __syncwarp();  // all have read what is overwritten
     }
