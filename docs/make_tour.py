@@ -64,7 +64,7 @@ def plain(text):
 def regions(name):
     """The regions of a model as plans see them: over canonical buffers and axes, each once."""
     ((_, graph),) = compilation(name).graphs["fold"]
-    cut = partition(graph, lambda region: CPU.runs_whole(region, f32))
+    cut = partition(graph, lambda r: CPU.runs_whole(r, f32), lambda r: CPU.in_loops(unify_axes(r)))
     found = (canonical(unify_axes(r)).region for r in choose_layouts(cut))
     return tuple(dict.fromkeys(found))
 

@@ -143,7 +143,11 @@ class _Model:
     )
 
     def entry(self, name: str, graph: Graph) -> Program:
-        regions = partition(graph, lambda region: self.device.runs_whole(region, self.dtype))
+        regions = partition(
+            graph,
+            lambda region: self.device.runs_whole(region, self.dtype),
+            lambda region: self.device.in_loops(unify_axes(region)),
+        )
         regions = retype_temporaries(regions, self.dtype)
         regions = choose_layouts(regions)
         regions = join_regions(tuple(map(unify_axes, regions)), self.device.in_loops)

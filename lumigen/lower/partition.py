@@ -10,7 +10,9 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
    recomputed for each element;
 3. at a reduction that several regions would compute;
 4. at a reduction of integers or truth values beside a contraction: what is behind a tile of products is computed in
-   vectors, which add up floats alone.
+   vectors, which add up floats alone;
+5. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
+   others would be summed element by element.
 
 A factor is expanding if it holds a contraction of buffers that are all much smaller than it is, and so is what it
 is reduced to: then it never exists as a whole, the outer reduction consumes it tile by tile.
@@ -18,7 +20,7 @@ is reduced to: then it never exists as a whole, the outer reduction consumes it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lumigen.dtype import computed
@@ -41,6 +43,7 @@ from lumigen.region import (
     Region,
     Role,
     Store,
+    children,
     choose,
     const,
     free_axes,
@@ -62,16 +65,19 @@ ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
 MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
 
 
-def partition(graph: Graph, runs_whole: Callable[[Region], bool]) -> tuple[Region, ...]:
+def partition(
+    graph: Graph, runs_whole: Callable[[Region], bool], in_loops: Callable[[Region], bool]
+) -> tuple[Region, ...]:
     """The regions of a graph, in an order in which every buffer is stored before it is read.
 
     `runs_whole` says whether some skeleton runs a region whose contraction is inside another reduction; where none
-    does, the inner contraction is cut after all.
+    does, the inner contraction is cut after all. `in_loops` says whether a region of one contraction has no other
+    skeleton than loops over vectors, which may as well hold several.
     """
     builder = _Builder(graph)
     builder.decide_cuts()
-    while refused := builder.refused(runs_whole):
-        builder.materialise(refused)
+    while cut := builder.refused(runs_whole) or builder.side_by_side(in_loops):
+        builder.materialise(cut)
         builder.decide_cuts()
     return builder.regions()
 
@@ -186,6 +192,52 @@ class _Builder:
                 operands = [f for n in inside if n.op in MONOIDS for f in self.contracted(n)]
                 out.update(dict.fromkeys(operands or inner))
         return list(out)
+
+    def side_by_side(self, in_loops: Callable[[Region], bool]) -> list[Node]:
+        """Where to cut regions that hold contractions side by side: the last one stays with what follows it.
+
+        Of the others what is done to each alone is stored, unless it is larger; one that is seen at several places
+        is stored itself.
+        """
+        out: dict[Node, None] = {}
+        for root in self.roots():
+            beside = [n for n in self.beside(root) if self.contracts(n)]
+            if len(list(_contractions_beside(self.inlined(root)[1]))) < 2:
+                continue
+            tiled = [n for n in beside if n is not root and not in_loops(self.region(n))]
+            if not tiled:
+                continue
+            others = [n for n in beside if n is not tiled[-1]] or tiled
+            out.update(dict.fromkeys(self.with_map(n, root, beside) for n in others))
+        return list(out)
+
+    def beside(self, root: Node) -> list[Node]:
+        """The reductions of a region that are inside no other."""
+        seen: dict[Node, bool] = {}
+        stack = [root]
+        while stack:
+            n = stack.pop()
+            if n in seen:
+                continue
+            seen[n] = n.op in MONOIDS
+            if not seen[n]:
+                stack.extend(
+                    a.node for a in n.args if a.node not in self.cut and a.node.op not in SOURCES
+                )
+        return [n for n in self.order if seen.get(n)]
+
+    def with_map(self, n: Node, root: Node, beside: list[Node]) -> Node:
+        """The last value that is made of this contraction and of none of the others, no larger than it is."""
+        last = n
+        for user in self.inside(root):
+            made_of = [b for b in self.beside(user) if b in beside]
+            is_map = made_of == [n] and user.dtype is n.dtype and user is not root
+            if is_map and volume_of(user.shape) <= volume_of(n.shape):
+                last = user
+        self.cut.add(last)
+        again = n in self.beside(root)
+        self.cut.remove(last)
+        return n if again else last
 
     def contracted(self, n: Node) -> list[Node]:
         """The operands of a reduction that hold a contraction, and are stored nowhere yet."""
@@ -376,6 +428,21 @@ def product_factors(r: Reduce) -> tuple[Expr, Expr] | None:
         return None
     a, b = r.body.args
     return (a, b) if is_contraction((a, b), tuple(free_axes(r)), r.axes) else None
+
+
+def _contractions_beside(e: Expr) -> Iterator[Reduce]:
+    """The contractions in a value that are inside no other reduction."""
+    seen: set[Expr] = set()
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if not isinstance(x, Reduce):
+            stack.extend(children(x))
+        elif product_factors(x) is not None:
+            yield x
 
 
 def _nested(r: Reduce) -> bool:
