@@ -83,7 +83,7 @@ BOTH = "f32[batch, 4]"
         (mul(X, of(0.0, X)), f"%1 = mul %0 0.0  {BOTH}\noutput out = %1  {BOTH}"),
         (
             mul(mul(mul(X, of(2.0, X)), of(3.0, X)), of(-1.0, X)),
-            f"%1 = mul %0 -6.0  {BOTH}\noutput out = %1  {BOTH}",
+            f"%1 = mul %0 6.0  {BOTH}\n%2 = mul %1 -1.0  {BOTH}\noutput out = %2  {BOTH}",
         ),
         (mul(mul(X, of(-1.0, X)), of(-1.0, X)), f"output out = %0  {BOTH}"),
         (add(add(of(1.0, X), X), of(2.0, X)), f"%1 = add %0 3.0  {BOTH}\noutput out = %1  {BOTH}"),

@@ -844,6 +844,38 @@ def in_place(x: Tensor) -> Tensor:
 
 
 # Small numbers: rounded to 16 bits, great ones would decide what the softmax says.
+
+
+def below_its_greatest(x: Tensor) -> dict[str, Tensor]:
+    """What rounds here as it does there: nothing is below zero."""
+    a, b = x * 0.1, (x @ x.mT) * 0.125 * 0.3
+    return {
+        "same": a - a,
+        "row": (a.amax(1, keepdim=True) - a).sqrt(),
+        "least": (b - b.amin(1, keepdim=True)).sqrt(),
+        "at": (x / 3 - x.amax(1, keepdim=True) / 3 < 0).sum(1),
+    }
+
+
+def smoothed(x: Tensor) -> Tensor:
+    """Each step reads the last one at three places."""
+    for _ in range(12):
+        wide = x.pad((1, 1))
+        x = x + (wide[..., 2:] + wide[..., :-2] - 2 * x) * 0.1
+    return x
+
+
+def long_chain(x: Tensor) -> Tensor:
+    for n in range(120):
+        x = (x * 1.5 + n).sin()
+    return x
+
+
+row("below_its_greatest", below_its_greatest, (N, M))
+row("smoothed", smoothed, (N, M))
+row("long_chain", long_chain, (N,))
+row("a_difference_of_sizes", lambda x, y: x * (y.shape[0] - x.shape[0]), (N, 3), (M, 3))
+row("a_mean_of_a_product_of_sizes", lambda x: x[:-1, ::2].mean(), (M + 1, M))
 row("mlp", mlp, (N, 16), fill=small)
 row("lenet", lenet, (N, 1, 8, 8))
 row("slots", slots, (N, M))

@@ -17,7 +17,7 @@ from lumigen.errors import DimSpecialised, DtypeMismatch, ShapeMismatch
 from lumigen.frontend.promote import Rank, Vote, result_type, scalar_dtype
 from lumigen.frontend.trace import emit, fail
 from lumigen.graph import Edge
-from lumigen.index import Dim, Ix, is_less, ix
+from lumigen.index import Dim, Ix, is_less, is_nonnegative, ix
 from lumigen.ops import Op
 from lumigen.view import Shape, View
 
@@ -61,12 +61,23 @@ def constant(value: float | bool, dtype: DType) -> Edge:
 
 
 def size(extent: Extent, dtype: DType = i64) -> Edge:
-    """An extent as a 0-d number. A symbolic one is read off an iota, which is never stored."""
+    """An extent as a 0-d number. A symbolic one is read off an iota, which is never stored.
+
+    One that may be negative, or is not proven to be none, is a difference of two that are none.
+    """
     e = ix(extent)
     if e.is_const:
         return constant(e.const, dtype)
+    if not is_nonnegative(e):
+        more = Ix.interned(tuple(t for t in e.terms if t[1] > 0), max(e.const, 0))
+        return _difference(more, more - e, dtype)
     counting = emit(graph.iota(e + 1, i64))
     return cast(Edge(counting.node, View((), (e,))), dtype)
+
+
+def _difference(more: Ix, fewer: Ix, dtype: DType) -> Edge:
+    """`more - fewer` of two sizes, in i64 until the end."""
+    return cast(add(size(more), mul(size(fewer), -1)), dtype)
 
 
 def is_scalar(a: Operand) -> bool:

@@ -90,9 +90,15 @@ def _of_one_type(m: Bindings) -> bool:
 
 
 def _factors_join(m: Bindings) -> bool:
-    """Integers wrap around; the product of floats has to be a normal number."""
+    """Integers wrap around; the product of floats has to be a normal number.
+
+    A change of sign stays by itself: as part of the constant it would hide that a value is subtracted, which
+    rounds as it does elsewhere, and is not fused with the sum.
+    """
     if not _of_one_type(m) or m["x"].dtype.is_int:
         return _of_one_type(m)
+    if [literal_of(m[name].node) for name in ("a", "b")].count(-1) == 1:
+        return False
     joined = literal_of(_joined(Op.MUL, m).node)
     return isfinite(joined) and abs(joined) >= float(np.finfo(np.float32).tiny)
 

@@ -11,7 +11,9 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
 3. at a reduction that several regions would compute;
 4. at a reduction of integers or truth values beside a contraction: what is behind a tile of products is computed in
    vectors, which add up floats alone;
-5. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
+5. at values that would make a region too large or too deep: one that reads its operand at several places doubles
+   what is computed, and eight of them in a row make one value out of hundreds;
+6. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
    others would be summed element by element.
 
 A factor is expanding if it holds a contraction of buffers that are all much smaller than it is, and so is what it
@@ -61,6 +63,9 @@ EXPANSION = 2  # an expanding factor is at least so many times larger than anyth
 ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an inner operand
 LONGEST = 1024  # the same where one side is weights, which stream past while the other side stays in the caches
 
+LARGEST = 200
+DEEPEST = 150
+
 ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
 MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
 
@@ -80,6 +85,25 @@ def partition(
         builder.materialise(cut)
         builder.decide_cuts()
     return builder.regions()
+
+
+@dataclass
+class _Sizes:
+    """Bounds of what the values of a graph are made of, from the sources and from what is cut on."""
+
+    cut: set[Node]
+    depth: dict[Node, int] = field(default_factory=dict[Node, int])
+    spelled: dict[Node, int] = field(default_factory=dict[Node, int])  # what is shared counts at each use
+
+    def measure(self, n: Node) -> None:
+        inner = [a.node for a in n.args if a.node not in self.cut]
+        self.depth[n] = 1 + max((self.depth[a] for a in inner), default=0)
+        self.spelled[n] = 1 + sum(self.spelled[a] for a in inner)
+
+    def exceed(self, n: Node) -> bool:
+        """Whether the value may be made of too much; operands must have been measured."""
+        self.measure(n)
+        return self.depth[n] > DEEPEST or self.spelled[n] > LARGEST
 
 
 @dataclass
@@ -168,12 +192,24 @@ class _Builder:
         done = None
         while done != len(self.cut):
             done = len(self.cut)
+            sizes = _Sizes(self.cut)
             for n in self.order:
                 if n.op in MONOIDS:
                     self.decide_at(n)
+                if n not in self.cut and sizes.exceed(n) and self.is_large(n):
+                    self.materialise([n])
             self.materialise(self.shared_reductions())
             self.materialise(self.whole_numbers_beside_contractions())
         self.memo.clear()
+
+    def is_large(self, n: Node) -> bool:
+        """Whether a value is made of too much. Its operands are not, so that no expression ever gets long."""
+        sizes = _Sizes(self.cut)
+        for a in self.order[: self.number[n] + 1]:
+            sizes.measure(a)
+        if sizes.depth[n] > DEEPEST:
+            return True
+        return sizes.spelled[n] > LARGEST and len(walk([self.inlined(n)[1]])) > LARGEST
 
     def refused(self, runs_whole: Callable[[Region], bool]) -> list[Node]:
         """What regions that would have to recompute a contraction are to read instead.
