@@ -662,12 +662,35 @@ def test_a_file_of_wider_floats_is_rounded(here: Path, run: Run) -> None:
     assert inputs_for(project, project.entry(None), {"x": "x.npy"}, {})[0]["x"].dtype == np.int64
 
 
-def test_dims_that_an_entry_lacks_are_refused(emitted: Path) -> None:
-    project = emitted_project(emitted)
-    with pytest.raises(lg.errors.UnknownOption) as caught:
-        inputs_for(project, project.entry(None), {}, {"btch": 3})
-    text = "[run] there is no option --dims btch in classify; there are: batch. Correct the name"
-    assert str(caught.value).startswith(text)
+TWO_ENTRIES = """
+import lumigen as lg
+model = lg.Model("two")
+batch, seq = lg.Dim("batch", 1, 8), lg.Dim("seq", 1, 16)
+@model.entry(x=lg.spec(batch, 4))
+def whole(x):
+    return x * 2
+@model.entry(x=lg.spec(batch, seq))
+def parts(x):
+    return x.sum(-1)
+"""
+
+
+def test_a_dim_counts_where_an_entry_has_it(here: Path, run: Run) -> None:
+    write(here / "model.py", TWO_ENTRIES)
+    assert run("compile", "model.py", "--no-build")[0] == 0
+    project = emitted_project(here / "two-cpu")
+    dims = {"batch": 3, "seq": 5}
+    project.check_dims(project.entries, dims)
+    for entry, shape in zip(project.entries, ((3, 4), (3, 5)), strict=True):
+        assert inputs_for(project, entry, {}, dims)[0]["x"].shape == shape
+    for entries, given, says in (
+        (project.entries, dims | {"sq": 1, "b": 2}, "sq, b in whole, parts; there are: batch, seq"),
+        ([project.entry("whole")], dims, "seq in whole; there are: batch"),
+    ):
+        with pytest.raises(lg.errors.UnknownOption) as caught:
+            project.check_dims(entries, given)
+        text = f"[run] there is no option --dims {says}. Correct the name"
+        assert str(caught.value).startswith(text)
 
 
 def test_a_file_that_dims_contradict_is_refused(here: Path, emitted: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,24 +90,25 @@ class Project:
     def name(self) -> str:
         return str(self.manifest["model"])
 
+    @property
+    def entries(self) -> list[Entry]:
+        return self.manifest["entries"]
+
     def entry(self, name: str | None) -> Entry:
         """The entry of that name; the first without one."""
-        entries: list[Entry] = self.manifest["entries"]
         if name is None:
-            return entries[0]
-        for e in entries:
+            return self.entries[0]
+        for e in self.entries:
             if e["name"] == name:
                 return e
-        raise UnknownEntry(model=self.name, name=name, known=[e["name"] for e in entries])
+        raise UnknownEntry(model=self.name, name=name, known=[e["name"] for e in self.entries])
 
-    def dims(self, entry: Entry, given: Mapping[str, int]) -> dict[str, int]:
-        """The size of every dim of an entry: what is given, else what is typical."""
-        known = [d["name"] for d in entry["dims"]]
-        for name in given:
-            if name not in known:
-                option = f"--dims {name} in {entry['name']}"
-                raise UnknownOption(command=self.command, name=option, known=known)
-        return {d["name"]: given.get(d["name"], d["typical"]) for d in entry["dims"]}
+    def check_dims(self, entries: Sequence[Entry], given: Mapping[str, int]) -> None:
+        """Refuse sizes of dims that none of the entries has."""
+        known = dict.fromkeys(str(d["name"]) for e in entries for d in e["dims"])
+        if lacking := [name for name in given if name not in known]:
+            option = f"--dims {', '.join(lacking)} in {', '.join(e['name'] for e in entries)}"
+            raise UnknownOption(command=self.command, name=option, known=list(known))
 
     @contextmanager
     def refusals(self) -> Generator[None]:
@@ -180,7 +181,10 @@ def inputs_for(
     files: Mapping[str, str],
     dims: Mapping[str, int],
 ) -> tuple[dict[str, Array], list[str]]:
-    """The inputs of an entry by name, and what to note of them: rounded, or random for want of a file."""
+    """The inputs of an entry by name, and what to note of them: rounded, or random for want of a file.
+
+    `dims` may size those of other entries too.
+    """
     known = [p["name"] for p in entry["inputs"]]
     for name in files:
         if name not in known:
@@ -196,8 +200,7 @@ def inputs_for(
                 notes.append(
                     f"{files[name]} is {read.dtype}, rounded to {port['dtype']} for {name}"
                 )
-    seen = {**_sizes_in(entry, given), **dims}
-    sizes = project.dims(entry, seen)
+    sizes = sizes_of(entry, {**_sizes_in(entry, given), **dims})
     for port in entry["inputs"]:
         if port["name"] in given:
             _check_dims(entry, port, given[port["name"]].shape, sizes, dims)
@@ -215,6 +218,11 @@ def inputs_for(
     if made:
         notes.append(f"random numbers for {', '.join(made)}")
     return arrays, notes
+
+
+def sizes_of(entry: Entry, given: Mapping[str, int]) -> dict[str, int]:
+    """The size of every dim of an entry: what is given, else what is typical."""
+    return {d["name"]: given.get(d["name"], d["typical"]) for d in entry["dims"]}
 
 
 def fitted(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -16,7 +16,15 @@ import click
 import numpy as np
 
 from lumigen.build import build_project
-from lumigen.cli.opened import Array, Entry, inputs_for, manifest_of, named_outputs, open_project
+from lumigen.cli.opened import (
+    Array,
+    Entry,
+    inputs_for,
+    manifest_of,
+    named_outputs,
+    open_project,
+    sizes_of,
+)
 from lumigen.cli.options import Assignment, example, json_option, run_options
 from lumigen.cli.terminal import duration, progress, result, result_json, say, table
 from lumigen.compile import Stages
@@ -57,6 +65,7 @@ def run(
     """Run an entry of a built project."""
     project = open_project("run", directory)
     chosen = project.entry(entry)
+    project.check_dims([chosen] if entry else project.entries, dims or {})
     if output:
         check_output(Path(output), len(chosen["outputs"]))
     arrays, notes = inputs_for(project, chosen, dict(files), dims or {})
@@ -160,10 +169,11 @@ def bench(
 ) -> None:
     """Time the entries of a built project."""
     project = open_project("bench", directory)
+    entries = [project.entry(entry)] if entry else project.entries
+    project.check_dims(entries, dims or {})
     if weights is None and project.uses_random_weights:
         say("note: random weights")
     model = project.model(weights, may_be_random=True)
-    entries = [project.entry(entry)] if entry else list(project.manifest["entries"])
     rows: list[dict[str, Any]] = []
     for chosen in entries:
         arrays, _ = inputs_for(project, chosen, {}, dims or {})
@@ -174,7 +184,7 @@ def bench(
         rows.append(
             {
                 "entry": chosen["name"],
-                "dims": project.dims(chosen, dims or {}),
+                "dims": sizes_of(chosen, dims or {}),
                 "runs": len(times),
                 "median_seconds": float(median),
                 "p10_seconds": float(low),
