@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -32,7 +31,7 @@ from lumigen.build import (
     write_project,
 )
 from lumigen.cost import Cost, cost
-from lumigen.dtype import DType, bf16, f16, f32, of_numpy
+from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.emit import manifest
 from lumigen.emit.contract import signature
 from lumigen.emit.entry import source_lines
@@ -45,8 +44,6 @@ from lumigen.emit.weights_file import PackedWeights, misfits, pack_weights
 from lumigen.errors import (
     BadArgument,
     CompilerMissing,
-    UnknownWeight,
-    WeightMismatch,
 )
 from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph, tensor_of
@@ -69,7 +66,7 @@ from lumigen.verify.graph import verify
 from lumigen.verify.program import verify as verify_program
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
-from lumigen.weights import Weights, open_weights, rounded
+from lumigen.weights import Weights, fitted, missing, open_weights
 
 Entries = tuple[tuple[str, Graph], ...]
 Array = npt.NDArray[Any]
@@ -486,22 +483,13 @@ def wanted_weights(
     Raises for one that is missing or different.
     """
     source = str(weights.path) if isinstance(weights, Weights) else "the given arrays"
+    names = list(dict.fromkeys(s.weight.name for s in model.weights))
     found: dict[str, Array] = {}
-    for stored in model.weights:
-        wanted = stored.weight
-        if not isinstance(weights, Weights) and wanted.name not in weights:
-            close = get_close_matches(wanted.name, weights, n=3, cutoff=0.3)
-            raise UnknownWeight(name=wanted.name, file=source, close=close)
-        array = found[wanted.name] = rounded(np.asarray(weights[wanted.name]), wanted.dtype)
-        if array.dtype != np.dtype(wanted.dtype.numpy) or array.shape != wanted.shape:
-            got = f"{of_numpy(array.dtype) or array.dtype}[{_list(array.shape)}]"
-            expected = f"{wanted.dtype}[{_list(wanted.shape)}]"
-            raise WeightMismatch(name=wanted.name, file=source, got=got, expected=expected)
+    for w in (s.weight for s in model.weights):
+        if w.name not in weights:
+            raise missing(w.name, source, list(weights), names)
+        found[w.name] = fitted(np.asarray(weights[w.name]), w.name, w.dtype, w.shape, source)
     return found
-
-
-def _list(extents: tuple[int, ...]) -> str:
-    return ", ".join(map(str, extents))
 
 
 def unused_weights(

@@ -177,21 +177,15 @@ class DimConflict(UserError):
 
 
 class UnknownWeight(UserError):
-    """`close` lists the most similar names in the file."""
+    """`close` lists the most similar names in the file, `remedy` is a sentence."""
 
-    message = (
-        "[weights] {file} holds no tensor {name}; the closest names are: {close}. "
-        "Pass the file that belongs to this model, or rename the parameter."
-    )
+    message = "[weights] {file} holds no tensor {name}; the closest names are: {close}. {remedy}"
 
 
 class WeightMismatch(UserError):
-    """`got` and `expected` are dtype and shape, as in `f32[256, 784]`."""
+    """`got` and `expected` are dtype and shape, as in `f32[256, 784]`; `remedy` is a sentence."""
 
-    message = (
-        "[weights] {name} in {file} is {got}, but the model declares {expected}. "
-        "Pass the file that belongs to this model, or change the declaration."
-    )
+    message = "[weights] {name} in {file} is {got}, but the model declares {expected}. {remedy}"
 
 
 class BadWeightsFile(UserError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, of_numpy, u8
-from lumigen.errors import BadWeightsFile, UnknownWeight
+from lumigen.errors import BadWeightsFile, UnknownWeight, WeightMismatch
 
 Array = npt.NDArray[Any]
 
@@ -126,9 +126,50 @@ class Weights:
 
     def _find(self, name: str) -> Stored:
         if name not in self._stored:
-            close = get_close_matches(name, self._stored, n=3, cutoff=0.3)
-            raise UnknownWeight(file=str(self.path), name=name, close=close)
+            raise missing(name, str(self.path), self._stored)
         return self._stored[name]
+
+
+def missing(
+    name: str, source: str, there: Collection[str], wanted: Collection[str] = ()
+) -> UnknownWeight:
+    """The error for a tensor that a file lacks; with the names of all that are `wanted` it knows a common prefix."""
+    close = get_close_matches(name, there, n=3, cutoff=0.3)
+    prefixes = [
+        prefix
+        for other in sorted(there)
+        if other.endswith(f".{name}") and (prefix := other.removesuffix(name))
+        if wanted and all(prefix + w in there for w in wanted)
+    ]
+    remedy = "Pass the file that belongs to this model, or rename the parameter."
+    if prefixes:
+        also = " (or " + ", ".join(f'"{p}"' for p in prefixes[1:3]) + ")" if prefixes[1:] else ""
+        remedy = (
+            f'The file has all names after "{prefixes[0]}"{also}: pass lg.Model(..., '
+            f'prefix="{prefixes[0]}"), or rename= for other names.'
+        )
+    return UnknownWeight(file=source, name=name, close=close, remedy=remedy)
+
+
+def fitted(array: Array, name: str, dtype: DType, shape: tuple[int, ...], source: str) -> Array:
+    """A weight as a model declares it: rounded where that is in 16 bits; WeightMismatch for any other."""
+    found = rounded(array, dtype)
+    if found.dtype == np.dtype(dtype.numpy) and found.shape == shape:
+        return found
+    ours = of_numpy(found.dtype)
+    remedy = "Pass the file that belongs to this model, or change the declaration."
+    if ours and ours.is_float and dtype.is_float and found.shape == shape:
+        remedy = (
+            f"Declare the weights as the file has them, with net.to(lg.{ours}) before "
+            "lg.Model(..., net), or pass a file of the declared type."
+        )
+    raise WeightMismatch(
+        name=name,
+        file=source,
+        got=f"{ours or found.dtype}[{', '.join(map(str, found.shape))}]",
+        expected=f"{dtype}[{', '.join(map(str, shape))}]",
+        remedy=remedy,
+    )
 
 
 def rounded(weight: Array, dtype: DType) -> Array:

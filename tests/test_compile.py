@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,15 +163,67 @@ def test_nothing_is_printed_by_default(capsys: pytest.CaptureFixture[str]) -> No
 # --- weights and targets --------------------------------------------------------------------------
 
 
-def test_weights_must_be_there_and_fit(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
-    out = tmp_path / "out"
-    missing = {name: a for name, a in arrays.items() if name != "2.bias"}
-    with pytest.raises(errors.UnknownWeight, match=r"no tensor 2\.bias; the closest names are: "):
-        lg.compile(make_model(), output=out, weights=missing, build=False)
-    wrong = {**arrays, "0.bias": arrays["0.bias"].astype(np.float16)}
-    with pytest.raises(errors.WeightMismatch, match=r"0\.bias in .* is f16\[8\], .* f32\[8\]"):
-        lg.compile(make_model(), output=out, weights=wrong, build=False)
+BELONGS = "Pass the file that belongs to this model, or "
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (
+            lambda given: {n: a for n, a in given.items() if n != "2.bias"},
+            rf"no tensor 2\.bias; the closest names are: .*\. {BELONGS}rename the parameter",
+        ),
+        (
+            lambda given: {f"net.{n}": a for n, a in given.items()},
+            r'all names after "net\.": pass lg\.Model\(\.\.\., prefix="net\."\), or rename=',
+        ),
+        (
+            lambda given: {f"{p}.{n}": a for p in "ab" for n, a in given.items()},
+            r'all names after "a\." \(or "b\."\): pass .*prefix="a\."\)',
+        ),
+        (
+            lambda given: {f"net.{n}": a for n, a in given.items() if n != "2.bias"},
+            f"{BELONGS}rename the parameter",
+        ),
+        (
+            lambda given: given | {"0.bias": given["0.bias"].astype(np.float16)},
+            r"0\.bias in .* is f16\[8\], .* f32\[8\]\. .* net\.to\(lg\.f16\) before lg\.Model",
+        ),
+        (
+            lambda given: given | {"0.bias": given["0.bias"].astype(np.int32)},
+            rf"is i32\[8\], .* f32\[8\]\. {BELONGS}change",
+        ),
+        (
+            lambda given: given | {"0.bias": given["0.bias"][:3].astype(np.float16)},
+            rf"is f16\[3\], .* f32\[8\]\. {BELONGS}change",
+        ),
+    ],
+)
+def test_weights_must_be_there_and_fit(
+    changed: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]],
+    says: str,
+    tmp_path: Path,
+    arrays: dict[str, np.ndarray],
+) -> None:
+    file, out = tmp_path / "w.safetensors", tmp_path / "out"
+    given = changed(arrays)
+    save_file(given, file)
+    for weights in (given, file):
+        with pytest.raises((errors.UnknownWeight, errors.WeightMismatch), match=says):
+            lg.compile(make_model(), output=out, weights=weights, build=False)
     assert not out.exists(), "what is refused leaves nothing behind"
+
+
+def test_what_the_errors_of_weights_advise_fits(tmp_path: Path) -> None:
+    net = nn.Linear(3, 4).to(lg.f16)
+    model = lg.Model("m", net, prefix="net.")
+
+    @model.entry(x=lg.spec(3, dtype=lg.f16))
+    def run(x: lg.Tensor) -> lg.Tensor:
+        return net(x)
+
+    given = {"net.weight": np.ones((4, 3), np.float16), "net.bias": np.ones(4, np.float16)}
+    lg.compile(model, output=tmp_path / "out", weights=given, build=False)
 
 
 def test_unused_tensors_are_listed(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:

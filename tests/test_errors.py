@@ -101,17 +101,28 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         ),
     ),
     errors.UnknownWeight: (
-        {"name": "0.weigth", "file": Path("a.safetensors"), "close": ["0.weight", "2.weight"]},
+        {
+            "name": "0.weigth",
+            "file": Path("a.safetensors"),
+            "close": ["0.weight", "2.weight"],
+            "remedy": "Rename the parameter.",
+        },
         (
             "[weights] a.safetensors holds no tensor 0.weigth; the closest names are: 0.weight, "
-            "2.weight. Pass the file that belongs to this model, or rename the parameter."
+            "2.weight. Rename the parameter."
         ),
     ),
     errors.WeightMismatch: (
-        {"name": "0.bias", "file": "a.safetensors", "got": "f16[8]", "expected": "f32[8]"},
+        {
+            "name": "0.bias",
+            "file": "a.safetensors",
+            "got": "f16[8]",
+            "expected": "f32[8]",
+            "remedy": "Change the declaration.",
+        },
         (
             "[weights] 0.bias in a.safetensors is f16[8], but the model declares f32[8]. "
-            "Pass the file that belongs to this model, or change the declaration."
+            "Change the declaration."
         ),
     ),
     errors.BadWeightsFile: (
@@ -540,6 +551,8 @@ def test_user_location_may_find_nobody() -> None:
 
 
 def test_names_cannot_steer_a_terminal_or_leave_their_line():
-    error = errors.UnknownWeight(file="a\x1b[2J", name="b\nerror: c", close=["d\x9be", "é"])
+    error = errors.UnknownWeight(
+        file="a\x1b[2J", name="b\nerror: c", close=["d\x9be", "é"], remedy=""
+    )
     assert "\\x1b[2J holds no tensor b\\nerror: c; the closest names are: d\\x9be, é." in str(error)
     assert error.facts["name"] == "b\nerror: c"

@@ -21,9 +21,9 @@ import numpy.typing as npt
 from lumigen.dtype import DTYPES, bf16, f16, f32
 from lumigen.emit import manifest
 from lumigen.emit.project import SAFETENSORS_DTYPES, packed_name
-from lumigen.errors import BadWeightsFile, UnknownWeight, WeightMismatch
+from lumigen.errors import BadWeightsFile
 from lumigen.program import ALIGNMENT, CompiledModel, Panels, Stored
-from lumigen.weights import OURS, read_header, rounded
+from lumigen.weights import OURS, fitted, missing, read_header
 from lumigen.weights import Stored as Tensor
 
 Array = npt.NDArray[np.generic]
@@ -148,17 +148,8 @@ def _stored_tensor(
 def _array_of(stored: Stored, arrays: Mapping[str, Array], source: str) -> Array:
     weight = stored.weight
     if weight.name not in arrays:
-        close = [
-            name for name in arrays if name.rpartition(".")[2] == weight.name.rpartition(".")[2]
-        ]
-        raise UnknownWeight(name=weight.name, file=source, close=sorted(close))
-    array = rounded(arrays[weight.name], weight.dtype)
-    if array.dtype != np.dtype(weight.dtype.numpy) or array.shape != weight.shape:
-        got = f"{array.dtype}[{', '.join(map(str, array.shape))}]"
-        raise WeightMismatch(
-            name=weight.name, file=source, got=got, expected=manifest.weight_text(stored)
-        )
-    return array
+        raise missing(weight.name, source, arrays)
+    return fitted(arrays[weight.name], weight.name, weight.dtype, weight.shape, source)
 
 
 def misfits(file: Path, weights: Sequence[Mapping[str, Any]]) -> list[str]:

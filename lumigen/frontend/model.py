@@ -288,5 +288,6 @@ def weights_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[WeightSpec, ...]
                     file="the model",
                     got=f"{first.dtype}{list(first.shape)}",
                     expected=f"{declared.dtype}{list(declared.shape)}",
+                    remedy="Declare a weight in one way wherever it is used.",
                 )
     return tuple(found[name] for name in sorted(found))
