@@ -50,11 +50,7 @@ uint32_t supported() { return 1u << kBaseline; }
 }  // namespace
 
 const char* isa_name(Isa isa) {
-#if defined(__x86_64__)
-  static const char* const names[] = {"v2", "avx2", "avx512"};
-#else
   static const char* const names[] = {"baseline", "avx2", "avx512"};
-#endif
   return names[isa];
 }
 

@@ -9,7 +9,8 @@ namespace LUMIGEN_NS {
 
 enum Isa : int32_t { kBaseline, kAvx2, kAvx512, kIsaCount };  // later ones are preferred
 
-// As the <MODEL>_ISA variable spells it: v2 (baseline where the processor is no x86), avx2, avx512.
+// As the <MODEL>_ISA variable and the tests spell it: baseline (x86-64-v2, or what any other processor has),
+// avx2, avx512.
 const char* isa_name(Isa isa);
 
 // Whether this processor, and the operating system with it, runs code compiled for `isa`.

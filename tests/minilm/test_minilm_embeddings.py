@@ -22,7 +22,7 @@ SHAPES = [(batch, length) for length in LENGTHS for batch in (1, 2, 5)] + [
     (64, 19),
 ]
 FLAGS = {
-    "v2": (),
+    "baseline": (),
     "avx2": ("avx2", "fma", "f16c"),
     "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl"),
 }
@@ -77,7 +77,7 @@ def test_embeddings_are_those_of_torch(models, weights, doubles, batch, length):
 
 def test_an_instruction_set_that_does_not_exist_is_refused(minilm, monkeypatch):
     monkeypatch.setenv("MINILM_ISA", "avx3")
-    with pytest.raises(minilm.Error, match="MINILM_ISA is avx3, must be v2, avx2 or avx512") as e:
+    with pytest.raises(minilm.Error, match="MINILM_ISA is avx3, must be baseline, avx2 or avx512") as e:
         minilm.Model()
     assert e.value.status == 7
 
