@@ -187,7 +187,7 @@ def commands():
         usage = " ".join(command.collect_usage_pieces(context))
         example = command.epilog.removeprefix("\b\n")
         parts.append(
-            f"### lumigen {name}\n\n`lumigen {name} {usage}`\n\n{command.help}\n\n"
+            f"### lumigen {name}\n\n`lumigen {name} {usage}`\n\n{inspect.cleandoc(command.help)}\n\n"
             f"{table(('option', 'does'), rows)}\n\n{example.replace('Example: ', 'Example: `')}`\n"
         )
     return "\n".join(parts)

@@ -25,7 +25,7 @@ VARIABLES = (
         "1 passes, 2 kernels, 3 text after each pass, 4 sources, 5 every rule that fires",
     ),
     Variable("LUMIGEN_DUMP", "a directory: every stage as a numbered text file"),
-    Variable("LUMIGEN_CACHE", "a directory: builds and measured plans; ~/.cache/lumigen if unset"),
+    Variable("LUMIGEN_CACHE", "a directory: what was compiled before; ~/.cache/lumigen if unset"),
     Variable("LUMIGEN_CXX", "the C++ compiler to build with; CMake chooses if unset"),
 )
 
@@ -46,7 +46,7 @@ def dump_dir() -> Path | None:
 
 
 def cache_dir() -> Path:
-    """Where builds and measurements are remembered. The caller creates it."""
+    """Where it is remembered what was compiled. The caller creates it."""
     return _path("LUMIGEN_CACHE") or Path.home() / ".cache" / "lumigen"
 
 

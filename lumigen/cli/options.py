@@ -96,7 +96,7 @@ def run_options(function: F) -> F:
         click.option(
             "--entry",
             metavar="NAME",
-            help="The entry; by default the first to run, and all to bench.",
+            help="The entry. Without it, `run` takes the first and `bench` takes all.",
         ),
         click.argument("directory", metavar="DIR", type=click.Path(path_type=Path)),
     ):
