@@ -262,6 +262,8 @@ def read_header(file: Path) -> tuple[dict[str, Stored], dict[str, str]]:
     with file.open("rb") as f:
         length = int.from_bytes(f.read(8), "little")
         if length > min(MAX_HEADER, total - 8):
+            if not f.read(1).startswith(b"{"):
+                raise _bad(file, "it is no safetensors file")
             raise _bad(file, f"it claims a header of {length} bytes, in a file of {total}")
         text = f.read(length)
     if len(text) < length:

@@ -41,7 +41,8 @@ def load_model_file(
     """The model of a file, traced: `name` in it, else `model`, else of `build(weights, **options)`.
 
     Options are texts (or values) by name, parsed by the annotations of `build`; UnknownOption for
-    one that it does not take. ModelFileError where there is no model, or the file raises.
+    one that it does not take. ModelFileError where there is no model, where options are given and
+    there is no function to take them, or where the file raises.
     """
     file = Path(path).resolve()
     if file.is_dir():
@@ -62,7 +63,12 @@ def load_model_file(
             _build(file, found, weights, options or {}) if not isinstance(found, Model) else found
         )
         if isinstance(found, Model) and options:
-            raise UnknownOption(command="model", name=next(iter(options)), known=[])
+            key = next(iter(options))
+            why = f"{name or 'model'} is an lg.Model and no function such as build(), so it takes no option {key}"
+            remedy = (
+                f"Leave {key} out, or define build(weights=None, {key}=...) that returns the model."
+            )
+            raise _error(path, why, remedy)
         model.trace()
     return model
 

@@ -30,6 +30,6 @@ def lacks_method(name: str, kind: type) -> AttributeError:
     has = (
         f"Did you mean {' or '.join(close)}?"
         if close
-        else f"docs/reference.md lists the {len(names)} that it has."
+        else f"help({kind.__module__.partition('.')[0]}.{kind.__name__}) lists the {len(names)} that it has."
     )
     return AttributeError(f"a {kind.__name__} has no {name}. {has}")

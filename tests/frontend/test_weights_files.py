@@ -99,6 +99,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "no header": (b"\0" * 8, "JSON"),
     "header beyond the file": (pack({}, length=100), "claims a header of 100"),
     "header of 2^64 - 1": (pack({}, length=2**64 - 1), "claims a header"),
+    "a text": (b"import lumigen as lg\n", "it is no safetensors file"),
     "no JSON": (pack(b"{oops"), "JSON"),
     "no text": (pack(b'{"\xff\xfe": 1}'), "JSON"),
     "a list": (pack([]), "not an object"),

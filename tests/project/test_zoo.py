@@ -65,6 +65,8 @@ def test_numbers_are_tensors_without_axes(zoo):
         zoo.Model().context(1).echo(**{**given, "pos": 1 << 32})
     with pytest.raises(zoo.Error, match="pos is of type float, must be an array of int32"):
         zoo.Model().context(1).echo(**{**given, "pos": 1.0})
+    with pytest.raises(zoo.Error, match=r"default is int64, .* Pass default\.astype\(np\.bool_\)"):
+        zoo.Model().context(1).echo(**{**given, "default": np.int64(1)})
     with pytest.raises(zoo.Error, match="pos is int64, must be int32"):
         zoo.Model().context(1).echo(**{**given, "pos": np.int64(1)})
 

@@ -135,6 +135,7 @@ class Arrays {
 
   // The same in a line of Python.
   static std::string type_text(const PortTable& port) {
+    if (port.code == 6) return "np.bool_";  // np.bool is Python's own before numpy 2, or missing
     return (port.code == 4 ? "ml_dtypes." : "np.") + std::string(port.numpy);
   }
 
