@@ -92,7 +92,7 @@ class Parameter:
 
     The pointer is to const unless written. `range` bounds integer elements, inclusive: where a
     kernel takes them as indices, its test needs it. A map tells the tensor copy engine where the
-    tensor of the parameter `maps` lies.
+    tensor of the parameter `maps` lies. `shape` is what a pointer points to, for readers; None if unsaid.
     """
 
     name: str
@@ -100,6 +100,7 @@ class Parameter:
     written: bool = False
     range: tuple[int, int] | None = None
     maps: str = ""
+    shape: Shape | None = None
 
     @property
     def is_pointer(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import lumigen as lg
 from lumigen import errors, nn
 from lumigen.compile import compile_project, graph_hash, lower_model, run_pass
 from lumigen.cost import Cost, cost
+from lumigen.emit.project import render_project
 from lumigen.forms import FORMS, text_after
 from lumigen.graph import Graph
 from lumigen.target import parse_target
@@ -327,3 +329,12 @@ def test_models_of_one_name_are_modules_of_their_own(tmp_path: Path) -> None:
     assert [Path(m.__file__).parent for m in modules] == [
         tmp_path / place / "python" for place in "abb"
     ]
+
+
+def test_emitted_sources_say_what_a_reader_asks() -> None:
+    files = render_project(lower_model(make_model().trace(), {}).model)
+    assert re.search(
+        r"^  const float\* x0;  // f32\[batch, \d+\]$", files["kernels/kernels.h"], re.MULTILINE
+    )
+    (entry,) = (t for p, t in files.items() if p.startswith("src/") and "args.row_tiles = " in t)
+    assert entry.count("rounded up; (1 / tiles) + 1 is 2 for one tile") == 1

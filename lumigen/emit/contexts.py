@@ -79,6 +79,7 @@ class SlotContext:
 class ArgumentContext:
     name: str
     value: str
+    is_number: bool  # that the launch works out
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,11 @@ class EntryContext:
         return any(x.maps for g in self.groups for v in g.variants for x in v.launches)
 
     @property
+    def has_numbers(self) -> bool:
+        launches = (x for g in self.groups for v in g.variants for x in v.launches)
+        return any(a.is_number for x in launches for a in x.arguments)
+
+    @property
     def ports(self) -> tuple[PortContext, ...]:
         return (*self.inputs, *self.outputs)
 
@@ -201,6 +207,7 @@ class FieldContext:
 
     name: str
     ctype: str
+    shape: str  # f32[1000, 96], or empty
 
 
 @dataclass(frozen=True)

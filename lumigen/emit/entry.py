@@ -228,7 +228,11 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
         title=one_line(kernel.title),
         lines=source_lines(launch.lines or kernel.lines),
         arguments=tuple(
-            ArgumentContext(name=p.name, value=_value(p, a, names, idents))
+            ArgumentContext(
+                name=p.name,
+                value=_value(p, a, names, idents),
+                is_number=isinstance(a, ValueArg) and a.name is not None,
+            )
             for p, a in pairs
             if not isinstance(a, MapArg)
         ),

@@ -21,7 +21,7 @@ from lumigen.emit.example import example_context
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.names import entry_symbols, model_symbols
-from lumigen.program import CompiledModel, KernelSource, Stored
+from lumigen.program import CompiledModel, KernelSource, Parameter, Stored
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target import Target
 
@@ -172,11 +172,16 @@ def _kernel(kernel: KernelSource, target: Target) -> KernelContext:
         file=f"kernels/{kernel.name}.{target.kernel_suffix}",
         title=one_line(kernel.title),
         lines=source_lines(kernel.lines),
-        parameters=tuple(FieldContext(p.name, p.ctype) for p in kernel.parameters),
+        parameters=tuple(FieldContext(p.name, p.ctype, _shape(p)) for p in kernel.parameters),
         body=kernel.body.strip("\n"),
         reference=kernel.reference.strip("\n"),
         written=written_parameters(kernel),
     )
+
+
+def _shape(p: Parameter) -> str:
+    """What a field points to, such as `f32[1000, 96]`; empty where that is not said."""
+    return "" if p.shape is None else one_line(f"{p.dtype}[{', '.join(map(str, p.shape))}]")
 
 
 def _weight(stored: Stored, model: CompiledModel) -> WeightContext:

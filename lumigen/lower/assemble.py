@@ -67,7 +67,9 @@ class LoweredKernel:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         out = {s.dst for s in self.region.stores}
-        pointers = tuple(Parameter(b.name, b.dtype, b in out, b.range) for b in self.program.args)
+        pointers = tuple(
+            Parameter(b.name, b.dtype, b in out, b.range, shape=b.dims) for b in self.program.args
+        )
         maps = tuple(
             Parameter(t.name, t.source.dtype, maps=t.source.name) for t in self.program.maps
         )

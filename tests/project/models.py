@@ -76,10 +76,10 @@ AFFINE = kernel(
     "k00_affine_7",
     "h = x * scale + shift",
     (
-        Parameter("x", f32),
-        Parameter("scale", f32),
-        Parameter("shift", f32),
-        Parameter("h", f32, written=True),
+        Parameter("x", f32, shape=(ix(BATCH), ix(IN))),
+        Parameter("scale", f32, shape=(ix(IN),)),
+        Parameter("shift", f32, shape=(ix(IN),)),
+        Parameter("h", f32, written=True, shape=(ix(BATCH), ix(IN))),
         Parameter("batch", None),
     ),
     f"""  const float* x = a.x + task * {IN};

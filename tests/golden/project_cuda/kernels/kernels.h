@@ -7,10 +7,10 @@ namespace LUMIGEN_NS {
 
 // h = x * scale + shift
 struct k00_affine_7_args {
-  const float* x;
-  const float* scale;
-  const float* shift;
-  float* h;
+  const float* x;  // f32[batch, 7]
+  const float* scale;  // f32[7]
+  const float* shift;  // f32[7]
+  float* h;  // f32[batch, 7]
   int64_t batch;
 };
 
