@@ -93,7 +93,9 @@ class _Sizes:
 
     cut: set[Node]
     depth: dict[Node, int] = field(default_factory=dict[Node, int])
-    spelled: dict[Node, int] = field(default_factory=dict[Node, int])  # what is shared counts at each use
+    spelled: dict[Node, int] = field(
+        default_factory=dict[Node, int]
+    )  # what is shared counts at each use
 
     def measure(self, n: Node) -> None:
         inner = [a.node for a in n.args if a.node not in self.cut]
