@@ -25,9 +25,10 @@ Every public name of `lumigen`, from its docstring; `python docs/make_reference.
 lg` and `from lumigen import nn, functional` are what the names below begin with. Signatures follow PyTorch where it has
 one.
 
-Shapes are tuples of axis names, and `..` stands for any axes. In signatures an `Extent` is an int, a `Dim` or an
-expression of dims; a `Value` is a tensor, a Python number or an `Extent`; `Dims` is one dimension, several, or `None`
-for all; a `Pair` is one int for both directions, or (vertical, horizontal).
+Shapes are tuples of axis names, and `..` stands for any axes. In signatures an `Extent` is an int, a `Dim` or a `Size`:
+what `.shape` holds, and arithmetic with it, an int or what `Dim` says of sizes; a `Value` is a tensor, a Python number
+or an `Extent`; `Dims` is one dimension, several, or `None` for all; a `Pair` is one int for both directions, or
+(vertical, horizontal).
 """
 
 MODELS = (

@@ -159,7 +159,8 @@ class DimSpecialised(UserError):
 
     message = (
         "[{op}] dim {dim} is declared as {declared}, but here it would have to be {needed}. "
-        "Write this step so that it holds for every value, or put a fixed size in the Dim's place."
+        "Write this step so that it holds for every value, give the sizes that differ an entry of their "
+        "own, or put a fixed size in the Dim's place."
     )
 
 

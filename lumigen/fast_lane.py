@@ -22,7 +22,7 @@ import numpy.typing as npt
 from lumigen import debug
 from lumigen.emit.kernel import kernel_body
 from lumigen.errors import BuildFailed, CompilerMissing
-from lumigen.index import Dim
+from lumigen.index import Dim, ix
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.program import (
     ALIGNMENT,
@@ -162,7 +162,7 @@ def bind_dims(program: Program, inputs: Mapping[str, Array]) -> dict[Dim, int]:
     for port in program.inputs:
         for extent, actual in zip(port.shape, inputs[port.name].shape, strict=True):
             for d in program.dims:
-                if extent == d + 0:
+                if extent == ix(d):
                     dims[d] = actual
     return dims
 

@@ -17,17 +17,23 @@ from typing import Any, Union
 
 Monomial = tuple["Atom", ...]
 Terms = tuple[tuple[Monomial, int], ...]
-IxLike = Union["Ix", "Dim", "Axis", int]
+IxLike = Union["Ix", "Symbolic", "Axis", int]
+
+
+class Symbolic:
+    """What stands for an expression: a dim, or a size that a user was given."""
+
+    @property
+    def expression(self) -> Ix:
+        """The expression that it stands for."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Dim:
-    """A symbolic extent, known only when a model runs: in `lo..hi`, a multiple of `multiple_of`.
+class Dim(Symbolic):
+    """A symbolic extent in `lo..hi`, a multiple of `multiple_of`, and the value that costs are estimated with.
 
-    A dim is identified by its name and has one range in a model. `typical` (default: `hi`) is the value
-    by which the compiler decides what is fused and how work is divided: a model runs at all sizes and
-    is made for this one. `+ - * // %` with ints and dims give extents. `spec` raises
-    BadArgument unless 1 <= lo <= typical <= hi < 2**62.
+    It compares by what it is declared as. Users get the subclass of `frontend.symbolic`.
     """
 
     name: str
@@ -40,47 +46,14 @@ class Dim:
         return self.name
 
     @property
+    def expression(self) -> Ix:
+        """The expression that is the dim alone."""
+        return of_atom(self)
+
+    @property
     def estimate(self) -> int:
         """The value that costs are estimated with."""
         return self.hi if self.typical is None else self.typical
-
-    # What is no index expression answers for itself: `dim * tensor` is the tensor's.
-
-    def __index__(self) -> int:
-        return ix(self).__index__()
-
-    def __add__(self, other: IxLike) -> Ix:
-        return ix(self) + other
-
-    def __radd__(self, other: IxLike) -> Ix:
-        return other + ix(self)
-
-    def __sub__(self, other: IxLike) -> Ix:
-        return ix(self) - other
-
-    def __rsub__(self, other: IxLike) -> Ix:
-        return other - ix(self)
-
-    def __mul__(self, other: IxLike) -> Ix:
-        return ix(self) * other
-
-    def __rmul__(self, other: IxLike) -> Ix:
-        return other * ix(self)
-
-    def __floordiv__(self, other: IxLike) -> Ix:
-        return ix(self) // other
-
-    def __rfloordiv__(self, other: IxLike) -> Ix:
-        return other // ix(self)
-
-    def __mod__(self, other: IxLike) -> Ix:
-        return ix(self) % other
-
-    def __rmod__(self, other: IxLike) -> Ix:
-        return other % ix(self)
-
-    def __neg__(self) -> Ix:
-        return -ix(self)
 
 
 @dataclass(frozen=True)
@@ -325,15 +298,17 @@ _SAME_TEXT: dict[str, list[Atom]] = {}
 
 def _is_index(value: object) -> bool:
     """Whether `ix` takes it: integers, those of numpy included, but no tensor and no float."""
-    return isinstance(value, Ix | int | Dim | Axis | Integral)
+    return isinstance(value, Ix | int | Symbolic | Axis | Integral)
 
 
 def ix(value: IxLike) -> Ix:
-    """The expression of an int, a dim or an axis; an expression itself is returned as it is."""
+    """The expression of an int, a dim, a size or an axis; an expression itself is returned as it is."""
     if isinstance(value, Ix):
         return value
-    if isinstance(value, Dim | Axis):
-        return Ix.interned((((value,), 1),), 0)
+    if isinstance(value, Symbolic):
+        return value.expression
+    if isinstance(value, Axis):
+        return of_atom(value)
     return Ix.interned((), int(value))
 
 

@@ -89,8 +89,8 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         {"op": "concat", "dim": "batch", "declared": "1 to 64", "needed": "exactly 8"},
         (
             "[concat] dim batch is declared as 1 to 64, but here it would have to be exactly 8. "
-            "Write this step so that it holds for every value, "
-            "or put a fixed size in the Dim's place."
+            "Write this step so that it holds for every value, give the sizes that differ an entry of "
+            "their own, or put a fixed size in the Dim's place."
         ),
     ),
     errors.DimConflict: (

@@ -180,7 +180,7 @@ def test_text_does_not_depend_on_age() -> None:
 
 
 def test_movements_of_symbolic_shapes_verify() -> None:
-    whole = reshape(shape(B, 32), shape(B * 4, 8))
+    whole = reshape(shape(B, 32), shape(ix(B) * 4, 8))
     parts = [
         Edge(X, whole),
         Edge(X, slice_view(X.shape, (0, 3), shape(B, 7), (1, 4))),

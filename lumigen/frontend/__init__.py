@@ -18,8 +18,8 @@ from lumigen.frontend.functional import (
 from lumigen.frontend.load import load_model_file
 from lumigen.frontend.model import Entry, Model, Traced, WeightSpec, trace_entry
 from lumigen.frontend.spec import Spec, spec
+from lumigen.frontend.symbolic import Dim
 from lumigen.frontend.tensor import Tensor
-from lumigen.index import Dim
 
 __all__ = [
     "Backend",

@@ -34,7 +34,7 @@ from lumigen.frontend.primitive import (
     sqrt,
 )
 from lumigen.frontend.trace import fail
-from lumigen.index import Dim, Ix, ix
+from lumigen.index import Ix, Symbolic, ix
 
 LOG2_E = math.log2(math.e)
 LN_2 = math.log(2)
@@ -291,7 +291,7 @@ def gelu_tanh(a: Edge) -> Edge:
 
 def power(a: Edge, exponent: Scalar) -> Edge:
     """a ** exponent: products for integers, sqrt for halves, else exp2(exponent * log2(a))."""
-    if isinstance(exponent, Dim | Ix):
+    if isinstance(exponent, Symbolic | Ix):
         return _extent_power(a, ix(exponent))
     whole = exponent == int(exponent) if math.isfinite(exponent) else False
     if not whole:
@@ -344,7 +344,7 @@ def _real_power(a: Edge, exponent: float) -> Edge:
 
 def exponential(base: Operand, exponent: Edge) -> Edge:
     """base ** exponent for a positive number or extent as base: exp2(exponent * log2(base))."""
-    if isinstance(base, Dim | Ix):
+    if isinstance(base, Symbolic | Ix):
         check_extent("pow", f"the base is {base}", ix(base), least=1)
         exponent = floating(exponent)
         return exp2(mul(exponent, log2(size(base, exponent.dtype))))

@@ -67,3 +67,10 @@ def fixed(op: str, name: str, extent: Ix) -> int:
             DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed
         )
     return extent.const
+
+
+def declared(dim: Dim) -> str:
+    """The range of a dim as its declaration has it."""
+    multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of != 1 else ""
+    typical = f", typically {dim.typical}" if dim.typical is not None else ""
+    return f"{dim.lo}..{dim.hi}{multiple}{typical}"

@@ -344,7 +344,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Pair) -> Tensor:
 
 def layer_norm(
     x: Tensor,
-    normalized_shape: int | Sequence[Extent],
+    normalized_shape: Extent | Sequence[Extent],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -358,7 +358,7 @@ def layer_norm(
 
 def rms_norm(
     x: Tensor,
-    normalized_shape: int | Sequence[Extent],
+    normalized_shape: Extent | Sequence[Extent],
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
@@ -378,8 +378,8 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + bias
 
 
-def _last_dims(op: str, x: Tensor, shape: int | Sequence[Extent]) -> tuple[int, ...]:
-    wanted = tuple(ix(e) for e in ([shape] if isinstance(shape, int) else shape))
+def _last_dims(op: str, x: Tensor, shape: Extent | Sequence[Extent]) -> tuple[int, ...]:
+    wanted = tuple(ix(e) for e in (shape if isinstance(shape, Sequence) else [shape]))
     have = x.extents[-len(wanted) :]
     if len(have) != len(wanted):
         rule = "the input has too few axes"

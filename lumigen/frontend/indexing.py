@@ -30,7 +30,7 @@ from lumigen.frontend.primitive import (
 from lumigen.frontend.reduction import emit_iota
 from lumigen.frontend.trace import fail
 from lumigen.graph import tensor_of
-from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, maximum, minimum
+from lumigen.index import Dim, Ix, Symbolic, ceildiv, is_less, is_nonnegative, ix, maximum, minimum
 from lumigen.ops import Op
 
 Key: TypeAlias = Any  # int, extent, slice, None, ..., or an edge of integers
@@ -59,9 +59,9 @@ def _without_ellipsis(a: Edge, keys: list[Key]) -> list[Key]:
     for key in keys:
         if isinstance(key, Edge):
             _need_index("index", key)
-        elif not (key is None or key is Ellipsis or isinstance(key, int | Dim | Ix | slice)) or (
-            isinstance(key, bool)
-        ):
+        elif not (
+            key is None or key is Ellipsis or isinstance(key, int | Symbolic | Ix | slice)
+        ) or (isinstance(key, bool)):
             raise fail(
                 BadArgument,
                 op="index",
@@ -131,7 +131,7 @@ def _sliced(a: Edge, d: int, s: Any) -> Edge:
 def _bound(given: Any, extent: Ix, default: Ix, low: Ix, high: Ix) -> Ix:
     if given is None:
         return default
-    if isinstance(given, bool) or not isinstance(given, int | Dim | Ix):
+    if isinstance(given, bool) or not isinstance(given, int | Symbolic | Ix):
         raise fail(
             BadArgument,
             op="slice",

@@ -15,8 +15,9 @@ from typing import Any, TypeVar, cast
 from lumigen import graph
 from lumigen.dtype import DType
 from lumigen.errors import BadArgument, DimConflict, SourceLocation, UnknownDim, WeightMismatch
+from lumigen.frontend.extents import declared
 from lumigen.frontend.nn import Module, Parameter
-from lumigen.frontend.spec import Spec, check_identifier, declared, taken
+from lumigen.frontend.spec import Spec, check_identifier, taken
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import Scope, fail, tracing
 from lumigen.graph import Graph, tensor_of

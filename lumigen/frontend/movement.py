@@ -325,16 +325,16 @@ def stack(parts: Sequence[Edge], dim: int = 0) -> Edge:
     return cat([unsqueeze(p, dim) for p in parts], dim)
 
 
-def roll(a: Edge, shift: int, dim: int) -> Edge:
+def roll(a: Edge, shift: Extent, dim: int) -> Edge:
     """Element i moves to i + shift, around the end: two slices, joined."""
     d = axis("roll", a, dim)
     extent = a.shape[d]
     if not extent.is_const:
         raise _fixed("roll", extent)
-    k = shift % extent.const
+    k = ix(shift) % extent
     if k == 0:
         return a
-    return cat([slice_axis(a, d, extent - k, ix(k)), slice_axis(a, d, ix(0), extent - k)], d)
+    return cat([slice_axis(a, d, extent - k, k), slice_axis(a, d, ix(0), extent - k)], d)
 
 
 def tile_axis(a: Edge, dim: int, times: int) -> Edge:

@@ -23,6 +23,33 @@ def lacks(name: str, namespace: Mapping[str, object], module: str) -> AttributeE
     return AttributeError(f"lumigen.{where} has no {name}. {has}")
 
 
+def instead_of(name: str, kind: type, functions: Mapping[str, object]) -> str:
+    """How what another library calls `name` is written here: a function, a method or an operator."""
+    ways: list[str] = []
+    module = str(functions["__name__"])
+    if name in offered(functions, module):
+        ways.append(f"lumigen.{module.rpartition('.')[2]}.{name}")
+    if not name.startswith("_") and name in dir(kind):
+        ways.append(f"its own method {name}")
+    sign = OPERATORS.get(name)
+    if sign and not ways:
+        ways.append(f"the operator {sign}")
+    return " or to ".join(ways)
+
+
+OPERATORS = {
+    "add": "+",
+    "sub": "-",
+    "subtract": "-",
+    "mul": "*",
+    "multiply": "*",
+    "div": "/",
+    "divide": "/",
+    "true_divide": "/",
+    "floor_divide": "//",
+}
+
+
 def lacks_method(name: str, kind: type) -> AttributeError:
     """The error for a method that a class of the frontend does not have, with those that are near."""
     names = [n for n in dir(kind) if not n.startswith("_")]

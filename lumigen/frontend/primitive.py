@@ -17,12 +17,12 @@ from lumigen.errors import DimSpecialised, DtypeMismatch, ShapeMismatch
 from lumigen.frontend.promote import Rank, Vote, result_type, scalar_dtype
 from lumigen.frontend.trace import emit, fail
 from lumigen.graph import Edge
-from lumigen.index import Dim, Ix, is_less, is_nonnegative, ix
+from lumigen.index import Dim, Ix, Symbolic, is_less, is_nonnegative, ix
 from lumigen.ops import Op
 from lumigen.view import Shape, View
 
-Extent = Union[int, Dim, Ix]
-Scalar = Union[bool, int, float, Dim, Ix]
+Extent = Union[int, Symbolic, Ix]
+Scalar = Union[bool, int, float, Symbolic, Ix]
 Operand = Union[Edge, Scalar]
 
 # --- views and constants --------------------------------------------------------------------------
@@ -89,13 +89,13 @@ def known_value(a: Operand) -> float | int | bool | None:
     if isinstance(a, Edge):
         whole = a.node.op is Op.CONST and not a.view.valid
         return graph.literal_of(a.node) if whole else None
-    return None if isinstance(a, Dim | Ix) else a
+    return None if isinstance(a, Symbolic | Ix) else a
 
 
 def dtype_of(a: Operand) -> DType:
     if isinstance(a, Edge):
         return a.dtype
-    return i64 if isinstance(a, Dim | Ix) else scalar_dtype(a)
+    return i64 if isinstance(a, Symbolic | Ix) else scalar_dtype(a)
 
 
 def vote(a: Operand) -> Vote:
@@ -108,7 +108,7 @@ def tensor(a: Operand, dtype: DType) -> Edge:
     """An operand as an edge of `dtype`."""
     if isinstance(a, Edge):
         return cast(a, dtype)
-    if isinstance(a, Dim | Ix):
+    if isinstance(a, Symbolic | Ix):
         return size(a, dtype)
     return constant(a, dtype)
 

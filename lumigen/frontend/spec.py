@@ -9,8 +9,9 @@ from typing import Any
 
 from lumigen.dtype import DTYPES, DType, f32
 from lumigen.errors import BadArgument
+from lumigen.frontend.extents import declared
 from lumigen.frontend.trace import fail
-from lumigen.index import Dim, Ix, is_less, ix
+from lumigen.index import Dim, Ix, Symbolic, is_less, ix
 from lumigen.names import taken_by
 from lumigen.view import Shape
 
@@ -39,7 +40,7 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None
     if dtype not in DTYPES:
         raise fail(BadArgument, op="spec", name="dtype", value=dtype, expected=f"one of {_names()}")
     for e in extents:
-        if isinstance(e, bool) or not isinstance(e, int | Dim | Ix):
+        if isinstance(e, bool) or not isinstance(e, int | Symbolic | Ix):
             raise fail(
                 BadArgument, op="spec", name="an extent", value=repr(e), expected="integers or dims"
             )
@@ -71,12 +72,6 @@ def _check_dim(dim: Dim) -> None:
     if dim.hi // dim.multiple_of * dim.multiple_of < dim.lo:
         expected = f"a range that holds a multiple of {dim.multiple_of}"
         raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
-
-
-def declared(dim: Dim) -> str:
-    multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of != 1 else ""
-    typical = f", typically {dim.typical}" if dim.typical is not None else ""
-    return f"{dim.lo}..{dim.hi}{multiple}{typical}"
 
 
 def _check_range(dtype: DType, range: tuple[int, int] | None) -> None:

@@ -22,17 +22,17 @@ from lumigen.frontend import (
     primitive,
     reduction,
 )
-from lumigen.frontend.offered import lacks_method
+from lumigen.frontend.offered import instead_of, lacks_method
 from lumigen.frontend.primitive import Extent, Scalar
+from lumigen.frontend.symbolic import Size, size_of
 from lumigen.frontend.trace import fail, home_of
 from lumigen.graph import Edge
-from lumigen.index import Dim, Ix, product
+from lumigen.index import Ix, Symbolic, product
 from lumigen.view import Shape
 
 Int: TypeAlias = int  # Tensor has methods of the names int, float and bool, as PyTorch's has
 Number: TypeAlias = float
 Flag: TypeAlias = bool
-Size: TypeAlias = int | Ix
 Value: TypeAlias = Union["Tensor", Scalar]
 Dims: TypeAlias = int | Sequence[int] | None
 
@@ -41,7 +41,7 @@ def raw(a: Any) -> primitive.Operand:
     """What the modules of operations take: the edge of a tensor, a scalar as it is."""
     if isinstance(a, Tensor):
         return a.edge
-    if isinstance(a, bool | int | float | Dim | Ix):
+    if isinstance(a, bool | int | float | Symbolic | Ix):
         return a
     item = getattr(a, "item", None)  # a numpy scalar
     if callable(item) and not getattr(a, "shape", ()):
@@ -67,7 +67,7 @@ def one_sequence(args: tuple[int | Extent | Sequence[Extent], ...]) -> tuple[Ext
 def _ints(args: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
     if len(args) == 1 and isinstance(args[0], Sequence):
         return tuple(args[0])
-    return tuple(a for a in args if isinstance(a, int))
+    return tuple(a for a in args if not isinstance(a, Sequence))
 
 
 class Tensor:
@@ -103,8 +103,8 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[Size, ...]:
-        """The extents: ints where they are known, else expressions of dims."""
-        return tuple(e.const if e.is_const else e for e in self.extents)
+        """The extents: ints where they are known, else sizes with the arithmetic of `Dim`."""
+        return tuple(map(size_of, self.extents))
 
     @overload
     def size(self) -> tuple[Size, ...]: ...
@@ -124,9 +124,8 @@ class Tensor:
         return self.ndim
 
     def numel(self) -> Size:
-        """How many elements it has: an int where that is known, else an expression of dims."""
-        total = product(self.extents)
-        return total.const if total.is_const else total
+        """How many elements it has: an int where that is known, else a size with the arithmetic of `Dim`."""
+        return size_of(product(self.extents))
 
     def is_floating_point(self) -> Flag:
         """Whether the dtype is a float type."""
@@ -167,6 +166,26 @@ class Tensor:
         return (self[i] for i in range(len(self)))
 
     __hash__ = object.__hash__
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """What torch calls where one of its functions is given a tensor of ours."""
+        del types, args, kwargs
+        from lumigen.frontend import functional  # noqa: PLC0415  # it is made of tensors
+
+        name = getattr(function, "__name__", str(function))
+        here = instead_of(name, Tensor, vars(functional))
+        raise fail(
+            BadArgument,
+            op=f"torch.{name}",
+            name="a lumigen tensor",
+            value="passed to torch: it is being traced, and has no values yet",
+            expected=f"it to {here}"
+            if here
+            else "tensors of torch, or compose it of lumigen's functions",
+        )
 
     # --- arithmetic -------------------------------------------------------------------------------
 

@@ -1,0 +1,280 @@
+"""Sizes as users meet them: arithmetic, what Python may decide on them, and what it may not."""
+
+# a case is a lambda, so that its line is in this file
+
+from __future__ import annotations
+
+import math
+import operator
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lumigen as lg
+from lumigen import errors, nn
+from lumigen.frontend.model import Entry, trace_entry
+from lumigen.index import ix
+from lumigen.interp.graph import evaluate
+
+B = lg.Dim("batch", 1, 8)
+S = lg.Dim("sequence", 2, 9)
+E = lg.Dim("eights", 1, 70, multiple_of=8)  # 8, 16, ..., 64
+ONE = lg.Dim("one", 5, 11, multiple_of=8)  # 8 alone
+
+
+def seen(f: Callable[[Any], Any]) -> Any:
+    """What the function finds of a tensor while it is traced."""
+    found: list[Any] = []
+
+    def entry(x: Any) -> Any:
+        found.append(f(x))
+        return x
+
+    trace_entry(Entry("entry", entry, (("x", lg.spec(B, S, E, ONE, 64)),)))
+    return found[0]
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+VALUES = [(b, s, e) for b in range(1, 9) for s in range(2, 10) for e in range(8, 65, 8)]
+FORMULAS: list[Callable[[Any, Any, Any], Any]] = [
+    lambda b, s, e: b + 3,
+    lambda b, s, e: 3 + b * s,
+    lambda b, s, e: 3 - b,
+    lambda b, s, e: b - s - e,
+    lambda b, s, e: -b,
+    lambda b, s, e: +b * np.int64(2),
+    lambda b, s, e: np.int64(2) * b,
+    lambda b, s, e: (b + s) // 3,
+    lambda b, s, e: 100 // b,
+    lambda b, s, e: e // b,
+    lambda b, s, e: b // -3,
+    lambda b, s, e: (b * s) % 5,
+    lambda b, s, e: 100 % s,
+    lambda b, s, e: e % -5,
+    lambda b, s, e: e // 8,
+]
+
+
+@pytest.mark.parametrize("f", FORMULAS)
+@pytest.mark.parametrize("dims", [True, False], ids=["dims", "sizes"])
+def test_arithmetic_is_pythons(f: Callable[[Any, Any, Any], Any], dims: bool) -> None:
+    got = f(B, S, E) if dims else seen(lambda x: f(x.shape[0], x.size(1), x.shape[-3]))
+    for b, s, e in VALUES:
+        assert ix(got).evaluate({B: b, S: s, E: e}) == f(b, s, e)
+
+
+def test_what_is_constant_is_an_int() -> None:
+    assert type(seen(lambda x: x.shape[0] - B + 2)) is int
+    assert type(seen(lambda x: x.shape[2] % 8)) is int
+    assert type(seen(lambda x: x.shape[4])) is int
+    assert type(seen(lambda x: 0 * x.numel())) is int
+    assert type(B - B) is int
+
+
+def test_sizes_of_two_tensors_are_the_same() -> None:
+    assert seen(lambda x: x.shape == x.exp().shape)
+    assert seen(lambda x: x.shape == (B, S, E, ONE, 64))
+    assert seen(lambda x: operator.eq(x.shape[0], B) and operator.eq(B, x.shape[0]))
+    assert not seen(lambda x: x.shape[0] != B)
+    assert seen(lambda x: {x.shape[0]: 7, x.shape[0] + 1: 8}[B]) == 7
+    assert seen(lambda x: hash(x.shape[0] + 1) == hash(B + 1))
+
+
+def test_sizes_print_as_expressions_and_survive_pickling() -> None:
+    assert seen(lambda x: f"{x.shape} {x.shape[0] * 2 + 1}").startswith("(batch, sequence, ")
+    assert str(B + 1) == repr(B + 1) == "batch + 1"
+    assert repr(B) == "Dim(name='batch', lo=1, hi=8, multiple_of=1, typical=None)"
+    again = pickle.loads(pickle.dumps((B, B + 1)))
+    assert again == (B, B + 1)
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+RANGES = [(B, range(1, 9)), (E, range(8, 65, 8)), (ONE, [8])]
+OTHERS = [*range(-1, 12), 16, 60, 64, 65, 2.5, 8.0, -math.inf, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+@pytest.mark.parametrize(("dim", "values"), RANGES, ids=[d.name for d, _ in RANGES])
+@pytest.mark.parametrize("factor", [1, 3])
+def test_comparisons_hold_for_all_declared_values_or_are_refused(
+    compare: Callable[[Any, Any], bool], dim: lg.Dim, values: Any, factor: int
+) -> None:
+    for other in OTHERS:
+        for left in (True, False):
+            ask = compare if left else lambda a, b: compare(b, a)
+            wanted = {ask(factor * v, other) for v in values}
+            if len(wanted) == 1:
+                assert ask(factor * dim, other) is wanted.pop()
+            else:
+                with pytest.raises(errors.DimSpecialised):
+                    ask(factor * dim, other)
+
+
+def test_comparisons_between_sizes() -> None:
+    assert B < B + 1
+    assert B <= 4 * S
+    assert not E < B
+    assert lg.Dim("far", 10, 20) != B
+    assert 2 * B != 2 * S + 1
+    assert bool(B)
+    for f in (lambda: B == S, lambda: B < S, lambda: bool(B - 1), lambda: B * S == 4):
+        with pytest.raises(errors.DimSpecialised):
+            f()
+
+
+def test_what_is_no_number_is_not_equal() -> None:
+    assert B != "batch"
+    assert B != None  # noqa: E711
+    assert (B, 3) != None  # noqa: E711
+    with pytest.raises(TypeError):
+        _ = B < "batch"
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+UNDECIDED: list[tuple[Callable[[Any], Any], list[str]]] = [
+    (
+        lambda x: x if x.shape[0] == 4 else -x,
+        ["[==]", "dim batch is declared as 1..8", "batch == 4", "lg.full((), batch, lg.i64) == 4"],
+    ),
+    (lambda x: x if x.size(0) > 4 else -x, ["[>]", "batch > 4", "an entry of their own"]),
+    (lambda x: x[: max(x.shape[0], 2)], ["batch < 2"]),
+    (lambda x: x if 2 * x.shape[0] < 9 else -x, ["2*batch < 9", "2*batch is in 2..16"]),
+    (lambda x: x if x.shape[0] - 1 else -x, ["batch - 1 != 0"]),
+    (lambda x: x if x.shape == (4, 3) else -x, ["batch == 4"]),
+    (lambda x: x if x.shape[0] in (4, 5) else -x, ["batch == 4"]),
+    (lambda x: x if B == 4 else -x, ["batch == 4"]),
+    (lambda x: x if E == 16 else -x, ["1..70, a multiple of 8", "eights == 16"]),
+    (lambda x: x[: 8 // (x.shape[0] - 1)], ["[//]", "at least 2", "the divisor is batch - 1"]),
+    (lambda x: x[: 8 % (x.shape[0] - 1)], ["[%]", "at least 2"]),
+]
+
+
+@pytest.mark.parametrize(("f", "texts"), UNDECIDED, ids=[t[-1] for _, t in UNDECIDED])
+def test_what_would_specialise_a_dim_names_the_line(f: Callable[[Any], Any], texts: Any) -> None:
+    with pytest.raises(errors.DimSpecialised) as caught:
+        trace_entry(Entry("entry", f, (("x", lg.spec(B, 3)),)))
+    for text in texts:
+        assert text in str(caught.value)
+    where = caught.value.where
+    assert where is not None
+    assert Path(where.file) == Path(__file__)
+    assert where.line == f.__code__.co_firstlineno
+
+
+NUMBERS: list[Callable[[Any], Any]] = [
+    int,
+    float,
+    range,
+    math.sqrt,
+    operator.index,
+    lambda n: n**0.5,
+    lambda n: 2**n,
+    lambda n: n / 2,
+    lambda n: 1 / n,
+    lambda n: n * 0.5,
+    lambda n: 0.5 + n,
+    lambda n: n // 2.0,
+    lambda n: [0] * n,
+]
+
+
+@pytest.mark.parametrize("f", NUMBERS)
+def test_what_needs_a_number_says_so(f: Callable[[Any], Any]) -> None:
+    for size in (seen(lambda x: x.shape[0]), B):
+        with pytest.raises(TypeError, match=r"^batch is known only when the model runs"):
+            f(size)
+
+
+def test_a_divisor_is_not_zero() -> None:
+    with pytest.raises(errors.BadArgument, match="the divisor is 0"):
+        _ = B // 0
+
+
+def test_the_remedy_chooses_when_the_model_runs() -> None:
+    def entry(x: Any) -> Any:
+        return lg.where(lg.full((), x.shape[0], lg.i64) == 4, 2 * x, x)
+
+    traced = trace_entry(Entry("entry", entry, (("x", lg.spec(B, 3)),)))
+    for batch in (3, 4):
+        x = np.ones((batch, 3), np.float32)
+        assert (evaluate(traced, {"x": x}, {})["out"] == (2 if batch == 4 else 1)).all()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.reshape(x.shape[0] * 3),
+        lambda x: x.expand(2, *x.shape),
+        lambda x: x.unflatten(0, (x.shape[0], 1)),
+        lambda x: x.narrow(0, x.shape[0] - 1, 1),
+        lambda x: x.split([x.shape[0] - 1, 1])[0],
+        lambda x: x.pad((0, 0, x.shape[0], 1)),
+        lambda x: x[x.shape[0] - 1],
+        lambda x: x[x.shape[0] // 2 :],
+        lambda x: lg.zeros(*x.shape) + lg.full(x.shape, x.numel()),
+        lambda x: lg.arange(1, x.shape[0] + 1),
+        lambda x: lg.eye(x.shape[0], x.shape[1]),
+        lambda x: lg.functional.one_hot(lg.arange(2), x.shape[0]),
+        lambda x: lg.functional.layer_norm(x, x.shape),
+        lambda x: lg.functional.layer_norm(x.T, x.shape[0]),
+        lambda x: x.masked_fill(x > x.shape[0], x.size(0)),
+        lambda x: x.clamp(0, x.shape[0]) ** x.shape[0],
+    ],
+)
+def test_functions_take_sizes(f: Callable[[Any], Any]) -> None:
+    """As they take numbers: what is traced for a dim computes what the number gives."""
+    x = np.arange(12, dtype=np.float32).reshape(4, 3) / 4
+    found = [
+        evaluate(trace_entry(Entry("entry", f, (("x", lg.spec(n, 3)),))), {"x": x}, {})["out"]
+        for n in (B, 4)
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_counts_of_repeat_are_not_left_out() -> None:
+    with pytest.raises(errors.BadArgument, match=r"\[repeat\] a count cannot be batch"):
+        seen(lambda x: x.repeat(x.shape[0], 1, 1, 1, 1))
+
+
+# --- torch ----------------------------------------------------------------------------------------
+
+TORCH: list[tuple[Callable[[Any], Any], list[str]]] = [
+    (torch.relu, ["[torch.relu]", "lumigen.functional.relu or to its own method relu"]),
+    (torch.nn.functional.gelu, ["lumigen.functional.gelu."]),
+    (torch.abs, ["its own method abs."]),
+    (lambda x: torch.add(x, 1), ["the operator +."]),
+    (lambda x: torch.ones(64) * x, ["the operator *."]),
+    (lambda x: torch.cat([x, x]), ["lumigen.functional.cat."]),
+    (torch.nn.Linear(64, 2), ["lumigen.functional.linear."]),
+    (torch.lgamma, ["[torch.lgamma]", "lumigen's functions"]),
+]
+
+
+@pytest.mark.parametrize(("f", "texts"), TORCH, ids=[t[0] for _, t in TORCH])
+def test_torch_is_not_given_our_tensors(f: Callable[[Any], Any], texts: list[str]) -> None:
+    with pytest.raises(errors.BadArgument, match="it is being traced") as caught:
+        seen(lambda x: f(x))
+    assert all(text in str(caught.value) for text in texts)
+    assert caught.value.where is not None
+    assert Path(caught.value.where.file) == Path(__file__)
+
+
+def test_parameters_are_tensors_to_torch_too() -> None:
+    with pytest.raises(errors.BadArgument, match=r"lumigen\.functional\.relu"):
+        torch.relu(nn.Parameter(3))  # type: ignore[arg-type]
+
+
+def test_lumigen_does_not_import_torch() -> None:
+    code = "import sys, lumigen; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
