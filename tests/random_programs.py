@@ -26,7 +26,7 @@ from lumigen.errors import UserError
 from lumigen.frontend import Tensor
 from lumigen.frontend.spec import Spec, spec
 from lumigen.graph import edge, source
-from lumigen.index import Dim, Ix, product
+from lumigen.index import Dim, Ix, ix, product
 from lumigen.ops import Op
 
 N, M = Dim("n", 1, 9), Dim("k", 1, 9)
@@ -178,7 +178,7 @@ class Builder:
             shape = shape[1:]
         dtype = self.pick((f32, f32, f32, f32, f32, i64, boolean, f64, i32, i8, u8))
         if not self.values:  # every dim must come from an input
-            shape, dtype = (N + 0, M + 0), f32
+            shape, dtype = (ix(N), ix(M)), f32
         name = f"v{len(self.values)}"
         self.tensors.append(Tensor(edge(source(Op.INPUT, name, shape, dtype))))
         self.values.append(
