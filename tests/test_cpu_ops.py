@@ -24,7 +24,7 @@ from lumigen.frontend.nn import Parameter
 from lumigen.frontend.spec import Spec, spec
 from lumigen.index import Dim, Ix, ix
 
-N, M = Dim("n", 1, 40), Dim("m", 1, 67)  # names that kernels use themselves
+N, M = lg.Dim("n", 1, 40), lg.Dim("m", 1, 67)  # names that kernels use themselves
 POINTS = (
     {"n": 1, "m": 1},
     {"n": 7, "m": 7},
