@@ -35,7 +35,7 @@ class CPUCompiler:
         lane = fast_lane.load(assemble((("run", graph),)))
 
         def run(values: Mapping[str, Array]) -> Mapping[str, Array]:
-            inputs = {name: np.ascontiguousarray(a) for name, a in values.items()}
+            inputs = {name: np.asarray(a, order="C") for name, a in values.items()}
             return lane.run("run", inputs, {})
 
         return run

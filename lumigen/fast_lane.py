@@ -22,7 +22,8 @@ import numpy.typing as npt
 from lumigen import debug
 from lumigen.emit.kernel import kernel_body
 from lumigen.errors import BuildFailed, CompilerMissing
-from lumigen.index import Dim, ix
+from lumigen.index import Dim
+from lumigen.interp.graph import bind_dims
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.program import (
     ALIGNMENT,
@@ -31,7 +32,6 @@ from lumigen.program import (
     OutputArg,
     Panels,
     Parameter,
-    Program,
     SlotArg,
     Stored,
     ValueArg,
@@ -69,7 +69,7 @@ class FastLane:
     def run(
         self, entry: str, inputs: Mapping[str, Array], weights: Mapping[str, Array]
     ) -> dict[str, Array]:
-        """The outputs of an entry, by name. Inputs must have the declared dtypes and be contiguous."""
+        """The outputs of an entry, by name. Inputs must be contiguous; BadInput where one is not as declared."""
         call = self.prepare(entry, inputs, self.packed(weights))
         call.run()
         return dict(call.outputs)
@@ -80,9 +80,12 @@ class FastLane:
         return {s.name: pack(s, weights[s.weight.name]) for s in used}
 
     def prepare(self, entry: str, inputs: Mapping[str, Array], packed: Mapping[str, Array]) -> Call:
-        """A call at the dims of these inputs that can be run many times; it reads `inputs` anew each time."""
+        """A call at the dims of these inputs that can be run many times; it reads `inputs` anew each time.
+
+        BadInput where one is not as declared.
+        """
         program = next(p for p in self.model.programs if p.entry == entry)
-        dims = bind_dims(program, inputs)
+        dims = bind_dims(program.inputs, inputs)
         offsets, total = program.offsets(dims)
         shapes = {p.name: tuple(int(e.evaluate(dims)) for e in p.shape) for p in program.outputs}
         outputs = {p.name: np.empty(shapes[p.name], p.dtype.numpy) for p in program.outputs}
@@ -154,17 +157,6 @@ def aligned(size: int) -> Array:
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size] if size else raw[start:]
-
-
-def bind_dims(program: Program, inputs: Mapping[str, Array]) -> dict[Dim, int]:
-    """The dims' values from the inputs' shapes."""
-    dims: dict[Dim, int] = {}
-    for port in program.inputs:
-        for extent, actual in zip(port.shape, inputs[port.name].shape, strict=True):
-            for d in program.dims:
-                if extent == ix(d):
-                    dims[d] = actual
-    return dims
 
 
 def pack(stored: Stored, weight: Array) -> Array:

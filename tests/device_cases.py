@@ -12,13 +12,12 @@ from small_programs import agree
 from tiles import traced
 
 import lumigen as lg
-from lumigen import fast_lane
 from lumigen.build import write_project
 from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
 from lumigen.graph import Graph, tensor_of
 from lumigen.interp import program as interp_program
-from lumigen.interp.graph import evaluate
+from lumigen.interp.graph import bind_dims, evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import CUDA
@@ -51,7 +50,7 @@ def every_variant_agrees(
         shape = [int(e.evaluate(dims)) for e in n.shape]
         inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(n.dtype.numpy)
     expected = evaluate(graph, inputs, {})
-    bound = fast_lane.bind_dims(program, inputs)
+    bound = bind_dims(program.inputs, inputs)
     for number in range(max(len(group.variants) for group in program.groups)):
 
         def choose(group: Group, number: int = number) -> Variant:

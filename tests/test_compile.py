@@ -289,6 +289,50 @@ def test_the_native_way_agrees_with_the_interpreter(rng: np.random.Generator) ->
     np.testing.assert_allclose(native, computed(), rtol=1e-5)  # a few roundings of f32
 
 
+N, M = lg.Dim("n", 1, 4), lg.Dim("m", 1, 4)
+EVEN = lg.Dim("even", 2, 8, multiple_of=2)
+
+
+@pytest.mark.parametrize("compilers", [(), (lg.GenericCompiler(), lg.CPUCompiler())])
+@pytest.mark.parametrize(
+    ("shapes", "given", "phrase"),
+    [
+        ([(N, 9), (N,)], [(1, 9), (4,)], r"is f32\[4\], must be f32\[n\]. The dims are n = 1"),
+        ([(N,)], [(9,)], r"is f32\[9\], must be f32\[n\]. n is 9; it goes from 1 to 4"),
+        ([(EVEN,)], [(3,)], "even is 3; it goes from 2 to 8, a multiple of 2"),
+        ([(2 * N,)], [(5,)], r"must be f32\[2\*n\]"),
+        ([(N + 1, N)], [(4, 4)], r"must be f32\[n \+ 1, n\]. The dims are n = 3"),
+        ([(N + M,)], [(4,)], "No shape decides m"),
+    ],
+)
+def test_shapes_are_held_against_dims_before_a_run(shapes, given, phrase, compilers) -> None:
+    cx = lg.Graph()
+    for declared, actual in zip(shapes, given, strict=True):
+        cx.tensor(declared).set(np.zeros(actual)).sum().retrieve()
+    cx.compile(*compilers)
+    with pytest.raises(errors.BadInput, match=phrase):
+        cx.execute()
+
+
+@pytest.mark.parametrize("compilers", [(), (lg.GenericCompiler(), lg.CPUCompiler())])
+def test_dims_are_solved_from_expressions(compilers) -> None:
+    cx = lg.Graph()
+    a, b = cx.tensor((2 * N,)).set(np.ones(6)), cx.tensor((M + 1, EVEN // 2)).set(np.ones((2, 3)))
+    sums = (a.sum() + N).retrieve(), (b.sum(0) + 2 * M).retrieve()
+    cx.compile(*compilers)
+    cx.execute()
+    assert sums[0].numpy() == 9
+    assert list(sums[1].numpy()) == [4, 4, 4]
+
+
+def test_a_dim_that_no_input_has_is_a_mistake() -> None:
+    cx = lg.Graph()
+    out = cx.tensor((3,)).set([1, 2, 3]) * N
+    out.retrieve()
+    with pytest.raises(errors.UnknownDim, match="there is no dim n"):
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+
+
 def test_users_add_passes_of_their_own() -> None:
     seen: list[int] = []
 

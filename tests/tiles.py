@@ -11,6 +11,7 @@ from lumigen import fast_lane
 from lumigen.frontend.model import Entry, trace_entry
 from lumigen.graph import Graph
 from lumigen.interp import program as interp_program
+from lumigen.interp.graph import bind_dims
 from lumigen.lower.assemble import LoweredModel
 
 
@@ -37,7 +38,7 @@ def run_entry(
         for s in model.weights
         if s.weight.name in weights
     }
-    dims = fast_lane.bind_dims(program, inputs)
+    dims = bind_dims(program.inputs, inputs)
     meanings = {k.name: k.region for k in model.kernels} if by_region else None
     return interp_program.run(
         program, kernels, stored, inputs, dims, order=order, meanings=meanings

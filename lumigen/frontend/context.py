@@ -20,6 +20,7 @@ import numpy.typing as npt
 from lumigen import graph
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument, BadInput
+from lumigen.frontend.model import check_dims
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.spec import spec
 from lumigen.frontend.tensor import Tensor
@@ -98,7 +99,10 @@ class Context:
         self._prepare()
 
     def execute(self) -> None:
-        """Compute what is to be retrieved, from the values set; BadInput where one is not."""
+        """Compute what is to be retrieved, from the values set.
+
+        BadInput where one is not set, or where shapes do not fit the dims; UnknownDim where no input decides one.
+        """
         executor = self._prepare()
         values: dict[str, Array] = {}
         for key, live in self._inputs.items():
@@ -129,7 +133,9 @@ class Context:
         outputs = tuple((key, r.edge) for key, r in self._results.items())
         used = set(graph.toposort([e.node for _, e in outputs]))
         inputs = tuple(live.node for live in self._inputs.values() if live.node in used)
-        return Graph(inputs, outputs)
+        out = Graph(inputs, outputs)
+        check_dims("execute", out)
+        return out
 
     def compiled(self) -> Graph:
         """The graph after the passes of `compile`."""

@@ -230,7 +230,7 @@ def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:
         result = entry.function(**{name: Tensor(graph.edge(n)) for name, n in inputs.items()})
         outputs = _named_outputs(entry, result)
         traced = Graph(tuple(inputs.values()), outputs, (), scope.frozen_lines())
-    _check_dims(entry, traced)
+    check_dims(entry.name, traced)
     return traced
 
 
@@ -263,7 +263,7 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _check_dims(entry: Entry, traced: Graph) -> None:
+def check_dims(entry: str, traced: Graph) -> None:
     """Every dim in the graph must be known from an input."""
     known = {d.name for d in traced.dims()}
     edges = (*traced.roots(), *(a for n in traced.nodes() for a in n.args))
@@ -271,7 +271,7 @@ def _check_dims(entry: Entry, traced: Graph) -> None:
     for e in sorted(shown | {e for n in traced.nodes() for e in n.shape}, key=str):
         for atom in e.atoms():
             if isinstance(atom, Dim) and atom.name not in known:
-                raise fail(UnknownDim, entry=entry.name, name=atom.name, known=sorted(known))
+                raise fail(UnknownDim, entry=entry, name=atom.name, known=sorted(known))
 
 
 def weights_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[WeightSpec, ...]:

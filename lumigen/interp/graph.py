@@ -30,6 +30,7 @@ from lumigen.interp.random import bits
 from lumigen.interp.read import Array, Env, concrete, seen, widen
 from lumigen.interp.sums import Term, term_of, total
 from lumigen.ops import ROWS, Form, Op
+from lumigen.program import Port
 
 Arrays = Mapping[str, Array]
 
@@ -58,7 +59,7 @@ def step(
     brute: bool = False,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """The outputs, and the new values of the states that the graph rebinds, by name."""
-    dims = bind_dims(graph, inputs)
+    dims = bind_dims(ports(graph), inputs)
     given = {Op.INPUT: inputs, Op.WEIGHT: weights, Op.STATE: states or {}}
     run = _Run(dims, given, brute=brute)
     found = run.values_of(graph.roots())
@@ -77,22 +78,33 @@ def computed(graph: Graph) -> list[Node]:
     return _Run({}, {}, brute=False).order(e.node for e in graph.roots())
 
 
-def bind_dims(graph: Graph, inputs: Arrays) -> dict[Dim, int]:
-    """The dims' values as the inputs' shapes give them, each input held against its declaration."""
+def ports(graph: Graph) -> tuple[Port, ...]:
+    """What the inputs of a graph must be."""
+    return tuple(
+        Port(tensor_of(n).name, n.shape, n.dtype, tensor_of(n).range) for n in graph.inputs
+    )
+
+
+def bind_dims(wanted: Iterable[Port], inputs: Arrays) -> dict[Dim, int]:
+    """The dims' values as the inputs' shapes give them, each input held against its declaration.
+
+    BadInput for an input that is missing or of another dtype or rank, for a dim out of its range, for two inputs that
+    disagree on a dim, for a dim that no shape decides and for integers out of their range.
+    """
+    wanted = tuple(wanted)
     dims: dict[Dim, int] = {}
     open_extents: list[tuple[Ix, int]] = []
-    for n in graph.inputs:
-        name = tensor_of(n).name
-        if name not in inputs:
-            raise _bad(name, "missing", _declared(n.shape, n.dtype), "Pass it.")
-        array = np.asarray(inputs[name])
-        if of_numpy(array.dtype) is not n.dtype or array.ndim != len(n.shape):
-            raise _bad(name, _got(array), _declared(n.shape, n.dtype), "Convert it.")
-        open_extents.extend(zip(n.shape, array.shape, strict=True))
+    for port in wanted:
+        if port.name not in inputs:
+            raise _bad(port.name, "missing", _declared(port), "Pass it.")
+        array = np.asarray(inputs[port.name])
+        if of_numpy(array.dtype) is not port.dtype or array.ndim != len(port.shape):
+            raise _bad(port.name, _got(array), _declared(port), "Convert it.")
+        open_extents.extend(zip(port.shape, array.shape, strict=True))
     while solved := [s for e, size in open_extents if (s := _solve(e, size, dims)) is not None]:
         dims.update([solved[0]])
-    for n in graph.inputs:
-        _check_input(n, np.asarray(inputs[tensor_of(n).name]), dims)
+    for port in wanted:
+        _check_input(port, np.asarray(inputs[port.name]), dims)
     return dims
 
 
@@ -113,9 +125,9 @@ def _solve(extent: Ix, size: int, dims: Mapping[Dim, int]) -> tuple[Dim, int] | 
     return (dim, count * dim.multiple_of) if monomial == (unit,) else None
 
 
-def _check_input(n: Node, array: Array, dims: Mapping[Dim, int]) -> None:
-    name, wanted = tensor_of(n).name, _declared(n.shape, n.dtype)
-    named = {a for e in n.shape for a in e.atoms() if isinstance(a, Dim)}
+def _check_input(port: Port, array: Array, dims: Mapping[Dim, int]) -> None:
+    name, wanted, bounds = port.name, _declared(port), port.range
+    named = {a for e in port.shape for a in e.atoms() if isinstance(a, Dim)}
     for dim in sorted(named, key=str):
         if dim not in dims:
             raise _bad(name, _got(array), wanted, f"No shape decides {dim}.")
@@ -128,14 +140,13 @@ def _check_input(n: Node, array: Array, dims: Mapping[Dim, int]) -> None:
                 wanted,
                 f"{dim} is {value}; it goes from {dim.lo} to {dim.hi}{multiple}.",
             )
-    if concrete(n.shape, dims) != array.shape:
+    if concrete(port.shape, dims) != array.shape:
         raise _bad(
             name,
             _got(array),
             wanted,
             f"The dims are {', '.join(f'{d} = {v}' for d, v in dims.items())}.",
         )
-    bounds = tensor_of(n).range
     if bounds and array.size and not (bounds[0] <= array.min() and array.max() <= bounds[1]):
         got = f"{array.min()} to {array.max()}"
         raise _bad(name, got, f"from {bounds[0]} to {bounds[1]}", "Correct the values.")
@@ -145,8 +156,8 @@ def _bad(name: str, got: str, expected: str, remedy: str) -> BadInput:
     return BadInput(entry="evaluate", name=name, got=got, expected=expected, remedy=remedy)
 
 
-def _declared(shape: Iterable[Ix], dtype: DType) -> str:
-    return f"{dtype}[{', '.join(map(str, shape))}]"
+def _declared(of: Port | Node) -> str:
+    return f"{of.dtype}[{', '.join(map(str, of.shape))}]"
 
 
 def _got(array: Array) -> str:
@@ -240,10 +251,10 @@ class _Run:
         if name not in arrays and n.op is Op.STATE:
             return widen(np.zeros(shape, n.dtype.numpy))
         if name not in arrays:
-            raise _bad(name, "missing", _declared(n.shape, n.dtype), "Pass it.")
+            raise _bad(name, "missing", _declared(n), "Pass it.")
         array = np.asarray(arrays[name])
         if of_numpy(array.dtype) is not n.dtype or array.shape != shape:
-            raise _bad(name, _got(array), _declared(n.shape, n.dtype), "Convert it.")
+            raise _bad(name, _got(array), _declared(n), "Convert it.")
         return array  # `gather` widens what is read: of a large table, a few rows
 
     def special(self, n: Node, args: list[Array]) -> Array:
