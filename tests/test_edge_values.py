@@ -182,3 +182,20 @@ def test_floor_division_is_numpys(compiled: bool) -> None:
     cx.execute()
     np.testing.assert_array_equal(found.numpy(), np.floor_divide(a, b))
     np.testing.assert_array_equal(whole.numpy(), [-1, 0, 0])
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("divisor", [1e-39, -1e-45, 3e38, 1e-38, 2.0])
+def test_constants_divide_whatever_their_reciprocals_are(divisor: float, compiled: bool) -> None:
+    """The reciprocal of a denormal overflows, and those of large numbers are denormals."""
+    c = np.float32(divisor)
+    a = np.array([0, c, c / 2, 1, -0.0, np.inf, np.nan, c / 3], np.float32)
+    cx = lg.Graph()
+    x = cx.tensor(a.shape).set(a)
+    found = [y.retrieve() for y in (x / divisor, x / divisor / divisor, x.reshape(4, 2) / divisor)]
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    once = torch.from_numpy(a) / float(c)
+    for ours, torchs in zip(found, (once, once / float(c), once.reshape(4, 2)), strict=True):
+        np.testing.assert_allclose(ours.numpy(), torchs.numpy(), rtol=5e-7)  # some roundings of f32

@@ -1,7 +1,8 @@
 """fold: compute, while compiling, what is the same number everywhere.
 
 Before: any graph. After: no op has only constants for operands, but for a sum over an extent that
-is not known. What comes out is a 0-d constant seen through a view: nothing large is made.
+is not known, and for a reciprocal that is no normal number: there kernels divide. What comes out
+is a 0-d constant seen through a view: nothing large is made.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def fold_node(n: Node) -> Edge | None:
     values = [number(e.node) for e in n.args]
     with np.errstate(all="ignore"):
         if ROWS[n.op].form is not Form.REDUCE:
-            return everywhere(rounded(apply(n, values), n.dtype), n.dtype, n.shape)
+            value = rounded(apply(n, values), n.dtype)
+            if n.op is Op.RECIP and _is_coarse(value, of=values[0]):
+                return None
+            return everywhere(value, n.dtype, n.shape)
         count = product(tuple(n.args[0].shape[d] for d in axes_of(n)))
         if not is_nonnegative(count - 1):
             return None
@@ -41,6 +45,13 @@ def fold_node(n: Node) -> Edge | None:
             return None
         total = values[0] * np.asarray(count.const).astype(values[0].dtype)
         return everywhere(rounded(total, n.dtype), n.dtype, n.shape)
+
+
+def _is_coarse(reciprocal: Any, of: Any) -> bool:
+    """Whether x * reciprocal is far from x / of: the reciprocal overflows, or loses digits as a denormal."""
+    if of == 0 or not np.isfinite(of):
+        return False
+    return not np.finfo(reciprocal.dtype).tiny <= abs(reciprocal) < np.inf
 
 
 def everywhere(value: Any, dtype: DType, shape: Shape) -> Edge:

@@ -193,7 +193,7 @@ class Scope:
         out = rebuild(e, lambda child: home.value(child, uses), lambda i: i)
         if home is self and (uses.get(e, 1) < 2 or isinstance(e, Index)):
             return out
-        if is_negation(out):
+        if is_negation(out) or _is_constant_divisor(out):
             return out
         return home.let(e, out, "v")
 
@@ -338,6 +338,11 @@ def is_negation(e: Expr) -> bool:
         and e.op is Op.MUL
         and any(isinstance(a, Const) and a.value == -1 for a in e.args)
     )
+
+
+def _is_constant_divisor(e: Expr) -> bool:
+    """1 / c: `fold` leaves it where x / c is no product, so it stays beside what it divides."""
+    return isinstance(e, Prim) and e.op is Op.RECIP and isinstance(e.args[0], Const)
 
 
 def count_uses(roots: Iterable[Expr]) -> dict[Expr, int]:
