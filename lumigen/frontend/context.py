@@ -86,7 +86,17 @@ class Context:
         return self._inputs[key]
 
     def retrieve(self, edge: Edge) -> Result:
-        """Ask for a value; it is there after `execute`."""
+        """Ask for a value; it is there after `execute`. BadArgument where another graph's input is in it."""
+        own = {live.node for live in self._inputs.values()}
+        for n in graph.toposort([edge.node]):
+            if n.op is Op.INPUT and n not in own:
+                raise fail(
+                    BadArgument,
+                    op="retrieve",
+                    name="a tensor",
+                    value=f"computed from {graph.tensor_of(n).name!r} of another graph or entry",
+                    expected="tensors that were made from one lg.Graph",
+                )
         key = f"out{len(self._results)}"
         self._results[key] = Result(edge)
         self._forget()

@@ -230,6 +230,7 @@ def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:
         result = entry.function(**{name: Tensor(graph.edge(n)) for name, n in inputs.items()})
         outputs = _named_outputs(entry, result)
         traced = Graph(tuple(inputs.values()), outputs, (), scope.frozen_lines())
+    _check_origin(entry, traced, scope)
     check_dims(entry.name, traced)
     return traced
 
@@ -243,9 +244,8 @@ def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], .
     elif isinstance(result, tuple):
         named = getattr(cast("object", result), "_asdict", dict[Any, Any])()
     if not named or not all(isinstance(v, Tensor) for v in named.values()):
-        code = getattr(inspect.unwrap(entry.function), "__code__", None)
         raise BadArgument(
-            where=SourceLocation(code.co_filename, code.co_firstlineno) if code else None,
+            where=_first_line(entry),
             op=entry.name,
             name="the result",
             value="None" if result is None else f"a {_kind(cast('object', result))}",
@@ -261,6 +261,41 @@ def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], .
 
 def _kind(value: object) -> str:
     return type(value).__name__
+
+
+def _check_origin(entry: Entry, traced: Graph, scope: Scope) -> None:
+    """What depends on inputs depends on those of this entry, and was made while it was traced.
+
+    A graph remembers no entry, and inputs of two entries that are declared alike are one node: what was computed from
+    another's is told by its nodes, which this trace has not made.
+    """
+    nodes = list(traced.nodes())  # operands first
+    moving: set[graph.Node] = set()
+    for n in nodes:
+        if n.op is Op.INPUT or any(a.node in moving for a in n.args):
+            moving.add(n)
+    readers: dict[graph.Node, SourceLocation] = {}  # the lines of this entry that use each node
+    for n in reversed(nodes):
+        where = next(iter(scope.lines.get(n, ())), readers.get(n))
+        if where is not None:
+            for a in n.args:
+                readers.setdefault(a.node, where)
+    for n in nodes:
+        if n in traced.inputs or n not in moving or n in scope.lines:
+            continue
+        what = repr(tensor_of(n).name) if n.op is Op.INPUT else "a tensor"
+        raise BadArgument(
+            where=readers.get(n) or _first_line(entry),
+            op=entry.name,
+            name="an operand",
+            value=f"{what} of another entry or graph",
+            expected=f"tensors of this call of {entry.name}: its inputs, and what it computes from them",
+        )
+
+
+def _first_line(entry: Entry) -> SourceLocation | None:
+    code = getattr(inspect.unwrap(entry.function), "__code__", None)
+    return SourceLocation(code.co_filename, code.co_firstlineno) if code else None
 
 
 def check_dims(entry: str, traced: Graph) -> None:

@@ -28,12 +28,13 @@ class Scope:
         return self.names.get(parameter)
 
     def record(self, n: Node) -> None:
+        places = self.lines.setdefault(n, {})
         where = user_location()
         if where is not None:
-            self.lines.setdefault(n, {})[where] = None
+            places[where] = None
 
     def frozen_lines(self) -> dict[Node, tuple[SourceLocation, ...]]:
-        return {n: tuple(places) for n, places in self.lines.items()}
+        return {n: tuple(places) for n, places in self.lines.items() if places}
 
 
 _STACK: list[Scope] = []

@@ -470,6 +470,55 @@ def test_contexts_do_not_mix() -> None:
     np.testing.assert_array_equal(np.asarray(y), [4, 5])
 
 
+def test_a_tensor_of_two_contexts_is_refused() -> None:
+    first, second = lg.Graph(), lg.Graph()
+    mixed = first.tensor(2, name="a").set([1, 2]) + second.tensor(2, name="b").set([3, 4])
+    with pytest.raises(errors.BadArgument, match="of another graph or entry") as caught:
+        mixed.retrieve()
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
+
+
+@pytest.mark.parametrize(
+    ("spec", "keep", "phrase"),
+    [
+        (lg.spec(3), lambda x: x, "an operand cannot be 'x' of another entry"),
+        (lg.spec(3), lambda x: x.exp(), "an operand cannot be 'x' of another entry"),
+        (lg.spec(2), lambda x: x.exp(), "an operand cannot be a tensor of another entry"),
+    ],
+)
+def test_tensors_of_another_entry_are_refused(spec: Any, keep: Any, phrase: str) -> None:
+    """Also where both entries have an input of this name, dtype and shape."""
+    model = lg.Model("two")
+    kept: list[lg.Tensor] = []
+
+    @model.entry(x=spec)
+    def first(x: lg.Tensor) -> lg.Tensor:
+        kept.append(keep(x))
+        return kept[0] * 2
+
+    @model.entry(x=lg.spec(2))
+    def second(x: lg.Tensor) -> lg.Tensor:
+        return kept[0].sum() + x
+
+    with pytest.raises(errors.BadArgument, match=phrase) as caught:
+        model.trace()
+    assert caught.value.where is not None
+    assert caught.value.where.line == second.__code__.co_firstlineno + 2
+
+
+def test_a_tensor_of_a_context_is_no_operand_of_an_entry() -> None:
+    model = lg.Model("one")
+    other = lg.Graph().tensor(2, name="other")
+
+    @model.entry(x=lg.spec(2))
+    def go(x: lg.Tensor) -> lg.Tensor:
+        return x + other
+
+    with pytest.raises(errors.BadArgument, match="'other' of another entry or graph"):
+        model.trace()
+
+
 def test_compilers_compose() -> None:
     seen: list[str] = []
 
