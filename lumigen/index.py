@@ -15,6 +15,8 @@ from math import gcd
 from numbers import Integral
 from typing import Any, Union
 
+from lumigen.errors import BadArgument, user_location
+
 Monomial = tuple["Atom", ...]
 Terms = tuple[tuple[Monomial, int], ...]
 IxLike = Union["Ix", "Symbolic", "Axis", int]
@@ -41,6 +43,17 @@ class Dim(Symbolic):
     hi: int
     multiple_of: int = 1
     typical: int | None = None
+
+    def __post_init__(self) -> None:
+        # Not later: 1.0 and True equal 1, and equal expressions are one.
+        for key in ("lo", "hi", "multiple_of", *(["typical"] if self.typical is not None else [])):
+            value: object = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                place, name = user_location(), f"{key} of {self.name}"
+                raise BadArgument(
+                    where=place, op="Dim", name=name, value=repr(value), expected="an integer"
+                )
+            object.__setattr__(self, key, int(value))
 
     def __str__(self) -> str:
         return self.name

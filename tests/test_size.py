@@ -12,7 +12,7 @@ BUDGET = 450
 
 # path: (code lines, why this file is still one idea); raised in the change that needs it
 LARGER: dict[str, tuple[int, str]] = {
-    "lumigen/index.py": (600, "arithmetic and proofs need each other: bounds simplify quotients"),
+    "lumigen/index.py": (610, "arithmetic and proofs need each other: bounds simplify quotients"),
 }
 
 FREE = {

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from numbers import Integral
+from typing import Any, cast
+
+import numpy as np
 
 from lumigen.dtype import DTYPES, DType, f32
 from lumigen.errors import BadArgument
@@ -44,7 +47,7 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None
             raise fail(
                 BadArgument, op="spec", name="an extent", value=repr(e), expected="integers or dims"
             )
-    out = Spec(tuple(ix(e) for e in extents), dtype, range)
+    out = Spec(tuple(ix(e) for e in extents), dtype, _checked_range(dtype, range))
     for dim in out.dims():
         _check_dim(dim)
     for e in out.shape:
@@ -52,18 +55,17 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None
             raise fail(
                 BadArgument, op="spec", name="an extent", value=e, expected="extents of at least 1"
             )
-    _check_range(dtype, range)
     return out
 
 
 def _names() -> str:
-    return ", ".join(f"lg.{d}" for d in DTYPES)
+    return ", ".join("lg.boolean" if d.is_bool else f"lg.{d}" for d in DTYPES)
 
 
 def _check_dim(dim: Dim) -> None:
-    typical = dim.lo if dim.typical is None else dim.typical
     check_identifier("Dim", dim.name, lambda _: None)  # emitted files may call it otherwise
-    if not 1 <= dim.lo <= dim.hi or not dim.lo <= typical <= dim.hi or dim.multiple_of < 1:
+    typical = dim.hi if dim.typical is None else dim.typical
+    if not 1 <= dim.lo <= typical <= dim.hi or dim.multiple_of < 1:
         expected = "1 <= min <= typical <= max and multiple_of >= 1"
         raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
     if dim.hi >= LARGEST:
@@ -72,14 +74,28 @@ def _check_dim(dim: Dim) -> None:
     if dim.hi // dim.multiple_of * dim.multiple_of < dim.lo:
         expected = f"a range that holds a multiple of {dim.multiple_of}"
         raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
+    if dim.typical is not None and dim.typical % dim.multiple_of:
+        expected = f"a multiple of {dim.multiple_of} as typical"
+        raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
 
 
-def _check_range(dtype: DType, range: tuple[int, int] | None) -> None:
-    if range is None:
-        return
-    if not dtype.is_int or len(range) != 2 or range[0] > range[1]:
-        expected = "(least, greatest), both inclusive, for an integer dtype"
-        raise fail(BadArgument, op="spec", name="range", value=range, expected=expected)
+def _checked_range(dtype: DType, given: object) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    ends: tuple[object, ...] = tuple(given) if isinstance(given, tuple | list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    numbers = tuple(int(e) for e in ends if not isinstance(e, bool) and isinstance(e, Integral))
+    if not dtype.is_int or len(ends) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
+        expected = "(least, greatest), integers, both inclusive, for an integer dtype"
+        raise fail(
+            BadArgument, op="spec", name="range", value=cast("object", given), expected=expected
+        )
+    limits = np.iinfo(dtype.numpy)
+    if numbers[0] < limits.min or numbers[1] > limits.max:
+        expected = f"numbers of {dtype}, {limits.min} to {limits.max}"
+        raise fail(
+            BadArgument, op="spec", name="range", value=cast("object", given), expected=expected
+        )
+    return numbers
 
 
 def check_identifier(op: str, name: str, taken_by: Callable[[str], str | None] = taken_by) -> None:

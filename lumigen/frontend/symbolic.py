@@ -128,7 +128,8 @@ class Dim(SymbolicSize, index.Dim):
 
     A dim is identified by its name and has one range in a model. `typical` (default: `hi`) is the value
     by which the compiler decides what is fused and how work is divided: a model runs at all sizes and
-    is made for this one. `spec` raises BadArgument unless 1 <= lo <= typical <= hi < 2**62.
+    is made for this one. BadArgument for what is no integer; `spec` raises it unless 1 <= lo <= typical <=
+    hi < 2**62 and `typical` is a multiple of `multiple_of`.
 
     `x.shape` holds a size for it. `+ - * // %` of dims, sizes and ints give sizes, ints where they are
     known. `==`, `<`, `if` and their like are answered where all declared values agree, and are

@@ -327,6 +327,23 @@ SPECS: list[tuple[Callable[[], Any], type[errors.LumigenError], str]] = [
     (lambda: lg.spec(lg.Dim("b", 0, 4)), errors.BadArgument, "0..4"),
     (lambda: lg.spec(lg.Dim("b", 5, 4)), errors.BadArgument, "5..4"),
     (lambda: lg.spec(lg.Dim("b", 1, 4, typical=9)), errors.BadArgument, "typically 9"),
+    (lambda: lg.Dim("b", 1.0, 8), errors.BadArgument, "lo of b cannot be 1.0"),  # type: ignore[arg-type]
+    (lambda: lg.Dim("b", True, 8), errors.BadArgument, "lo of b cannot be True"),
+    (lambda: lg.Dim("b", 2, 8, 2.0), errors.BadArgument, "multiple_of of b cannot be 2.0"),  # type: ignore[arg-type]
+    (
+        lambda: lg.spec(lg.Dim("b", 2, 8, 2, typical=3)),
+        errors.BadArgument,
+        "multiple of 2 as typical",
+    ),
+    (lambda: lg.spec(3, dtype=i64, range=(0.5, 3)), errors.BadArgument, "(0.5, 3)"),  # type: ignore[arg-type]
+    (lambda: lg.spec(3, dtype=i64, range=3), errors.BadArgument, "range cannot be 3"),  # type: ignore[arg-type]
+    (
+        lambda: lg.spec(3, dtype=lg.u8, range=(-1, 300)),
+        errors.BadArgument,
+        "numbers of u8, 0 to 255",
+    ),
+    (lambda: lg.spec(3, dtype=i64, range=(0, 2**70)), errors.BadArgument, "numbers of i64"),
+    (lambda: lg.spec(3, dtype=bool), errors.BadArgument, "lg.boolean"),  # type: ignore[arg-type]
     (lambda: lg.spec(lg.Dim("my dim", 1, 4)), errors.BadArgument, "'my dim'"),
     (lambda: lg.Model("my-model"), errors.BadArgument, "'my-model'"),
     (lambda: lg.Model("class"), errors.BadArgument, "'class'"),
