@@ -94,9 +94,12 @@ Status check_tensor(const Tensor* t, const Port& port) {
     return fail(kBadDtype, "[%s] %s is %s, must be %s. Pass %s data; dtypes are never converted.", port.entry,
                 port.name, t->lanes == 1 ? dtype_name(t->code, t->bits) : "a vector type",
                 dtype_name(port.code, port.bits), dtype_name(port.code, port.bits));
-  if (t->ndim != port.rank || (t->ndim > 0 && t->shape == nullptr))
+  if (t->ndim != port.rank)
     return fail(kBadShape, "[%s] %s has %d axes, must have %d: %s. Reshape it.", port.entry, port.name,
                 static_cast<int>(t->ndim), static_cast<int>(port.rank), port.shape);
+  if (t->ndim > 0 && t->shape == nullptr)
+    return fail(kBadShape, "[%s] %s has no shape (NULL), must have %d axes: %s. Set `shape`.", port.entry,
+                port.name, static_cast<int>(port.rank), port.shape);
   if (const Status s = check_device(*t, port)) return s;
   if (t->data == nullptr)
     return fail(kBadArgument, "[%s] %s has no data (NULL), must have some. Set `data`.", port.entry,

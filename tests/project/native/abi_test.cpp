@@ -148,6 +148,9 @@ static void test_calls(tiny_model* model) {
   strides[0] = 8;
   expect(f.run(c) == TINY_BAD_SHAPE && says("row-major"), "other strides");
   f.tx.strides = nullptr;
+  f.tx.shape = nullptr;
+  expect(f.run(c) == TINY_BAD_SHAPE && says("x has no shape (NULL), must have 2 axes"), "no shape");
+  f.tx.shape = f.x_shape;
   f.tt.data = f.y.data() + 3;
   expect(f.run(c) == TINY_BAD_ARGUMENT && says("output y overlaps total"), "outputs that overlap");
   f.tt.data = f.total.data();
