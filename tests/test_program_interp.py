@@ -16,7 +16,7 @@ from tiles import run_entry, traced
 import lumigen as lg
 from lumigen import nn
 from lumigen.compile import Compilation, lower_model
-from lumigen.errors import BadLaunch
+from lumigen.errors import BadInput, BadLaunch
 from lumigen.frontend import Model, Traced, functional, load_model_file
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import ix
@@ -225,6 +225,6 @@ def test_a_launch_with_too_few_arguments_is_an_error() -> None:
 def test_inputs_must_have_the_declared_shape() -> None:
     (program,) = lowered("softmax").lowered.programs
     inputs = {"x": np.zeros((3, 32), np.float32)}
-    with pytest.raises(ValueError, match=r"x is float32\(3, 32\), not f32\(3, 33\)"):
+    with pytest.raises(BadInput, match=r"x is f32\[3, 32\], must be f32\[batch, 33\]"):
         run_entry(lowered("softmax").lowered, inputs, {})
     assert program.inputs[0].shape[1] == ix(33)
