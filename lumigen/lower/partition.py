@@ -102,11 +102,6 @@ class _Sizes:
         self.depth[n] = 1 + max((self.depth[a] for a in inner), default=0)
         self.spelled[n] = 1 + sum(self.spelled[a] for a in inner)
 
-    def exceed(self, n: Node) -> bool:
-        """Whether the value may be made of too much; operands must have been measured."""
-        self.measure(n)
-        return self.depth[n] > DEEPEST or self.spelled[n] > LARGEST
-
 
 @dataclass
 class _Builder:
@@ -198,20 +193,21 @@ class _Builder:
             for n in self.order:
                 if n.op in MONOIDS:
                     self.decide_at(n)
-                if n not in self.cut and sizes.exceed(n) and self.is_large(n):
+                if n not in self.cut and self.is_large(n, sizes):
                     self.materialise([n])
             self.materialise(self.shared_reductions())
             self.materialise(self.whole_numbers_beside_contractions())
         self.memo.clear()
 
-    def is_large(self, n: Node) -> bool:
+    def is_large(self, n: Node, sizes: _Sizes) -> bool:
         """Whether a value is made of too much. Its operands are not, so that no expression ever gets long."""
-        sizes = _Sizes(self.cut)
-        for a in self.order[: self.number[n] + 1]:
-            sizes.measure(a)
-        if sizes.depth[n] > DEEPEST:
-            return True
-        return sizes.spelled[n] > LARGEST and len(walk([self.inlined(n)[1]])) > LARGEST
+        sizes.measure(n)
+        if sizes.depth[n] > DEEPEST:  # what was cut since shortens it
+            for a in self.order[: self.number[n] + 1]:
+                sizes.measure(a)
+        if sizes.spelled[n] > LARGEST:
+            sizes.spelled[n] = len(walk([self.inlined(n)[1]]))
+        return sizes.depth[n] > DEEPEST or sizes.spelled[n] > LARGEST
 
     def refused(self, runs_whole: Callable[[Region], bool]) -> list[Node]:
         """What regions that would have to recompute a contraction are to read instead.
