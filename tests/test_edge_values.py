@@ -192,10 +192,12 @@ def test_constants_divide_whatever_their_reciprocals_are(divisor: float, compile
     a = np.array([0, c, c / 2, 1, -0.0, np.inf, np.nan, c / 3], np.float32)
     cx = lg.Graph()
     x = cx.tensor(a.shape).set(a)
-    found = [y.retrieve() for y in (x / divisor, x / divisor / divisor, x.reshape(4, 2) / divisor)]
+    values = (x / divisor, x / divisor / divisor, x.reshape(4, 2) / divisor, x / divisor + 1)
+    found = [y.retrieve() for y in values]
     if compiled:
         cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
     cx.execute()
     once = torch.from_numpy(a) / float(c)
-    for ours, torchs in zip(found, (once, once / float(c), once.reshape(4, 2)), strict=True):
+    wanted = (once, once / float(c), once.reshape(4, 2), once + 1)
+    for ours, torchs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours.numpy(), torchs.numpy(), rtol=5e-7)  # some roundings of f32

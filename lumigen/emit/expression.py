@@ -307,10 +307,15 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
         if subtracted is not None:
             return Text(f"{render(x).within(SUM)} - {render(subtracted).within(PRODUCT)}", SUM)
     for x, y in ((b, a), (a, b)):
-        if may_fuse and isinstance(y, Prim) and y.op is Op.MUL:
+        if may_fuse and isinstance(y, Prim) and y.op is Op.MUL and not _is_quotient(y):
             p, q = (render(z).code for z in y.args)
             return Text(f"fma({p}, {q}, {render(x).code})")
     return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
+
+
+def _is_quotient(e: Prim) -> bool:
+    """Whether a product is written as a division: the reciprocal alone might overflow."""
+    return any(isinstance(a, Prim) and a.op is Op.RECIP for a in e.args)
 
 
 def _wrapped(e: Prim, text: Text) -> Text:

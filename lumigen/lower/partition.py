@@ -62,9 +62,8 @@ from lumigen.view import identity
 EXPANSION = 2  # an expanding factor is at least so many times larger than anything it is made of or made into
 ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an inner operand
 LONGEST = 1024  # the same where one side is weights, which stream past while the other side stays in the caches
-
-LARGEST = 200
-DEEPEST = 150
+LARGEST = 200  # different values that one element of a region is made of
+DEEPEST = 150  # steps from a buffer to a value
 
 ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
 MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
