@@ -55,14 +55,15 @@ LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc,
 }
 template <class Tile, class SharedA, class SharedB>
 LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc, Placed<SharedA> a, Placed<SharedB> b) {
-  const uint32_t place_a = SharedA::place(Tile::first_row());
-  const uint32_t place_b = SharedB::place(Tile::first_column());
+  const uint32_t place_a = SharedA::template place<Side::kA>(Tile::first_row());
+  const uint32_t place_b = SharedB::template place<Side::kB>(Tile::first_column());
   clear(acc);
 #pragma unroll
   for (int k = 0; k < SharedA::kDepthBlocks; k++) {
     RowFragments<Tile::kRowBlocks, 1> rows;
 #pragma unroll
-    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::load(rows.value[i][0], a.address, place_a, i, k);
+    for (int i = 0; i < Tile::kRowBlocks; i++)
+      SharedA::template load<Side::kA>(rows.value[i][0], a.address, place_a, i, k);
     multiply_block<SharedB>(acc, rows, 0, b.address, place_b, k);
   }
 }

@@ -45,6 +45,22 @@ struct PipelineTile {
   }
 };
 
+// Which operand a warp reads: it decides the order of what it gets of 16 majors and two vectors of depth, so
+// that mma finds its registers side by side. With M for 8 majors and K for one vector of depth, four
+// registers are
+//
+//   of A   (M 0, K 0)  (M 1, K 0)  (M 0, K 1)  (M 1, K 1)    a fragment of 16 rows
+//   of B   (M 0, K 0)  (M 0, K 1)  (M 1, K 0)  (M 1, K 1)    a fragment of 8 columns, and one of 8 more
+enum class Side { kA, kB };
+template <Side kSide>
+__device__ __forceinline__ int major_of(int i) {
+  return kSide == Side::kA ? i % 2 : i / 2;
+}
+template <Side kSide>
+__device__ __forceinline__ int depth_of(int i) {
+  return kSide == Side::kA ? i / 2 : i % 2;
+}
+
 // (kMajors, kDepth) of an operand in shared memory. Its rows are contiguous along `kAlong`, so that a
 // vector of the operand is one of a row. The vectors of row r change places by an exclusive or with
 // r % 8, or, where several rows share the 128 bytes of the 32 banks, with the number of their group:
@@ -74,16 +90,17 @@ struct SharedTile {
 
   // Where this lane begins to read the blocks of a warp whose first major is `first`. The exclusive or with a
   // block's number then leads to that block, as `first` is a multiple of the warp's majors, a power of two.
+  template <Side kSide>
   static __device__ __forceinline__ uint32_t place(int first) {
-    const int lane = lane_index();
-    if constexpr (kAlong == Along::kDepth) return opaque(offset(first + lane % 16, lane / 16));
-    if constexpr (sizeof(T) == 2) return opaque(offset(lane % 8 + lane / 16 * 8, first / 8 + lane / 8 % 2));
+    const int line = lane_index() % 8, matrix = lane_index() / 8;
+    const int major = major_of<kSide>(matrix), depth = depth_of<kSide>(matrix);
+    if constexpr (kAlong == Along::kDepth) return opaque(offset(first + 8 * major + line, depth));
+    if constexpr (sizeof(T) == 2) return opaque(offset(8 * depth + line, first / 8 + major));
     return uint32_t(first);
   }
 
-  // Block `i` of 16 majors, and block `k` of the depth: with M for 8 majors and K for one vector of depth,
-  // f[0] is (M 0, K 0), f[1] is (M 1, K 0), f[2] is (M 0, K 1), f[3] is (M 1, K 1). That is A's fragment; of
-  // B, f[0] and f[2] are the fragment of 8 columns, f[1] and f[3] of 8 more.
+  // Block `i` of 16 majors, and block `k` of the depth.
+  template <Side kSide>
   static __device__ __forceinline__ void load(uint32_t (&f)[4], uint32_t tile, uint32_t place, int i, int k) {
     if constexpr (kAlong == Along::kDepth) {
       load_matrices(f, tile + (place ^ (32 * k)) + i * 16 * kRowVectors * 16);
@@ -92,8 +109,8 @@ struct SharedTile {
     } else {  // ldmatrix transposes elements of 2 bytes only
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        const int m = int(place) + 16 * i + lane_index() / 4 + e % 2 * 8;
-        const int row = 8 * k + lane_index() % 4 + e / 2 * 4;
+        const int m = int(place) + 16 * i + lane_index() / 4 + 8 * major_of<kSide>(e);
+        const int row = 8 * k + lane_index() % 4 + 4 * depth_of<kSide>(e);
         f[e] = load_shared_4(tile + offset(row, m / 4) + m % 4 * 4);
       }
     }
@@ -171,9 +188,10 @@ struct Fragments {
   template <class SharedA, class SharedB>
   __device__ __forceinline__ void load(uint32_t a, uint32_t place_a, uint32_t b, uint32_t place_b, int k) {
 #pragma unroll
-    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::load(row[i], a, place_a, i, k);
+    for (int i = 0; i < Tile::kRowBlocks; i++) SharedA::template load<Side::kA>(row[i], a, place_a, i, k);
 #pragma unroll
-    for (int j = 0; j < Tile::kColumnBlocks / 2; j++) SharedB::load(column[j], b, place_b, j, k);
+    for (int j = 0; j < Tile::kColumnBlocks / 2; j++)
+      SharedB::template load<Side::kB>(column[j], b, place_b, j, k);
   }
 
   template <class T>
@@ -182,8 +200,8 @@ struct Fragments {
     for (int i = 0; i < Tile::kRowBlocks; i++)
 #pragma unroll
       for (int j = 0; j < Tile::kColumnBlocks; j++)
-        multiply_add<T, typename Tile::Precision>(acc.value[i][j], row[i], column[j / 2][j % 2],
-                                                  column[j / 2][j % 2 + 2]);
+        multiply_add<T, typename Tile::Precision>(acc.value[i][j], row[i], column[j / 2][j % 2 * 2],
+                                                  column[j / 2][j % 2 * 2 + 1]);
   }
 };
 
@@ -197,11 +215,11 @@ __device__ __forceinline__ void multiply_block(MmaAccumulators<Tile>& acc,
 #pragma unroll
   for (int j = 0; j < Tile::kColumnBlocks; j += 2) {
     uint32_t column[4];
-    SharedB::load(column, b, place, j / 2, k);
+    SharedB::template load<Side::kB>(column, b, place, j / 2, k);
 #pragma unroll
     for (int r = 0; r < Tile::kRowBlocks; r++) {
-      multiply_add<T, typename Tile::Precision>(acc.value[r][j], rows.value[r][i], column[0], column[2]);
-      multiply_add<T, typename Tile::Precision>(acc.value[r][j + 1], rows.value[r][i], column[1], column[3]);
+      multiply_add<T, typename Tile::Precision>(acc.value[r][j], rows.value[r][i], column[0], column[1]);
+      multiply_add<T, typename Tile::Precision>(acc.value[r][j + 1], rows.value[r][i], column[2], column[3]);
     }
   }
 }
@@ -212,7 +230,7 @@ __device__ __forceinline__ void multiply_add(MmaAccumulators<Tile>& acc,
                                              const RowFragments<Tile::kRowBlocks, kDepthBlocks>& rows,
                                              uint32_t b) {
   static_assert(kDepthBlocks == SharedB::kDepthBlocks);
-  const uint32_t place = SharedB::place(Tile::first_column());
+  const uint32_t place = SharedB::template place<Side::kB>(Tile::first_column());
 #pragma unroll
   for (int k = 0; k < kDepthBlocks; k++) multiply_block<SharedB>(acc, rows, k, b, place, k);
 }
@@ -221,11 +239,12 @@ __device__ __forceinline__ void multiply_add(MmaAccumulators<Tile>& acc,
 template <class SharedA, class Tile>
 __device__ __forceinline__ void load_rows(RowFragments<Tile::kRowBlocks, SharedA::kDepthBlocks>& rows,
                                           uint32_t a) {
-  const uint32_t place = SharedA::place(Tile::first_row());
+  const uint32_t place = SharedA::template place<Side::kA>(Tile::first_row());
 #pragma unroll
   for (int i = 0; i < Tile::kRowBlocks; i++)
 #pragma unroll
-    for (int k = 0; k < SharedA::kDepthBlocks; k++) SharedA::load(rows.value[i][k], a, place, i, k);
+    for (int k = 0; k < SharedA::kDepthBlocks; k++)
+      SharedA::template load<Side::kA>(rows.value[i][k], a, place, i, k);
 }
 
 // acc += A B over a part. `shared` is a multiple of 128 and free again on return; every thread of the block
@@ -265,7 +284,8 @@ __device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A
   Fragments<Tile> now, next;
   copy_wait<kStages - 2>();
   __syncthreads();
-  const uint32_t place_a = SharedA::place(Tile::first_row()), place_b = SharedB::place(Tile::first_column());
+  const uint32_t place_a = SharedA::template place<Side::kA>(Tile::first_row());
+  const uint32_t place_b = SharedB::template place<Side::kB>(Tile::first_column());
   now.template load<SharedA, SharedB>(ring, place_a, ring + SharedA::kBytes, place_b, 0);
   for (int step = 0; step < steps; step++) {
     const bool more = step + kStages - 1 < steps;

@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile(Problem p)
 constexpr Along kDepth = Along::kDepth, kMajor = Along::kMajor;
 #define TILE(T, kA, kB, kHow, ...) template __global__ void tile<__VA_ARGS__, T, kA, kB, kHow>(Problem)
 
-TILE(bf16, kDepth, kDepth, Copy::kVectors, PipelineTile<128, 128, 32, 4, 2, 2>);
-TILE(f16, kDepth, kMajor, Copy::kVectors, PipelineTile<128, 128, 32, 4, 2, 2>);
+TILE(bf16, kDepth, kDepth, Copy::kEither, PipelineTile<128, 256, 32, 4, 2, 4>);
+TILE(f16, kDepth, kMajor, Copy::kEither, PipelineTile<128, 256, 32, 4, 2, 4>);
 TILE(bf16, kDepth, kMajor, Copy::kVectors, PipelineTile<128, 128, 32, 4, 2, 4>);
 TILE(bf16, kMajor, kMajor, Copy::kVectors, PipelineTile<64, 64, 64, 3, 2, 2>);
 TILE(bf16, kDepth, kDepth, Copy::kEither, PipelineTile<64, 64, 32, 3, 2, 2>);
