@@ -33,6 +33,7 @@ from lumigen.program import (
     Panels,
     Parameter,
     SlotArg,
+    StateArg,
     Stored,
     ValueArg,
     WeightArg,
@@ -67,10 +68,17 @@ class FastLane:
     scratch_bytes: Mapping[str, int]
 
     def run(
-        self, entry: str, inputs: Mapping[str, Array], weights: Mapping[str, Array]
+        self,
+        entry: str,
+        inputs: Mapping[str, Array],
+        weights: Mapping[str, Array],
+        states: Mapping[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """The outputs of an entry, by name. Inputs must be contiguous; BadInput where one is not as declared."""
-        call = self.prepare(entry, inputs, self.packed(weights))
+        """The outputs of an entry, by name; the arrays of `states` are written over.
+
+        Inputs and states must be contiguous; BadInput where an input is not as declared.
+        """
+        call = self.prepare(entry, inputs, self.packed(weights), states)
         call.run()
         return dict(call.outputs)
 
@@ -79,7 +87,13 @@ class FastLane:
         used = [s for s in self.model.weights if s.weight.name in weights]
         return {s.name: pack(s, weights[s.weight.name]) for s in used}
 
-    def prepare(self, entry: str, inputs: Mapping[str, Array], packed: Mapping[str, Array]) -> Call:
+    def prepare(
+        self,
+        entry: str,
+        inputs: Mapping[str, Array],
+        packed: Mapping[str, Array],
+        states: Mapping[str, Array] | None = None,
+    ) -> Call:
         """A call at the dims of these inputs that can be run many times; it reads `inputs` anew each time.
 
         BadInput where one is not as declared.
@@ -89,7 +103,7 @@ class FastLane:
         offsets, total = program.offsets(dims)
         shapes = {p.name: tuple(int(e.evaluate(dims)) for e in p.shape) for p in program.outputs}
         outputs = {p.name: np.empty(shapes[p.name], p.dtype.numpy) for p in program.outputs}
-        memory = _Memory(inputs, outputs, packed, aligned(total), offsets, dims)
+        memory = _Memory(inputs, outputs, packed, states or {}, aligned(total), offsets, dims)
         scratch = aligned(max(self.scratch_bytes.values(), default=0))
         steps = tuple(self._step(launch, memory) for launch in program.chosen(dims))
         return Call(steps, outputs, memory, scratch)
@@ -134,6 +148,7 @@ class _Memory:
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     weights: Mapping[str, Array]
+    states: Mapping[str, Array]
     arena: Array
     offsets: Mapping[str, int]
     dims: Mapping[Dim, int]
@@ -146,6 +161,8 @@ class _Memory:
         if isinstance(a, WeightArg):
             weight = self.weights[a.stored]
             return int(weight.ctypes.data) + a.base * weight.itemsize
+        if isinstance(a, StateArg):
+            return int(self.states[a.name].ctypes.data)
         if isinstance(a, SlotArg):
             return int(self.arena.ctypes.data) + self.offsets[a.slot]
         assert isinstance(a, ValueArg)

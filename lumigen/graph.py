@@ -184,9 +184,10 @@ def result_dtype(op: Op, dtypes: tuple[DType, ...]) -> DType:
 
 @dataclass(frozen=True)
 class Graph:
-    """One entry of a model: named inputs and outputs, and the states it rebinds.
+    """One entry of a model: named inputs and outputs, and the new versions of states, in order.
 
-    `lines` maps nodes to the user's lines they come from; it takes no part in equality.
+    The last version of a state is what the next run finds. `lines` maps nodes to the user's lines they
+    come from; it takes no part in equality.
     """
 
     inputs: tuple[Node, ...]
@@ -207,6 +208,12 @@ class Graph:
         """The weights used, in order of name."""
         found = [n for n in self.nodes() if n.op is Op.WEIGHT]
         return tuple(sorted(found, key=lambda n: tensor_of(n).name))
+
+    def states(self) -> tuple[Node, ...]:
+        """The states read or rebound, in order of name."""
+        found = [n for n in self.nodes() if n.op is Op.STATE]
+        found += [s for s, _ in self.updates if s not in found]
+        return tuple(sorted(dict.fromkeys(found), key=lambda n: tensor_of(n).name))
 
     def dims(self) -> tuple[Dim, ...]:
         """The symbolic dims of the inputs, in order of appearance."""

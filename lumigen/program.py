@@ -40,6 +40,19 @@ class WeightInfo:
 
 
 @dataclass(frozen=True)
+class StateInfo:
+    """A state, as each context keeps it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def bytes(self) -> int:
+        return _count(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
 class Panels:
     """Panels of `width` columns: out[n // width][k][n % width] = w[base + n * n_stride + k * k_stride].
 
@@ -134,6 +147,13 @@ class WeightArg:
 
 
 @dataclass(frozen=True)
+class StateArg:
+    """A state of the context, which a kernel may write over."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class SlotArg:
     slot: str
 
@@ -170,7 +190,7 @@ class MapArg:
         return (self.base, *sizes, self.group_stride, self.batch_stride, self.line_stride)
 
 
-Argument = Union[InputArg, OutputArg, WeightArg, SlotArg, ValueArg, MapArg]
+Argument = Union[InputArg, OutputArg, WeightArg, StateArg, SlotArg, ValueArg, MapArg]
 Passed = Union[InputArg, OutputArg]  # by the caller
 
 
@@ -334,6 +354,7 @@ class CompiledModel:
     graph_hash: str
     options: tuple[tuple[str, str], ...] = ()
     target: Target = CPU  # that the kernels are written for
+    states: tuple[StateInfo, ...] = ()
 
     def kernel(self, name: str) -> KernelSource:
         return next(k for k in self.kernels if k.name == name)

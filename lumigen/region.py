@@ -181,6 +181,11 @@ class Region:
     stores: tuple[Store, ...]
     lines: tuple[SourceLocation, ...] = ()
 
+    def buffers(self) -> tuple[Buffer, ...]:
+        """What is read, then what is stored; a buffer that is both stands with the latter."""
+        stored = tuple(dict.fromkeys(s.dst for s in self.stores))
+        return (*(b for b in self.reads() if b not in stored), *stored)
+
     def reads(self) -> tuple[Buffer, ...]:
         """Buffers read, lookups included, each once, in order of first use."""
         seen: dict[Buffer, None] = {}

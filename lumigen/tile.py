@@ -84,12 +84,13 @@ class For:
 
 @dataclass(frozen=True)
 class StoreTile:
-    """`dst[at] = value`, a vector of lanes at a time if `lanes`."""
+    """`dst[at] = value`, a vector of lanes at a time if `lanes`; only where the conditions hold, which all lanes share."""
 
     dst: Buffer
     at: tuple[Ix, ...]
     value: Expr
     lanes: Axis | None
+    where: tuple[Cmp, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,13 @@ def run_entry(
     order: Callable[[int], Iterable[int]] = range,
     entry: str | None = None,
     *,
+    states: Mapping[str, np.ndarray] | None = None,
     by_region: bool = False,
 ) -> dict[str, np.ndarray]:
-    """The outputs of an entry, or of a model's only one: what its kernels do, or what they mean."""
+    """The outputs of an entry, or of a model's only one: what its kernels do, or what they mean.
+
+    The arrays of `states` are written over.
+    """
     (program,) = (p for p in model.programs if entry in {None, p.entry})
     kernels = {k.name: k.program for k in model.kernels}
     stored = {
@@ -41,5 +45,5 @@ def run_entry(
     dims = bind_dims(program.inputs, inputs)
     meanings = {k.name: k.region for k in model.kernels} if by_region else None
     return interp_program.run(
-        program, kernels, stored, inputs, dims, order=order, meanings=meanings
+        program, kernels, stored, inputs, dims, states=states, order=order, meanings=meanings
     )

@@ -112,6 +112,8 @@ class Statements:
             return self._for(s, r)
         if isinstance(s, StoreTile):
             store = self._store(s, r)
+            if s.where:
+                store = f"if ({' && '.join(map(r.holds, s.where))}) {store}"
             one_of_team = s.lanes is None and self.dealt == 1 and self.team > 1
             return [f"if (team_rank() == 0) {store}" if one_of_team else store]
         return self._matrix(s, r)

@@ -38,6 +38,15 @@ class WeightSpec:
 
 
 @dataclass(frozen=True)
+class StateSpec:
+    """A state that the entries share, as each context keeps it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class Traced:
     """A model with nothing left but graphs."""
 
@@ -45,6 +54,7 @@ class Traced:
     version: str
     entries: tuple[tuple[str, Graph], ...]
     weights: tuple[WeightSpec, ...]
+    states: tuple[StateSpec, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -216,7 +226,8 @@ class Model:
             entries = tuple((e.name, trace_entry(e, names)) for e in self.entries)
             for e, (_, traced) in zip(self.entries, entries, strict=True):
                 self._check_ports(e, traced)
-            self._traced = Traced(self.name, self.version, entries, weights_of(entries))
+            found = weights_of(entries), states_of(entries)
+            self._traced = Traced(self.name, self.version, entries, *found)
         return self._traced
 
 
@@ -229,7 +240,7 @@ def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:
         }
         result = entry.function(**{name: Tensor(graph.edge(n)) for name, n in inputs.items()})
         outputs = _named_outputs(entry, result)
-        traced = Graph(tuple(inputs.values()), outputs, (), scope.frozen_lines())
+        traced = Graph(tuple(inputs.values()), outputs, scope.updates(), scope.frozen_lines())
     _check_origin(entry, traced, scope)
     check_dims(entry.name, traced)
     return traced
@@ -325,5 +336,24 @@ def weights_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[WeightSpec, ...]
                     got=f"{first.dtype}{list(first.shape)}",
                     expected=f"{declared.dtype}{list(declared.shape)}",
                     remedy="Declare a weight in one way wherever it is used.",
+                )
+    return tuple(found[name] for name in sorted(found))
+
+
+def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateSpec, ...]:
+    """The states that graphs read or rebind, by name, each declared in one way."""
+    found: dict[str, StateSpec] = {}
+    for entry, g in entries:
+        for n in g.states():
+            name = tensor_of(n).name
+            declared = StateSpec(name, tuple(e.const for e in n.shape), n.dtype)
+            first = found.setdefault(name, declared)
+            if first != declared:
+                raise fail(
+                    BadArgument,
+                    op=entry,
+                    name=f"state {name}",
+                    value=f"{declared.dtype}{list(declared.shape)}",
+                    expected=f"one declaration in all entries; it is {first.dtype}{list(first.shape)} before",
                 )
     return tuple(found[name] for name in sorted(found))

@@ -18,6 +18,7 @@ from lumigen.errors import BadArgument
 from lumigen.frontend import functional as fn
 from lumigen.frontend.functional import Pair, pair
 from lumigen.frontend.offered import lacks, offered
+from lumigen.frontend.state import State as State
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import current, emit, fail
 from lumigen.index import ix

@@ -17,12 +17,16 @@ from lumigen.graph import Edge, Node, edge, toposort
 
 @dataclass
 class Scope:
-    """One trace: `names` of the parameters in it, `lines` of its nodes in order of appearance."""
+    """One trace: `names` of the parameters in it, `lines` of its nodes in order of appearance.
+
+    `versions` of each state, the first of which is the state as the run finds it.
+    """
 
     names: Mapping[object, str] = field(default_factory=dict[object, str])
     lines: dict[Node, dict[SourceLocation, None]] = field(
         default_factory=dict[Node, dict[SourceLocation, None]]
     )
+    versions: dict[Node, list[Edge]] = field(default_factory=dict[Node, list[Edge]])
 
     def name_of(self, parameter: object) -> str | None:
         return self.names.get(parameter)
@@ -32,6 +36,10 @@ class Scope:
         where = user_location()
         if where is not None:
             places[where] = None
+
+    def updates(self) -> tuple[tuple[Node, Edge], ...]:
+        """Each new version of a state, in order."""
+        return tuple((state, e) for state, made in self.versions.items() for e in made[1:])
 
     def frozen_lines(self) -> dict[Node, tuple[SourceLocation, ...]]:
         return {n: tuple(places) for n, places in self.lines.items() if places}

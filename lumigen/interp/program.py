@@ -27,6 +27,7 @@ from lumigen.program import (
     Port,
     Program,
     SlotArg,
+    StateArg,
     ValueArg,
     Variant,
     WeightArg,
@@ -45,6 +46,7 @@ def run(
     inputs: Mapping[str, Array],
     dims: Mapping[Dim, int],
     *,
+    states: Mapping[str, Array] | None = None,
     choose: Callable[[Group], Variant] | None = None,
     order: Callable[[int], Iterable[int]] = range,
     meanings: Mapping[str, Region] | None = None,
@@ -54,9 +56,9 @@ def run(
     `weights` has them as kernels read them, by the names of their stored forms. `choose` takes a
     variant of each group; by itself, the one for these dims on a machine without features. `order`
     says in which order so many tasks of a launch run. With the `meanings` of the kernels a launch
-    stores what these say, whatever the kernel's program does.
+    stores what these say, whatever the kernel's program does. The arrays of `states` are written over.
     """
-    memory = _Memory.of(program, weights, inputs, dims)
+    memory = _Memory.of(program, weights, inputs, dims, states or {})
     variants = [choose(g) if choose else g.chosen(dims) for g in program.groups]
     for step, launch in enumerate(x for v in variants for x in v.launches):
         where = f"launch {step} of entry {program.entry}, of kernel {launch.kernel}"
@@ -94,6 +96,7 @@ class _Memory:
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     weights: Mapping[str, Array]
+    states: Mapping[str, Array]
     arena: Mapping[str, npt.NDArray[np.uint8]]  # the bytes of each slot; slots may share some
 
     @staticmethod
@@ -102,6 +105,7 @@ class _Memory:
         weights: Mapping[str, Array],
         inputs: Mapping[str, Array],
         dims: Mapping[Dim, int],
+        states: Mapping[str, Array],
     ) -> _Memory:
         start, total = program.offsets(dims)
         arena = _unwritten(total)
@@ -109,6 +113,7 @@ class _Memory:
             {p.name: _read_only(_checked(inputs[p.name], p, dims)) for p in program.inputs},
             {p.name: _output(p, dims) for p in program.outputs},
             {name: _read_only(w) for name, w in weights.items()},
+            {name: s.reshape(-1) for name, s in states.items()},
             {s.name: arena[start[s.name] :][: int(s.bytes.evaluate(dims))] for s in program.arena},
         )
 
@@ -141,6 +146,8 @@ class _Memory:
                 given = self.outputs[name]
             case WeightArg(name, base):
                 given = self.weights[name].reshape(-1)[base:]
+            case StateArg(name):
+                given = self.states[name]
             case SlotArg(name):
                 given = self.arena[name]
             case ValueArg() | MapArg():

@@ -148,6 +148,8 @@ class _Task:
             case For():
                 self.loop(s)
             case StoreTile():
+                if not all(c.holds(self.number) for c in s.where):
+                    return
                 at = self.element(s.dst, s.at)
                 self.memory[s.dst.name][at] = cast(self.value(s.value), s.dst.dtype)
             case _:

@@ -41,6 +41,8 @@ from lumigen.program import (
     Program,
     Slot,
     SlotArg,
+    StateArg,
+    StateInfo,
     Stored,
     ValueArg,
     Variant,
@@ -93,6 +95,7 @@ class LoweredModel:
     programs: tuple[Program, ...]
     weights: tuple[Stored, ...]
     kernels: tuple[LoweredKernel, ...]
+    states: tuple[StateInfo, ...] = ()
 
 
 def assemble(
@@ -109,7 +112,16 @@ def assemble(
     model = _Model(device, dtype, architectures)
     programs = tuple(model.entry(name, graph) for name, graph in entries)
     kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
-    return LoweredModel(programs, tuple(model.stored.values()), kernels)
+    return LoweredModel(programs, tuple(model.stored.values()), kernels, states_of(entries))
+
+
+def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:
+    """The states of all entries, in order of name."""
+    nodes = {tensor_of(n).name: n for _, graph in entries for n in graph.states()}
+    return tuple(
+        StateInfo(name, tuple(e.const for e in n.shape), n.dtype)
+        for name, n in sorted(nodes.items())
+    )
 
 
 _Special = tuple[str, tuple[Cmp, ...], LoweredKernel]  # for an architecture, where conditions hold
@@ -315,6 +327,8 @@ class _Model:
             part = self.parts.get(actual)
             weight, base = (part.weight, part.base) if part else (actual, 0)
             return WeightArg(self.stored[weight.name, None].name, base)
+        if actual.role is Role.STATE:
+            return StateArg(actual.name)
         return SlotArg(place[actual.name])
 
 

@@ -6,7 +6,8 @@ and out, and which buffer each of them stands for. A layer repeated N times give
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from lumigen.index import Ix, Lookup, lookup
 from lumigen.region import (
@@ -15,7 +16,6 @@ from lumigen.region import (
     Read,
     Region,
     Role,
-    Store,
     buffers_of,
     indices_of,
     read,
@@ -26,7 +26,10 @@ from lumigen.region import (
 
 @dataclass(frozen=True)
 class Canonical:
-    """A region over canonical buffers; `binding` says what each stands for, in order of first use, `out` last."""
+    """A region over canonical buffers; `binding` says what each stands for.
+
+    They come in order of first use, `out` last; but first what is read and stored too.
+    """
 
     region: Region
     binding: tuple[tuple[Buffer, Buffer], ...]
@@ -50,16 +53,25 @@ def canonical(region: Region) -> Canonical:
             )
             names[b] = Buffer(name, role, b.dims, b.dtype, b.range)
 
+    over = {s.dst for s in region.stores} & set(region.reads())
+    for b in (s.dst for s in region.stores if s.dst in over):
+        rename(b, "out")
     for e in walk([s.value for s in region.stores]):
         for b in buffers_of(e):
             rename(b, "w" if b.role is Role.WEIGHT else "x")
     for s in region.stores:
         rename(s.dst, "out")
+    bare = replace(region, lines=())
+    return Canonical(with_buffers(bare, names), tuple((new, old) for old, new in names.items()))
+
+
+def with_buffers(region: Region, names: Mapping[Buffer, Buffer]) -> Region:
+    """The same on other buffers; those that `names` does not have stay."""
     memo: dict[Expr, Expr] = {}
 
     def index(i: Ix) -> Ix:
         found = {
-            a: lookup(names[a.source], tuple(index(x) for x in a.at), a.lo, a.hi)
+            a: lookup(names.get(a.source, a.source), tuple(index(x) for x in a.at), a.lo, a.hi)
             for a in i.atoms()
             if isinstance(a, Lookup) and isinstance(a.source, Buffer)
         }
@@ -68,16 +80,21 @@ def canonical(region: Region) -> Canonical:
     def visit(e: Expr) -> Expr:
         if e not in memo:
             if isinstance(e, Read):
-                memo[e] = read(names[e.source], tuple(index(i) for i in e.at))
+                memo[e] = read(names.get(e.source, e.source), tuple(index(i) for i in e.at))
             else:
                 memo[e] = rebuild(e, visit, index)
         return memo[e]
 
     stores = tuple(
-        Store(names[s.dst], s.axes, tuple(index(i) for i in s.at), visit(s.value), s.add)
+        replace(
+            s,
+            dst=names.get(s.dst, s.dst),
+            at=tuple(index(i) for i in s.at),
+            value=visit(s.value),
+        )
         for s in region.stores
     )
-    return Canonical(Region(stores, ()), tuple((new, old) for old, new in names.items()))
+    return replace(region, stores=stores)
 
 
 __all__ = ["Canonical", "canonical", "indices_of"]

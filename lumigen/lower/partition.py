@@ -13,7 +13,8 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
    vectors, which add up floats alone;
 5. at values that would make a region too large or too deep: one that reads its operand at several places doubles
    what is computed, and eight of them in a row make one value out of hundreds;
-6. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
+6. at each new version of a state, and at reductions in one;
+7. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
    others would be summed element by element.
 
 A factor is expanding if it holds a contraction of buffers that are all much smaller than it is, and so is what it
@@ -30,6 +31,7 @@ from lumigen.errors import SourceLocation
 from lumigen.graph import Edge, Graph, Node, axes_of, literal_of, tensor_of, toposort
 from lumigen.index import Axis, Ix, ix, product
 from lumigen.lower.guard import guard_reductions
+from lumigen.lower.versions import Versions, place_versions
 from lumigen.ops import ROWS, SOURCES, Form, Op
 from lumigen.region import (
     Buffer,
@@ -122,8 +124,7 @@ class _Builder:
             for a in n.args:
                 self.users[a.node].append(n)
         for name, e in self.graph.outputs:
-            computed = e.node.op not in SOURCES
-            if computed and e.view == identity(e.node.shape) and e.node not in self.buffers:
+            if is_whole(e) and e.node not in self.buffers:
                 self.buffers[e.node] = Buffer(name, Role.OUTPUT, e.node.shape, e.node.dtype)
 
     # ---- expressions ----
@@ -185,6 +186,7 @@ class _Builder:
 
     def decide_cuts(self) -> None:
         """Apply the rules until none of them cuts: a factor no longer expands once what it holds is stored."""
+        self.materialise(e.node for _, e in self.graph.updates if is_whole(e))
         done = None
         while done != len(self.cut):
             done = len(self.cut)
@@ -196,6 +198,7 @@ class _Builder:
                     self.materialise([n])
             self.materialise(self.shared_reductions())
             self.materialise(self.whole_numbers_beside_contractions())
+            self.materialise(self.reductions_of_versions())
         self.memo.clear()
 
     def is_large(self, n: Node, sizes: _Sizes) -> bool:
@@ -349,6 +352,15 @@ class _Builder:
         """Whether the reduction is still one after sifting (a gather costs nothing to repeat)."""
         return isinstance(self.inlined(n)[1], Reduce)
 
+    def reductions_of_versions(self) -> list[Node]:
+        """The first reduction in each new version of a state, of which vector loops move what is new."""
+        versions = {e.node for _, e in self.graph.updates} & set(self.roots())
+        found: dict[Node, None] = {}
+        for root in versions:
+            inside = (n for n in self.inside(root) if n is not root and n.op in MONOIDS)
+            found.update(dict.fromkeys([n for n in inside if self.runs(n)][:1]))
+        return list(found)
+
     # ---- regions ----
 
     def roots(self) -> list[Node]:
@@ -372,17 +384,29 @@ class _Builder:
 
     def regions(self) -> tuple[Region, ...]:
         out = [self.region(n) for n in self.order if n in self.cut]
+        states: dict[Node, list[Buffer]] = {}
+        for number, (state, e) in enumerate(self.graph.updates):
+            made = states.setdefault(state, [])
+            if is_whole(e):
+                made.append(self.buffer(e.node))
+            else:
+                made.append(Buffer(f"u{number}", Role.TEMP, e.shape, e.dtype))
+                out.append(self.stored(made[-1], e))
         kept = [self.buffers[n] for n in self.cut]
         stored = {b.name for b in kept if b.role is Role.OUTPUT}
         for name, e in self.graph.outputs:
             if name in stored:
                 continue
-            dst = Buffer(name, Role.OUTPUT, e.shape, e.dtype)
-            axes = tuple(Axis(f"o{d}", extent) for d, extent in enumerate(e.shape))
-            at = tuple(ix(a) for a in axes)
-            value = stored_as(dst, guard_reductions(self.at_edge(e, at)))
-            out.append(Region((Store(dst, axes, at, value),), self.lines(e.node)))
-        return tuple(out)
+            out.append(self.stored(Buffer(name, Role.OUTPUT, e.shape, e.dtype), e))
+        versions = (Versions(self.buffer(n), tuple(made)) for n, made in states.items())
+        return place_versions(tuple(out), tuple(versions))
+
+    def stored(self, dst: Buffer, e: Edge) -> Region:
+        """What an edge shows, in a buffer of its own."""
+        axes = tuple(Axis(f"o{d}", extent) for d, extent in enumerate(e.shape))
+        at = tuple(ix(a) for a in axes)
+        value = stored_as(dst, guard_reductions(self.at_edge(e, at)))
+        return Region((Store(dst, axes, at, value),), self.lines(e.node))
 
     def region(self, n: Node) -> Region:
         axes, body = self.inlined(n)
@@ -394,6 +418,11 @@ class _Builder:
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))
+
+
+def is_whole(e: Edge) -> bool:
+    """Whether the edge shows a computed value as it is."""
+    return e.node.op not in SOURCES and e.view == identity(e.node.shape)
 
 
 def stored_as(dst: Buffer, value: Expr) -> Expr:

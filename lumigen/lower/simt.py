@@ -13,11 +13,13 @@ Sites: `visits` of elements in a work tile and `lanes` of a lane axis whose elem
 
 from __future__ import annotations
 
+from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Dim, ceildiv, ix, minimum, product
 from lumigen.lower.scope import Names, Scope, lanes_fit
 from lumigen.lower.sweeps import lane_axis
+from lumigen.lower.window import windowed
 from lumigen.plan import Loop, RegionPlan
 from lumigen.region import Read, Reduce, Region, Store, free_axes, indices_of, walk
 from lumigen.schedule import Schedule
@@ -31,6 +33,11 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     (kernel,) = plan.kernels
     (grid,) = kernel.root
     folds, stores = _steps(grid)
+    where: tuple[Cmp, ...] = ()
+    if not folds and len(stores) == 1:
+        changed, asked = windowed(stores[0])
+        if lane_axis(changed) not in frozenset[Axis]().union(*(c.axes for c in asked)):
+            stores, where = [changed], asked
     store = stores[-1]  # has the values of the others
     lane = lane_axis(store)
     rows = tuple(a for a in store.axes if a is not lane)
@@ -56,12 +63,12 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     in_lanes = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
     lanes_ok = lane is not None and in_lanes and lanes_fit([store.value], lane)
     if lane is None:
-        _fill(row_scope, folds, stores, None)
+        _fill(row_scope, folds, stores, None, where)
     else:
         vector = lane if lanes_ok else None
         inner = row_scope.inner([lane], vector)
         inner.alone = shared and not lanes_ok
-        _fill(inner, folds, stores, vector)
+        _fill(inner, folds, stores, vector, where)
         lo = ix(task) % lane_tasks * chunk
         hi = minimum(lo + chunk, lane.extent)
         loop = For(lane, lo, hi, lanes_ok, tuple(inner.stmts), dealt=inner.alone)
@@ -71,7 +78,7 @@ def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     top.stmts.append(For(row_axis, first, last, False, tuple(row_scope.stmts), dealt=shared))
     return TileProgram(
         "simt",
-        (*plan.region.reads(), *(s.dst for s in stores)),
+        plan.region.buffers(),
         dims_of(plan.region),
         task,
         task.extent,
@@ -100,12 +107,18 @@ def _steps(grid: Loop) -> tuple[list[Loop], list[Store]]:
     return folds, stores
 
 
-def _fill(scope: Scope, folds: list[Loop], stores: list[Store], lanes: Axis | None) -> None:
+def _fill(
+    scope: Scope,
+    folds: list[Loop],
+    stores: list[Store],
+    lanes: Axis | None,
+    where: tuple[Cmp, ...],
+) -> None:
     for fold in folds:
         scope.fold(fold)
     values = scope.values([s.value for s in stores])
     for s, value in zip(stores, values, strict=True):
-        scope.stmts.append(StoreTile(s.dst, s.at, value, lanes))
+        scope.stmts.append(StoreTile(s.dst, s.at, value, lanes, where))
 
 
 def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from lumigen.program import (
     Port,
     Program,
     SlotArg,
+    StateArg,
     Stored,
     WeightArg,
 )
@@ -83,7 +84,7 @@ def _launch(launch: Launch) -> str:
 
 def _argument(a: Argument) -> str:
     match a:
-        case InputArg(name) | OutputArg(name) | SlotArg(name):
+        case InputArg(name) | OutputArg(name) | StateArg(name) | SlotArg(name):
             return name
         case WeightArg(name, base):
             return f"{name} + {base}" if base else name

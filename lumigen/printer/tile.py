@@ -142,7 +142,8 @@ def _statement(s: Stmt) -> str:
         case Keep():
             return f"keep {s.name.name}{_lanes(s.lanes)} = {show_expr(s.value)}"
         case StoreTile():
-            return f"{s.dst}{_at(s.at)}{_lanes(s.lanes)} = {show_expr(s.value)}"
+            where = f" where {' and '.join(map(str, s.where))}" if s.where else ""
+            return f"{s.dst}{_at(s.at)}{_lanes(s.lanes)} = {show_expr(s.value)}{where}"
         case _:
             return _matrix(s)
 

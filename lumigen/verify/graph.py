@@ -66,7 +66,6 @@ def _broken_by_graph(graph: Graph) -> Iterable[str]:
     for op in (Op.INPUT, Op.WEIGHT, Op.STATE):
         yield from _repeated(f"the {op.value}", [tensor_of(n).name for n in nodes if n.op is op])
     yield from _repeated("the output", [name for name, _ in graph.outputs])
-    yield from _repeated("the update of", [tensor_of(s).name for s, _ in graph.updates])
     for n in nodes:
         if n.op is Op.INPUT and n not in graph.inputs:
             yield f"{tensor_of(n).name} is read but is no input of the graph"
