@@ -179,6 +179,7 @@ def lower_model(
             graph_hash=graph_hash(traced),
             options=tuple(sorted(options.items())),
             target=target,
+            states=lowered.states,
         )
     at.trail.note(2, lambda: kernel_table(model))
     at.trail.keep("source", lambda: show_sources(model))

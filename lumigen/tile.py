@@ -84,7 +84,7 @@ class For:
 
 @dataclass(frozen=True)
 class StoreTile:
-    """`dst[at] = value`, a vector of lanes at a time if `lanes`; only where the conditions hold, which all lanes share."""
+    """`dst[at] = value`, a vector at a time if `lanes`; only where the conditions hold, which all lanes share."""
 
     dst: Buffer
     at: tuple[Ix, ...]

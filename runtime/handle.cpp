@@ -84,6 +84,10 @@ void SharedContext::release_arena() {
   if (arena != nullptr && !arena_is_callers) memory.release(arena, arena_bytes);
 }
 
+void SharedContext::release_states() {
+  if (states != nullptr) memory.release(states, state_bytes);
+}
+
 Status cancel(SharedContext* context) noexcept {
   if (context == nullptr) return fail(kBadArgument, "[context_cancel] the context is NULL. Open one.");
   context->cancelled.store(true, std::memory_order_relaxed);

@@ -65,6 +65,8 @@ struct SharedContext {
   char* arena = nullptr;
   size_t arena_bytes = 0;
   bool arena_is_callers = false;
+  char* states = nullptr;  // what is kept from run to run
+  size_t state_bytes = 0;
   pid_t process = getpid();
   std::atomic<bool> busy{false};
   std::atomic<bool> cancelled{false};
@@ -74,6 +76,7 @@ struct SharedContext {
   // Waits for the run in progress and keeps others out, for good.
   void wait();
   void release_arena();
+  void release_states();
 };
 
 Status cancel(SharedContext* context) noexcept;
@@ -91,6 +94,10 @@ class SharedRun {
   template <class T>
   T* slot(int64_t offset) const {
     return reinterpret_cast<T*>(shared_->arena + offset);
+  }
+  template <class T>
+  T* state(int64_t offset) const {
+    return reinterpret_cast<T*>(shared_->states + offset);
   }
 
  protected:

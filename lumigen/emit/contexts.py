@@ -301,6 +301,16 @@ class WeightContext:
 
 
 @dataclass(frozen=True)
+class StateContext:
+    name: str  # C identifier
+    constant: str  # of its offset
+    offset: int
+    comment: str
+    shape: str  # initialiser; empty for a scalar
+    row: str  # all but the offset
+
+
+@dataclass(frozen=True)
 class ModelContext:
     name: str
     macro: str
@@ -313,6 +323,8 @@ class ModelContext:
     cases: tuple[CaseContext, ...]
     weights: tuple[WeightContext, ...]
     file_weights: tuple[WeightContext, ...]  # one for each tensor of an original weights file
+    states: tuple[StateContext, ...]
+    state_bytes: int
     scratch_bytes: int
     embed_weights: bool
     runtime_sources: tuple[str, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -52,6 +53,8 @@ from lumigen.program import (
     Program,
     Slot,
     SlotArg,
+    StateArg,
+    StateInfo,
     Stored,
     ValueArg,
     Variant,
@@ -64,6 +67,7 @@ from lumigen.target import Target
 METHODS = frozenset(
     {"Context", "View", "Close", "cancel", "handle", "handle_", "float16", "bfloat16"}
 )
+Kept = tuple[Mapping[str, Stored], tuple[StateInfo, ...]]  # a model's weights by name, its states
 MAX_LINES = 6  # of the model's lines that a comment names
 VALUES = 5  # in a row of stored ones
 MAP_TYPES = {"f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "bf16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16"}
@@ -222,6 +226,7 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
         raise LoweringFailed(step="emit", what=what)
     pairs = zip(kernel.parameters, launch.arguments, strict=True)
     names, idents = _launch_names(program, launch), port_idents(program)
+    states = state_names(model)
     return LaunchContext(
         kernel=kernel.name,
         function=model.target.kernel.format(name=kernel.name),
@@ -230,7 +235,7 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
         arguments=tuple(
             ArgumentContext(
                 name=p.name,
-                value=_value(p, a, names, idents),
+                value=_value(p, a, names, idents, states),
                 is_number=isinstance(a, ValueArg) and a.name is not None,
             )
             for p, a in pairs
@@ -255,8 +260,21 @@ def _maps(kernel: KernelSource, launch: Launch, names: Names) -> tuple[MapContex
     return tuple(out)
 
 
+def state_names(model: CompiledModel) -> dict[str, str]:
+    """Each state's name as a C identifier."""
+    out: dict[str, str] = {}
+    for s in model.states:
+        taken = frozenset(out.values())
+        out[s.name] = identifier("state_" + re.sub(r"\W", "_", s.name), taken)
+    return out
+
+
 def _value(
-    parameter: Parameter, argument: Argument, names: Names, idents: Mapping[str, str]
+    parameter: Parameter,
+    argument: Argument,
+    names: Names,
+    idents: Mapping[str, str],
+    states: Mapping[str, str],
 ) -> str:
     """What the field of the argument struct is set to."""
     if isinstance(argument, ValueArg):
@@ -273,6 +291,8 @@ def _value(
             return f"data_of<{ctype}>(*{idents[name]})"
         case WeightArg(stored, base):
             return f"weights.get<{ctype}>(k_{stored})" + (f" + {integer(base)}" if base else "")
+        case StateArg(name):
+            return f"call.state<{ctype}>(k_{states[name]})"
         case SlotArg(slot):
             return f"call.slot<{ctype}>(arena.{slot_name(slot)}.value)"
 
@@ -329,7 +349,7 @@ def _case(
         ),
         guard=" && ".join(_conditions(program, variant.when)),
         arguments=tuple(
-            _case_argument(p, a, program, launch, stored)
+            _case_argument(p, a, program, launch, (stored, model.states))
             for p, a in zip(kernel.parameters, launch.arguments, strict=True)
             if not isinstance(a, MapArg)
         ),
@@ -362,13 +382,13 @@ def _case_argument(
     argument: Argument,
     program: Program,
     launch: Launch,
-    stored: Mapping[str, Stored],
+    kept: Kept,
 ) -> CaseArgumentContext:
     names = _launch_names(program, launch)
     if parameter.dtype is None or isinstance(argument, ValueArg):
         value = expression(argument.value, names) if isinstance(argument, ValueArg) else "0"
         return CaseArgumentContext(parameter.name, False, False, "", "", "", "", "", "", value)
-    extent = _extent(parameter.dtype.itemsize, argument, program, stored)
+    extent = _extent(parameter.dtype.itemsize, argument, program, kept)
     lo, hi = case_range(parameter, argument, program)
     return CaseArgumentContext(
         name=parameter.name,
@@ -398,15 +418,16 @@ def _loosest(kernels: list[KernelSource]) -> str:
     return test_type(next((d for d in order if d in present), i64))
 
 
-def _extent(
-    itemsize: int, argument: Argument, program: Program, stored: Mapping[str, Stored]
-) -> Ix:
+def _extent(itemsize: int, argument: Argument, program: Program, kept: Kept) -> Ix:
     """How many elements a buffer has."""
+    stored, states = kept
     match argument:
         case InputArg(name):
             return elements(next(p.shape for p in program.inputs if p.name == name))
         case OutputArg(name):
             return elements(next(p.shape for p in program.outputs if p.name == name))
+        case StateArg(name):
+            return ix(next(s.bytes for s in states if s.name == name) // itemsize)
         case SlotArg(slot):
             return next(s.bytes for s in program.arena if s.name == slot) // itemsize
         case WeightArg(name, base):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 
 from lumigen.emit.contract import NUMPY_NAMES, signature
-from lumigen.program import CompiledModel, Port, Program, Stored
+from lumigen.program import CompiledModel, Port, Program, StateInfo, Stored
 from lumigen.resources import lumigen_version
 
 FORMAT = 1
@@ -35,6 +35,7 @@ def describe(model: CompiledModel, abi: int) -> dict[str, object]:
         "options": dict(model.options),
         "entries": [_entry(p) for p in model.programs],
         "weights": weights_of(model),
+        "states": [_state(s) for s in model.states],
         "kernels": [k.name for k in model.kernels],
     }
 
@@ -67,6 +68,15 @@ def _port(port: Port) -> dict[str, object]:
     if port.range is not None:
         out["range"] = list(port.range)
     return out
+
+
+def _state(state: StateInfo) -> dict[str, object]:
+    return {
+        "name": state.name,
+        "dtype": NUMPY_NAMES[state.dtype.name],
+        "shape": list(state.shape),
+        "bytes": state.bytes,
+    }
 
 
 def weights_of(model: CompiledModel) -> list[dict[str, object]]:

@@ -12,16 +12,29 @@ from math import prod
 from pathlib import Path
 
 from lumigen.emit import manifest
-from lumigen.emit.contexts import FieldContext, KernelContext, ModelContext, WeightContext
+from lumigen.emit.contexts import (
+    FieldContext,
+    KernelContext,
+    ModelContext,
+    StateContext,
+    WeightContext,
+)
 from lumigen.emit.contract import is_identifier, test_type
 from lumigen.emit.cxx import integer, string
-from lumigen.emit.entry import cases, entry_context, one_line, source_lines, written_parameters
+from lumigen.emit.entry import (
+    cases,
+    entry_context,
+    one_line,
+    source_lines,
+    state_names,
+    written_parameters,
+)
 from lumigen.emit.environment import render_project_file
 from lumigen.emit.example import example_context
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.names import entry_symbols, model_symbols
-from lumigen.program import CompiledModel, KernelSource, Parameter, Stored
+from lumigen.program import ALIGNMENT, CompiledModel, KernelSource, Parameter, StateInfo, Stored
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target import Target
 
@@ -100,27 +113,27 @@ def render_project(
         files["src/embedded.cpp"] = render("src/embedded.cpp.j2")
     lines = tuple(string(f"{line}\n") for line in manifest.text_of(described).splitlines())
     files["src/manifest.cpp"] = render("src/manifest.cpp.j2", manifest_lines=lines)
-    files |= plain_files(target)
+    files |= plain_files(model)
     files[manifest.NAME] = manifest.with_files(described, weights_hash, files)
     return dict(sorted(files.items()))
 
 
-def plain_files(target: Target) -> dict[str, str]:
+def plain_files(model: CompiledModel) -> dict[str, str]:
     """What is copied as it is: the runtime, the device headers, what tests and bindings share."""
+    target = model.target
     shared, own = templates_dir() / "project", templates_dir() / target.name
-    sources = {f"runtime/{path.name}": path for path in (*runtime_files(target), *headers(own))}
+    sources = {f"runtime/{path.name}": path for path in (*runtime_files(model), *headers(own))}
     for path in ("runtime/reference.h", "tests/testing.h", "bindings/arrays.h"):
         sources[path] = shared / path
     sources |= {path: own / "project" / path for path in target.files}
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
 
 
-def runtime_files(target: Target) -> list[Path]:
-    """What all targets have of the runtime, and what this one has."""
-    folders = (runtime_dir(), runtime_dir() / target.name)
-    return [
-        path for folder in folders for path in (*headers(folder), *sorted(folder.glob("*.cpp")))
-    ]
+def runtime_files(model: CompiledModel) -> list[Path]:
+    """What all targets have of the runtime, and what the model's has; what acts on states only with states."""
+    folders = (runtime_dir(), runtime_dir() / model.target.name)
+    every = (p for folder in folders for p in (*headers(folder), *sorted(folder.glob("*.cpp"))))
+    return [path for path in every if model.states or path.name != "states.cpp"]
 
 
 def headers(folder: Path) -> list[Path]:
@@ -135,8 +148,9 @@ def model_context(
     embed_weights: bool = False,
 ) -> ModelContext:
     """The model as the templates see it."""
-    runtime = sorted(p.name for p in runtime_files(model.target) if p.suffix == ".cpp")
+    runtime = sorted(p.name for p in runtime_files(model) if p.suffix == ".cpp")
     weights = tuple(_weight(s, model) for s in model.weights)
+    offsets, state_bytes = state_offsets(model)
     return ModelContext(
         name=model.name,
         macro=model.name.upper(),
@@ -149,6 +163,10 @@ def model_context(
         cases=cases(model, kernel_vectors),
         weights=weights,
         file_weights=tuple({w.name_literal: w for w in weights}.values()),
+        states=tuple(
+            _state(s, model, offset) for s, offset in zip(model.states, offsets, strict=True)
+        ),
+        state_bytes=state_bytes,
         scratch_bytes=max((k.scratch_bytes for k in model.kernels), default=0),
         embed_weights=embed_weights,
         runtime_sources=tuple(f"runtime/{name}" for name in runtime),
@@ -217,6 +235,37 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         type=test_type(weight.dtype),
         dtype=dtype,
         extents=weight.shape,
+    )
+
+
+def state_offsets(model: CompiledModel) -> tuple[list[int], int]:
+    """Where each state begins in the block of a context, in bytes, and the size of the block."""
+    offsets: list[int] = []
+    end = 0
+    for s in model.states:
+        offsets.append(end)
+        end += -(-s.bytes // ALIGNMENT) * ALIGNMENT
+    return offsets, end
+
+
+def _state(state: StateInfo, model: CompiledModel, offset: int) -> StateContext:
+    name = state_names(model)[state.name]
+    text = f"{state.dtype}[{', '.join(map(str, state.shape))}]"
+    row = (
+        string(state.name),
+        string(text),
+        string(SAFETENSORS_DTYPES[state.dtype.name]),
+        str(len(state.shape)),
+        f"{name}_shape" if state.shape else "nullptr",
+        integer(state.bytes),
+    )
+    return StateContext(
+        name=name,
+        constant=f"k_{name}",
+        offset=offset,
+        comment=one_line(f"{state.name}: {text}"),
+        shape=", ".join(map(integer, state.shape)),
+        row=", ".join(row),
     )
 
 

@@ -1,5 +1,6 @@
 #include "model.h"
 
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -68,8 +69,18 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
         return fail(kNoMemory, "[%s] no memory for the scratch of %d threads, %zu bytes.", where,
                     static_cast<int>(lanes), context->scratch_bytes);
     }
-    if (!context->pool.start(lanes, context->scratch, stride, options.parallel_for, options.user)) {
+    if (const int64_t bytes = model->table->states.bytes) {
+      context->state_bytes = static_cast<size_t>(bytes);
+      context->states = model->memory.allocate(context->state_bytes);
+      if (context->states != nullptr) std::memset(context->states, 0, context->state_bytes);
+    }
+    const bool is_whole = context->states != nullptr || context->state_bytes == 0;
+    if (!is_whole ||
+        !context->pool.start(lanes, context->scratch, stride, options.parallel_for, options.user)) {
       if (context->scratch != nullptr) model->memory.release(context->scratch, context->scratch_bytes);
+      context->release_states();
+      if (!is_whole)
+        return fail(kNoMemory, "[%s] no memory for the states, %zu bytes.", where, context->state_bytes);
       return fail(kNoMemory, "[%s] the system gives no %d threads. Ask for fewer.", where,
                   static_cast<int>(lanes));
     }
@@ -93,6 +104,7 @@ void close_context(Context* context) noexcept {
   context->pool.stop();
   if (context->scratch != nullptr) model->memory.release(context->scratch, context->scratch_bytes);
   context->release_arena();
+  context->release_states();
   delete context;
   close_model(model);
 }
@@ -105,6 +117,16 @@ Status Run::claim(Context* context) {
 Status Run::launch(Kernel kernel, const void* args, int64_t tasks) {
   if (const Status s = check_cancelled()) return s;
   context_->pool.run(kernel, args, tasks);
+  return kOk;
+}
+
+Status Run::clear(void* to, size_t bytes) {
+  std::memset(to, 0, bytes);
+  return kOk;
+}
+
+Status Run::copy(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
   return kOk;
 }
 

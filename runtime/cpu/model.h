@@ -9,6 +9,7 @@
 #include "host_weights.h"
 #include "isa.h"
 #include "pool.h"
+#include "states.h"
 #include "status.h"
 
 namespace LUMIGEN_NS {
@@ -21,6 +22,7 @@ struct ModelTable {
   int32_t weight_count;
   int64_t scratch_bytes;                // the most that any kernel needs for each thread
   const char *embedded, *embedded_end;  // weights inside the library, or null
+  StateTable states = {nullptr, 0, 0};
 };
 
 struct Model : SharedModel {
@@ -51,6 +53,11 @@ class Run : public SharedRun {
   const Model& model() const { return *context_->model; }
   // Runs all tasks of a kernel, unless the call was cancelled.
   Status launch(Kernel kernel, const void* args, int64_t tasks);
+
+  // Memory of states: zeros, and to and from any other; what the context has enqueued is over.
+  Status clear(void* to, size_t bytes);
+  Status copy(void* to, const void* from, size_t bytes);
+  Status settle() { return kOk; }
 
  private:
   Context* context_ = nullptr;

@@ -51,6 +51,23 @@ void close_model(Model* model) noexcept {
   if (current.enter(model->gpu.id, "model_close") == kOk) delete model;
 }
 
+namespace {
+
+// Zeros, before anything that the context's stream may run.
+Status make_states(Context* context, const char* where) {
+  const size_t bytes = static_cast<size_t>(context->model->table->states.bytes);
+  if (bytes == 0) return kOk;
+  context->states = context->memory.allocate(bytes);
+  if (context->states == nullptr)
+    return fail(kNoMemory, "[%s] no memory on the GPU for the states, %zu bytes.", where, bytes);
+  context->state_bytes = bytes;
+  const cudaError_t code = cudaMemset(context->states, 0, bytes);
+  if (const Status s = check(code, where, "its states cannot be cleared")) return s;
+  return check(cudaDeviceSynchronize(), where, "its states cannot be cleared");
+}
+
+}  // namespace
+
 Status open_context(Context** out, Model* model, const ContextOptions& options) noexcept {
   const char* where = "context_open";
   if (const Status s = check_options(options)) return s;
@@ -75,6 +92,11 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
       const cudaError_t code = cudaStreamCreateWithFlags(&context->stream, cudaStreamNonBlocking);
       if (const Status s = check(code, where, "a stream cannot be made")) return s;
     }
+    if (const Status s = make_states(context.get(), where)) {
+      context->release_states();
+      if (!context->stream_is_callers) cudaStreamDestroy(context->stream);
+      return s;
+    }
     model->references.fetch_add(1, std::memory_order_relaxed);
     *out = context.release();
     return kOk;
@@ -96,6 +118,7 @@ void close_context(Context* context) noexcept {
       cudaDeviceSynchronize();  // the caller's stream may have been destroyed, but not what it still runs
       if (context->staging != nullptr) context->memory.release(context->staging, context->staging_bytes);
       context->release_arena();
+      context->release_states();
       if (!context->stream_is_callers) cudaStreamDestroy(context->stream);
     }
     delete context;
@@ -199,6 +222,22 @@ Status Run::finish() {
   if (c.stream_is_callers) return kOk;
   is_waited_for_ = true;
   return check(cudaStreamSynchronize(c.stream), entry_, what);
+}
+
+Status Run::clear(void* to, size_t bytes) {
+  const cudaError_t code = cudaMemsetAsync(to, 0, bytes, context_->stream);
+  if (const Status s = check(code, entry_, "its states cannot be cleared")) return s;
+  return settle();
+}
+
+Status Run::copy(void* to, const void* from, size_t bytes) {
+  const cudaError_t code = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, context_->stream);
+  if (const Status s = check(code, entry_, "its states cannot be copied")) return s;
+  return settle();
+}
+
+Status Run::settle() {
+  return check(cudaStreamSynchronize(context_->stream), entry_, "what runs before cannot be waited for");
 }
 
 }  // namespace LUMIGEN_NS

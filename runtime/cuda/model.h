@@ -16,6 +16,7 @@
 #include "graphs.h"
 #include "handle.h"
 #include "kernel.h"
+#include "states.h"
 #include "status.h"
 
 namespace LUMIGEN_NS {
@@ -28,6 +29,7 @@ struct ModelTable {
   const WeightSpec* weights;
   int32_t weight_count;
   const char *embedded, *embedded_end;  // weights inside the library, or null
+  StateTable states = {nullptr, 0, 0};
 };
 
 struct Model : SharedModel {
@@ -79,6 +81,11 @@ class Run : public SharedRun {
   Status launch(const KernelRow& kernel, const void* args, int64_t tasks);
   // All kernels were named. Copies outputs to the host where they belong there.
   Status finish();
+
+  // Memory of states: zeros, and to and from any other; what the context has enqueued is over.
+  Status clear(void* to, size_t bytes);
+  Status copy(void* to, const void* from, size_t bytes);
+  Status settle();
 
  private:
   Status stage(Tensor* tensors, int32_t inputs, int32_t count);

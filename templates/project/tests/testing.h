@@ -183,6 +183,13 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(size_t bytes) : bytes_(bytes), memory_(bytes + 64 + kGuard, static_cast<char>(0x5a)) {}
+  // The copy's memory may lie otherwise, and so may its first aligned place.
+  Buffer(const Buffer& other) : Buffer(other.bytes_) {
+    std::memcpy(data(), const_cast<Buffer&>(other).data(), guarded_bytes());
+  }
+  Buffer& operator=(const Buffer&) = delete;
+  Buffer(Buffer&&) = default;
+  Buffer& operator=(Buffer&&) = default;
   char* data() {
     const uintptr_t at = reinterpret_cast<uintptr_t>(memory_.data());
     return memory_.data() + (64 - at % 64) % 64;
