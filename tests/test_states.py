@@ -15,12 +15,13 @@ import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen.errors import BadArgument
 from lumigen.graph import Graph
+from lumigen.index import Extremum, Ix, Lookup
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CUDA
-from lumigen.program import StateArg
-from lumigen.tile import For
+from lumigen.lower.devices import CUDA, DEVICES
+from lumigen.program import SlotArg, StateArg
+from lumigen.tile import For, Stream
 from lumigen.verify.program import verify
 
 N = lg.Dim("n", 1, 4, typical=2)
@@ -337,3 +338,72 @@ def test_entries_agree_on_a_state() -> None:
 
     with pytest.raises(BadArgument, match="state k"):
         model.trace()
+
+
+GROUPS, SHARED, WIDTH, LENGTH = 2, 2, 8, 40
+
+
+def attention(q: lg.Tensor, k: lg.Tensor, v: lg.Tensor, pos: lg.Tensor) -> lg.Tensor:
+    """Causal, of groups of heads that share keys, over caches."""
+    keys = nn.State("keys", (GROUPS, LENGTH, WIDTH), q.dtype)
+    values = nn.State("values", (GROUPS, LENGTH, WIDTH), q.dtype)
+    n = q.shape[2]
+    keys[:, pos : pos + n] = k
+    values[:, pos : pos + n] = v
+    scores = q @ keys.unsqueeze(1).transpose(-1, -2)
+    seen = lg.arange(LENGTH).unsqueeze(0) <= lg.arange(n).unsqueeze(1) + pos
+    return scores.masked_fill(~seen, float("-inf")).softmax(-1) @ values.unsqueeze(1)
+
+
+def _atoms(e: Ix) -> set[object]:
+    """Also those inside the lesser or greater of two."""
+    found: set[object] = set(e.atoms())
+    for a in list(found):
+        if isinstance(a, Extremum):
+            found |= _atoms(a.left) | _atoms(a.right)
+    return found
+
+
+def attention_inputs(n: int | lg.Dim, dtype: lg.DType) -> dict[str, Any]:
+    q = lg.spec(GROUPS, SHARED, n, WIDTH, dtype=dtype)
+    kv = lg.spec(GROUPS, n, WIDTH, dtype=dtype)
+    return {"q": q, "k": kv, "v": kv, "pos": lg.spec(dtype=lg.i64, range=(0, LENGTH - 1))}
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"), [("cpu", lg.f32), ("cpu", lg.bf16), ("cuda", lg.bf16)]
+)
+@pytest.mark.parametrize("n", [1, lg.Dim("n", 1, 16, typical=2)])
+def test_no_key_beyond_the_position_is_read(device: str, dtype: lg.DType, n: int | lg.Dim) -> None:
+    """Attention over a cache is one kernel, whose loop ends with the position; on a CPU with it exactly.
+
+    Blocks of threads read whole tiles: what is behind the position is weighted by zero there.
+    """
+    graph = traced(attention, None, **attention_inputs(n, dtype))
+    model = lowered(graph, device=DEVICES[device])
+    (program,) = model.programs
+    assert [a for x in program.launches for a in x.arguments if isinstance(a, SlotArg)] == []
+    loops = [
+        s for k in model.kernels for s in k.program.statements() if isinstance(s, Stream | For)
+    ]
+    assert any(isinstance(a, Lookup) for s in loops for a in _atoms(s.hi))
+    behind = np.nan if device == "cpu" else 1e30
+    rng = np.random.default_rng(0)
+    for start in (0, 1, 17, 39):
+        given = {
+            name: rng.standard_normal(
+                [int(e.evaluate({n: 2} if isinstance(n, lg.Dim) else {})) for e in s.shape]
+            )
+            for name, s in attention_inputs(n, dtype).items()
+        }
+        given = {name: a.astype(dtype.numpy) for name, a in given.items()}
+        given["pos"] = np.array(start)
+        states = {
+            name: rng.standard_normal((GROUPS, LENGTH, WIDTH)).astype(dtype.numpy)
+            for name in ("keys", "values")
+        }
+        outputs, _ = step(graph, given, {}, states)
+        for s in states.values():
+            s[:, start:] = behind
+        found = run_entry(model, given, {}, states=states)
+        agree(found["out"], outputs["out"], f"{device}, position {start}")

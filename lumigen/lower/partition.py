@@ -17,6 +17,9 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
 7. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
    others would be summed element by element.
 
+A factor is kept too if integers that are read bound the axes of the reduction, as a position does in a cache: only
+the loop of the reduction leaves out what lies beyond them.
+
 A factor is expanding if it holds a contraction of buffers that are all much smaller than it is, and so is what it
 is reduced to: then it never exists as a whole, the outer reduction consumes it tile by tile.
 """
@@ -29,7 +32,7 @@ from dataclasses import dataclass, field
 from lumigen.dtype import computed
 from lumigen.errors import SourceLocation
 from lumigen.graph import Edge, Graph, Node, axes_of, literal_of, tensor_of, toposort
-from lumigen.index import Axis, Ix, ix, product
+from lumigen.index import Axis, Ix, Lookup, ix, product
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.versions import Versions, place_versions
 from lumigen.ops import ROWS, SOURCES, Form, Op
@@ -302,7 +305,8 @@ class _Builder:
                 continue
             varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
             wanted = varying or (contracts and not is_plain(value))
-            if wanted and not is_expanding(value, axes, contracts):
+            kept = is_expanding(value, axes, contracts) or is_bounded_by_data(value, bound)
+            if wanted and not kept:
                 self.materialise([node])
 
     def factors(self, e: Edge, where: tuple[Ix, ...]) -> list[tuple[Node, Expr]]:
@@ -470,6 +474,18 @@ def is_expanding(value: Expr, kept: tuple[Axis, ...], contracts: bool) -> bool:
     depth = max(volume(frozenset(r.axes)) for r in contractions)
     largest = max((volume_of(b.dims) for b in made_of), default=1)
     return row <= limit and depth <= limit and volume(free_axes(value)) >= EXPANSION * largest
+
+
+def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...]) -> bool:
+    """Whether a contraction in the value is wanted only where an axis in `bound` fits an integer that is read."""
+    nodes = walk([value])
+    if not any(isinstance(r, Reduce) and product_factors(r) is not None for r in nodes):
+        return False
+    asked = (c for e in nodes if isinstance(e, Holds) for c in e.conditions)
+    return any(
+        c.axes & frozenset(bound) and any(isinstance(a, Lookup) for a in c.slack.atoms())
+        for c in asked
+    )
 
 
 def has_nested_contraction(e: Expr) -> bool:
