@@ -30,7 +30,7 @@ from lumigen.build import (
     read_manifest,
     write_project,
 )
-from lumigen.cost import Cost, cost
+from lumigen.cost import cost
 from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.emit import manifest
 from lumigen.emit.contract import signature
@@ -245,6 +245,8 @@ def kernel_source(kernel: LoweredKernel, target: Target) -> KernelSource:
         scratch_bytes=scratch,
         body=body,
         reference=reference_text(kernel),
+        cost=cost(kernel.region),
+        computes=kernel.computes,
     )
 
 
@@ -357,7 +359,7 @@ def compile_project(
         kernels=len(model.kernels),
         weights=len({s.weight.name for s in model.weights}),
         weight_bytes=sum(s.bytes for s in model.weights),
-        entries=tuple(entry_summary(p, compilation.lowered) for p in model.programs),
+        entries=tuple(entry_summary(p, model) for p in model.programs),
         files=len(files),
         written=written,
         note=note,
@@ -502,19 +504,18 @@ def unused_weights(
     return tuple(sorted(n for n in others if n.rpartition(".")[2] != "num_batches_tracked"))
 
 
-def entry_summary(program: Program, lowered: LoweredModel) -> EntrySummary:
+def entry_summary(program: Program, model: CompiledModel) -> EntrySummary:
     """The sums over the launches that run at the dims' typical values."""
-    regions = {k.name: k.region for k in lowered.kernels}
     typical = {d: d.estimate for d in program.dims}
     launches = program.chosen(typical)
-    total = sum((cost(regions[launch.kernel]) for launch in launches), Cost())
+    costs = [model.kernel(launch.kernel).cost.at(typical) for launch in launches]
     return EntrySummary(
         name=program.entry,
         signature=signature(program),
         dims={d.name: d.estimate for d in program.dims},
         launches=len(launches),
-        flops=total.flops,
-        bytes=total.bytes,
+        flops=sum(flops for flops, _, _ in costs),
+        bytes=sum(read + written for _, read, written in costs),
         arena=program.offsets(typical)[1],
     )
 

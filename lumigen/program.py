@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Union
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType
+from lumigen.cost import NOTHING, Cost
+from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
 from lumigen.index import Dim, Ix, ix
 from lumigen.target import CPU, Target
@@ -207,7 +208,8 @@ class KernelSource:
     `#include "kernels/kernels.h"`: in `namespace LUMIGEN_NS {` for each written parameter `double
     <name>_<parameter>_reference(const <name>_args& a, int64_t element)`, the value of that element
     of the buffer; the buffer it is given holds what was there before the kernel ran. A written slot
-    or output is as large as the kernel writes it, to the element.
+    or output is as large as the kernel writes it, to the element. `cost` is of one launch, over the
+    dims of the entry, and `computes` the type whose arithmetic bounds its speed.
     """
 
     name: str  # k07_contract_384x1536: unique in the model
@@ -217,6 +219,8 @@ class KernelSource:
     scratch_bytes: int  # that each thread needs
     body: str
     reference: str
+    cost: Cost = NOTHING
+    computes: DType = f32
 
 
 @dataclass(frozen=True)

@@ -241,9 +241,9 @@ def test_the_fast_lane_takes_it_too() -> None:
 
 
 def test_a_summary_counts_what_runs() -> None:
-    lowered = joined().lowered
-    (one,) = lowered.programs
-    assert entry_summary(one, lowered).launches == len(one.chosen({B: 8})) < len(one.launches)
+    model = joined().model
+    (one,) = model.programs
+    assert entry_summary(one, model).launches == len(one.chosen({B: 8})) < len(one.launches)
 
 
 def test_kernels_are_tested_where_they_are_launched() -> None:

@@ -94,6 +94,7 @@ class MapContext:
 
 @dataclass(frozen=True)
 class LaunchContext:
+    number: int  # among the launches of the entry, as the manifest lists them
     kernel: str
     function: str  # as the target launches it
     title: str
@@ -155,13 +156,17 @@ class EntryContext:
     tolerance: str  # of a float output
 
     @property
+    def launches(self) -> tuple[LaunchContext, ...]:
+        """Of all variants, by number."""
+        return tuple(x for g in self.groups for v in g.variants for x in v.launches)
+
+    @property
     def has_maps(self) -> bool:
-        return any(x.maps for g in self.groups for v in g.variants for x in v.launches)
+        return any(x.maps for x in self.launches)
 
     @property
     def has_numbers(self) -> bool:
-        launches = (x for g in self.groups for v in g.variants for x in v.launches)
-        return any(a.is_number for x in launches for a in x.arguments)
+        return any(a.is_number for x in self.launches for a in x.arguments)
 
     @property
     def ports(self) -> tuple[PortContext, ...]:

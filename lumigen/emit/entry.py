@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import PurePath
 
 from lumigen.dtype import bf16, boolean, f16, f32, f64, i64, u8
@@ -65,7 +66,18 @@ from lumigen.target import Target
 
 # Names of the C++ and the Python class that entries are methods of, and what the methods use.
 METHODS = frozenset(
-    {"Context", "View", "Close", "cancel", "handle", "handle_", "float16", "bfloat16"}
+    {
+        "Context",
+        "View",
+        "Close",
+        "cancel",
+        "handle",
+        "profile",
+        "times",
+        "handle_",
+        "float16",
+        "bfloat16",
+    }
 )
 Kept = tuple[Mapping[str, Stored], tuple[StateInfo, ...]]  # a model's weights by name, its states
 MAX_LINES = 6  # of the model's lines that a comment names
@@ -74,14 +86,19 @@ MAP_TYPES = {"f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "bf16": "CU_TENSOR_MAP_DA
 
 
 def source_lines(lines: tuple[SourceLocation, ...]) -> str:
-    """`model.py:12, 14; blocks.py:7`: file names alone, so that no path gets into the output."""
-    places = sorted({(printable(PurePath(line.file).name), line.line) for line in lines})
+    """`model.py:12, 14; blocks.py:7`: the first MAX_LINES of them."""
+    places = source_places(lines)
     by_file: dict[str, list[int]] = {}
     for file, number in places[:MAX_LINES]:
         by_file.setdefault(file, []).append(number)
     texts = [f"{file}:{', '.join(map(str, numbers))}" for file, numbers in by_file.items()]
     more = len(places) - MAX_LINES
     return "; ".join(texts) + (f" and {more} more" if more > 0 else "")
+
+
+def source_places(lines: tuple[SourceLocation, ...]) -> list[tuple[str, int]]:
+    """Sorted file names, without a path so that none gets into the output, with line numbers."""
+    return sorted({(printable(PurePath(line.file).name), line.line) for line in lines})
 
 
 def one_line(text: str) -> str:
@@ -94,6 +111,7 @@ def entry_context(
     model: CompiledModel, program: Program, vectors: tuple[Vector, ...]
 ) -> EntryContext:
     loosest = _loosest([model.kernel(launch.kernel) for launch in program.launches])
+    numbers = count()
     longest = sum(max(len(v.launches) for v in g.variants) for g in program.groups)
     return EntryContext(
         name=program.entry,
@@ -106,7 +124,7 @@ def entry_context(
         checks=checks(program),
         bindings=dim_bindings(program),
         slots=_slots(program),
-        groups=tuple(_group(model, program, group) for group in program.groups),
+        groups=tuple(_group(model, program, group, numbers) for group in program.groups),
         max_dims=max_dims(program),
         vectors=tuple(_vector(v, program, [*map(port_text, program.outputs)]) for v in vectors),
         tolerance=f"tolerance({loosest}, {longest})",
@@ -182,7 +200,9 @@ def _start(slot: Slot) -> str:
     return text
 
 
-def _group(model: CompiledModel, program: Program, group: Group) -> GroupContext:
+def _group(
+    model: CompiledModel, program: Program, group: Group, numbers: Iterator[int]
+) -> GroupContext:
     if not group.variants or not group.variants[-1].when.is_unconditional:
         what = f"a step of entry {program.entry} without a variant that always runs"
         raise LoweringFailed(step="emit", what=what)
@@ -190,7 +210,7 @@ def _group(model: CompiledModel, program: Program, group: Group) -> GroupContext
         tuple(
             VariantContext(
                 opening=_opening(_guard(model.target, program, variant.when), is_first=number == 0),
-                launches=tuple(_launch(model, program, x) for x in variant.launches),
+                launches=tuple(_launch(model, program, x, next(numbers)) for x in variant.launches),
             )
             for number, variant in enumerate(group.variants)
         )
@@ -219,7 +239,7 @@ def _conditions(program: Program, when: Guard) -> tuple[str, ...]:
     return tuple(c.comparison(lambda side: expression(side, names)) for c in when.conditions)
 
 
-def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchContext:
+def _launch(model: CompiledModel, program: Program, launch: Launch, number: int) -> LaunchContext:
     kernel = model.kernel(launch.kernel)
     if len(kernel.parameters) != len(launch.arguments):
         what = f"a launch of {kernel.name} with {len(launch.arguments)} arguments"
@@ -228,6 +248,7 @@ def _launch(model: CompiledModel, program: Program, launch: Launch) -> LaunchCon
     names, idents = _launch_names(program, launch), port_idents(program)
     states = state_names(model)
     return LaunchContext(
+        number=number,
         kernel=kernel.name,
         function=model.target.kernel.format(name=kernel.name),
         title=one_line(kernel.title),

@@ -11,7 +11,18 @@ import json
 from collections.abc import Mapping
 
 from lumigen.emit.contract import NUMPY_NAMES, signature
-from lumigen.program import CompiledModel, Port, Program, StateInfo, Stored
+from lumigen.emit.entry import source_places
+from lumigen.program import (
+    CompiledModel,
+    Group,
+    KernelSource,
+    Launch,
+    Port,
+    Program,
+    StateInfo,
+    Stored,
+    Variant,
+)
 from lumigen.resources import lumigen_version
 
 FORMAT = 1
@@ -33,14 +44,14 @@ def describe(model: CompiledModel, abi: int) -> dict[str, object]:
         ),
         "graph_hash": model.graph_hash,
         "options": dict(model.options),
-        "entries": [_entry(p) for p in model.programs],
+        "entries": [_entry(model, p) for p in model.programs],
         "weights": weights_of(model),
         "states": [_state(s) for s in model.states],
         "kernels": [k.name for k in model.kernels],
     }
 
 
-def _entry(program: Program) -> dict[str, object]:
+def _entry(model: CompiledModel, program: Program) -> dict[str, object]:
     return {
         "name": program.entry,
         "signature": signature(program),
@@ -56,6 +67,28 @@ def _entry(program: Program) -> dict[str, object]:
             }
             for d in program.dims
         ],
+        "launches": [
+            _launch(model.kernel(launch.kernel), launch, variant, group)
+            for group in program.groups
+            for variant in group.variants
+            for launch in variant.launches
+        ],
+    }
+
+
+def _launch(
+    kernel: KernelSource, launch: Launch, variant: Variant, group: Group
+) -> dict[str, object]:
+    """A launch as it stands in `Program.launches`; its work as expressions of the entry's dims."""
+    places = source_places(launch.lines or kernel.lines)
+    return {
+        "kernel": kernel.name,
+        **({"when": str(variant.when)} if len(group.variants) > 1 else {}),
+        "lines": [f"{file}:{line}" for file, line in places],
+        "computes": kernel.computes.name,
+        "flops": str(kernel.cost.flops),
+        "bytes_read": str(kernel.cost.read),
+        "bytes_written": str(kernel.cost.written),
     }
 
 

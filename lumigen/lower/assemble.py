@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
+from lumigen.cost import computed_in
 from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
 from lumigen.graph import Graph, tensor_of
@@ -52,7 +53,7 @@ from lumigen.program import (
 )
 from lumigen.region import Buffer, Read, Region, Role, lookup_sources, walk
 from lumigen.schedule import Schedule
-from lumigen.tile import TileProgram
+from lumigen.tile import Contract, Multiply, TileProgram
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,19 @@ class LoweredKernel:
     lines: tuple[SourceLocation, ...]
     plan: RegionPlan | None = None  # of the region that this kernel, or its last one, computes
     schedule: Schedule | None = None
+
+    @property
+    def computes(self) -> DType:
+        """The type whose arithmetic bounds its speed: what a matrix instruction takes, else its widest floats."""
+        for s in self.program.statements():
+            match s:
+                case Contract(element=element) if element.bits == 16:
+                    return element
+                case Multiply(b=tile) if tile.dtype.bits == 16:
+                    return tile.dtype
+                case _:
+                    pass
+        return computed_in(self.region) or f32
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
