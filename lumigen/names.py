@@ -58,7 +58,15 @@ PYTHON_MODULES = frozenset({"collections", "json", "lumigen", "ml_dtypes", "nump
 MODEL_SYMBOLS = (
     *("abi", "manifest", "last_error", "weights_verify", "status", "tensor", "model", "context"),
     *("model_open", "model_close", "model_options", "context_open", "context_close"),
-    *("context_options", "context_cancel", "state_reset", "state_copy", "state_save", "state_load"),
+    *(
+        "context_options",
+        "context_cancel",
+        "context_profile",
+        "state_reset",
+        "state_copy",
+        "state_save",
+        "state_load",
+    ),
 )
 
 

@@ -94,6 +94,15 @@ Status cancel(SharedContext* context) noexcept {
   return kOk;
 }
 
+Status profile(SharedContext* context, Profile profile) noexcept {
+  if (context == nullptr) return fail(kBadArgument, "[context_profile] the context is NULL. Open one.");
+  if (context->busy.exchange(true, std::memory_order_acquire))
+    return fail(kBusy, "[context_profile] the context is running a call. Switch profiles between calls.");
+  context->profile = profile;
+  context->busy.store(false, std::memory_order_release);
+  return kOk;
+}
+
 SharedRun::~SharedRun() {
   if (shared_ != nullptr) shared_->busy.store(false, std::memory_order_release);
 }

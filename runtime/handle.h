@@ -60,6 +60,12 @@ struct SharedModel {
   std::atomic<int32_t> references{1};
 };
 
+// Who is told of each kernel of a call and the seconds it took; nobody where `report` is null.
+struct Profile {
+  void (*report)(void* user, const char* kernel, int32_t launch, double seconds) = nullptr;
+  void* user = nullptr;
+};
+
 struct SharedContext {
   Allocator memory;
   char* arena = nullptr;
@@ -70,6 +76,7 @@ struct SharedContext {
   pid_t process = getpid();
   std::atomic<bool> busy{false};
   std::atomic<bool> cancelled{false};
+  Profile profile;  // belongs to who holds `busy`
 
   // Takes the caller's workspace, if there is one.
   void lend(const ContextOptions& options);
@@ -80,11 +87,15 @@ struct SharedContext {
 };
 
 Status cancel(SharedContext* context) noexcept;
+// For the calls to come; kBusy during one.
+Status profile(SharedContext* context, Profile profile) noexcept;
 
 // A call of an entry. It claims the context from `claim` to the end of its life.
 class SharedRun {
  public:
-  explicit SharedRun(const char* entry) : entry_(entry) {}
+  // `launch_names` are the kernels of the entry's launches, by number; null where there are none.
+  explicit SharedRun(const char* entry, const char* const* launch_names = nullptr)
+      : entry_(entry), launch_names_(launch_names) {}
   SharedRun(const SharedRun&) = delete;
   SharedRun& operator=(const SharedRun&) = delete;
   ~SharedRun();
@@ -105,10 +116,15 @@ class SharedRun {
   Status claim(SharedContext* context, const char* lost);
   // Whether the call was cancelled.
   Status check_cancelled() const;
+  bool is_profiled() const { return shared_->profile.report != nullptr; }
+  void report(int32_t launch, double seconds) const {
+    shared_->profile.report(shared_->profile.user, launch_names_[launch], launch, seconds);
+  }
 
   const char* entry_;
 
  private:
+  const char* const* launch_names_;
   SharedContext* shared_ = nullptr;
 };
 

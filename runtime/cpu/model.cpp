@@ -1,5 +1,6 @@
 #include "model.h"
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -114,9 +115,16 @@ Status Run::claim(Context* context) {
   return SharedRun::claim(context, "its threads are");
 }
 
-Status Run::launch(Kernel kernel, const void* args, int64_t tasks) {
+Status Run::launch(int32_t number, Kernel kernel, const void* args, int64_t tasks) {
+  using Clock = std::chrono::steady_clock;
   if (const Status s = check_cancelled()) return s;
+  if (!is_profiled()) {
+    context_->pool.run(kernel, args, tasks);
+    return kOk;
+  }
+  const Clock::time_point start = Clock::now();
   context_->pool.run(kernel, args, tasks);
+  report(number, std::chrono::duration<double>(Clock::now() - start).count());
   return kOk;
 }
 

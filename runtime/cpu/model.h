@@ -51,8 +51,8 @@ class Run : public SharedRun {
   Status claim(Context* context);
 
   const Model& model() const { return *context_->model; }
-  // Runs all tasks of a kernel, unless the call was cancelled.
-  Status launch(Kernel kernel, const void* args, int64_t tasks);
+  // Runs all tasks of a kernel, the launch of that number, unless the call was cancelled.
+  Status launch(int32_t number, Kernel kernel, const void* args, int64_t tasks);
 
   // Memory of states: zeros, and to and from any other; what the context has enqueued is over.
   Status clear(void* to, size_t bytes);

@@ -58,11 +58,12 @@ void Graphs::Calls::forget() {
   graph = nullptr;
 }
 
-void Graphs::begin(const char* entry, const void* dims, size_t bytes, bool is_captured) {
+void Graphs::begin(const char* entry, const void* dims, size_t bytes, bool is_captured, bool is_timed) {
   entry_ = entry;
   current_ = nullptr;
   next_ = 0;
-  if (!is_allowed_ || is_captured) return;
+  is_timed_ = is_timed;
+  if (!is_allowed_ || is_captured || is_timed) return;
   ++clock_;
   size_t kept = 0, oldest = calls_.size();
   for (size_t i = 0; i < calls_.size(); ++i) {
@@ -109,7 +110,7 @@ Status Graphs::launch(const KernelRow& kernel, const void* args, int64_t blocks,
   config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = overlaps_ && kernel.early ? 1 : 0;
+  config.numAttrs = overlaps_ && !is_timed_ && kernel.early ? 1 : 0;
   const cudaError_t code = cudaLaunchKernelExC(&config, kernel.function, arguments);
   return check_kernel(code, entry_, kernel, "cannot be launched");
 }

@@ -30,9 +30,10 @@ class Graphs {
   void overlap() { overlaps_ = true; }
 
   // A call of `entry` begins, a string that stays where it is. Its dims are compared as bytes. Kernels are
-  // launched one by one if `is_captured`: then they become a part of the caller's own graph. This and
-  // `launch` may throw std::bad_alloc, but not where a graph is launched again.
-  void begin(const char* entry, const void* dims, size_t bytes, bool is_captured);
+  // launched one by one if `is_captured`: then they become a part of the caller's own graph; and if
+  // `is_timed`, when none begins before the one before has ended. This and `launch` may throw std::bad_alloc,
+  // but not where a graph is launched again.
+  void begin(const char* entry, const void* dims, size_t bytes, bool is_captured, bool is_timed);
   // The next kernel of the call: launched, or noted for `finish`.
   Status launch(const KernelRow& kernel, const void* args, int64_t blocks, cudaStream_t stream);
   // All kernels were named; those noted are launched.
@@ -71,6 +72,7 @@ class Graphs {
   const char* entry_ = nullptr;
   bool is_allowed_ = true;
   bool overlaps_ = false;
+  bool is_timed_ = false;  // the call in progress
   uint64_t clock_ = 0;
   std::vector<std::unique_ptr<Calls>> calls_;
   Calls* current_ = nullptr;  // null where the kernels are launched one by one

@@ -127,6 +127,7 @@ void close_context(Context* context) noexcept {
 }
 
 Run::~Run() {
+  if (context_ != nullptr) context_->timer.let_go();
   // A call that failed half-way leaves nothing behind that writes to the caller's memory.
   if (!is_waited_for_ && !context_->stream_is_callers) cudaStreamSynchronize(context_->stream);
 }
@@ -154,8 +155,15 @@ Status Run::begin(const void* dims, size_t dims_bytes, Tensor* tensors, const Po
     const cudaError_t code = cudaStreamIsCapturing(context_->stream, &capture);
     if (const Status s = check(code, entry_, "the stream does not say whether it is captured")) return s;
   }
+  const bool is_captured = capture != cudaStreamCaptureStatusNone;
+  if (is_captured && is_profiled())
+    return fail(kUnsupported,
+                "[%s] the stream is captured, but the context is profiled, and kernels that are captured do "
+                "not run. End the profile.",
+                entry_);
   try {
-    context_->graphs.begin(entry_, dims, dims_bytes, capture != cudaStreamCaptureStatusNone);
+    context_->timer.begin();
+    context_->graphs.begin(entry_, dims, dims_bytes, is_captured, is_profiled());
     return stage(tensors, inputs, count);
   } catch (const std::bad_alloc&) {
     return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
@@ -198,11 +206,16 @@ Status Run::stage(Tensor* tensors, int32_t inputs, int32_t count) {
   return kOk;
 }
 
-Status Run::launch(const KernelRow& kernel, const void* args, int64_t tasks) {
+Status Run::launch(int32_t number, const KernelRow& kernel, const void* args, int64_t tasks) {
+  Context& c = *context_;
   if (const Status s = check_cancelled()) return s;
   is_waited_for_ = false;
+  const int64_t blocks = model().gpu.blocks(kernel, tasks);
   try {
-    return context_->graphs.launch(kernel, args, model().gpu.blocks(kernel, tasks), context_->stream);
+    if (!is_profiled()) return c.graphs.launch(kernel, args, blocks, c.stream);
+    if (const Status s = c.timer.before(number, entry_, c.stream)) return s;
+    if (const Status s = c.graphs.launch(kernel, args, blocks, c.stream)) return s;
+    return c.timer.after(entry_, c.stream);
   } catch (const std::bad_alloc&) {
     return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
   }
@@ -214,14 +227,21 @@ Status Run::finish() {
   const char* what = "a kernel of the call failed; CUDA_LAUNCH_BLOCKING=1 in the environment tells which";
   if (const Status s = check_cancelled()) return s;
   if (const Status s = c.graphs.finish(c.stream)) return s;
+  c.timer.let_go();
   for (const Copy& copy : c.copies) {
     const cudaError_t code =
         cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDeviceToHost, c.stream);
     if (const Status s = check(code, entry_, what)) return s;
   }
-  if (c.stream_is_callers) return kOk;
+  if (c.stream_is_callers && !is_profiled()) return kOk;
   is_waited_for_ = true;
-  return check(cudaStreamSynchronize(c.stream), entry_, what);
+  if (const Status s = check(cudaStreamSynchronize(c.stream), entry_, what)) return s;
+  for (size_t i = 0; i < c.timer.count(); ++i) {
+    double seconds = 0;
+    if (const Status s = c.timer.read(i, &seconds, entry_)) return s;
+    report(c.timer.number(i), seconds);
+  }
+  return kOk;
 }
 
 Status Run::clear(void* to, size_t bytes) {

@@ -18,6 +18,7 @@
 #include "kernel.h"
 #include "states.h"
 #include "status.h"
+#include "timer.h"
 
 namespace LUMIGEN_NS {
 
@@ -54,6 +55,7 @@ struct Context : SharedContext {
   size_t staging_bytes = 0;
   std::vector<Copy> copies;  // of the call in progress
   Graphs graphs;
+  Timer timer;
 };
 
 Status open_model(Model** out, const ModelTable& table, const ModelOptions& options) noexcept;
@@ -77,8 +79,8 @@ class Run : public SharedRun {
                int32_t count);
 
   const Model& model() const { return *context_->model; }
-  // Runs all tasks of a kernel, unless the call was cancelled.
-  Status launch(const KernelRow& kernel, const void* args, int64_t tasks);
+  // Runs all tasks of a kernel, the launch of that number, unless the call was cancelled.
+  Status launch(int32_t number, const KernelRow& kernel, const void* args, int64_t tasks);
   // All kernels were named. Copies outputs to the host where they belong there.
   Status finish();
 

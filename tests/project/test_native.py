@@ -53,7 +53,7 @@ def test_only_the_headers_functions_are_visible(project, tool):
             "context_open",
             "context_close",
         ]
-        + ["context_cancel", "weights_verify"]
+        + ["context_cancel", "context_profile", "weights_verify"]
         + [f"{e}{s}" for e in ("forward", "lookup") for s in ("", "_shape", "_workspace")]
     }
 

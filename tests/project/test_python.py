@@ -101,6 +101,23 @@ def test_inputs_by_name_and_outputs_of_the_caller(model, x, arrays):
     assert context.lookup(np.array([1, 2, 3]), out=rows) is rows
 
 
+def test_a_profile_times_every_launch(model, x):
+    context = model.context(1)
+    context.forward(x)
+    assert context.times == []
+    context.profile()
+    for _ in range(2):
+        context.forward(x)
+        numbers, kernels, seconds = zip(*context.times, strict=True)
+        assert (numbers, kernels) == ((0, 1, 2), ("k00_affine_7", "k01_project_20x7", "k02_sum_20"))
+        assert min(seconds) > 0
+    launches = model.manifest["entries"][0]["launches"]
+    assert [launches[n]["kernel"] for n in numbers] == list(kernels)
+    context.profile(False)
+    context.forward(x)
+    assert context.times == []
+
+
 def test_inputs_that_are_not_contiguous_are_copied(model, x):
     context = model.context(1)
     want = context.forward(x).y

@@ -347,6 +347,46 @@ static void test_busy_cancel_close(tiny_model* model) {
   expect(tiny_context_cancel(nullptr) == TINY_BAD_ARGUMENT, "cancel of nothing");
 }
 
+struct Told {
+  tiny_context* context = nullptr;
+  std::vector<std::string> kernels;
+  double seconds = 0;
+  tiny_status inside = TINY_OK;  // of a profile that is switched during a call
+};
+
+static void tell(void* told, const char* kernel, int32_t launch, double seconds) {
+  Told& t = *static_cast<Told*>(told);
+  expect(launch == static_cast<int32_t>(t.kernels.size()) && seconds >= 0, "launches come in their order");
+  t.kernels.push_back(kernel);
+  t.seconds += seconds;
+  t.inside = tiny_context_profile(t.context, nullptr, nullptr);
+}
+
+static void test_profile(tiny_model* model) {
+  using Clock = std::chrono::steady_clock;
+  tiny_context* c = open(model, 2);
+  Forward f(64), plain(64);
+  Told told;
+  told.context = c;
+  expect(plain.run(c) == TINY_OK && told.kernels.empty(), "nothing is told before a profile");
+  expect(tiny_context_profile(c, tell, &told) == TINY_OK && told.kernels.empty(), "a profile");
+  const Clock::time_point start = Clock::now();
+  expect(f.run(c) == TINY_OK && f.y == plain.y, "a profiled call gives the same");
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  expect(told.kernels == std::vector<std::string>{"k00_affine_7", "k01_project_20x7", "k02_sum_20"}, "its kernels");
+  expect(told.seconds > 0 && told.seconds < seconds, "kernels take no longer than the call");
+  expect(told.inside == TINY_BUSY, "a profile is not switched during a call");
+  f.tx.bits = 64;
+  expect(f.run(c) == TINY_BAD_DTYPE && told.kernels.size() == 3, "of a refused call nothing is told");
+  f.tx.bits = 32;
+  expect(tiny_context_profile(c, nullptr, nullptr) == TINY_OK && f.run(c) == TINY_OK && told.kernels.size() == 3,
+         "the end of a profile");
+  const long counted = allocations;
+  expect(f.run(c) == TINY_OK && allocations == counted, "without a profile nothing is allocated");
+  expect(tiny_context_profile(nullptr, tell, &told) == TINY_BAD_ARGUMENT, "a profile of nothing");
+  tiny_context_close(c);
+}
+
 [[maybe_unused]] static void test_fork(tiny_model* model) {
   tiny_context* c = open(model, 3);
   Forward f(64);
@@ -402,6 +442,7 @@ int main(int argc, char** argv) {
   test_parallel_for(model);
   test_threads(model);
   test_busy_cancel_close(model);
+  test_profile(model);
 #ifndef SANITIZED
   test_fork(model);
 #endif

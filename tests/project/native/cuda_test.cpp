@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -310,6 +311,66 @@ static void test_refusals() {
   refused(TINY_BAD_DEVICE, "device_id is 7, must be in 0..2", "a GPU that is not there");
 }
 
+struct Told {
+  std::vector<std::string> kernels;
+  std::vector<double> seconds;
+};
+static void tell(void* told, const char* kernel, int32_t launch, double seconds) {
+  Told& t = *static_cast<Told*>(told);
+  expect(launch == static_cast<int32_t>(t.kernels.size()), "launches come in their order");
+  t.kernels.push_back(kernel);
+  t.seconds.push_back(seconds);
+}
+
+static void test_profile(const void* kernel) {
+  fake::state.capability = fake::state.ptx = 90;  // kernels overlap there
+  tiny_model* second = nullptr;
+  expect(open(&second) == TINY_OK, "a model");
+  tiny_context* c = context(second);
+  Forward call(4), again(4);
+  const fake::State before = fake::state;
+  for (int i = 0; i < 3; ++i) expect(call.run(c) == TINY_OK, "a call that is not profiled");
+  expect(fake::state.events == before.events && fake::state.records == before.records && fake::state.holds == before.holds,
+         "without a profile nothing is recorded");
+  Told told;
+  expect(tiny_context_profile(c, tell, &told) == TINY_OK, "a profile");
+  const fake::State on = fake::state;
+  expect(again.run(c) == TINY_OK && again.same(&call), "a profiled call gives the same");
+  expect(fake::state.launches == on.launches + 3 && fake::state.graph_launches == on.graph_launches, "no graph");
+  expect(fake::state.overlapping == on.overlapping, "no kernel begins before the one before has ended");
+  expect(told.kernels == std::vector<std::string>{"k00_affine_7", "k01_project_20x7", "k02_sum_20"}, "its kernels");
+  for (const double s : told.seconds) expect(std::fabs(s - 1e-3) < 1e-9, "each between its own events");
+  expect(fake::state.events == before.events + 6 && fake::state.holds == before.holds + 1, "a pair of events each");
+  told = {};
+  expect(again.run(c) == TINY_OK && told.kernels.size() == 3 && fake::state.events == before.events + 6,
+         "events are used again");
+  fake::state.failing = kernel;
+  told = {};
+  expect(again.run(c) == TINY_DEVICE_FAILED && told.kernels.empty(), "of a failure nothing is told");
+  fake::state.failing = nullptr;
+  expect(again.run(c) == TINY_OK && told.kernels.size() == 3, "the call after it");
+  expect(tiny_context_profile(c, nullptr, nullptr) == TINY_OK && again.run(c) == TINY_OK && told.kernels.size() == 3,
+         "the end of a profile");
+  expect(fake::state.graph_launches == on.graph_launches + 1, "graphs again");
+  tiny_context_close(c);
+  expect(fake::state.events == before.events, "events are given back");
+
+  int number = 0;
+  tiny_context* theirs = context(second, &number);
+  told = {};
+  const long waits = fake::state.waits;
+  expect(tiny_context_profile(theirs, tell, &told) == TINY_OK && again.run(theirs) == TINY_OK && told.kernels.size() == 3 &&
+             fake::state.waits == waits + 1,
+         "the caller's stream is waited for");
+  fake::state.is_capturing = true;
+  expect(again.run(theirs) == TINY_UNSUPPORTED && says("the stream is captured, but the context is profiled"),
+         "captured kernels do not run");
+  fake::state.is_capturing = false;
+  tiny_context_close(theirs);
+  tiny_model_close(second);
+  fake::state.capability = fake::state.ptx = 75;
+}
+
 extern "C" const void* kernel_named(const char* name);
 
 int main(int, char** argv) {
@@ -322,6 +383,7 @@ int main(int, char** argv) {
   test_contract(model);
   test_streams(model);
   test_gpus(model);
+  test_profile(kernel_named("k01_project_20x7"));
   test_threads(model);
   test_refusals();
   tiny_model_close(model);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace fake {
@@ -79,6 +80,17 @@ cudaError_t run(const void* function, unsigned tasks, const void* args) {
   const Open open;
   for (unsigned task = 0; task < tasks; ++task) reinterpret_cast<Kernel>(const_cast<void*>(function))(args, task);
   return cudaSuccess;
+}
+
+std::vector<std::thread> of_streams;  // functions of the host that streams run
+
+void join() {
+  std::vector<std::thread> begun;
+  {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    begun.swap(of_streams);
+  }
+  for (std::thread& t : begun) t.join();
 }
 
 // A map that says where its tensor begins, how long it is and how far its lines are apart; as the driver, it refuses
@@ -175,19 +187,38 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return std::free(stream), cudaSuccess; }
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
+  *status = state.is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return ++state.waits, state.failure; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return ++state.waits, join(), state.failure; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+// An event holds how many launches came before it: a launch "takes" a millisecond.
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(std::malloc(1));
+  *event = reinterpret_cast<cudaEvent_t>(new long(0));
+  ++state.events;
   return cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return std::free(event), cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  --state.events;
+  return delete reinterpret_cast<long*>(event), cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  *reinterpret_cast<long*>(event) = state.launches;
+  ++state.records;
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  *milliseconds = float(*reinterpret_cast<long*>(to) - *reinterpret_cast<long*>(from));
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* user) {
+  ++state.holds;
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  of_streams.emplace_back(function, user);
+  return cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize(void) { return state.failure; }
+cudaError_t cudaDeviceSynchronize(void) { return join(), state.failure; }
 
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3, void** args, size_t, cudaStream_t) {
   if (state.before_launch != nullptr) state.before_launch();

@@ -20,7 +20,8 @@ struct State {
   cudaError_t failure = cudaSuccess;     // what streams find when they are waited for
   void (*before_launch)() = nullptr;
   long launches = 0, graphs = 0, graph_launches = 0, patches = 0, destroyed = 0, waits = 0, blocks = 0;
-  long maps = 0;
+  bool is_capturing = false;  // every stream
+  long maps = 0, events = 0, records = 0, holds = 0;  // events: that exist; holds: functions of the host in streams
   long overlapping = 0;  // kernels that may begin before the one before has ended
 };
 

@@ -128,6 +128,11 @@ extern "C" tiny_status tiny_context_cancel(tiny_context* context) {
   return cancel(reinterpret_cast<Context*>(context));
 }
 
+extern "C" tiny_status tiny_context_profile(tiny_context* context,
+    void (*report)(void* user, const char* kernel, int32_t launch, double seconds), void* user) {
+  return profile(reinterpret_cast<Context*>(context), {report, user});
+}
+
 extern "C" tiny_status tiny_weights_verify(const char* path) {
   if (path == nullptr) return fail(kBadArgument, "[weights_verify] the path is NULL. Pass a file's path.");
   return verify_weights(path, model_table.weights, model_table.weight_count);

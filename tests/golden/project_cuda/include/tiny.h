@@ -93,6 +93,13 @@ TINY_API void tiny_model_close(tiny_model *); /* NULL is fine */
 TINY_API tiny_status tiny_context_open(tiny_model *, const tiny_context_options *, tiny_context **);
 TINY_API void tiny_context_close(tiny_context *); /* waits for its run; NULL is fine */
 TINY_API tiny_status tiny_context_cancel(tiny_context *); /* of the run in progress, from any thread; takes effect between kernels until they are enqueued */
+/* From the next call on, `report` is told of each kernel that a call ran: its name, the number of the launch among the
+ * entry's "launches" in the manifest, and the seconds it took. In their order, on the thread of the call, before that
+ * returns; of a call that fails it may be told of fewer. It must not use the context. NULL ends it. Off, as it is at
+ * first, it costs nothing. On, kernels are launched one by one, outside of graphs, and none begins before the one before
+ * has ended; calls return when all is done, on the caller's stream too, which must not be captured meanwhile.
+ * TINY_BUSY during a call. */
+TINY_API tiny_status tiny_context_profile(tiny_context *, void (*report)(void *user, const char *kernel, int32_t launch, double seconds), void *user);
 TINY_API tiny_status tiny_weights_verify(const char *path); /* reads all of it and compares its hash */
 
 /* forward(x: f32[batch, 7]) -> y: f32[batch, 20], total: f32[batch]; batch 1..64
