@@ -141,7 +141,7 @@ def main() -> None:
     rounds = options.rounds or (5 if options.quick else harness.ROUNDS)
     work = options.work
     work.mkdir(parents=True, exist_ok=True)
-    harness.build_limits(work)
+    harness.probes().cpu_library()  # compiled here, before the workers need it
     about = harness.machine()
     wanted = options.peers.split(",") if options.peers else list(PEERS)
     peers = harness.available([p for p in PEERS if p in wanted or p == "lumigen"], NEEDS)
@@ -162,7 +162,7 @@ def main() -> None:
     finally:
         harness.stop(workers)
 
-    limits = harness.rates(samples, work)
+    limits = harness.rates(samples)
     timed = [p for p in peers if any(s.peer == p for s in samples)]
     table = harness.Table(samples, timed, limits, lambda case: 2e-9 * NAMES[case] ** 3)
     print("x @ w, f32, square, w a weight, one thread.")

@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import random
-import shutil
 import signal
 import statistics
 import subprocess
@@ -27,6 +26,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -123,52 +123,30 @@ READ_BYTES = 512 << 20
 ITERATIONS = 500_000  # a millisecond or so: most calls run undisturbed
 
 
-def build_limits(work: Path) -> Path:
-    """The library of limits.cpp, compiled if it is older than its source."""
-    library, source = work / "limits.so", HERE / "limits.cpp"
-    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
-        compiler = os.environ.get("CXX") or shutil.which("g++") or "c++"
-        flags = ["-std=c++17", "-O3", "-fPIC", "-shared", "-pthread", "-ffp-contract=fast"]
-        subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
-    return library
-
-
-def open_limits(work: Path) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(work / "limits.so"))
-    library.limits_isa.restype = ctypes.c_char_p
-    library.limits_isa_here.restype = ctypes.c_bool
-    library.limits_flops.restype = ctypes.c_double
-    library.limits_flops.argtypes = [ctypes.c_int, ctypes.c_int64]
-    library.limits_fma.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64]
-    library.limits_read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-    return library
+def probes() -> ModuleType:
+    """What probes limits; late, as a worker imports nothing of the compiler that its peer does not."""
+    return importlib.import_module("lumigen.limits")
 
 
 def limits(job: Job) -> dict[str, Case]:
     """A peer that does nothing but multiply and add, or read."""
-    library, threads = open_limits(Path(job["work"])), job["threads"]
-    here = [i for i in range(library.limits_isas()) if library.limits_isa_here(i)]
+    library, threads = probes().cpu_library(), job["threads"]
     cases: dict[str, Case] = {
-        f"f32 {library.limits_isa(i).decode()}": lambda i=i: library.limits_fma(
-            i, threads, ITERATIONS
-        )
-        for i in here
+        name: lambda i=i: library.limits_fma(i, threads, ITERATIONS)
+        for i, name in probes().rates_here(library, {"f32"})
     }
     data = np.zeros(READ_BYTES, np.uint8)
     data.fill(0)  # pages of its own, not the one page of zeros
-    cases["read"] = lambda: library.limits_read(threads, data.ctypes.data, READ_BYTES // 4)
+    cases["read"] = lambda: library.limits_read(threads, data.ctypes.data, READ_BYTES // 4, 1)
     return cases
 
 
-def limit_work(work: Path, threads: int) -> dict[str, tuple[float, str]]:
+def limit_work(threads: int) -> dict[str, tuple[float, str]]:
     """What one call of each case of `limits` does: how much, and the unit of a second of it."""
-    library = open_limits(work)
+    library = probes().cpu_library()
     done = {
-        f"f32 {library.limits_isa(i).decode()}": (
-            threads * library.limits_flops(i, ITERATIONS) / 1e9,
-            "GFLOP/s",
-        )
-        for i in range(library.limits_isas())
+        name: (threads * library.limits_flops(i, ITERATIONS) / 1e9, "GFLOP/s")
+        for i, name in probes().rates_here(library, {"f32"})
     }
     return done | {"read": (READ_BYTES / 1e9, "GB/s")}
 
@@ -435,7 +413,7 @@ def describe(m: Mapping[str, Any], samples: Sequence[Samples], rounds: int) -> s
     return "\n".join(lines)
 
 
-def rates(samples: Sequence[Samples], work: Path) -> dict[int, dict[str, tuple[float, str]]]:
+def rates(samples: Sequence[Samples]) -> dict[int, dict[str, tuple[float, str]]]:
     """What `limits` reaches, by threads and case: the best call of a slice, median over rounds.
 
     So a clock that changes during the run counts, and other programs hardly do.
@@ -443,7 +421,7 @@ def rates(samples: Sequence[Samples], work: Path) -> dict[int, dict[str, tuple[f
     out: dict[int, dict[str, tuple[float, str]]] = {}
     for s in samples:
         if s.peer == "limits":
-            done, unit = limit_work(work, s.threads)[s.case]
+            done, unit = limit_work(s.threads)[s.case]
             out.setdefault(s.threads, {})[s.case] = done / statistics.median(s.best), unit
     return out
 

@@ -228,7 +228,7 @@ def main() -> None:
     threads = [int(t) for t in options.threads.split(",")]
     rounds = options.rounds or (5 if options.quick else harness.ROUNDS)
     options.work.mkdir(parents=True, exist_ok=True)
-    harness.build_limits(options.work)
+    harness.probes().cpu_library()  # compiled here, before the workers need it
     checkpoint = find_checkpoint(options)
     about = harness.machine()
 
@@ -284,7 +284,7 @@ def report(
     ready: Mapping[str, float],
 ) -> None:
     rounds = len(samples[0].median)
-    limits = harness.rates(samples, options.work)
+    limits = harness.rates(samples)
     peers = [p for p in PEERS if any(s.peer == p for s in samples)]
     table = harness.Table(samples, peers, limits, gigaflops)
     weights = "random weights" if options.random_weights else "real weights"

@@ -263,6 +263,12 @@ class CompilerMissing(UserError):
     )
 
 
+class LimitsUnknown(UserError):
+    """What a GPU can do at most cannot be measured; `why` is a clause."""
+
+    message = "[bench] the limits of the GPU cannot be probed: {why}. Ask nvidia-smi why."
+
+
 class BuildFailed(UserError):
     """`step` is configure, compile or test; `output` is what it printed, `log` a file with it."""
 

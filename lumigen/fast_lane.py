@@ -7,10 +7,6 @@ The same kernel sources as a shipped project's, for this machine's instruction s
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen import debug
 from lumigen.emit.kernel import kernel_body
-from lumigen.errors import BuildFailed, CompilerMissing
+from lumigen.errors import CompilerMissing
 from lumigen.index import Dim
 from lumigen.interp.graph import bind_dims
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
@@ -39,6 +34,7 @@ from lumigen.program import (
     WeightArg,
 )
 from lumigen.resources import runtime_dir, templates_dir
+from lumigen.toolchain import compiled_library, cxx
 from lumigen.weights import rounded
 
 # What the project's CMakeLists.txt says of arithmetic, with its reasons.
@@ -215,19 +211,15 @@ def _ctype(p: Parameter) -> str:
 
 def load(model: LoweredModel, optimise: str = "-O3") -> FastLane:
     """Compile and load; the library is cached by the content of its sources."""
-    compiler = debug.cxx() or shutil.which("g++") or shutil.which("clang++")
+    compiler = cxx()
     if compiler is None:
         raise CompilerMissing(
             tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++."
         )
-    text = source(model)
-    headers = (p.read_text() for p in _headers())
-    stamp = hashlib.sha256(
-        "\0".join((compiler, *FLAGS, optimise, text, *headers)).encode()
-    ).hexdigest()[:24]
-    library = debug.cache_dir() / "fast_lane" / f"{stamp}.so"
-    if not library.exists():
-        _compile(compiler, optimise, text, library)
+    flags = (*FLAGS, optimise, "-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
+    library = compiled_library(
+        "fast_lane", compiler, flags, "kernels.cpp", source(model), _headers()
+    )
     scratch = {k.name: kernel_body(k.name, k.program, k.parameters)[1] for k in model.kernels}
     return FastLane(model, ctypes.CDLL(str(library)), scratch)
 
@@ -235,25 +227,3 @@ def load(model: LoweredModel, optimise: str = "-O3") -> FastLane:
 def _headers() -> tuple[Path, ...]:
     """All that kernels may include, in one order."""
     return (*sorted((templates_dir() / "cpu").glob("*.h")), *sorted(runtime_dir().glob("*.h")))
-
-
-def _compile(compiler: str, optimise: str, text: str, library: Path) -> None:
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as work:
-        include = Path(work) / "include"
-        (include / "runtime").mkdir(parents=True)
-        for header in _headers():
-            shutil.copy(header, include / "runtime" / header.name)
-        unit, out = Path(work) / "kernels.cpp", Path(work) / "kernels.so"
-        unit.write_text(text)
-        defines = ("-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
-        command = [compiler, *FLAGS, optimise, *defines, f"-I{include}", str(unit), "-o", str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise BuildFailed(
-                step="compile kernels",
-                code=done.returncode,
-                output=done.stderr[-6000:],
-                log=str(unit),
-            )
-        out.replace(library)

@@ -1,8 +1,9 @@
-"""The tools of this machine that a build needs, and what the processor can do."""
+"""The tools of this machine that a build needs, what the processor can do, libraries compiled as needed."""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib
 import importlib.metadata
 import os
@@ -12,10 +13,12 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lumigen import debug
+from lumigen.errors import BuildFailed
 from lumigen.target import CUDA
 
 PROGRAM = (
@@ -81,6 +84,48 @@ def nvcc() -> str | None:
     if wanted:
         return shutil.which(wanted)
     return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+
+
+def cxx() -> str | None:
+    """The C++ compiler for what runs in this process: the one that the user insists on, else what is there."""
+    return debug.cxx() or shutil.which("g++") or shutil.which("clang++")
+
+
+def compiled_library(
+    kind: str,
+    compiler: str,
+    flags: Sequence[str],
+    unit: str,
+    text: str,
+    headers: Sequence[Path] = (),
+) -> Path:
+    """A shared library of one source `text`, a file `unit`, that finds `headers` in `runtime/`.
+
+    It is compiled once and then cached, below a folder `kind`, by the content of all of this. BuildFailed
+    where it does not compile.
+    """
+    contents = (p.read_text(encoding="utf-8") for p in headers)
+    stamp = hashlib.sha256("\0".join((compiler, *flags, unit, text, *contents)).encode())
+    library = debug.cache_dir() / kind / f"{stamp.hexdigest()[:24]}.so"
+    if library.exists():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as work:
+        include = Path(work) / "include"
+        (include / "runtime").mkdir(parents=True)
+        for header in headers:
+            shutil.copy(header, include / "runtime" / header.name)
+        source, out = Path(work) / unit, Path(work) / "out.so"
+        source.write_text(text, encoding="utf-8")
+        command = [compiler, *flags, f"-I{include}", str(source), "-o", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            output = (done.stderr or done.stdout)[-6000:]
+            raise BuildFailed(
+                step=f"compile {unit}", code=done.returncode, output=output, log=source
+            )
+        out.replace(library)
+    return library
 
 
 def _compiler() -> Finding:
@@ -192,6 +237,22 @@ def cuda_driver() -> Finding:
         return Finding(name, f"{text}, {what}", remedy, is_needed=False)
     gpus = ", ".join(_gpu(driver, i) for i in range(count.value))
     return Finding(name, f"{text}, {gpus}", is_needed=False)
+
+
+def gpu_architecture(number: int) -> str | None:
+    """What nvcc compiles for that GPU, with the features of its generation alone: `sm_90a`; None without it."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    if driver.cuInit(0) != 0:
+        return None
+    device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
+    if driver.cuDeviceGet(ctypes.byref(device), number) != 0:
+        return None
+    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
+    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+    return f"sm_{major.value}{minor.value}" + "a" * (major.value >= 9)
 
 
 def _gpu(driver: ctypes.CDLL, number: int) -> str:

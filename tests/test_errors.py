@@ -21,6 +21,7 @@ from lumigen.build import build_project
 from lumigen.cli import lumigen as command_line
 from lumigen.cli.opened import Project, manifest_of
 from lumigen.errors import InternalError, LumigenError, SourceLocation, UserError, user_location
+from lumigen.limits import probe_gpu
 
 # Facts as a raise site would give them, and the whole text that comes out.
 FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
@@ -184,6 +185,13 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "12.3 or later. `lumigen doctor` lists every tool."
         ),
     ),
+    errors.LimitsUnknown: (
+        {"why": "the NVIDIA driver shows no GPU"},
+        (
+            "[bench] the limits of the GPU cannot be probed: the NVIDIA driver shows no GPU. "
+            "Ask nvidia-smi why."
+        ),
+    ),
     errors.BuildFailed: (
         {"step": "compile", "code": 2, "output": "1\n2\n3\n4\n5\n6\n7\n", "log": "build/log.txt"},
         (
@@ -335,6 +343,13 @@ def broken_source(directory: Path) -> None:
     build_project(directory)
 
 
+def limits_without_a_gpu(_: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lumigen.limits.nvcc", lambda: "nvcc")
+        patch.setattr("lumigen.limits.gpu_architecture", lambda _: None)
+        probe_gpu({"f32"})
+
+
 def unknown_option(directory: Path) -> None:
     file = directory / "model.py"
     file.write_text("def build(weights=None, layers: int = 2): ...\n", encoding="utf-8")
@@ -392,6 +407,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.EditedFiles: edited_files,
     errors.NotAsEmitted: not_as_emitted,
     errors.CompilerMissing: no_compiler,
+    errors.LimitsUnknown: limits_without_a_gpu,
     errors.BuildFailed: broken_source,
     errors.NotBuilt: lg.load,
     errors.FileRefused: lambda d: manifest_of("run", d / "nowhere"),

@@ -16,7 +16,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"dtype", "index", "target"}),
     frozenset({"condition"}),
     frozenset({"ops", "toolchain", "view"}),
-    frozenset({"graph"}),
+    frozenset({"graph", "limits"}),
     frozenset({"pattern", "region"}),
     frozenset({"cost", "plan", "schedule"}),
     frozenset({"tile"}),

@@ -1,0 +1,139 @@
+// What a processor can do: multiply-adds for each instruction set, bytes read and bytes written.
+//
+// A shared library that lumigen/limits.py builds and times. Every function does an amount of work that is
+// known beforehand, on `threads` threads, and returns when all of it is done.
+
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+volatile float sink;  // so that no result is unused
+
+constexpr int CHAINS = 12;  // independent, which hides the latency of an FMA on two ports
+
+// CHAINS vectors, multiplied and added to `iterations` times, each on its way to 10: no denormals,
+// no infinities, nothing to fold. With FMA in the caller's target, contraction makes one of each pair.
+template <typename Vector>
+[[gnu::always_inline]] inline void chains(int64_t iterations) {
+  using T = std::remove_reference_t<decltype(std::declval<Vector&>()[0])>;
+  Vector sums[CHAINS];
+  for (int i = 0; i < CHAINS; ++i) sums[i] = Vector{} + T(0.1) * T(i);
+  const Vector a = Vector{} + T(0.999), b = Vector{} + T(0.01);
+  for (int64_t k = 0; k < iterations; ++k) {
+#pragma GCC unroll 12
+    for (int i = 0; i < CHAINS; ++i) sums[i] = sums[i] * a + b;
+  }
+  for (int i = 1; i < CHAINS; ++i) sums[0] += sums[i];
+  sink = float(sums[0][0]);
+}
+
+template <typename T, int kBytes>
+using Lanes [[gnu::vector_size(kBytes)]] = T;
+
+struct Rate {
+  const char* name;  // what is multiplied, then with what
+  int lanes;
+  void (*run)(int64_t iterations);
+  bool (*here)();
+};
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#define AVX512 "avx512f"
+#else
+#define AVX512 "avx512f,prefer-vector-width=512"
+#endif
+#define IN_ISAS(T)                                                                  \
+  void sse2_##T(int64_t n) { chains<Lanes<T, 16>>(n); }                             \
+  [[gnu::target("avx2,fma")]] void avx2_##T(int64_t n) { chains<Lanes<T, 32>>(n); } \
+  [[gnu::target(AVX512)]] void avx512_##T(int64_t n) { chains<Lanes<T, 64>>(n); }
+IN_ISAS(float)
+IN_ISAS(double)
+#undef IN_ISAS
+
+bool has_sse2() { return true; }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+bool has_avx512() { return bool(__builtin_cpu_supports("avx512f")); }
+
+const Rate RATES[] = {
+    {"f32 sse2", 4, sse2_float, has_sse2},        {"f32 avx2", 8, avx2_float, has_avx2},
+    {"f32 avx512", 16, avx512_float, has_avx512}, {"f64 sse2", 2, sse2_double, has_sse2},
+    {"f64 avx2", 4, avx2_double, has_avx2},       {"f64 avx512", 8, avx512_double, has_avx512},
+};
+#define CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
+#else
+void baseline_float(int64_t n) { chains<Lanes<float, 16>>(n); }
+void baseline_double(int64_t n) { chains<Lanes<double, 16>>(n); }
+bool has_baseline() { return true; }
+
+const Rate RATES[] = {{"f32 baseline", 4, baseline_float, has_baseline},
+                      {"f64 baseline", 2, baseline_double, has_baseline}};
+#define CLONES
+#endif
+
+constexpr size_t STEP = 64;  // floats; what does not fill one is left out
+
+CLONES void read(const float* data, size_t count, int64_t times) {
+  float sums[STEP] = {};
+  for (int64_t t = 0; t < times; ++t) {
+    for (size_t i = 0; i + STEP <= count; i += STEP) {
+      for (size_t j = 0; j < STEP; ++j) sums[j] += data[i + j];
+    }
+  }
+  float total = 0;
+  for (float s : sums) total += s;
+  sink = total;
+}
+
+CLONES void write(float* data, size_t count, int64_t times) {
+  for (int64_t t = 0; t < times; ++t) {
+    const float value = float(t & 7);
+    for (size_t i = 0; i + STEP <= count; i += STEP) {
+      for (size_t j = 0; j < STEP; ++j) data[i + j] = value;
+    }
+    asm volatile("" ::: "memory");  // else only the last time would count
+  }
+}
+
+template <typename Work>
+void in_parallel(int threads, const Work& work) {
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(work, i);
+  work(0);
+  for (std::thread& t : others) t.join();
+}
+
+}  // namespace
+
+extern "C" {
+
+int limits_rates() { return int(sizeof(RATES) / sizeof(RATES[0])); }
+const char* limits_name(int rate) { return RATES[rate].name; }
+bool limits_here(int rate) { return RATES[rate].here(); }
+
+// Floating-point operations of limits_fma on one thread.
+double limits_flops(int rate, int64_t iterations) {
+  return 2.0 * CHAINS * RATES[rate].lanes * double(iterations);
+}
+
+void limits_fma(int rate, int threads, int64_t iterations) {
+  in_parallel(threads, [=](int) { RATES[rate].run(iterations); });
+}
+
+// Every thread reads, or writes, its share of the data so many times.
+void limits_read(int threads, const float* data, size_t count, int64_t times) {
+  const size_t share = count / size_t(threads);
+  in_parallel(threads, [=](int i) { read(data + share * size_t(i), share, times); });
+}
+
+void limits_write(int threads, float* data, size_t count, int64_t times) {
+  const size_t share = count / size_t(threads);
+  in_parallel(threads, [=](int i) { write(data + share * size_t(i), share, times); });
+}
+
+}  // extern "C"
