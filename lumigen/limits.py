@@ -55,8 +55,8 @@ class Limits:
     memory: tuple[Memory, ...]
     arithmetic: Mapping[str, Rate]
 
-    def least(self, computes: str, flops: int, read: int, written: int) -> tuple[float, str]:
-        """(seconds that so much work takes at least, what binds it: `memory`, or the dtype).
+    def least(self, computes: str, flops: int, read: int, written: int) -> tuple[float, str] | None:
+        """(seconds that so much work takes at least, what binds it: `memory`, or the dtype); None if unprobed.
 
         Memory is that of the largest probed working set which is no larger than what is moved: it lies in the
         same cache, or in one that is faster still. Reading and writing share it, so their times add up.
@@ -65,6 +65,8 @@ class Limits:
         memory = fitting[-1] if fitting else self.memory[0]
         moving = read / memory.read + written / memory.written
         rate = self.arithmetic.get(computes)
+        if rate is None and flops > 0:
+            return None
         computing = flops / rate.flops if rate else 0.0
         return (computing, computes) if computing > moving else (moving, "memory")
 

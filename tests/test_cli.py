@@ -24,9 +24,11 @@ from safetensors.numpy import save_file
 import lumigen as lg
 from lumigen import cli
 from lumigen.cli import use
+from lumigen.cli.bench import beside, kernel_times, places
 from lumigen.cli.opened import Project, inputs_for, manifest_of
 from lumigen.forms import FORMS
 from lumigen.interp.graph import evaluate
+from lumigen.limits import Limits, Memory, Rate
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits" / "model.py"
@@ -818,15 +820,90 @@ def test_what_a_model_refuses(
 
 
 @pytest.mark.slow
-def test_bench_times_every_entry(digits: Path, run: Run) -> None:
+def test_bench_times_every_entry_and_its_kernels(digits: Path, run: Run) -> None:
     arguments = ["--dims", "batch=2", "--threads", 1, "--seconds", 0.01]
     code, out, _ = run("bench", digits, *arguments, "--json")
-    (row,) = json.loads(out)["entries"]
+    found = json.loads(out)
+    (row,) = found["entries"]
     assert code == 0
     assert (row["entry"], row["dims"]) == ("classify", {"batch": 2})
     assert row["runs"] >= 15
     assert row["min_seconds"] <= row["median_seconds"] <= row["p90_seconds"]
-    assert run("bench", digits, *arguments)[1].startswith("entry")
+    kernels = row["kernels"]
+    assert [k["kernel"] for k in kernels] == ["k00_panel", "k01_panel", "k02_simt"]
+    assert sum(k["share"] for k in kernels) == pytest.approx(1)
+    assert kernels[0]["flops"] >= 2 * 2 * 64 * 128
+    assert kernels[0]["bytes_read"] == 4 * (2 * 64 + 64 * 128 + 128)
+    assert kernels[0]["bytes_written"] == 4 * 2 * 128
+    for k in kernels:
+        assert (k["launches"], k["computes"], k["lines"]) == (1, "f32", ["model.py:12"])
+        assert 0 < k["seconds"] < row["p90_seconds"] * 10
+        assert k["of_limit"] == pytest.approx(k["least_seconds"] / k["seconds"])
+        assert k["limit"] in ("memory", "f32")
+    assert found["limits"]["arithmetic"]["f32"]["flops"] > 1e8
+    assert found["limits_note"] == ""
+    lines = run("bench", digits, *arguments)[1].splitlines()
+    assert lines[0].split()[0] == "entry"
+    assert re.fullmatch(r"classify: its kernels one by one, [\d.]+ [mun]?s together", lines[3])
+    assert re.split(r"  +", lines[4].strip()) == [
+        *("kernel", "time", "share", "GB/s", "FLOP/s", "of limit", "launches", "lines")
+    ]
+    assert [line.split()[0] for line in lines[5:8]] == [k["kernel"] for k in kernels]
+    assert all(line.endswith("model.py:12") and "%" in line for line in lines[5:8])
+    assert lines[9].startswith("limits  f32 ")
+
+
+@pytest.mark.slow
+def test_bench_without_a_compiler_says_so(
+    digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumigen.limits.cxx", lambda: None)
+    arguments = ("bench", digits, "--dims", "batch=2", "--threads", 1, "--seconds", 0)
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert out.splitlines()[-1].startswith(
+        "limits  unknown: [build] a C++17 compiler was not found"
+    )
+    kernel = next(line for line in out.splitlines() if line.startswith("k00_panel"))
+    assert re.split(r"  +", kernel)[5] == "-"
+    found = json.loads(run(*arguments, "--json")[1])
+    assert found["limits"] is None
+    assert "was not found" in found["limits_note"]
+    assert [k["of_limit"] for k in found["entries"][0]["kernels"]] == [None] * 3
+
+
+def launch(kernel: str, line: int, flops: str, read: str) -> dict[str, Any]:
+    facts = {"flops": flops, "bytes_read": read, "bytes_written": "8", "computes": "f32"}
+    return {"kernel": kernel, "lines": [f"m.py:{line}"], **facts}
+
+
+def test_launches_of_a_kernel_are_one_row() -> None:
+    entry = {
+        "launches": [
+            launch("k00", 3, "100*n", "4*n"),
+            launch("k01", 4, "10", "n*n"),
+            launch("k02", 5, "1", "1"),
+            launch("k00", 7, "100*n", "4*n"),
+        ]
+    }
+    runs = [  # k02 is a variant that did not run
+        [(0, "k00", 1.0), (1, "k01", 2.0), (3, "k00", 3.0)],
+        [(0, "k00", 2.0), (1, "k01", 9.0), (3, "k00", 3.0)],
+        [(0, "k00", 9.0), (1, "k01", 5.0), (3, "k00", 9.0)],
+    ]
+    first, second = kernel_times(entry, runs, {"n": 6})
+    assert (first.kernel, first.launches, first.seconds, first.share) == ("k00", 2, 5.0, 0.5)
+    assert (first.flops, first.bytes_read, first.bytes_written) == (1200, 48, 16)
+    assert first.lines == ("m.py:3", "m.py:7")
+    assert (second.kernel, second.seconds, second.bytes_read) == ("k01", 5.0, 36)
+    limits = Limits((Memory(1, 4.0, 2.0),), {"f32": Rate(1000.0, "sse2")})
+    shown = beside(first, limits)
+    assert (shown.least_seconds, shown.limit) == (2 * (24 / 4 + 8 / 2), "memory")
+    assert shown.of_limit == 4.0, "no measure is bent where a limit is passed"
+    assert places(first.lines) == "m.py:3, 7"
+    assert places([f"{f}.py:{n}" for f in "ab" for n in (1, 2, 3)]) == (
+        "a.py:1, 2, 3; b.py:1 and 2 more"
+    )
 
 
 @pytest.mark.slow
@@ -957,6 +1034,14 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "inner key": (lambda m: m["entries"][0].pop("dims"), "an item of entries has no dims"),
     "type": (lambda m: m.update(abi="1\x1b"), r"abi is '1\x1b'"),
     "entries": (lambda m: m.update(entries=[]), "it has no entries"),
+    "no launches": (
+        lambda m: m["entries"][0].pop("launches"),
+        "an item of entries has no launches",
+    ),
+    "work": (
+        lambda m: m["entries"][0]["launches"][0].update(flops="__import__('os').abort()"),
+        "its launch of k00_panel has work that cannot be",
+    ),
     "extent": (
         lambda m: m["entries"][0]["inputs"][0].update(shape=["batch//0"]),
         "its port x has a type, a shape or a range that cannot be",

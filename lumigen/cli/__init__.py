@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from lumigen import debug
-from lumigen.cli import about, make, use
+from lumigen.cli import about, bench, make, use
 from lumigen.cli.terminal import say
 from lumigen.errors import (
     FileRefused,
@@ -62,7 +62,7 @@ for _command in (
     make.compile_command,
     use.run,
     make.show,
-    use.bench,
+    bench.bench,
     use.test,
     about.inspect,
     about.doctor,

@@ -11,7 +11,22 @@ from typing import Any, cast
 # A type: of that type; a list: of such; a dict: with these keys at least.
 PORT = {"name": str, "dtype": str, "shape": [int | str]}
 DIM = {"name": str, "min": int, "max": int, "multiple_of": int, "typical": int}
-ENTRY = {"name": str, "signature": str, "inputs": [PORT], "outputs": [PORT], "dims": [DIM]}
+LAUNCH = {
+    "kernel": str,
+    "lines": [str],
+    "computes": str,
+    "flops": str,
+    "bytes_read": str,
+    "bytes_written": str,
+}
+ENTRY = {
+    "name": str,
+    "signature": str,
+    "inputs": [PORT],
+    "outputs": [PORT],
+    "dims": [DIM],
+    "launches": [LAUNCH],
+}
 WEIGHT = {"name": str, "dtype": str, "shape": [int], "layout": str, "bytes": int}
 MANIFEST = {
     "lumigen": {"version": str},

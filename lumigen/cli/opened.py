@@ -32,6 +32,7 @@ from lumigen.weights import open_weights
 Array = npt.NDArray[Any]
 Entry = Mapping[str, Any]  # as the manifest has it
 NUMPY = {np.dtype(d.numpy).name: np.dtype(d.numpy) for d in DTYPES}
+NO_NUMBER = (KeyError, ValueError, TypeError, SyntaxError, ArithmeticError, RecursionError)
 INTERNAL = 11  # the status of the C interface that is our fault
 
 
@@ -39,7 +40,7 @@ def manifest_of(command: str, directory: Path) -> dict[str, Any]:
     """The manifest of an emitted project; refuses any other directory."""
     found = read_manifest(directory)
     if found is not None:
-        if why := fault(found) or _fault_of_ports(found):
+        if why := fault(found) or _fault_of_entries(found):
             remedy = "Restore the file, or compile the model again into an empty directory."
             raise FileRefused(command=command, file=directory / MANIFEST, why=why, remedy=remedy)
         return found
@@ -59,8 +60,8 @@ def manifest_of(command: str, directory: Path) -> dict[str, Any]:
     raise FileRefused(command=command, file=directory, why=why, remedy=remedy)
 
 
-def _fault_of_ports(manifest: Mapping[str, Any]) -> str:
-    """What of the entries no type tells: names of dtypes, and extents that can be computed."""
+def _fault_of_entries(manifest: Mapping[str, Any]) -> str:
+    """What of the entries no type tells: names of dtypes, and numbers that can be computed."""
     if not manifest["entries"]:
         return "it has no entries"
     for entry in manifest["entries"]:
@@ -72,8 +73,14 @@ def _fault_of_ports(manifest: Mapping[str, Any]) -> str:
                     extent(e, sizes)
                 lo, hi = port.get("range") or (0, 1)
                 _ = lo + hi + 1
-            except (KeyError, ValueError, TypeError, SyntaxError, ArithmeticError, RecursionError):
+            except NO_NUMBER:
                 return f"its port {port['name']} has a type, a shape or a range that cannot be"
+        for launch in entry["launches"]:
+            try:
+                for what in ("flops", "bytes_read", "bytes_written"):
+                    extent(launch[what], sizes)
+            except NO_NUMBER:
+                return f"its launch of {launch['kernel']} has work that cannot be"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Commands that use a project: `run`, `bench`, `test`."""
+"""Commands that use a project: `run`, `test`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from time import perf_counter
-from typing import Any
 
 import click
 import numpy as np
@@ -18,22 +16,18 @@ import numpy as np
 from lumigen.build import build_project
 from lumigen.cli.opened import (
     Array,
-    Entry,
     inputs_for,
     manifest_of,
     named_outputs,
     open_project,
-    sizes_of,
 )
 from lumigen.cli.options import Assignment, example, json_option, run_options
-from lumigen.cli.terminal import duration, progress, result, result_json, say, table
+from lumigen.cli.terminal import progress, result, result_json, say
 from lumigen.compile import Stages
 from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
 from lumigen.toolchain import ctest
 
 SHOWN = 1000  # the most values of an output that --json prints
-MIN_RUNS = 15
-MAX_RUNS = 100_000
 
 
 @click.command(epilog=example("run digits-cpu --input x=x.npy --output probs.npz"))
@@ -146,81 +140,6 @@ def as_text(outputs: Mapping[str, Array]) -> list[str]:
         for name, a in outputs.items():
             lines += [f"{name}: {a.dtype.name}[{', '.join(map(str, a.shape))}]", str(a)]
     return lines
-
-
-@click.command(epilog=example("bench digits-cpu --dims batch=64 --threads 1"))
-@run_options
-@click.option(
-    "--seconds",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(0),
-    help="For how long to measure each entry.",
-)
-@json_option
-def bench(
-    directory: Path,
-    entry: str | None,
-    dims: dict[str, int] | None,
-    threads: int,
-    weights: str | None,
-    seconds: float,
-    as_json: bool,
-) -> None:
-    """Time the entries of a built project."""
-    project = open_project("bench", directory)
-    entries = [project.entry(entry)] if entry else project.entries
-    project.check_dims(entries, dims or {})
-    if weights is None and project.uses_random_weights:
-        say("note: random weights")
-    model = project.model(weights, may_be_random=True)
-    rows: list[dict[str, Any]] = []
-    for chosen in entries:
-        arrays, _ = inputs_for(project, chosen, {}, dims or {})
-        with project.refusals():
-            context = model.context(threads=threads)
-            times = measure(chosen, context, arrays, seconds)
-        low, median, high = np.percentile(times, [10, 50, 90])
-        rows.append(
-            {
-                "entry": chosen["name"],
-                "dims": sizes_of(chosen, dims or {}),
-                "runs": len(times),
-                "median_seconds": float(median),
-                "p10_seconds": float(low),
-                "p90_seconds": float(high),
-                "min_seconds": min(times),
-            }
-        )
-    if as_json:
-        result_json({"model": project.name, "threads": threads, "entries": rows})
-        return
-    head = ("entry", "median", "10%", "90%", "least", "runs", "at")
-    shown = [
-        (
-            str(r["entry"]),
-            *(duration(r[f"{k}_seconds"]) for k in ("median", "p10", "p90", "min")),
-            str(r["runs"]),
-            ", ".join(f"{d}={n}" for d, n in r["dims"].items()),
-        )
-        for r in rows
-    ]
-    result(table([head, *shown], frozenset(range(1, 6))))
-
-
-def measure(entry: Entry, context: Any, arrays: Mapping[str, Array], seconds: float) -> list[float]:
-    """Seconds of each run, after warming up; outputs are written in place."""
-    call = getattr(context, entry["name"])
-    out = call(**arrays)
-    for _ in range(2):
-        call(**arrays, out=out)
-    times: list[float] = []
-    end = perf_counter() + seconds
-    while len(times) < MIN_RUNS or (perf_counter() < end and len(times) < MAX_RUNS):
-        start = perf_counter()
-        call(**arrays, out=out)
-        times.append(perf_counter() - start)
-    return times
 
 
 @click.command(epilog=example("test digits-cpu"))
