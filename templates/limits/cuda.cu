@@ -96,19 +96,29 @@ __global__ void __launch_bounds__(THREADS) wgmma_chains(int64_t iterations, floa
 #endif
 }
 
-// Around the first-level cache, whose contents end with a kernel.
+__device__ __forceinline__ void add(float4& sum, float4 v) {
+  sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+}
+
+// Around the first-level cache, whose contents end with a kernel. Several loads of a thread are under way at
+// a time.
+constexpr int LOADS = 8;
 __global__ void __launch_bounds__(THREADS)
     read_all(const float4* data, size_t count, int64_t times, float* out) {
-  float sum = 0;
+  float4 sum = make_float4(0, 0, 0, 0);
   const size_t step = size_t(gridDim.x) * THREADS;
   for (int64_t t = 0; t < times; t++) {
-#pragma unroll 8
-    for (size_t i = blockIdx.x * size_t(THREADS) + threadIdx.x; i < count; i += step) {
-      const float4 v = __ldcg(data + i);
-      sum += (v.x + v.y) + (v.z + v.w);
+    size_t i = blockIdx.x * size_t(THREADS) + threadIdx.x;
+    for (; i + (LOADS - 1) * step < count; i += LOADS * step) {
+      float4 v[LOADS];
+#pragma unroll
+      for (int j = 0; j < LOADS; j++) v[j] = __ldcg(data + i + j * step);
+#pragma unroll
+      for (int j = 0; j < LOADS; j++) add(sum, v[j]);
     }
+    for (; i < count; i += step) add(sum, __ldcg(data + i));
   }
-  out[threadIdx.x] = sum;
+  out[threadIdx.x] = (sum.x + sum.y) + (sum.z + sum.w);
 }
 
 __global__ void __launch_bounds__(THREADS) write_all(float4* data, size_t count, int64_t times) {
