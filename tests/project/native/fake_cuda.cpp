@@ -78,7 +78,8 @@ namespace {
 cudaError_t run(const void* function, unsigned tasks, const void* args) {
   if (function == state.failing) return cudaErrorLaunchFailure;
   const Open open;
-  for (unsigned task = 0; task < tasks; ++task) reinterpret_cast<Kernel>(const_cast<void*>(function))(args, task);
+  for (unsigned task = 0; task < tasks; ++task)
+    reinterpret_cast<Kernel>(const_cast<void*>(function))(args, task);
   return cudaSuccess;
 }
 
@@ -93,8 +94,8 @@ void join() {
   for (std::thread& t : begun) t.join();
 }
 
-// A map that says where its tensor begins, how long it is and how far its lines are apart; as the driver, it refuses
-// what is not whole 16 bytes, empty, or a box too large.
+// A map that says where its tensor begins, how long it is and how far its lines are apart; as the driver, it
+// refuses what is not whole 16 bytes, empty, or a box too large.
 CUresult encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* data, const cuuint64_t* size,
                 const cuuint64_t* stride, const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave,
                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
@@ -103,7 +104,8 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* da
   for (cuuint32_t i = 0; i + 1 < rank; ++i) ok = ok && stride[i] > 0 && stride[i] % 16 == 0;
   if (!ok) return CUDA_ERROR_INVALID_VALUE;
   ++state.maps;
-  const cuuint64_t words[] = {reinterpret_cast<uintptr_t>(data), size[0], size[1], size[2], stride[0], box[1]};
+  const cuuint64_t words[] = {
+      reinterpret_cast<uintptr_t>(data), size[0], size[1], size[2], stride[0], box[1]};
   std::memcpy(static_cast<void*>(map), words, sizeof words);
   return CUDA_SUCCESS;
 }
@@ -112,7 +114,9 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* da
 
 extern "C" {
 
-const char* cudaGetErrorString(cudaError_t code) { return code == cudaErrorNoDevice ? "no CUDA-capable device" : "a text"; }
+const char* cudaGetErrorString(cudaError_t code) {
+  return code == cudaErrorNoDevice ? "no CUDA-capable device" : "a text";
+}
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorName"; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** found, unsigned, unsigned long long,
@@ -179,6 +183,13 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
   return cudaMemcpy(to, from, bytes, kind);
+}
+
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  return std::memset(to, value, bytes), cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
+  return cudaMemset(to, value, bytes);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -250,10 +261,11 @@ cudaError_t cudaGraphAddDependencies(
 #else
 cudaError_t cudaGraphAddDependencies_v2(
 #endif
-    cudaGraph_t graph, const cudaGraphNode_t* before, const cudaGraphNode_t* next, const cudaGraphEdgeData* edge,
-    size_t count) {
+    cudaGraph_t graph, const cudaGraphNode_t* before, const cudaGraphNode_t* next,
+    const cudaGraphEdgeData* edge, size_t count) {
   const size_t last = graph->nodes.size() - 1;
-  if (count != 1 || last == 0 || *before != graph->nodes[last - 1] || *next != graph->nodes[last]) std::abort();
+  if (count != 1 || last == 0 || *before != graph->nodes[last - 1] || *next != graph->nodes[last])
+    std::abort();
   if (edge->type == cudaGraphDependencyTypeProgrammatic) ++state.overlapping;
   ++graph->edges;
   return cudaSuccess;
@@ -264,7 +276,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsi
   *ready = new CUgraphExec_st{graph->steps};
   return cudaSuccess;
 }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) { return ++state.destroyed, delete ready, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
+  return ++state.destroyed, delete ready, cudaSuccess;
+}
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t ready, cudaGraphNode_t node,
                                              const cudaKernelNodeParams* params) {
   ++state.patches;
