@@ -114,6 +114,7 @@ class _Builder:
     number: dict[Node, int] = field(init=False)
     users: dict[Node, list[Node]] = field(init=False)
     cut: set[Node] = field(default_factory=set[Node])
+    bounded: set[Node] = field(default_factory=set[Node])  # kept for the sake of a loop's bounds
     memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(
         default_factory=dict[Node, tuple[tuple[Axis, ...], Expr]]
     )
@@ -218,7 +219,8 @@ class _Builder:
         """What regions that would have to recompute a contraction are to read instead.
 
         The operand of the reduction that the contraction is inside, with all that is done to it on the way; the
-        contraction itself where that operand is no node of its own.
+        contraction itself where that operand is no node of its own. All of it where a skeleton runs it, but not as
+        an output sees it.
         """
         out: dict[Node, None] = {}
         for root in self.roots():
@@ -227,10 +229,19 @@ class _Builder:
                 n for n in inside if n is not root and n.op is Op.SUM_REDUCE and self.contracts(n)
             ]
             nested = bool(inner) and has_nested_contraction(self.inlined(root)[1])
+            nested |= any(n in self.bounded for n in inside)
             if nested and not runs_whole(self.region(root)):
                 operands = [f for n in inside if n.op in MONOIDS for f in self.contracted(n)]
                 out.update(dict.fromkeys(operands or inner))
+            elif nested and root not in self.cut and not self.shown_whole(root, runs_whole):
+                out[root] = None
         return list(out)
+
+    def shown_whole(self, n: Node, runs_whole: Callable[[Region], bool]) -> bool:
+        """Whether a skeleton runs the node's region as each output shows it."""
+        edges = [e for e in self.graph.roots() if e.node is n and not is_whole(e)]
+        shown = (Buffer(f"o{i}", Role.OUTPUT, e.shape, e.dtype) for i, e in enumerate(edges))
+        return all(runs_whole(self.stored(b, e)) for b, e in zip(shown, edges, strict=True))
 
     def side_by_side(self, in_loops: Callable[[Region], bool]) -> list[Node]:
         """Where to cut regions that hold contractions side by side: the last one stays with what follows it.
@@ -305,8 +316,11 @@ class _Builder:
                 continue
             varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
             wanted = varying or (contracts and not is_plain(value))
-            kept = is_expanding(value, axes, contracts) or is_bounded_by_data(value, bound)
-            if wanted and not kept:
+            if not wanted or is_expanding(value, axes, contracts):
+                continue
+            if is_bounded_by_data(value, bound):
+                self.bounded.add(node)
+            else:
                 self.materialise([node])
 
     def factors(self, e: Edge, where: tuple[Ix, ...]) -> list[tuple[Node, Expr]]:
