@@ -30,7 +30,6 @@ from lumigen.build import (
     read_manifest,
     write_project,
 )
-from lumigen.cost import cost
 from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.emit import manifest
 from lumigen.emit.contract import signature
@@ -245,7 +244,7 @@ def kernel_source(kernel: LoweredKernel, target: Target) -> KernelSource:
         scratch_bytes=scratch,
         body=body,
         reference=reference_text(kernel),
-        cost=cost(kernel.region),
+        cost=kernel.cost,
         computes=kernel.computes,
     )
 

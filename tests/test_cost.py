@@ -14,7 +14,7 @@ from lumigen.compile import lower_model
 from lumigen.cost import cost
 from lumigen.dtype import bf16, f32, f64, i64
 from lumigen.emit.manifest import describe
-from lumigen.frontend import functional
+from lumigen.frontend import functional, nn
 from lumigen.frontend.spec import spec
 from lumigen.index import Axis, Dim
 from lumigen.lower.assemble import LoweredKernel, assemble
@@ -131,6 +131,19 @@ def test_a_gather_reads_no_more_than_the_table(rows: int) -> None:
     for b in (1, 5, 64):
         found = cost(k.region).at({B: b})
         assert found == (0, 8 * b + 4 * 8 * min(b, rows), 4 * 8 * b)
+
+
+def test_of_a_state_only_what_changes_is_moved() -> None:
+    def write(x: lg.Tensor, position: lg.Tensor) -> lg.Tensor:
+        state = nn.State("s", (64, 8))
+        state[position : position + x.shape[0]] = x
+        return state.sum(-1)
+
+    where = spec(dtype=i64, range=(0, 56))
+    made = assemble((("step", traced(write, x=spec(B, 8), position=where)),)).kernels
+    (over,) = (k for k in made if k.region.stores[0].dst in k.region.reads())
+    for b in (1, 8):
+        assert over.cost.at({B: b}) == (0, 8 + 4 * 8 * b, 4 * 8 * b)
 
 
 @pytest.mark.parametrize(("dtype", "device"), [(f32, "f32"), (bf16, "bf16")])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.cost import computed_in
+from lumigen.cost import Cost, computed_in, cost
 from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
 from lumigen.graph import Graph, tensor_of
@@ -25,6 +25,7 @@ from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.retype import retype_temporaries
+from lumigen.lower.window import windowed
 from lumigen.names import identifier
 from lumigen.ops import Op
 from lumigen.plan import RegionPlan
@@ -66,6 +67,12 @@ class LoweredKernel:
     lines: tuple[SourceLocation, ...]
     plan: RegionPlan | None = None  # of the region that this kernel, or its last one, computes
     schedule: Schedule | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """Of one run. Of a buffer that it writes over, only what changes is moved."""
+        changed = tuple(windowed(s)[0] for s in self.region.stores)
+        return cost(replace(self.region, stores=changed))
 
     @property
     def computes(self) -> DType:
