@@ -230,3 +230,34 @@ def test_the_projects_own_tests_under_compute_sanitizer(project: Path, tool: str
     command += [str(project / "build" / "release" / "tiny_entries_test")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_two_gpus_work_side_by_side(tiny, arrays) -> None:
+    """A model on each, contexts in several threads; what lies on the other GPU is refused."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(5, models.IN)).astype(np.float32)
+    opened = [tiny.Model(device=gpu) for gpu in (0, 1)]
+    wanted = opened[0].context().forward(x).y
+    found: list[np.ndarray] = []
+
+    def work(gpu: int) -> None:
+        context = opened[gpu].context()
+        for _ in range(20):
+            found.append(context.forward(x).y)
+            found.append(context.forward(torch.from_numpy(x).to(f"cuda:{gpu}")).y)
+
+    threads = [threading.Thread(target=work, args=(gpu,)) for gpu in (0, 1, 0, 1)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 160
+    for y in found:
+        np.testing.assert_array_equal(
+            y if isinstance(y, np.ndarray) else torch.from_dlpack(y).cpu(), wanted
+        )
+    with pytest.raises(tiny.Error, match="on GPU 0, must be on GPU 1"):
+        opened[1].context().forward(torch.from_numpy(x).to("cuda:0"))
