@@ -548,7 +548,7 @@ def _reduced(op: str, loss: Tensor, how: str) -> Tensor:
 
 
 def __getattr__(name: str) -> object:
-    raise lacks(name, globals(), __name__)
+    raise lacks(name, __dir__(), __name__)
 
 
 def __dir__() -> list[str]:

@@ -448,8 +448,8 @@ class AvgPool2d(Module):
 
 
 def __getattr__(name: str) -> object:
-    raise lacks(name, globals(), __name__)
+    raise lacks(name, __dir__(), __name__)
 
 
 def __dir__() -> list[str]:
-    return offered(globals(), __name__)
+    return sorted([*offered(globals(), __name__), State.__name__])

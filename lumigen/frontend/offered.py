@@ -12,12 +12,11 @@ def offered(namespace: Mapping[str, object], module: str) -> list[str]:
     return sorted(n for n in own if not n.startswith("_"))
 
 
-def lacks(name: str, namespace: Mapping[str, object], module: str) -> AttributeError:
-    """The error for a name that a module does not have, with the names that are near or all of them."""
+def lacks(name: str, names: list[str], module: str) -> AttributeError:
+    """The error for a name that a module does not have, with those of its names that are near or all of them."""
     where = module.rpartition(".")[2]
     if name.startswith("__"):
         return AttributeError(name)
-    names = offered(namespace, module)
     close = get_close_matches(name, names, n=3, cutoff=0.75)
     has = f"Did you mean {' or '.join(close)}?" if close else f"It has {', '.join(names)}."
     return AttributeError(f"lumigen.{where} has no {name}. {has}")

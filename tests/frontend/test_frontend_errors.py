@@ -366,6 +366,8 @@ def test_a_namespace_says_what_it_has() -> None:
         _ = lg.nn.Conv1d
     with pytest.raises(AttributeError, match=r"lumigen.functional has no lstm. It has .*softmax"):
         _ = lg.functional.lstm
+    with pytest.raises(AttributeError, match=r"lumigen.nn has no States. Did you mean State\?"):
+        _ = lg.nn.States
     assert "Linear" in dir(lg.nn)
     assert "Any" not in dir(lg.nn)
 
