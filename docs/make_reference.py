@@ -12,12 +12,15 @@ import click
 
 import lumigen as lg
 from lumigen import cli, debug, errors, functional, nn
+from lumigen.compile import lower_model
 from lumigen.dtype import DTYPES
+from lumigen.emit.project import render_project
 from lumigen.frontend.context import Live, Result
-from lumigen.frontend.model import Entry, WeightSpec
+from lumigen.frontend.model import Entry, StateSpec, WeightSpec
 from lumigen.frontend.spec import Spec
 
 PAGE = Path(__file__).parent / "reference.md"
+EXAMPLE = PAGE.parent / "models" / "decode.py"  # has states
 
 HEAD = """# Reference
 
@@ -42,7 +45,7 @@ MODELS = (
     ("open_weights", lg.open_weights),
     ("Weights", lg.Weights),
 )
-RECORDS = (Spec, Entry, WeightSpec)  # what the above give, and nobody makes himself
+RECORDS = (Spec, Entry, WeightSpec, StateSpec)  # what the above give, and nobody makes himself
 SMALL_WAY = (
     ("Graph", lg.Graph),
     ("Live", Live),
@@ -149,7 +152,7 @@ def functions(module):
 
 
 def modules():
-    bases = ("Module", "Parameter", "ModuleList", "ModuleDict", "Sequential")
+    bases = ("Module", "Parameter", "State", "ModuleList", "ModuleDict", "Sequential")
     layers = [n for n in dir(nn) if n not in bases]
     return "\n".join(
         [
@@ -158,6 +161,12 @@ def modules():
             *(item(n, signature(n, vars(nn)[n]), vars(nn)[n]) for n in layers),
         ]
     )
+
+
+def stub():
+    """What the Python module of a project has, by the example of one."""
+    model = lower_model(lg.load_model_file(EXAMPLE).trace(), {}).model
+    return render_project(model)[f"bindings/{model.name}.pyi"].strip("\n")
 
 
 def faults(family):
@@ -222,6 +231,13 @@ def render():
         "## The small way\n",
         "Tensors with values, passes and a backend, without a model.\n",
         *(entry(name, thing) for name, thing in SMALL_WAY),
+        "## The module of a project\n",
+        (
+            "What `lg.compile` and `lg.load` give, and `import` of a project's `python/`, by the example of "
+            f"[{EXAMPLE.name}]({EXAMPLE.relative_to(PAGE.parent).as_posix()}): its own stub. The methods of "
+            "states are there if the model has any; in C they are `<model>_state_reset` and so on.\n"
+        ),
+        f"```python\n{stub()}\n```\n",
         "## Errors\n",
         (
             "All in `lg.errors`, and all a `lg.LumigenError`. Below each, the text that it has; what is in "
