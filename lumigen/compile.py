@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -380,12 +380,12 @@ def compilation_key(
     embed: bool,
 ) -> str:
     """Of all that decides what is emitted."""
-    arrays: dict[str, Array] | None = None
-    unread: list[str] = []
+    arrays: Iterable[tuple[str, Array]] | None = None
+    unread: Iterable[str] = ()
     if weights is not None:
         read = {tensor_of(n).name for _, g in traced.entries for n in g.weights()}
-        arrays = {name: np.asarray(weights[name]) for name in weights if name in read}
-        unread = [name for name in weights if name not in read]
+        arrays = ((name, np.asarray(weights[name])) for name in sorted(read) if name in weights)
+        unread = not_read(weights, read)
     ranges = [
         f"{p} {d.lo} {d.hi} {d.multiple_of} {d.typical}"
         for p, g in traced.entries
@@ -494,12 +494,17 @@ def wanted_weights(
     return found
 
 
+def not_read(weights: Weights | Mapping[str, Array], read: set[str]) -> list[str]:
+    """The names in a file, less those that are read under these names or others of theirs."""
+    used = {weights.stored_name(name) for name in read} if isinstance(weights, Weights) else read
+    return [name for name in weights if name not in used]
+
+
 def unused_weights(
     model: CompiledModel, weights: Weights | Mapping[str, Array] | None
 ) -> tuple[str, ...]:
     """What is in the file and not in the model, less the counters of BatchNorm: only training reads those."""
-    used = {s.weight.name for s in model.weights}
-    others = (name for name in weights or () if name not in used)
+    others = not_read(weights or {}, {s.weight.name for s in model.weights})
     return tuple(sorted(n for n in others if n.rpartition(".")[2] != "num_batches_tracked"))
 
 

@@ -26,14 +26,14 @@ from lumigen.weights import read_header
 Array = npt.NDArray[Any]
 
 
-def key_of(texts: Iterable[str], weights: Mapping[str, Array] | None) -> str:
-    """Of the texts in their order, the weights by name, and this version of lumigen."""
+def key_of(texts: Iterable[str], weights: Iterable[tuple[str, Array]] | None) -> str:
+    """Of the texts in their order, the weights by name in theirs, and this version of lumigen."""
     found = hashlib.blake2b(digest_size=20)
     for path in _sources():
         found.update(path.read_bytes())
     for text in texts:
         found.update(f"{len(text)}:{text}".encode())
-    for name, array in sorted((weights or {}).items()):
+    for name, array in weights or ():
         found.update(f"{name}:{array.dtype}:{array.shape}:".encode())
         found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()

@@ -16,9 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 import lumigen as lg
@@ -111,6 +113,76 @@ def test_compile_prints_a_summary_and_lines_to_paste(here: Path, run: Run) -> No
     assert [line.split()[0] for line in err.splitlines()] == [
         *("trace", "recall", "passes", "lower", "emit", "vectors", "write")
     ]
+
+
+TINY = """import lumigen as lg
+from lumigen import nn
+
+
+class Tiny(nn.Module):
+    def __init__(self, config):
+        hidden = config["hidden_size"]
+        self.layers = [nn.Module() for _ in range(config["num_hidden_layers"])]
+        for layer in self.layers:
+            layer.self_attn = nn.Module()
+            layer.self_attn.q_proj = nn.Linear(hidden, hidden, bias=False)
+        self.norm = nn.RMSNorm(hidden, eps=config["rms_norm_eps"])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer.self_attn.q_proj(x)
+        return self.norm(x)
+
+
+def build(weights):
+    net = Tiny(weights.config)
+    model = lg.Model("tiny", {"model": net})
+
+    @model.entry(x=lg.spec(lg.Dim("batch", 1, 4), weights.config["hidden_size"]))
+    def f(x):
+        return net(x)
+
+    return model
+"""
+
+
+def test_a_model_takes_its_weights_from_any_kind_of_file(here: Path, run: Run) -> None:
+    """One model.py, with the names of Hugging Face: what is shipped is the same bytes."""
+    model = write(here / "model.py", TINY)
+    rng = np.random.default_rng(0)
+    halves = rng.normal(size=(2, 8, 8)).astype(np.float32)
+    norm = rng.normal(size=8).astype(np.float32)
+    q = "model.layers.{}.self_attn.q_proj.weight"
+    arrays = {q.format(0): halves[0], q.format(1): halves[1], "model.norm.weight": norm}
+    config = {"hidden_size": 8, "num_hidden_layers": 2, "rms_norm_eps": 0.5}
+    write(here / "config.json", json.dumps(config))
+    save_file(arrays, here / "w.safetensors")
+    np.savez(here / "w.npz", **arrays)
+    torch.save({k: torch.from_numpy(a) for k, a in arrays.items()}, here / "w.pt")
+    (here / "gguf").mkdir()
+    writer = gguf.GGUFWriter(here / "gguf" / "w.gguf", "llama")
+    writer.add_embedding_length(8)
+    writer.add_block_count(2)
+    writer.add_head_count(2)
+    writer.add_layer_norm_rms_eps(0.5)
+    for i, half in enumerate(halves):  # (heads, halves, pairs, columns): pairs come first
+        pairs = half.reshape(2, 2, 2, 8).swapaxes(1, 2).reshape(8, 8)
+        writer.add_tensor(f"blk.{i}.attn_q.weight", pairs)
+    writer.add_tensor("output_norm.weight", norm)
+    writer.add_tensor("blk.0.ffn_up.weight", norm)
+    for step in ("header_to_file", "kv_data_to_file", "tensors_to_file"):
+        getattr(writer, f"write_{step}")()
+    writer.close()
+
+    shipped: dict[str, bytes] = {}
+    for file in ("w.safetensors", "w.npz", "w.pt", "gguf/w.gguf"):
+        code, _, err = run("compile", model, "--weights", file, "--no-build", "-o", file + "-out")
+        assert code == 0, err
+        shipped[file] = (here / f"{file}-out" / "weights" / "tiny.safetensors").read_bytes()
+        unread = "note: tensors of gguf/w.gguf that the model does not read: blk.0.ffn_up.weight"
+        assert (unread in err) == (file == "gguf/w.gguf")
+        assert err.count("does not read") == (file == "gguf/w.gguf")
+    assert len(set(shipped.values())) == 1
 
 
 def test_compile_as_json(here: Path, run: Run) -> None:
@@ -292,17 +364,20 @@ REFUSED = [
     ("compile {digits} --target tpu", "there is no such target. Choose one of: cpu, cuda."),
     ("compile {digits} --weights no.safetensors", "no.safetensors cannot be used: there is no"),
     ("compile {digits} --set width=3", "model is an lg.Model and no function such as build(), so"),
-    ("compile {digits} --weights {digits}", "model.py cannot be used: it is no safetensors file."),
+    ("compile {digits} --weights {digits}", "model.py cannot be used: it is none of safetensors,"),
     ("compile {digits} -o full", "full is not empty and holds no whole manifest.json of lumigen"),
     ("compile {digits} -o full/a.txt", "[compile] full/a.txt is a file, and a project is a"),
     ("compile {digits} -o damaged", "damaged is not empty and holds no whole manifest.json of"),
     ("compile .", "[model] .: it is a directory. Name a Python file in it."),
     ("compile full/a.txt", "a.txt: it ends in .txt, and Python files end in .py. Name"),
     ("compile full/w.safetensors", "a .safetensors file holds no model. Name the Python file of"),
-    ("compile {digits} --weights full/y.npy", "a .npy file holds one array without a name; a "),
+    (
+        "compile {digits} --weights full/y.npy",
+        "full/y.npy cannot be used: it is none of safetensors,",
+    ),
     (
         "compile {digits} --weights full/y.pt",
-        "full/y.pt cannot be used: it is a file of PyTorch; a",
+        "full/y.pt cannot be used: it is none of safetensors, GGUF, PyTorch",
     ),
     ("compile {digits} --embed-weights", "--embed-weights cannot be alone. Pass them together"),
     ("show {digits} --after tile --kernel k99", "--kernel cannot be k99. Pass one of k00_panel"),

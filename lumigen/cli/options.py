@@ -67,7 +67,9 @@ def traced_options(function: F) -> F:
             help="An option of the model file's build().",
         ),
         click.option(
-            "--weights", metavar="PATH", help="A safetensors file or directory, or an npz."
+            "--weights",
+            metavar="PATH",
+            help="A file of safetensors, GGUF, PyTorch or npz, or a directory.",
         ),
         click.option("--target", default="cpu", show_default=True, help="What to compile for."),
         click.argument("model_file", metavar="MODEL.py[:NAME]"),

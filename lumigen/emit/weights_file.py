@@ -23,8 +23,8 @@ from lumigen.emit import manifest
 from lumigen.emit.project import SAFETENSORS_DTYPES, packed_name
 from lumigen.errors import BadWeightsFile
 from lumigen.program import ALIGNMENT, CompiledModel, Panels, Stored
-from lumigen.weights import OURS, fitted, missing, read_header
 from lumigen.weights import Stored as Tensor
+from lumigen.weights import fitted, missing, read_header
 
 Array = npt.NDArray[np.generic]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -179,7 +179,7 @@ def _misfit(
         return f"{name} is {found if found != wanted else 'packed otherwise'}, must be {wanted}"
     if tensor is None:
         return f"it holds no {name}"
-    kind = OURS.get(tensor.kind)
+    kind = tensor.dtype
     is_wide = kind is f32 and dtype in (f16, bf16)  # rounded when it is opened
     if (kind is dtype or is_wide) and tensor.shape == tuple(row["shape"]):
         return ""

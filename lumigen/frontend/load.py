@@ -29,6 +29,7 @@ from lumigen.frontend.model import Model
 from lumigen.weights import Weights
 
 Options = Mapping[str, Any]
+WEIGHTS = (".safetensors", ".gguf", ".npz", ".pt", ".pth", ".bin", ".json")
 MODULE = "lumigen_model_file"  # no module of ours: its lines are the user's
 
 
@@ -49,7 +50,7 @@ def load_model_file(
         files = sorted(p.name for p in file.glob("*.py"))[:3]
         remedy = f"Name a Python file in it{': ' if files else '.'}{', '.join(files)}"
         raise _error(path, "it is a directory", remedy.rstrip(".") + ".")
-    if file.exists() and file.suffix in (".safetensors", ".npz", ".json"):
+    if file.exists() and file.suffix in WEIGHTS:
         remedy = "Name the Python file of the model, and these weights with --weights."
         raise _error(path, f"a {file.suffix} file holds no model", remedy)
     if file.exists() and file.suffix != ".py":

@@ -1,0 +1,23 @@
+"""Files of weights: safetensors, GGUF, PyTorch's state_dicts and npz, sharded or in a directory.
+
+Promises that a truncated, lying or hostile file is a BadWeightsFile: never a crash, never code that is
+run, and never memory beyond a small multiple of the file's own size. Tensors are views of the mapped
+file, not copies, but for those that are stored quantised.
+"""
+
+from lumigen.weights.opened import Alias, Weights, fitted, missing, rounded
+from lumigen.weights.opening import open_weights
+from lumigen.weights.safetensors import OURS, read_header
+from lumigen.weights.stored import Stored
+
+__all__ = [
+    "OURS",
+    "Alias",
+    "Stored",
+    "Weights",
+    "fitted",
+    "missing",
+    "open_weights",
+    "read_header",
+    "rounded",
+]

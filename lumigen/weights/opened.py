@@ -1,0 +1,161 @@
+"""Opened weights: tensors by name, the configuration beside them, and what becomes of them in a model.
+
+Promises that a name that a file lacks is told with those that are near, and that nothing is converted
+but f32 that a model holds in 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lumigen.dtype import DType, bf16, f16, of_numpy
+from lumigen.errors import UnknownWeight, WeightMismatch
+from lumigen.weights.stored import Array, Stored, bad, mapped
+
+
+@dataclass(frozen=True)
+class Alias:
+    """Another name of a tensor, under which it has `shape`; `arrange` makes it so."""
+
+    stored: str
+    shape: tuple[int, ...]
+    arrange: Callable[[Array], Array]
+
+
+class Weights:
+    """An opened file of weights: tensors by name, and the configuration beside them.
+
+    `config` is the model's configuration by the keys of Hugging Face, `metadata` what the file says
+    of itself. A file of GGUF has its own names, and those of Hugging Face as well (see `open_weights`).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        stored: Mapping[str, Stored],
+        config: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        load: Callable[[Stored], Array] = mapped,
+        aliases: Mapping[str, Alias] | None = None,
+    ) -> None:
+        self.path = path
+        self.config = dict(config)
+        self.metadata = dict(metadata)
+        self._stored = dict(stored)
+        self._load = load
+        self._aliases = {k: a for k, a in (aliases or {}).items() if k not in self._stored}
+
+    def __repr__(self) -> str:
+        return f"Weights({str(self.path)!r}, {len(self._stored)} tensors)"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names in the file, sorted."""
+        return tuple(sorted(self._stored))
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The other names that tensors go by, sorted."""
+        return tuple(sorted(self._aliases))
+
+    def stored_name(self, name: str) -> str:
+        """The name in the file of a tensor that goes by this one; any other name as it is."""
+        alias = self._aliases.get(name)
+        return name if alias is None else alias.stored
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stored or name in self._aliases
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __getitem__(self, name: str) -> Array:
+        """The tensor; read-only, a view of the mapped file where the format allows."""
+        stored = self._find(name)
+        self.dtype(name)
+        array = self._load(stored)
+        alias = self._aliases.get(name)
+        return array if alias is None else alias.arrange(array)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape; UnknownWeight, with the closest names, where there is no such tensor."""
+        alias = self._aliases.get(name)
+        return self._find(name).shape if alias is None else alias.shape
+
+    def dtype(self, name: str) -> DType:
+        """The dtype; BadWeightsFile where we have none for the file's."""
+        stored = self._find(name)
+        if stored.dtype is None:
+            short = name[:80]
+            raise bad(stored.file, f"{short} is of type {stored.kind}, which is not supported")
+        return stored.dtype
+
+    def has_supported_dtype(self, name: str) -> bool:
+        """Whether there is a dtype of ours for the tensor's."""
+        return self._find(name).dtype is not None
+
+    def _find(self, name: str) -> Stored:
+        alias = self._aliases.get(name)
+        found = self._stored.get(name if alias is None else alias.stored)
+        if found is None:
+            raise missing(name, str(self.path), [*self._stored, *self._aliases])
+        return found
+
+
+def missing(
+    name: str, source: str, there: Collection[str], wanted: Collection[str] = ()
+) -> UnknownWeight:
+    """The error for a tensor that a file lacks; with the names of all that are `wanted` it knows a common prefix."""
+    close = get_close_matches(name, there, n=3, cutoff=0.3)
+    prefixes = [
+        prefix
+        for other in sorted(there)
+        if other.endswith(f".{name}") and (prefix := other.removesuffix(name))
+        if wanted and all(prefix + w in there for w in wanted)
+    ]
+    remedy = "Pass the file that belongs to this model, or rename the parameter."
+    if prefixes:
+        also = " (or " + ", ".join(f'"{p}"' for p in prefixes[1:3]) + ")" if prefixes[1:] else ""
+        remedy = (
+            f'The file has all names after "{prefixes[0]}"{also}: pass lg.Model(..., '
+            f'prefix="{prefixes[0]}"), or rename= for other names.'
+        )
+    return UnknownWeight(file=source, name=name, close=close, remedy=remedy)
+
+
+def fitted(array: Array, name: str, dtype: DType, shape: tuple[int, ...], source: str) -> Array:
+    """A weight as a model declares it: rounded where that is in 16 bits; WeightMismatch for any other."""
+    found = rounded(array, dtype)
+    if found.dtype == np.dtype(dtype.numpy) and found.shape == shape:
+        return found
+    ours = of_numpy(found.dtype)
+    remedy = "Pass the file that belongs to this model, or change the declaration."
+    if ours and ours.is_float and dtype.is_float and found.shape == shape:
+        remedy = (
+            f"Declare the weights as the file has them, with net.to(lg.{ours}) before "
+            "lg.Model(..., net), or pass a file of the declared type."
+        )
+    raise WeightMismatch(
+        name=name,
+        file=source,
+        got=f"{ours or found.dtype}[{', '.join(map(str, found.shape))}]",
+        expected=f"{dtype}[{', '.join(map(str, shape))}]",
+        remedy=remedy,
+    )
+
+
+def rounded(weight: Array, dtype: DType) -> Array:
+    """A weight of f32 in a type of 16 bits, rounded to the nearest, to even between two; any other as it is."""
+    if weight.dtype != np.float32 or dtype not in (f16, bf16):
+        return weight
+    with np.errstate(all="ignore"):  # what is too great becomes infinite, NaN stays
+        return weight.astype(dtype.numpy)

@@ -1,0 +1,128 @@
+"""open_weights: which reader a path is for, by what it holds rather than by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from lumigen.weights import archive, gguf, hugging_face
+from lumigen.weights.json_text import bounded_text, config_of, json_object
+from lumigen.weights.npz import read_npz
+from lumigen.weights.opened import Weights
+from lumigen.weights.pytorch import is_pytorch, read_pytorch
+from lumigen.weights.safetensors import MAX_HEADER, read_header
+from lumigen.weights.stored import Stored, bad
+
+# what else a user may take for weights, by its first bytes
+OTHERS = {
+    b"\x93NUMPY": "a .npy file holds one array without a name",
+    b"\x89HDF": "it is a file of HDF5",
+    b"\x80\x02\x8a\x0al\xfc\x9cF": "PyTorch before 1.6 saved it; load it there and save it again",
+    b"ggml": "it is a file of llama.cpp before GGUF; convert the model again",
+    b"ggjt": "it is a file of llama.cpp before GGUF; convert the model again",
+    b"lmgg": "it is a file of llama.cpp before GGUF; convert the model again",
+    b"tjgg": "it is a file of llama.cpp before GGUF; convert the model again",
+}
+KNOWN = "safetensors, GGUF, PyTorch's state_dict or npz"
+# in a directory, the first of these
+IN_DIRECTORIES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+ENDINGS = ("*.safetensors", "*.gguf")
+
+
+def open_weights(path: str | Path) -> Weights:
+    """Opens weights; the reader is chosen by what the file holds, not by its name.
+
+    * safetensors, with the `config.json` beside it
+    * GGUF: tensors under its own names, and for Llama, Mistral, Qwen and GPT-2 under those of Hugging
+      Face's checkpoints as well, whose arrangement of rows they then have; quantised ones become f32
+      when they are read. `config` has the metadata and the keys of config.json that they answer.
+    * a state_dict that `torch.save` wrote, by a reader that runs no code; dicts inside (`{"model": ..}`)
+      give prefixes
+    * an npz file of `numpy.savez`
+    * an index of shards (`model.safetensors.index.json`, `pytorch_model.bin.index.json`)
+    * a directory that holds one of these
+
+    BadWeightsFile where it is none of these, or is truncated or untrue.
+    """
+    given = Path(path)
+    if given.is_dir():
+        return _open_directory(given)
+    if not given.is_file():
+        raise bad(given, "there is no such file")
+    if given.suffix == ".json":
+        return _open_index(given)
+    with given.open("rb") as f:
+        start = f.read(16)
+    if start.startswith(gguf.MAGIC):
+        return _open_gguf(given)
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _open_archive(given)
+    for magic, what in OTHERS.items():
+        if start.startswith(magic):
+            raise bad(given, what)
+    if given.suffix == ".onnx":
+        raise bad(given, f"it is a file of ONNX; {KNOWN} is needed")
+    if given.suffix != ".safetensors" and not start[8:].startswith(b"{"):
+        raise bad(given, f"it is none of {KNOWN}")
+    stored, metadata = read_header(given)
+    return Weights(given, stored, config_of(given.parent), metadata)
+
+
+def _open_gguf(file: Path) -> Weights:
+    stored, metadata = gguf.read_gguf(file)
+    config = hugging_face.config(file, stored, metadata, gguf.load)
+    names = hugging_face.aliases(file, stored, metadata)
+    return Weights(file, stored, config, metadata, gguf.load, names)
+
+
+def _open_archive(file: Path) -> Weights:
+    if is_pytorch(file):
+        return Weights(file, read_pytorch(file), config_of(file.parent), {})
+    return Weights(file, read_npz(file), config_of(file.parent), {})
+
+
+def _open_directory(folder: Path) -> Weights:
+    for name in IN_DIRECTORIES:
+        if (folder / name).is_file():
+            return open_weights(folder / name)
+    for ending in ENDINGS:
+        found = sorted(folder.glob(ending))
+        if len(found) == 1:
+            return open_weights(found[0])
+        if found:
+            raise bad(folder, f"it holds no model.safetensors, but {len(found)} others; name one")
+    raise bad(folder, "it holds no model.safetensors, pytorch_model.bin or file of GGUF")
+
+
+def _tensors_of(shard: Path) -> dict[str, Stored]:
+    with shard.open("rb") as f:
+        is_archive = f.read(4) == archive.LOCAL_MAGIC
+    return read_pytorch(shard) if is_archive else read_header(shard)[0]
+
+
+def _open_index(file: Path) -> Weights:
+    """An index of shards: which shard holds which tensor."""
+    index = json_object(file, bounded_text(file, MAX_HEADER))
+    rows: object = index.get("weight_map")
+    if not isinstance(rows, dict):
+        raise bad(file, "it has no weight_map")
+    wanted = cast("dict[str, Any]", rows)
+    headers: dict[str, dict[str, Stored]] = {}
+    stored: dict[str, Stored] = {}
+    for name, shard in wanted.items():
+        if not isinstance(shard, str) or Path(shard).name != shard or shard in ("", ".", ".."):
+            raise bad(file, f"{name[:80]} is in {str(shard)[:80]!r}, which is no file beside it")
+        if shard not in headers:
+            part = file.parent / shard
+            if not part.is_file():
+                raise bad(file, f"its shard {shard} is missing")
+            headers[shard] = _tensors_of(part)
+        if name not in headers[shard]:
+            raise bad(file, f"its shard {shard} does not hold {name[:80]}")
+        stored[name] = headers[shard][name]
+    return Weights(file, stored, config_of(file.parent), {})

@@ -1,0 +1,91 @@
+"""A tensor in a file: where its bytes are, what they are called, and the view of them.
+
+Promises that a view is read-only, lies inside the file as it is now, and is a copy only where it must be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen.dtype import DType, boolean
+from lumigen.errors import BadWeightsFile
+
+Array = npt.NDArray[Any]
+
+MAX_RANK = 64
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor in a file: `kind` is the format's dtype, `begin` where its bytes are.
+
+    `dtype` is ours, as the tensor is read; None where there is none. `strides`, in elements, are
+    those of a part of other data; row-major without them.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    file: Path
+    begin: int
+    size: int
+    dtype: DType | None
+    strides: tuple[int, ...] | None = None
+
+
+def bad(file: Path, why: str) -> BadWeightsFile:
+    """The error for a file that is not what it says; `why` is a clause."""
+    return BadWeightsFile(file=str(file), why=why)
+
+
+def bytes_of(shape: tuple[int, ...], item: int, limit: int) -> int:
+    """The size of a tensor, or `limit + 1` if it is larger; never an absurdly long number."""
+    if 0 in shape:
+        return 0
+    total = item
+    for extent in shape:
+        total *= extent
+        if total > limit:
+            return limit + 1
+    return total
+
+
+def shown(kind: str, shape: tuple[int, ...]) -> str:
+    """A type and a shape for errors, short whatever they are."""
+    return f"{kind}{list(shape)}" if len(shape) <= 8 else f"{kind} of {len(shape)} axes"
+
+
+def mapped_bytes(stored: Stored) -> npt.NDArray[np.uint8]:
+    """The bytes of a tensor, as a read-only view of the mapped file."""
+    if stored.size == 0:
+        return np.zeros(0, np.uint8)
+    if stored.file.stat().st_size < stored.begin + stored.size:
+        raise bad(stored.file, "it became shorter since it was opened")
+    raw = np.memmap(stored.file, np.uint8, "r", stored.begin, (stored.size,))
+    return raw.view(np.ndarray)
+
+
+def mapped(stored: Stored) -> Array:
+    """The tensor as a read-only view of the mapped file; copied only if it is not aligned."""
+    assert stored.dtype is not None
+    dtype = np.dtype(stored.dtype.numpy)
+    if math.prod(stored.shape) == 0:
+        return np.zeros(stored.shape, dtype)
+    raw = mapped_bytes(stored)
+    if stored.dtype is boolean and int(raw.max()) > 1:
+        why = f"{stored.name[:80]} is {stored.kind} and holds bytes other than 0 and 1"
+        raise bad(stored.file, why)
+    flat = raw.view(dtype)
+    if not flat.flags.aligned:
+        flat = flat.copy()
+        flat.flags.writeable = False
+    if stored.strides is None:
+        return flat.reshape(stored.shape)
+    steps = tuple(s * dtype.itemsize for s in stored.strides)
+    return np.lib.stride_tricks.as_strided(flat, stored.shape, steps, writeable=False)
