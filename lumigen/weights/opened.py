@@ -6,6 +6,7 @@ but f32 that a model holds in 16 bits.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,6 +17,7 @@ import numpy as np
 
 from lumigen.dtype import DType, bf16, f16, of_numpy
 from lumigen.errors import UnknownWeight, WeightMismatch
+from lumigen.tokenizer import Tokenizer
 from lumigen.weights.stored import Array, Stored, bad, mapped
 
 
@@ -43,12 +45,14 @@ class Weights:
         metadata: Mapping[str, Any],
         load: Callable[[Stored], Array] = mapped,
         aliases: Mapping[str, Alias] | None = None,
+        tokenizer: Callable[[], Tokenizer | None] = lambda: None,
     ) -> None:
         self.path = path
         self.config = dict(config)
         self.metadata = dict(metadata)
         self._stored = dict(stored)
         self._load = load
+        self._tokenizer = tokenizer
         self._aliases = {k: a for k, a in (aliases or {}).items() if k not in self._stored}
 
     def __repr__(self) -> str:
@@ -68,6 +72,14 @@ class Weights:
         """The name in the file of a tensor that goes by this one; any other name as it is."""
         alias = self._aliases.get(name)
         return name if alias is None else alias.stored
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer in the file's metadata, or of the tokenizer.json beside it; None if there is none.
+
+        BadWeightsFile where there is one that cannot be read.
+        """
+        return self._tokenizer()
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored or name in self._aliases

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from lumigen.weights import archive, gguf, hugging_face
+from lumigen.weights import archive, gguf, hugging_face, tokenizer_gguf, tokenizer_json
 from lumigen.weights.json_text import bounded_text, config_of, json_object
 from lumigen.weights.npz import read_npz
 from lumigen.weights.opened import Weights
@@ -70,20 +72,30 @@ def open_weights(path: str | Path) -> Weights:
     if given.suffix != ".safetensors" and not start[8:].startswith(b"{"):
         raise bad(given, f"it is none of {KNOWN}")
     stored, metadata = read_header(given)
-    return Weights(given, stored, config_of(given.parent), metadata)
+    return _with_config(given, stored, metadata)
 
 
 def _open_gguf(file: Path) -> Weights:
     stored, metadata = gguf.read_gguf(file)
     config = hugging_face.config(file, stored, metadata, gguf.load)
     names = hugging_face.aliases(file, stored, metadata)
-    return Weights(file, stored, config, metadata, gguf.load, names)
+    tokenizer = partial(tokenizer_gguf.read_tokenizer, file, metadata)
+    return Weights(file, stored, config, metadata, gguf.load, names, tokenizer)
 
 
 def _open_archive(file: Path) -> Weights:
     if is_pytorch(file):
-        return Weights(file, read_pytorch(file), config_of(file.parent), {})
-    return Weights(file, read_npz(file), config_of(file.parent), {})
+        return _with_config(file, read_pytorch(file))
+    return _with_config(file, read_npz(file))
+
+
+def _with_config(
+    file: Path, stored: Mapping[str, Stored], metadata: Mapping[str, str] | None = None
+) -> Weights:
+    """Weights with what lies beside them, config.json and tokenizer.json."""
+    folder = file.parent
+    tokenizer = partial(tokenizer_json.read_tokenizer, folder)
+    return Weights(file, stored, config_of(folder), metadata or {}, tokenizer=tokenizer)
 
 
 def _open_directory(folder: Path) -> Weights:
@@ -125,4 +137,4 @@ def _open_index(file: Path) -> Weights:
         if name not in headers[shard]:
             raise bad(file, f"its shard {shard} does not hold {name[:80]}")
         stored[name] = headers[shard][name]
-    return Weights(file, stored, config_of(file.parent), {})
+    return _with_config(file, stored)

@@ -489,8 +489,11 @@ def test_bad_files(name: str, tmp_path: Path) -> None:
 
 def good(tmp_path: Path) -> bytes:
     def fill(w: gguf.GGUFWriter) -> None:
-        w.add_array("tokens", ["a", "b", "ß"])
-        w.add_array("scores", [0.5, 1.5])
+        w.add_tokenizer_model("llama")
+        w.add_token_list(["a", "b", "ß"])
+        w.add_token_scores([0.5, 1.5, 2.5])
+        w.add_token_types([1, 3, 4])
+        w.add_bos_token_id(1)
         w.add_head_count(2)
         w.add_tensor("blk.0.attn_q.weight", np.ones((4, 4), "f4"))
         w.add_tensor("small", np.ones((2, 34), np.uint8), raw_dtype=Kind.Q8_0)
@@ -512,6 +515,7 @@ def read_all(file: Path, size: int) -> None:
     """What a damaged file may do: be refused, or be read without making more of it than 8 times its size."""
     try:
         weights = open_weights(file)
+        assert weights.tokenizer is None or len(weights.tokenizer.tokens) <= size
         for name in (*weights.names, *weights.aliases):
             if weights.has_supported_dtype(name):
                 assert weights[name].nbytes <= 8 * size

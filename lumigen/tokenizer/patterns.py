@@ -1,0 +1,129 @@
+r"""Patterns of pre-tokenisers, as Oniguruma and Rust spell them, for Python's `re`.
+
+Promises Unicode's meaning of `\p{..}`, `\s` and `\d`, inside classes and outside, by the Unicode of this
+Python; and that what is not understood is a ValueError, never another meaning.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import unicodedata
+
+# the splits of the models that named them; `\s+(?!\S)` leaves the last space to the word after it
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+
+Ranges = tuple[tuple[int, int], ...]  # of code points, both ends included
+
+# White_Space of Unicode; Python's own \s has the separators U+001C to U+001F too
+SPACES: Ranges = (
+    (0x09, 0x0D),
+    (0x20, 0x20),
+    (0x85, 0x85),
+    (0xA0, 0xA0),
+    (0x1680, 0x1680),
+    (0x2000, 0x200A),
+    (0x2028, 0x2029),
+    (0x202F, 0x202F),
+    (0x205F, 0x205F),
+    (0x3000, 0x3000),
+)
+_LETTERS = {
+    "L": "ultmo",
+    "M": "nce",
+    "N": "dlo",
+    "P": "cdseifo",
+    "S": "mcko",
+    "Z": "slp",
+    "C": "cfson",
+}
+CATEGORIES = frozenset(f"{a}{b}" for a, rest in _LETTERS.items() for b in ("", *rest))
+PLAIN = frozenset("nrtfvabB0xuU")  # escapes that mean the same here
+NOT_PYTHON = ("&&", "[:", "\\G", "\\K", "\\h", "\\R", "\\X", "(?~", "(*")
+
+
+@functools.cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern; ValueError where it has what Python has not."""
+    for part in NOT_PYTHON:
+        if part in pattern:
+            raise ValueError(f"{part} in the pattern {pattern[:80]!r}")
+    try:
+        return re.compile(translated(pattern))
+    except (re.error, RecursionError, OverflowError) as e:
+        raise ValueError(f"the pattern {pattern[:80]!r} ({e})") from None
+
+
+def translated(pattern: str) -> str:
+    """The pattern in Python's spelling."""
+    out: list[str] = []
+    inside, at = False, 0
+    while at < len(pattern):
+        c = pattern[at]
+        if c == "\\":
+            text, at = _escape(pattern, at, inside=inside)
+            out.append(text)
+            continue
+        if c == "[" and inside:
+            raise ValueError(f"a class in a class in the pattern {pattern[:80]!r}")
+        if c in "[]":
+            inside = c == "["
+        out.append(c)
+        at += 1
+    return "".join(out)
+
+
+def _escape(pattern: str, at: int, *, inside: bool) -> tuple[str, int]:
+    c = pattern[at + 1 : at + 2]
+    if c in ("p", "P"):
+        end = pattern.find("}", at)
+        name = pattern[at + 3 : end]
+        if pattern[at + 2 : at + 3] != "{" or end < 0 or name.lstrip("^") not in CATEGORIES:
+            raise ValueError(f"{pattern[at : at + 12]} in the pattern {pattern[:80]!r}")
+        is_not = (c == "P") != name.startswith("^")
+        return _set(category(name.lstrip("^")), is_not=is_not, inside=inside), end + 1
+    if c in ("s", "S"):
+        return _set(SPACES, is_not=c == "S", inside=inside), at + 2
+    if c in ("d", "D"):
+        return _set(category("Nd"), is_not=c == "D", inside=inside), at + 2
+    if c.isalnum() and c not in PLAIN and c not in "wW":
+        raise ValueError(f"\\{c} in the pattern {pattern[:80]!r}")
+    return pattern[at : at + 2], at + 2
+
+
+def _set(ranges: Ranges, *, is_not: bool, inside: bool) -> str:
+    chosen = _complement(ranges) if is_not else ranges
+    text = "".join(f"\\U{a:08x}-\\U{b:08x}" if a < b else f"\\U{a:08x}" for a, b in chosen)
+    return text if inside else f"[{text}]"
+
+
+def _complement(ranges: Ranges) -> Ranges:
+    found: list[tuple[int, int]] = []
+    start = 0
+    for a, b in ranges:
+        if start < a:
+            found.append((start, a - 1))
+        start = b + 1
+    if start <= sys.maxunicode:
+        found.append((start, sys.maxunicode))
+    return tuple(found)
+
+
+@functools.cache
+def category(name: str) -> Ranges:
+    """The code points of a general category, or of all that begin with its letter."""
+    found: list[tuple[int, int]] = []
+    for c, letters in enumerate(map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))):
+        if not letters.startswith(name):
+            continue
+        if found and found[-1][1] == c - 1:
+            found[-1] = (found[-1][0], c)
+        else:
+            found.append((c, c))
+    return tuple(found)

@@ -1,0 +1,537 @@
+"""Tokenizers against the libraries that models are trained with: the same ids, the same texts."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import sentencepiece
+import tokenizers as hf
+from hypothesis import given
+from hypothesis import strategies as st
+from minilm_reference import NO_CHECKPOINT, checkpoint
+from safetensors.numpy import save_file
+from test_weights_gguf import NO_STORIES, stories, write
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from lumigen import errors
+from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, Stream, Tokenizer, decode, encode, piece
+from lumigen.tokenizer.patterns import compiled
+from lumigen.weights import open_weights
+
+CORPUS = [
+    *Path(__file__).read_text(encoding="utf-8").splitlines(),
+    "The quick brown fox jumps over the lazy dog; it's 1234567 o'clock, isn't it?",
+    "Füchse springen über Zäune. Ça va? Привет, мир! 你好，世界。 こんにちは 🦊🦊 naïve",
+    "  two  spaces\tand tabs\r\n\r\nand lines \n",
+] * 3
+
+ALPHABET = st.text(
+    st.sampled_from(
+        [
+            *"abcdeßüñ ÅA'sSt.,!?0123456789٣Ⅷ\t\n\r\u00a0\u2028\x1c\x85",
+            *"你好🦊e\u0301\u200dşſK▁<>|",
+        ]
+    )
+)
+# what this Python's Unicode knows: libraries may know more letters
+KNOWN = st.text(st.characters(exclude_categories=["Cn", "Cs"]))
+SOME = st.one_of(st.sampled_from([c for c in CORPUS if c]), ALPHABET)
+TEXTS = st.one_of(SOME, KNOWN)
+# the marks that `tokenizers` strips are those of Unicode 8
+OLD = KNOWN.filter(lambda t: all(unicodedata.ucd_3_2_0.category(c) != "Cn" for c in t))
+
+
+Read = Callable[[Any], Tokenizer]  # a function: hypothesis prints what it passes
+
+
+def saved(folder: Path, tokenizer: hf.Tokenizer, **config: Any) -> Tokenizer:
+    folder.mkdir(exist_ok=True)
+    save_file({"x": np.ones(1, np.float32)}, folder / "model.safetensors")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    found = open_weights(folder).tokenizer
+    assert found is not None
+    return found
+
+
+def same(ours: Tokenizer, theirs: hf.Tokenizer, text: str) -> None:
+    expected = theirs.encode(text).ids
+    assert encode(ours, text) == expected
+    assert (
+        encode(ours, text, add_special=False) == theirs.encode(text, add_special_tokens=False).ids
+    )
+    assert decode(ours, expected) == theirs.decode(expected)
+    assert decode(ours, expected, special=True) == theirs.decode(
+        expected, skip_special_tokens=False
+    )
+
+
+# --- BPE of bytes ---------------------------------------------------------------------------------
+
+
+@functools.cache
+def of_bytes(how: str) -> hf.Tokenizer:
+    tokenizer = hf.Tokenizer(models.BPE(ignore_merges=how == "llama3"))
+    regex = {"llama3": LLAMA3, "qwen2": QWEN2}.get(how)
+    bytes_alone = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    if how == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    if regex:
+        split = pre_tokenizers.Split(hf.Regex(regex), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, bytes_alone])
+    elif how == "digits":
+        rest = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, rest])
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=how == "spaced")
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        special_tokens=["<|begin|>", "<|end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.add_tokens([hf.AddedToken("fox jumps", normalized=False)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|begin|> $A <|end|>", special_tokens=[("<|begin|>", 0), ("<|end|>", 1)]
+    )
+    return tokenizer
+
+
+KINDS = ("gpt2", "llama3", "qwen2", "digits", "spaced")
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    base = tmp_path_factory.mktemp("bytes")
+    config = {
+        "bos_token": "<|begin|>",
+        "eos_token": {"content": "<|end|>"},
+        "chat_template": "{{x}}",
+    }
+    return {how: saved(base / how, of_bytes(how), **config) for how in KINDS}.__getitem__
+
+
+@pytest.mark.parametrize("how", KINDS)
+@given(TEXTS)
+def test_bpe_of_bytes(read: Read, how: str, text: str) -> None:
+    same(read(how), of_bytes(how), text)
+
+
+def test_what_stands_beside_it(read: Read) -> None:
+    ours = read("gpt2")
+    assert (ours.bos, ours.eos, ours.pad, ours.chat_template) == (0, 1, None, "{{x}}")
+    assert (ours.before, ours.after) == ((0,), (1,))
+    assert repr(ours) == f"Tokenizer(merges, {len(ours.tokens)} tokens)"
+
+
+def test_special_tokens_in_a_text(read: Read) -> None:
+    ours, text = read("llama3"), "a<|end|>fox jumps<|begin|>"
+    theirs = of_bytes("llama3")
+    assert encode(ours, text) == theirs.encode(text).ids
+    typed = encode(ours, text, parse_special=False)
+    assert not {0, 1} & set(typed[1:-1])
+    assert theirs.token_to_id("fox jumps") in typed  # no special one
+    assert decode(ours, typed) == text
+
+
+@given(st.binary())
+def test_any_bytes_are_encoded(read: Read, data: bytes) -> None:
+    ours = read("gpt2")
+    expected = data.decode("utf-8", "replace")
+    assert encode(ours, data) == encode(ours, expected)
+    assert decode(ours, encode(ours, data, parse_special=False)) == expected
+
+
+def test_halves_of_characters_are_replaced(read: Read) -> None:
+    ours = read("gpt2")
+    assert encode(ours, "a\ud83eb") == encode(ours, "a\ufffdb")
+    assert encode(ours, "\ud83e\udd8a") == encode(ours, "🦊")
+    assert encode(ours, b"a\xf0\x9f\xa6b\xff") == encode(ours, "a\ufffdb\ufffd")
+
+
+def test_characters_appear_when_they_are_whole(read: Read) -> None:
+    ours = read("gpt2")
+    ids = [ours.ids[c] for c in "ðŁ¦Ĭ"]  # the four bytes of a fox
+    stream = Stream(ours)
+    assert [stream.push(i) for i in ids] == ["", "", "", "🦊"]
+    assert [stream.push(i) for i in ids[:2]] == ["", ""]
+    assert stream.finish() == "\ufffd"
+    assert decode(ours, [*ids[:3], ours.ids["a"]]) == "\ufffda"
+    assert piece(ours, ids[0]) == b"\xf0"
+    assert decode(ours, [-1, 10**9]) == ""
+
+
+# --- BPE of characters, and by scores -------------------------------------------------------------
+
+
+@functools.cache
+def of_characters(how: str) -> hf.Tokenizer:
+    """As Llama 2's and Mistral's: bytes where there is no token, U+2581 for spaces."""
+    tokenizer = hf.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    if how == "normalizer":
+        steps = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        tokenizer.normalizer = normalizers.Sequence(steps)
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+            prepend_scheme=how, split=how == "always"
+        )
+    named = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256))]
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, special_tokens=named, limit_alphabet=60, show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    content = json.loads(tokenizer.to_str())
+    content["added_tokens"] = content["added_tokens"][:3]  # bytes are no added tokens
+    tokenizer = hf.Tokenizer.from_str(json.dumps(content))
+    rest = [decoders.ByteFallback(), decoders.Fuse()]
+    strips = [] if how == "never" else [decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), *rest, *strips])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    return tokenizer
+
+
+SCHEMES = ("normalizer", "always", "first", "never")
+
+
+@pytest.fixture(scope="module")
+def spaced(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    base = tmp_path_factory.mktemp("characters")
+    return {how: saved(base / how, of_characters(how)) for how in SCHEMES}.__getitem__
+
+
+@pytest.mark.parametrize("how", SCHEMES)
+@given(TEXTS)
+def test_bpe_of_characters(spaced: Read, how: str, text: str) -> None:
+    same(spaced(how), of_characters(how), text)
+
+
+def test_bytes_that_are_no_character(spaced: Read) -> None:
+    ours = spaced("never")
+    ids = [ours.byte_ids[b] for b in b"\xe2\x82"]
+    assert decode(ours, [*ids, ours.ids["a"]]) == "\ufffda"  # one for the part, not for each byte
+
+
+@functools.cache
+def trained(prefix: bool) -> sentencepiece.SentencePieceProcessor:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=700,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=prefix,
+        character_coverage=0.98,
+        user_defined_symbols=["<fox>"],
+        minloglevel=2,
+    )
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+
+
+def as_gguf(folder: Path, theirs: sentencepiece.SentencePieceProcessor, prefix: bool) -> Tokenizer:
+    n = theirs.get_piece_size()
+    kinds = (
+        (theirs.is_unknown, 2),
+        (theirs.is_control, 3),
+        (theirs.is_unused, 5),
+        (theirs.is_byte, 6),
+    )
+    types = [next((kind for is_it, kind in kinds if is_it(i)), 1) for i in range(n)]
+    types = [4 if theirs.id_to_piece(i) == "<fox>" else kind for i, kind in enumerate(types)]
+
+    def fill(w: gguf.GGUFWriter) -> None:
+        w.add_tokenizer_model("llama")
+        w.add_token_list([theirs.id_to_piece(i) for i in range(n)])
+        w.add_token_scores([theirs.get_score(i) for i in range(n)])
+        w.add_token_types(types)
+        w.add_unk_token_id(theirs.unk_id())
+        w.add_bos_token_id(theirs.bos_id())
+        w.add_eos_token_id(theirs.eos_id())
+        if not prefix:
+            w.add_add_space_prefix(False)
+        w.add_chat_template("{{ messages }}")
+
+    folder.mkdir(exist_ok=True)
+    found = open_weights(write(folder / "w.gguf", fill)).tokenizer
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_scores(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    base = tmp_path_factory.mktemp("scores")
+    return {
+        prefix: as_gguf(base / str(prefix), trained(prefix), prefix) for prefix in (True, False)
+    }.__getitem__
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+@given(TEXTS)
+def test_tokens_by_scores(by_scores: Read, prefix: bool, text: str) -> None:
+    ours, theirs = by_scores(prefix), trained(prefix)
+    text = text.replace("\0", "")  # where sentencepiece ends a text
+    text = text.replace("<fox>", "")  # after which llama.cpp, and we, put a space in front again
+    expected = theirs.encode(text)
+    assert encode(ours, text, add_special=False, parse_special=False) == expected
+    assert encode(ours, text, parse_special=False) == [theirs.bos_id(), *expected]
+    assert decode(ours, expected) == theirs.decode(expected)
+
+
+def test_a_symbol_of_the_user(by_scores: Read) -> None:
+    ours, theirs = by_scores(False), trained(False)
+    assert encode(ours, "a<fox>b", add_special=False, parse_special=False) == theirs.encode(
+        "a<fox>b"
+    )
+    assert ours.chat_template == "{{ messages }}"
+    assert not ours.after
+
+
+@pytest.mark.skipif(stories() is None, reason=NO_STORIES)
+def test_the_tokenizer_of_a_real_file() -> None:
+    file = stories()
+    assert file is not None
+    ours = open_weights(file).tokenizer
+    assert ours is not None
+    text = "Once upon a time, there was a little girl named Lily."
+    ids = encode(ours, text)
+    # by llama2.c's tok512, from which the file was made
+    assert ids[:8] == [1, 403, 407, 261, 378, 432, 383, 286]
+    assert decode(ours, ids) == text
+    assert decode(ours, encode(ours, "🦊 ß")) == "🦊 ß"
+
+
+# --- GGUF: byte-level -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pre", "how"), [("gpt-2", "gpt2"), ("llama-bpe", "llama3"), ("smollm", "digits")]
+)
+@given(text=TEXTS)
+def test_gguf_with_merges(
+    tmp_path_factory: pytest.TempPathFactory, pre: str, how: str, text: str
+) -> None:
+    ours = with_merges(tmp_path_factory.getbasetemp(), pre, how)
+    expected = of_bytes(how).encode(text, add_special_tokens=False).ids
+    assert encode(ours, text, add_special=False) == expected
+    assert ours.before == ((0,) if how == "llama3" else ())
+
+
+@functools.cache
+def with_merges(folder: Path, pre: str, how: str) -> Tokenizer:
+    content = json.loads(of_bytes(how).to_str())
+    vocab = content["model"]["vocab"]
+    texts = {i: t for t, i in vocab.items()} | {
+        a["id"]: a["content"] for a in content["added_tokens"]
+    }
+    special = {a["id"]: 3 if a["special"] else 4 for a in content["added_tokens"]}
+
+    def fill(w: gguf.GGUFWriter) -> None:
+        w.add_tokenizer_model("gpt2")
+        w.add_tokenizer_pre(pre)
+        w.add_token_list([texts[i] for i in range(len(texts))])
+        w.add_token_types([special.get(i, 1) for i in range(len(texts))])
+        w.add_token_merges([" ".join(m) for m in content["model"]["merges"]])
+        w.add_bos_token_id(0)
+        w.add_eos_token_id(1)
+
+    found = open_weights(write(folder / f"{pre}.gguf", fill)).tokenizer
+    assert found is not None
+    return found
+
+
+# --- WordPiece ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def minilm() -> tuple[Tokenizer, hf.Tokenizer]:
+    folder = checkpoint()
+    assert folder is not None
+    ours = open_weights(folder).tokenizer
+    assert ours is not None
+    theirs = hf.Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
+    theirs.no_truncation()
+    theirs.no_padding()
+    return ours, theirs
+
+
+@pytest.mark.skipif(checkpoint() is None, reason=NO_CHECKPOINT)
+@given(st.one_of(SOME, OLD))
+def test_wordpiece(text: str) -> None:
+    same(*minilm(), text)
+
+
+# --- patterns, and what is refused ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pattern", [GPT2, LLAMA3, QWEN2, r"\P{L}+|[^\S\p{Lu}]", r"[\p{N}\-_]{2}|\d"]
+)
+@given(TEXTS)
+def test_patterns_cut_as_they_do(pattern: str, text: str) -> None:
+    cut = pre_tokenizers.Split(hf.Regex(pattern), "isolated").pre_tokenize_str(text)
+    whole = [m[0] for m in compiled(pattern).finditer(text)]
+    parts = [p for p, _ in cut]
+    assert "".join(parts) == text
+    at, ours = 0, []
+    for found in whole:
+        start = text.index(found, at)
+        ours += [text[at:start], found]
+        at = start + len(found)
+    assert [p for p in [*ours, text[at:]] if p] == parts
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\p{Han}", "[a&&b]", "[[:alpha:]]", "a[b[c]]", "(", r"\h", r"\p"]
+)
+def test_patterns_that_are_not_read(pattern: str) -> None:
+    with pytest.raises(ValueError, match="pattern"):
+        compiled(pattern)
+
+
+def minimal(**changes: Any) -> dict[str, Any]:
+    found = {
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
+        "pre_tokenizer": None,
+    }
+    for key, value in changes.items():
+        if key in ("pre_tokenizer", "normalizer", "decoder", "post_processor", "added_tokens"):
+            found[key] = value
+        else:
+            found["model"][key] = value
+    return found
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "Unigram": (minimal(type="Unigram"), "kind Unigram"),
+    "no vocab": (minimal(vocab=[]), "vocab is not an object"),
+    "an id twice": (minimal(vocab={"a": 0, "b": 0}), "have one id, 0"),
+    "a negative id": (minimal(vocab={"a": -1}), "the id -1"),
+    "an absurd id": (minimal(vocab={"a": 10**6}), "ids go up to 1000000"),
+    "an enormous id": (minimal(vocab={"a": 10**12}), "the id 1000000000000"),
+    "true as an id": (minimal(vocab={"a": True}), "the id True"),
+    "merges": (minimal(merges=3), "merges are not"),
+    "a merge of three": (minimal(merges=["a b c"]), "is no pair"),
+    "a merge of numbers": (minimal(merges=[[1, 2]]), "is no pair"),
+    "a merge of nothing": (minimal(merges=[None]), "is no pair"),
+    "a number of merges": (minimal(merges=[7]), "is no pair"),
+    "dropout": (minimal(dropout=0.1), "dropout"),
+    "a flag": (minimal(byte_fallback="yes"), "neither true nor false"),
+    "normalizer": (minimal(normalizer={"type": "Precompiled"}), "normalizer Precompiled"),
+    "pre-tokenizer": (minimal(pre_tokenizer={"type": "UnicodeScripts"}), "UnicodeScripts"),
+    "after bytes": (
+        minimal(
+            pre_tokenizer={
+                "type": "Sequence",
+                "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}],
+            }
+        ),
+        "after ByteLevel",
+    ),
+    "pattern": (
+        minimal(pre_tokenizer={"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}),
+        "what is not read",
+    ),
+    "no pattern": (minimal(pre_tokenizer={"type": "Split"}), "by nothing"),
+    "behavior": (
+        minimal(
+            pre_tokenizer={"type": "Split", "pattern": {"String": "a"}, "behavior": "Contiguous"}
+        ),
+        "behavior Contiguous",
+    ),
+    "decoder": (minimal(decoder={"type": "CTC"}), "decoder CTC"),
+    "post-processor": (minimal(post_processor={"type": "X"}), "post_processor X"),
+    "template": (
+        minimal(
+            post_processor={
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>"}}],
+                "special_tokens": {},
+            }
+        ),
+        "which token '<s>' is",
+    ),
+    "added": (minimal(added_tokens=[{"content": "x", "id": "0"}]), "the id 0"),
+    "added is no list": (minimal(added_tokens={}), "added_tokens is not a list"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_tokenizer_json(tmp_path: Path, name: str) -> None:
+    content, wanted = BAD[name]
+    save_file({"x": np.ones(1, np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    weights = open_weights(tmp_path)  # which need no tokenizer
+    with pytest.raises(errors.BadWeightsFile) as caught:
+        _ = weights.tokenizer
+    assert wanted in str(caught.value)
+    assert "tokenizer.json" in str(caught.value)
+
+
+def test_a_minimal_tokenizer_json(tmp_path: Path) -> None:
+    save_file({"x": np.ones(1, np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(minimal()))
+    ours = open_weights(tmp_path).tokenizer
+    assert ours is not None
+    assert encode(ours, "abxba") == [2, 1, 0]  # what is unknown goes, as there is no token for it
+    (tmp_path / "tokenizer.json").unlink()
+    assert open_weights(tmp_path).tokenizer is None
+
+
+BAD_GGUF: dict[str, tuple[dict[str, Any], str]] = {
+    "kind": ({"model": "t5"}, "kind 't5'"),
+    "no tokens": ({"model": "llama"}, "tokens is no list"),
+    "no scores": ({"model": "llama", "tokens": ["a"]}, "no tokenizer.ggml.scores"),
+    "few scores": ({"model": "llama", "tokens": ["a", "b"], "scores": [0.5]}, "1 long, for 2"),
+    "few types": ({"model": "llama", "tokens": ["a", "b"], "token_type": [1]}, "1 long, for 2"),
+    "an id": (
+        {"model": "llama", "tokens": ["a"], "scores": [0.5], "bos_token_id": 1},
+        "bos_token_id is 1, with 1 tokens",
+    ),
+    "a flag": (
+        {"model": "llama", "tokens": ["a"], "scores": [0.5], "add_bos_token": "x"},
+        "add_bos_token is x",
+    ),
+    "split": ({"model": "gpt2", "pre": "tekken", "tokens": ["a"], "merges": []}, "'tekken'"),
+    "no split": ({"model": "gpt2", "tokens": ["a"]}, "'nothing'"),
+    "no merges": ({"model": "gpt2", "pre": "gpt-2", "tokens": ["a"]}, "merges is no list"),
+    "merge": (
+        {"model": "gpt2", "pre": "gpt-2", "tokens": ["a"], "merges": ["ab"]},
+        "the merge 'ab'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_GGUF)
+def test_bad_tokenizers_in_gguf(tmp_path: Path, name: str) -> None:
+    keys, wanted = BAD_GGUF[name]
+
+    def fill(w: gguf.GGUFWriter) -> None:
+        for key, value in keys.items():
+            add = {list: w.add_array, str: w.add_string, int: w.add_uint32}[type(value)]
+            if value != []:
+                add(f"tokenizer.ggml.{key}", value)
+
+    weights = open_weights(write(tmp_path / "w.gguf", fill))
+    with pytest.raises(errors.BadWeightsFile) as caught:
+        _ = weights.tokenizer
+    assert wanted in str(caught.value)
+
+
+def test_no_tokenizer_in_gguf(tmp_path: Path) -> None:
+    assert open_weights(write(tmp_path / "w.gguf", lambda w: None)).tokenizer is None
