@@ -1,0 +1,151 @@
+"""Llama and its relatives, configured by their config.json or GGUF: rotary positions, grouped heads, cached keys.
+
+The attributes are called as the checkpoint of Hugging Face calls its tensors, which is all that binds them.
+`prefill` takes several tokens of a text, `decode` one; both leave their keys and values in the context's caches.
+"""
+
+import math
+
+import lumigen as lg
+from lumigen import functional, nn
+
+
+def frequencies(config):
+    """(head_dim / 2,): by how much a position turns each pair of features, in radians."""
+    half = config["head_dim"] // 2
+    base = math.log2(config.get("rope_theta", 10000.0))
+    turns = (lg.arange(half).float() * (-base / half)).exp2()
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind == "default":
+        return turns
+    if kind == "linear":
+        return turns / scaling["factor"]
+    if kind == "llama3":  # slow ones are stretched, fast ones stay, between them it is blended
+        factor, low, high = (scaling[k] for k in ("factor", "low_freq_factor", "high_freq_factor"))
+        rounds = turns * (scaling["original_max_position_embeddings"] / (2 * math.pi))
+        fast = ((rounds - low) / (high - low)).clamp(0.0, 1.0)
+        return turns * (fast + (1 - fast) / factor)
+    raise ValueError(f"rope_scaling of the kind {kind!r} is not known to this model")
+
+
+class Attention(nn.Module):
+    def __init__(self, config, name, length):
+        hidden, bias = config["hidden_size"], config.get("attention_bias", False)
+        self.heads, self.groups = config["num_attention_heads"], config["num_key_value_heads"]
+        self.width, self.length = config["head_dim"], length
+        self.window = config.get("sliding_window")
+        self.turns = lambda: frequencies(config)
+        self.q_proj = nn.Linear(hidden, self.heads * self.width, bias=bias)
+        self.k_proj = nn.Linear(hidden, self.groups * self.width, bias=bias)
+        self.v_proj = nn.Linear(hidden, self.groups * self.width, bias=bias)
+        self.o_proj = nn.Linear(self.heads * self.width, hidden, bias=False)
+        shape = (self.groups, length, self.width)
+        self.keys = nn.State(f"{name}.keys", shape)
+        self.values = nn.State(f"{name}.values", shape)
+
+    def rotated(self, x, positions):
+        """x (heads, sequence, head_dim), whose halves are the two features of each pair."""
+        angles = positions.float().unsqueeze(-1) * self.turns()
+        cos, sin = angles.cos(), angles.sin()
+        first, second = x.chunk(2, -1)
+        return lg.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+    def forward(self, x, position):
+        n = x.shape[0]
+
+        def split(y):  # (sequence, heads * head_dim) -> (heads, sequence, head_dim)
+            return y.unflatten(-1, (-1, self.width)).transpose(0, 1)
+
+        positions = lg.arange(n) + position
+        q = self.rotated(split(self.q_proj(x)), positions)
+        self.keys[:, position : position + n] = self.rotated(split(self.k_proj(x)), positions)
+        self.values[:, position : position + n] = split(self.v_proj(x))
+
+        behind = positions.unsqueeze(-1) - lg.arange(self.length)
+        seen = behind >= 0
+        if self.window:
+            seen = seen & (behind < self.window)
+        q = q.unflatten(0, (self.groups, -1))  # (groups, heads of a group, sequence, head_dim)
+        scores = q @ self.keys.unsqueeze(1).transpose(-1, -2) * self.width**-0.5
+        weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+        read = (weights @ self.values.unsqueeze(1)).flatten(0, 1)
+        return self.o_proj(read.transpose(0, 1).flatten(1))
+
+
+class MLP(nn.Module):
+    def __init__(self, config):
+        hidden, inner = config["hidden_size"], config["intermediate_size"]
+        self.gate_proj = nn.Linear(hidden, inner, bias=False)
+        self.up_proj = nn.Linear(hidden, inner, bias=False)
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    def __init__(self, config, name, length):
+        hidden, eps = config["hidden_size"], config["rms_norm_eps"]
+        self.input_layernorm = nn.RMSNorm(hidden, eps=eps)
+        self.self_attn = Attention(config, f"{name}.self_attn", length)
+        self.post_attention_layernorm = nn.RMSNorm(hidden, eps=eps)
+        self.mlp = MLP(config)
+
+    def forward(self, x, position):
+        x = x + self.self_attn(self.input_layernorm(x), position)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Decoder(nn.Module):
+    def __init__(self, config, length):
+        hidden = config["hidden_size"]
+        self.embed_tokens = nn.Embedding(config["vocab_size"], hidden)
+        count = config["num_hidden_layers"]
+        self.layers = nn.ModuleList([Layer(config, f"layers.{i}", length) for i in range(count)])
+        self.norm = nn.RMSNorm(hidden, eps=config["rms_norm_eps"])
+
+    def forward(self, ids, position):
+        x = self.embed_tokens(ids)
+        for layer in self.layers:
+            x = layer(x, position)
+        return self.norm(x[-1:])  # of the last token alone
+
+
+class Llama(nn.Module):
+    def __init__(self, config, length):
+        self.model = Decoder(config, length)
+        if not config.get("tie_word_embeddings"):
+            self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
+        self.is_tied = bool(config.get("tie_word_embeddings"))
+
+    def forward(self, ids, position):
+        x = self.model(ids, position)
+        head = self.model.embed_tokens.weight if self.is_tied else self.lm_head.weight
+        return functional.linear(x, head).squeeze(0)
+
+
+def build(weights, length: int = 0, prefill: int = 64):
+    """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time."""
+    config = dict(weights.config)
+    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    length = length or min(config["max_position_embeddings"], 4096)
+    net = Llama(config, length)
+    model = lg.Model("llama", net)
+    token = (0, config["vocab_size"] - 1)
+    position = lg.spec(dtype=lg.i64, range=(0, length - 1))
+    tokens = lg.Dim("tokens", 1, prefill, typical=prefill)
+
+    def logits(ids, position):
+        return {"logits": net(ids, position)}
+
+    @model.entry(ids=lg.spec(tokens, dtype=lg.i64, range=token), position=position)
+    def prefill(ids, position):
+        return logits(ids, position)
+
+    @model.entry(ids=lg.spec(1, dtype=lg.i64, range=token), position=position)
+    def decode(ids, position):
+        return logits(ids, position)
+
+    return model

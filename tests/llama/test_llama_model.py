@@ -1,0 +1,235 @@
+"""The Llama of examples/: against a float64 evaluation written apart from it, over caches and without."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import lumigen as lg
+from lumigen import tokenizer
+from lumigen.compile import lower_model
+from lumigen.interp.graph import step
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "llama"
+Array = np.ndarray
+
+BASE = {
+    "hidden_size": 32,
+    "intermediate_size": 44,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 61,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "max_position_embeddings": 48,
+    "tie_word_embeddings": False,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "one head for each": {"num_key_value_heads": 4, "attention_bias": True},
+    "mistral": {"sliding_window": 7},
+    "llama 3": {"rope_scaling": LLAMA3, "rope_theta": 500000.0, "tie_word_embeddings": True},
+    "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}, "head_dim": 16},
+}
+
+
+def weights_of(config: Mapping[str, Any]) -> dict[str, Array]:
+    """Random ones, under the names of a checkpoint."""
+    rng = np.random.default_rng(7)
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    width = config.get("head_dim", hidden // config["num_attention_heads"])
+    q, kv = config["num_attention_heads"] * width, config["num_key_value_heads"] * width
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config["vocab_size"], hidden)
+    }
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        for name, rows, columns in (
+            ("self_attn.q_proj", q, hidden),
+            ("self_attn.k_proj", kv, hidden),
+            ("self_attn.v_proj", kv, hidden),
+            ("self_attn.o_proj", hidden, q),
+            ("mlp.gate_proj", inner, hidden),
+            ("mlp.up_proj", inner, hidden),
+            ("mlp.down_proj", hidden, inner),
+        ):
+            shapes[f"{layer}{name}.weight"] = (rows, columns)
+            if config.get("attention_bias") and name[-6] in "qkv" and "attn" in name:
+                shapes[f"{layer}{name}.bias"] = (rows,)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            shapes[f"{layer}{name}.weight"] = (hidden,)
+    shapes["model.norm.weight"] = (hidden,)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (config["vocab_size"], hidden)
+    return {
+        name: (rng.normal(size=s) * (0.3 if len(s) > 1 else 0.1) + (len(s) == 1)).astype(np.float32)
+        for name, s in shapes.items()
+    }
+
+
+def turns_of(config: Mapping[str, Any], width: int) -> Array:
+    """Radians a position, as the papers and config.json of each scaling say."""
+    out = config["rope_theta"] ** (-np.arange(0, width, 2) / width)
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind == "linear":
+        return out / scaling["factor"]
+    if kind == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        length = scaling["original_max_position_embeddings"]
+        scaled = []
+        for f in out:
+            wave = 2 * math.pi / f
+            if wave < length / high:
+                scaled.append(f)
+            elif wave > length / low:
+                scaled.append(f / scaling["factor"])
+            else:
+                smooth = (length / wave - low) / (high - low)
+                scaled.append((1 - smooth) * f / scaling["factor"] + smooth * f)
+        return np.array(scaled)
+    return out
+
+
+def evaluate(config: Mapping[str, Any], weights: Mapping[str, Array], ids: list[int]) -> Array:
+    """(tokens, vocabulary): the logits behind each token, of the whole text at once in float64."""
+
+    def g(name: str) -> Array:
+        return np.asarray(weights[name], np.float64)
+
+    def normalised(x: Array, name: str) -> Array:
+        mean = (x * x).mean(-1, keepdims=True)
+        return x / np.sqrt(mean + config["rms_norm_eps"]) * g(f"{name}.weight")
+
+    def projected(x: Array, name: str) -> Array:
+        bias = g(f"{name}.bias") if f"{name}.bias" in weights else 0.0
+        return x @ g(f"{name}.weight").T + bias
+
+    heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
+    width = config.get("head_dim") or config["hidden_size"] // heads
+    n = len(ids)
+    behind = np.arange(n)[:, None] - np.arange(n)
+    seen = (behind >= 0) & (behind < (config.get("sliding_window") or n))
+    angles = np.arange(n)[:, None] * turns_of(config, width)
+    cos, sin = np.cos(angles), np.sin(angles)
+
+    def split(y: Array) -> Array:
+        return y.reshape(n, -1, width).transpose(1, 0, 2)
+
+    def rotated(y: Array) -> Array:
+        a, b = np.split(y, 2, -1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+    x = g("model.embed_tokens.weight")[ids]
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}"
+        h = normalised(x, f"{layer}.input_layernorm")
+        q, k, v = (split(projected(h, f"{layer}.self_attn.{p}_proj")) for p in "qkv")
+        q, k = rotated(q), np.repeat(rotated(k), heads // groups, 0)
+        v = np.repeat(v, heads // groups, 0)
+        scores = np.where(seen, q @ k.transpose(0, 2, 1) / math.sqrt(width), -np.inf)
+        odds = np.exp(scores - scores.max(-1, keepdims=True))
+        odds /= odds.sum(-1, keepdims=True)
+        x = x + projected((odds @ v).transpose(1, 0, 2).reshape(n, -1), f"{layer}.self_attn.o_proj")
+        h = normalised(x, f"{layer}.post_attention_layernorm")
+        gate = projected(h, f"{layer}.mlp.gate_proj")
+        inner = gate / (1 + np.exp(-gate)) * projected(h, f"{layer}.mlp.up_proj")
+        x = x + projected(inner, f"{layer}.mlp.down_proj")
+    head = "model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"
+    return normalised(x, "model.norm") @ g(f"{head}.weight").T
+
+
+def checkpoint(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The configuration and the weights that the folder now holds, as Hugging Face lays them out."""
+    config = {**BASE, **CONFIGS[name]}
+    weights = weights_of(config)
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(weights, folder / "model.safetensors")
+    return config, weights
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_graphs_give_the_logits_of_the_whole_text(name: str, tmp_path: Path) -> None:
+    """Tokens in parts of several and of one, over caches, as all at once without them."""
+    config, weights = checkpoint(tmp_path, name)
+    model = lg.load_model_file(EXAMPLE / "model.py", weights=lg.open_weights(tmp_path))
+    graphs = dict(model.trace().entries)
+    ids = [int(i) for i in np.random.default_rng(1).integers(0, config["vocab_size"], 23)]
+    expected = evaluate(config, weights, ids)
+    states: dict[str, Array] = {}
+    for start, stop in ((0, 9), (9, 10), (10, 11), (11, 20), *((i, i + 1) for i in range(20, 23))):
+        graph = graphs["decode" if stop == start + 1 else "prefill"]
+        given = {"ids": np.array(ids[start:stop]), "position": np.array(start)}
+        outputs, new = step(graph, given, weights, states)
+        states |= new
+        error = np.abs(outputs["logits"] - expected[stop - 1]).max()
+        assert error < 1e-4 * np.abs(expected).max(), (start, stop)
+
+
+def test_layers_share_their_kernels(tmp_path: Path) -> None:
+    """Twice as many layers, and not one more kernel."""
+    counts: list[int] = []
+    for layers in (3, 6):
+        config = {**BASE, "num_hidden_layers": layers}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        save_file(weights_of(config), tmp_path / "model.safetensors")
+        model = lg.load_model_file(EXAMPLE / "model.py", weights=lg.open_weights(tmp_path))
+        counts.append(len(lower_model(model.trace(), {}).model.kernels))
+    assert counts[0] == counts[1]
+
+
+def stories() -> Path | None:
+    named = os.environ.get("LUMIGEN_STORIES")
+    found = Path(named) if named else ROOT.parent / "shared" / "data" / "stories260K.gguf"
+    return found if found.is_file() else None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(stories() is None, reason="no stories260K.gguf: set LUMIGEN_STORIES")
+def test_stories_are_those_of_a_float64_evaluation(tmp_path: Path) -> None:
+    """A real checkpoint, built: every greedy token is the one that the evaluation of all before it gives."""
+    file = stories()
+    assert file is not None
+    spec = importlib.util.spec_from_file_location("generate", EXAMPLE / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    project = tmp_path / "llama-cpu"
+    command = [sys.executable, "-m", "lumigen", "compile", str(EXAMPLE / "model.py")]
+    subprocess.run([*command, "--weights", str(file), "-o", str(project)], check=True)
+    weights = lg.open_weights(file)
+    assert weights.tokenizer is not None
+    config = dict(weights.config)
+    values = {name: weights[name] for name in weights.aliases}
+    model = lg.load(project).Model()
+    for prompt in ("Once upon a time", "The cat"):
+        ids = list(tokenizer.encode(weights.tokenizer, prompt))
+        text = [*ids, *generate.generate(model, ids, most=100)]
+        logits = evaluate(config, values, text)
+        ordered = np.sort(logits, -1)
+        sure = ordered[:, -1] - ordered[:, -2] > 1e-4 * np.abs(logits).max()
+        greedy = logits.argmax(-1)
+        assert len(text) == len(ids) + 100
+        for i in range(len(ids), len(text)):
+            assert not sure[i - 1] or text[i] == greedy[i - 1], (prompt, i)
