@@ -43,15 +43,15 @@ class Weights:
         stored: Mapping[str, Stored],
         config: Mapping[str, Any],
         metadata: Mapping[str, Any],
-        load: Callable[[Stored], Array] = mapped,
+        load: Callable[[Stored], Array] | None = None,
         aliases: Mapping[str, Alias] | None = None,
-        tokenizer: Callable[[], Tokenizer | None] = lambda: None,
+        tokenizer: Callable[[], Tokenizer | None] | None = None,
     ) -> None:
         self.path = path
         self.config = dict(config)
         self.metadata = dict(metadata)
         self._stored = dict(stored)
-        self._load = load
+        self._load = load or mapped
         self._tokenizer = tokenizer
         self._aliases = {k: a for k, a in (aliases or {}).items() if k not in self._stored}
 
@@ -77,9 +77,11 @@ class Weights:
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer in the file's metadata, or of the tokenizer.json beside it; None if there is none.
 
+        Plain data, see `lumigen.tokenizer`, which has `encode` and `decode` for it.
+
         BadWeightsFile where there is one that cannot be read.
         """
-        return self._tokenizer()
+        return None if self._tokenizer is None else self._tokenizer()
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored or name in self._aliases
