@@ -5,8 +5,9 @@ Promises that headers are data and never code, and that no array is larger than 
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from lumigen.dtype import DType, of_numpy
 from lumigen.weights import archive
 from lumigen.weights.stored import MAX_RANK, Stored, bad, bytes_of, shown
 
+MAGIC = b"\x93NUMPY"
+MAX_HEADER = 10_000  # bytes; numpy's own limit
 KIND_OF = {"bool": "BOOL"}  # as errors name them
-ERRORS = (*archive.ERRORS, SyntaxError, TypeError, RecursionError, MemoryError)
+ERRORS = (*archive.ERRORS, ArithmeticError, SyntaxError, TypeError, RecursionError, MemoryError)
 
 
 def read_npz(file: Path) -> dict[str, Stored]:
@@ -35,19 +38,24 @@ def read_npz(file: Path) -> dict[str, Stored]:
 
 
 def _entry(file: Path, f: BinaryIO, member: archive.Member, name: str) -> Stored:
+    """A member held against its header, a dict literal: `descr`, `fortran_order`, `shape`."""
     f.seek(member.begin)
-    version = np.lib.format.read_magic(f)
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
-    extents, fortran, dtype = read(f)
-    shape = tuple(int(e) for e in extents)
-    begin = f.tell()
+    if f.read(6) != MAGIC:
+        raise bad(file, f"it is no npz file: {name[:80]} is no array of numpy's")
+    wide = 2 if f.read(2)[:1] == b"\1" else 4  # bytes that the header's length takes
+    length = int.from_bytes(f.read(wide), "little")
+    if length > MAX_HEADER:
+        raise bad(file, f"the header of {name[:80]} claims {length} bytes")
+    header: Any = ast.literal_eval(f.read(length).decode("utf-8"))
+    descr, fortran, extents = (header[k] for k in ("descr", "fortran_order", "shape"))
+    if not isinstance(descr, str) or not isinstance(extents, tuple):
+        raise bad(file, f"{name[:80]} has fields, or a shape that is none")
+    dtype = np.dtype(descr)
+    begin = member.begin + len(MAGIC) + 2 + wide + length
+    shape = cast("tuple[Any, ...]", extents)
     size = member.begin + member.size - begin
     short = name[:80]
-    if len(shape) > MAX_RANK or any(not 0 <= e < 1 << 63 for e in shape):
+    if len(shape) > MAX_RANK or not all(type(e) is int and 0 <= e < 1 << 63 for e in shape):
         raise bad(file, f"the shape of {short} is not a list of sizes")
     if size < 0 or bytes_of(shape, dtype.itemsize, max(size, 0)) != size:
         raise bad(file, f"{short} is {shown(str(dtype), shape)} and {size} bytes long")

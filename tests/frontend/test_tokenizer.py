@@ -483,6 +483,56 @@ def test_bad_tokenizer_json(tmp_path: Path, name: str) -> None:
     assert "tokenizer.json" in str(caught.value)
 
 
+ATOMS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 2**70),
+    st.text(max_size=3),
+    st.sampled_from(
+        ["Sequence", "Replace", "Split", "Strip", "ByteLevel", "Metaspace", "(", "\\p{L}"]
+    ),
+    st.just([]),
+    st.just({}),
+    st.just([{}]),
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value in a JSON value."""
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict | list):
+        inner = list(value.items() if isinstance(value, dict) else enumerate(value))
+    return [path, *(p for k, v in inner[:40] for p in places(v, (*path, k)))]
+
+
+@given(st.data())
+def test_any_other_json_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    how = data.draw(st.sampled_from(["spaced", "llama3"]))
+    content = json.loads(of_bytes(how).to_str())
+    content["normalizer"] = {
+        "type": "Sequence",
+        "normalizers": [{"type": "Strip"}, {"type": "NFC"}],
+    }
+    for _ in range(data.draw(st.integers(1, 3))):
+        *path, last = data.draw(st.sampled_from(places(content)[1:]))
+        inner = content
+        for key in path:
+            inner = inner[key]
+        inner[last] = data.draw(ATOMS)
+    folder = tmp_path_factory.getbasetemp() / "json"
+    folder.mkdir(exist_ok=True)
+    save_file({"x": np.ones(1, np.float32)}, folder / "model.safetensors")
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    try:
+        ours = open_weights(folder).tokenizer
+    except errors.BadWeightsFile:
+        return
+    assert ours is not None
+    decode(ours, encode(ours, "grüße 🦊 a1"))
+
+
 def test_a_minimal_tokenizer_json(tmp_path: Path) -> None:
     save_file({"x": np.ones(1, np.float32)}, tmp_path / "model.safetensors")
     (tmp_path / "tokenizer.json").write_text(json.dumps(minimal()))

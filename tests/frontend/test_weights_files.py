@@ -182,6 +182,39 @@ def test_a_changed_byte_is_read_or_refused(
         pass
 
 
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255), st.booleans()), min_size=1, max_size=3)
+)
+def test_a_changed_npz_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[float, int, bool]]
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "changed.npz"
+    np.savez(file, a=np.ones((2, 3)), b=np.arange(4))
+    content = bytearray(file.read_bytes())
+    for place, byte, is_new in changes:
+        at = int(place * (len(content) - 1))
+        content[at : at + (not is_new)] = bytes([byte])
+    file.write_bytes(content)
+    try:
+        weights = open_weights(file)
+        for name in weights:
+            if weights.has_supported_dtype(name):
+                assert weights[name].nbytes <= len(content)
+    except errors.BadWeightsFile:
+        pass
+
+
+def test_arrays_of_npz_are_mapped(tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz", a=np.zeros(1 << 18, np.uint8))
+    weights = open_weights(tmp_path / "w.npz")
+    tracemalloc.start()
+    assert weights["a"].size == 1 << 18
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+    assert not weights["a"].flags.writeable
+
+
 def test_truth_values_are_zero_or_one(tmp_path: Path) -> None:
     (tmp_path / "w.safetensors").write_bytes(pack({"x": entry("BOOL", [2], [0, 2])}, b"\0\2"))
     with pytest.raises(errors.BadWeightsFile, match="BOOL"):
@@ -264,6 +297,11 @@ OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "lying npy": (_npz("a.npy", _npy("(1000000000000,)", EIGHT)), "8 bytes long"),
     "objects": (_npz("a.npy", _npy("(1,)", EIGHT, "|O")), "type object"),
     "columns": (_npz("a.npy", _npy("(1, 2)", EIGHT, fortran=True)), "column-major"),
+    "unfinished": (_npz("a.npy", _npy("(1,", EIGHT)), "no npz"),
+    "fields": (_npz("a.npy", _npy("(1,)", EIGHT).replace(b"'<f4'", b"[('a', '<f4')]")), "fields"),
+    "a long header": (_npz("a.npy", b"\x93NUMPY\x02\x00" + b"\xff" * 4), "claims 4294967295 bytes"),
+    "negative": (_npz("a.npy", _npy("(-1,)", EIGHT)), "not a list of sizes"),
+    "truth as a size": (_npz("a.npy", _npy("(True,)", EIGHT)), "not a list of sizes"),
     "code": (_npz("a.npy", _npy("__import__('os')", EIGHT)), "no npz"),
 }
 
