@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ IN_DIRECTORIES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
+SPLIT = re.compile(r"(?P<name>.*)-\d{5}-of-(?P<count>\d{5})\.gguf")
 ENDINGS = ("*.safetensors", "*.gguf")
 
 
@@ -42,7 +44,8 @@ def open_weights(path: str | Path) -> Weights:
     * safetensors, with the `config.json` beside it
     * GGUF: tensors under its own names, and for Llama, Mistral, Qwen and GPT-2 under those of Hugging
       Face's checkpoints as well, whose arrangement of rows they then have; quantised ones become f32
-      when they are read. `config` has the metadata and the keys of config.json that they answer.
+      when they are read. `config` has the metadata and the keys of config.json that they answer. Of a
+      split file, any part opens all.
     * a state_dict that `torch.save` wrote, by a reader that runs no code; dicts inside (`{"model": ..}`)
       give prefixes
     * an npz file of `numpy.savez`
@@ -75,12 +78,38 @@ def open_weights(path: str | Path) -> Weights:
     return _with_config(given, stored, metadata)
 
 
-def _open_gguf(file: Path) -> Weights:
+def _open_gguf(given: Path) -> Weights:
+    """A file of GGUF; of one that is split, all parts, with the metadata of the first."""
+    parts = _parts_of(given, gguf.read_gguf(given)[1])
+    file = parts[0]
     stored, metadata = gguf.read_gguf(file)
+    for part in parts[1:]:
+        for name, tensor in gguf.read_gguf(part)[0].items():
+            if name in stored:
+                raise bad(part, f"it holds {name[:80]}, which another part holds too")
+            stored[name] = tensor
     config = hugging_face.config(file, stored, metadata, gguf.load)
     names = hugging_face.aliases(file, stored, metadata)
     tokenizer = partial(tokenizer_gguf.read_tokenizer, file, metadata)
     return Weights(file, stored, config, metadata, gguf.load, names, tokenizer)
+
+
+def _parts_of(file: Path, metadata: Mapping[str, Any]) -> list[Path]:
+    """The files that one is split into, as llama.cpp calls them: NAME-00001-of-00003.gguf."""
+    count = metadata.get("split.count", 1)
+    if count in (0, 1):
+        return [file]
+    match = SPLIT.fullmatch(file.name)
+    if not match or count != int(match["count"]):
+        raise bad(
+            file, f"it is one of {str(count)[:20]} parts, and not called NAME-00001-of-0000N.gguf"
+        )
+    names = (f"{match['name']}-{i + 1:05d}-of-{match['count']}.gguf" for i in range(int(count)))
+    found = [file.parent / name for name in names]
+    for part in found:
+        if not part.is_file():
+            raise bad(file, f"its part {part.name} is missing")
+    return found
 
 
 def _open_archive(file: Path) -> Weights:
@@ -104,7 +133,8 @@ def _open_directory(folder: Path) -> Weights:
             return open_weights(folder / name)
     for ending in ENDINGS:
         found = sorted(folder.glob(ending))
-        if len(found) == 1:
+        sets = {SPLIT.sub(r"\g<name>", f.name) for f in found}
+        if len(sets) == 1:
             return open_weights(found[0])
         if found:
             raise bad(folder, f"it holds no model.safetensors, but {len(found)} others; name one")

@@ -373,6 +373,35 @@ def test_qwen_is_not_rearranged_and_gpt2_is_transposed(tmp_path: Path) -> None:
     assert weights.config["activation_function"] == "gelu_new"
 
 
+def split(folder: Path, i: int, name: str, count: int = 2) -> Path:
+    def fill(w: gguf.GGUFWriter) -> None:
+        w.add_uint16("split.count", count)
+        w.add_uint16("split.no", i)
+        if i == 0:
+            w.add_embedding_length(8)
+        w.add_tensor(name, np.full(4, i, np.float32))
+
+    return write(folder / f"model-{i + 1:05d}-of-{count:05d}.gguf", fill)
+
+
+def test_a_split_file_is_one(tmp_path: Path) -> None:
+    first, second = split(tmp_path, 0, "a"), split(tmp_path, 1, "b")
+    for path in (first, second, tmp_path):
+        weights = open_weights(path)
+        assert weights.names == ("a", "b")
+        assert weights["b"].tolist() == [1] * 4
+        assert weights.config["hidden_size"] == 8
+    split(tmp_path, 1, "a")
+    with pytest.raises(errors.BadWeightsFile, match="holds a, which another part holds too"):
+        open_weights(first)
+    second.unlink()
+    with pytest.raises(errors.BadWeightsFile, match=r"part model-00002-of-00002\.gguf is missing"):
+        open_weights(first)
+    first.rename(tmp_path / "other.gguf")
+    with pytest.raises(errors.BadWeightsFile, match="one of 2 parts"):
+        open_weights(tmp_path / "other.gguf")
+
+
 def test_another_architecture_has_its_own_names_alone(tmp_path: Path) -> None:
     file = write(tmp_path / "w.gguf", lambda w: w.add_tensor("x", np.ones(4, "f4")), "rwkv7")
     weights = open_weights(file)
