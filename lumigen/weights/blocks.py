@@ -18,7 +18,7 @@ from lumigen.dtype import DType, bf16, f16, f32, f64, i8, i32, i64
 Bytes = npt.NDArray[Any]  # of u8
 Floats = npt.NDArray[np.float32]
 
-AT_A_TIME = 1 << 12  # blocks; what is unpacked in between stays in the cache
+AT_A_TIME = 1 << 16  # elements; what is unpacked in between stays in the cache
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ def dequantised(data: Bytes, element: Element) -> Floats:
     blocks = data.reshape(-1, element.bytes)
     out = np.empty((len(blocks), element.items), np.float32)
     with np.errstate(all="ignore"):  # scales are what the file says, NaN and infinity included
-        for i in range(0, len(blocks), AT_A_TIME):
-            out[i : i + AT_A_TIME] = element.values(blocks[i : i + AT_A_TIME])
+        step = AT_A_TIME // element.items
+        for i in range(0, len(blocks), step):
+            out[i : i + step] = element.values(blocks[i : i + step])
     return out.reshape(-1)
 
 
@@ -94,22 +95,26 @@ def _q8_0(x: Bytes) -> Floats:
 # 256 elements in sub-blocks, each with a scale of few bits, and with Q2, Q4 and Q5 an offset
 
 
-def _spread(scales: Floats, run: int) -> Floats:
-    return np.repeat(scales, run, axis=1)
+def _scaled(q: Any, scale: Floats, least: Floats | None = None) -> Floats:
+    """scale * q, less the offset, for the runs of elements that each scale is of."""
+    runs = q.reshape(*scale.shape, -1) * scale[:, :, None]
+    if least is not None:
+        runs -= least[:, :, None]
+    return runs.reshape(len(q), -1)
 
 
 def _q2_k(x: Bytes) -> Floats:
     scale = _half(x, 80) * (x[:, :16] & 15).astype(np.float32)
     least = _half(x, 82) * (x[:, :16] >> 4).astype(np.float32)
     q = _bits(x[:, 16:80], 32, 2).astype(np.float32)
-    return _spread(scale, 16) * q - _spread(least, 16)
+    return _scaled(q, scale, least)
 
 
 def _q3_k(x: Bytes) -> Floats:
     low, high = _nibbles(x[:, 96:104], 8), _bits(x[:, 104:108], 4, 2)
     scale = _half(x, 108) * ((low | high << 4).astype(np.float32) - 32)
     q = _bits(x[:, 32:96], 32, 2) | _bits(x[:, :32], 32, 1) << 2
-    return _spread(scale, 16) * (q.astype(np.float32) - 4)
+    return _scaled(q.astype(np.float32) - 4, scale)
 
 
 def _scales_and_leasts(x: Bytes) -> tuple[Floats, Floats]:
@@ -131,13 +136,13 @@ def _q5_k(x: Bytes) -> Floats:
 def _affine(x: Bytes, q: Bytes) -> Floats:
     scales, leasts = _scales_and_leasts(x[:, 4:16])
     scale, least = _half(x, 0) * scales, _half(x, 2) * leasts
-    return _spread(scale, 32) * q.astype(np.float32) - _spread(least, 32)
+    return _scaled(q.astype(np.float32), scale, least)
 
 
 def _q6_k(x: Bytes) -> Floats:
     scale = _half(x, 208) * x[:, 192:208].view(np.int8).astype(np.float32)
     q = _nibbles(x[:, :128], 64) | _bits(x[:, 128:192], 32, 2) << 4
-    return _spread(scale, 16) * (q.astype(np.float32) - 32)
+    return _scaled(q.astype(np.float32) - 32, scale)
 
 
 # by their number in a file; those without a dtype are named in errors

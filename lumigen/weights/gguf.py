@@ -90,6 +90,21 @@ class _Cursor:
             why = f"{what} is not UTF-8: {taken[e.start : e.start + 4]!r} at {self.at - length + e.start}"
             raise bad(self.file, why) from None
 
+    def texts(self, count: int, what: str) -> tuple[str, ...]:
+        """The next texts; vocabularies have hundreds of thousands."""
+        data, at, end = self.data, self.at, len(self.data)
+        found: list[str] = []
+        for _ in range(count):
+            start = at + 8
+            at = start + int.from_bytes(data[at:start], "little")
+            try:
+                found.append(data[start:at].decode("utf-8") if at <= end else self.text(what))
+            except UnicodeDecodeError:
+                self.at = start - 8
+                self.text(what)  # which says where it is no UTF-8
+            self.at = at
+        return tuple(found)
+
     def count(self, what: str, least: int) -> int:
         """The next u64 as a number of things, each of which takes `least` bytes or more."""
         found = self.u64(what)
@@ -165,6 +180,8 @@ def _value(cursor: _Cursor, kind: int, key: str, depth: int) -> Any:
         if inner == BOOL and taken.translate(None, b"\0\1"):
             raise bad(cursor.file, f"{key} is an array of bools with bytes other than 0 and 1")
         return np.frombuffer(taken, NUMBERS[inner])
+    if inner == STRING:
+        return cursor.texts(count, key)
     return tuple(_value(cursor, inner, key, depth + 1) for _ in range(count))
 
 
