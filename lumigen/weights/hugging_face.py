@@ -13,9 +13,10 @@ names, and what the converter rearranges is put back.
 * `gpt2`: Hugging Face keeps the weights of its `Conv1D` as (in, out); the converter transposes them.
 * Tied embeddings: a file without `output.weight` has `tie_word_embeddings`, and no `lm_head.weight`.
 * Scaled frequencies of Llama 3 are a tensor in GGUF, `rope_freqs.weight`, by which frequencies are
-  divided; the numbers they were made of are not kept. `rope_scaling` has them as Hugging Face's
-  `longrope`, which divides by the same numbers: `short_factor` equals `long_factor`, and
-  `attention_factor` is 1.
+  divided; the numbers it was made of are not kept. They follow from it but for a common scale of
+  `low_freq_factor`, `high_freq_factor` and `original_max_position_embeddings`, which changes nothing:
+  `rope_scaling` has them with a `low_freq_factor` of 1. Any other tensor of factors is Hugging Face's
+  `longrope` with an `attention_factor` of 1, whose `short_factor` and `long_factor` are both the tensor.
 """
 
 from __future__ import annotations
@@ -262,6 +263,9 @@ def _scaling(
     }
     if "rope_freqs.weight" in stored:
         factors = _floats(file, stored["rope_freqs.weight"], load)
+        theta = _value(file, f"{arch}.rope.freq_base", metadata, float)
+        if found := llama3(factors, ROPE_THETA if theta is None else theta):
+            return found
         by = {"short_factor": factors, "long_factor": factors, "attention_factor": 1.0}
         return {"rope_type": "longrope", **by, **known}
     names = ("rope_factors_short.weight", "rope_factors_long.weight")
@@ -288,6 +292,39 @@ def _scaling(
         # llama.cpp multiplies by it what Hugging Face computes without an attention_factor
         found["attention_factor"] = attention * (0.1 * math.log(factor) + 1.0)
     return found
+
+
+def llama3(factors: list[float], theta: float) -> dict[str, Any] | None:
+    """Llama 3's scaling that has these factors, if there is one.
+
+    A frequency w is divided by `factor` where w * original / (2 pi) < low, by 1 where it is above high,
+    and its inverse factor is linear in w between: a line through those between gives the rest.
+    """
+    if theta <= 1 or not all(1 <= f < math.inf for f in factors):
+        return None
+    inverse = 1 / np.array(factors)
+    factor = max(factors, default=1.0)
+    turns = float(theta) ** (-np.arange(len(factors)) / max(len(factors), 1))
+    fast = (inverse - 1 / factor) / (1 - 1 / factor) if factor > 1 else np.zeros(0)
+    between = (fast > 1e-4) & (fast < 1 - 1e-4)
+    if between.sum() < 2:
+        return None
+    slope, start = np.polyfit(turns[between], fast[between], 1)
+    if slope <= 0 or start >= 0:
+        return None
+    high = round(1 - 1 / start, 3)
+    original = round(slope * 2 * math.pi * (high - 1))
+    rounds = turns * original / (2 * math.pi)
+    expected = np.clip((rounds - 1) / (high - 1), 0, 1)
+    if not np.allclose(expected * (1 - 1 / factor) + 1 / factor, inverse, rtol=1e-3):
+        return None
+    return {
+        "rope_type": "llama3",
+        "factor": float(factor),
+        "low_freq_factor": 1.0,
+        "high_freq_factor": float(high),
+        "original_max_position_embeddings": int(original),
+    }
 
 
 def _floats(file: Path, tensor: Stored, load: Callable[[Stored], Array]) -> list[float]:

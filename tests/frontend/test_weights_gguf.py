@@ -21,6 +21,7 @@ import lumigen as lg
 from lumigen import errors
 from lumigen.weights import open_weights
 from lumigen.weights.blocks import ELEMENTS, dequantised
+from lumigen.weights.hugging_face import llama3
 
 QUANTISED = {n: e for n, e in ELEMENTS.items() if e.values}
 
@@ -343,6 +344,45 @@ def test_scaled_frequencies(tmp_path: Path, checkpoint: Any) -> None:
     assert scaled(tmp_path, checkpoint, none) is None
     by = {"short_factor": [1.0, 8.0], "long_factor": [1.0, 8.0], "attention_factor": 1.0}
     assert scaled(tmp_path, checkpoint, factors) == {"rope_type": "longrope", **by}
+
+
+@pytest.mark.parametrize(
+    ("theta", "head", "factor", "low", "high", "original"),
+    [
+        (500_000.0, 128, 8.0, 1.0, 4.0, 8192),  # Llama 3.1
+        (500_000.0, 64, 32.0, 1.0, 4.0, 8192),  # Llama 3.2
+        (10_000.0, 64, 4.0, 1.0, 8.0, 4096),
+        (500_000.0, 128, 8.0, 2.0, 8.0, 16384),  # the first, in other words
+    ],
+)
+def test_frequencies_of_llama_3(
+    theta: float, head: int, factor: float, low: float, high: float, original: int
+) -> None:
+    """The factors as llama.cpp's converter computes them, from wavelengths."""
+    factors: list[float] = []
+    for i in range(head // 2):
+        wavelength = 2 * np.pi * theta ** (2 * i / head)
+        smooth = (original / wavelength - low) / (high - low)
+        if wavelength < original / high:
+            factors.append(1.0)
+        elif wavelength > original / low:
+            factors.append(factor)
+        else:
+            factors.append(1 / ((1 - smooth) / factor + smooth))
+    found = llama3(np.array(factors, np.float32).tolist(), theta)
+    assert found == {
+        "rope_type": "llama3",
+        "factor": factor,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": high / low,
+        "original_max_position_embeddings": original / low,
+    }
+    assert llama3([f * (1 + i / 50) for i, f in enumerate(factors)], theta) is None
+    for odd in (0.0, -1.0, np.nan, np.inf):
+        assert llama3([*factors[:-1], odd], theta) is None
+    assert llama3(factors, 0.0) is None
+    assert llama3([1.0] * 8, theta) is None
+    assert llama3([1.0, 4.0, 4.0], theta) is None
 
 
 def test_qwen_is_not_rearranged_and_gpt2_is_transposed(tmp_path: Path) -> None:
