@@ -15,6 +15,7 @@ from lumigen import cli, debug, errors, functional, nn
 from lumigen.compile import lower_model
 from lumigen.dtype import DTYPES
 from lumigen.emit.project import render_project
+from lumigen.frontend import functions
 from lumigen.frontend.context import Live, Result
 from lumigen.frontend.model import Entry, StateSpec, WeightSpec
 from lumigen.frontend.spec import Spec
@@ -53,25 +54,24 @@ SMALL_WAY = (
     ("GenericCompiler", lg.GenericCompiler),
     ("CPUCompiler", lg.CPUCompiler),
 )
-CREATION = ("arange", "eye", "full", "ones", "tril", "triu", "zeros")
-LARGE = {"Tensor", "DType", "nn", "functional", "errors"}  # have sections of their own
+SPACES = {"fft": lg.fft, "linalg": lg.linalg, "masked": lg.masked, "special": lg.special}
+LARGE = {"Tensor", "DType", "nn", "functional", "errors", "signal", *SPACES}  # have sections
 FAMILIES = {"LumigenError", "UserError", "InternalError"}
 
 
 def documented():
     """The names of `lg` that the page has."""
     dtypes = {"boolean" if d.name == "bool" else d.name for d in DTYPES}
-    shared = {n for n in lg.__all__ if n in dir(functional)}
     own = {name for name, _ in (*MODELS, *SMALL_WAY)}
-    return own | {*CREATION} | dtypes | shared | LARGE | FAMILIES
+    return own | {*functions.__all__} | dtypes | LARGE | FAMILIES
 
 
 def signature(name, thing):
-    """As in the source: annotations as written, without `self`."""
+    """As in the source: annotations as written, without `self`, or the first operand of a method."""
     found = inspect.signature(thing)
     parts, starred = [], False
-    for p in found.parameters.values():
-        if p.name == "self":
+    for k, p in enumerate(found.parameters.values()):
+        if p.name == "self" or (k == 0 and name.startswith(".")):
             continue
         if p.kind is p.KEYWORD_ONLY and not starred:
             parts.append("*")
@@ -118,6 +118,8 @@ def members(cls):
         if isinstance(thing, property):
             gives = _annotation(inspect.signature(thing.fget).return_annotation)
             yield item(f"{cls.__name__}.{name}", f".{name}: {gives}", thing.fget)
+        elif thing.__name__ not in (name, f"__{name}__") and thing.__name__ in vars(cls):
+            yield f"* `.{name}`: as `.{thing.__name__}`\n"  # a second name
         else:
             yield item(f"{cls.__name__}.{name}", signature(f".{name}", thing), thing)
 
@@ -146,9 +148,23 @@ def dtypes():
     return table(("name", "kind", "bits", "numpy"), rows)
 
 
-def functions(module):
-    names = [n for n in dir(module) if n != "pair"]
+def items(module, names):
     return "\n".join(item(n, signature(n, vars(module)[n]), vars(module)[n]) for n in names)
+
+
+def public(module):
+    """The functions of a namespace that are at home there or in no other one."""
+    known = {n for n, x in vars(module).items() if x is vars(lg.Tensor).get(n, module)}
+    named = getattr(module, "__all__", None) or [
+        n for n, x in vars(module).items() if getattr(x, "__module__", "") == module.__name__
+    ]
+    own = [n for n in named if vars(module)[n].__name__ == n and n not in known]
+    return sorted(n for n in own if not n.startswith("_"))
+
+
+def methods():
+    """The functions of `lg` that are methods of tensors."""
+    return [n for n in functions.__all__ if vars(functions)[n] is vars(lg.Tensor).get(n)]
 
 
 def modules():
@@ -217,14 +233,21 @@ def render():
         "## Tensor\n",
         f"{text_of('Tensor', lg.Tensor)}\n",
         *members(lg.Tensor),
-        "## Making tensors\n",
-        *(item(n, signature(n, getattr(lg, n)), getattr(lg, n)) for n in CREATION),
-        "## functional\n",
+        "## Functions\n",
         (
-            f"{text_of('functional', functional)} Those that `lg` has too: "
-            f"{', '.join(f'`{n}`' for n in lg.__all__ if n in dir(functional))}.\n"
+            f"{text_of('functions', functions)} `lg` has them all. Methods that are functions too, "
+            f"called with the tensor first: {', '.join(f'`{n}`' for n in methods())}.\n"
         ),
-        functions(functional),
+        items(functions, [n for n in functions.__all__ if n not in methods()]),
+        "## functional\n",
+        f"{text_of('functional', functional)}\n",
+        items(functional, [n for n in functional.__all__ if n not in functions.__all__]),
+        *(
+            f"## {name}\n\n{text_of(name, space)}\n\n{items(space, public(space))}"
+            for name, space in SPACES.items()
+        ),
+        f"## signal.windows\n\n{text_of('windows', lg.signal.windows)}\n",
+        items(lg.signal.windows, public(lg.signal.windows)),
         "## nn\n",
         f"{text_of('nn', nn)}\n",
         modules(),

@@ -16,35 +16,26 @@ from lumigen.frontend import (
     Model,
     Tensor,
     Traced,
-    arange,
-    cat,
-    eye,
-    full,
+    fft,
     functional,
-    gather,
-    index_select,
+    functions,
+    linalg,
     load_model_file,
-    matmul,
-    maximum,
-    minimum,
+    masked,
     nn,
-    ones,
+    signal,
     spec,
-    stack,
-    take_along_dim,
-    tril,
-    triu,
-    where,
-    zeros,
+    special,
 )
+from lumigen.frontend.functions import *  # noqa: F403  # the names that it lists
 from lumigen.resources import lumigen_version
 from lumigen.weights import Weights, open_weights
 
 __version__ = lumigen_version()
 
 # `import lumigen.nn as nn` works like `from lumigen import nn`.
-sys.modules[f"{__name__}.nn"] = nn
-sys.modules[f"{__name__}.functional"] = functional
+for module in (fft, functional, linalg, masked, nn, signal, special):
+    sys.modules[f"{__name__}.{module.__name__.rpartition('.')[2]}"] = module
 
 __all__ = [
     "CPUCompiler",
@@ -59,37 +50,27 @@ __all__ = [
     "Traced",
     "UserError",
     "Weights",
-    "arange",
     "bf16",
     "boolean",
-    "cat",
     "compile",
     "errors",
-    "eye",
     "f16",
     "f32",
     "f64",
-    "full",
+    "fft",
     "functional",
-    "gather",
     "i8",
     "i32",
     "i64",
-    "index_select",
+    "linalg",
     "load",
     "load_model_file",
-    "matmul",
-    "maximum",
-    "minimum",
+    "masked",
     "nn",
-    "ones",
     "open_weights",
+    "signal",
     "spec",
-    "stack",
-    "take_along_dim",
-    "tril",
-    "triu",
+    "special",
     "u8",
-    "where",
-    "zeros",
 ]
+__all__ += functions.__all__

@@ -58,6 +58,13 @@ class DType:
             return float("-inf")
         return int(np.iinfo(self.numpy).min) if self.is_int else 0
 
+    @property
+    def greatest(self) -> float | int:
+        """The greatest finite number, or True."""
+        if self.is_float:
+            return float(np.nextafter(np.asarray(np.inf, self.numpy), np.asarray(0, self.numpy)))
+        return int(np.iinfo(self.numpy).max) if self.is_int else 1
+
 
 f32 = DType("f32", Kind.FLOAT, 32, np.float32, "float", 2)
 f16 = DType("f16", Kind.FLOAT, 16, np.float16, "uint16_t", 2)

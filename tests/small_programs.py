@@ -89,6 +89,12 @@ def small(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Arr
     return (out / 4).astype(dtype.numpy) if dtype.is_float else out
 
 
+def wide(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Floats of every size, from 1e-30 to 1e30."""
+    out = numbers(rng, shape, dtype)
+    return (out * 10.0 ** rng.integers(-30, 31, shape)).astype(dtype.numpy)
+
+
 def specials(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
     """Ordinary values with NaN, infinities, signed zeros and denormals (or extremes) among them."""
     out = np.array(numbers(rng, shape, dtype))
@@ -221,4 +227,5 @@ __all__ = [
     "on_demand",
     "small",
     "specials",
+    "wide",
 ]

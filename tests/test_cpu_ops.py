@@ -14,7 +14,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from small_programs import Library, SmallProgram, numbers, offset, on_demand, small, specials
+from small_programs import (
+    Library,
+    SmallProgram,
+    numbers,
+    offset,
+    on_demand,
+    small,
+    specials,
+    wide,
+)
 
 import lumigen as lg
 from lumigen import functional as F
@@ -496,7 +505,7 @@ row("gather_bool", lambda x, i: x[i], spec(8, M, dtype=boolean), spec(N, dtype=i
 row("one_hot", lambda i: F.one_hot(i, 5), ids)
 row(
     "cross_entropy",
-    lambda x, t: {"m": F.cross_entropy(x, t), "n": F.cross_entropy(x, t, "none")},
+    lambda x, t: {"m": F.cross_entropy(x, t), "n": F.cross_entropy(x, t, reduction="none")},
     (N, 11),
     spec(N, dtype=i64, range=(0, 10)),
 )
@@ -880,6 +889,295 @@ row("mlp", mlp, (N, 16), fill=small)
 row("lenet", lenet, (N, 1, 8, 8))
 row("slots", slots, (N, M))
 row("in_place", in_place, (N, 12))
+
+# --- PyTorch's other names ------------------------------------------------------------------------
+
+
+def outputs(*names: str) -> Callable[[Any], dict[str, Any]]:
+    """Methods of one tensor, an output each; names of C that they would hide get a _."""
+    return lambda x: {f"{n}_": getattr(x, n)() for n in names}
+
+
+ELEMENTARY = {
+    "exponentials": ("expm1", "log1p", "sinh", "cosh", "logit"),
+    "angles": ("asin", "acos", "atan", "sinc", "deg2rad"),
+    "areas": ("asinh", "acosh", "atanh", "erfc"),
+    "roundings": ("trunc", "frac", "round", "nan_to_num", "signbit"),
+    "gammas": ("lgamma", "digamma", "erfinv", "i0"),
+}
+for family, names in ELEMENTARY.items():
+    row(family, outputs(*names), (N, M), fill=specials, pointwise=True)
+    row(f"{family}_f64", outputs(*names), spec(5, 7, dtype=f64), fill=specials, pointwise=True)
+    row(f"{family}_wide", outputs(*names[:3]), (5, 67), fill=wide, pointwise=True)
+row(
+    "pairs",
+    lambda a, b: {
+        "atan2_": a.atan2(b),
+        "hypot_": a.hypot(b),
+        "copysign_": a.copysign(b),
+        "logaddexp_": a.logaddexp(b),
+        "xlogy_": a.xlogy(b),
+        "fmax_": a.fmax(b),
+        "heaviside_": a.heaviside(b),
+        "fmod_": a.fmod(b),
+    },
+    (N, M),
+    (N, M),
+    fill=specials,
+    pointwise=True,
+)
+row(
+    "pow_tensors",
+    lambda a, b: {"f": a.pow(b), "w": a.pow(b.round()), "n": (-2.5) ** b},
+    (N, M),
+    (N, M),
+    pointwise=True,
+)
+row("pow_special", lambda a, b: a.pow(b), (N, M), (N, M), fill=specials, pointwise=True)
+row(
+    "lerps",
+    lambda a, b, w: {"t": a.lerp(b, w), "n": a.lerp(b, 0.75), "c": a.addcmul(b, w, value=0.5)},
+    (N, M),
+    (N, M),
+    (M,),
+)
+for t in (i8, u8, i32, i64):
+    row(
+        f"bits_{t}",
+        lambda a, b: {"a": a & b, "o": a | b, "x": a ^ b, "n": ~a},
+        spec(N, 5, dtype=t),
+        spec(N, 5, dtype=t),
+        fill=specials,
+    )
+    row(
+        f"shifts_{t}",
+        lambda a, s: {"l": a << s, "r": a >> s},
+        spec(N, 5, dtype=t),
+        spec(N, 5, dtype=t, range=(0, 7)),
+        fill=specials,
+    )
+    row(
+        f"quotients_{t}",
+        lambda a, b, t=t: {
+            "f": a // lg.where(b == 0, lg.full((), 3, t), b),
+            "t": a.div(lg.where(b == 0, lg.full((), 3, t), b), rounding_mode="trunc"),
+            "m": a.fmod(lg.where(b == 0, lg.full((), 3, t), b)),
+            "c": a // 7,
+        },
+        spec(N, 5, dtype=t),
+        spec(N, 5, dtype=t),
+        fill=specials,
+    )
+row(
+    "whole_powers",
+    lambda a, b: a**b,
+    spec(N, 5, dtype=i32),
+    spec(N, 5, dtype=i32, range=(-2, 9)),
+)
+for op in ("mish", "selu", "celu", "hardswish", "hardsigmoid", "logsigmoid", "softsign"):
+    row(op, lambda x, op=op: getattr(F, op)(x), (N, M), fill=specials, pointwise=True)
+row(
+    "shrinks",
+    lambda x: {"s": F.softshrink(x), "h": F.hardshrink(x), "t": F.threshold(x, 0.1, 20.0)},
+    (N, M),
+    fill=specials,
+)
+row("glu", lambda x: {"g": F.glu(x), "p": F.prelu(x, weight("p", 4))}, (N, 4, 6))
+row(
+    "prods",
+    lambda x: {"p": x.prod(1), "c": x.prod(0, keepdim=True), "n": x.nansum(1), "k": (x > 0).sum(0)},
+    (5, 7),
+)
+row(
+    "extrema",
+    lambda x: {"v": x.max(1).values, "i": x.max(1).indices, "l": x.min(0).values},
+    (N, M),
+)
+row(
+    "moments",
+    lambda x: {"v": lg.var_mean(x, 1)[0], "m": lg.std_mean(x, 0, correction=0)[0], "c": x.cov()},
+    (5, 19),
+)
+row(
+    "norms",
+    lambda x: {
+        "v": lg.linalg.vector_norm(x, 3, 1),
+        "m": lg.linalg.matrix_norm(x, 1),
+        "i": lg.linalg.matrix_norm(x, -math.inf),
+    },
+    (N, M),
+)
+row("diffs", lambda x: {"d": x.diff(), "t": lg.trapezoid(x, dim=0)}, (7, M))
+row(
+    "diagonals",
+    lambda x: {
+        "d": x.diagonal(1, 0, 1),
+        "e": x.diag_embed(-1),
+        "t": x.rot90(1, (0, 1)),
+        "s": x.diagonal_scatter(x.diagonal(), 0),
+    },
+    (7, 7),
+)
+row("diagonal_of_dims", lambda x: lg.tril(x, 2).movedim(0, 1).flipud(), (N, M))
+row(
+    "stacks",
+    lambda x, y: {"h": lg.hstack([x, y]), "v": lg.vstack([x, y]), "d": lg.dstack([x, y])},
+    (N, M),
+    (N, M),
+)
+row("blocks", lambda x, y: {"b": lg.block_diag(x, y), "k": lg.kron(x, y)}, (3, M), (2, 5))
+for mode in ("reflect", "replicate", "circular"):
+    row(f"pad_{mode}", lambda x, mode=mode: F.pad(x, (2, 1, 1, 3), mode), (2, 4, 5))
+for mode in ("replicate", "circular"):
+    row(f"pad_{mode}_dims", lambda x, mode=mode: F.pad(x + 1, (1, 0, 1, 1), mode), (N, M))
+row(
+    "scatters",
+    lambda x, i, s: {
+        "s": x.scatter(0, i, s),
+        "a": x.scatter_add(1, i, s),
+        "p": x.scatter_reduce(0, i, s, "amax"),
+        "m": x.scatter_reduce(1, i, s, "mean", include_self=False),
+    },
+    (5, 5),
+    spec(4, 3, dtype=i64, range=(0, 4)),
+    (4, 3),
+)
+row(
+    "index_writes",
+    lambda x, i, s: {
+        "a": x.index_add(0, i, s),
+        "c": x.index_copy(0, i, s),
+        "f": x.index_fill(0, i, 2.5),
+        "p": x.index_put((i, i), s[:, 0], accumulate=True),
+    },
+    (7, 7),
+    spec(3, dtype=i64, range=(0, 6)),
+    (3, 7),
+)
+row(
+    "indices",
+    lambda x, i, j: {"b": x[i, :, j], "r": x[:, i, j], "l": x[[2, 0], 1:], "t": x.take(i)},
+    (4, 4, 4),
+    spec(N, dtype=i64, range=(-4, 3)),
+    spec(N, dtype=i64, range=(0, 3)),
+)
+row(
+    "einsums",
+    lambda a, b: {
+        "m": lg.einsum("bij,bjk->bik", a, b),
+        "t": lg.einsum("...ij,...jk->...ki", a, b),
+        "s": lg.einsum("bij,bji", a, b.mT.mT[:, :, :5]),
+        "d": lg.tensordot(a, b, ([0, 2], [0, 1])),
+    },
+    (N, 5, 6),
+    (N, 6, 7),
+)
+row(
+    "matrices",
+    lambda a, b: {
+        "a": lg.addmm(b, a, b, beta=0.5, alpha=2),
+        "p": lg.matrix_power(a, 3),
+        "c": lg.cdist(a, b),
+        "o": lg.outer(a[0], b[0]),
+    },
+    (6, 6),
+    (6, 6),
+)
+row("cross", lambda a, b: {"c": a.cross(b, dim=1), "s": F.cosine_similarity(a, b)}, (N, 3), (N, 3))
+row("conv1d", lambda x: F.conv1d(x, weight("w", 6, 4, 3), weight("b", 6), 2, 1), (N, 4, 19))
+row("conv3d", lambda x: F.conv3d(x, weight("w", 3, 2, 2, 3, 2), padding=1), (2, 2, 4, 5, 3))
+for tag, kw in {
+    "plain": {},
+    "stride": {"stride": 2, "padding": 1, "output_padding": 1},
+    "dilated": {"dilation": 2, "stride": (1, 3)},
+}.items():
+    row(
+        f"conv_transpose_{tag}",
+        lambda x, kw=kw: F.conv_transpose2d(x, weight("w", 4, 6, 3, 3), weight("b", 6), **kw),
+        (N, 4, 5, 6),
+    )
+row("conv_transpose1d", lambda x: F.conv_transpose1d(x, weight("w", 4, 3, 2), stride=2), (N, 4, M))
+row("unfold", lambda x: F.unfold(x, 3, padding=1, stride=2), (N, 2, 7, 6))
+row("fold", lambda x: F.fold(x, (5, 6), (2, 3), stride=(1, 2)), (N, 12, 8))
+row(
+    "shuffles",
+    lambda x: {"p": F.pixel_shuffle(x, 2), "c": F.channel_shuffle(x, 4)},
+    (N, 8, 3, 5),
+)
+row("unshuffle", lambda x: F.pixel_unshuffle(x, 2), (N, 3, 4, 6))
+row(
+    "pools",
+    lambda x: {
+        "m": F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+        "i": F.max_pool2d(x, 2, return_indices=True)[1],
+        "a": F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+        "l": F.lp_pool2d(x.abs(), 3, 2),
+    },
+    (N, 2, 8, 7),
+)
+row(
+    "adaptive_pools",
+    lambda x: {
+        "a": F.adaptive_avg_pool2d(x, (3, 5)),
+        "m": F.adaptive_max_pool2d(x, (5, 2)),
+        "i": F.adaptive_max_pool2d(x, (2, 3), return_indices=True)[1],
+    },
+    (N, 2, 7, 8),
+)
+for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area"):
+    row(
+        f"interpolate_{mode.replace('-', '_')}",
+        lambda x, mode=mode: {
+            "u": F.interpolate(x, (9, 13), mode=mode),
+            "d": F.interpolate(x, scale_factor=0.6, mode=mode),
+        },
+        (N, 2, 5, 7),
+    )
+row(
+    "interpolate_aligned",
+    lambda x: F.interpolate(x, (9, 13), mode="bilinear", align_corners=True),
+    (N, 2, 5, 7),
+)
+row("grid_sample", lambda x, g: F.grid_sample(x, g / 2), (2, 3, 5, 6), (2, 4, 5, 2))
+row(
+    "other_norms",
+    lambda x: {"i": F.instance_norm(x), "l": F.local_response_norm(x, 3)},
+    (N, 4, 5, 3),
+)
+row(
+    "losses",
+    lambda x, y: {
+        "h": F.huber_loss(x, y),
+        "s": F.smooth_l1_loss(x, y, reduction="none"),
+        "k": F.kl_div(x, y.softmax(1), reduction="batchmean"),
+        "b": F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+        "c": F.cross_entropy(x, y.softmax(1), label_smoothing=0.1),
+    },
+    (7, M),
+    (7, M),
+)
+row(
+    "class_losses",
+    lambda x, t: {
+        "n": F.nll_loss(x, t, weight("c", 11).abs(), ignore_index=3),
+        "s": F.cross_entropy(x, t, label_smoothing=0.1, ignore_index=2),
+        "m": F.multi_margin_loss(x, t),
+    },
+    (N, 11),
+    spec(N, dtype=i64, range=(0, 10)),
+)
+row(
+    "embedding_bag",
+    lambda i: F.embedding_bag(i, weight("w", 50, 16), mode="mean"),
+    spec(7, 5, dtype=i64, range=(0, 49)),
+)
+row(
+    "sorted_places",
+    lambda x, b: {"b": x.bucketize(b.abs() + lg.arange(5) * 9.0), "h": x.histc(4, -2, 2)},
+    (N, M),
+    (5,),
+)
+row("spaces", lambda x: {"l": x * lg.linspace(0, 1, 7), "g": x + lg.logspace(-1, 1, 7)}, (N, 7))
 
 
 WITH_DIMS = [p for p in ROWS if p.points != ({},)]

@@ -12,6 +12,8 @@ BUDGET = 450
 
 # path: (code lines, why this file is still one idea); raised in the change that needs it
 LARGER: dict[str, tuple[int, str]] = {
+    "lumigen/frontend/functions.py": (700, "a namespace: a line for each name, and one in __all__"),
+    "lumigen/frontend/tensor.py": (600, "one class, whose methods are PyTorch's, a line for each"),
     "lumigen/index.py": (610, "arithmetic and proofs need each other: bounds simplify quotients"),
 }
 

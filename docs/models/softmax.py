@@ -8,5 +8,5 @@ model = lg.Model("softmax")
 @model.entry(x=lg.spec(lg.Dim("batch", 1, 64), 1000, dtype=lg.f32))
 def normalise(x):
     x = x / 8
-    e = (x - x.max(-1, keepdim=True)).exp()
+    e = (x - x.amax(-1, keepdim=True)).exp()
     return {"probs": e / e.sum(-1, keepdim=True)}

@@ -1,20 +1,15 @@
 """What users write: tensors, functions, modules, models. It knows nothing of kernels."""
 
+from lumigen.frontend import fft as fft
 from lumigen.frontend import functional as functional
+from lumigen.frontend import functions
+from lumigen.frontend import linalg as linalg
+from lumigen.frontend import masked as masked
 from lumigen.frontend import nn as nn
+from lumigen.frontend import signal as signal
+from lumigen.frontend import special as special
 from lumigen.frontend.context import Backend, Context
-from lumigen.frontend.creation import arange, eye, full, ones, tril, triu, zeros
-from lumigen.frontend.functional import (
-    cat,
-    gather,
-    index_select,
-    matmul,
-    maximum,
-    minimum,
-    stack,
-    take_along_dim,
-    where,
-)
+from lumigen.frontend.functions import *  # noqa: F403  # the names that it lists
 from lumigen.frontend.load import load_model_file
 from lumigen.frontend.model import Entry, Model, Traced, WeightSpec, trace_entry
 from lumigen.frontend.spec import Spec, spec
@@ -31,25 +26,15 @@ __all__ = [
     "Tensor",
     "Traced",
     "WeightSpec",
-    "arange",
-    "cat",
-    "eye",
-    "full",
+    "fft",
     "functional",
-    "gather",
-    "index_select",
+    "linalg",
     "load_model_file",
-    "matmul",
-    "maximum",
-    "minimum",
+    "masked",
     "nn",
-    "ones",
+    "signal",
     "spec",
-    "stack",
-    "take_along_dim",
+    "special",
     "trace_entry",
-    "tril",
-    "triu",
-    "where",
-    "zeros",
 ]
+__all__ += functions.__all__

@@ -1,46 +1,133 @@
-"""Tensors from nothing: constants, counting, and triangles."""
+"""Tensors from nothing: constants, and counting."""
 
 from __future__ import annotations
 
-from lumigen.dtype import DType, boolean, f32, i64
+import math
+from collections.abc import Sequence
+
+from lumigen.dtype import DType, f32, f64, i64
 from lumigen.errors import BadArgument
-from lumigen.frontend import compare, movement, primitive, reduction
-from lumigen.frontend.extents import check_extents
+from lumigen.frontend import compare, elementwise, movement, primitive, reduction
+from lumigen.frontend.extents import check_count, check_extents
+from lumigen.frontend.operand import Value, listed, one_sequence, raw, where
 from lumigen.frontend.primitive import Extent, Scalar
-from lumigen.frontend.tensor import Tensor, raw
+from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.index import ceildiv, ix, maximum
 
 
-def full(shape: tuple[Extent, ...], value: Scalar, dtype: DType = f32) -> Tensor:
-    """`value` everywhere."""
-    to = tuple(ix(e) for e in shape)
+def full(size: Extent | Sequence[Extent], fill_value: Scalar, dtype: DType | None = None) -> Tensor:
+    """`fill_value` everywhere, in the dtype of the number (i64, f32 or bool) if none is given."""
+    to = tuple(ix(e) for e in listed(size))
     check_extents("full", to)
-    return Tensor(primitive.expand("full", primitive.tensor(raw(value), dtype), to))
+    wanted = dtype or primitive.dtype_of(fill_value)
+    return Tensor(primitive.expand("full", primitive.tensor(raw(fill_value), wanted), to))
 
 
-def zeros(*shape: Extent, dtype: DType = f32) -> Tensor:
-    """0 everywhere; extents one by one."""
-    return full(shape, 0, dtype)
+def zeros(*size: Extent | Sequence[Extent], dtype: DType = f32) -> Tensor:
+    """0 everywhere; extents one by one, or as one sequence."""
+    return full(one_sequence(size), 0, dtype)
 
 
-def ones(*shape: Extent, dtype: DType = f32) -> Tensor:
-    """1 everywhere; extents one by one."""
-    return full(shape, 1, dtype)
+def ones(*size: Extent | Sequence[Extent], dtype: DType = f32) -> Tensor:
+    """1 everywhere; extents one by one, or as one sequence."""
+    return full(one_sequence(size), 1, dtype)
 
 
-def arange(start: Extent, end: Extent | None = None, step: int = 1, dtype: DType = i64) -> Tensor:
-    """start, start + step, ... below `end`; of one argument 0, 1, ... below it."""
+def scalar_tensor(s: Scalar, *, dtype: DType = f32) -> Tensor:
+    """A number as a 0-d tensor."""
+    return Tensor(primitive.tensor(raw(s), dtype))
+
+
+def arange(
+    start: Scalar, end: Scalar | None = None, step: float = 1, dtype: DType | None = None
+) -> Tensor:
+    """start, start + step, ... before `end`; of one argument 0, 1, ... before it. i64, or f32 if one is a float."""
     if step == 0:
         raise fail(BadArgument, op="arange", name="the step", value=0, expected="another number")
-    first, last = (ix(0), ix(start)) if end is None else (ix(start), ix(end))
-    n = ceildiv(last - first, step) if step > 0 else ceildiv(first - last, -step)
+    if dtype is not None and dtype.is_int:
+        start, end, step = _whole(start), None if end is None else _whole(end), int(step)
+    if isinstance(start, float) or isinstance(end, float) or isinstance(step, float):
+        first, last = (0, start) if end is None else (start, end)
+        if not (isinstance(first, int | float) and isinstance(last, int | float)):
+            expected = "numbers, as one of them is a float"
+            raise fail(BadArgument, op="arange", name="a bound", value=last, expected=expected)
+        count = max(math.ceil((last - first) / step), 0)
+        return _spaced(first, step, count).to(dtype or f32)
+    low, high = (ix(0), ix(start)) if end is None else (ix(start), ix(end))
+    n = ceildiv(high - low, step) if step > 0 else ceildiv(low - high, -step)
     out = reduction.emit_iota(maximum(n, 0))
     if step != 1:
         out = primitive.mul(out, step)
-    if first != 0:
-        out = primitive.add(out, first)
-    return Tensor(primitive.cast(out, dtype))
+    if low != 0:
+        out = primitive.add(out, low)
+    return Tensor(primitive.cast(out, dtype or i64))
+
+
+def _whole(a: Scalar) -> Scalar:
+    """Integers are counted from and to whole numbers, as PyTorch does."""
+    return int(a) if isinstance(a, float) else a
+
+
+def _spaced(first: Value, step: Value, count: int) -> Tensor:
+    """first + i step, in f64."""
+    check_count("arange", "the count", count, 0)
+    return Tensor(reduction.emit_iota(ix(count))).to(f64) * step + first
+
+
+def linspace(start: Value, end: Value, steps: int, *, dtype: DType = f32) -> Tensor:
+    """`steps` numbers from `start` to `end`, both included."""
+    check_count("linspace", "steps", steps, 0)
+    a, b = _end(start, dtype), _end(end, dtype)
+    if steps < 2:
+        return (_spaced(0.0, 0.0, steps) + a).to(dtype)
+    step = (b - a) / (steps - 1)
+    up = _spaced(a, step, steps)
+    down = b - (steps - 1 - arange(steps)).to(f64) * step
+    out = where(arange(steps) < steps // 2, up, down)  # both ends exactly
+    return (_snapped(out) if dtype.is_int and isinstance(step, Tensor) else out).to(dtype)
+
+
+def _end(v: Value, dtype: DType) -> Tensor | float:
+    """An end of numbers in a row, in f64; whole if they are."""
+    if isinstance(v, Tensor):
+        return (v.trunc() if dtype.is_int else v).to(f64)
+    return float(int(v)) if dtype.is_int else float(v)  # type: ignore[arg-type]
+
+
+def logspace(
+    start: Value, end: Value, steps: int, base: float = 10.0, *, dtype: DType = f32
+) -> Tensor:
+    """base ** x for x from `start` to `end`, both included."""
+    a, b = _end(start, dtype), _end(end, dtype)
+    out = elementwise.rpow(linspace(a, b, steps, dtype=f64), base)
+    return (_snapped(out) if dtype.is_int else out).to(dtype)
+
+
+def _snapped(x: Tensor) -> Tensor:
+    """Whole where it is so but for rounding in f64: what is cut off next would be one less."""
+    near = x.round()
+    return where((x - near).abs() <= near.abs() * 1e-12, near, x)
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = i64) -> Tensor:
+    """Rows and columns (2, n) of the elements where column <= row + offset."""
+    return _indices(
+        [(i, j) for i in range(row) for j in range(min(col, max(0, i + offset + 1)))], dtype
+    )
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = i64) -> Tensor:
+    """Rows and columns (2, n) of the elements where column >= row + offset."""
+    return _indices([(i, j) for i in range(row) for j in range(max(0, i + offset), col)], dtype)
+
+
+def _indices(places: Sequence[tuple[int, int]], dtype: DType) -> Tensor:
+    if not places:
+        return zeros(2, 0, dtype=dtype)
+    sides = zip(*places, strict=True)
+    rows = [movement.stack([primitive.constant(i, dtype) for i in side]) for side in sides]
+    return Tensor(movement.stack(rows))
 
 
 def eye(rows: Extent, columns: Extent | None = None, dtype: DType = f32) -> Tensor:
@@ -49,29 +136,3 @@ def eye(rows: Extent, columns: Extent | None = None, dtype: DType = f32) -> Tens
     i = movement.unsqueeze(reduction.emit_iota(ix(rows)), 1)
     j = reduction.emit_iota(ix(rows if columns is None else columns))
     return Tensor(primitive.cast(compare.eq(i, j), dtype))
-
-
-def _band(x: Tensor) -> tuple[primitive.Edge, primitive.Edge]:
-    """Row and column numbers of the last two dimensions."""
-    rows, columns = x.extents[-2:]
-    return movement.unsqueeze(reduction.emit_iota(rows), 1), reduction.emit_iota(columns)
-
-
-def tril(x: Tensor, diagonal: int = 0) -> Tensor:
-    """`x` where column <= row + diagonal, else 0."""
-    i, j = _band(x)
-    keep = primitive.complement(primitive.less(primitive.add(i, diagonal), j))
-    return _kept(x, keep)
-
-
-def triu(x: Tensor, diagonal: int = 0) -> Tensor:
-    """`x` where column >= row + diagonal, else 0."""
-    i, j = _band(x)
-    keep = primitive.complement(primitive.less(j, primitive.add(i, diagonal)))
-    return _kept(x, keep)
-
-
-def _kept(x: Tensor, keep: primitive.Edge) -> Tensor:
-    zero = primitive.constant(value=0, dtype=x.dtype)
-    keep = primitive.expand("tril", keep, x.extents)
-    return Tensor(compare.where(primitive.cast(keep, boolean), x.edge, zero))

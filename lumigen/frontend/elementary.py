@@ -18,6 +18,7 @@ from lumigen.frontend.primitive import (
     Scalar,
     add,
     both,
+    cast,
     constant,
     exp2,
     floating,
@@ -250,14 +251,19 @@ def erf(a: Edge) -> Edge:
 
 
 def _erfc_positive(x: Edge) -> Edge:
-    """erfc for x >= 0 in f64, by Clenshaw's recurrence."""
+    """erfc for x >= 0."""
     x = minimum(x, 30.0)  # beyond, erfc is 0 in f64, and infinity would meet 0 * inf
+    return mul(erfcx(x), exp(neg(mul(x, x))))
+
+
+def erfcx(x: Edge) -> Edge:
+    """exp(x^2) erfc(x) for x >= 0, by Clenshaw's recurrence."""
     t = mul(add(x, -3.75), recip(add(x, 3.75)))
     ahead, last = constant(_ERFC[-1], x.dtype), constant(0, x.dtype)
     for c in reversed(_ERFC[1:-1]):
         ahead, last = sub(add(mul(mul(t, 2), ahead), c), last), ahead
     series = sub(add(mul(t, ahead), _ERFC[0]), last)
-    return mul(series, mul(exp(neg(mul(x, x))), recip(add(mul(x, 2), 1))))
+    return mul(series, recip(add(mul(x, 2), 1)))
 
 
 def gelu(a: Edge) -> Edge:
@@ -381,15 +387,30 @@ def floor_divide(a: Operand, b: Operand) -> Edge:
     """
     left, right = matched("floor_divide", a, b)
     if not left.dtype.is_float:
-        raise fail(
-            DtypeMismatch,
-            op="floor_divide",
-            name="the dividend",
-            got=left.dtype,
-            expected="a float type",
-            remedy="Cast with .to(lg.f64), divide, and cast back.",
-        )
+        return _whole_quotient(left, right)
     quotient, rest = div(left, right), mod(left, right)
     is_above = less(_magnitude(rest), _magnitude(sub(right, rest)))  # not of inf, for -1 / inf
     whole = floor(add(quotient, where(is_above, 0.25, -0.25)))
     return where(eq(right, 0), quotient, where(isnan(rest), rest, whole))
+
+
+def _whole_quotient(a: Edge, b: Edge) -> Edge:
+    """floor(a / b) of integers, exactly: a quotient in f64, then that of what it left over.
+
+    What is left, (a - a mod b) - quotient * b, is a multiple of b and small, so that it is exact although each of its
+    parts may wrap around.
+    """
+    over = recip(cast(b, f64))
+
+    def near(x: Edge) -> Edge:
+        return cast(floor(add(mul(cast(x, f64), over), 0.5)), a.dtype)
+
+    first = near(a)
+    return add(first, near(sub(sub(a, mod(a, b)), mul(first, b))))
+
+
+def erfc(a: Edge) -> Edge:
+    """1 - erf(a), by the series for positive numbers, of 25 terms."""
+    a = floating(a)
+    tail = _erfc_positive(_magnitude(a))
+    return where(less(a, 0.0), sub(2.0, tail), tail)

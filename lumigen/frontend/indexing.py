@@ -13,15 +13,26 @@ from lumigen.dtype import i64
 from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, RankMismatch
 from lumigen.frontend.compare import eq, where
 from lumigen.frontend.extents import check_extent
-from lumigen.frontend.movement import axis, narrow, permute, reshape, slice_axis, squeeze, with_ones
+from lumigen.frontend.movement import (
+    axis,
+    narrow,
+    permute,
+    reshape,
+    slice_axis,
+    squeeze,
+    stack,
+    with_ones,
+)
 from lumigen.frontend.primitive import (
     Edge,
     add,
     both,
     broadcast_shape,
     cast,
+    constant,
     expand,
     less,
+    mul,
     reduce_max,
     reduce_sum,
     select,
@@ -30,29 +41,77 @@ from lumigen.frontend.primitive import (
 from lumigen.frontend.reduction import emit_iota
 from lumigen.frontend.trace import fail
 from lumigen.graph import tensor_of
-from lumigen.index import Dim, Ix, Symbolic, ceildiv, is_less, is_nonnegative, ix, maximum, minimum
+from lumigen.index import (
+    Dim,
+    Ix,
+    Symbolic,
+    ceildiv,
+    is_less,
+    is_nonnegative,
+    ix,
+    maximum,
+    minimum,
+    product,
+)
 from lumigen.ops import Op
 
 Key: TypeAlias = Any  # int, extent, slice, None, ..., or an edge of integers
 
 
 def getitem(a: Edge, keys: Sequence[Key]) -> Edge:
-    """a[keys]; at most one key may be a tensor of integers."""
-    full = _without_ellipsis(a, list(keys))
+    """a[keys]; tensors of integers are broadcast, and their axes stand where they stood, or in front if apart."""
     out, d = a, 0
-    for key in full:
+    by_data: dict[int, Edge] = {}
+    for key in _without_ellipsis(a, [_tensor_of(k) for k in keys]):
         if key is None:
             out = with_ones(out, (d,))
             d += 1
         elif isinstance(key, Edge):
-            out = index_select_nd(out, d, from_the_end(key, out.shape[d]))
-            d += len(key.shape)
+            by_data[d] = key
+            d += 1
         elif isinstance(key, slice):
             out = _sliced(out, d, key)
             d += 1
         else:
             out = _picked(out, d, ix(key))
-    return out
+    return _looked_up(out, by_data) if by_data else out
+
+
+def _tensor_of(key: Key) -> Key:
+    """A list of integers as the tensor of integers that it stands for."""
+    if not isinstance(key, list | tuple):
+        return key
+    items: list[Any] = list(key)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if not all(isinstance(i, int) and not isinstance(i, bool) for i in items):
+        return items
+    if not items:
+        return expand("index", constant(0, i64), (ix(0),))
+    return stack([constant(i, i64) for i in items])
+
+
+def _looked_up(a: Edge, by_data: dict[int, Edge]) -> Edge:
+    """Axes replaced by tensors of integers, which are one position in those axes taken as one."""
+    dims = list(by_data)
+    first, count = dims[0], len(dims)
+    if count == 1:
+        return index_select_nd(a, first, from_the_end(by_data[first], a.shape[first]))
+    if dims != list(range(first, first + count)):
+        a = permute(a, (*dims, *(k for k in range(len(a.shape)) if k not in dims)))
+        first = 0
+    rows = a.shape[first : first + count]
+    index, _ = linear(list(by_data.values()), rows)
+    flat = reshape(a, (*a.shape[:first], product(rows), *a.shape[first + count :]))
+    return index_select_nd(flat, first, index)
+
+
+def linear(keys: Sequence[Edge], extents: Sequence[Ix]) -> tuple[Edge, tuple[Ix, ...]]:
+    """Positions in axes as a position in all of them in a row, in the keys' common shape."""
+    total: Edge | None = None
+    for key, extent in zip(keys, extents, strict=True):
+        at = from_the_end(_need_index("index", key), extent)
+        total = at if total is None else add(mul(total, size(extent)), at)
+    assert total is not None
+    return total, total.shape
 
 
 def _without_ellipsis(a: Edge, keys: list[Key]) -> list[Key]:
@@ -67,17 +126,17 @@ def _without_ellipsis(a: Edge, keys: list[Key]) -> list[Key]:
                 op="index",
                 name="an index",
                 value=repr(key),
-                expected="integers, slices, None, ... or an integer tensor",
+                expected="integers, slices, None, ..., integer tensors or lists of integers",
             )
     used = sum(1 for k in keys if k is not None and k is not Ellipsis)
     gaps = [i for i, k in enumerate(keys) if k is Ellipsis]
-    if used > len(a.shape) or len(gaps) > 1 or sum(isinstance(k, Edge) for k in keys) > 1:
+    if used > len(a.shape) or len(gaps) > 1:
         raise fail(
             BadArgument,
             op="index",
             name="the index of " + str(len(keys)) + " keys",
             value=f"used on {len(a.shape)} axes",
-            expected="at most one key for each axis, one ... and one tensor",
+            expected="at most one key for each axis and one ...",
         )
     missing: list[Key] = [slice(None)] * (len(a.shape) - used)
     at = gaps[0] if gaps else len(keys)
@@ -198,6 +257,8 @@ def _sifted(position: Edge, index: Edge, source: Edge, to: tuple[Ix, ...]) -> Ed
 
 def index_select(a: Edge, dim: int, index: Edge) -> Edge:
     """PyTorch's index_select: `index` is 1-d."""
+    if not a.shape:
+        return reshape(index_select(reshape(a, (1,)), dim, index), ())
     d = axis("index_select", a, dim)
     if len(index.shape) > 1:
         raise fail(
@@ -213,7 +274,12 @@ def index_select(a: Edge, dim: int, index: Edge) -> Edge:
 
 def gather(a: Edge, dim: int, index: Edge) -> Edge:
     """out[.., j, ..] = a[.., index[.., j, ..], ..]; other dimensions of `index` may be smaller."""
+    if not a.shape or not index.shape:
+        one = tuple(reshape(x, (1,)) if not x.shape else x for x in (a, index))
+        return reshape(gather(one[0], dim, one[1]), index.shape)
     d = axis("gather", a, dim)
+    if any(e == 0 for e in index.shape):
+        return expand("gather", constant(0, a.dtype), index.shape)
     _same_rank("gather", a, index)
     index = _need_index("gather", index)
     for k in range(len(a.shape)):
@@ -226,7 +292,7 @@ def take_along_dim(a: Edge, index: Edge, dim: int) -> Edge:
     """As gather, with the other dimensions broadcast."""
     d = axis("take_along_dim", a, dim)
     _same_rank("take_along_dim", a, index)
-    index = _need_index("take_along_dim", index)
+    index = from_the_end(_need_index("take_along_dim", index), a.shape[d])
     one = ix(1)
     others = broadcast_shape(
         "take_along_dim",

@@ -5,10 +5,11 @@ Extents may be symbolic; what must hold of them is decided for every value, or r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lumigen import view
+from lumigen.condition import less
 from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised, ShapeMismatch
 from lumigen.frontend.extents import check_count, check_extent, check_extents
 from lumigen.frontend.primitive import Edge, Extent, add, cast, constant, expand, look, unequal
@@ -28,10 +29,12 @@ def axis(op: str, a: Edge, dim: object, extra: int = 0) -> int:
 
 
 def axes(op: str, a: Edge, dims: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Dimensions counted from 0, ascending; None is all of them."""
+    """Dimensions counted from 0, ascending; None is all of them. A 0-d tensor has none, called 0 or -1."""
     if dims is None:
         return tuple(range(len(a.shape)))
     listed = [dims] if isinstance(dims, int) else list(dims)
+    if not a.shape and all(d in (0, -1) for d in listed) and len(listed) < 2:
+        return ()
     found = [axis(op, a, d) for d in listed]
     if len(set(found)) != len(found):
         raise fail(BadAxis, op=op, axis=listed, shape=a.shape)
@@ -95,6 +98,8 @@ def permute(a: Edge, dims: Sequence[int]) -> Edge:
 
 
 def transpose(a: Edge, dim0: int, dim1: int) -> Edge:
+    if not a.shape and {dim0, dim1} <= {0, -1}:
+        return a
     order = list(range(len(a.shape)))
     i, j = axis("transpose", a, dim0), axis("transpose", a, dim1)
     order[i], order[j] = order[j], order[i]
@@ -238,6 +243,12 @@ def _fixed(op: str, extent: Ix) -> Exception:
 
 def unfold(a: Edge, dim: int, size: int, step: int = 1, dilation: int = 1) -> Edge:
     """Sliding windows: the dimension counts windows, a last one of `size` is added."""
+    if not a.shape:
+        return (
+            look(a, View((ix(size),), ()))
+            if size in (0, 1)
+            else unfold(reshape(a, (1,)), dim, size)
+        )
     d = axis("unfold", a, dim)
     for name, count in (("the size", size), ("the step", step), ("the dilation", dilation)):
         check_count("unfold", name, count)
@@ -290,8 +301,9 @@ def cat(parts: Sequence[Edge], dim: int = 0) -> Edge:
         raise fail(
             BadArgument, op="cat", name="the list of parts", value="empty", expected="at least one"
         )
-    d = axis("cat", parts[0], dim)
     dtype = result_type("cat", tuple(Vote(p.dtype, Rank.TENSOR) for p in parts))
+    parts = [p for p in parts if p.shape != (ix(0),)] or parts[:1]  # which PyTorch skips
+    d = axis("cat", parts[0], dim)
     for p in parts:
         _check_joinable(parts[0], p, d)
     total = sum((p.shape[d] for p in parts), ix(0))
@@ -331,7 +343,7 @@ def roll(a: Edge, shift: Extent, dim: int) -> Edge:
     extent = a.shape[d]
     if not extent.is_const:
         raise _fixed("roll", extent)
-    k = ix(shift) % extent
+    k = ix(shift) % extent if extent.const else ix(0)
     if k == 0:
         return a
     return cat([slice_axis(a, d, extent - k, k), slice_axis(a, d, ix(0), extent - k)], d)
@@ -366,3 +378,32 @@ def repeat(a: Edge, times: Sequence[int]) -> Edge:
     to = tuple(x for t, e in zip(times, a.shape, strict=True) for x in (ix(t), e))
     out = tuple(e * t for t, e in zip(times, a.shape, strict=True))
     return reshape(expand("repeat", ones, to), out)
+
+
+# --- positions computed from positions ------------------------------------------------------------
+
+
+def at_positions(a: Edge, dim: int, extent: Extent, position: Callable[[Ix], Ix]) -> Edge:
+    """A dimension of another extent, whose element i is element `position(i)`, which exists."""
+    to = tuple(ix(extent) if d == dim else e for d, e in enumerate(a.shape))
+    index = list(view.coordinates(to))
+    index[dim] = position(index[dim])
+    return look(a, View(to, tuple(index)))
+
+
+def pieces(
+    a: Edge, dim: int, count: int, start: Callable[[Ix], Ix], end: Callable[[Ix], Ix], fill: Any
+) -> Edge:
+    """Piece i of a dimension has its elements from start(i) to end(i); a last dimension is inside it.
+
+    Pieces that are shorter than the longest one end in `fill`. The extent is known.
+    """
+    known = [end(ix(i)).const - start(ix(i)).const for i in range(count)]
+    to = (*(ix(count) if d == dim else e for d, e in enumerate(a.shape)), ix(max(known)))
+    *index, inner = view.coordinates(to)
+    first, past = start(index[dim]), end(index[dim])
+    index[dim] = first + inner
+    inside = (
+        () if len(set(known)) == 1 else (less(index[dim], past), less(index[dim], a.shape[dim]))
+    )
+    return look(a, View(to, tuple(index), inside, fill))

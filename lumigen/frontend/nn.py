@@ -316,7 +316,7 @@ class BatchNorm2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return fn.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, self.eps
+            x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
         )
 
 
@@ -444,7 +444,13 @@ class AvgPool2d(Module):
         self.padding, self.count_include_pad = padding, count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:
-        return fn.avg_pool2d(x, self.kernel_size, self.stride, self.padding, self.count_include_pad)
+        return fn.avg_pool2d(
+            x,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            count_include_pad=self.count_include_pad,
+        )
 
 
 def __getattr__(name: str) -> object:

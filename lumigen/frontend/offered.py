@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import cast
 
 
 def offered(namespace: Mapping[str, object], module: str) -> list[str]:
-    """The public names that a module defines itself, in order."""
+    """The public names of a module, in order: those it lists in `__all__`, else those it defines itself."""
+    listed = namespace.get("__all__")
+    if isinstance(listed, list):
+        return sorted(cast("list[str]", listed))
     own = (n for n, x in namespace.items() if getattr(x, "__module__", None) == module)
     return sorted(n for n in own if not n.startswith("_"))
 
@@ -30,23 +34,7 @@ def instead_of(name: str, kind: type, functions: Mapping[str, object]) -> str:
         ways.append(f"lumigen.{module.rpartition('.')[2]}.{name}")
     if not name.startswith("_") and name in dir(kind):
         ways.append(f"its own method {name}")
-    sign = OPERATORS.get(name)
-    if sign and not ways:
-        ways.append(f"the operator {sign}")
     return " or to ".join(ways)
-
-
-OPERATORS = {
-    "add": "+",
-    "sub": "-",
-    "subtract": "-",
-    "mul": "*",
-    "multiply": "*",
-    "div": "/",
-    "divide": "/",
-    "true_divide": "/",
-    "floor_divide": "//",
-}
 
 
 def lacks_method(name: str, kind: type) -> AttributeError:

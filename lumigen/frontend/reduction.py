@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from lumigen.dtype import DType, boolean, f32, i64
 from lumigen.errors import BadArgument, DtypeMismatch
+from lumigen.frontend import movement
 from lumigen.frontend.compare import INF, eq, isnan, logical_and, maximum, where
-from lumigen.frontend.elementary import absolute, exp, log, neg, power, sqrt, square, sub
-from lumigen.frontend.movement import axes, axis, flatten, flip, reshape, with_ones
+from lumigen.frontend.elementary import absolute, exp, log, neg, square, sub
+from lumigen.frontend.movement import axis, flatten, flip, reshape, with_ones
 from lumigen.frontend.primitive import (
     Edge,
     add,
@@ -33,6 +33,13 @@ from lumigen.graph import iota
 from lumigen.index import Ix, ix, product
 
 Dims = int | Sequence[int] | None
+
+
+def axes(op: str, a: Edge, dim: Dims) -> tuple[int, ...]:
+    """The dimensions that are reduced: all of them where none are named."""
+    return movement.axes(
+        op, a, None if dim is not None and not isinstance(dim, int) and not len(dim) else dim
+    )
 
 
 def _kept(a: Edge, gone: tuple[int, ...], *, keepdim: bool) -> Edge:
@@ -63,7 +70,7 @@ def mean(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
     return _over(sum(a, dim, keepdim=keepdim), count(a, axes("mean", a, dim)))
 
 
-def var(a: Edge, dim: Dims = None, *, keepdim: bool = False, correction: int = 1) -> Edge:
+def var(a: Edge, dim: Dims = None, *, keepdim: bool = False, correction: float = 1) -> Edge:
     """sum((a - mean)^2) / max(0, count - correction)."""
     _need_float("var", a)
     gone = axes("var", a, dim)
@@ -72,27 +79,28 @@ def var(a: Edge, dim: Dims = None, *, keepdim: bool = False, correction: int = 1
     total = sum(square(centred), gone, keepdim=keepdim)
     if correction == 0:
         return _over(total, n)
-    rest = maximum(size(n - correction, total.dtype), 0.0)
+    count_less = (
+        size(n - correction, total.dtype)
+        if isinstance(correction, int)
+        else sub(size(n, total.dtype), correction)
+    )
+    rest = maximum(count_less, 0.0)
     return mul(total, recip(rest))
-
-
-def std(a: Edge, dim: Dims = None, *, keepdim: bool = False, correction: int = 1) -> Edge:
-    return sqrt(var(a, dim, keepdim=keepdim, correction=correction))
 
 
 def amax(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
     """The maximum; NaN if there is one. Where an axis turns out to be empty, the least of the type."""
-    _need_elements("amax", a, dim)
+    need_elements("amax", a, dim)
     return _greatest(a, dim, keepdim=keepdim)
 
 
 def amin(a: Edge, dim: Dims = None, *, keepdim: bool = False) -> Edge:
     """The minimum; NaN if there is one. Where an axis turns out to be empty, the greatest of the type."""
-    _need_elements("amin", a, dim)
+    need_elements("amin", a, dim)
     return _least(a, dim, keepdim=keepdim)
 
 
-def _need_elements(op: str, a: Edge, dim: Dims) -> None:
+def need_elements(op: str, a: Edge, dim: Dims) -> None:
     """Refuse an axis that is always empty: nothing has no extremum."""
     for d in axes(op, a, dim):
         if a.shape[d] == 0:
@@ -135,12 +143,15 @@ def argmax(a: Edge, dim: int | None = None, *, keepdim: bool = False) -> Edge:
 
     n - max(n - i where a[i] is the maximum)
     """
-    _need_elements("argmax", a, dim)
+    need_elements("argmax", a, dim)
     return _first(a, dim, keepdim=keepdim)
 
 
 def _first(a: Edge, dim: int | None, *, keepdim: bool = False) -> Edge:
     rank = len(a.shape)
+    if not rank:
+        axes("argmax", a, dim)
+        return constant(0, i64)
     if dim is None:
         first = _first(flatten(a), 0)
         return reshape(first, (1,) * rank) if keepdim else first
@@ -157,8 +168,8 @@ def _first(a: Edge, dim: int | None, *, keepdim: bool = False) -> Edge:
 
 def argmin(a: Edge, dim: int | None = None, *, keepdim: bool = False) -> Edge:
     """The first position of the minimum, or of a NaN, as i64."""
-    _need_elements("argmin", a, dim)
-    return _first(_reversed(a), dim, keepdim=keepdim)
+    need_elements("argmin", a, dim)
+    return _first(complement(a) if a.dtype.is_bool else _reversed(a), dim, keepdim=keepdim)
 
 
 def emit_iota(n: Ix) -> Edge:
@@ -184,6 +195,8 @@ def _dropped(a: Edge, gone: tuple[int, ...]) -> Edge:
 def softmax(a: Edge, dim: int) -> Edge:
     """exp(a - max) / sum(exp(a - max)). Subtracting the maximum keeps exp2 from overflowing."""
     a = floating(a)
+    if not a.shape:
+        return reshape(softmax(reshape(a, (1,)), dim), ())
     d = axis("softmax", a, dim)
     e = exp(sub(a, _greatest(a, d, keepdim=True)))
     return mul(e, recip(sum(e, d, keepdim=True)))
@@ -192,24 +205,11 @@ def softmax(a: Edge, dim: int) -> Edge:
 def log_softmax(a: Edge, dim: int) -> Edge:
     """(a - max) - log(sum(exp(a - max)))."""
     a = floating(a)
+    if not a.shape:
+        return reshape(log_softmax(reshape(a, (1,)), dim), ())
     d = axis("log_softmax", a, dim)
     shifted = sub(a, _greatest(a, d, keepdim=True))
     return sub(shifted, log(sum(exp(shifted), d, keepdim=True)))
-
-
-def norm(a: Edge, p: float = 2, dim: Dims = None, *, keepdim: bool = False) -> Edge:
-    """(sum |a|^p)^(1/p); the greatest |a| for p = inf."""
-    a = floating(a)
-    if p == 2:
-        return sqrt(sum(square(a), dim, keepdim=keepdim))
-    size_of = absolute(a)
-    if p == INF:
-        _need_elements("norm", a, dim)
-        return _greatest(size_of, dim, keepdim=keepdim)
-    if not p > 0 or math.isnan(p):
-        raise fail(BadArgument, op="norm", name="p", value=p, expected="a positive number or inf")
-    total = sum(size_of if p == 1 else power(size_of, p), dim, keepdim=keepdim)
-    return total if p == 1 else power(total, 1 / p)
 
 
 def _need_float(op: str, a: Edge) -> None:

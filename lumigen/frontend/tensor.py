@@ -9,59 +9,40 @@ name the user's line.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
-from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i32, i64
+from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.errors import BadArgument
 from lumigen.frontend import (
+    arrangement,
+    bitwise,
     compare,
     contraction,
     elementary,
+    elementwise,
     indexing,
     movement,
+    operand,
+    ordering,
     primitive,
+    products,
     reduction,
+    scattering,
+    special_functions,
+    statistics,
 )
 from lumigen.frontend.offered import instead_of, lacks_method
+from lumigen.frontend.operand import Dims, Value, one_sequence, raw
 from lumigen.frontend.primitive import Extent, Scalar
 from lumigen.frontend.symbolic import Size, size_of
 from lumigen.frontend.trace import fail, home_of
 from lumigen.graph import Edge
-from lumigen.index import Ix, Symbolic, product
+from lumigen.index import product
 from lumigen.view import Shape
 
 Int: TypeAlias = int  # Tensor has methods of the names int, float and bool, as PyTorch's has
 Number: TypeAlias = float
 Flag: TypeAlias = bool
-Value: TypeAlias = Union["Tensor", Scalar]
-Dims: TypeAlias = int | Sequence[int] | None
-
-
-def raw(a: Any) -> primitive.Operand:
-    """What the modules of operations take: the edge of a tensor, a scalar as it is."""
-    if isinstance(a, Tensor):
-        return a.edge
-    if isinstance(a, bool | int | float | Symbolic | Ix):
-        return a
-    item = getattr(a, "item", None)  # a numpy scalar
-    if callable(item) and not getattr(a, "shape", ()):
-        found = item()
-        if isinstance(found, bool | int | float):
-            return found
-    raise fail(
-        BadArgument,
-        op="operand",
-        name="an operand",
-        value=f"a {type(a).__name__}",
-        expected="tensors of this trace, numbers or extents; an array is a parameter of the model, among its weights",
-    )
-
-
-def one_sequence(args: tuple[int | Extent | Sequence[Extent], ...]) -> tuple[Extent, ...]:
-    """Extents given one by one, or as one sequence."""
-    if len(args) == 1 and isinstance(args[0], Sequence):
-        return tuple(args[0])
-    return tuple(a for a in args if not isinstance(a, Sequence))
 
 
 def _ints(args: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
@@ -85,6 +66,11 @@ class Tensor:
 
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
+
+    @staticmethod
+    def of(edge: Edge) -> Tensor:
+        """The tensor that is a view of a node."""
+        return Tensor(edge)
 
     @property
     def edge(self) -> Edge:
@@ -225,11 +211,11 @@ class Tensor:
     def __rmod__(self, other: Scalar) -> Tensor:
         return Tensor(primitive.mod(raw(other), self.edge))
 
-    def __pow__(self, exponent: Scalar) -> Tensor:
+    def __pow__(self, exponent: Value) -> Tensor:
         return self.pow(exponent)
 
     def __rpow__(self, base: Scalar) -> Tensor:
-        return Tensor(elementary.exponential(raw(base), self.edge))
+        return elementwise.rpow(self, base)
 
     def __neg__(self) -> Tensor:
         return Tensor(elementary.neg(self.edge))
@@ -247,6 +233,38 @@ class Tensor:
     def remainder(self, other: Value) -> Tensor:
         """The remainder with the sign of the divisor."""
         return self % other
+
+    add = elementwise.add
+    sub = subtract = elementwise.sub
+    rsub = elementwise.rsub
+    mul = multiply = elementwise.mul
+    div = divide = elementwise.div
+    fmod = elementwise.fmod
+    lerp = elementwise.lerp
+    addcmul = elementwise.addcmul
+    addcdiv = elementwise.addcdiv
+    mm = products.mm
+    bmm = products.bmm
+    mv = products.mv
+    dot = vdot = products.dot
+    outer = ger = products.outer
+    inner = products.inner
+    addmm = products.addmm
+    addmv = products.addmv
+    addr = products.addr
+    addbmm = products.addbmm
+    baddbmm = products.baddbmm
+    kron = products.kron
+    cross = products.cross
+    matrix_power = products.matrix_power
+
+    def true_divide(self, other: Value) -> Tensor:
+        """x / y; integers are divided as f32."""
+        return self / other
+
+    def floor_divide(self, other: Value) -> Tensor:
+        """The greatest whole number that is not above x / y, of integers exactly."""
+        return self // other
 
     # --- comparison, logic, choice ----------------------------------------------------------------
 
@@ -274,28 +292,37 @@ class Tensor:
         """`self != other` as bool; true beside NaN."""
         return Tensor(compare.ne(self.edge, raw(other)))
 
-    lt, gt, le, ge, eq, ne = __lt__, __gt__, __le__, __ge__, __eq__, __ne__
+    lt = less = __lt__
+    gt = greater = __gt__
+    le = less_equal = __le__
+    ge = greater_equal = __ge__
+    eq = __eq__
+    ne = not_equal = __ne__
 
-    def __and__(self, other: Value) -> Tensor:
-        """Whether both hold, of bools."""
-        return Tensor(compare.logical_and(self.edge, raw(other)))
+    bitwise_and = __and__ = __rand__ = bitwise.bitwise_and
+    bitwise_or = __or__ = __ror__ = bitwise.bitwise_or
+    bitwise_xor = __xor__ = __rxor__ = bitwise.bitwise_xor
+    bitwise_not = __invert__ = bitwise.bitwise_not
+    bitwise_left_shift = __lshift__ = bitwise.bitwise_left_shift
+    bitwise_right_shift = __rshift__ = bitwise.bitwise_right_shift
+    gcd = bitwise.gcd
+    lcm = bitwise.lcm
 
-    def __or__(self, other: Value) -> Tensor:
-        """Whether one of the two holds, of bools."""
-        return Tensor(compare.logical_or(self.edge, raw(other)))
+    def logical_and(self, other: Tensor) -> Tensor:
+        """Whether both are not 0, as bool."""
+        return Tensor(compare.logical_and(self.bool().edge, other.bool().edge))
 
-    def __xor__(self, other: Value) -> Tensor:
-        """Whether exactly one of the two holds, of bools."""
-        return Tensor(compare.logical_xor(self.edge, raw(other)))
+    def logical_or(self, other: Tensor) -> Tensor:
+        """Whether one of the two is not 0, as bool."""
+        return Tensor(compare.logical_or(self.bool().edge, other.bool().edge))
 
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-    logical_and, logical_or, logical_xor = __and__, __or__, __xor__
+    def logical_xor(self, other: Tensor) -> Tensor:
+        """Whether exactly one of the two is not 0, as bool."""
+        return Tensor(compare.logical_xor(self.bool().edge, other.bool().edge))
 
-    def __invert__(self) -> Tensor:
-        """Whether it does not hold, of bools."""
-        return Tensor(compare.logical_not(self.edge))
-
-    logical_not = __invert__
+    def logical_not(self) -> Tensor:
+        """Whether it is 0, as bool."""
+        return Tensor(compare.logical_not(self.bool().edge))
 
     def isnan(self) -> Tensor:
         """Where an element is NaN, as bool."""
@@ -309,11 +336,19 @@ class Tensor:
         """Where an element is neither infinite nor NaN, as bool."""
         return Tensor(compare.isfinite(self.edge))
 
+    isposinf = elementwise.isposinf
+    isneginf = elementwise.isneginf
+    isreal = elementwise.isreal
+    isclose = elementwise.isclose
+    allclose = elementwise.allclose
+    equal = elementwise.equal
+    isin = elementwise.isin
+
     def where(self, condition: Tensor, other: Value) -> Tensor:
         """This tensor where the condition holds, else `other`."""
         return Tensor(compare.where(condition.edge, self.edge, raw(other)))
 
-    def masked_fill(self, mask: Tensor, value: Scalar) -> Tensor:
+    def masked_fill(self, mask: Tensor, value: Value) -> Tensor:
         """`value` where the mask holds, in this tensor's dtype."""
         filled = primitive.tensor(raw(value), self.dtype)
         return Tensor(compare.where(mask.edge, filled, self.edge))
@@ -333,6 +368,10 @@ class Tensor:
         return Tensor(compare.clamp(self.edge, low, high))
 
     clip = clamp
+    clamp_min = elementwise.clamp_min
+    clamp_max = elementwise.clamp_max
+    fmax = elementwise.fmax
+    fmin = elementwise.fmin
 
     # --- elementary functions ---------------------------------------------------------------------
 
@@ -349,8 +388,8 @@ class Tensor:
         return Tensor(compare.sign(self.edge))
 
     def square(self) -> Tensor:
-        """x * x."""
-        return Tensor(elementary.square(self.edge))
+        """x * x; of bools in i64."""
+        return self.pow(2)
 
     def exp(self) -> Tensor:
         """e ** x; integers are computed in f32, as in each function below that has fractions."""
@@ -420,17 +459,47 @@ class Tensor:
         """The least whole number that is not below x, in the same dtype."""
         return Tensor(elementary.ceil(self.edge))
 
-    def pow(self, exponent: Scalar) -> Tensor:
-        """A number as exponent: exact products for integers, else exp2(exponent * log2(x))."""
-        if isinstance(exponent, Tensor):
-            raise fail(
-                BadArgument,
-                op="pow",
-                name="the exponent",
-                value="a tensor",
-                expected="a Python number, or write (b * a.log2()).exp2() for positive a",
-            )
-        return Tensor(elementary.power(self.edge, exponent))
+    pow = elementwise.pow
+    float_power = elementwise.float_power
+    negative = neg
+    absolute = abs  # noqa: A003  # PyTorch's other name of the method
+    positive = elementwise.positive
+    signbit = elementwise.signbit
+    copysign = elementwise.copysign
+    sgn = elementwise.sgn
+    angle = elementwise.angle
+    trunc = fix = elementwise.trunc
+    frac = elementwise.frac
+    round = elementwise.round
+    heaviside = elementwise.heaviside
+    nan_to_num = elementwise.nan_to_num
+    expm1 = elementwise.expm1
+    log1p = elementwise.log1p
+    logaddexp = elementwise.logaddexp
+    logaddexp2 = elementwise.logaddexp2
+    xlogy = elementwise.xlogy
+    logit = elementwise.logit
+    ldexp = elementwise.ldexp
+    asin = arcsin = elementwise.asin
+    acos = arccos = elementwise.acos
+    atan = arctan = elementwise.atan
+    atan2 = arctan2 = elementwise.atan2
+    sinh = elementwise.sinh
+    cosh = elementwise.cosh
+    asinh = arcsinh = elementwise.asinh
+    acosh = arccosh = elementwise.acosh
+    atanh = arctanh = elementwise.atanh
+    sinc = elementwise.sinc
+    hypot = elementwise.hypot
+    deg2rad = elementwise.deg2rad
+    rad2deg = elementwise.rad2deg
+    erfc = elementwise.erfc
+    frexp = elementwise.frexp
+    erfinv = special_functions.erfinv
+    lgamma = special_functions.lgamma
+    digamma = special_functions.digamma
+    mvlgamma = special_functions.mvlgamma
+    i0 = special_functions.i0
 
     # --- reductions -------------------------------------------------------------------------------
 
@@ -438,17 +507,25 @@ class Tensor:
         """The sum over one dimension, several, or all; integers and bools are summed in i64."""
         return Tensor(reduction.sum(self.edge, dim, keepdim=keepdim, dtype=dtype))
 
-    def mean(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
-        """sum / count, of floats."""
-        return Tensor(reduction.mean(self.edge, dim, keepdim=keepdim))
+    def mean(
+        self, dim: Dims = None, keepdim: Flag = False, *, dtype: DType | None = None
+    ) -> Tensor:
+        """sum / count, of floats, cast to `dtype` before."""
+        x = self if dtype is None else self.to(dtype)
+        return Tensor(reduction.mean(x.edge, dim, keepdim=keepdim))
 
-    def var(self, dim: Dims = None, correction: Int = 1, keepdim: Flag = False) -> Tensor:
-        """sum((x - mean)^2) / max(0, count - correction), of floats."""
-        return Tensor(reduction.var(self.edge, dim, keepdim=keepdim, correction=correction))
-
-    def std(self, dim: Dims = None, correction: Int = 1, keepdim: Flag = False) -> Tensor:
-        """The square root of `var`, of floats."""
-        return Tensor(reduction.std(self.edge, dim, keepdim=keepdim, correction=correction))
+    prod = statistics.prod
+    nansum = statistics.nansum
+    nanmean = statistics.nanmean
+    count_nonzero = statistics.count_nonzero
+    trace = statistics.trace
+    var = statistics.var
+    std = statistics.std
+    cov = statistics.cov
+    corrcoef = statistics.corrcoef
+    diff = statistics.diff
+    dist = statistics.dist
+    renorm = statistics.renorm
 
     def amax(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
         """The greatest values over one dimension, several, or all; NaN if there is one.
@@ -466,13 +543,9 @@ class Tensor:
         """
         return Tensor(reduction.amin(self.edge, dim, keepdim=keepdim))
 
-    def max(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
-        """The greatest values; positions are `argmax`'s."""
-        return self.amax(dim, keepdim)
-
-    def min(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
-        """The least values; positions are `argmin`'s."""
-        return self.amin(dim, keepdim)
+    max = statistics.max
+    min = statistics.min
+    aminmax = statistics.aminmax
 
     def any(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
         """Whether one element is not zero, as bool."""
@@ -494,17 +567,17 @@ class Tensor:
         """log(sum(exp(x))) without overflow."""
         return Tensor(reduction.logsumexp(self.edge, dim, keepdim=keepdim))
 
-    def norm(self, p: Number = 2, dim: Dims = None, keepdim: Flag = False) -> Tensor:
-        """(sum |x|^p)^(1/p); the greatest |x| for p = inf. BadArgument unless p is positive."""
-        return Tensor(reduction.norm(self.edge, p, dim, keepdim=keepdim))
+    norm = statistics.norm
 
-    def softmax(self, dim: Int) -> Tensor:
-        """exp(x - max) / sum(exp(x - max)) along `dim`; the same shape."""
-        return Tensor(reduction.softmax(self.edge, dim))
+    def softmax(self, dim: Int, dtype: DType | None = None) -> Tensor:
+        """exp(x - max) / sum(exp(x - max)) along `dim`, cast to `dtype` before; the same shape."""
+        x = self if dtype is None else self.to(dtype)
+        return Tensor(reduction.softmax(x.edge, dim))
 
-    def log_softmax(self, dim: Int) -> Tensor:
-        """(x - max) - log(sum(exp(x - max))) along `dim`; the same shape."""
-        return Tensor(reduction.log_softmax(self.edge, dim))
+    def log_softmax(self, dim: Int, dtype: DType | None = None) -> Tensor:
+        """(x - max) - log(sum(exp(x - max))) along `dim`, cast to `dtype` before; the same shape."""
+        x = self if dtype is None else self.to(dtype)
+        return Tensor(reduction.log_softmax(x.edge, dim))
 
     # --- movement ---------------------------------------------------------------------------------
 
@@ -559,9 +632,16 @@ class Tensor:
         """The order of the elements reversed along these dimensions."""
         return Tensor(movement.flip(self.edge, _ints(dims)))
 
-    def roll(self, shifts: Int, dims: Int) -> Tensor:
-        """Element i moves to i + `shifts` along a dimension, around the end."""
-        return Tensor(movement.roll(self.edge, shifts, dims))
+    def roll(
+        self, shifts: Extent | Sequence[Extent], dims: Int | Sequence[Int] | None = None
+    ) -> Tensor:
+        """Element i moves to i + shift along a dimension, around the end; without `dims` of all in a row."""
+        if dims is None:
+            return self.flatten().roll(shifts, 0).reshape(self.extents)
+        edge = self.edge
+        for shift, dim in zip(operand.listed(shifts), operand.listed(dims), strict=True):
+            edge = movement.roll(edge, shift, dim)
+        return Tensor(edge)
 
     def pad(self, widths: Sequence[Extent], value: Number = 0) -> Tensor:
         """Widths before and after the last dimension, then of the one before it; negative ones crop."""
@@ -571,8 +651,13 @@ class Tensor:
         """Sliding windows, `step` apart: `dimension` counts windows, a last one of `size` is added."""
         return Tensor(movement.unfold(self.edge, dimension, size, step))
 
-    def narrow(self, dim: Int, start: Extent, length: Extent) -> Tensor:
-        """`length` elements from `start`, which lie inside for every value of every dim, or BadArgument."""
+    def narrow(self, dim: Int, start: Extent | Tensor, length: Extent) -> Tensor:
+        """`length` elements from `start`, which lie inside for every value of every dim, or BadArgument.
+
+        Of a 0-d tensor as `start` nothing is known: what lies outside is 0.
+        """
+        if isinstance(start, Tensor):
+            return self.index_select(dim, arrangement.counting(self, length) + start)
         return Tensor(movement.narrow(self.edge, dim, start, length))
 
     def split(self, split_size: Int | Sequence[Extent], dim: Int = 0) -> tuple[Tensor, ...]:
@@ -588,13 +673,42 @@ class Tensor:
         parts = movement.split(self.edge, 1, dim)
         return tuple(Tensor(movement.squeeze(p, dim)) for p in parts)
 
-    def repeat_interleave(self, repeats: Int, dim: Int) -> Tensor:
-        """Each element `repeats` times in a row along a dimension."""
-        return Tensor(movement.tile_axis(self.edge, dim, repeats))
+    def repeat_interleave(self, repeats: Int, dim: Int | None = None) -> Tensor:
+        """Each element `repeats` times in a row along a dimension; without `dim` of all elements."""
+        edge = movement.flatten(self.edge) if dim is None else self.edge
+        return Tensor(movement.tile_axis(edge, dim or 0, repeats))
 
     def repeat(self, *times: Int | Sequence[Int]) -> Tensor:
         """The whole tensor so many times along each dimension, new leading ones included."""
         return Tensor(movement.repeat(self.edge, _ints(times)))
+
+    tile = arrangement.tile
+    movedim = moveaxis = arrangement.movedim
+    swapaxes = swapdims = transpose
+    t = arrangement.t
+    ravel = arrangement.ravel
+    expand_as = arrangement.expand_as
+    broadcast_to = arrangement.broadcast_to
+    reshape_as = view_as = arrangement.reshape_as
+    sum_to_size = arrangement.sum_to_size
+    select = arrangement.select
+    rot90 = arrangement.rot90
+    fliplr = arrangement.fliplr
+    flipud = arrangement.flipud
+    diagonal = arrangement.diagonal
+    diag = arrangement.diag
+    diag_embed = arrangement.diag_embed
+    diagflat = arrangement.diagflat
+    tril = arrangement.tril
+    triu = arrangement.triu
+    tensor_split = arrangement.tensor_split
+    hsplit = arrangement.hsplit
+    vsplit = arrangement.vsplit
+    dsplit = arrangement.dsplit
+    split_with_sizes = split
+    select_scatter = arrangement.select_scatter
+    slice_scatter = arrangement.slice_scatter
+    diagonal_scatter = arrangement.diagonal_scatter
 
     def __getitem__(self, key: Any) -> Tensor:
         keys = cast("tuple[Any, ...]", key if isinstance(key, tuple) else (key,))
@@ -610,15 +724,33 @@ class Tensor:
         """out[.., j, ..] = x[.., index[.., j, ..], ..]; other dimensions of `index` may be smaller."""
         return Tensor(indexing.gather(self.edge, dim, index.edge))
 
-    def take_along_dim(self, indices: Tensor, dim: Int) -> Tensor:
-        """As `gather`, with the other dimensions broadcast."""
+    def take_along_dim(self, indices: Tensor, dim: Int | None = None) -> Tensor:
+        """As `gather`, with the other dimensions broadcast; without `dim` of all elements in a row."""
+        if dim is None:
+            return self.flatten()[indices.flatten()]
         return Tensor(indexing.take_along_dim(self.edge, indices.edge, dim))
+
+    as_strided = arrangement.as_strided
+    bucketize = ordering.bucketize
+    histc = ordering.histc
+    take = scattering.take
+    put = scattering.put
+    scatter = scattering.scatter
+    scatter_add = scattering.scatter_add
+    scatter_reduce = scattering.scatter_reduce
+    index_add = scattering.index_add
+    index_copy = scattering.index_copy
+    index_fill = scattering.index_fill
+    index_put = scattering.index_put
+    index_reduce = scattering.index_reduce
+    masked_scatter = scattering.masked_scatter
 
     # --- dtype and memory -------------------------------------------------------------------------
 
-    def to(self, dtype: DType) -> Tensor:
-        """The cast: a rounding point. Floats become integers towards zero."""
-        return Tensor(primitive.cast(self.edge, dtype))
+    def to(self, dtype: DType | Tensor) -> Tensor:
+        """The cast, to a dtype or that of a tensor: a rounding point. Floats become integers towards zero."""
+        wanted = dtype.dtype if isinstance(dtype, Tensor) else dtype
+        return Tensor(primitive.cast(self.edge, wanted))
 
     def float(self) -> Tensor:
         """The cast to f32."""
@@ -647,6 +779,36 @@ class Tensor:
     def bool(self) -> Tensor:
         """The cast to bool: whether it is not zero."""
         return self.to(boolean)
+
+    def byte(self) -> Tensor:
+        """The cast to u8."""
+        return self.to(u8)
+
+    def char(self) -> Tensor:
+        """The cast to i8."""
+        return self.to(i8)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """The cast to the dtype of another one."""
+        return self.to(other.dtype)
+
+    def clone(self) -> Tensor:
+        """The same elements: tensors never change."""
+        return self
+
+    def new_full(
+        self, size: Sequence[Extent], fill_value: Scalar, *, dtype: DType | None = None
+    ) -> Tensor:
+        """`fill_value` everywhere in a shape, in this dtype if none is given."""
+        return operand.filled(self if dtype is None else self.to(dtype), size, fill_value)
+
+    def new_zeros(self, *size: Extent | Sequence[Extent], dtype: DType | None = None) -> Tensor:
+        """0 everywhere in a shape, in this dtype if none is given."""
+        return self.new_full(one_sequence(size), 0, dtype=dtype)
+
+    def new_ones(self, *size: Extent | Sequence[Extent], dtype: DType | None = None) -> Tensor:
+        """1 everywhere in a shape, in this dtype if none is given."""
+        return self.new_full(one_sequence(size), 1, dtype=dtype)
 
     def contiguous(self) -> Tensor:
         """The same elements in row-major order."""

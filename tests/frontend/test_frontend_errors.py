@@ -42,10 +42,16 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[amin]", "axis 1 of shape (batch, 0)", "no element"],
     ),
     (
-        lambda x0: x0[:, 3:].max((0, 1)),
+        lambda x0: x0[:, 3:].amax((0, 1)),
         [lg.spec(B, 3)],
         errors.BadArgument,
         ["[amax]", "axis 1 of shape (batch, 0)", "no element"],
+    ),
+    (
+        lambda x0: x0.max((0, 1)),
+        [lg.spec(B, 3)],
+        errors.BadArgument,
+        ["[max]", "(0, 1)", "amax"],
     ),
     (
         lambda x0: x0[:, :0].argmax(-1),
@@ -234,13 +240,10 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[add]", "u8", "i8", "i32"],
     ),
     (lambda x0: x0**-1, [lg.spec(3, dtype=i64)], errors.BadArgument, ["[pow]", "-1"]),
-    (lambda x0: x0**x0, [lg.spec(3)], errors.BadArgument, ["[pow]", "a tensor"]),
-    (lambda x0: (-2.0) ** x0, [lg.spec(3)], errors.BadArgument, ["[pow]", "-2.0"]),
-    (lambda x0: x0 // 2, [lg.spec(3, dtype=i64)], errors.DtypeMismatch, ["[floor_divide]"]),
     (lambda x0: x0 if x0.sum() > 0 else -x0, [lg.spec(3)], errors.BadArgument, ["[if]", "where("]),
     (lambda x0: len(x0), [lg.spec(B)], errors.BadArgument, ["[len]", "batch"]),
     (lambda x0: x0 + "1", [lg.spec(3)], errors.BadArgument, ["a str"]),
-    (lambda x0: x0.norm(-1), [lg.spec(3)], errors.BadArgument, ["[norm]", "-1"]),
+    (lambda x0: x0.norm("nuc"), [lg.spec(3)], errors.BadArgument, ["[norm]", "nuc"]),
     (
         lambda x0: nn.Linear(4, 2)(x0),
         [lg.spec(B, 3)],
@@ -376,7 +379,9 @@ def test_a_tensor_says_which_method_was_meant() -> None:
     def misspelt(x: Any) -> Any:
         return x.sofmax(-1)
 
-    with pytest.raises(AttributeError, match=r"a Tensor has no sofmax. Did you mean softmax\?"):
+    with pytest.raises(
+        AttributeError, match=r"a Tensor has no sofmax. Did you mean softmax or fmax\?"
+    ):
         trace_entry(Entry("entry", misspelt, (("x", lg.spec(4, 8)),)))
     with pytest.raises(
         AttributeError, match=r"a Tensor has no lstm. help\(lumigen\.Tensor\) lists"

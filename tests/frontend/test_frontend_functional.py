@@ -192,7 +192,9 @@ def test_losses(reduction: str) -> None:
     check(got, expected, 1e-5)
     z = numbers(6, 5, seed=1)
     expected = torch_functional.mse_loss(as_torch(x), as_torch(z), reduction=reduction)
-    check(interpret(lambda t, u: functional.mse_loss(t, u, reduction), x, z), expected, 1e-5)
+    check(
+        interpret(lambda t, u: functional.mse_loss(t, u, reduction=reduction), x, z), expected, 1e-5
+    )
 
 
 def test_half_precision_weights_meet_half_precision_inputs() -> None:

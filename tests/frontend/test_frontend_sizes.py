@@ -253,11 +253,11 @@ TORCH: list[tuple[Callable[[Any], Any], list[str]]] = [
     (torch.relu, ["[torch.relu]", "lumigen.functional.relu or to its own method relu"]),
     (torch.nn.functional.gelu, ["lumigen.functional.gelu."]),
     (torch.abs, ["its own method abs."]),
-    (lambda x: torch.add(x, 1), ["the operator +."]),
-    (lambda x: torch.ones(64) * x, ["the operator *."]),
+    (lambda x: torch.add(x, 1), ["its own method add."]),
+    (lambda x: torch.ones(64) * x, ["its own method mul."]),
     (lambda x: torch.cat([x, x]), ["lumigen.functional.cat."]),
     (torch.nn.Linear(64, 2), ["lumigen.functional.linear."]),
-    (torch.lgamma, ["[torch.lgamma]", "lumigen's functions"]),
+    (torch.lgamma, ["[torch.lgamma]"]),
 ]
 
 

@@ -1,0 +1,208 @@
+"""Activations: the functions of one element between the layers of networks."""
+
+# ruff: noqa: FBT002  # signatures are PyTorch's
+
+from __future__ import annotations
+
+from lumigen.dtype import DType
+from lumigen.errors import BadArgument
+from lumigen.frontend import elementary
+from lumigen.frontend.operand import choice, where
+from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import fail
+
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def relu(input: Tensor) -> Tensor:
+    """max(x, 0); NaN stays."""
+    return input.relu()
+
+
+def relu6(input: Tensor) -> Tensor:
+    """min(max(x, 0), 6); NaN stays."""
+    return input.clamp(0, 6)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """min(max(x, min_val), max_val); NaN stays."""
+    if input.dtype.is_int:
+        return input.clamp(int(min_val), int(max_val))
+    return input.clamp(min_val, max_val)
+
+
+def hardsigmoid(input: Tensor) -> Tensor:
+    """min(max(x + 3, 0), 6) / 6."""
+    return (input + 3).clamp(0, 6) / 6
+
+
+def hardswish(input: Tensor) -> Tensor:
+    """x min(max(x + 3, 0), 6) / 6."""
+    return input * (input + 3).clamp(0, 6) / 6
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """`x` where it is positive, else x * negative_slope."""
+    return where(input < 0, input * negative_slope, input)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """`x` where it is positive, else x * weight, whose elements are one or one a channel (dimension 1)."""
+    if weight.ndim == 1 and input.ndim > 1:
+        weight = weight.reshape(-1, *(1,) * (input.ndim - 2))
+    elif weight.ndim == 1:
+        weight = weight.reshape(()) if not input.ndim else weight
+    return where(input > 0, input, input * weight)
+
+
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`x` where it is positive, else alpha * (exp(x) - 1)."""
+    return where(input > 0, input, input.expm1() * alpha)
+
+
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`x` where it is positive, else alpha * (exp(x / alpha) - 1)."""
+    return where(input > 0, input, (input / alpha).expm1() * alpha)
+
+
+def selu(input: Tensor) -> Tensor:
+    """`elu` with the alpha and the scale that keep mean 0 and variance 1."""
+    return elu(input, SELU_ALPHA) * SELU_SCALE
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along `dim` times the sigmoid of the second."""
+    a, b = input.chunk(2, dim)
+    return a * b.sigmoid()
+
+
+def silu(input: Tensor) -> Tensor:
+    """x * sigmoid(x)."""
+    return Tensor(elementary.silu(input.edge))
+
+
+def mish(input: Tensor) -> Tensor:
+    """x * tanh(softplus(x)), which is x (e^2 + 2 e) / (e^2 + 2 e + 2) with e = exp(x)."""
+    e = input.minimum(20.0).exp()  # beyond, the quotient is 1
+    over = e * (e + 2)
+    return where(input > 20, input, input * (over / (over + 2)))
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta x)) / beta; `x` where beta x is above the threshold."""
+    if beta == 1:
+        out = Tensor(elementary.softplus(input.edge))
+        return out if threshold >= 20 else where(input > threshold, input, out)
+    scaled = input * beta
+    out = Tensor(elementary.softplus(scaled.edge)) / beta
+    return where(scaled > threshold, input, out)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """-log(1 + exp(-x))."""
+    return -Tensor(elementary.softplus((-input).edge))
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return input - input.tanh()
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x - lambda above lambda, x + lambda below -lambda, else 0; NaN stays."""
+    out = where(input > lambd, input - lambd, where(input < -lambd, input + lambd, 0.0))
+    return where(input.isnan(), input, out)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """`x` where |x| is above lambda, else 0; NaN stays."""
+    inside = (input >= -lambd) & (input <= lambd)
+    return where(inside, 0.0, input)
+
+
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    """`x` where it is above the threshold, else `value`; NaN stays."""
+    given = value if input.dtype.is_float else int(value)
+    return where(input <= threshold, given, input)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """x times the normal distribution function of x; `tanh` is its well-known approximation."""
+    choice("gelu", "approximate", approximate, "none", "tanh")
+    function = elementary.gelu if approximate == "none" else elementary.gelu_tanh
+    return Tensor(function(input.edge))
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return input.tanh()
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return input.sigmoid()
+
+
+def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """exp(x - max) / sum(exp(x - max)) along `dim`, cast to `dtype` before."""
+    return input.softmax(dim, dtype)
+
+
+def softmin(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """The softmax of -x, cast to `dtype` before."""
+    return (-input).softmax(dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """(x - max) - log(sum(exp(x - max))) along `dim`, cast to `dtype` before."""
+    return input.log_softmax(dim, dtype)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """The identity: a model is compiled for inference."""
+    return _inferred("dropout", input, training and p != 0)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """The identity: a model is compiled for inference."""
+    return _inferred("dropout1d", input, training and p != 0)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """The identity: a model is compiled for inference."""
+    return _inferred("dropout2d", input, training and p != 0)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """The identity: a model is compiled for inference."""
+    return _inferred("dropout3d", input, training and p != 0)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """The identity: a model is compiled for inference."""
+    return _inferred("alpha_dropout", input, training and p != 0)
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """The identity: a model is compiled for inference."""
+    return _inferred("feature_alpha_dropout", input, training and p != 0)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> Tensor:
+    """`leaky_relu` with the mean of both slopes: a model is compiled for inference."""
+    return leaky_relu(_inferred("rrelu", input, training), (lower + upper) / 2)
+
+
+def _inferred(op: str, input: Tensor, training: bool) -> Tensor:
+    if training:
+        expected = "False: models are compiled for inference"
+        raise fail(BadArgument, op=op, name="training", value=True, expected=expected)
+    return input

@@ -1,0 +1,229 @@
+"""Attention: softmax of products, weighted sums; the compiler makes one loop of it by itself."""
+
+# ruff: noqa: FBT002  # signatures are PyTorch's
+
+from __future__ import annotations
+
+import math
+
+from lumigen.errors import BadArgument
+from lumigen.frontend import movement
+from lumigen.frontend.creation import arange
+from lumigen.frontend.lookup import linear
+from lumigen.frontend.operand import where
+from lumigen.frontend.primitive import unequal
+from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import fail
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ key^T * scale + mask) @ value over (.., heads, positions, features).
+
+    A bool mask keeps what is true; a float mask is added; `is_causal` keeps key <= query. With
+    `enable_gqa` each head of `key` and `value` serves heads(query) / heads(key) heads of `query`.
+    A row without any key is NaN.
+    """
+    if dropout_p:
+        raise fail(
+            BadArgument,
+            op="scaled_dot_product_attention",
+            name="dropout_p",
+            value=dropout_p,
+            expected="0.0: models are compiled for inference",
+        )
+    if enable_gqa:
+        return _grouped_attention(query, key, value, attn_mask, is_causal, scale)
+    scores = query @ key.mT * _scale(query, scale)  # (.., heads, queries, keys)
+    if is_causal:
+        i, j = arange(scores.extents[-2]).unsqueeze(-1), arange(scores.extents[-1])
+        scores = where(i < j, -math.inf, scores)
+    if attn_mask is not None:
+        masked = attn_mask.dtype.is_bool
+        scores = where(attn_mask, scores, -math.inf) if masked else scores + attn_mask
+    return scores.softmax(-1) @ value
+
+
+def _scale(query: Tensor, scale: float | None) -> float:
+    if scale is not None:
+        return scale
+    features = query.extents[-1]
+    if not features.is_const:
+        raise fail(
+            BadArgument,
+            op="scaled_dot_product_attention",
+            name="scale",
+            value=f"left out for heads of {features} features",
+            expected="a number",
+        )
+    return 1 / math.sqrt(features.const)
+
+
+def _grouped_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
+    heads, shared = query.extents[-3], key.extents[-3]
+    group = heads // shared
+    if group * shared is not heads:
+        rule = f"{heads} query heads are not a multiple of {shared} key heads"
+        op = "scaled_dot_product_attention"
+        raise unequal(op, heads, shared, query.extents, key.extents, rule, "Correct the heads.")
+    split = query.unflatten(-3, (shared, group))  # (.., shared, group, queries, features)
+    if attn_mask is not None and attn_mask.ndim >= 3:
+        few = attn_mask.extents[-3] == 1
+        attn_mask = attn_mask.unsqueeze(-3) if few else attn_mask.unflatten(-3, (shared, group))
+    out = scaled_dot_product_attention(
+        split,
+        key.unsqueeze(-3),
+        value.unsqueeze(-3),
+        attn_mask,
+        is_causal=is_causal,
+        scale=_scale(query, scale),
+    )
+    return out.flatten(-4, -3)
+
+
+# --- with projections -----------------------------------------------------------------------------
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of several heads over (positions, batch, hidden), or without the batch, between projections.
+
+    (output, weights): the weights (batch, queries, keys) are the mean of the heads, or each head's, or None unless
+    needed. A bool mask leaves out what is true; `is_causal` is a hint that comes with its mask.
+    """
+    if training and dropout_p:
+        expected = "0.0: models are compiled for inference"
+        raise fail(
+            BadArgument, op="attention", name="dropout_p", value=dropout_p, expected=expected
+        )
+    del embed_dim_to_check, is_causal
+    if query.ndim == 2:
+        out, weights = multi_head_attention_forward(
+            query.unsqueeze(1),
+            key.unsqueeze(1),
+            value.unsqueeze(1),
+            0,
+            num_heads,
+            in_proj_weight,
+            in_proj_bias,
+            bias_k,
+            bias_v,
+            add_zero_attn,
+            dropout_p,
+            out_proj_weight,
+            out_proj_bias,
+            training,
+            None if key_padding_mask is None else key_padding_mask.unsqueeze(0),
+            need_weights,
+            attn_mask,
+            use_separate_proj_weight,
+            q_proj_weight,
+            k_proj_weight,
+            v_proj_weight,
+            static_k,
+            static_v,
+            average_attn_weights,
+        )
+        return out.squeeze(1), None if weights is None else weights.squeeze(0)
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+    q, k, v = _projected((query, key, value), in_proj_weight, separate, in_proj_bias)
+    mask = _added(attn_mask, q)
+    if bias_k is not None and bias_v is not None:
+        k = _followed(k, bias_k.expand(1, *k.extents[1:]))
+        v = _followed(v, bias_v.expand(1, *v.extents[1:]))
+    heads = [_heads(x, num_heads) for x in (q, k, v)]
+    heads[1] = heads[1] if static_k is None else static_k
+    heads[2] = heads[2] if static_v is None else static_v
+    if add_zero_attn:
+        heads[1:] = [x.pad((0, 0, 0, 1)) for x in heads[1:]]
+    keys = heads[1].extents[1]
+    scores = heads[0] @ heads[1].mT * _scale(heads[0], None)  # (batch * heads, queries, keys)
+    if mask is not None:  # keys that were added are seen by all
+        scores = scores + mask.pad((0, keys - mask.extents[-1]))
+    batch = query.extents[1]
+    if key_padding_mask is not None:
+        gone = _added(key_padding_mask, q)
+        assert gone is not None
+        gone = gone.pad((0, keys - gone.extents[-1])).reshape(batch, 1, 1, keys)
+        split = scores.reshape(batch, num_heads, *scores.extents[1:]) + gone
+        scores = split.reshape(scores.extents)
+    weights = scores.softmax(-1)
+    mixed = (weights @ heads[2]).transpose(0, 1)  # (queries, batch * heads, features)
+    out = linear(mixed.reshape(*query.extents[:2], -1), out_proj_weight, out_proj_bias)
+    if not need_weights:
+        return out, None
+    each = weights.reshape(batch, num_heads, *weights.extents[1:])
+    return out, each.mean(1) if average_attn_weights else each
+
+
+def _projected(
+    inputs: tuple[Tensor, Tensor, Tensor],
+    together: Tensor | None,
+    separate: tuple[Tensor | None, ...],
+    bias: Tensor | None,
+) -> list[Tensor]:
+    """Queries, keys and values, by one weight in three parts or by three."""
+    weights = separate if together is None else together.chunk(3)
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    found: list[Tensor] = []
+    for x, w, b in zip(inputs, weights, biases, strict=True):
+        assert w is not None
+        found.append(linear(x, w, b))
+    return found
+
+
+def _heads(x: Tensor, heads: int) -> Tensor:
+    """(positions, batch, hidden) -> (batch * heads, positions, hidden / heads)."""
+    positions, batch, hidden = x.extents
+    return x.reshape(positions, batch * heads, hidden // heads).transpose(0, 1)
+
+
+def _followed(x: Tensor, last: Tensor) -> Tensor:
+    return Tensor(movement.cat([x.edge, last.edge]))
+
+
+def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """A mask as what is added to scores: -inf where a bool one is true."""
+    if mask is None or not mask.dtype.is_bool:
+        return mask
+    return where(mask, -math.inf, like.new_zeros())

@@ -1,0 +1,391 @@
+"""Convolutions: sums of products over windows, which the compiler finds by their index sets.
+
+The transposed ones are convolutions of the input with zeros between its elements.
+"""
+
+# signatures are PyTorch's
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from lumigen.errors import BadArgument, DtypeMismatch, RankMismatch
+from lumigen.frontend import movement
+from lumigen.frontend.extents import check_count, check_extent, fixed
+from lumigen.frontend.primitive import unequal
+from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import fail
+from lumigen.index import ix
+
+Pair: TypeAlias = int | tuple[int, int]
+Sizes: TypeAlias = int | tuple[int, ...] | list[int]
+AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+
+
+def pair(value: Pair) -> tuple[int, int]:
+    """One number for both directions, or (vertical, horizontal)."""
+    return (value, value) if isinstance(value, int) else value
+
+
+def several(op: str, name: str, value: Sizes, rank: int) -> tuple[int, ...]:
+    """One number for all directions, or one for each."""
+    if isinstance(value, int):
+        return (value,) * rank
+    found = tuple(value)
+    if len(found) == 1:
+        return found * rank
+    if len(found) != rank:
+        expected = f"one number or {rank} of them"
+        raise fail(BadArgument, op=op, name=name, value=found, expected=expected)
+    return found
+
+
+def need_rank(op: str, name: str, x: Tensor, axes: tuple[str, ...]) -> None:
+    if x.ndim != len(axes):
+        raise fail(
+            RankMismatch,
+            op=op,
+            name=name,
+            shape=x.extents,
+            expected=f"{len(axes)} axes ({', '.join(axes)})",
+            remedy="Add or remove axes with .reshape() or .unsqueeze().",
+        )
+
+
+def same_dtype(op: str, x: Tensor, weight: Tensor) -> None:
+    if x.dtype is not weight.dtype:
+        raise fail(
+            DtypeMismatch,
+            op=op,
+            name="the input",
+            got=x.dtype,
+            expected=f"{weight.dtype}, as the weight",
+            remedy=f"Cast it with .to(lg.{weight.dtype}).",
+        )
+
+
+def windows(
+    x: Tensor, size: tuple[int, ...], step: tuple[int, ...], dilation: tuple[int, ...]
+) -> Tensor:
+    """(.., *extents) -> (.., *counts, *size): the windows of the last axes."""
+    edge = x.edge
+    rank = len(size)
+    for k, s, d in zip(size, step, dilation, strict=True):
+        edge = movement.unfold(edge, -rank, k, s, d)
+    return Tensor(edge)
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """(batch, in, length), (out, in / groups, r) -> (batch, out, length'); the batch may be missing."""
+    return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """(batch, in, height, width), (out, in / groups, r, s) -> (batch, out, height', width').
+
+    sum_{c, r, s} x[b, c, i stride + r dilation, j stride + s dilation] * weight[o, c, r, s]; the batch may be missing.
+    """
+    return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """As `conv2d`, over depth, height and width."""
+    return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _conv(
+    op: str,
+    rank: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes | str,
+    dilation: Sizes,
+    groups: int,
+) -> Tensor:
+    if x.ndim == rank + 1:
+        out = _conv(op, rank, x.unsqueeze(0), weight, bias, stride, padding, dilation, groups)
+        return out.squeeze(0)
+    need_rank(op, "the input", x, ("batch", "channel", *AXES[rank]))
+    need_rank(op, "the weight", weight, ("out", "in", *AXES[rank]))
+    same_dtype(op, x, weight)
+    _check_channels(op, x, weight, groups)
+    out_channels, per_group, *extents = weight.extents
+    names = AXES[rank]
+    kernel = tuple(fixed(op, f"the kernel's {n}", e) for n, e in zip(names, extents, strict=True))
+    steps = several(op, "dilation", dilation, rank)
+    widths = _padding(op, padding, kernel, steps)
+    x = x.pad([w for both in reversed(widths) for w in both])
+    seen = windows(x, kernel, several(op, "stride", stride, rank), steps)
+    batch, _, *counts = seen.extents[: rank + 2]
+    per_out = out_channels // groups
+    ones = (1,) * rank
+    seen = seen.reshape(batch, groups, 1, per_group, *counts, *kernel)
+    inner = tuple(range(4, 4 + rank))
+    # (batch, group, 1, *counts, in / groups, *kernel)
+    seen = seen.permute((0, 1, 2, *inner, 3, *range(4 + rank, 4 + 2 * rank)))
+    filters = weight.reshape(groups, per_out, *ones, per_group, *kernel)
+    total = (seen * filters).sum(tuple(range(-rank - 1, 0)), dtype=x.dtype)
+    out = total.reshape(batch, out_channels, *counts)
+    return out if bias is None else out + bias.reshape(-1, *ones)
+
+
+def _padding(
+    op: str, padding: Sizes | str, kernel: tuple[int, ...], dilation: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    """(before, after) of each direction."""
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            expected = "a number, a pair, 'same' or 'valid'"
+            raise fail(BadArgument, op=op, name="padding", value=repr(padding), expected=expected)
+        same = padding == "same"
+        total = [d * (k - 1) if same else 0 for k, d in zip(kernel, dilation, strict=True)]
+        return [(t // 2, t - t // 2) for t in total]
+    return [(p, p) for p in several(op, "padding", padding, len(kernel))]
+
+
+def _check_channels(op: str, x: Tensor, weight: Tensor, groups: int) -> None:
+    check_count(op, "groups", groups)
+    have, per_group, out = x.extents[1], weight.extents[1], weight.extents[0]
+    if per_group * groups is not have:
+        rule = f"the input has {have} channels, the weight takes {groups} groups of {per_group}"
+        remedy = "Check groups and the layer before."
+        raise unequal(op, have, per_group * groups, x.extents, weight.extents, rule, remedy)
+    if (out // groups) * groups is not out:
+        raise fail(
+            BadArgument,
+            op=op,
+            name="groups",
+            value=groups,
+            expected=f"a divisor of the {out} output channels",
+        )
+
+
+# --- transposed -----------------------------------------------------------------------------------
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+) -> Tensor:
+    """(batch, in, length), (in, out / groups, r) -> (batch, out, length'); the batch may be missing."""
+    return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+) -> Tensor:
+    """(batch, in, height, width), (in, out / groups, r, s) -> (batch, out, height', width').
+
+    Each element is spread: out[b, o, i stride - padding + r dilation, ..] sums x[b, c, i, ..] * weight[c, o, r, ..].
+    """
+    return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+) -> Tensor:
+    """As `conv_transpose2d`, over depth, height and width."""
+    return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def _transposed(
+    rank: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes,
+    output_padding: Sizes,
+    groups: int,
+    dilation: Sizes,
+) -> Tensor:
+    op = f"conv_transpose{rank}d"
+    if x.ndim == rank + 1:
+        one = x.unsqueeze(0)
+        out = _transposed(
+            rank, one, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+        return out.squeeze(0)
+    need_rank(op, "the input", x, ("batch", "channel", *AXES[rank]))
+    need_rank(op, "the weight", weight, ("in", "out", *AXES[rank]))
+    check_count(op, "groups", groups)
+    names = AXES[rank]
+    sizes = zip(names, weight.extents[2:], strict=True)
+    kernel = [fixed(op, f"the kernel's {n}", e) for n, e in sizes]
+    step, less = several(op, "stride", stride, rank), several(op, "padding", padding, rank)
+    steps = several(op, "dilation", dilation, rank)
+    more = several(op, "output_padding", output_padding, rank)
+    x = spread(x, step)
+    widths: list[int] = []
+    for k, d, p, extra in reversed(list(zip(kernel, steps, less, more, strict=True))):
+        reach = d * (k - 1) - p
+        widths += [reach, reach + extra]
+    for axis, (low, high) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
+        extent = x.extents[-1 - axis]
+        check_extent(op, f"padding leaves {extent + low + high} of it", extent + low + high)
+    channels, per_out = weight.extents[:2]
+    turned = weight.flip(*range(2, 2 + rank))
+    turned = turned.reshape(groups, channels // groups, per_out, *kernel).transpose(1, 2)
+    turned = turned.reshape(per_out * groups, channels // groups, *kernel)
+    return _conv(op, rank, x.pad(widths), turned, bias, 1, 0, steps, groups)
+
+
+def spread(x: Tensor, step: tuple[int, ...]) -> Tensor:
+    """Zeros between the elements of the last axes, so that they are `step` apart."""
+    rank = len(step)
+    for k, s in enumerate(step):
+        d = x.ndim - rank + k
+        if s == 1:
+            continue
+        n = x.extents[d]
+        wide = x.unsqueeze(d + 1)
+        wide = wide.pad((0, 0) * (x.ndim - 1 - d) + (0, s - 1))
+        x = wide.flatten(d, d + 1).narrow(d, 0, (n - 1) * s + 1)
+    return x
+
+
+# --- windows as columns ---------------------------------------------------------------------------
+
+
+def unfold(
+    input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
+) -> Tensor:
+    """(batch, channel, height, width) -> (batch, channel * r * s, windows): windows as columns (im2col)."""
+    op = "unfold"
+    x = input if input.ndim == 4 else input.unsqueeze(0)
+    need_rank(op, "the input", x, ("batch", "channel", "height", "width"))
+    kernel = several(op, "kernel_size", kernel_size, 2)
+    v, h = several(op, "padding", padding, 2)
+    seen = windows(
+        x.pad((h, h, v, v)),
+        kernel,
+        several(op, "stride", stride, 2),
+        several(op, "dilation", dilation, 2),
+    )
+    batch, channels, rows, columns, r, s = seen.extents
+    out = seen.permute(0, 1, 4, 5, 2, 3).reshape(batch, channels * r * s, rows * columns)
+    return out if input.ndim == 4 else out.squeeze(0)
+
+
+def fold(
+    input: Tensor,
+    output_size: Sizes,
+    kernel_size: Sizes,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> Tensor:
+    """(batch, channel * r * s, windows) -> (batch, channel, *output_size): columns summed back (col2im)."""
+    op = "fold"
+    x = input if input.ndim == 3 else input.unsqueeze(0)
+    need_rank(op, "the input", x, ("batch", "column", "window"))
+    size, kernel = several(op, "output_size", output_size, 2), several(op, "kernel", kernel_size, 2)
+    step, d = several(op, "stride", stride, 2), several(op, "dilation", dilation, 2)
+    p = several(op, "padding", padding, 2)
+    counts = tuple((size[k] + 2 * p[k] - d[k] * (kernel[k] - 1) - 1) // step[k] + 1 for k in (0, 1))
+    batch = x.extents[0]
+    channels = x.extents[1] // (kernel[0] * kernel[1])
+    x = x.reshape(batch, channels, *kernel, *counts)
+    out: Tensor | None = None
+    for r in range(kernel[0]):
+        for s in range(kernel[1]):
+            at = (r * d[0] - p[0], s * d[1] - p[1])
+            part = spread(x[:, :, r, s], step)
+            widths: list[int] = []
+            for k in (1, 0):
+                have = (counts[k] - 1) * step[k] + 1
+                widths += [at[k], size[k] - have - at[k]]
+            part = part.pad(widths)
+            out = part if out is None else out + part
+    assert out is not None
+    return out if input.ndim == 3 else out.squeeze(0)
+
+
+# --- channels and positions -----------------------------------------------------------------------
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(.., channel * r * r, height, width) -> (.., channel, height * r, width * r)."""
+    check_count("pixel_shuffle", "upscale_factor", upscale_factor)
+    r = upscale_factor
+    *rest, channels, height, width = input.extents
+    _divides("pixel_shuffle", "the channels", channels, r * r)
+    n = len(rest)
+    x = input.reshape(*rest, channels // (r * r), r, r, height, width)
+    x = x.permute((*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return x.reshape(*rest, channels // (r * r), height * r, width * r)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(.., channel, height * r, width * r) -> (.., channel * r * r, height, width)."""
+    check_count("pixel_unshuffle", "downscale_factor", downscale_factor)
+    r = downscale_factor
+    *rest, channels, height, width = input.extents
+    _divides("pixel_unshuffle", "the height", height, r)
+    _divides("pixel_unshuffle", "the width", width, r)
+    n = len(rest)
+    x = input.reshape(*rest, channels, height // r, r, width // r, r)
+    x = x.permute((*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return x.reshape(*rest, channels * r * r, height // r, width // r)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """(batch, groups * n, ..) -> the channels in the order (n, groups)."""
+    check_count("channel_shuffle", "groups", groups)
+    batch, channels, *rest = input.extents
+    _divides("channel_shuffle", "the channels", channels, groups)
+    x = input.reshape(batch, groups, channels // groups, *rest).transpose(1, 2)
+    return x.reshape(batch, channels, *rest)
+
+
+def _divides(op: str, name: str, extent: object, by: int) -> None:
+    e = ix(extent)  # type: ignore[arg-type]
+    if (e // by) * by is not e:
+        expected = f"a multiple of {by}"
+        raise fail(BadArgument, op=op, name=name, value=e, expected=expected)

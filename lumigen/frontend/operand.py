@@ -1,0 +1,112 @@
+"""operand: what functions of tensors take, a tensor or a number, and the choice between two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, Union
+
+from lumigen.dtype import DType
+from lumigen.errors import BadArgument
+from lumigen.frontend import compare, primitive
+from lumigen.frontend.primitive import Extent, Scalar
+from lumigen.frontend.promote import result_type
+from lumigen.frontend.trace import fail
+from lumigen.graph import Edge
+from lumigen.index import Ix, Symbolic, ix
+
+if TYPE_CHECKING:
+    from lumigen.frontend.tensor import Tensor
+
+Value: TypeAlias = Union["Tensor", Scalar]
+Dims: TypeAlias = int | Sequence[int] | None
+T = TypeVar("T")
+
+
+def raw(a: Any) -> primitive.Operand:
+    """What the modules of operations take: the edge of a tensor, a scalar as it is."""
+    if isinstance(a, bool | int | float | Symbolic | Ix):
+        return a
+    edge = getattr(a, "edge", None)
+    if isinstance(edge, Edge):
+        return edge
+    item = getattr(a, "item", None)  # a numpy scalar
+    if callable(item) and not getattr(a, "shape", ()):
+        found = item()
+        if isinstance(found, bool | int | float):
+            return found
+    raise fail(
+        BadArgument,
+        op="operand",
+        name="an operand",
+        value=f"a {type(a).__name__}",
+        expected="tensors of this trace, numbers or extents; an array is a parameter of the model, among its weights",
+    )
+
+
+def is_tensor(a: object) -> TypeGuard[Tensor]:
+    """Whether an operand is a tensor."""
+    return isinstance(getattr(a, "edge", None), Edge)
+
+
+def dtype_of(*values: Value) -> DType:
+    """The common dtype of operands, by PyTorch's rules."""
+    return result_type("operands", tuple(primitive.vote(raw(v)) for v in values))
+
+
+def where(condition: Tensor, input: Value, other: Value) -> Tensor:
+    """`input` where the condition holds, else `other`; what is not chosen never shows, be it NaN."""
+    return condition.of(compare.where(condition.edge, raw(input), raw(other)))
+
+
+def full_like(input: Tensor, fill_value: Scalar, *, dtype: DType | None = None) -> Tensor:
+    """`fill_value` everywhere in the shape of `input`, in its dtype if none is given."""
+    value = primitive.tensor(raw(fill_value), dtype or input.dtype)
+    return input.of(primitive.expand("full_like", value, input.extents))
+
+
+def filled(input: Tensor, shape: Sequence[Extent], value: Scalar) -> Tensor:
+    """`value` everywhere in a shape, in the dtype of `input`."""
+    edge = primitive.tensor(raw(value), input.dtype)
+    return input.of(primitive.expand("full", edge, tuple(map(ix, shape))))
+
+
+def zeros_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """0 everywhere in the shape of `input`, in its dtype if none is given."""
+    return full_like(input, 0, dtype=dtype)
+
+
+def ones_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """1 everywhere in the shape of `input`, in its dtype if none is given."""
+    return full_like(input, 1, dtype=dtype)
+
+
+def floats(input: Tensor) -> Tensor:
+    """The tensor; integers and bools as f32."""
+    return input.of(primitive.floating(input.edge))
+
+
+def common(op: str, input: Tensor, *others: Value) -> tuple[Tensor, ...]:
+    """Operands in their common dtype and shape."""
+    dtype = dtype_of(input, *others)
+    edges = (primitive.tensor(raw(v), dtype) for v in (input, *others))
+    return tuple(map(input.of, primitive.broadcast(op, *edges)))
+
+
+def listed(given: T | Sequence[T]) -> tuple[T, ...]:
+    """One of something, or several, as a tuple."""
+    return tuple(given) if isinstance(given, Sequence) else (given,)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def one_sequence(args: tuple[int | Extent | Sequence[Extent], ...]) -> tuple[Extent, ...]:
+    """Extents given one by one, or as one sequence."""
+    if len(args) == 1 and isinstance(args[0], Sequence):
+        return tuple(args[0])
+    return tuple(a for a in args if not isinstance(a, Sequence))
+
+
+def choice(op: str, name: str, given: object, *allowed: object) -> None:
+    """An option has one of a few values."""
+    if given not in allowed:
+        *most, last = map(repr, allowed)
+        expected = f"{', '.join(most)} or {last}" if most else last
+        raise fail(BadArgument, op=op, name=name, value=repr(given), expected=expected)

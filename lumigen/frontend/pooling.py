@@ -1,0 +1,434 @@
+"""Pooling: maxima, means and norms of windows, and of pieces of a dimension (adaptive)."""
+
+# ruff: noqa: FBT002  # signatures are PyTorch's
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from lumigen.errors import BadArgument
+from lumigen.frontend import movement
+from lumigen.frontend.convolution import Sizes, several, windows
+from lumigen.frontend.creation import arange, full
+from lumigen.frontend.extents import check_count, fixed
+from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import fail
+from lumigen.index import Ix, ceildiv, ix, product
+
+Targets: TypeAlias = int | Sequence[int | None] | None
+
+
+class _Windows:
+    """Windows of the last axes of an input, with the widths that `ceil_mode` adds behind."""
+
+    def __init__(
+        self,
+        op: str,
+        rank: int,
+        x: Tensor,
+        kernel: Sizes,
+        stride: Sizes | None,
+        padding: Sizes,
+        dilation: Sizes,
+        ceil_mode: bool,
+    ) -> None:
+        self.size = several(op, "kernel_size", kernel, rank)
+        given = (
+            kernel if stride is None or (isinstance(stride, Sequence) and not stride) else stride
+        )
+        self.step = several(op, "stride", given, rank)
+        self.padding = several(op, "padding", padding, rank)
+        self.dilation = several(op, "dilation", dilation, rank)
+        for p, k in zip(self.padding, self.size, strict=True):
+            if not 0 <= p <= k // 2:
+                expected = f"0 to {k // 2}, half the window"
+                raise fail(BadArgument, op=op, name="padding", value=p, expected=expected)
+        self.extents = x.extents[-rank:]
+        self.more = [self._more(op, k, e) if ceil_mode else 0 for k, e in enumerate(self.extents)]
+
+    def _more(self, op: str, axis: int, extent: Ix) -> int:
+        """How far the last window reaches beyond the padded extent."""
+        n = fixed(op, "an extent that ceil_mode rounds", extent)
+        p, step = self.padding[axis], self.step[axis]
+        window = self.dilation[axis] * (self.size[axis] - 1) + 1
+        count = -(-(n + 2 * p - window) // step) + 1
+        if (count - 1) * step >= n + p:  # it would begin in the padding
+            count -= 1
+        return max((count - 1) * step + window - n - 2 * p, 0)
+
+    def of(self, x: Tensor, fill: float, padded: bool = False) -> Tensor:
+        """(.., *counts, *size); `padded` is a tensor that has the padding already."""
+        widths: list[int] = []
+        for p, more in reversed(list(zip(self.padding, self.more, strict=True))):
+            widths += [0, more] if padded else [p, p + more]
+        x = x.pad(widths, fill) if any(widths) else x
+        return windows(x, self.size, self.step, self.dilation)
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        return tuple(range(-len(self.size), 0))
+
+
+# --- maxima ---------------------------------------------------------------------------------------
+
+
+def _max_pool(
+    rank: int,
+    x: Tensor,
+    kernel: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
+    op = f"max_pool{rank}d"
+    w = _Windows(op, rank, x, kernel, stride, padding, dilation, ceil_mode)
+    seen = w.of(x, x.dtype.lowest)
+    if not return_indices:
+        return seen.amax(w.inner)
+    numbers = arange(product(w.extents)).reshape(w.extents)
+    places = w.of(numbers, -1)
+    return _with_places(seen, places, rank)
+
+
+def _with_places(seen: Tensor, places: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """The maxima over the last axes, and the numbers that stand where they are."""
+    flat = seen.flatten(-rank)
+    first = flat.argmax(-1, keepdim=True)
+    at = places.flatten(-rank).expand(flat.extents)
+    return flat.amax(-1), at.take_along_dim(first, -1).squeeze(-1)
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """(.., length) -> (.., length'): the greatest of each window; padding never wins.
+
+    With `return_indices` also where it is: (values, positions in row-major order of the input's last axes).
+    """
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """(.., height, width) -> (.., height', width'): the greatest of each window; padding never wins.
+
+    With `return_indices` also where it is: (values, positions in row-major order of the input's last axes).
+    """
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """(.., depth, height, width) -> (.., depth', height', width'): the greatest of each window; padding never wins.
+
+    With `return_indices` also where it is: (values, positions in row-major order of the input's last axes).
+    """
+    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+# --- means and norms ------------------------------------------------------------------------------
+
+
+def _avg_pool(
+    rank: int,
+    x: Tensor,
+    kernel: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
+    w = _Windows(f"avg_pool{rank}d", rank, x, kernel, stride, padding, 1, ceil_mode)
+    total = w.of(x, 0).sum(w.inner, dtype=x.dtype)
+    if divisor_override is not None or (
+        not any(w.more) and (count_include_pad or not any(w.padding))
+    ):
+        count: Tensor | int = divisor_override or math.prod(w.size)
+    else:
+        count = _counts(w, x, count_include_pad)
+    if x.dtype.is_float:
+        return total / count
+    return total.div(count, rounding_mode="trunc")
+
+
+def _counts(w: _Windows, x: Tensor, include_padding: bool) -> Tensor:
+    """How many elements each window has, with or without those of the padding."""
+    extents = w.extents
+    if include_padding:
+        extents = tuple(e + 2 * p for e, p in zip(extents, w.padding, strict=True))
+    ones = full(tuple(extents), 1, x.dtype)
+    return w.of(ones, 0, padded=include_padding).sum(w.inner, dtype=x.dtype)
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """(.., length) -> (.., length'): means of windows, padding as zeros or not counted."""
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """(.., height, width) -> (.., height', width'): means of windows, padding as zeros or not counted."""
+    return _avg_pool(
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """As `avg_pool2d`, over depth, height and width."""
+    return _avg_pool(
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def _lp_pool(
+    rank: int, x: Tensor, p: float, kernel: Sizes, stride: Sizes | None, ceil_mode: bool
+) -> Tensor:
+    w = _Windows(f"lp_pool{rank}d", rank, x, kernel, stride, 0, 1, ceil_mode)
+    total = w.of(x.pow(p), 0).sum(w.inner)
+    return (total.sign() * total.abs().relu()).pow(1 / p)
+
+
+def lp_pool1d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """(sum x^p)^(1/p) of each window."""
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """(sum x^p)^(1/p) of each window."""
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """(sum x^p)^(1/p) of each window."""
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+# --- adaptive -------------------------------------------------------------------------------------
+
+
+def _sizes(op: str, rank: int, x: Tensor, output_size: Targets) -> list[int | None]:
+    """The extents that are asked for; None keeps one, and is as good as an extent that is there."""
+    given: list[int | None]
+    given = list(output_size) if isinstance(output_size, Sequence) else [output_size] * rank
+    given = given * rank if len(given) == 1 else given
+    for size in given:
+        if size is not None:
+            check_count(op, "output_size", size, 0)
+    if len(given) != rank:
+        expected = f"one number or {rank} of them"
+        raise fail(BadArgument, op=op, name="output_size", value=tuple(given), expected=expected)
+    return [None if n is None or x.extents[d - rank] == n else n for d, n in enumerate(given)]
+
+
+def _pieces(op: str, x: Tensor, d: int, count: int, fill: float) -> tuple[Tensor, list[int]]:
+    """Dimension `d` as so many pieces, a last dimension inside them; and how long each piece is.
+
+    Piece i goes from floor(i n / count) to ceil((i + 1) n / count); an extent that is a multiple may be symbolic.
+    """
+    extent = x.extents[d]
+    if count and (extent // count) * count is extent:
+        tiles = x.unflatten(d, (count, extent // count)).movedim(d + 1, -1)
+        return tiles, []
+    n = fixed(op, f"an extent that is not always a multiple of {count}", extent)
+    if not count:
+        return x.narrow(d, 0, 0).unsqueeze(-1), []
+
+    def start(i: Ix) -> Ix:
+        return i * n // count
+
+    def end(i: Ix) -> Ix:
+        return ceildiv((i + 1) * n, count)
+
+    lengths = [end(ix(i)).const - start(ix(i)).const for i in range(count)]
+    return Tensor(movement.pieces(x.edge, d, count, start, end, fill)), lengths
+
+
+def _adaptive_avg_pool(rank: int, x: Tensor, output_size: Targets) -> Tensor:
+    op = f"adaptive_avg_pool{rank}d"
+    for k, size in enumerate(_sizes(op, rank, x, output_size)):
+        if size is None:
+            continue
+        d = x.ndim - rank + k
+        parts, lengths = _pieces(op, x, d, size, 0)
+        if not lengths:
+            x = parts.mean(-1)
+            continue
+        ones, _ = _pieces(op, full((x.extents[d],), 1, x.dtype), 0, size, 0)
+        count = ones.sum(-1).reshape(-1, *(1,) * (rank - 1 - k))
+        x = parts.sum(-1) / count
+    return x
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
+    """(.., length) -> (.., output_size): means of equal or overlapping pieces."""
+    return _adaptive_avg_pool(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Targets) -> Tensor:
+    """(.., height, width) -> (.., *output_size): means of pieces; None keeps an extent."""
+    return _adaptive_avg_pool(2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Targets) -> Tensor:
+    """(.., depth, height, width) -> (.., *output_size): means of pieces; None keeps an extent."""
+    return _adaptive_avg_pool(3, input, output_size)
+
+
+def _adaptive_max_pool(rank: int, x: Tensor, output_size: Targets, return_indices: bool) -> Any:
+    op = f"adaptive_max_pool{rank}d"
+    numbers = arange(product(x.extents[-rank:])).reshape(x.extents[-rank:]).expand(x.extents)
+    for k, size in enumerate(_sizes(op, rank, x, output_size)):
+        if size is None:
+            continue
+        d = x.ndim - rank + k
+        parts, _ = _pieces(op, x, d, size, x.dtype.lowest)
+        if return_indices:
+            places, _ = _pieces(op, numbers, d, size, 0)
+            x, numbers = _with_places(parts, places, 1)
+        else:
+            x = parts.amax(-1)
+    return (x, numbers) if return_indices else x
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
+    """(.., length) -> (.., output_size): maxima of pieces, with their positions if `return_indices`."""
+    return _adaptive_max_pool(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Targets, return_indices: bool = False) -> Any:
+    """(.., height, width) -> (.., *output_size): maxima of pieces; None keeps an extent."""
+    return _adaptive_max_pool(2, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Targets, return_indices: bool = False) -> Any:
+    """(.., depth, height, width) -> (.., *output_size): maxima of pieces; None keeps an extent."""
+    return _adaptive_max_pool(3, input, output_size, return_indices)
+
+
+# --- undone ---------------------------------------------------------------------------------------
+
+
+def _max_unpool(
+    rank: int,
+    x: Tensor,
+    indices: Tensor,
+    kernel: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    output_size: Sequence[int] | None,
+) -> Tensor:
+    op = f"max_unpool{rank}d"
+    size = several(op, "kernel_size", kernel, rank)
+    step = several(op, "stride", kernel if stride is None else stride, rank)
+    less = several(op, "padding", padding, rank)
+    if output_size is not None:
+        wanted = [ix(e) for e in output_size[-rank:]]
+    else:
+        counts = x.extents[-rank:]
+        parts = zip(counts, step, size, less, strict=True)
+        wanted = [(n - 1) * s + k - 2 * p for n, s, k, p in parts]
+    rest = x.extents[:-rank]
+    empty = x.new_zeros(*rest, product(tuple(wanted)))
+    out = empty.scatter(-1, indices.flatten(-rank), x.flatten(-rank))
+    return out.reshape(*rest, *wanted)
+
+
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """What `max_pool1d` with `return_indices` gave, back where it was; 0 elsewhere."""
+    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """What `max_pool2d` with `return_indices` gave, back where it was; 0 elsewhere."""
+    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """What `max_pool3d` with `return_indices` gave, back where it was; 0 elsewhere."""
+    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)

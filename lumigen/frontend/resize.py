@@ -1,0 +1,339 @@
+"""Resizing of images and signals: sums of few elements at positions that are views of the input."""
+
+# ruff: noqa: FBT002  # signatures are PyTorch's
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lumigen.errors import BadArgument
+from lumigen.frontend import movement
+from lumigen.frontend.creation import arange
+from lumigen.frontend.extents import check_count, fixed
+from lumigen.frontend.operand import choice, where
+from lumigen.frontend.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import fail
+from lumigen.index import Ix, ix, maximum, minimum
+
+RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+MODES = ("nearest", "nearest-exact", "area", *RANKS)
+CUBIC = -0.75  # the slope at 1, as PyTorch and OpenCV have it
+FINEST = 2**20  # scales are fractions with denominators up to it
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Where element i of the result lies in the input: (slope i + offset) / unit, exactly."""
+
+    slope: int
+    offset: int
+    unit: int
+
+    @staticmethod
+    def of(slope: Fraction, offset: Fraction) -> _Line:
+        unit = math.lcm(slope.denominator, offset.denominator)
+        return _Line(int(slope * unit), int(offset * unit), unit)
+
+    def floor(self, i: Ix) -> Ix:
+        return (i * self.slope + self.offset) // self.unit
+
+    def rest(self, count: int) -> Tensor:
+        """The fractions between floor and position, as f32."""
+        return ((arange(count) * self.slope + self.offset) % self.unit).float() / self.unit
+
+
+def _read(x: Tensor, d: int, count: int, line: _Line, step: int) -> Tensor:
+    """Element `floor(position) + step` of a dimension, the nearest one where there is none."""
+    last = x.extents[d] - 1
+
+    def at(i: Ix) -> Ix:
+        return minimum(maximum(line.floor(i) + step, 0), last)
+
+    return Tensor(movement.at_positions(x.edge, d, count, at))
+
+
+def _along(x: Tensor, d: int, values: Tensor) -> Tensor:
+    """A vector along a dimension, in the dtype of the tensor."""
+    return values.to(x.dtype).reshape(-1, *(1,) * (x.ndim - 1 - d))
+
+
+def _cubic(x: Tensor, d: int, count: int, line: _Line) -> Tensor:
+    """The cubic convolution of four neighbours."""
+    t = line.rest(count)
+
+    def near(u: Tensor) -> Tensor:
+        return ((CUBIC + 2) * u - (CUBIC + 3)) * u * u + 1
+
+    def far(u: Tensor) -> Tensor:
+        return ((CUBIC * u - 5 * CUBIC) * u + 8 * CUBIC) * u - 4 * CUBIC
+
+    weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
+    out: Tensor | None = None
+    for step, w in enumerate(weights, -1):
+        part = _read(x, d, count, line, step) * _along(x, d, w)
+        out = part if out is None else out + part
+    assert out is not None
+    return out
+
+
+def _linear(x: Tensor, d: int, count: int, line: _Line) -> Tensor:
+    """The mean of two neighbours, weighted by how near they are."""
+    t = line.rest(count)
+    t = where(arange(count) * line.slope + line.offset < 0, 0.0, t)
+    low = _read(x, d, count, line, 0)
+    high = _read(x, d, count, line, 1)
+    before = arange(count) * line.slope + line.offset < 0  # before the first element: that alone
+    high = where(before.reshape(-1, *(1,) * (x.ndim - 1 - d)), low, high)
+    weight = _along(x, d, t)
+    return low * (1 - weight) + high * weight
+
+
+def interpolate(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """(batch, channel, *extents) -> (batch, channel, *sizes) by neighbours in the input.
+
+    `nearest`, `nearest-exact` (whose positions are centres), `area` (means), `linear`, `bilinear`, `trilinear`,
+    `bicubic`. With `align_corners` the first and last elements are kept, else the borders. Extents are fixed.
+    """
+    op = "interpolate"
+    choice(op, "mode", mode, *MODES)
+    rank = input.ndim - 2
+    if rank < 1 or RANKS.get(mode, rank) != rank:
+        expected = f"one of an input of {input.ndim} axes; (batch, channel, ..) is what it takes"
+        raise fail(BadArgument, op=op, name="mode", value=repr(mode), expected=expected)
+    if antialias:
+        raise fail(BadArgument, op=op, name="antialias", value=True, expected="False")
+    if align_corners and mode not in RANKS:
+        expected = "None: only linear and cubic modes have corners to align"
+        raise fail(BadArgument, op=op, name="align_corners", value=True, expected=expected)
+    extents = input.extents[2:]
+    sizes, scales = _sizes(op, extents, size, scale_factor)
+    if recompute_scale_factor:
+        scales = None
+    if mode == "area":
+        pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[rank - 1]
+        return pool(input, tuple(sizes))
+    x = input
+    for k, count in enumerate(sizes):
+        d = 2 + k
+        n = fixed(op, "an extent that is resized", extents[k])
+        if count == n and (scales is None or scales[k] == 1):
+            continue
+        scale = Fraction(n, count) if scales is None else 1 / scales[k]
+        if mode in RANKS:
+            line = _line(n, count, scale, bool(align_corners))
+            x = (_cubic if mode == "bicubic" else _linear)(x, d, count, line)
+        else:
+            half = Fraction(1, 2) if mode == "nearest-exact" else Fraction(0)
+            x = _read(x, d, count, _Line.of(scale, half * scale), 0)
+    return x
+
+
+def _line(n: int, count: int, scale: Fraction, align_corners: bool) -> _Line:
+    if align_corners:
+        return _Line.of(Fraction(n - 1, count - 1) if count > 1 else Fraction(0), Fraction(0))
+    return _Line.of(scale, scale / 2 - Fraction(1, 2))
+
+
+def _sizes(
+    op: str,
+    extents: Sequence[Ix],
+    size: int | Sequence[int] | None,
+    scale_factor: float | Sequence[float] | None,
+) -> tuple[list[int], list[Fraction] | None]:
+    """The extents of the result, and the scales if they were given."""
+    if (size is None) == (scale_factor is None):
+        value = "given with scale_factor" if size is not None else "given by neither"
+        expected = "size or scale_factor"
+        raise fail(BadArgument, op=op, name="the size", value=value, expected=expected)
+    if size is not None:
+        given = [size] * len(extents) if isinstance(size, int) else list(size)
+        for s in given:
+            check_count(op, "size", s)
+        _check_length(op, "size", given, extents)
+        return given, None
+    assert scale_factor is not None
+    one = isinstance(scale_factor, int | float)
+    factors = [scale_factor] * len(extents) if one else list(scale_factor)  # type: ignore[arg-type]
+    _check_length(op, "scale_factor", factors, extents)
+    sizes = [
+        math.floor(fixed(op, "an extent that is scaled", e) * f)
+        for e, f in zip(extents, factors, strict=True)
+    ]
+    for s, f in zip(sizes, factors, strict=True):
+        if s < 1:
+            expected = "one that leaves an element"
+            raise fail(BadArgument, op=op, name="scale_factor", value=f, expected=expected)
+    return sizes, [Fraction(f).limit_denominator(FINEST) for f in factors]
+
+
+def _check_length(op: str, name: str, given: Sequence[object], extents: Sequence[Ix]) -> None:
+    if len(given) != len(extents):
+        expected = f"one number or {len(extents)} of them"
+        raise fail(BadArgument, op=op, name=name, value=tuple(given), expected=expected)
+
+
+def upsample(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:
+    """`interpolate` by the nearest element."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:
+    """`interpolate` by `bilinear` with aligned corners."""
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
+
+
+# --- at positions that are data -------------------------------------------------------------------
+
+
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """(batch, channel, *extents), (batch, *sizes, axes) -> (batch, channel, *sizes): read at positions from -1 to 1.
+
+    The last axis of the grid names (x, y[, z]), the last extent first. Outside, elements are zeros, those of the
+    `border`, or mirrored at it (`reflection`).
+    """
+    op = "grid_sample"
+    choice(op, "mode", mode, "bilinear", "nearest", "bicubic")
+    choice(op, "padding_mode", padding_mode, "zeros", "border", "reflection")
+    rank = input.ndim - 2
+    extents = input.extents[2:]
+    points: list[Tensor] = []
+    for k in range(rank):
+        n = float(fixed(op, "an extent that positions name", extents[k]))
+        at = grid[..., rank - 1 - k]
+        at = (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
+        points.append(at if mode == "bicubic" else _held(at, n, padding_mode, bool(align_corners)))
+    taps: list[list[tuple[Tensor, Tensor]]] = []
+    for k, at in enumerate(points):
+        n = float(fixed(op, "an extent that positions name", extents[k]))
+        taps.append(_taps(at, n, mode, padding_mode, bool(align_corners)))
+    return _summed(input, taps, extents)
+
+
+def _held(at: Tensor, n: float, padding: str, corners: bool) -> Tensor:
+    """A position held inside, by the border or by mirrors."""
+    if padding == "zeros":
+        return at
+    if padding == "reflection":
+        low, span = (0.0, n - 1) if corners else (-0.5, n)
+        if span == 0:
+            return at * 0
+        way = (at - low).abs() % (2 * span)
+        at = where(way > span, 2 * span - way, way) + low
+    return at.clamp(0.0, n - 1)
+
+
+def _taps(
+    at: Tensor, n: float, mode: str, padding: str, corners: bool
+) -> list[tuple[Tensor, Tensor]]:
+    """(position, weight) of each element that counts along a dimension."""
+    if mode == "nearest":
+        return [_tap(at.round(), None, n, padding, corners)]
+    low = at.floor()
+    t = at - low
+    if mode == "bilinear":
+        return [_tap(low, 1 - t, n, padding, corners), _tap(low + 1, t, n, padding, corners)]
+
+    def near(u: Tensor) -> Tensor:
+        return ((CUBIC + 2) * u - (CUBIC + 3)) * u * u + 1
+
+    def far(u: Tensor) -> Tensor:
+        return ((CUBIC * u - 5 * CUBIC) * u + 8 * CUBIC) * u - 4 * CUBIC
+
+    weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
+    return [
+        _tap(_held(low + k, n, padding, corners), w, n, padding, corners)
+        for k, w in enumerate(weights, -1)
+    ]
+
+
+def _tap(
+    at: Tensor, weight: Tensor | None, n: float, padding: str, corners: bool
+) -> tuple[Tensor, Tensor]:
+    del padding, corners
+    inside = ((at >= 0) & (at <= n - 1)).to(at.dtype)
+    return at.clamp(0.0, n - 1).nan_to_num().long(), inside if weight is None else where(
+        inside > 0, weight, 0.0
+    )
+
+
+def _summed(
+    input: Tensor, taps: Sequence[Sequence[tuple[Tensor, Tensor]]], extents: Sequence[Ix]
+) -> Tensor:
+    """The weighted sum over all combinations of taps."""
+    batch, channels = input.extents[:2]
+    flat = input.flatten(2)
+    found: list[tuple[Tensor | None, Tensor | None]] = [(None, None)]
+    for along, extent in zip(taps, extents, strict=True):
+        found = [
+            (
+                at if index is None else index * extent + at,
+                w if weight is None else weight * w,
+            )
+            for index, weight in found
+            for at, w in along
+        ]
+    out: Tensor | None = None
+    for index, weight in found:
+        assert index is not None
+        assert weight is not None
+        sizes = index.extents[1:]
+        at = index.reshape(batch, 1, -1).expand(batch, channels, -1)
+        read = flat.gather(2, at).reshape(batch, channels, *sizes)
+        w = weight.unsqueeze(1)
+        part = where(w == 0, 0.0, read * w)
+        out = part if out is None else out + part
+    assert out is not None
+    return out
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """(batch, axes, axes + 1) -> (batch, *sizes, axes): the positions that an affine map gives, for `grid_sample`."""
+    extents = list(map(ix, size[2:]))
+    lines: list[Tensor] = []
+    for k, e in enumerate(extents):
+        n = fixed("affine_grid", "an extent of the grid", e)
+        i = arange(n).float()
+        last = max(n - 1, 1)
+        line = (i * 2 - (n - 1)) / (last if align_corners else n)
+        lines.append(line.reshape(*(1,) * k, -1, *(1,) * (len(extents) - 1 - k)).expand(extents))
+    lines = [*reversed(lines), (lines[0] * 0 + 1)]
+    base = Tensor(movement.stack([x.edge for x in lines], -1)).to(theta.dtype)
+    flat = base.reshape(-1, len(extents) + 1)
+    return (flat @ theta.mT).reshape(theta.extents[0], *extents, len(extents))

@@ -1,0 +1,329 @@
+"""What of torch's list of ops is not offered, each with its reason: the only place that says so.
+
+`EXCLUDED` has whole entries. `PARTLY` has entries that are offered, of whose samples some are left
+out: by a test of the sample, with the reason; such an entry counts as passing in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+RANDOM = "its numbers are random: it waits for the random node"
+SCAN = "each element needs the one before it: it waits for the scan node"
+SORT = "it sorts: it waits for a native node"
+COMPLEX = "complex numbers have no dtype here"
+MATRIX = "a decomposition or solver of linear algebra, whose steps depend on one another"
+SHAPE = "the shape of its result depends on data"
+PLACE = "in place, or about how memory is laid out: tensors here are values without strides"
+VALUE = "it asks for a value while the model is traced"
+BACKWARD = "only a backward pass calls it"
+INTERNAL = "an internal of ATen, whose public function is offered or listed here by itself"
+SPARSE = "sparse layouts have no counterpart"
+SERIES = "a special function of physics: its tables of coefficients are not written"
+DEGREE = "a recurrence whose length is data"
+BITS = "it reads a float's bits, which the twelve ops do not"
+DTYPE = (
+    "of dtypes that we do not have (i16), or of integers where PyTorch itself refuses them on CPUs"
+)
+TOOL = "a tool of PyTorch's that compiles CUDA"
+RARE = "not written: hardly any model has it"
+
+EXCLUDED: dict[str, tuple[str, ...]] = {
+    RANDOM: (
+        "bernoulli",
+        "cauchy",
+        "exponential",
+        "geometric",
+        "log_normal",
+        "multinomial",
+        "nn.functional.fractional_max_pool2d",
+        "nn.functional.fractional_max_pool3d",
+        "normal",
+        "normal|in_place",
+        "normal|number_mean",
+        "pca_lowrank",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "svd_lowrank",
+        "uniform",
+    ),
+    SCAN: (
+        "cummax",
+        "cummin",
+        "cumprod",
+        "cumsum",
+        "cumulative_trapezoid",
+        "logcumsumexp",
+        "masked.cumprod",
+        "masked.cumsum",
+        "nn.functional.ctc_loss",
+    ),
+    SORT: (
+        "argsort",
+        "kthvalue",
+        "masked.median",
+        "median",
+        "mode",
+        "msort",
+        "nanmedian",
+        "nanquantile",
+        "quantile",
+        "sort",
+        "topk",
+    ),
+    COMPLEX: (
+        "cdouble",
+        "cfloat",
+        "chalf",
+        "complex",
+        "fft.fft",
+        "fft.fft2",
+        "fft.fftn",
+        "fft.hfft",
+        "fft.hfft2",
+        "fft.hfftn",
+        "fft.ifft",
+        "fft.ifft2",
+        "fft.ifftn",
+        "fft.ihfft",
+        "fft.ihfft2",
+        "fft.ihfftn",
+        "fft.irfft",
+        "fft.irfft2",
+        "fft.irfftn",
+        "fft.rfft",
+        "fft.rfft2",
+        "fft.rfftn",
+        "imag",
+        "istft",
+        "linalg.eig",
+        "linalg.eigvals",
+        "nn.functional.silu|complex",
+        "polar",
+        "stft",
+        "view_as_complex",
+        "view_as_real",
+    ),
+    MATRIX: (
+        "cholesky",
+        "cholesky_inverse",
+        "cholesky_solve",
+        "geqrf",
+        "linalg.cholesky",
+        "linalg.cholesky_ex",
+        "linalg.cond",
+        "linalg.det",
+        "linalg.eigh",
+        "linalg.eigvalsh",
+        "linalg.householder_product",
+        "linalg.inv",
+        "linalg.inv_ex",
+        "linalg.ldl_factor",
+        "linalg.ldl_factor_ex",
+        "linalg.ldl_solve",
+        "linalg.lstsq",
+        "linalg.lstsq|grad_oriented",
+        "linalg.lu",
+        "linalg.lu_factor",
+        "linalg.lu_factor_ex",
+        "linalg.lu_solve",
+        "linalg.matrix_rank",
+        "linalg.matrix_rank|hermitian",
+        "linalg.pinv",
+        "linalg.pinv|hermitian",
+        "linalg.pinv|singular",
+        "linalg.qr",
+        "linalg.slogdet",
+        "linalg.solve",
+        "linalg.solve_ex",
+        "linalg.solve_triangular",
+        "linalg.svd",
+        "linalg.svdvals",
+        "linalg.tensorinv",
+        "linalg.tensorsolve",
+        "logdet",
+        "lu",
+        "lu_solve",
+        "lu_unpack",
+        "matrix_exp",
+        "norm|nuc",
+        "ormqr",
+        "pinverse",
+        "qr",
+        "svd",
+        "triangular_solve",
+    ),
+    SHAPE: (
+        "argwhere",
+        "bincount",
+        "masked_select",
+        "nonzero",
+        "unique",
+        "unique_consecutive",
+    ),
+    PLACE: (
+        "as_strided_scatter",
+        "as_strided|partial_views",
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+    ),
+    VALUE: ("item",),
+    BACKWARD: (
+        "_softmax_backward_data",
+        "max_pool2d_with_indices_backward",
+        "native_dropout_backward",
+    ),
+    INTERNAL: (
+        "_batch_norm_with_update",
+        "_chunk_cat",
+        "_efficient_attention_forward",
+        "_flash_attention_forward",
+        "_native_batch_norm_legit",
+        "_safe_softmax",
+        "_segment_reduce|lengths",
+        "_segment_reduce|offsets",
+        "_unsafe_masked_index",
+        "_unsafe_masked_index_put_accumulate",
+        "_upsample_bilinear2d_aa",
+        "hash_tensor",
+        "native_batch_norm",
+        "native_group_norm",
+        "native_layer_norm",
+        "torch._scaled_mm",
+        "torch._scaled_mm_v2",
+    ),
+    SPARSE: (
+        "sparse.mm|reduce",
+        "sparse.sampled_addmm",
+        "to_sparse",
+    ),
+    SERIES: (
+        "igamma",
+        "igammac",
+        "special.airy_ai",
+        "special.bessel_j0",
+        "special.bessel_j1",
+        "special.bessel_y0",
+        "special.bessel_y1",
+        "special.modified_bessel_k0",
+        "special.modified_bessel_k1",
+        "special.scaled_modified_bessel_k0",
+        "special.scaled_modified_bessel_k1",
+    ),
+    DEGREE: (
+        "special.chebyshev_polynomial_t",
+        "special.chebyshev_polynomial_u",
+        "special.chebyshev_polynomial_v",
+        "special.chebyshev_polynomial_w",
+        "special.hermite_polynomial_h",
+        "special.hermite_polynomial_he",
+        "special.laguerre_polynomial_l",
+        "special.legendre_polynomial_p",
+        "special.shifted_chebyshev_polynomial_t",
+        "special.shifted_chebyshev_polynomial_u",
+        "special.shifted_chebyshev_polynomial_v",
+        "special.shifted_chebyshev_polynomial_w",
+    ),
+    BITS: ("nextafter",),
+    DTYPE: (
+        "nn.functional.batch_norm|without_cudnn",
+        "short",
+    ),
+    TOOL: (
+        "jiterator_2inputs_2outputs",
+        "jiterator_4inputs_with_extra_args",
+        "jiterator_binary",
+        "jiterator_binary_return_by_ref",
+        "jiterator_unary",
+    ),
+    RARE: (
+        "histogram",
+        "histogramdd",
+    ),
+}
+
+Test = Callable[[Any], bool]
+
+
+def _has(name: str, *values: Any) -> Test:
+    """Whether an option has one of these values."""
+    return lambda s: s.kwargs.get(name) in values
+
+
+def _tensor_at(position: int, name: str) -> Test:
+    def is_tensor(s: Any) -> bool:
+        given = s.args[position] if len(s.args) > position else s.kwargs.get(name)
+        return isinstance(given, torch.Tensor)
+
+    return is_tensor
+
+
+def _mask_in_key(s: Any) -> bool:
+    keys = s.args[1] if isinstance(s.args[1], tuple) else (s.args[1],)
+    return any(isinstance(k, torch.Tensor) and k.dtype is torch.bool for k in keys)
+
+
+def _of_singular_values(s: Any) -> bool:
+    """The nuclear norm, and 2 and -2 of matrices."""
+    ord = s.args[1] if len(s.args) > 1 else s.kwargs.get("ord")
+    dim = s.args[2] if len(s.args) > 2 else s.kwargs.get("dim")
+    of_matrix = (
+        len(dim) == 2 if isinstance(dim, tuple | list) else dim is None and s.args[0].ndim == 2
+    )
+    return ord == "nuc" or (ord in (2, -2) and of_matrix)
+
+
+def _trains(s: Any) -> bool:
+    """Dropout in training, with a chance that is not 0."""
+    return bool(s.kwargs.get("training")) and s.kwargs.get("p", 0.5) != 0
+
+
+PARTLY: dict[str, tuple[Test, str]] = {
+    "__getitem__": (_mask_in_key, SHAPE),
+    "nn.functional.alpha_dropout": (_trains, RANDOM),
+    "nn.functional.dropout": (_trains, RANDOM),
+    "nn.functional.dropout2d": (_trains, RANDOM),
+    "nn.functional.dropout3d": (_trains, RANDOM),
+    "nn.functional.feature_alpha_dropout|with_train": (_trains, RANDOM),
+    "nn.functional.multi_head_attention_forward": (lambda s: s.args[10] != 0, RANDOM),
+    "nn.functional.one_hot": (_has("num_classes", -1), SHAPE),
+    "nn.functional.rrelu": (lambda s: s.kwargs.get("training"), RANDOM),
+    "nn.functional.scaled_dot_product_attention": (
+        lambda s: s.kwargs.get("dropout_p", 0) != 0,
+        RANDOM,
+    ),
+    "linalg.matrix_norm": (_of_singular_values, MATRIX),
+    "linalg.matrix_power": (lambda s: s.args[1] < 0, MATRIX),
+    "linalg.norm": (_of_singular_values, MATRIX),
+    "linalg.norm|subgradients_at_zero": (_of_singular_values, MATRIX),
+    "repeat_interleave": (_tensor_at(1, "repeats"), SHAPE),
+    "tensor_split": (_tensor_at(1, "indices_or_sections"), SHAPE),
+}
+
+
+def reason(name: str) -> str | None:
+    """Why an entry is excluded; None if it is not."""
+    return next((why for why, names in EXCLUDED.items() if name in names), None)
+
+
+def left_out(name: str, sample: Any) -> bool:
+    """Whether a sample of an entry is left out."""
+    test = PARTLY.get(name)
+    return test is not None and bool(test[0](sample))
+
+
+def reasons() -> list[str]:
+    """All reasons, in the order of this file."""
+    return [v for k, v in globals().items() if k.isupper() and isinstance(v, str)]

@@ -1,0 +1,65 @@
+"""PyTorch's ops by PyTorch's samples: same names, shapes, dtypes and values through graph and interpreter."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from exclusions import EXCLUDED, PARTLY, left_out, reason
+from opinfo import DTYPES, OPS, called, check, dtypes_of, samples
+from table import CALLS
+
+DTYPES_OF_ALL = (torch.float32, torch.int64, torch.bool)  # every sample of every op
+OTHER_DTYPES = tuple(d for d in DTYPES if d not in DTYPES_OF_ALL)  # few samples, as slow tests
+FEW = 2
+
+OFFERED = [n for n in OPS if reason(n) is None]
+
+
+def run(name: str, dtype: torch.dtype, most: int | None) -> int:
+    """Checks samples of one dtype, and says how many."""
+    call = called(name, CALLS)
+    assert call is not None, f"neither offered nor excluded: {name}"
+    count = 0
+    kept = (s for s in samples(OPS[name], dtype) if not left_out(name, s))
+    for sample in itertools.islice(kept, most):
+        check(OPS[name], call, sample)
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_first_samples(name: str) -> None:
+    run(name, dtypes_of(OPS[name], (*DTYPES_OF_ALL, *OTHER_DTYPES))[0], FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OFFERED)
+def test_all_samples(name: str) -> None:
+    counts = [run(name, dtype, None) for dtype in dtypes_of(OPS[name], DTYPES_OF_ALL)]
+    assert sum(counts), "no sample was run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", OTHER_DTYPES, ids=str)
+@pytest.mark.parametrize("name", OFFERED[::4])
+def test_other_dtypes(name: str, dtype: torch.dtype) -> None:
+    if not dtypes_of(OPS[name], [dtype]):
+        pytest.skip("torch does not have it either")
+    run(name, dtype, FEW)
+
+
+def test_exclusions_are_of_entries_that_are_not_offered() -> None:
+    listed = [n for names in EXCLUDED.values() for n in names]
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= set(OPS)
+    whole = [n for n in listed if "|" not in n]  # a variant may be left out alone
+    offered = [n for n in whole if called(n, CALLS) is not None]
+    assert not offered, "these are offered: take them out of the exclusions"
+    assert set(PARTLY) <= set(OFFERED)
+
+
+def test_most_entries_are_offered() -> None:
+    """The share that the project promises, of the entries whose reason is none of ours."""
+    assert len(OFFERED) >= 0.5 * len(OPS)
