@@ -158,6 +158,9 @@ row(
 )
 for t in (i8, u8, i32, i64):
     row(f"mod_{t}", lambda a, b: a % b, spec(N, 5, dtype=t), spec(N, 5, dtype=t))
+    row(
+        f"mod_special_{t}", lambda a, b: a % b, spec(7, 5, dtype=t), spec(5, dtype=t), fill=specials
+    )
     row(f"mod_const_{t}", lambda a: a % 3, spec(N, 5, dtype=t), fill=specials)
 row("mod_neg_const", lambda a: a % -3, spec(N, 5, dtype=i64))
 row("floordiv", lambda a: a // 1.5, (N, M), pointwise=True)
@@ -928,7 +931,7 @@ row(
 )
 row(
     "pow_tensors",
-    lambda a, b: {"f": a.pow(b), "w": a.pow(b.round()), "n": (-2.5) ** b},
+    lambda a, b: {"f_": a.pow(b), "w_": a.pow(b.round()), "n_": (-2.5) ** b},
     (N, M),
     (N, M),
     pointwise=True,
@@ -936,7 +939,7 @@ row(
 row("pow_special", lambda a, b: a.pow(b), (N, M), (N, M), fill=specials, pointwise=True)
 row(
     "lerps",
-    lambda a, b, w: {"t": a.lerp(b, w), "n": a.lerp(b, 0.75), "c": a.addcmul(b, w, value=0.5)},
+    lambda a, b, w: {"t_": a.lerp(b, w), "n_": a.lerp(b, 0.75), "c_": a.addcmul(b, w, value=0.5)},
     (N, M),
     (N, M),
     (M,),
@@ -944,14 +947,14 @@ row(
 for t in (i8, u8, i32, i64):
     row(
         f"bits_{t}",
-        lambda a, b: {"a": a & b, "o": a | b, "x": a ^ b, "n": ~a},
+        lambda a, b: {"a_": a & b, "o_": a | b, "x_": a ^ b, "n_": ~a},
         spec(N, 5, dtype=t),
         spec(N, 5, dtype=t),
         fill=specials,
     )
     row(
         f"shifts_{t}",
-        lambda a, s: {"l": a << s, "r": a >> s},
+        lambda a, s: {"l_": a << s, "r_": a >> s},
         spec(N, 5, dtype=t),
         spec(N, 5, dtype=t, range=(0, 7)),
         fill=specials,
@@ -959,10 +962,10 @@ for t in (i8, u8, i32, i64):
     row(
         f"quotients_{t}",
         lambda a, b, t=t: {
-            "f": a // lg.where(b == 0, lg.full((), 3, t), b),
-            "t": a.div(lg.where(b == 0, lg.full((), 3, t), b), rounding_mode="trunc"),
-            "m": a.fmod(lg.where(b == 0, lg.full((), 3, t), b)),
-            "c": a // 7,
+            "f_": a // lg.where(b == 0, lg.full((), 3, t), b),
+            "t_": a.div(lg.where(b == 0, lg.full((), 3, t), b), rounding_mode="trunc"),
+            "m_": a.fmod(lg.where(b == 0, lg.full((), 3, t), b)),
+            "c_": a // 7,
         },
         spec(N, 5, dtype=t),
         spec(N, 5, dtype=t),
@@ -978,54 +981,59 @@ for op in ("mish", "selu", "celu", "hardswish", "hardsigmoid", "logsigmoid", "so
     row(op, lambda x, op=op: getattr(F, op)(x), (N, M), fill=specials, pointwise=True)
 row(
     "shrinks",
-    lambda x: {"s": F.softshrink(x), "h": F.hardshrink(x), "t": F.threshold(x, 0.1, 20.0)},
+    lambda x: {"s_": F.softshrink(x), "h_": F.hardshrink(x), "t_": F.threshold(x, 0.1, 20.0)},
     (N, M),
     fill=specials,
 )
-row("glu", lambda x: {"g": F.glu(x), "p": F.prelu(x, weight("p", 4))}, (N, 4, 6))
+row("glu", lambda x: {"g_": F.glu(x), "p_": F.prelu(x, weight("p", 4))}, (N, 4, 6))
 row(
     "prods",
-    lambda x: {"p": x.prod(1), "c": x.prod(0, keepdim=True), "n": x.nansum(1), "k": (x > 0).sum(0)},
+    lambda x: {
+        "p_": x.prod(1),
+        "c_": x.prod(0, keepdim=True),
+        "n_": x.nansum(1),
+        "k_": (x > 0).sum(0),
+    },
     (5, 7),
 )
 row(
     "extrema",
-    lambda x: {"v": x.max(1).values, "i": x.max(1).indices, "l": x.min(0).values},
+    lambda x: {"v_": x.max(1).values, "i_": x.max(1).indices, "l_": x.min(0).values},
     (N, M),
 )
 row(
     "moments",
-    lambda x: {"v": lg.var_mean(x, 1)[0], "m": lg.std_mean(x, 0, correction=0)[0], "c": x.cov()},
+    lambda x: {"v_": lg.var_mean(x, 1)[0], "m_": lg.std_mean(x, 0, correction=0)[0], "c_": x.cov()},
     (5, 19),
 )
 row(
     "norms",
     lambda x: {
-        "v": lg.linalg.vector_norm(x, 3, 1),
-        "m": lg.linalg.matrix_norm(x, 1),
-        "i": lg.linalg.matrix_norm(x, -math.inf),
+        "v_": lg.linalg.vector_norm(x, 3, 1),
+        "m_": lg.linalg.matrix_norm(x, 1),
+        "i_": lg.linalg.matrix_norm(x, -math.inf),
     },
     (N, M),
 )
-row("diffs", lambda x: {"d": x.diff(), "t": lg.trapezoid(x, dim=0)}, (7, M))
+row("diffs", lambda x: {"d_": x.diff(), "t_": lg.trapezoid(x, dim=0)}, (7, M))
 row(
     "diagonals",
     lambda x: {
-        "d": x.diagonal(1, 0, 1),
-        "e": x.diag_embed(-1),
-        "t": x.rot90(1, (0, 1)),
-        "s": x.diagonal_scatter(x.diagonal(), 0),
+        "d_": x.diagonal(1, 0, 1),
+        "e_": x.diag_embed(-1),
+        "t_": x.rot90(1, (0, 1)),
+        "s_": x.diagonal_scatter(x.diagonal(), 0),
     },
     (7, 7),
 )
 row("diagonal_of_dims", lambda x: lg.tril(x, 2).movedim(0, 1).flipud(), (N, M))
 row(
     "stacks",
-    lambda x, y: {"h": lg.hstack([x, y]), "v": lg.vstack([x, y]), "d": lg.dstack([x, y])},
+    lambda x, y: {"h_": lg.hstack([x, y]), "v_": lg.vstack([x, y]), "d_": lg.dstack([x, y])},
     (N, M),
     (N, M),
 )
-row("blocks", lambda x, y: {"b": lg.block_diag(x, y), "k": lg.kron(x, y)}, (3, M), (2, 5))
+row("blocks", lambda x, y: {"b_": lg.block_diag(x, y), "k_": lg.kron(x, y)}, (3, M), (2, 5))
 for mode in ("reflect", "replicate", "circular"):
     row(f"pad_{mode}", lambda x, mode=mode: F.pad(x, (2, 1, 1, 3), mode), (2, 4, 5))
 for mode in ("replicate", "circular"):
@@ -1033,10 +1041,10 @@ for mode in ("replicate", "circular"):
 row(
     "scatters",
     lambda x, i, s: {
-        "s": x.scatter(0, i, s),
-        "a": x.scatter_add(1, i, s),
-        "p": x.scatter_reduce(0, i, s, "amax"),
-        "m": x.scatter_reduce(1, i, s, "mean", include_self=False),
+        "s_": x.scatter(0, i, s),
+        "a_": x.scatter_add(1, i, s),
+        "p_": x.scatter_reduce(0, i, s, "amax"),
+        "m_": x.scatter_reduce(1, i, s, "mean", include_self=False),
     },
     (5, 5),
     spec(4, 3, dtype=i64, range=(0, 4)),
@@ -1045,10 +1053,10 @@ row(
 row(
     "index_writes",
     lambda x, i, s: {
-        "a": x.index_add(0, i, s),
-        "c": x.index_copy(0, i, s),
-        "f": x.index_fill(0, i, 2.5),
-        "p": x.index_put((i, i), s[:, 0], accumulate=True),
+        "a_": x.index_add(0, i, s),
+        "c_": x.index_copy(0, i, s),
+        "f_": x.index_fill(0, i, 2.5),
+        "p_": x.index_put((i, i), s[:, 0], accumulate=True),
     },
     (7, 7),
     spec(3, dtype=i64, range=(0, 6)),
@@ -1056,7 +1064,7 @@ row(
 )
 row(
     "indices",
-    lambda x, i, j: {"b": x[i, :, j], "r": x[:, i, j], "l": x[[2, 0], 1:], "t": x.take(i)},
+    lambda x, i, j: {"b_": x[i, :, j], "r_": x[:, i, j], "l_": x[[2, 0], 1:], "t_": x.take(i)},
     (4, 4, 4),
     spec(N, dtype=i64, range=(-4, 3)),
     spec(N, dtype=i64, range=(0, 3)),
@@ -1064,10 +1072,10 @@ row(
 row(
     "einsums",
     lambda a, b: {
-        "m": lg.einsum("bij,bjk->bik", a, b),
-        "t": lg.einsum("...ij,...jk->...ki", a, b),
-        "s": lg.einsum("bij,bji", a, b.mT.mT[:, :, :5]),
-        "d": lg.tensordot(a, b, ([0, 2], [0, 1])),
+        "m_": lg.einsum("bij,bjk->bik", a, b),
+        "t_": lg.einsum("...ij,...jk->...ki", a, b),
+        "s_": lg.einsum("bij,bji", a, b.mT.mT[:, :, :5]),
+        "d_": lg.tensordot(a, b, ([0, 2], [0, 1])),
     },
     (N, 5, 6),
     (N, 6, 7),
@@ -1075,15 +1083,17 @@ row(
 row(
     "matrices",
     lambda a, b: {
-        "a": lg.addmm(b, a, b, beta=0.5, alpha=2),
-        "p": lg.matrix_power(a, 3),
-        "c": lg.cdist(a, b),
-        "o": lg.outer(a[0], b[0]),
+        "a_": lg.addmm(b, a, b, beta=0.5, alpha=2),
+        "p_": lg.matrix_power(a, 3),
+        "c_": lg.cdist(a, b),
+        "o_": lg.outer(a[0], b[0]),
     },
     (6, 6),
     (6, 6),
 )
-row("cross", lambda a, b: {"c": a.cross(b, dim=1), "s": F.cosine_similarity(a, b)}, (N, 3), (N, 3))
+row(
+    "cross", lambda a, b: {"c_": a.cross(b, dim=1), "s_": F.cosine_similarity(a, b)}, (N, 3), (N, 3)
+)
 row("conv1d", lambda x: F.conv1d(x, weight("w", 6, 4, 3), weight("b", 6), 2, 1), (N, 4, 19))
 row("conv3d", lambda x: F.conv3d(x, weight("w", 3, 2, 2, 3, 2), padding=1), (2, 2, 4, 5, 3))
 for tag, kw in {
@@ -1097,30 +1107,30 @@ for tag, kw in {
         (N, 4, 5, 6),
     )
 row("conv_transpose1d", lambda x: F.conv_transpose1d(x, weight("w", 4, 3, 2), stride=2), (N, 4, M))
-row("unfold", lambda x: F.unfold(x, 3, padding=1, stride=2), (N, 2, 7, 6))
-row("fold", lambda x: F.fold(x, (5, 6), (2, 3), stride=(1, 2)), (N, 12, 8))
+row("im2col", lambda x: F.unfold(x, 3, padding=1, stride=2), (N, 2, 7, 6))
+row("col2im", lambda x: F.fold(x, (5, 6), (2, 3), stride=(1, 2)), (N, 12, 8))
 row(
     "shuffles",
-    lambda x: {"p": F.pixel_shuffle(x, 2), "c": F.channel_shuffle(x, 4)},
+    lambda x: {"p_": F.pixel_shuffle(x, 2), "c_": F.channel_shuffle(x, 4)},
     (N, 8, 3, 5),
 )
 row("unshuffle", lambda x: F.pixel_unshuffle(x, 2), (N, 3, 4, 6))
 row(
     "pools",
     lambda x: {
-        "m": F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
-        "i": F.max_pool2d(x, 2, return_indices=True)[1],
-        "a": F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
-        "l": F.lp_pool2d(x.abs(), 3, 2),
+        "m_": F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+        "i_": F.max_pool2d(x, 2, return_indices=True)[1],
+        "a_": F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+        "l_": F.lp_pool2d(x.abs(), 3, 2),
     },
     (N, 2, 8, 7),
 )
 row(
     "adaptive_pools",
     lambda x: {
-        "a": F.adaptive_avg_pool2d(x, (3, 5)),
-        "m": F.adaptive_max_pool2d(x, (5, 2)),
-        "i": F.adaptive_max_pool2d(x, (2, 3), return_indices=True)[1],
+        "a_": F.adaptive_avg_pool2d(x, (3, 5)),
+        "m_": F.adaptive_max_pool2d(x, (5, 2)),
+        "i_": F.adaptive_max_pool2d(x, (2, 3), return_indices=True)[1],
     },
     (N, 2, 7, 8),
 )
@@ -1128,8 +1138,8 @@ for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area"):
     row(
         f"interpolate_{mode.replace('-', '_')}",
         lambda x, mode=mode: {
-            "u": F.interpolate(x, (9, 13), mode=mode),
-            "d": F.interpolate(x, scale_factor=0.6, mode=mode),
+            "u_": F.interpolate(x, (9, 13), mode=mode),
+            "d_": F.interpolate(x, scale_factor=0.6, mode=mode),
         },
         (N, 2, 5, 7),
     )
@@ -1141,17 +1151,17 @@ row(
 row("grid_sample", lambda x, g: F.grid_sample(x, g / 2), (2, 3, 5, 6), (2, 4, 5, 2))
 row(
     "other_norms",
-    lambda x: {"i": F.instance_norm(x), "l": F.local_response_norm(x, 3)},
+    lambda x: {"i_": F.instance_norm(x), "l_": F.local_response_norm(x, 3)},
     (N, 4, 5, 3),
 )
 row(
     "losses",
     lambda x, y: {
-        "h": F.huber_loss(x, y),
-        "s": F.smooth_l1_loss(x, y, reduction="none"),
-        "k": F.kl_div(x, y.softmax(1), reduction="batchmean"),
-        "b": F.binary_cross_entropy_with_logits(x, y.sigmoid()),
-        "c": F.cross_entropy(x, y.softmax(1), label_smoothing=0.1),
+        "h_": F.huber_loss(x, y),
+        "s_": F.smooth_l1_loss(x, y, reduction="none"),
+        "k_": F.kl_div(x, y.softmax(1), reduction="batchmean"),
+        "b_": F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+        "c_": F.cross_entropy(x, y.softmax(1), label_smoothing=0.1),
     },
     (7, M),
     (7, M),
@@ -1159,9 +1169,9 @@ row(
 row(
     "class_losses",
     lambda x, t: {
-        "n": F.nll_loss(x, t, weight("c", 11).abs(), ignore_index=3),
-        "s": F.cross_entropy(x, t, label_smoothing=0.1, ignore_index=2),
-        "m": F.multi_margin_loss(x, t),
+        "n_": F.nll_loss(x, t, weight("c", 11).abs(), ignore_index=3),
+        "s_": F.cross_entropy(x, t, label_smoothing=0.1, ignore_index=2),
+        "m_": F.multi_margin_loss(x, t),
     },
     (N, 11),
     spec(N, dtype=i64, range=(0, 10)),
@@ -1173,11 +1183,11 @@ row(
 )
 row(
     "sorted_places",
-    lambda x, b: {"b": x.bucketize(b.abs() + lg.arange(5) * 9.0), "h": x.histc(4, -2, 2)},
+    lambda x, b: {"b_": x.bucketize(b.abs() + lg.arange(5) * 9.0), "h_": x.histc(4, -2, 2)},
     (N, M),
     (5,),
 )
-row("spaces", lambda x: {"l": x * lg.linspace(0, 1, 7), "g": x + lg.logspace(-1, 1, 7)}, (N, 7))
+row("spaces", lambda x: {"l_": x * lg.linspace(0, 1, 7), "g_": x + lg.logspace(-1, 1, 7)}, (N, 7))
 
 
 WITH_DIMS = [p for p in ROWS if p.points != ({},)]

@@ -56,7 +56,8 @@ def _sum(e: Ix, names: Names, read: Read | None) -> str:
     if not out:
         return integer(e.const)
     if e.const:
-        out += f" {'-' if e.const < 0 else '+'} {integer(abs(e.const))}"
+        is_taken = -(2**63) < e.const < 0  # the least number has no positive one
+        out += f" {'-' if is_taken else '+'} {integer(abs(e.const) if is_taken else e.const)}"
     return out
 
 

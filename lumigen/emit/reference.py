@@ -391,7 +391,7 @@ def _prim(e: Prim, value: Callable[[Expr], Text]) -> Text:
             no = f"!{a.within(TIGHT)}"
             return Text(no if b.code == "true" else f"{no} && {b.within(SUM)}", LOOSE)
         return Text(f"{a.within(SUM)} < {b.within(SUM)}", LOOSE)
-    if e.op is Op.ADD and isinstance(e.args[1], Const) and e.args[1].value < 0:
+    if e.op is Op.ADD and isinstance(e.args[1], Const) and -(2**63) < e.args[1].value < 0:
         less = value(const(-e.args[1].value, e.dtype)).code
         return _wrapped(Text(f"{value(e.args[0]).within(SUM)} - {less}", SUM), e.dtype)
     if e.op in (Op.ADD, Op.MUL):

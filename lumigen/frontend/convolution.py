@@ -266,9 +266,10 @@ def _transposed(
     for k, d, p, extra in reversed(list(zip(kernel, steps, less, more, strict=True))):
         reach = d * (k - 1) - p
         widths += [reach, reach + extra]
-    for axis, (low, high) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
-        extent = x.extents[-1 - axis]
-        check_extent(op, f"padding leaves {extent + low + high} of it", extent + low + high)
+    for axis in range(rank):
+        padded = x.extents[-1 - axis] + widths[2 * axis] + widths[2 * axis + 1]
+        left = padded - steps[-1 - axis] * (kernel[-1 - axis] - 1)
+        check_extent(op, f"the {names[-1 - axis]} of the result would be {left}", left)
     channels, per_out = weight.extents[:2]
     turned = weight.flip(*range(2, 2 + rank))
     turned = turned.reshape(groups, channels // groups, per_out, *kernel).transpose(1, 2)

@@ -275,8 +275,9 @@ def atanh(input: Tensor) -> Tensor:
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x); 1 at 0."""
     x = floats(input)
-    wave = (x % 2 * math.pi).sin()  # the angle stays small
-    return where(x == 0, 1.0, wave / (x * math.pi))
+    size = x.abs()
+    wave = (size % 2 * math.pi).sin()  # the angle stays small
+    return where(x == 0, 1.0, wave / (size * math.pi))
 
 
 def hypot(input: Tensor, other: Tensor) -> Tensor:

@@ -206,15 +206,17 @@ def cross_entropy(
     choice("cross_entropy", "reduction", how, "none", "mean", "sum")
     d = 1 if input.ndim > 1 else 0
     logs = input.log_softmax(d)
-    classes = input.size(d)
+    classes = logs.new_full((), input.extents[d])
     tail = (1,) * (input.ndim - 1 - d)
     by_class = None if weight is None else weight.to(input.dtype).reshape(-1, *tail)
     if target.dtype.is_float:
-        spread = target * (1 - label_smoothing) + label_smoothing / classes
+        spread = target
+        if label_smoothing:
+            spread = target * (1 - label_smoothing) + label_smoothing / classes
         loss = logs * spread if by_class is None else logs * spread * by_class
         loss = -loss.sum(d)
         if how == "mean":
-            return loss.sum() / max(loss.numel(), 1) if input.ndim > 1 else loss
+            return loss.mean() if input.ndim > 1 else loss
         return loss if how == "none" else loss.sum()
     sharp = nll_loss(logs, target, weight, None, ignore_index, None, how)
     if not label_smoothing:

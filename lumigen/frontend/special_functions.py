@@ -271,7 +271,10 @@ def xlog1py(input: Tensor, other: Value) -> Tensor:
 
 # --- gamma ----------------------------------------------------------------------------------------
 
-SHIFT = 10  # from where on Stirling's series is accurate
+# From where on Stirling's series is accurate in f64, and in what is computed in f32: as low as may be, since what is
+# added and taken away again costs digits.
+SHIFT, SHORT_SHIFT = 10, 3
+LONG_SHIFT = 30  # for negative numbers, of which there is no reflection
 # Bernoulli's numbers B_2k
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 
@@ -281,10 +284,11 @@ def lgamma(input: Tensor) -> Tensor:
     x = floats(input)
     mirrored = x < 0.5
     y = where(mirrored, 1 - x, x)
-    low = y < SHIFT
-    shifted = where(low, y + SHIFT, y)
+    shift = SHIFT if x.dtype is f64 else SHORT_SHIFT
+    low = y < shift
+    shifted = where(low, y + shift, y)
     product = y
-    for k in range(1, SHIFT):
+    for k in range(1, shift):
         product = product * (y + k)
     inverse = 1 / shifted
     terms = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]
@@ -292,7 +296,7 @@ def lgamma(input: Tensor) -> Tensor:
     out = (shifted - 0.5) * shifted.log() - shifted + 0.5 * math.log(2 * math.pi) + series
     out = where(y == math.inf, math.inf, where(low, out - product.log(), out))
     out = where((y == 1) | (y == 2), 0.0, out)
-    wave = (x % 1 * math.pi).sin().abs()
+    wave = ((x - x.round()) * math.pi).sin().abs()
     reflected = math.log(math.pi) - wave.log() - out
     out = where(mirrored, reflected, out)
     pole = (x <= 0) & (x.floor() == x)
@@ -304,10 +308,11 @@ def digamma(input: Tensor) -> Tensor:
     x = floats(input)
     mirrored = x < 0.5
     y = where(mirrored, 1 - x, x)
-    low = y < SHIFT
-    shifted = where(low, y + SHIFT, y)
+    shift = SHIFT if x.dtype is f64 else SHORT_SHIFT
+    low = y < shift
+    shifted = where(low, y + shift, y)
     back = x * 0
-    for k in range(SHIFT):
+    for k in range(shift):
         back = back + 1 / (y + k)
     inverse = 1 / shifted
     square = inverse * inverse
@@ -342,7 +347,7 @@ def zeta(input: Tensor, other: Value) -> Tensor:
 
 
 def polygamma(n: int, input: Tensor) -> Tensor:
-    """The n-th derivative of digamma."""
+    """The n-th derivative of digamma; above n = 1 for x > -20, where Euler's and Maclaurin's formula is accurate."""
     if n < 0:
         raise fail(BadArgument, op="polygamma", name="n", value=n, expected="at least 0")
     x = floats(input)
@@ -350,8 +355,18 @@ def polygamma(n: int, input: Tensor) -> Tensor:
         return digamma(x)
     if n == 1:
         return _trigamma(x)
+    total = x * 0
+    for k in range(LONG_SHIFT):
+        total = total + (x + k).reciprocal().pow(n + 1)
+    a = (x + LONG_SHIFT).reciprocal()
+    end = a.pow(n)
+    total = total + end * (1 / n + a * 0.5)
+    factor = float(n + 1)
+    for k, b in enumerate(_BERNOULLI, 1):
+        total = total + end * a.pow(2 * k) * (factor * b / math.factorial(2 * k))
+        factor *= (n + 2 * k) * (n + 2 * k + 1)
     sign = 1.0 if n % 2 else -1.0
-    return sign * math.factorial(n) * zeta(x * 0 + float(n + 1), x)
+    return where((x <= 0) & (x.floor() == x), sign * math.inf, total * (sign * math.factorial(n)))
 
 
 def _trigamma(x: Tensor) -> Tensor:

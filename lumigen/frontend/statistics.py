@@ -277,6 +277,8 @@ def matrix_norm(
         return vector_norm(x, 2, (rows, columns), keepdim)
     inner, outer = (rows, columns) if ord in (1, -1) else (columns, rows)
     sums = x.abs().sum(inner, keepdim=True)
+    if x.extents[outer] == 0 and ord in (1, math.inf):
+        return sums.sum(outer, keepdim) if keepdim else sums.sum((inner, outer))
     out = sums.amax(outer, keepdim=True) if ord in (1, math.inf) else sums.amin(outer, keepdim=True)
     return out if keepdim else out.squeeze((rows, columns))
 

@@ -10,7 +10,7 @@ inline namespace LUMIGEN_ISA {
 // a - b * floor(a / b) of integers; 0 for b = 0.
 template <class T>
 LUMIGEN_INLINE T int_mod(T a, T b) {
-  if (b == 0 || T(b + 1) == 0) return 0;  // of -1, whose quotient may not fit
+  if (b == 0 || (T(-1) < 0 && T(b + 1) == 0)) return 0;  // of -1, whose quotient may not fit
   const T r = T(a % b);
   return r != 0 && (r < 0) != (b < 0) ? T(r + b) : r;
 }

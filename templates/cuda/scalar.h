@@ -9,7 +9,8 @@ namespace LUMIGEN_NS {
 // a - b * floor(a / b) of integers; 0 for b = 0.
 template <class T>
 LUMIGEN_INLINE T int_mod(T a, T b) {
-  if (b == 0 || static_cast<T>(b + 1) == 0) return 0;  // of -1, whose quotient may not fit
+  if (b == 0 || (static_cast<T>(-1) < 0 && static_cast<T>(b + 1) == 0))
+    return 0;  // of -1, whose quotient may not fit
   const T r = static_cast<T>(a % b);
   return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
 }

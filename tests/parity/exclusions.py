@@ -290,12 +290,17 @@ def _trains(s: Any) -> bool:
     return bool(s.kwargs.get("training")) and s.kwargs.get("p", 0.5) != 0
 
 
+def _trains_unless_told(s: Any) -> bool:
+    """The same where PyTorch trains unless it is told not to; here models are for inference."""
+    return s.kwargs.get("training", True) and s.kwargs.get("p", 0.5) != 0
+
+
 PARTLY: dict[str, tuple[Test, str]] = {
     "__getitem__": (_mask_in_key, SHAPE),
     "nn.functional.alpha_dropout": (_trains, RANDOM),
-    "nn.functional.dropout": (_trains, RANDOM),
-    "nn.functional.dropout2d": (_trains, RANDOM),
-    "nn.functional.dropout3d": (_trains, RANDOM),
+    "nn.functional.dropout": (_trains_unless_told, RANDOM),
+    "nn.functional.dropout2d": (_trains_unless_told, RANDOM),
+    "nn.functional.dropout3d": (_trains_unless_told, RANDOM),
     "nn.functional.feature_alpha_dropout|with_train": (_trains, RANDOM),
     "nn.functional.multi_head_attention_forward": (lambda s: s.args[10] != 0, RANDOM),
     "nn.functional.one_hot": (_has("num_classes", -1), SHAPE),
