@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lumigen.errors import BadArgument
+from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.creation import arange
 from lumigen.frontend.extents import check_count, fixed
@@ -124,6 +124,15 @@ def interpolate(
     if mode == "area":
         pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[rank - 1]
         return pool(input, tuple(sizes))
+    if mode in RANKS and not input.dtype.is_float:
+        raise fail(
+            DtypeMismatch,
+            op=op,
+            name="the input",
+            got=input.dtype,
+            expected="a float type, as means are taken",
+            remedy="Cast it with .to(lg.f32), and back after .round() and .clamp().",
+        )
     x = input
     for k, count in enumerate(sizes):
         d = 2 + k

@@ -548,12 +548,16 @@ class Tensor:
     aminmax = statistics.aminmax
 
     def any(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
-        """Whether one element is not zero, as bool."""
-        return Tensor(reduction.any(self.edge, dim, keepdim=keepdim))
+        """Whether one element is not zero, as bool; of u8 as u8."""
+        return self._truth(Tensor(reduction.any(self.edge, dim, keepdim=keepdim)))
 
     def all(self, dim: Dims = None, keepdim: Flag = False) -> Tensor:
-        """Whether no element is zero, as bool."""
-        return Tensor(reduction.all(self.edge, dim, keepdim=keepdim))
+        """Whether no element is zero, as bool; of u8 as u8."""
+        return self._truth(Tensor(reduction.all(self.edge, dim, keepdim=keepdim)))
+
+    def _truth(self, found: Tensor) -> Tensor:
+        """PyTorch keeps u8, which was its type of truth values."""
+        return found.to(u8) if self.dtype is u8 else found
 
     def argmax(self, dim: Int | None = None, keepdim: Flag = False) -> Tensor:
         """The first position of the maximum, or of a NaN, as i64; without `dim` of all elements in a row."""

@@ -333,6 +333,12 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[interpolate]", "'bicubic'", "3 axes"],
     ),
     (
+        lambda x0: functional.interpolate(x0, 4, mode="linear"),
+        [lg.spec(1, 2, 9, dtype=i64)],
+        errors.DtypeMismatch,
+        ["[interpolate]", "i64", "as means are taken"],
+    ),
+    (
         lambda x0: functional.interpolate(x0, 4, 2.0),
         [lg.spec(1, 2, 9)],
         errors.BadArgument,
