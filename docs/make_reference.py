@@ -82,7 +82,7 @@ def signature(name, thing):
         if p.annotation is not p.empty:
             text += f": {_annotation(p.annotation)}"
         if p.default is not p.empty:
-            text += f" = {p.default!r}"
+            text += f" = {p.default.__name__ if inspect.isfunction(p.default) else repr(p.default)}"
         parts.append(text)
     gives = found.return_annotation
     shown = "" if gives in (found.empty, None, "None") else f" -> {_annotation(gives)}"
@@ -90,6 +90,7 @@ def signature(name, thing):
 
 
 def _annotation(given):
+    given = getattr(given, "__forward_arg__", given)  # of a named tuple
     return given if isinstance(given, str) else getattr(given, "__name__", str(given))
 
 
@@ -168,7 +169,8 @@ def methods():
 
 
 def modules():
-    bases = ("Module", "Parameter", "State", "ModuleList", "ModuleDict", "Sequential")
+    bases = ("Module", "Parameter", "Buffer", "State", "IncompatibleKeys", "Sequential")
+    bases += ("ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
     layers = [n for n in dir(nn) if n not in bases]
     return "\n".join(
         [

@@ -540,13 +540,16 @@ def compile(
     """Compile a model into a project; the Python module of it, or None with `build=False`.
 
     `target` is `cpu`, or `cuda` with architectures (`cuda:sm_90a`); `output` the directory,
-    `./<name>-<target>` if left out; `weights` a path, opened weights or arrays by name.
+    `./<name>-<target>` if left out; `weights` a path, opened weights or arrays by
+    name, or what `load_state_dict` gave the model's modules.
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
     `force` overwrites emitted files that were edited, which are EditedFiles else. A target whose
     compiler is not here is CompilerMissing, unless `build=False`.
     """
     parse_target(target)
     opened = open_weights(weights) if isinstance(weights, str | Path) else weights
+    if opened is None and isinstance(model, Model):
+        opened = model.values() or None
     summary = compile_project(
         model.trace() if isinstance(model, Model) else model,
         directory=None if output is None else Path(output),

@@ -189,6 +189,16 @@ class WeightMismatch(UserError):
     message = "[weights] {name} in {file} is {got}, but the model declares {expected}. {remedy}"
 
 
+class StateMismatch(UserError):
+    """What `load_state_dict` is given and what the module has: names, and shapes or types as phrases."""
+
+    message = (
+        "[load_state_dict] what is given does not fit {module}; missing: {missing}; unexpected: "
+        "{unexpected}; of another shape or type: {unlike}. "
+        "Pass the state_dict of this module, or strict=False to leave out names."
+    )
+
+
 class BadWeightsFile(UserError):
     """The file is missing, truncated, untrue or of no kind we know; `why` is a clause."""
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
 import types
@@ -183,6 +184,30 @@ def test_a_model_takes_its_weights_from_any_kind_of_file(here: Path, run: Run) -
         assert (unread in err) == (file == "gguf/w.gguf")
         assert err.count("does not read") == (file == "gguf/w.gguf")
     assert len(set(shipped.values())) == 1
+
+
+def test_a_model_file_may_bring_its_weights(here: Path, run: Run) -> None:
+    text = """
+        import numpy as np
+        import lumigen as lg
+        from lumigen import nn
+
+        net = nn.Linear(2, 3)
+        net.load_state_dict({"weight": np.ones((3, 2), "f4"), "bias": np.arange(3, dtype="f4")})
+        model = lg.Model("m", net)
+
+        @model.entry(x=lg.spec(1, 2))
+        def f(x):
+            return net(x)
+    """
+    model = write(here / "model.py", textwrap.dedent(text))
+    assert run("compile", model, "--no-build")[0] == 0
+    shipped = lg.open_weights(here / "m-cpu" / "weights" / "m.safetensors")
+    assert shipped["bias"].tolist() == [0, 1, 2]
+    save_file({"weight": np.zeros((3, 2), "f4"), "bias": np.ones(3, "f4")}, here / "w.safetensors")
+    assert run("compile", model, "--weights", "w.safetensors", "--no-build")[0] == 0
+    shipped = lg.open_weights(here / "m-cpu" / "weights" / "m.safetensors")
+    assert shipped["bias"].tolist() == [1, 1, 1]  # what is named goes before
 
 
 def test_compile_as_json(here: Path, run: Run) -> None:

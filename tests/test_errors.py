@@ -126,6 +126,19 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "Change the declaration."
         ),
     ),
+    errors.StateMismatch: (
+        {
+            "module": "Linear",
+            "missing": ["bias"],
+            "unexpected": [],
+            "unlike": ["weight is f32[2, 3], must be f32[3, 2]"],
+        },
+        (
+            "[load_state_dict] what is given does not fit Linear; missing: bias; unexpected: none; "
+            "of another shape or type: weight is f32[2, 3], must be f32[3, 2]. "
+            "Pass the state_dict of this module, or strict=False to leave out names."
+        ),
+    ),
     errors.BadWeightsFile: (
         {"file": "a.safetensors", "why": "the header says 900 bytes, the file has 12"},
         (
@@ -399,6 +412,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.WeightMismatch: lambda d: lg.compile(
         model(), output=d, weights={**WEIGHTS, "bias": np.zeros(4, np.float32)}, build=False
     ),
+    errors.StateMismatch: lambda d: lg.nn.Linear(2, 2).load_state_dict({}),
     errors.BadWeightsFile: lambda d: lg.open_weights(d / "none.safetensors"),
     errors.ModelFileError: lambda d: lg.load_model_file(d / "model.py"),
     errors.UnknownOption: unknown_option,

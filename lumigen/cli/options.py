@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import click
 
 from lumigen.compile import DTYPES
 from lumigen.frontend import Model, load_model_file
-from lumigen.weights import Weights, open_weights
+from lumigen.weights import Array, Weights, open_weights
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -116,10 +116,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Results as J
 
 def load(
     model_file: str, settings: tuple[tuple[str, str], ...], weights: str | None
-) -> tuple[Model, Weights | None]:
-    """The traced model of MODEL.py[:NAME], and the opened weights."""
+) -> tuple[Model, Weights | Mapping[str, Array] | None]:
+    """The traced model of MODEL.py[:NAME], and the opened weights, or those that its modules have."""
     path, colon, name = model_file.rpartition(":")
     if not colon or not name.isidentifier() or Path(model_file).exists():
         path, name = model_file, ""
     opened = open_weights(weights) if weights else None
-    return load_model_file(path, name or None, opened, dict(settings)), opened
+    model = load_model_file(path, name or None, opened, dict(settings))
+    return model, opened if opened is not None else model.values() or None

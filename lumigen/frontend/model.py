@@ -16,7 +16,7 @@ from lumigen import graph
 from lumigen.dtype import DType
 from lumigen.errors import BadArgument, DimConflict, SourceLocation, UnknownDim, WeightMismatch
 from lumigen.frontend.extents import declared
-from lumigen.frontend.nn import Module, Parameter
+from lumigen.frontend.nn.module import Module, Parameter
 from lumigen.frontend.spec import Spec, check_identifier, taken
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import Scope, fail, tracing
@@ -24,6 +24,7 @@ from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, product
 from lumigen.names import entry_symbols, model_symbols, model_taken_by
 from lumigen.ops import Op
+from lumigen.weights import Array
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -202,9 +203,14 @@ class Model:
         modules = {f"{k}." if k else "": m for k, m in many.items()}
         out: dict[Parameter, str] = {}
         for prefix, module in modules.items():
-            for name, parameter in module.named_parameters(self.prefix + prefix):
+            for name, parameter in module.state_dict(self.prefix + prefix).items():
                 out.setdefault(parameter, self._renamed(name))
         return out
+
+    def values(self) -> dict[str, Array]:
+        """The arrays that `load_state_dict` gave the parameters, by their names; empty without any."""
+        named = self.weight_names().items()
+        return {name: p.value for p, name in named if p.value is not None}
 
     def _renamed(self, name: str) -> str:
         if self.rename is None:

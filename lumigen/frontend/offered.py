@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import cast
 
+FEW = 40  # names that an error lists
+
 
 def offered(namespace: Mapping[str, object], module: str) -> list[str]:
     """The public names of a module, in order: those it lists in `__all__`, else those it defines itself."""
@@ -17,12 +19,15 @@ def offered(namespace: Mapping[str, object], module: str) -> list[str]:
 
 
 def lacks(name: str, names: list[str], module: str) -> AttributeError:
-    """The error for a name that a module does not have, with those of its names that are near or all of them."""
+    """The error for a name that a module does not have, with those of its names that are near or all of a few."""
     where = module.rpartition(".")[2]
     if name.startswith("__"):
         return AttributeError(name)
     close = get_close_matches(name, names, n=3, cutoff=0.75)
-    has = f"Did you mean {' or '.join(close)}?" if close else f"It has {', '.join(names)}."
+    every = f"It has {', '.join(names)}."
+    if len(names) > FEW:
+        every = f"dir(lumigen.{where}) lists the {len(names)} that it has."
+    has = f"Did you mean {' or '.join(close)}?" if close else every
     return AttributeError(f"lumigen.{where} has no {name}. {has}")
 
 

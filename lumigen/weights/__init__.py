@@ -8,11 +8,12 @@ file, not copies, but for those that are stored quantised.
 from lumigen.weights.opened import Alias, Weights, fitted, missing, rounded
 from lumigen.weights.opening import open_weights
 from lumigen.weights.safetensors import OURS, read_header
-from lumigen.weights.stored import Stored
+from lumigen.weights.stored import Array, Stored
 
 __all__ = [
     "OURS",
     "Alias",
+    "Array",
     "Stored",
     "Weights",
     "fitted",

@@ -1,0 +1,298 @@
+"""Modules with parameters: where weights are found, what they are called, what a checkpoint must hold."""
+
+# ruff: noqa: FBT002  # signatures are PyTorch's
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Self, TypeAlias, cast
+
+import numpy as np
+
+from lumigen import graph
+from lumigen.dtype import DType, bf16, f32, of_numpy
+from lumigen.errors import BadArgument, StateMismatch
+from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import current, emit, fail
+from lumigen.index import ix
+from lumigen.ops import Op
+from lumigen.view import Shape
+from lumigen.weights import Array, Weights
+
+Part: TypeAlias = "Parameter | Module"
+
+
+class Parameter(Tensor):
+    """A weight of fixed shape; a `name` of its own overrides its place in a module.
+
+    It has a `value` only after `load_state_dict`; else values come from a weights file.
+    """
+
+    __slots__ = ("_dtype", "_extents", "name", "value")
+
+    def __init__(self, *shape: Any, dtype: DType = f32, name: str | None = None) -> None:
+        if not all(isinstance(e, int) and e > 0 for e in shape):
+            raise fail(
+                BadArgument,
+                op="Parameter",
+                name="the shape",
+                value=shape,
+                expected="positive integers",
+            )
+        self._extents: Shape = tuple(ix(e) for e in shape)
+        self._dtype = dtype
+        self.name = name
+        self.value: Array | None = None
+
+    @property
+    def edge(self) -> graph.Edge:
+        """The weight in the graph that is traced; BadArgument before it has a name."""
+        scope = current()
+        name = self.name or (scope.name_of(self) if scope else None)
+        if name is None:
+            raise fail(
+                BadArgument,
+                op="Parameter",
+                name=f"a parameter of shape {tuple(self.shape)}",
+                value="used before it has a name",
+                expected="its module to lg.Model(name, net), and use it in an entry",
+            )
+        return emit(graph.source(Op.WEIGHT, name, self._extents, self._dtype))
+
+    @property
+    def extents(self) -> Shape:
+        """The shape as index expressions."""
+        return self._extents
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype that the weights file must have."""
+        return self._dtype
+
+    def declare(self, dtype: DType) -> None:
+        """Change the dtype that the weights file must have; a value is converted."""
+        self._dtype = dtype
+        if self.value is not None:
+            self.value = self.value.astype(dtype.numpy)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dtype}[{', '.join(map(str, self.extents))}])"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        copied = type(self)(*(e.const for e in self._extents), dtype=self._dtype, name=self.name)
+        copied.value = self.value
+        memo[id(self)] = copied
+        return copied
+
+
+class Buffer(Parameter):
+    """A weight that training keeps but does not learn, such as a running mean."""
+
+    __slots__ = ()
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `load_state_dict` has not found, and what it has no use for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class Module:
+    """What has parameters, found in its attributes, lists and dicts included, and a `forward`."""
+
+    training = False
+    # names beside the parameters that a checkpoint may hold, because training needs them
+    counted: tuple[str, ...] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; a subclass says it."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def named_parts(self) -> Iterator[tuple[str, Part]]:
+        """The parameters and modules directly inside, by name."""
+        for name, value in vars(self).items():
+            yield from _parts(name, value)
+
+    def named_weights(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Every parameter and buffer under its path; a shared one under each of its paths."""
+        for name, part in self.named_parts():
+            if isinstance(part, Parameter):
+                yield prefix + name, part
+            else:
+                yield from part.named_weights(f"{prefix}{name}.")
+
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Every parameter under its path, less the buffers; a shared one under each of its paths."""
+        yield from ((n, p) for n, p in self.named_weights(prefix) if not isinstance(p, Buffer))
+
+    def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Buffer]]:
+        """Every buffer under its path."""
+        yield from ((n, p) for n, p in self.named_weights(prefix) if isinstance(p, Buffer))
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Every parameter once, less the buffers."""
+        yield from dict.fromkeys(p for _, p in self.named_parameters())
+
+    def buffers(self) -> Iterator[Buffer]:
+        """Every buffer once."""
+        yield from dict.fromkeys(p for _, p in self.named_buffers())
+
+    def state_dict(self, prefix: str = "") -> dict[str, Parameter]:
+        """Parameters and buffers by path: PyTorch's names, less `num_batches_tracked` of training.
+
+        Each has a shape and a dtype; its `value` is what `load_state_dict` gave it, or None.
+        """
+        return dict(self.named_weights(prefix))
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Take values from arrays by name: numpy's, torch's, or opened `Weights`.
+
+        A model whose parameters have values compiles without a weights file. Floats are converted to the
+        dtype that a parameter declares, integers to its integers; with `assign` the parameter declares
+        theirs. StateMismatch where shapes or kinds differ and, if `strict`, where names are missing or
+        left over; counters of training (`num_batches_tracked`) may be either. Nothing is taken then.
+        """
+        wanted = self.state_dict()
+        counters = {f"{p}.{c}" if p else c for p, m in self.named_modules() for c in m.counted}
+        missing = [name for name in wanted if name not in state_dict]
+        unexpected = [n for n in state_dict if n not in wanted and n not in counters]
+        if isinstance(state_dict, Weights):
+            read = {state_dict.stored_name(name) for name in wanted}
+            unexpected = [name for name in unexpected if name not in read]
+        given = {name: _as_array(state_dict[name]) for name in wanted if name in state_dict}
+        unlike = [
+            f"{name} is {_shown(array)}, must be {wanted[name].dtype}{list(wanted[name].shape)}"
+            for name, array in given.items()
+            if not _fits(array, wanted[name])
+        ]
+        if unlike or (strict and (missing or unexpected)):
+            raise fail(
+                StateMismatch,
+                module=type(self).__name__,
+                missing=sorted(missing) if strict else [],
+                unexpected=sorted(unexpected) if strict else [],
+                unlike=unlike,
+            )
+        for name, array in given.items():
+            ours = of_numpy(array.dtype)
+            if assign and ours is not None:
+                wanted[name].declare(ours)
+            wanted[name].value = array.astype(wanted[name].dtype.numpy, copy=False)
+        return IncompatibleKeys(missing, unexpected)
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly inside, by name."""
+        yield from ((n, part) for n, part in self.named_parts() if isinstance(part, Module))
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly inside."""
+        yield from (m for _, m in self.named_children())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module under `prefix` and all inside it by their paths, each once."""
+        seen: set[int] = set()
+        todo: list[tuple[str, Module]] = [(prefix, self)]
+        while todo:
+            name, module = todo.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            yield name, module
+            start = f"{name}." if name else ""
+            todo += reversed([(start + n, m) for n, m in module.named_children()])
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all inside it, each once."""
+        yield from (m for _, m in self.named_modules())
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a path; the empty path is this one. AttributeError where there is none."""
+        for name, module in self.named_modules():
+            if name == target:
+                return module
+        raise AttributeError(f"{type(self).__name__} has no module {target}")
+
+    def apply(self, fn: Callable[[Module], object]) -> Self:
+        """Call `fn` with every module inside, then with this one."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Set an attribute, under any name."""
+        vars(self)[name] = module
+
+    add_module = register_module
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Set an attribute, under any name."""
+        vars(self)[name] = param
+
+    def register_buffer(self, name: str, tensor: Buffer | None) -> None:
+        """Set an attribute, under any name."""
+        vars(self)[name] = tensor
+
+    def to(self, dtype: DType) -> Self:
+        """Declare all floating parameters and buffers in `dtype`."""
+        for p in dict.fromkeys(self.state_dict().values()):
+            if p.dtype.is_float:
+                p.declare(dtype)
+        return self
+
+    def eval(self) -> Self:
+        """The module itself: it is always in inference."""
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """The module itself for `mode=False`; BadArgument for True, as models are compiled for inference."""
+        if mode:
+            expected = "False: models are compiled for inference"
+            raise fail(BadArgument, op="train", name="mode", value=True, expected=expected)
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """The module itself: nothing is differentiated."""
+        del requires_grad
+        return self
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Part]]:
+    if isinstance(value, Parameter | Module):
+        yield name, value
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(cast("list[Any]", value)):
+            yield from _parts(f"{name}.{i}", item)
+    elif isinstance(value, dict):
+        for key, item in cast("dict[Any, Any]", value).items():
+            yield from _parts(f"{name}.{key}", item)
+
+
+def _as_array(value: Any) -> Array:
+    """An array, or torch's tensor, as numpy's; bfloat16 of torch by its bits, which numpy lacks."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            bits: Any = value.view(sys.modules["torch"].int16).numpy()
+            return bits.view(bf16.numpy)
+    return np.asarray(value)
+
+
+def _fits(array: Array, parameter: Parameter) -> bool:
+    kind = of_numpy(array.dtype)
+    return (
+        kind is not None
+        and kind.kind is parameter.dtype.kind
+        and array.shape == tuple(e.const for e in parameter.extents)
+    )
+
+
+def _shown(array: Array) -> str:
+    return f"{of_numpy(array.dtype) or array.dtype}{list(array.shape)}"

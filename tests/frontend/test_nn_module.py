@@ -1,0 +1,234 @@
+"""What every module can do: names of parts, containers, checkpoints that fit or do not."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import lumigen as lg
+from lumigen import errors, nn
+
+
+def net() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Sequential(nn.ReLU(), nn.Linear(4, 2))
+    )
+
+
+def theirs() -> torch.nn.Module:
+    inner = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), inner)
+
+
+def test_names_are_pytorchs() -> None:
+    ours, other = net(), theirs()
+    assert [n for n, _ in ours.named_modules()] == [n for n, _ in other.named_modules()]
+    assert [n for n, _ in ours.named_children()] == [n for n, _ in other.named_children()]
+    assert [n for n, _ in ours.named_parameters()] == [n for n, _ in other.named_parameters()]
+    counted = {n for n, _ in other.named_buffers()} - {"1.num_batches_tracked"}
+    assert {n for n, _ in ours.named_buffers()} == counted
+    assert len(list(ours.parameters())) == len(list(other.parameters()))
+    assert len(list(ours.buffers())) == 2
+    assert next(iter(ours.modules())) is ours
+    assert ours.get_submodule("2.1") is ours[2][1]
+    assert ours.get_submodule("") is ours
+    with pytest.raises(AttributeError, match=r"no module 2\.5"):
+        ours.get_submodule("2.5")
+    assert next(n for n, _ in ours.named_parameters("x.")) == "x.0.weight"
+
+
+def test_shared_modules_are_named_once() -> None:
+    layer = nn.Linear(2, 2)
+    shared = nn.ModuleList([layer, layer])
+    assert [n for n, _ in shared.named_modules()] == ["", "0"]
+    assert len(list(shared.parameters())) == 2
+
+
+def test_apply_goes_from_the_inside_out() -> None:
+    seen: list[str] = []
+    net().apply(lambda m: seen.append(type(m).__name__))
+    assert seen == ["Linear", "BatchNorm1d", "ReLU", "Linear", "Sequential", "Sequential"]
+
+
+def test_parts_by_any_name() -> None:
+    module = nn.Module()
+    module.register_parameter("w.0", nn.Parameter(2))
+    module.add_module("inner", nn.Linear(2, 2))
+    module.register_buffer("b", nn.Buffer(3))
+    module.register_parameter("none", None)
+    assert list(module.state_dict()) == ["w.0", "inner.weight", "inner.bias", "b"]
+    assert repr(module.b) == "Buffer(f32[3])"
+
+
+def test_copies_are_their_own() -> None:
+    first = nn.Linear(2, 3)
+    shared = nn.ModuleList([first, first])
+    second = copy.deepcopy(shared)
+    assert second[0] is second[1]
+    assert second[0] is not first
+    assert not set(map(id, second.parameters())) & set(map(id, shared.parameters()))
+    assert tuple(second[0].weight.shape) == (3, 2)
+    assert second[0].weight.extents == first.weight.extents
+
+
+def test_the_dtype_of_all() -> None:
+    module = net().to(lg.f16)
+    assert {p.dtype for p in module.state_dict().values()} == {lg.f16}
+
+
+# --- containers -----------------------------------------------------------------------------------
+
+
+def test_lists() -> None:
+    a, b, c = (nn.Linear(1, n) for n in (1, 2, 3))
+    many = nn.ModuleList([a]).append(b).extend([c])
+    assert list(many) == [a, b, c]
+    assert list(many[1:]) == [b, c]
+    assert isinstance(many[1:], nn.ModuleList)
+    many.insert(0, c)
+    many[1] = b
+    assert list(many) == [c, b, b, c]
+    assert many.pop(0) is c
+    assert many.pop(-1) is c
+    assert list(operator.add(many, [a])) == [b, b, a]
+    many += [a]
+    del many[0]
+    assert list(many) == [b, a]
+    assert len(many) == 2
+    weights = nn.ParameterList([nn.Parameter(2), nn.Parameter(3)])
+    assert list(weights.state_dict()) == ["0", "1"]
+    assert tuple(weights[1].shape) == (3,)
+
+
+def test_dicts() -> None:
+    a, b = nn.Linear(1, 1), nn.Linear(1, 2)
+    named = nn.ModuleDict({"a": a})
+    named["b"] = b
+    named.update([("c", a)])
+    assert list(named.keys()) == ["a", "b", "c"]
+    assert list(named.values()) == [a, b, a]
+    assert dict(named.items())["b"] is b
+    assert "b" in named
+    assert named.pop("b") is b
+    del named["c"]
+    assert list(named) == ["a"]
+    assert list(named.state_dict()) == ["a.weight", "a.bias"]
+    named.clear()
+    assert len(named) == 0
+    assert list(nn.ParameterDict({"w": nn.Parameter(2)}).state_dict()) == ["w"]
+    assert list(nn.ModuleDict([("x", a)])) == ["x"]
+
+
+def test_sequences() -> None:
+    a, b, c = nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 3)
+    named = nn.Sequential(OrderedDict([("first", a), ("then", b)]))
+    assert list(named.state_dict()) == ["first.weight", "first.bias"]
+    assert named.first is a
+    with pytest.raises(AttributeError, match="Sequential has no other"):
+        _ = named.other
+    row = nn.Sequential(a, b).append(c)
+    assert list(row[1:]) == [b, c]
+    assert row[-1] is c
+    row[1] = a
+    del row[0]
+    assert list(row.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert len(row.extend([b])) == 3
+    assert list(copy.deepcopy(named).state_dict()) == list(named.state_dict())
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_pytorch_loads_strictly() -> None:
+    ours, other = net(), theirs()
+    found = ours.load_state_dict(other.state_dict())  # with 1.num_batches_tracked
+    assert found == ([], [])
+    for name, p in ours.state_dict().items():
+        np.testing.assert_array_equal(p.value, other.state_dict()[name].numpy())
+
+
+def test_counters_may_be_missing() -> None:
+    state = {k: v.numpy() for k, v in theirs().state_dict().items() if v.ndim}
+    assert net().load_state_dict(state) == ([], [])
+
+
+def test_all_that_does_not_fit_is_told_at_once() -> None:
+    ours = net()
+    state = {k: v.numpy() for k, v in theirs().state_dict().items()}
+    state["0.weight"] = state["0.weight"].T
+    state["1.running_mean"] = state["1.running_mean"].astype(np.int64)
+    del state["2.1.bias"]
+    state["3.weight"] = np.zeros(2, np.float32)
+    with pytest.raises(errors.StateMismatch) as caught:
+        ours.load_state_dict(state)
+    for part in (
+        "does not fit Sequential; missing: 2.1.bias; unexpected: 3.weight;",
+        "0.weight is f32[3, 4], must be f32[4, 3], 1.running_mean is i64[4], must be f32[4]",
+    ):
+        assert part in str(caught.value)
+    assert all(p.value is None for p in ours.state_dict().values())  # nothing is taken
+    with pytest.raises(errors.StateMismatch, match="missing: none; unexpected: none; of another"):
+        ours.load_state_dict(state, strict=False)
+
+
+def test_names_may_differ_if_asked_for() -> None:
+    ours = net()
+    state = {"0.weight": np.ones((4, 3), np.float32), "other": np.ones(1)}
+    found = ours.load_state_dict(state, strict=False)
+    assert found.unexpected_keys == ["other"]
+    assert "0.bias" in found.missing_keys
+    assert ours[0].weight.value is not None
+    assert ours[0].bias.value is None
+
+
+def test_floats_are_converted_as_declared() -> None:
+    half = {"weight": np.ones((2, 3), np.float16), "bias": np.ones(2, np.float64)}
+    ours = nn.Linear(3, 2)
+    ours.load_state_dict(half)
+    assert {p.value.dtype for p in ours.parameters()} == {np.dtype(np.float32)}
+    ours.load_state_dict(half, assign=True)
+    assert (ours.weight.dtype, ours.bias.dtype) == (lg.f16, lg.f64)
+    assert ours.to(lg.bf16).weight.value.dtype == ml_dtypes.bfloat16
+
+
+def test_tensors_of_torch_of_any_kind() -> None:
+    other = torch.nn.Linear(3, 2).to(torch.bfloat16)
+    ours = nn.Linear(3, 2, dtype=lg.bf16)
+    ours.load_state_dict(dict(other.named_parameters()))  # which need gradients
+    bits = other.weight.detach().view(torch.int16).numpy()
+    np.testing.assert_array_equal(ours.weight.value.view(np.int16), bits)
+
+
+def test_files_load_as_they_are(tmp_path: Path) -> None:
+    other = theirs()
+    save_file(other.state_dict(), tmp_path / "w.safetensors")
+    torch.save(other.state_dict(), tmp_path / "w.pt")
+    for file in ("w.safetensors", "w.pt"):
+        ours = net()
+        ours.load_state_dict(lg.open_weights(tmp_path / file))
+        np.testing.assert_array_equal(ours[0].weight.value, other[0].weight.detach().numpy())
+
+
+def test_values_are_what_a_model_compiles_with(tmp_path: Path) -> None:
+    ours, other = nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    model = lg.Model("m", ours, prefix="head.")
+
+    @model.entry(x=lg.spec(1, 3))
+    def f(x: Any) -> Any:
+        return ours(x)
+
+    assert model.values() == {}
+    ours.load_state_dict(other.state_dict())
+    assert set(model.values()) == {"head.weight", "head.bias"}
+    lg.compile(model, output=tmp_path / "m", build=False)
+    written = lg.open_weights(tmp_path / "m" / "weights" / "m.safetensors")
+    np.testing.assert_array_equal(written["head.bias"], other.bias.detach().numpy())
