@@ -1,4 +1,7 @@
-"""Activations: the functions of one element between the layers of networks."""
+"""Activations: the functions of one element between the layers of networks.
+
+`inplace` is taken as PyTorch takes it and changes nothing: the result is what is returned, as a tensor never changes.
+"""
 
 # ruff: noqa: FBT002  # signatures are PyTorch's
 
@@ -15,35 +18,43 @@ SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
 
 
-def relu(input: Tensor) -> Tensor:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0); NaN stays."""
+    del inplace
     return input.relu()
 
 
-def relu6(input: Tensor) -> Tensor:
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6); NaN stays."""
+    del inplace
     return input.clamp(0, 6)
 
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
     """min(max(x, min_val), max_val); NaN stays."""
+    del inplace
     if input.dtype.is_int:
         return input.clamp(int(min_val), int(max_val))
     return input.clamp(min_val, max_val)
 
 
-def hardsigmoid(input: Tensor) -> Tensor:
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x + 3, 0), 6) / 6."""
+    del inplace
     return (input + 3).clamp(0, 6) / 6
 
 
-def hardswish(input: Tensor) -> Tensor:
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x min(max(x + 3, 0), 6) / 6."""
+    del inplace
     return input * (input + 3).clamp(0, 6) / 6
 
 
-def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """`x` where it is positive, else x * negative_slope."""
+    del inplace
     return where(input < 0, input * negative_slope, input)
 
 
@@ -56,18 +67,21 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return where(input > 0, input, input * weight)
 
 
-def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` where it is positive, else alpha * (exp(x) - 1)."""
+    del inplace
     return where(input > 0, input, input.expm1() * alpha)
 
 
-def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` where it is positive, else alpha * (exp(x / alpha) - 1)."""
+    del inplace
     return where(input > 0, input, (input / alpha).expm1() * alpha)
 
 
-def selu(input: Tensor) -> Tensor:
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`elu` with the alpha and the scale that keep mean 0 and variance 1."""
+    del inplace
     return elu(input, SELU_ALPHA) * SELU_SCALE
 
 
@@ -77,13 +91,15 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return a * b.sigmoid()
 
 
-def silu(input: Tensor) -> Tensor:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x)."""
+    del inplace
     return Tensor(elementary.silu(input.edge))
 
 
-def mish(input: Tensor) -> Tensor:
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x)), which is x (e^2 + 2 e) / (e^2 + 2 e + 2) with e = exp(x)."""
+    del inplace
     e = input.minimum(20.0).exp()  # beyond, the quotient is 1
     over = e * (e + 2)
     return where(input > 20, input, input * (over / (over + 2)))
@@ -126,8 +142,9 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return where(inside, 0.0, input)
 
 
-def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """`x` where it is above the threshold, else `value`; NaN stays."""
+    del inplace
     given = value if input.dtype.is_float else int(value)
     return where(input <= threshold, given, input)
 
@@ -164,40 +181,61 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return input.log_softmax(dim, dtype)
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """The identity: a model is compiled for inference."""
+    del inplace
     return _inferred("dropout", input, training and p != 0)
 
 
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """The identity: a model is compiled for inference."""
+    del inplace
     return _inferred("dropout1d", input, training and p != 0)
 
 
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """The identity: a model is compiled for inference."""
+    del inplace
     return _inferred("dropout2d", input, training and p != 0)
 
 
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """The identity: a model is compiled for inference."""
+    del inplace
     return _inferred("dropout3d", input, training and p != 0)
 
 
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """The identity: a model is compiled for inference."""
+    del inplace
     return _inferred("alpha_dropout", input, training and p != 0)
 
 
-def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
     """The identity: a model is compiled for inference."""
+    del inplace
     return _inferred("feature_alpha_dropout", input, training and p != 0)
 
 
 def rrelu(
-    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
 ) -> Tensor:
     """`leaky_relu` with the mean of both slopes: a model is compiled for inference."""
+    del inplace
     return leaky_relu(_inferred("rrelu", input, training), (lower + upper) / 2)
 
 
