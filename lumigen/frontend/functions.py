@@ -35,6 +35,7 @@ from lumigen.frontend.creation import (
     triu_indices,
     zeros,
 )
+from lumigen.frontend.info import finfo, iinfo
 from lumigen.frontend.operand import (
     full_like,
     ones_like,
@@ -156,6 +157,7 @@ __all__ = [
     "exp2",
     "expm1",
     "eye",
+    "finfo",
     "fix",
     "flatten",
     "flip",
@@ -185,6 +187,7 @@ __all__ = [
     "hstack",
     "hypot",
     "i0",
+    "iinfo",
     "index_add",
     "index_copy",
     "index_fill",

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lumigen.dtype import DType
 from lumigen.errors import BadArgument
+from lumigen.frontend.info import finfo
 from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
@@ -40,14 +40,9 @@ def rms_norm(
 ) -> Tensor:
     """x * rsqrt(mean(x^2) + eps) * weight over the last dimensions; eps is the dtype's."""
     dims = _last_dims("rms_norm", input, normalized_shape)
-    least = _epsilon(input.dtype) if eps is None else eps
+    least = finfo(input.dtype).eps if eps is None else eps
     scale = (input.square().mean(dims, keepdim=True) + least).rsqrt()
     return _affine(input * scale, weight, None)
-
-
-def _epsilon(dtype: DType) -> float:
-    mantissa = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}
-    return 2.0 ** -mantissa.get(dtype.name, 23)
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

@@ -13,7 +13,7 @@ import torch.nn.functional as torch_functional
 from through_graph import as_torch, check, interpret
 
 import lumigen as lg
-from lumigen import functional
+from lumigen import errors, functional
 from lumigen.index import ix
 
 INF, NAN = math.inf, math.nan
@@ -252,6 +252,20 @@ def test_operators_take_numpy_scalars() -> None:
     np.testing.assert_array_equal(
         interpret(lambda t: np.float64(2) * t + np.int64(1), x), x * 2 + 1
     )
+
+
+def test_limits_of_dtypes() -> None:
+    for ours, theirs in ((lg.f32, torch.float32), (lg.f64, torch.float64), (lg.f16, torch.float16)):
+        for name in ("bits", "eps", "max", "min", "tiny"):
+            assert getattr(lg.finfo(ours), name) == getattr(torch.finfo(theirs), name)
+    assert lg.finfo(lg.bf16).eps == torch.finfo(torch.bfloat16).eps
+    assert lg.finfo(lg.bf16).max == torch.finfo(torch.bfloat16).max
+    for ours, theirs in ((lg.u8, torch.uint8), (lg.i64, torch.int64)):
+        found, wanted = lg.iinfo(ours), torch.iinfo(theirs)
+        assert (found.bits, found.max, found.min) == (wanted.bits, wanted.max, wanted.min)
+    for call in (lambda: lg.finfo(lg.i32), lambda: lg.iinfo(lg.f32)):
+        with pytest.raises(errors.BadArgument, match="type"):
+            call()
 
 
 BROADCASTS = [
