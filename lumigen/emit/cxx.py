@@ -55,8 +55,12 @@ def _sum(e: Ix, names: Names, read: Read | None) -> str:
             out = f"-{body}" if c < 0 else body
     if not out:
         return integer(e.const)
+    if e.const == -(
+        2**63
+    ):  # a sum with it turns the sign over, and overflows for half of all numbers
+        return f"({out if out.isidentifier() else f'({out})'} ^ {integer(e.const)})"
     if e.const:
-        is_taken = -(2**63) < e.const < 0  # the least number has no positive one
+        is_taken = e.const < 0
         out += f" {'-' if is_taken else '+'} {integer(abs(e.const) if is_taken else e.const)}"
     return out
 

@@ -62,6 +62,9 @@ class Renderer:
     flushes: bool = False
     packets: Packets | None = None  # what may move whole, where the device does not see to it
     named: int = 0  # values around this one that `sharing` has named
+    wraps: bool = (
+        True  # whether the compiler's signed integers do, whose overflow C++ leaves undefined
+    )
 
     # ---- indices ----
 
@@ -139,7 +142,21 @@ class Renderer:
         result = inside.scalar(map_expr(e, names)).code
         return Text(f"[&] {{ {' '.join(lines)} return {result}; }}()")
 
+    def _wrapping(self, e: Prim) -> Text:
+        """A sum or product by the functions that a device has for them."""
+        a, b = e.args
+        name = "add" if e.op is Op.ADD else "multiply"
+        for x, y in ((a, b), (b, a)):
+            subtracted = _negated(y) if e.op is Op.ADD else None
+            if subtracted is not None:
+                name, a, b = "subtract", x, subtracted
+        return Text(
+            f"{name}_wrapping<{e.dtype.ctype}>({self.scalar(a).code}, {self.scalar(b).code})"
+        )
+
     def _scalar_prim(self, e: Prim) -> Text:
+        if e.op in (Op.ADD, Op.MUL) and e.dtype in (i32, i64) and not self.wraps:
+            return self._wrapping(e)
         if e.op in (Op.ADD, Op.MUL) and e.dtype is not boolean:
             return _wrapped(e, arithmetic(e, self.scalar, may_fuse=e.dtype is f32))
         args = [self.scalar(a) for a in e.args]
@@ -216,7 +233,7 @@ class Renderer:
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
 
     def _each(self) -> Renderer:
-        return Renderer(self.dims, self.lanes, "lane", named=self.named)
+        return Renderer(self.dims, self.lanes, "lane", named=self.named, wraps=self.wraps)
 
     def _load(self, e: Read) -> Text:
         assert self.lanes is not None

@@ -78,7 +78,8 @@ class Statements:
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[str]:
         out: list[str] = []
         for s in stmts:
-            out.extend(self.statement(s, Renderer(self.dims, lanes, packets=self.packets)))
+            r = Renderer(self.dims, lanes, packets=self.packets, wraps=self.threads == 1)
+            out.extend(self.statement(s, r))
         return out
 
     def statement(self, s: Stmt, r: Renderer) -> list[str]:

@@ -2,9 +2,29 @@
 // casts of floats that do not fit, and maxima. The same names and meaning as on the CPU.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include "simd.h"
 
 namespace LUMIGEN_NS {
+
+// Sums, differences and products of signed integers that wrap around, which nvcc has no switch for.
+template <class T>
+LUMIGEN_INLINE T add_wrapping(T a, T b) {
+  using Bits = std::make_unsigned_t<T>;
+  return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
+}
+template <class T>
+LUMIGEN_INLINE T subtract_wrapping(T a, T b) {
+  using Bits = std::make_unsigned_t<T>;
+  return static_cast<T>(static_cast<Bits>(a) - static_cast<Bits>(b));
+}
+template <class T>
+LUMIGEN_INLINE T multiply_wrapping(T a, T b) {
+  using Bits = std::make_unsigned_t<T>;
+  return static_cast<T>(static_cast<Bits>(a) * static_cast<Bits>(b));
+}
 
 // a - b * floor(a / b) of integers; 0 for b = 0.
 template <class T>
