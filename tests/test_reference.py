@@ -81,7 +81,7 @@ PROGRAMS = {
     ),
     "batched": graph(lambda x, y: x @ y, x=spec(B, 5, 8), y=spec(B, 8, 6)),
     "gather": graph(
-        functional.embedding, ids=spec(B, 4, dtype=i64, range=(0, 9)), weight=spec(10, 6)
+        functional.embedding, input=spec(B, 4, dtype=i64, range=(0, 9)), weight=spec(10, 6)
     ),
     "gather_i32": graph(
         lambda i, w: functional.embedding(i, w) * 2,

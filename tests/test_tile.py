@@ -90,7 +90,7 @@ PROGRAMS: dict[str, Callable[[], Graph]] = {
         lambda x, y: (x.permute(2, 0, 1) @ y.permute(1, 0)) * 0.5, x=spec(T, 9, B), y=spec(17, 9)
     ),
     "gather": lambda: traced(
-        functional.embedding, ids=spec(B, T, dtype=i64, range=(0, 9)), weight=spec(10, 6)
+        functional.embedding, input=spec(B, T, dtype=i64, range=(0, 9)), weight=spec(10, 6)
     ),
     "conv2d": lambda: traced(
         lambda x, w, b: functional.relu(functional.conv2d(x, w, b, stride=2, padding=1)),
