@@ -74,9 +74,8 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer) -> list[str]:
             return [f"{name}({s.acc}, {s.a}, {s.b});"]
         case MapTile():
             indices = (s.m_lo, s.n_lo, *(() if s.otherwise is None else (s.m_hi, s.n_hi)))
-            inner = Renderer(
-                r.dims, s.n, flushes=True, wraps=r.wraps
-            )  # weights of products of 16 bits
+            # weights of products of 16 bits
+            inner = Renderer(r.dims, s.n, flushes=True, wraps=r.wraps)
             body = [*lines(s.body, s.n), f"return {inner.vector(s.result).code};"]
             guarded = "map_elements" if reads_memory((*s.body, s.result)) else "map_within"
             name = "map_all" if s.otherwise is None else guarded

@@ -32,6 +32,9 @@ def _escaped(found: re.Match[str]) -> str:
     return _SHORT.get(c) or (f"\\{c}" if c in '\\"?' else f"\\{ord(c):03o}")
 
 
+LEAST = -(2**63)  # of an int64_t
+
+
 def expression(e: Ix, names: Names, read: Read | None = None) -> str:
     """The expression as C++ text of type int64_t.
 
@@ -55,9 +58,7 @@ def _sum(e: Ix, names: Names, read: Read | None) -> str:
             out = f"-{body}" if c < 0 else body
     if not out:
         return integer(e.const)
-    if e.const == -(
-        2**63
-    ):  # a sum with it turns the sign over, and overflows for half of all numbers
+    if e.const == LEAST:  # a sum with it turns the sign over, and overflows for half of all numbers
         return f"({out if out.isidentifier() else f'({out})'} ^ {integer(e.const)})"
     if e.const:
         is_taken = e.const < 0
@@ -67,7 +68,7 @@ def _sum(e: Ix, names: Names, read: Read | None) -> str:
 
 def integer(value: int) -> str:
     """A literal; one that needs 64 bits says so."""
-    if value == -(2**63):
+    if value == LEAST:
         return "INT64_MIN"  # the literal would be the negative of one that does not fit
     return str(value) if -(2**31) < value < 2**31 else f"INT64_C({value})"
 

@@ -62,9 +62,7 @@ class Renderer:
     flushes: bool = False
     packets: Packets | None = None  # what may move whole, where the device does not see to it
     named: int = 0  # values around this one that `sharing` has named
-    wraps: bool = (
-        True  # whether the compiler's signed integers do, whose overflow C++ leaves undefined
-    )
+    wraps: bool = True  # signed integers do, which C++ leaves undefined and a switch defines
 
     # ---- indices ----
 

@@ -229,7 +229,7 @@ class _Builder:
                 n for n in inside if n is not root and n.op is Op.SUM_REDUCE and self.contracts(n)
             ]
             nested = bool(inner) and has_nested_contraction(self.inlined(root)[1])
-            nested |= any(n in self.bounded for n in inside)
+            nested |= any(n in self.bounded for n in inside if n is not root)
             if nested and not runs_whole(self.region(root)):
                 operands = [f for n in inside if n.op in MONOIDS for f in self.contracted(n)]
                 out.update(dict.fromkeys(operands or inner))
