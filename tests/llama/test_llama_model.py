@@ -186,6 +186,7 @@ def test_the_graphs_give_the_logits_of_the_whole_text(name: str, tmp_path: Path)
         assert error < 1e-4 * np.abs(expected).max(), (start, stop)
 
 
+@pytest.mark.slow
 def test_layers_share_their_kernels(tmp_path: Path) -> None:
     """Twice as many layers, and not one more kernel."""
     counts: list[int] = []
