@@ -179,6 +179,7 @@ def lower_model(
             options=tuple(sorted(options.items())),
             target=target,
             states=lowered.states,
+            counters=lowered.counters,
         )
     at.trail.note(2, lambda: kernel_table(model))
     at.trail.keep("source", lambda: show_sources(model))

@@ -155,6 +155,13 @@ class StateArg:
 
 
 @dataclass(frozen=True)
+class CounterArg:
+    """A number of the context, an i32 which is 0 before a launch and after it."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class SlotArg:
     slot: str
 
@@ -191,7 +198,7 @@ class MapArg:
         return (self.base, *sizes, self.group_stride, self.batch_stride, self.line_stride)
 
 
-Argument = Union[InputArg, OutputArg, WeightArg, StateArg, SlotArg, ValueArg, MapArg]
+Argument = Union[InputArg, OutputArg, WeightArg, StateArg, CounterArg, SlotArg, ValueArg, MapArg]
 Passed = Union[InputArg, OutputArg]  # by the caller
 
 
@@ -359,6 +366,7 @@ class CompiledModel:
     options: tuple[tuple[str, str], ...] = ()
     target: Target = CPU  # that the kernels are written for
     states: tuple[StateInfo, ...] = ()
+    counters: int = 0  # that a context has
 
     def kernel(self, name: str) -> KernelSource:
         return next(k for k in self.kernels if k.name == name)

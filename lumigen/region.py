@@ -31,6 +31,7 @@ class Role(Enum):
     STATE = "state"
     TEMP = "temp"
     OUTPUT = "output"
+    COUNTER = "counter"  # a number that is 0 before and after a launch
     SCRATCH = "scratch"  # a tile of one thread; tile programs only
 
 

@@ -339,6 +339,18 @@ class When:
 
 
 @dataclass(frozen=True)
+class WhenLast:
+    """`body` in the last of `tasks` to come here: all that they have stored can be read.
+
+    `arrived` counts those that came; the last one makes it 0 again.
+    """
+
+    arrived: Buffer
+    tasks: Ix
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """What a tensor copy engine is told of an operand: (groups, batches, lines, elements) of `source` from `base` on.
 
@@ -390,6 +402,7 @@ Stmt = Union[
     MapRows,
     ScaleRows,
     When,
+    WhenLast,
     Hold,
     Keep,
 ]
@@ -430,7 +443,7 @@ class TileProgram:
         while stack:
             s = stack.pop()
             yield s
-            if isinstance(s, For | ForTile | Stream | MapTile | MapRows):
+            if isinstance(s, For | ForTile | Stream | MapTile | MapRows | WhenLast):
                 stack.extend(reversed(s.body))
             if isinstance(s, When):
                 stack.extend(reversed((*s.body, *s.otherwise)))

@@ -329,6 +329,7 @@ class ModelContext:
     weights: tuple[WeightContext, ...]
     file_weights: tuple[WeightContext, ...]  # one for each tensor of an original weights file
     states: tuple[StateContext, ...]
+    counters_at: int | None  # in the block of states, which has so many bytes
     state_bytes: int
     scratch_bytes: int
     embed_weights: bool

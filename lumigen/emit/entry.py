@@ -43,6 +43,7 @@ from lumigen.names import identifier
 from lumigen.program import (
     Argument,
     CompiledModel,
+    CounterArg,
     Group,
     Guard,
     InputArg,
@@ -314,6 +315,8 @@ def _value(
             return f"weights.get<{ctype}>(k_{stored})" + (f" + {integer(base)}" if base else "")
         case StateArg(name):
             return f"call.state<{ctype}>(k_{states[name]})"
+        case CounterArg(number):
+            return f"call.state<{ctype}>(k_counters) + {number}"
         case SlotArg(slot):
             return f"call.slot<{ctype}>(arena.{slot_name(slot)}.value)"
 
@@ -453,6 +456,8 @@ def _extent(itemsize: int, argument: Argument, program: Program, kept: Kept) -> 
             return next(s.bytes for s in program.arena if s.name == slot) // itemsize
         case WeightArg(name, base):
             return ix(stored[name].bytes // itemsize - base)
+        case CounterArg():
+            return ix(1)
         case ValueArg() | MapArg():
             raise LoweringFailed(step="emit", what="a number has no elements")
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
+from lumigen.dtype import i32
 from lumigen.emit import manifest
 from lumigen.emit.contexts import (
     FieldContext,
@@ -150,7 +151,7 @@ def model_context(
     """The model as the templates see it."""
     runtime = sorted(p.name for p in runtime_files(model) if p.suffix == ".cpp")
     weights = tuple(_weight(s, model) for s in model.weights)
-    offsets, state_bytes = state_offsets(model)
+    offsets, counters_at = state_offsets(model)
     return ModelContext(
         name=model.name,
         macro=model.name.upper(),
@@ -166,7 +167,8 @@ def model_context(
         states=tuple(
             _state(s, model, offset) for s, offset in zip(model.states, offsets, strict=True)
         ),
-        state_bytes=state_bytes,
+        counters_at=counters_at if model.counters else None,
+        state_bytes=counters_at + model.counters * i32.itemsize,
         scratch_bytes=max((k.scratch_bytes for k in model.kernels), default=0),
         embed_weights=embed_weights,
         runtime_sources=tuple(f"runtime/{name}" for name in runtime),
@@ -239,7 +241,7 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
 
 
 def state_offsets(model: CompiledModel) -> tuple[list[int], int]:
-    """Where each state begins in the block of a context, in bytes, and the size of the block."""
+    """Where each state begins in the block of a context, in bytes, and where they end."""
     offsets: list[int] = []
     end = 0
     for s in model.states:

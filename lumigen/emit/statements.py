@@ -41,6 +41,7 @@ from lumigen.tile import (
     StoreTile,
     TileProgram,
     Transpose,
+    WhenLast,
 )
 
 INDENT = "  "
@@ -111,6 +112,8 @@ class Statements:
             return [f"const float {s.name.name} = {reduce}({s.source.name}{parity});"]
         if isinstance(s, For):
             return self._for(s, r)
+        if isinstance(s, WhenLast):
+            return [f"if (is_last_block({s.arrived})) {{", *_indented(self.lines(s.body)), "}"]
         if isinstance(s, StoreTile):
             store = self._store(s, r)
             if s.where:

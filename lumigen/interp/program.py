@@ -19,6 +19,7 @@ from lumigen.index import Dim
 from lumigen.interp import region, tile
 from lumigen.program import (
     Argument,
+    CounterArg,
     Group,
     InputArg,
     Launch,
@@ -148,6 +149,8 @@ class _Memory:
                 given = self.weights[name].reshape(-1)[base:]
             case StateArg(name):
                 given = self.states[name]
+            case CounterArg():
+                given = np.zeros(1, np.int32)
             case SlotArg(name):
                 given = self.arena[name]
             case ValueArg() | MapArg():

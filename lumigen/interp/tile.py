@@ -58,6 +58,7 @@ from lumigen.tile import (
     TileProgram,
     Transpose,
     When,
+    WhenLast,
 )
 
 Array = npt.NDArray[Any]
@@ -205,6 +206,11 @@ class _Task:
             case When():
                 held = all(self.number(c.slack) >= 0 for c in s.conditions)
                 self.run(s.body if held else s.otherwise)
+            case WhenLast():
+                arrived = self.memory[s.arrived.name]
+                arrived[0] = (arrived[0] + 1) % self.number(s.tasks)
+                if arrived[0] == 0:
+                    self.run(s.body)
             case ScaleRows():
                 acc = self.tile(s.acc)
                 with np.errstate(all="ignore"):

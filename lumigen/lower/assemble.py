@@ -31,6 +31,7 @@ from lumigen.ops import Op
 from lumigen.plan import RegionPlan
 from lumigen.program import (
     Argument,
+    CounterArg,
     Group,
     Guard,
     InputArg,
@@ -117,6 +118,7 @@ class LoweredModel:
     weights: tuple[Stored, ...]
     kernels: tuple[LoweredKernel, ...]
     states: tuple[StateInfo, ...] = ()
+    counters: int = 0  # of blocks that are done, one for each launch that has one
 
 
 def assemble(
@@ -133,7 +135,8 @@ def assemble(
     model = _Model(device, dtype, architectures)
     programs = tuple(model.entry(name, graph) for name, graph in entries)
     kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
-    return LoweredModel(programs, tuple(model.stored.values()), kernels, states_of(entries))
+    stored = tuple(model.stored.values())
+    return LoweredModel(programs, stored, kernels, states_of(entries), model.counters)
 
 
 def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:
@@ -176,6 +179,7 @@ class _Model:
     lines: dict[str, dict[SourceLocation, None]] = field(
         default_factory=dict[str, dict[SourceLocation, None]]
     )
+    counters: int = 0
 
     def entry(self, name: str, graph: Graph) -> Program:
         regions = partition(
@@ -206,7 +210,7 @@ class _Model:
             plan, sizes, lowered = self.device.lower(form.region)
             named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
-            if len(named) == len(form.region.stores) == 1:
+            if len(named) == len(named[0].region.stores) == 1:
                 self.special[named[0].name] = self.special_kernels(named[0])
         lowered, kernels = self.by_region[form.region]
         actual = dict(form.binding)
@@ -214,6 +218,11 @@ class _Model:
             stored = self.store_weight(actual[weight], panels)
             actual[packed] = replace(packed, name=stored.name)
             self.packed[actual[packed]] = stored
+        for kernel in kernels:
+            for b in kernel.program.args:
+                if b.role is Role.COUNTER:
+                    actual[b] = replace(b, name=str(self.counters))
+                    self.counters += 1
         for temp in lowered.temps:
             actual[temp] = replace(temp, name=f"s{number}_{temp.name}")
         out: list[_Step] = []
@@ -350,6 +359,8 @@ class _Model:
             return WeightArg(self.stored[weight.name, None].name, base)
         if actual.role is Role.STATE:
             return StateArg(actual.name)
+        if actual.role is Role.COUNTER:
+            return CounterArg(int(actual.name))
         return SlotArg(place[actual.name])
 
 

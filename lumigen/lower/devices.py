@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lumigen.dtype import DType
+from lumigen.dtype import DType, i32
+from lumigen.index import ix
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.chain import chain, find_chain
@@ -15,19 +16,22 @@ from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_blocks, plan_region
 from lumigen.lower.roles import roles
 from lumigen.lower.schedule_plan import (
+    MULTIPROCESSORS,
     STREAM_ROWS,
     VECTOR_LOOPS,
     schedule_blocks,
     schedule_plan,
     vector_loops_of_blocks,
 )
-from lumigen.lower.simt import simt
+from lumigen.lower.simt import Last, simt
+from lumigen.lower.split import Division, Grain, Split, is_little, split
 from lumigen.lower.stream import find_streamable, stream
 from lumigen.lower.stream_roles import stream_roles
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.plan import RegionPlan
-from lumigen.region import Region
+from lumigen.region import Buffer, Region, Role, Store, const
 from lumigen.schedule import Schedule
+from lumigen.tile import TileProgram
 from lumigen.verify.plan import verify as verify_plan
 
 
@@ -48,7 +52,9 @@ class Device:
     loops: Callable[[RegionPlan], Schedule]
     forms: tuple[Callable[[Region, Schedule], Lowered | None], ...]
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
+    division: Division
     special: tuple[Special, ...] = ()
+    counts_blocks: bool = False  # the last block of a launch may go on
 
     def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
@@ -61,18 +67,34 @@ class Device:
             lowered = next((f for f in found if f is not None), None)
             if lowered is not None:
                 return plan, sizes, lowered
-            # weights that no panel holds, extents that no tile holds
-            return self._loops(region)
-        return plan, sizes, Lowered(((hold_rows(simt(plan, sizes)), plan.region),))
+            # else weights that no panel holds, extents that no tile holds
+        return self._loops(region)
 
     def _loops(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
-        plan = verify_plan(plan_sweeps(region))
-        sizes = self.loops(plan)
-        return plan, sizes, Lowered(((hold_rows(simt(plan, sizes)), plan.region),))
+        """Vector loops: those of the parts of long reductions, then those of the rest."""
+        pieces = split(region, self.division)
+        plans = [verify_plan(plan_sweeps(r)) for r in (*pieces.parts, pieces.rest)]
+        rest = plans[-1]
+        kernels: list[tuple[TileProgram, Region]] = []
+        if pieces.parts and self.counts_blocks and is_little(pieces, self.division):
+            *plans, first, _ = plans
+            kernels.append(_counted(pieces, first, rest, self.loops(first)))
+        before = ((hold_rows(simt(p, self.loops(p))), p.region) for p in plans)
+        return rest, self.loops(rest), Lowered((*before, *kernels), pieces.temps)
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops: all that have several stores do."""
         return len(region.stores) > 1 or self.schedule(self.plan(region)).skeleton == "simt"
+
+
+def _counted(
+    pieces: Split, first: RegionPlan, rest: RegionPlan, sizes: Schedule
+) -> tuple[TileProgram, Region]:
+    """One kernel of the last parts and of the rest, with its meaning."""
+    arrived = Buffer("arrived", Role.COUNTER, (ix(1),), i32, (0, 0))
+    none = Store(arrived, (), (ix(0),), const(0, i32))
+    stores = (*first.region.stores, *pieces.after_last.stores, none)
+    return simt(first, sizes, Last(rest, arrived)), Region(stores, rest.region.lines)
 
 
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:
@@ -93,6 +115,8 @@ CPU = Device(
     loops=lambda _: VECTOR_LOOPS,
     forms=(contract, chain, cascade),
     runs_whole=_has_skeleton,
+    # results, 128 to a task, for every core of a large machine; parts of 128 KiB
+    division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256)),
 )
 CUDA = Device(
     plan=plan_blocks,
@@ -100,6 +124,11 @@ CUDA = Device(
     loops=vector_loops_of_blocks,
     forms=(pipeline, stream),
     runs_whole=_streams,
+    # four lanes to each of a thousand threads of every multiprocessor; a row is a block's
+    division=Division(
+        lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
+    ),
+    counts_blocks=True,
     special=(Special("sm_90a", roles), Special("sm_90a", stream_roles)),
 )
 DEVICES = {"cpu": CPU, "cuda": CUDA}

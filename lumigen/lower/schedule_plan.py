@@ -74,7 +74,7 @@ def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:
     stored = (s.dst for s in plan.region.stores)
     floats = [b.dtype for b in (*plan.region.reads(), *stored) if b.dtype.is_float]
     width = 16 // min((d.itemsize for d in floats), default=4)
-    return schedule("simt", {"threads": 256, "width": max(2, width), "vectors": 2})
+    return schedule("simt", {"threads": 256, "width": max(2, width), "vectors": 2, "repeated": 8})
 
 
 def schedule_plan(plan: RegionPlan) -> Schedule:

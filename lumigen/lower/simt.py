@@ -8,78 +8,126 @@ Where a task has many threads, they form teams: rows are dealt to teams, the lan
 team. A loop over the last axis that has no vector form is dealt point by point, and what is inside it runs alone.
 
 Sites: `visits` of elements in a work tile and `lanes` of a lane axis whose elements each run a reduction; with
-`threads` in a task, `width` lanes of a thread and `vectors` of a thread in a row of a map.
+`threads` in a task, `width` lanes of a thread and `vectors` of a thread in a row of a map, or as many as are
+`repeated` where each work tile computes what its row reduces to.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Dim, ceildiv, ix, minimum, product
-from lumigen.lower.scope import Names, Scope, lanes_fit
+from lumigen.index import Axis, Dim, Ix, ceildiv, ix, minimum, product
+from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit
 from lumigen.lower.sweeps import lane_axis
 from lumigen.lower.window import windowed
 from lumigen.plan import Loop, RegionPlan
-from lumigen.region import Read, Reduce, Region, Store, free_axes, indices_of, walk
+from lumigen.region import Buffer, Read, Reduce, Region, Store, free_axes, indices_of, walk
 from lumigen.schedule import Schedule
-from lumigen.tile import For, StoreTile, TileProgram
+from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
 WARP = 32  # threads that exchange values without memory
 
 
-def simt(plan: RegionPlan, sizes: Schedule) -> TileProgram:
-    """The tile program of a plan of one kernel: its folds, then its stores, in runs of rows or lanes."""
-    (kernel,) = plan.kernels
-    (grid,) = kernel.root
-    folds, stores = _steps(grid)
-    where: tuple[Cmp, ...] = ()
-    if not folds and len(stores) == 1:
-        changed, asked = windowed(stores[0])
-        if lane_axis(changed) not in frozenset[Axis]().union(*(c.axes for c in asked)):
-            stores, where = [changed], asked
-    store = stores[-1]  # has the values of the others
-    lane = lane_axis(store)
-    rows = tuple(a for a in store.axes if a is not lane)
-    threads = sizes.get("threads", 1)
-    shared = threads > 1
-    team = _team(folds, lane, sizes) if shared else 1
-    per_row, chunk = (
-        _grain_of_teams(folds, lane, team, sizes) if shared else _grain(store, lane, sizes)
-    )
+@dataclass(frozen=True)
+class Last:
+    """What the last block of a kernel computes besides; `arrived` counts blocks, and is 0 before and after."""
 
-    row_axis = rows[0] if len(rows) == 1 else Axis("row", product(tuple(a.extent for a in rows)))
-    row_tasks = ceildiv(row_axis.extent, per_row)
+    plan: RegionPlan
+    arrived: Buffer
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """What a plan of one kernel computes, and the axes of its loops: runs of rows, then lanes."""
+
+    folds: list[Loop]
+    stores: list[Store]
+    where: tuple[Cmp, ...]
+    lane: Axis | None
+    rows: tuple[Axis, ...]
+
+    @staticmethod
+    def of(plan: RegionPlan) -> _Loops:
+        (kernel,) = plan.kernels
+        (grid,) = kernel.root
+        folds, stores = _steps(grid)
+        where: tuple[Cmp, ...] = ()
+        if not folds and len(stores) == 1:
+            changed, asked = windowed(stores[0])
+            if lane_axis(changed) not in frozenset[Axis]().union(*(c.axes for c in asked)):
+                stores, where = [changed], asked
+        store = stores[-1]  # has the values of the others
+        lane = lane_axis(store)
+        return _Loops(folds, stores, where, lane, tuple(a for a in store.axes if a is not lane))
+
+    @property
+    def row(self) -> Axis:
+        """All rows as one axis."""
+        if len(self.rows) == 1:
+            return self.rows[0]
+        return Axis("row", product(tuple(a.extent for a in self.rows)))
+
+    @property
+    def points(self) -> Ix:
+        """Of a row."""
+        return self.lane.extent if self.lane is not None else ix(1)
+
+    def run(self, top: Scope, rows: tuple[Ix, Ix], lanes: tuple[Ix, Ix], shared: bool) -> For:
+        """For these rows and lanes, each from the first up to an end; threads may have a `shared` task."""
+        row_scope = top.inner([self.row])
+        rest = ix(self.row)
+        for position in range(len(self.rows) - 1, -1, -1) if len(self.rows) > 1 else ():
+            a = self.rows[position]
+            row_scope.bind(a, rest % a.extent if position else rest)
+            rest = rest // a.extent
+        lane, stores = self.lane, self.stores
+        in_lanes = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
+        lanes_ok = lane is not None and in_lanes and lanes_fit([stores[-1].value], lane)
+        if lane is None:
+            _fill(row_scope, self.folds, stores, None, self.where)
+        else:
+            vector = lane if lanes_ok else None
+            inner = row_scope.inner([lane], vector)
+            inner.alone = shared and not lanes_ok
+            _fill(inner, self.folds, stores, vector, self.where)
+            loop = For(lane, *lanes, lanes_ok, tuple(inner.stmts), dealt=inner.alone)
+            row_scope.stmts.append(loop)
+        return For(self.row, *rows, False, tuple(row_scope.stmts), dealt=shared)
+
+
+def simt(plan: RegionPlan, sizes: Schedule, last: Last | None = None) -> TileProgram:
+    """The tile program of a plan of one kernel: its folds, then its stores, in runs of rows or lanes.
+
+    With `last` the block that is done last goes on to compute all of that plan, which reads what the first stores.
+    """
+    loops = _Loops.of(plan)
+    row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
+    team = _team(loops.folds, lane, sizes) if threads > 1 else 1
+    grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
+    per_row, chunk = grain
+    row_tasks = ceildiv(row.extent, per_row)
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
     task = Axis("task", row_tasks * lane_tasks)
-
+    first, lo = ix(task) // lane_tasks * per_row, ix(task) % lane_tasks * chunk
     top = Scope(Names(), frozenset({task}))
-    row_scope = top.inner([row_axis])
-    rest = ix(row_axis)
-    for position in range(len(rows) - 1, -1, -1) if len(rows) > 1 else ():
-        a = rows[position]
-        row_scope.bind(a, rest % a.extent if position else rest)
-        rest = rest // a.extent
-    in_lanes = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
-    lanes_ok = lane is not None and in_lanes and lanes_fit([store.value], lane)
-    if lane is None:
-        _fill(row_scope, folds, stores, None, where)
-    else:
-        vector = lane if lanes_ok else None
-        inner = row_scope.inner([lane], vector)
-        inner.alone = shared and not lanes_ok
-        _fill(inner, folds, stores, vector, where)
-        lo = ix(task) % lane_tasks * chunk
-        hi = minimum(lo + chunk, lane.extent)
-        loop = For(lane, lo, hi, lanes_ok, tuple(inner.stmts), dealt=inner.alone)
-        row_scope.stmts.append(loop)
-    first = ix(task) // lane_tasks * per_row
-    last = minimum(first + per_row, row_axis.extent)
-    top.stmts.append(For(row_axis, first, last, False, tuple(row_scope.stmts), dealt=shared))
+    rows = (first, minimum(first + per_row, row.extent))
+    lanes = (lo, minimum(lo + chunk, loops.points))
+    top.stmts.append(loops.run(top, rows, lanes, threads > 1))
+    region = plan.region
+    arrived: tuple[Buffer, ...] = ()
+    if last is not None:
+        rest, then = _Loops.of(last.plan), Scope(top.names, frozenset())
+        zero = ix(0)
+        then.stmts.append(rest.run(then, (zero, rest.row.extent), (zero, rest.points), threads > 1))
+        top.stmts.append(WhenLast(last.arrived, task.extent, tuple(then.stmts)))
+        region, arrived = Region((*region.stores, *last.plan.region.stores)), (last.arrived,)
     return TileProgram(
         "simt",
-        plan.region.buffers(),
-        dims_of(plan.region),
+        (*region.buffers(), *arrived),
+        dims_of(region),
         task,
         task.extent,
         (),
@@ -121,18 +169,26 @@ def _fill(
         scope.stmts.append(StoreTile(s.dst, s.at, value, lanes, where))
 
 
-def _grain(store: Store, lane: Axis | None, sizes: Schedule) -> tuple[int, int]:
+def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int]:
     """Rows and lanes of a work tile."""
-    reductions = [e for e in walk([store.value]) if isinstance(e, Reduce)]
+    lane = loops.lane
+    reductions = kernel_reductions([loops.stores[-1].value])
     visits = sum(product(tuple(a.extent for a in r.axes)).estimate() for r in reductions)
     if lane is None:
         return max(1, sizes["visits"] // max(1, visits)), 1
     extent = lane.extent.estimate()
     if any(lane in free_axes(r) for r in reductions):
         return 1, sizes["lanes"]
+    if reductions and _is_repeated(visits, extent, sizes["visits"]):
+        return 1, sizes["visits"]
     if reductions:
         return max(1, sizes["visits"] // max(1, extent + visits)), lane.extent.bounds()[1] or extent
     return max(1, sizes["visits"] // max(1, extent)), sizes["visits"]
+
+
+def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
+    """Whether several work tiles share a row, each of which computes the row's reductions by itself."""
+    return lanes >= 2 * grain and 8 * visits <= grain
 
 
 def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
@@ -144,7 +200,8 @@ def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
     points.extend(
         max(a.extent.estimate() for a in fold.axes)
         for fold in folds
-        if lane is None or not any(lane in free_axes(r) for r, _ in fold.results)
+        if all(r.dtype is f32 for r, _ in fold.results)
+        and (lane is None or not any(lane in free_axes(r) for r, _ in fold.results))
     )
     vectors = -(-max(points, default=1) // sizes["width"])
     if vectors > 4 * WARP:
@@ -152,17 +209,18 @@ def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
     return min(WARP, 1 << (vectors - 1).bit_length())
 
 
-def _grain_of_teams(
-    folds: list[Loop], lane: Axis | None, team: int, sizes: Schedule
-) -> tuple[int, int]:
+def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int]:
     """Rows and lanes of a work tile that teams share."""
-    teams = sizes["threads"] // team
+    lane, teams = loops.lane, sizes["threads"] // team
     if lane is None:
         return teams, 1
-    if any(lane not in free_axes(r) for fold in folds for r, _ in fold.results):
+    chunk = team * sizes["width"]
+    if any(lane not in free_axes(r) for fold in loops.folds for r, _ in fold.results):
+        visits = sum(product(tuple(a.extent for a in fold.axes)).estimate() for fold in loops.folds)
+        if _is_repeated(visits, lane.extent.estimate(), sizes["repeated"] * chunk):
+            return teams, sizes["repeated"] * chunk
         return teams, lane.extent.bounds()[1] or lane.extent.estimate()
-    vectors = 1 if folds else sizes["vectors"]
-    return teams, team * sizes["width"] * vectors
+    return teams, chunk * (1 if loops.folds else sizes["vectors"])
 
 
 def dims_of(region: Region) -> tuple[Dim, ...]:

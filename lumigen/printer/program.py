@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from lumigen.errors import SourceLocation, as_word, printable
 from lumigen.program import (
     Argument,
+    CounterArg,
     Group,
     InputArg,
     Launch,
@@ -86,6 +87,8 @@ def _argument(a: Argument) -> str:
     match a:
         case InputArg(name) | OutputArg(name) | StateArg(name) | SlotArg(name):
             return name
+        case CounterArg(number):
+            return f"counter {number}"
         case WeightArg(name, base):
             return f"{name} + {base}" if base else name
         case MapArg():

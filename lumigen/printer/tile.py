@@ -50,6 +50,7 @@ from lumigen.tile import (
     TileProgram,
     Transpose,
     When,
+    WhenLast,
 )
 
 SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}
@@ -106,7 +107,7 @@ def _prim(e: Prim) -> str:
 def _statements(body: Iterable[Stmt]) -> Iterator[str]:
     for s in body:
         yield _statement(s)
-        if isinstance(s, For | ForTile | Stream | MapTile | MapRows):
+        if isinstance(s, For | ForTile | Stream | MapTile | MapRows | WhenLast):
             yield from (f"  {line}" for line in _statements(s.body))
         if isinstance(s, When):
             yield from (f"  {line}" for line in _statements(s.body))
@@ -192,6 +193,8 @@ def _streamed(s: Stmt) -> str:
             return f"map rows{_rows(s.rows)}"
         case When():
             return f"when {', '.join(map(str, s.conditions))}"
+        case WhenLast():
+            return f"when all {s.tasks} tasks have added to {s.arrived}"
         case ScaleRows():
             return f"{s.acc} = {s.acc} * rows {s.by}"
         case _:

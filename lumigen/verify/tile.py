@@ -53,6 +53,7 @@ from lumigen.tile import (
     TileProgram,
     Transpose,
     When,
+    WhenLast,
     reads_memory,
 )
 from lumigen.verify.facts import (
@@ -144,6 +145,8 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[s
             given = scope.given | set(s.conditions)
             yield from _broken_body(s.body, facts, replace(scope, given=given))
             yield from _broken_body(s.otherwise, facts, scope)
+        if isinstance(s, WhenLast):
+            yield from _broken_body(s.body, facts, scope)
         if isinstance(s, Stream):
             facts.written |= {t.dst for t in s.tiles}
             given = scope.given | {Cmp(ix(s.axis) - s.lo), Cmp(s.hi - 1 - s.axis)}
@@ -204,6 +207,8 @@ def _name(s: Stmt) -> str:
             return ", ".join(str(b) for b, _ in s.results)
         case When():
             return ", ".join(map(str, s.conditions))
+        case WhenLast():
+            return str(s.arrived)
         case Let() | Accumulator() | Finish() | Hold() | Keep():
             return s.name.name
         case Accumulate():
@@ -221,6 +226,11 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
     match s:
         case Bind() | For():
             yield from _broken_range(s, facts, scope)
+        case WhenLast():
+            yield from broken_use(s.arrived, facts)
+            yield from broken_indices((s.tasks,), facts, scope)
+            if s.arrived.role is not Role.COUNTER or scope.given:
+                yield "no counter, or not reached by every task"
         case Let():
             yield from broken_name(s.name, facts)
             yield from _broken_value(s.value, facts, scope, s.lanes)

@@ -513,6 +513,21 @@ LUMIGEN_INLINE float reduce(Vec a, int& parity, F&& combine) {
   for (int i = 1; i < kWarps; ++i) x = combine(x, part[i]);
   return x;
 }
+// Whether this is the last of the kernel's blocks to come here: all that they have stored can be read then.
+// `arrived` counts them, and is 0 again after the last. Every thread of a block asks.
+LUMIGEN_INLINE bool is_last_block(int32_t* arrived) {
+  __shared__ bool is_last;
+  __threadfence();
+  __syncthreads();  // all threads of the block have stored
+  if (threadIdx.x == 0) {
+    const unsigned last = gridDim.x - 1;
+    is_last = atomicInc(reinterpret_cast<unsigned*>(arrived), last) == last;
+  }
+  __syncthreads();
+  __threadfence();
+  return is_last;
+}
+
 template <class... Parity>
 LUMIGEN_INLINE float reduce_add(Vec a, Parity&... parity) {
   return reduce(a, parity..., [](float x, float y) { return x + y; });

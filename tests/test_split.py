@@ -1,0 +1,158 @@
+"""Long reductions in parts: what parts and rest come to is what the region meant, in whatever order tasks run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from random_programs import drawn
+from small_programs import agree
+from tiles import run_entry, traced
+
+import lumigen as lg
+from lumigen.emit.kernel import device_kernel_body
+from lumigen.errors import UserError
+from lumigen.graph import Graph, tensor_of
+from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.lower.split import Division, Grain, split
+from lumigen.region import Reduce, walk
+from lumigen.tile import WhenLast
+from lumigen.verify.region import verify as verify_region
+from lumigen.verify.tile import verify as verify_tile
+
+N = lg.Dim("n", 1, 4000, typical=300)
+# Parts of three terms and more, so that a few dozen make several, in several levels.
+EAGER = Division(lanes=64, row=Grain(4, 3, 4), column=Grain(1, 3, 64))
+DEVICES = {"cpu": replace(CPU, division=EAGER), "cuda": replace(CUDA, division=EAGER)}
+
+CASES: dict[str, tuple[Callable[..., Any], Any]] = {
+    "all": (lambda x: x.sum(), lg.spec(N)),
+    "all_of_two_axes": (lambda x: x.square().sum(), lg.spec(3, N)),
+    "rows": (lambda x: x.sum(-1), lg.spec(3, N)),
+    "columns": (lambda x: x.sum(0), lg.spec(N, 5)),
+    "between": (lambda x: x.amax(1), lg.spec(2, N, 5)),
+    "softmax": (lambda x: x.softmax(-1), lg.spec(2, N)),
+    "centred": (lambda x: (x - x.mean()) / x.var().sqrt(), lg.spec(N)),
+    "where_it_is_greatest": (lambda x: x.argmax(-1), lg.spec(2, N)),
+    "integers": (lambda x: x.sum(), lg.spec(N, dtype=lg.i32)),
+    "any": (lambda x: (x > 3).any(), lg.spec(N)),
+    "of_none": (lambda x: x[1:].sum(), lg.spec(N)),
+    "a_triangle": (lambda x: lg.tril(x).sum(1), lg.spec(3, N)),
+    "backwards": (lambda x: (x.flip(0) * x).sum(), lg.spec(N)),
+    "a_sum_of_sums": (lambda x: x.softmax(1).sum(), lg.spec(3, N)),
+}
+
+
+def lowered(graph: Graph, device: Device) -> LoweredModel:
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    model = assemble((("entry", graph),), device)
+    for k in model.kernels:
+        verify_region(k.region)
+        verify_tile(k.program)
+    return model
+
+
+def inputs_of(graph: Graph, n: int) -> dict[str, Any]:
+    rng = np.random.default_rng(n)
+    shapes = {
+        tensor_of(x).name: (
+            [int(e.evaluate(dict.fromkeys(graph.dims(), n))) for e in x.shape],
+            x.dtype,
+        )
+        for x in graph.inputs
+    }
+    return {
+        name: (rng.normal(size=shape) * 3).astype(dtype.numpy)
+        for name, (shape, dtype) in shapes.items()
+    }
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", CASES)
+def test_parts_and_rest_are_the_whole(name: str, device: str) -> None:
+    function, x = CASES[name]
+    graph = traced(function, x=x)
+    model = lowered(graph, DEVICES[device])
+    if device == "cuda":
+        for k in model.kernels:
+            assert device_kernel_body(k.name, k.program, k.parameters, "model.py:1")
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 7, 100, 301):
+        inputs = inputs_of(graph, n)
+        with np.errstate(all="ignore"):  # the variance of one
+            expected = evaluate(graph, inputs, {})
+        found = run_entry(model, inputs, {}, lambda tasks: rng.permutation(tasks))
+        meant = run_entry(model, inputs, {}, by_region=True)
+        for out, value in expected.items():
+            agree(found[out], value, f"{out} at n={n}")
+            agree(meant[out], value, f"what {out} means at n={n}")
+
+
+@pytest.mark.parametrize("name", ["all", "columns", "centred"])
+def test_the_last_block_does_what_is_little(name: str) -> None:
+    function, x = CASES[name]
+    model = lowered(traced(function, x=x), DEVICES["cuda"])
+    counted = [k for k in model.kernels if any(isinstance(s, WhenLast) for s in k.program.body)]
+    assert model.counters == len(counted) == (0 if name == "centred" else 1)
+    assert lowered(traced(function, x=x), DEVICES["cpu"]).counters == 0
+
+
+def test_where_there_may_be_no_part_no_block_is_the_last() -> None:
+    function, x = CASES["of_none"]
+    model = lowered(traced(function, x=x), DEVICES["cuda"])
+    assert model.counters == 0
+    assert len(model.kernels) > 1
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_what_fills_the_device_stays_whole(device: Device) -> None:
+    rows = traced(lambda x: x.sum(-1), x=lg.spec(100_000, 4096))
+    short = traced(lambda x: x.sum(), x=lg.spec(4096))
+    for graph in (rows, short):
+        (kernel,) = lowered(graph, device).kernels
+        assert split(kernel.region, device.division).parts == ()
+
+
+def test_the_parts_depend_on_dims_alone() -> None:
+    """No part is longer than what the typical dims make it, and the merge reads each once."""
+    graph = traced(lambda x: x.sum(), x=lg.spec(lg.Dim("n", 1, 1 << 30, typical=1 << 24)))
+    (kernel,) = lowered(graph, CUDA).kernels
+    parts = kernel.region.stores[0]
+    (r,) = (e for e in walk([parts.value]) if isinstance(e, Reduce))
+    (n,) = graph.dims()
+    assert r.axes[0].extent.is_const
+    for at in (1, 1000, 1 << 20, 1 << 30):
+        count, length = parts.dst.dims[0].evaluate({n: at}), r.axes[0].extent.const
+        assert (count - 1) * length < at <= count * length
+    assert kernel.program.tasks == parts.dst.dims[0]
+
+
+@pytest.mark.parametrize(("seed", "count"), [(0, 6), pytest.param(300, 60, marks=pytest.mark.slow)])
+def test_random_programs_in_parts(seed: int, count: int) -> None:
+    for p in drawn(count, seed):
+        program = p.program("p")
+        for device in DEVICES.values():
+            try:
+                model = lowered(program.graph, device)
+            except UserError:
+                continue  # refused without parts too
+            for point in program.points:
+                inputs, weights = program.arrays(point)
+                expected = evaluate(program.graph, inputs, weights)
+                found = run_entry(model, inputs, weights)
+                for out, value in expected.items():
+                    agree(found[out], value, f"{out} at {dict(point)} of\n{p}")
+
+
+def test_a_split_of_nothing_is_the_region() -> None:
+    (kernel,) = lowered(traced(lambda x: x + 1, x=lg.spec(N)), CPU).kernels
+    pieces = split(kernel.region, EAGER)
+    assert pieces.parts == ()
+    assert pieces.rest == kernel.region
