@@ -36,12 +36,16 @@ class Let:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """A running total, one for each lane if `lanes`; it starts at `start`, or at the monoid's neutral element."""
+    """A running total, one for each lane if `lanes`; it starts at `start`, or at the monoid's neutral element.
+
+    `dealt`: one for each thread of a team, of those points of a dealt loop that are the thread's.
+    """
 
     name: Local
     monoid: Monoid
     lanes: Axis | None
     start: Expr | None = None
+    dealt: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Accumulate:
 
 @dataclass(frozen=True)
 class Finish:
-    """`name` is the monoid over the lanes of the accumulator `source`."""
+    """`name` is the monoid over the lanes of the accumulator `source`, or over the threads it is dealt to."""
 
     name: Local
     source: Local

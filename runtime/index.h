@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #ifdef __CUDACC__
 #define LUMIGEN_INDEX static __host__ __device__ __forceinline__
@@ -14,17 +15,31 @@
 
 namespace LUMIGEN_NS {
 
+// Integers of either width, and the wider of two.
+template <class A, class B>
+using Wider = std::enable_if_t<std::is_integral_v<A> && std::is_integral_v<B>, decltype(A() + B())>;
+
 // floor(n / d) for positive d; C++ rounds towards zero.
-LUMIGEN_INDEX int64_t floor_div(int64_t n, int64_t d) { return n / d - (n % d < 0); }
+template <class N, class D>
+LUMIGEN_INDEX Wider<N, D> floor_div(N n, D d) {
+  return n / d - (n % d < 0);
+}
 
 // n - d * floor(n / d) for positive d, in 0 .. d - 1; C++ gives the sign of n.
-LUMIGEN_INDEX int64_t floor_mod(int64_t n, int64_t d) {
-  const int64_t r = n % d;
+template <class N, class D>
+LUMIGEN_INDEX Wider<N, D> floor_mod(N n, D d) {
+  const Wider<N, D> r = n % d;
   return r < 0 ? r + d : r;
 }
 
-LUMIGEN_INDEX int64_t index_min(int64_t a, int64_t b) { return a < b ? a : b; }
-LUMIGEN_INDEX int64_t index_max(int64_t a, int64_t b) { return a > b ? a : b; }
+template <class A, class B>
+LUMIGEN_INDEX Wider<A, B> index_min(A a, B b) {
+  return a < b ? a : b;
+}
+template <class A, class B>
+LUMIGEN_INDEX Wider<A, B> index_max(A a, B b) {
+  return a > b ? a : b;
+}
 
 // The least multiple of 64, the alignment of the arena's slots, that is not less than `bytes`.
 LUMIGEN_INDEX int64_t align64(int64_t bytes) { return (bytes + 63) & ~INT64_C(63); }

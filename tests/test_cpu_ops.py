@@ -162,6 +162,13 @@ for t in (i8, u8, i32, i64):
         f"mod_special_{t}", lambda a, b: a % b, spec(7, 5, dtype=t), spec(5, dtype=t), fill=specials
     )
     row(f"mod_const_{t}", lambda a: a % 3, spec(N, 5, dtype=t), fill=specials)
+    row(
+        f"sums_that_wrap_{t}",
+        lambda a, b: a + b * 3 - 7,
+        spec(N, 5, dtype=t),
+        spec(5, dtype=t),
+        fill=specials,
+    )
 row("mod_neg_const", lambda a: a % -3, spec(N, 5, dtype=i64))
 row("floordiv", lambda a: a // 1.5, (N, M), pointwise=True)
 row(
@@ -1190,6 +1197,16 @@ row(
 )
 row("spaces", lambda x: {"l_": x * lg.linspace(0, 1, 7), "g_": x + lg.logspace(-1, 1, 7)}, (N, 7))
 
+
+# --- reductions in parts --------------------------------------------------------------------------
+
+LONG = 300_000  # terms, which every device splits
+row("long_sum", lambda x: x.sum(), spec(LONG), fill=offset)
+row("long_rows", lambda x: x.softmax(-1), spec(2, LONG), fill=offset)
+row("long_columns", lambda x: x.amax(0), spec(LONG // 8, 5))
+row("long_mean", lambda x: x - x.mean(), spec(LONG), fill=offset)
+row("long_argmax", lambda x: x.argmax(-1), spec(2, LONG), fill=offset)
+row("long_sum_of_integers", lambda x: x.sum(), spec(LONG, dtype=i32))
 
 WITH_DIMS = [p for p in ROWS if p.points != ({},)]
 WITH_NUMBERS = [p for p in ROWS if p.points == ({},)]

@@ -12,9 +12,10 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.packets import Packets
+from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Dim, Ix, Lookup
+from lumigen.index import Atom, Axis, Dim, Ix, Lookup, of_atom
 from lumigen.lower.algebra import is_nonnegative
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
@@ -63,6 +64,8 @@ class Renderer:
     packets: Packets | None = None  # what may move whole, where the device does not see to it
     named: int = 0  # values around this one that `sharing` has named
     wraps: bool = True  # signed integers do, which C++ leaves undefined and a switch defines
+    place: str = WIDE  # the type in which places are computed
+    widens: bool = False  # dims and axes, which are of a narrower type
 
     # ---- indices ----
 
@@ -71,31 +74,41 @@ class Renderer:
 
     def _name(self, atom: Atom) -> str:
         if isinstance(atom, Dim):
-            return self.dims.get(atom.name, "")
+            name = self.dims.get(atom.name, "")
+            return f"int64_t{{{name}}}" if self.widens else name
         assert isinstance(atom, Axis)
-        return (
-            f"({atom.name} + {self.lane_offset})"
-            if self.lane_offset and atom == self.lanes
-            else atom.name
-        )
+        if self.lane_offset and atom == self.lanes:
+            name = f"({atom.name} + {self.lane_offset})"
+            return f"int64_t{name}" if self.widens else name
+        return f"int64_t{{{atom.name}}}" if self.widens else atom.name
+
+    def fitting(self, value: Ix) -> Renderer:
+        """What renders a value that is no place: in 64 bits if it may not fit into fewer."""
+        if self.place == WIDE or is_small(value):
+            return self
+        return replace(self, place=WIDE, widens=True)
 
     def _lookup(self, atom: Lookup) -> str:
         assert isinstance(atom.source, Buffer)
-        element = f"{atom.source}[{self.index(address(atom.source, atom.at))}]"
-        return (
-            element if atom.source.dtype is i64 else f"int64_t{{{element}}}"
-        )  # what follows may not fit
+        at = address(atom.source, atom.at)
+        inner = replace(self, widens=False) if self.widens and is_small(at) else self
+        element = f"{atom.source}[{inner.index(at)}]"
+        if self.place == NARROW:
+            return element if atom.source.dtype is i32 else f"static_cast<int>({element})"
+        # what follows may not fit
+        return element if atom.source.dtype is i64 else f"int64_t{{{element}}}"
 
     def holds(self, c: Cmp) -> str:
         """`0 <= slack` as a comparison of what is added with what is taken away: nothing overflows between them."""
+        index = self.fitting(c.slack).index
         above = Ix.interned(tuple(t for t in c.slack.terms if t[1] > 0), 0)
         below = Ix.interned(tuple((m, -k) for m, k in c.slack.terms if k < 0), 0)
         rest = c.slack.const
         if not above.terms:
-            return f"{self.index(below)} <= {cxx.integer(rest)}"
+            return f"{index(below)} <= {cxx.integer(rest)}"
         if rest == -1:
-            return f"{self.index(below)} < {self.index(above)}"
-        return f"{self.index(below - rest)} <= {self.index(above)}"
+            return f"{index(below)} < {index(above)}"
+        return f"{index(below - rest)} <= {index(above)}"
 
     # ---- scalars ----
 
@@ -108,7 +121,11 @@ class Renderer:
         if isinstance(e, Local):
             return Text(e.name)
         if isinstance(e, Index):
-            text = self.index(e.value)
+            if not self.wraps and _may_overflow(e.value):
+                return Text(self._wrapping_sum(e.value))
+            text = self.fitting(e.value).index(e.value)
+            if self.place == NARROW and e.dtype is i64 and is_small(e.value):
+                return Text(f"int64_t{{{text}}}")
             return Text(text, LOOSE if " " in text else TIGHT)
         if isinstance(e, Read):
             text = f"{e.source}[{self.index(address(e.source, e.at))}]"
@@ -139,6 +156,18 @@ class Renderer:
             names[x] = local(name, free_axes(x), x.dtype)
         result = inside.scalar(map_expr(e, names)).code
         return Text(f"[&] {{ {' '.join(lines)} return {result}; }}()")
+
+    def _wrapping_sum(self, e: Ix) -> str:
+        """The expression in unsigned integers, which wrap around."""
+        wide = self.fitting(e)
+        out = ""
+        for monomial, factor in (*e.terms, *([((), e.const)] if e.const else [])):
+            size = abs(factor)
+            factors = [] if monomial and size == 1 else [f"UINT64_C({size})"]
+            factors += [f"static_cast<uint64_t>({wide.index(of_atom(a))})" for a in monomial]
+            sign = "-" if factor < 0 else "+"
+            out += (f" {sign} " if out else sign * (factor < 0)) + " * ".join(factors)
+        return f"static_cast<int64_t>({out})"
 
     def _wrapping(self, e: Prim) -> Text:
         """A sum or product by the functions that a device has for them."""
@@ -231,7 +260,7 @@ class Renderer:
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
 
     def _each(self) -> Renderer:
-        return Renderer(self.dims, self.lanes, "lane", named=self.named, wraps=self.wraps)
+        return replace(self, lane_offset="lane", flushes=False, packets=None)
 
     def _load(self, e: Read) -> Text:
         assert self.lanes is not None
@@ -304,7 +333,8 @@ class Renderer:
         factor = slack.coefficient(self.lanes)
         if factor is None or self.lanes not in slack.axes:
             return f"mask_all({self.holds(Cmp(slack))})"
-        return f"mask_affine({self.index(slack)}, {self.index(factor)})"
+        index = self.fitting(slack).index
+        return f"mask_affine({index(slack)}, {index(factor)})"
 
 
 def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
@@ -326,6 +356,14 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
             p, q = (render(z).code for z in y.args)
             return Text(f"fma({p}, {q}, {render(x).code})")
     return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
+
+
+def _may_overflow(e: Ix) -> bool:
+    """Whether the sum may leave an i64 although each of its atoms is in one."""
+    lo, hi = e.bounds()
+    is_one = e.const == 0 and len(e.terms) == 1 and e.terms[0][1] == len(e.terms[0][0]) == 1
+    inside = lo is not None and hi is not None and lo >= -(2**63) and hi < 2**63
+    return not is_one and not inside
 
 
 def _is_quotient(e: Prim) -> bool:

@@ -18,6 +18,7 @@ from lumigen.emit.expression import (
     suffix,
 )
 from lumigen.emit.packets import Packets
+from lumigen.emit.places import WIDE, counted_in
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, product
 from lumigen.lower.scope import address
@@ -55,11 +56,15 @@ class Statements:
         self.dims = dims or {}
         self.team = program.team
         self.threads = program.threads
+        is_loops = program.skeleton == "simt" and program.threads > 1
+        self.place = counted_in(program) if is_loops else WIDE
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
         self.held = {s.name.name: s.element for s in program.statements() if isinstance(s, Hold)}
+        self.totals = {  # of the threads of a team
+            s.name for s in program.statements() if isinstance(s, Accumulator) and s.dealt
+        }
         self.dealt = 0  # loops around the statement whose points threads share
-        shared = program.skeleton == "simt" and program.threads > 1
-        self.packets = Packets(program.width) if shared or is_staged(program) else None
+        self.packets = Packets(program.width) if is_loops or is_staged(program) else None
 
     def body(self, program: TileProgram) -> list[str]:
         """All of the program, ahead of it what its loops over lanes want to know."""
@@ -79,13 +84,15 @@ class Statements:
     def lines(self, stmts: Iterable[Stmt], lanes: Axis | None = None) -> list[str]:
         out: list[str] = []
         for s in stmts:
-            r = Renderer(self.dims, lanes, packets=self.packets, wraps=self.threads == 1)
+            r = Renderer(
+                self.dims, lanes, packets=self.packets, wraps=self.threads == 1, place=self.place
+            )
             out.extend(self.statement(s, r))
         return out
 
     def statement(self, s: Stmt, r: Renderer) -> list[str]:
         if isinstance(s, Bind):
-            return [f"const int64_t {s.axis.name} = {r.index(s.value)};"]
+            return [f"const {self.place} {s.axis.name} = {r.index(s.value)};"]
         if isinstance(s, Let):
             return [
                 f"const {_type(s.value.dtype, s.lanes)} {s.name.name} = {_value(s.value, s.lanes, r)};"
@@ -109,7 +116,9 @@ class Statements:
         if isinstance(s, Finish):
             reduce = "reduce_add" if s.monoid is Monoid.SUM else "reduce_max"
             parity = ", parity" if self.team > WARP else ""
-            return [f"const float {s.name.name} = {reduce}({s.source.name}{parity});"]
+            return [
+                f"const {_type(s.name.dtype, None)} {s.name.name} = {reduce}({s.source.name}{parity});"
+            ]
         if isinstance(s, For):
             return self._for(s, r)
         if isinstance(s, WhenLast):
@@ -155,22 +164,26 @@ class Statements:
 
     def _for(self, s: For, r: Renderer) -> list[str]:
         axis, lo, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
+        # what a thread reads in many turns goes out together
+        sums = self.packets is not None and any(isinstance(x, Accumulate) for x in s.body)
+        unrolled = ["#pragma unroll 8"] if sums else []
         if s.dealt:
-            number, step = ("team_rank()", "kTeam") if self.dealt else ("team_number()", "kTeams")
+            to_threads = self.dealt or self.totals & {
+                x.into for x in s.body if isinstance(x, Accumulate)
+            }
+            number, step = ("team_rank()", "kTeam") if to_threads else ("team_number()", "kTeams")
             start = number if lo == "0" else f"{lo} + {number}"
             self.dealt += 1
             inner = self.lines(s.body, r.lanes)
             self.dealt -= 1
-            head = f"for (int64_t {axis} = {start}; {axis} < {hi}; {axis} += {step}) {{"
-            return [head, *_indented(inner), "}"]
+            head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {axis} += {step}) {{"
+            return [*unrolled, head, *_indented(inner), "}"]
         if not s.lanes:
             step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
             inner = self.lines(s.body, r.lanes)
-            # what a thread reads in many turns goes out together
-            sums = self.packets is not None and any(isinstance(x, Accumulate) for x in s.body)
             return [
-                *(["#pragma unroll 8"] if sums else []),
-                f"for (int64_t {axis} = {lo}; {axis} < {hi}; {step}) {{",
+                *unrolled,
+                f"for ({self.place} {axis} = {lo}; {axis} < {hi}; {step}) {{",
                 *_indented(inner),
                 "}",
             ]
@@ -184,13 +197,13 @@ class Statements:
         inner = self.lines(s.body, s.axis)
         words = frozenset(re.findall(r"\w+", " ".join(inner)))
         if lo != "0" and axis in words:
-            inner = [f"const int64_t {axis} = {lo} + {axis}_offset;", *inner]
+            inner = [f"const {self.place} {axis} = {lo} + {axis}_offset;", *inner]
             axis = f"{axis}_offset"
         elif axis not in words:
             axis = f"/*{axis}*/"
         if not s.parts:
             return [
-                f"for_lanes({over}, [&](int64_t {axis}, auto lanes) {{",
+                f"for_lanes({over}, [&]({self.place} {axis}, auto lanes) {{",
                 *_indented(inner),
                 "});",
             ]
@@ -201,7 +214,7 @@ class Statements:
             for n, element in self.held.items()
             if n in words
         ]
-        head = f"for_parts<{s.parts}>({over}, [&](int part, int64_t {axis}, auto lanes) {{"
+        head = f"for_parts<{s.parts}>({over}, [&](int part, {self.place} {axis}, auto lanes) {{"
         return [head, *_indented([*named, *inner]), "});"]
 
     def _keep(self, s: Keep, r: Renderer) -> str:

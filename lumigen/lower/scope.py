@@ -134,13 +134,14 @@ class Scope:
     parent: Scope | None = None
     lanes: Axis | None = None
     alone: bool = False  # a thread runs this by itself: no lanes may be shared out in it
+    team: bool = False  # threads of a team run this alike, and can share out a loop
     stmts: list[Stmt] = field(default_factory=list[Stmt])
     known: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
     uses: dict[Expr, int] = field(default_factory=dict[Expr, int])
 
     def inner(self, axes: Iterable[Axis], lanes: Axis | None = None) -> Scope:
         known = self.axes | frozenset(axes)
-        return Scope(self.names, known, self, lanes or self.lanes, self.alone)
+        return Scope(self.names, known, self, lanes or self.lanes, self.alone, self.team)
 
     def values(self, roots: Iterable[Expr]) -> list[Expr]:
         """Each root as `value` gives it; what they use together is computed once."""
@@ -243,6 +244,8 @@ class Scope:
         if lane_axis is not None and not lanes_fit([r.body for r in group], lane_axis):
             lane_axis = None
         lanes = self.lanes if vector else lane_axis
+        shares = self.team and self.lanes is None and not self.alone
+        dealt = _lane_axis(first) if shares and lane_axis is None else None
         for r in group:
             extra = frozenset({lanes} if lanes is not None else ())
             name = local(
@@ -250,11 +253,12 @@ class Scope:
             )
             assert isinstance(name, Local)
             accumulators.append(name)
-            self.stmts.append(Accumulator(name, r.monoid, lanes))
-        order = [a for a in first.axes if a != lane_axis] + ([lane_axis] if lane_axis else [])
-        self._loops(order, lane_axis, group, accumulators, lanes)
+            self.stmts.append(Accumulator(name, r.monoid, lanes, dealt=dealt is not None))
+        last = lane_axis or dealt
+        order = [a for a in first.axes if a != last] + ([last] if last else [])
+        self._loops(order, lane_axis, group, accumulators, lanes, dealt)
         for r, acc in zip(group, accumulators, strict=True):
-            if lane_axis is None:
+            if last is None:
                 self.known[r] = acc
                 continue
             name = local(self.names.fresh("r"), free_axes(r), r.dtype)
@@ -269,6 +273,7 @@ class Scope:
         group: list[Reduce],
         accumulators: list[Local],
         lanes: Axis | None,
+        dealt: Axis | None,
     ) -> None:
         pending = list(group[0].where)
         scopes: list[tuple[Scope, Axis, Ix, Ix]] = []
@@ -277,13 +282,15 @@ class Scope:
             same_in_all_lanes = scope.axes - {scope.lanes}
             lo, hi, pending = _bounds(axis, pending, same_in_all_lanes)
             scope = scope.inner([axis], axis if axis == lane_axis else None)
+            scope.alone = scope.alone or axis == dealt
             scopes.append((scope, axis, lo, hi))
         bodies = scope.values([guarded(r, pending) for r in group])
         for r, acc, body in zip(group, accumulators, bodies, strict=True):
             scope.stmts.append(Accumulate(acc, r.monoid, body, lanes))
         for inner, axis, lo, hi in reversed(scopes):
             assert inner.parent is not None
-            loop = For(axis, lo, hi, axis == lane_axis, tuple(inner.stmts))
+            is_dealt = axis == dealt
+            loop = For(axis, lo, hi, axis == lane_axis, tuple(inner.stmts), dealt=is_dealt)
             inner.parent.stmts.append(loop)
 
 

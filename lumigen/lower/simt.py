@@ -112,14 +112,14 @@ def simt(plan: RegionPlan, sizes: Schedule, last: Last | None = None) -> TilePro
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
     task = Axis("task", row_tasks * lane_tasks)
     first, lo = ix(task) // lane_tasks * per_row, ix(task) % lane_tasks * chunk
-    top = Scope(Names(), frozenset({task}))
+    top = Scope(Names(), frozenset({task}), team=threads > 1)
     rows = (first, minimum(first + per_row, row.extent))
     lanes = (lo, minimum(lo + chunk, loops.points))
     top.stmts.append(loops.run(top, rows, lanes, threads > 1))
     region = plan.region
     arrived: tuple[Buffer, ...] = ()
     if last is not None:
-        rest, then = _Loops.of(last.plan), Scope(top.names, frozenset())
+        rest, then = _Loops.of(last.plan), Scope(top.names, frozenset(), team=threads > 1)
         zero = ix(0)
         then.stmts.append(rest.run(then, (zero, rest.row.extent), (zero, rest.points), threads > 1))
         top.stmts.append(WhenLast(last.arrived, task.extent, tuple(then.stmts)))
@@ -196,17 +196,17 @@ def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
 
     Up to four vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
     """
-    points = [lane.extent.estimate()] if lane is not None else []
-    points.extend(
-        max(a.extent.estimate() for a in fold.axes)
-        for fold in folds
-        if all(r.dtype is f32 for r, _ in fold.results)
-        and (lane is None or not any(lane in free_axes(r) for r, _ in fold.results))
-    )
-    vectors = -(-max(points, default=1) // sizes["width"])
-    if vectors > 4 * WARP:
+    width = sizes["width"]
+    vectors = [-(-lane.extent.estimate() // width)] if lane is not None else [1]
+    for fold in folds:
+        group = [r for r, _ in fold.results]
+        if lane is None or not any(lane in free_axes(r) for r in group):
+            longest = max(a.extent.estimate() for a in fold.axes)
+            vectors.append(-(-longest // (width if all(r.dtype is f32 for r in group) else 1)))
+    most = max(vectors)
+    if most > 4 * WARP:
         return sizes["threads"]
-    return min(WARP, 1 << (vectors - 1).bit_length())
+    return min(WARP, 1 << (most - 1).bit_length())
 
 
 def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int]:

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.condition import less
-from lumigen.dtype import f32
 from lumigen.index import Axis, ceildiv, is_nonnegative, ix, product
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.sweeps import lane_axis
@@ -126,10 +125,9 @@ def _parts(r: Reduce, store: Store, division: Division) -> int:
 
 
 def _grain(e: Expr, store: Store, division: Division) -> Grain:
-    """Threads share the terms of what has a vector form and does not vary with the lanes of the store."""
+    """Of what varies with the lanes of a store, and of what does not."""
     lane = lane_axis(store)
-    alone = e.dtype is not f32 or (lane is not None and lane in free_axes(e))
-    return division.column if alone else division.row
+    return division.column if lane is not None and lane in free_axes(e) else division.row
 
 
 def _divided(r: Reduce, store: Store, count: int, name: str) -> tuple[Store, Expr]:

@@ -7,7 +7,7 @@ axis stand in a loop over it.
 
 from __future__ import annotations
 
-from lumigen.index import Axis, Ix, ix, product
+from lumigen.index import Axis, Ix, Lookup, ix, product
 from lumigen.lower.scope import address, kernel_reductions
 from lumigen.plan import Carry, KernelPlan, Loop, RegionPlan, Step
 from lumigen.region import (
@@ -65,8 +65,15 @@ def lane_axis(store: Store) -> Axis | None:
 
 def _consecutive(body: Expr, axes: tuple[Axis, ...]) -> bool:
     """Whether something is read whose neighbours along one of the axes are neighbours in memory."""
-    reads = [e for e in walk([body]) if isinstance(e, Read)]
-    return any(address(e.source, e.at).coefficient(a) == 1 for e in reads for a in axes)
+    nodes = walk([body])
+    places = [address(e.source, e.at) for e in nodes if isinstance(e, Read)]
+    found = (a for e in nodes for i in indices_of(e) for a in i.atoms())
+    places += [
+        address(a.source, a.at)
+        for a in found
+        if isinstance(a, Lookup) and isinstance(a.source, Buffer)
+    ]
+    return any(place.coefficient(a) == 1 for place in places for a in axes)
 
 
 def sweeps_in_order(reductions: tuple[Reduce, ...]) -> list[tuple[Reduce, ...]]:

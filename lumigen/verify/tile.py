@@ -397,7 +397,8 @@ def _broken_total(s: Accumulator | Finish, facts: Facts, scope: Scope) -> Iterat
     """An accumulator comes into being, or its lanes become one."""
     if isinstance(s, Finish):
         made = facts.accumulators.get(s.source)
-        if made is None or made.lanes is None or s.source not in scope.locals:
+        is_one = made is None or (made.lanes is None and not made.dealt)
+        if made is None or is_one or s.source not in scope.locals:
             yield f"{s.source.name} has no lanes to reduce"
         elif made.monoid is not s.monoid or made.lanes in scope.axes:
             yield f"{s.source.name} is still at work, or reduces by {made.monoid.value}"

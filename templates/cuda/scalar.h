@@ -50,6 +50,22 @@ LUMIGEN_INLINE T greater(T a, T b) {
   return a < b ? b : a;
 }
 
+// Of the threads of a team, as simd.h has them for vectors.
+template <class T, class... Parity>
+LUMIGEN_INLINE T reduce_add(T a, Parity&... parity) {
+  return reduce(a, parity..., [](T x, T y) { return static_cast<T>(x + y); });
+}
+template <class T, class... Parity>
+LUMIGEN_INLINE T reduce_max(T a, Parity&... parity) {
+  return reduce(a, parity..., [](T x, T y) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return max_nan(x, y);
+    } else {
+      return greater(x, y);
+    }
+  });
+}
+
 // A float as an integer: towards zero, the nearest one where it does not fit, 0 for NaN.
 template <class T>
 LUMIGEN_INLINE T to_int(double x) {

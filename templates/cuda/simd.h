@@ -45,7 +45,10 @@ struct AllLanes {};
 struct FirstLanes {
   int n;  // 1 .. kLanes
 };
-LUMIGEN_INLINE FirstLanes first_lanes(int64_t n) { return {n < kLanes ? static_cast<int>(n) : kLanes}; }
+template <class Place>
+LUMIGEN_INLINE FirstLanes first_lanes(Place n) {
+  return {n < kLanes ? static_cast<int>(n) : kLanes};
+}
 // All of them, where they lie in memory as a packet may be: what is loaded and stored in whole words.
 struct PacketLanes {};
 
@@ -61,10 +64,10 @@ LUMIGEN_INLINE void either_way(bool packed, F&& f) {
 
 // f(j, lanes) for each Vec of 0 .. n - 1 that is this thread's; in packets if memory is `packed` for them,
 // which a kernel finds out once for all that it reads and writes.
-template <class Packed, class F>
-LUMIGEN_INLINE void for_lanes(Packed, int64_t n, F&& f) {
-  constexpr int64_t kStep = kTeam * kLanes;
-  int64_t j = team_rank() * kLanes;
+template <class Packed, class Place, class F>
+LUMIGEN_INLINE void for_lanes(Packed, Place n, F&& f) {
+  constexpr Place kStep = kTeam * kLanes;
+  Place j = team_rank() * kLanes;
   if (Packed::value) {
 #pragma unroll 4
     for (; j + kLanes <= n; j += kStep) f(j, PacketLanes{});
@@ -74,10 +77,10 @@ LUMIGEN_INLINE void for_lanes(Packed, int64_t n, F&& f) {
 
 // The same for a row of which each thread has kParts vectors, or fewer: f(part, j, lanes), in code of its own
 // for each part, so that what is indexed by `part` stays in registers.
-template <int kParts, class Packed, class F>
-LUMIGEN_INLINE void for_parts(Packed, int64_t n, F&& f) {
-  constexpr int64_t kStep = kTeam * kLanes;
-  const int64_t first = team_rank() * kLanes;
+template <int kParts, class Packed, class Place, class F>
+LUMIGEN_INLINE void for_parts(Packed, Place n, F&& f) {
+  constexpr Place kStep = kTeam * kLanes;
+  const Place first = team_rank() * kLanes;
   if (Packed::value && n == kParts * kStep) {  // no test between the parts, whose loads then go out together
 #pragma unroll
     for (int part = 0; part < kParts; ++part) f(part, part * kStep + first, PacketLanes{});
@@ -91,7 +94,7 @@ LUMIGEN_INLINE void for_parts(Packed, int64_t n, F&& f) {
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    const int64_t j = part * kStep + first;
+    const Place j = part * kStep + first;
     if (Packed::value && j + kLanes <= n) {
       f(part, j, PacketLanes{});
     } else if (j < n) {
@@ -220,7 +223,8 @@ LUMIGEN_INLINE Mask mask_all(bool truth) {
   return build_mask([&](int) { return truth; });
 }
 // Lane i: base + i * step >= 0.
-LUMIGEN_INLINE Mask mask_affine(int64_t base, int64_t step) {
+template <class Place, class Step>
+LUMIGEN_INLINE Mask mask_affine(Place base, Step step) {
   return build_mask([&](int i) { return base + i * step >= 0; });
 }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) {
@@ -476,36 +480,39 @@ LUMIGEN_INLINE void store_strided_bf16(uint16_t* p, int64_t stride, Vec a, Lanes
 
 // ---- reductions: one value of the team from the lanes of all its threads, in a fixed order ----
 
+template <class T, class F>
+LUMIGEN_INLINE T reduce_warp(T x, F&& combine) {
+  constexpr int kPart = kTeam < kWarp ? kTeam : kWarp;  // threads that exchange directly
+  const unsigned first = threadIdx.x % kWarp / kPart * kPart;
+  const unsigned mask = kPart == kWarp ? ~0u : ((1u << kPart % kWarp) - 1) << first;
+#pragma unroll
+  for (int distance = kPart / 2; distance > 0; distance /= 2)
+    x = combine(x, static_cast<T>(__shfl_xor_sync(mask, x, distance)));
+  return x;
+}
 template <class F>
 LUMIGEN_INLINE float reduce_warp(Vec a, F&& combine) {
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2)
 #pragma unroll
     for (int i = 0; i < distance; ++i) a.v[i] = combine(a.v[i], a.v[i + distance]);
-  constexpr int kPart = kTeam < kWarp ? kTeam : kWarp;  // threads that exchange directly
-  const unsigned first = threadIdx.x % kWarp / kPart * kPart;
-  const unsigned mask = kPart == kWarp ? ~0u : ((1u << kPart % kWarp) - 1) << first;
-  float x = a.v[0];
-#pragma unroll
-  for (int distance = kPart / 2; distance > 0; distance /= 2)
-    x = combine(x, __shfl_xor_sync(mask, x, distance));
-  return x;
+  return reduce_warp(a.v[0], combine);
 }
-template <class F>
-LUMIGEN_INLINE float reduce(Vec a, F&& combine) {
+template <class X, class F>
+LUMIGEN_INLINE auto reduce(X a, F&& combine) {
   static_assert(kTeam <= kWarp || sizeof(F) == 0, "a team of several warps has two arrays");
   return reduce_warp(a, combine);
 }
 // By a whole block, whose reductions use two arrays by turns: one barrier is between the writes and the
 // reads of each, and a thread that writes the array again has passed that of the other, behind all reads of
 // this one.
-template <class F>
-LUMIGEN_INLINE float reduce(Vec a, int& parity, F&& combine) {
+template <class X, class F>
+LUMIGEN_INLINE auto reduce(X a, int& parity, F&& combine) {
   constexpr int kWarps = kTeam > kWarp ? kTeam / kWarp : 1;
-  __shared__ alignas(16) float parts[2][kWarps];
-  float* const part = parts[parity];
+  auto x = reduce_warp(a, combine);
+  __shared__ alignas(16) decltype(x) parts[2][kWarps];
+  auto* const part = parts[parity];
   parity ^= 1;
-  float x = reduce_warp(a, combine);
   if (threadIdx.x % kWarp == 0) part[threadIdx.x / kWarp] = x;
   __syncthreads();
   x = part[0];
@@ -513,6 +520,17 @@ LUMIGEN_INLINE float reduce(Vec a, int& parity, F&& combine) {
   for (int i = 1; i < kWarps; ++i) x = combine(x, part[i]);
   return x;
 }
+template <class... Parity>
+LUMIGEN_INLINE float reduce_add(Vec a, Parity&... parity) {
+  return reduce(a, parity..., [](float x, float y) { return x + y; });
+}
+template <class... Parity>
+LUMIGEN_INLINE float reduce_max(Vec a, Parity&... parity) {
+  return reduce(a, parity..., [](float x, float y) { return max_nan(x, y); });
+}
+
+// ---- blocks ----
+
 // Whether this is the last of the kernel's blocks to come here: all that they have stored can be read then.
 // `arrived` counts them, and is 0 again after the last. Every thread of a block asks.
 LUMIGEN_INLINE bool is_last_block(int32_t* arrived) {
@@ -526,15 +544,6 @@ LUMIGEN_INLINE bool is_last_block(int32_t* arrived) {
   __syncthreads();
   __threadfence();
   return is_last;
-}
-
-template <class... Parity>
-LUMIGEN_INLINE float reduce_add(Vec a, Parity&... parity) {
-  return reduce(a, parity..., [](float x, float y) { return x + y; });
-}
-template <class... Parity>
-LUMIGEN_INLINE float reduce_max(Vec a, Parity&... parity) {
-  return reduce(a, parity..., [](float x, float y) { return max_nan(x, y); });
 }
 
 }  // namespace LUMIGEN_NS
