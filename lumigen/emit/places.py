@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
+from typing import Any
 
 from lumigen.condition import Cmp
 from lumigen.index import Atom, Axis, Ix, Lookup, ix, of_atom, parts
@@ -33,7 +34,8 @@ def _indices(s: Stmt) -> Iterator[Ix]:
         yield address(s.dst, s.at)
     for f in fields(s):
         value = getattr(s, f.name)
-        for x in value if isinstance(value, tuple) else (value,):
+        members: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+        for x in members:
             if isinstance(x, Ix):
                 yield x
             elif isinstance(x, Axis):
