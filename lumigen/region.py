@@ -177,10 +177,15 @@ class Store:
 
 @dataclass(frozen=True)
 class Region:
-    """Stores that belong together. `lines` are the user's lines it comes from, outside equality."""
+    """Stores that belong together. `lines` are the user's lines it comes from, outside equality.
+
+    `native` names the kernel of `ops.NATIVE` that computes it, of whole rows of what it reads: then no loops over
+    elements would be a good way, and the stores only say what is meant.
+    """
 
     stores: tuple[Store, ...]
     lines: tuple[SourceLocation, ...] = ()
+    native: str | None = None
 
     def buffers(self) -> tuple[Buffer, ...]:
         """What is read, then what is stored; a buffer that is both stands with the latter."""

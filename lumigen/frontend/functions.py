@@ -89,6 +89,7 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argsort",
     "as_strided",
     "asin",
     "asinh",
@@ -204,6 +205,7 @@ __all__ = [
     "isposinf",
     "isreal",
     "kron",
+    "kthvalue",
     "lcm",
     "ldexp",
     "le",
@@ -234,18 +236,23 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
     "mm",
+    "mode",
     "moveaxis",
     "movedim",
+    "msort",
     "mul",
     "multiply",
     "mv",
     "mvlgamma",
     "nan_to_num",
     "nanmean",
+    "nanmedian",
+    "nanquantile",
     "nansum",
     "narrow",
     "ne",
@@ -265,6 +272,7 @@ __all__ = [
     "pow",
     "prod",
     "put",
+    "quantile",
     "rad2deg",
     "ravel",
     "reciprocal",
@@ -295,6 +303,7 @@ __all__ = [
     "sinh",
     "slice_scatter",
     "softmax",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -314,6 +323,7 @@ __all__ = [
     "tanh",
     "tensor_split",
     "tensordot",
+    "topk",
     "trace",
     "transpose",
     "trapezoid",
@@ -588,3 +598,13 @@ histc = Tensor.histc
 i0 = Tensor.i0
 lgamma = Tensor.lgamma
 mvlgamma = Tensor.mvlgamma
+sort = Tensor.sort
+msort = Tensor.msort
+argsort = Tensor.argsort
+topk = Tensor.topk
+kthvalue = Tensor.kthvalue
+median = Tensor.median
+nanmedian = Tensor.nanmedian
+mode = Tensor.mode
+quantile = Tensor.quantile
+nanquantile = Tensor.nanquantile

@@ -39,6 +39,7 @@ from lumigen.tile import (
     Mma,
     Multiply,
     Operand,
+    Order,
     Pack,
     PackColumns,
     ScaleRows,
@@ -171,6 +172,10 @@ def _matrix(s: Stmt) -> str:
             return f"{s.acc} = {a} @ {b} in {s.element}, {where}"
         case ForTile():
             return f"for {s.value.name} of {s.acc}{_rows(s.rows)}, {_ends(s)}"
+        case Order():
+            way = " from the greatest on" if s.descending else ""
+            where = f"{s.place} in 0 .. {s.place.extent}"
+            return f"{s.dst}{_at(s.at)} = first {s.kept} of {where} by {show_expr(s.value)}{way}"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
         case _:

@@ -21,7 +21,7 @@ from lumigen.graph import (
     tensor_of,
 )
 from lumigen.index import Ix
-from lumigen.ops import ROWS, Form, Op
+from lumigen.ops import NATIVE, ROWS, Form, Op
 from lumigen.view import positions, proven
 
 ARITY = {Form.UNARY: 1, Form.BINARY: 2, Form.REDUCE: 1, Form.CAST: 1}
@@ -100,6 +100,8 @@ def _broken_by_node(n: Node, after: str) -> Iterable[str]:
     elif isinstance(n.attr, Loop | Kernel):
         body = n.attr.body if isinstance(n.attr, Loop) else n.attr.meaning
         verify(body, after)
+        if isinstance(n.attr, Kernel) and n.attr.name not in NATIVE:
+            yield f"no device has a kernel {n.attr.name}"
         if len(body.inputs) != len(n.args) or len(body.roots()) != 1:
             yield f"its body maps {len(body.inputs)} values to {len(body.roots())}"
     elif len(n.args) != (1 if n.op is Op.RANDOM else 0):

@@ -13,7 +13,6 @@ import torch
 
 RANDOM = "its numbers are random: it waits for the random node"
 SCAN = "each element needs the one before it: it waits for the scan node"
-SORT = "it sorts: it waits for a native node"
 COMPLEX = "complex numbers have no dtype here"
 MATRIX = "a decomposition or solver of linear algebra, whose steps depend on one another"
 SHAPE = "the shape of its result depends on data"
@@ -63,19 +62,6 @@ EXCLUDED: dict[str, tuple[str, ...]] = {
         "masked.cumprod",
         "masked.cumsum",
         "nn.functional.ctc_loss",
-    ),
-    SORT: (
-        "argsort",
-        "kthvalue",
-        "masked.median",
-        "median",
-        "mode",
-        "msort",
-        "nanmedian",
-        "nanquantile",
-        "quantile",
-        "sort",
-        "topk",
     ),
     COMPLEX: (
         "cdouble",
