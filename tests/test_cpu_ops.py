@@ -1229,6 +1229,31 @@ row(
     fill=specials,
 )
 row("quantiles", lambda x: {"q_": x.quantile(0.3, -1), "n_": x.nanquantile(0.6)}, (N, M))
+
+# --- random numbers -------------------------------------------------------------------------------
+
+
+def draws(seed: Tensor, x: Tensor) -> dict[str, Tensor]:
+    g = lg.Generator(seed)
+    return {
+        "u_": lg.rand_like(x, generator=g),
+        "n_": lg.randn_like(x, generator=g) * 2 + 1,
+        "i_": lg.randint(-3, 9, x.shape, generator=g),
+        "b_": lg.bernoulli(x.sigmoid(), generator=g),
+        "p_": lg.randperm(x.shape[1], generator=g),
+    }
+
+
+SEED = spec(dtype=i64)
+row("draws", draws, SEED, (N, M))
+for t in (f64, f16, bf16):
+    row(f"draws_{t}", draws, SEED, spec(5, 7, dtype=t))
+row(
+    "dropout_of_product",
+    lambda s, x: F.dropout(x @ x.mT, 0.3, True, generator=lg.Generator(s)),
+    SEED,
+    (5, 19),
+)
 row("spaces", lambda x: {"l_": x * lg.linspace(0, 1, 7), "g_": x + lg.logspace(-1, 1, 7)}, (N, 7))
 
 

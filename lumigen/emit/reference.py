@@ -31,6 +31,7 @@ from lumigen.region import (
     Index,
     Monoid,
     Prim,
+    Random,
     Read,
     Reduce,
     Region,
@@ -50,6 +51,7 @@ ROUND = {f32: "to_f32", f16: "to_f16", bf16: "to_bf16"}
 WIDEN = {f16: "from_f16", bf16: "from_bf16"}
 HEADERS = (
     ("index.h", re.compile(r"\b(floor_div|floor_mod|index_min|index_max)\(")),
+    ("random.h", re.compile(r"\brandom_bits\(")),
     (
         "reference.h",
         re.compile(
@@ -302,6 +304,9 @@ class _Scope:
                 return Text(text, TIGHT if re.fullmatch(r"\w+", text) else LOOSE)
             case Read():
                 return Text(self.element(e.source, e.at))
+            case Random():
+                text = f"random_bits({self.value(e.key).code}, {e.site}, {self.index(e.at)})"
+                return Text(text if e.dtype is i64 else f"static_cast<int32_t>({text})")
             case Holds():
                 return Text(" && ".join(map(self.condition, e.conditions)), LOOSE)
             case Choose():

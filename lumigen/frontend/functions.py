@@ -51,6 +51,19 @@ from lumigen.frontend.products import (
     tensordot,
     vander,
 )
+from lumigen.frontend.random import (
+    Generator,
+    bernoulli,
+    multinomial,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+)
 from lumigen.frontend.special_functions import polygamma
 from lumigen.frontend.statistics import (
     gradient,
@@ -61,6 +74,7 @@ from lumigen.frontend.statistics import (
 from lumigen.frontend.tensor import Tensor
 
 __all__ = [
+    "Generator",
     "abs",
     "absolute",
     "acos",
@@ -100,6 +114,7 @@ __all__ = [
     "atleast_2d",
     "atleast_3d",
     "baddbmm",
+    "bernoulli",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
@@ -246,6 +261,7 @@ __all__ = [
     "movedim",
     "msort",
     "mul",
+    "multinomial",
     "multiply",
     "mv",
     "mvlgamma",
@@ -260,6 +276,7 @@ __all__ = [
     "negative",
     "nonzero_static",
     "norm",
+    "normal",
     "not_equal",
     "numel",
     "ones",
@@ -274,6 +291,13 @@ __all__ = [
     "put",
     "quantile",
     "rad2deg",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
     "ravel",
     "reciprocal",
     "relu",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lumigen.dtype import DType
 from lumigen.index import Axis, Dim, Ix, Lookup
+from lumigen.interp.random import bits_at
 from lumigen.interp.region import cast
 from lumigen.ops import NATIVE, ROWS, Op
 from lumigen.region import (
@@ -28,6 +29,7 @@ from lumigen.region import (
     Local,
     Monoid,
     Prim,
+    Random,
     Read,
 )
 from lumigen.tile import (
@@ -448,6 +450,9 @@ class _Task:
                 for c in e.conditions:
                     held = held & np.asarray(c.holds(self.ix))
                 return held
+            case Random():
+                key = self._value(e.key, memo)
+                return bits_at(key, self.ix(e.at), e.site, e.dtype.numpy)
             case Choose():
                 return self.choose(e, memo)
             case Prim():

@@ -32,7 +32,17 @@ from dataclasses import dataclass, field
 
 from lumigen.dtype import computed
 from lumigen.errors import SourceLocation
-from lumigen.graph import Edge, Graph, Kernel, Node, axes_of, literal_of, tensor_of, toposort
+from lumigen.graph import (
+    Edge,
+    Graph,
+    Kernel,
+    Node,
+    Stream,
+    axes_of,
+    literal_of,
+    tensor_of,
+    toposort,
+)
 from lumigen.index import Axis, Ix, Lookup, ix, product
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.versions import Versions, place_versions
@@ -58,6 +68,7 @@ from lumigen.region import (
     holds,
     index,
     prim,
+    random,
     read,
     reduce,
     substitute,
@@ -170,6 +181,12 @@ class _Builder:
         if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
             bound, where = self.reduced(n, axes)
             return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), computed(n.dtype))
+        if isinstance(n.attr, Stream):
+            (key,) = (self.at_edge(a, ()) for a in n.args)
+            place = ix(0)
+            for a, extent in zip(axes, n.shape, strict=True):
+                place = place * extent + a
+            return random(key, place, n.attr.site, n.dtype)
         if isinstance(n.attr, Kernel):
             return self.meant(n, n.attr.meaning, axes)
         args = tuple(self.at_edge(a, tuple(ix(a) for a in axes)) for a in n.args)

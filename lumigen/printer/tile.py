@@ -17,6 +17,7 @@ from lumigen.region import (
     Index,
     Local,
     Prim,
+    Random,
     Read,
     Reduce,
     Scan,
@@ -82,6 +83,8 @@ def show_expr(e: Expr) -> str:
             return e.name
         case Read():
             return f"{e.source}{_at(e.at)}"
+        case Random():
+            return f"random bits {e.dtype} of key {show_expr(e.key)}, site {e.site}, at {e.at}"
         case Holds():
             return " and ".join(map(str, e.conditions))
         case Prim():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lumigen.dtype import DType
+from lumigen.dtype import DType, i32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.graph import (
     Axes,
@@ -106,6 +106,10 @@ def _broken_by_node(n: Node, after: str) -> Iterable[str]:
             yield f"its body maps {len(body.inputs)} values to {len(body.roots())}"
     elif len(n.args) != (1 if n.op is Op.RANDOM else 0):
         yield f"a source has {len(n.args)} operands"
+    elif n.op is Op.RANDOM and (n.args[0].shape or n.args[0].dtype is not i64):
+        yield "a key is one i64"
+    elif n.op is Op.RANDOM and n.dtype not in (i32, i64):
+        yield "random bits are those of i32 or i64"
     elif n.op is Op.CONST and n.shape:
         yield "a constant has no dimensions"
     elif n.op is Op.IOTA and (len(n.shape) != 1 or n.dtype.is_bool):
