@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "ops.md"
 sys.path.insert(0, str(ROOT / "tests" / "parity"))
 
-from exclusions import EXCLUDED, PARTLY, reason  # noqa: E402
+from exclusions import DRAWN, EXCLUDED, PARTLY, reason  # noqa: E402
 from opinfo import OPS  # noqa: E402
 
 HEAD = """# Ops
@@ -25,12 +25,14 @@ has them, and a part of them in the other dtypes.
 | | entries | of all |
 | --- | --- | --- |
 | pass all samples | {whole} | {whole_share} |
+| pass in shape and dtype: their numbers are drawn | {drawn} | {drawn_share} |
 | pass, some samples left out | {partly} | {partly_share} |
 | not offered | {out} | {out_share} |
 | all | {total} | |
 
-Of the {left} entries that are not excluded for a reason below, all pass: {whole} with every sample, {partly} but for
-the samples that the table names.
+Of the {left} entries that are not excluded for a reason below, all pass: {whole} with every sample, {drawn} in shapes
+and dtypes, as numbers that are drawn are of a generator of our own, and {partly} but for the samples that the table
+names.
 """
 
 
@@ -50,8 +52,13 @@ def escaped(name):
 def render():
     offered = [n for n in OPS if reason(n) is None]
     partly = [n for n in offered if n in PARTLY]
-    whole = [n for n in offered if n not in PARTLY]
-    counts = {"whole": len(whole), "partly": len(partly), "out": len(OPS) - len(offered)}
+    whole = [n for n in offered if n not in PARTLY and n not in DRAWN]
+    counts = {
+        "whole": len(whole),
+        "drawn": len(DRAWN),
+        "partly": len(partly),
+        "out": len(OPS) - len(offered),
+    }
     facts = counts | {f"{k}_share": share(v, len(OPS)) for k, v in counts.items()}
     parts = [HEAD.format(**facts, total=len(OPS), left=len(offered)), "## Offered\n"]
     spaces = {}
@@ -59,6 +66,7 @@ def render():
         space = n.rpartition(".")[0] or "torch"
         spaces.setdefault(space, []).append(n.rpartition(".")[2])
     parts += [f"* {space}: {wrapped(sorted(names))}\n" for space, names in spaces.items()]
+    parts.append(f"## Offered, drawn by a generator\n\n{wrapped(sorted(DRAWN))}\n")
     parts.append("## Offered, some samples left out\n\n| entry | left out, since |\n| --- | --- |")
     parts += [f"| `{escaped(n)}` | {PARTLY[n][1]} |" for n in sorted(partly)]
     parts.append("\n## Not offered\n")

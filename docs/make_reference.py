@@ -54,7 +54,13 @@ SMALL_WAY = (
     ("GenericCompiler", lg.GenericCompiler),
     ("CPUCompiler", lg.CPUCompiler),
 )
-SPACES = {"fft": lg.fft, "linalg": lg.linalg, "masked": lg.masked, "special": lg.special}
+SPACES = {
+    "fft": lg.fft,
+    "linalg": lg.linalg,
+    "masked": lg.masked,
+    "random": lg.random,
+    "special": lg.special,
+}
 LARGE = {"Tensor", "DType", "nn", "functional", "errors", "signal", *SPACES}  # have sections
 FAMILIES = {"LumigenError", "UserError", "InternalError"}
 

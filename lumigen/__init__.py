@@ -23,6 +23,7 @@ from lumigen.frontend import (
     load_model_file,
     masked,
     nn,
+    random,
     signal,
     spec,
     special,
@@ -34,7 +35,7 @@ from lumigen.weights import Weights, open_weights
 __version__ = lumigen_version()
 
 # `import lumigen.nn as nn` works like `from lumigen import nn`.
-for module in (fft, functional, linalg, masked, nn, signal, special):
+for module in (fft, functional, linalg, masked, nn, random, signal, special):
     sys.modules[f"{__name__}.{module.__name__.rpartition('.')[2]}"] = module
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "masked",
     "nn",
     "open_weights",
+    "random",
     "signal",
     "spec",
     "special",

@@ -160,6 +160,12 @@ def reduce(op: Op, a: Edge, axes: Iterable[int]) -> Node:
     return node(op, (a,), Axes(gone), shape, result_dtype(op, (a.dtype,)))
 
 
+def native(name: str, a: Edge, meaning: Graph) -> Node:
+    """A native kernel of `ops.NATIVE` on the rows of an operand."""
+    (_, out) = meaning.outputs[0]
+    return node(Op.NATIVE, (a,), Kernel(name, meaning), out.shape, out.dtype)
+
+
 def contiguous(a: Edge, dtype: DType | None = None) -> Node:
     """The operand's elements in row-major order; with another dtype it is the cast."""
     return node(Op.CONTIGUOUS, (a,), None, a.shape, dtype or a.dtype)

@@ -120,4 +120,23 @@ ROWS: dict[Op, Row] = {
     Op.CONTIGUOUS: Row(Form.CAST, np.asarray, Result.DECLARED),
 }
 
+
+def order(a: Any, kept: int) -> Any:
+    """Where the first `kept` elements of each row lie, by value: NaN behind all numbers, equal ones by position."""
+    return np.argsort(np.asarray(a), -1, kind="stable")[..., :kept]
+
+
+def order_descending(a: Any, kept: int) -> Any:
+    """The same from the greatest on: NaN before all numbers, equal ones by position."""
+    array: Array = np.asarray(a)
+    backwards = np.argsort(array[..., ::-1], -1, kind="stable")[..., ::-1]
+    return (array.shape[-1] - 1 - backwards)[..., :kept]
+
+
+# What native nodes compute, beside their meaning in the twelve ops: of rows, as many results as a row of theirs has.
+NATIVE: dict[str, Callable[[Any, int], Any]] = {
+    "order": order,
+    "order_descending": order_descending,
+}
+
 SOURCES = frozenset({Op.INPUT, Op.WEIGHT, Op.STATE, Op.CONST, Op.IOTA, Op.RANDOM})

@@ -91,6 +91,16 @@ class Read:
 
 
 @dataclass(frozen=True, eq=False)
+class Random:
+    """The random bits of element `at` of call site `site` under a key of i64 (`interp.random` says which)."""
+
+    key: Expr
+    at: Ix
+    site: int
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
 class Prim:
     """An elementwise primitive. Op.CONTIGUOUS is a cast: a rounding point."""
 
@@ -150,7 +160,7 @@ class Local:
     dtype: DType
 
 
-Expr = Union[Const, Index, Holds, Read, Prim, Choose, Reduce, Carried, Scan, Local]
+Expr = Union[Const, Index, Holds, Read, Random, Prim, Choose, Reduce, Carried, Scan, Local]
 Range = tuple[int | None, int | None]  # both ends included; None where no end is known
 
 _TABLE: dict[tuple[object, ...], Expr] = {}
@@ -177,10 +187,15 @@ class Store:
 
 @dataclass(frozen=True)
 class Region:
-    """Stores that belong together. `lines` are the user's lines it comes from, outside equality."""
+    """Stores that belong together. `lines` are the user's lines it comes from, outside equality.
+
+    `native` names the kernel of `ops.NATIVE` that computes it, of whole rows of what it reads: then no loops over
+    elements would be a good way, and the stores only say what is meant.
+    """
 
     stores: tuple[Store, ...]
     lines: tuple[SourceLocation, ...] = ()
+    native: str | None = None
 
     def buffers(self) -> tuple[Buffer, ...]:
         """What is read, then what is stored; a buffer that is both stands with the latter."""
@@ -222,6 +237,8 @@ def indices_of(e: Expr) -> tuple[Ix, ...]:
     """The index expressions inside one expression node."""
     if isinstance(e, Read):
         return e.at
+    if isinstance(e, Random):
+        return (e.at,)
     if isinstance(e, Index):
         return (e.value,)
     if isinstance(e, Holds):
@@ -239,6 +256,8 @@ def children(e: Expr) -> tuple[Expr, ...]:
         return (e.condition, e.then, e.otherwise)
     if isinstance(e, Reduce):
         return (e.body,)
+    if isinstance(e, Random):
+        return (e.key,)
     if isinstance(e, Scan):
         return (e.init, e.step)
     return ()
@@ -311,6 +330,10 @@ def _guards_first(c: Cmp) -> tuple[int, str]:
 
 def read(source: Buffer, at: tuple[Ix, ...]) -> Expr:
     return _intern(Read, source, at, computed(source.dtype))
+
+
+def random(key: Expr, at: Ix, site: int, dtype: DType) -> Expr:
+    return _intern(Random, key, at, site, dtype)
 
 
 def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
@@ -593,6 +616,8 @@ def rebuild(e: Expr, child: Callable[[Expr], Expr], at: Callable[[Ix], Ix]) -> E
         return holds(Cmp(at(c.slack)) for c in e.conditions)
     if isinstance(e, Read):
         return read(e.source, tuple(at(i) for i in e.at))
+    if isinstance(e, Random):
+        return random(child(e.key), at(e.at), e.site, e.dtype)
     if isinstance(e, Prim):
         return prim(e.op, tuple(child(a) for a in e.args), e.dtype)
     if isinstance(e, Choose):

@@ -377,6 +377,22 @@ class TensorMap:
 
 
 @dataclass(frozen=True)
+class Order:
+    """`dst[at ..]` = the first `kept` of `place`'s points in the order of `value`, which differs from point to point.
+
+    From the least on with NaN behind all numbers, or `descending`, from the greatest on with NaN before them. Equal
+    values stand by place. `at` counts to the first element of the row in `dst`.
+    """
+
+    dst: Buffer
+    at: tuple[Ix, ...]
+    kept: Ix
+    place: Axis
+    value: Expr
+    descending: bool
+
+
+@dataclass(frozen=True)
 class Fill:
     """Every element of a scratch tile."""
 
@@ -409,6 +425,7 @@ Stmt = Union[
     WhenLast,
     Hold,
     Keep,
+    Order,
 ]
 
 

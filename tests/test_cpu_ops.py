@@ -1195,6 +1195,72 @@ row(
     (N, M),
     (5,),
 )
+
+# --- sorting --------------------------------------------------------------------------------------
+
+
+def places(x: Tensor) -> dict[str, Tensor]:
+    """Both ways, and the first ones alone."""
+    up, down = x.sort(-1), x.sort(-1, descending=True)
+    first = x.topk(3, -1, largest=False)
+    return {
+        "up_": up.values,
+        "up_at": up.indices,
+        "down_": down.values,
+        "down_at": down.indices,
+        "first_": first.values,
+        "first_at": first.indices,
+    }
+
+
+row(
+    "sort",
+    lambda x: {"v_": x.sort(-1).values, "a_": x.sort(-1).indices, "d_": x.argsort(0, True)},
+    (N, M),
+    fill=specials,
+)
+for t in (f64, f16, bf16, i8, u8, i32, i64, boolean):
+    row(f"sort_{t}", places, spec(5, 19, dtype=t), fill=specials)
+row("sort_of_computed", lambda x: (x.floor() * 2).transpose(0, 2).argsort(0), (2, 5, 7))
+row("sort_of_many", lambda x: x.argsort(-1), (2, 5003), fill=specials)
+row("top_of_many", lambda x: {"few_": x.topk(9).indices, "more_": x.topk(1500).indices}, (2, 5003))
+row(
+    "middles",
+    lambda x: {
+        "m_": x.median(-1).values,
+        "n_": x.nanmedian(0).indices,
+        "o_": x.mode(-1).values,
+        "k_": x.kthvalue(2, 0).indices,
+    },
+    (5, 19),
+    fill=specials,
+)
+row("quantiles", lambda x: {"q_": x.quantile(0.3, -1), "n_": x.nanquantile(0.6)}, (N, M))
+
+# --- random numbers -------------------------------------------------------------------------------
+
+
+def draws(seed: Tensor, x: Tensor) -> dict[str, Tensor]:
+    g = lg.Generator(seed)
+    return {
+        "u_": lg.rand_like(x, generator=g),
+        "n_": lg.randn_like(x, generator=g) * 2 + 1,
+        "i_": lg.randint(-3, 9, x.shape, generator=g),
+        "b_": lg.bernoulli(x.sigmoid(), generator=g),
+        "p_": lg.randperm(x.shape[1], generator=g),
+    }
+
+
+SEED = spec(dtype=i64)
+row("draws", draws, SEED, (N, M))
+for t in (f64, f16, bf16):
+    row(f"draws_{t}", draws, SEED, spec(5, 7, dtype=t))
+row(
+    "dropout_of_product",
+    lambda s, x: F.dropout(x @ x.mT, 0.3, True, generator=lg.Generator(s)),
+    SEED,
+    (5, 19),
+)
 row("spaces", lambda x: {"l_": x * lg.linspace(0, 1, 7), "g_": x + lg.logspace(-1, 1, 7)}, (N, 7))
 
 

@@ -28,6 +28,7 @@ from lumigen.region import (
     Index,
     Local,
     Prim,
+    Random,
     Read,
     free_axes,
     is_true,
@@ -132,6 +133,9 @@ class Renderer:
             if is_half(e.source.dtype):
                 return Text(f"load_{e.source.dtype}({text})")
             return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
+        if isinstance(e, Random):
+            text = f"random_bits({self.scalar(e.key).code}, {e.site}, {self.index(e.at)})"
+            return Text(text if e.dtype is i64 else f"static_cast<int32_t>({text})")
         if isinstance(e, Holds):
             return Text(" && ".join(map(self.holds, e.conditions)), LOOSE)
         if isinstance(e, Choose):

@@ -17,6 +17,7 @@ from lumigen.program import ALIGNMENT, Parameter
 from lumigen.tile import Bind, Contract, Stream, TileProgram
 
 HEADERS = {
+    "order": ("index.h", "order.h", "scalar.h", "simd.h"),
     "simt": ("index.h", "lanes.h", "scalar.h", "simd.h", "vmath.h"),
     "panel": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "vmath.h"),
     "cascade": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "tile.h", "vmath.h"),
@@ -24,6 +25,7 @@ HEADERS = {
 DEVICE_HEADERS = {
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
+    "order": ("index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),
     "simt": ("index.h", "scalar.h", "simd.h", "turn.h"),
     "pipeline": (
         "elements.cuh",
@@ -99,7 +101,7 @@ def kernel_body(
     dims, lines = _rendered(program, parameters)
     context = KernelContext(
         name=name,
-        headers=HEADERS[program.skeleton],
+        headers=_headers(HEADERS[program.skeleton], lines),
         task="int64_t task" if "task" in _words(lines) else "int64_t /*task*/",
         scratch="char* scratch" if tiles else "char* /*scratch*/",
         pointers=tuple(p for p in parameters if p.dtype is not None),
@@ -131,7 +133,7 @@ def device_kernel_body(
         origin=origin,
         team=program.team,
         width=program.width,
-        headers=DEVICE_HEADERS[program.skeleton],
+        headers=_headers(DEVICE_HEADERS[program.skeleton], lines),
         # what maps alone reach has no other name in the kernel
         pointers=tuple(p for p in pointers if not is_roles or p.name in words),
         dims=dims,
@@ -147,6 +149,10 @@ def device_kernel_body(
         lines=lines,
     )
     return render("cuda/kernel.cu.j2", kernel=context)
+
+
+def _headers(always: tuple[str, ...], lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted((*always, "random.h"))) if "random_bits" in _words(lines) else always
 
 
 def _element(program: TileProgram) -> str:

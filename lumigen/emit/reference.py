@@ -31,8 +31,10 @@ from lumigen.region import (
     Index,
     Monoid,
     Prim,
+    Random,
     Read,
     Reduce,
+    Region,
     Store,
     children,
     const,
@@ -49,9 +51,12 @@ ROUND = {f32: "to_f32", f16: "to_f16", bf16: "to_bf16"}
 WIDEN = {f16: "from_f16", bf16: "from_bf16"}
 HEADERS = (
     ("index.h", re.compile(r"\b(floor_div|floor_mod|index_min|index_max)\(")),
+    ("random.h", re.compile(r"\brandom_bits\(")),
     (
         "reference.h",
-        re.compile(r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|modulo|to_integer)[(<]"),
+        re.compile(
+            r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|modulo|to_integer|place_of_rank)[(<]"
+        ),
     ),
 )
 LONG = 64  # characters of an expression that reads better as two
@@ -78,8 +83,10 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> str:
     element = Axis("element", elements(dst.dims))
     names.axes[element] = "element"
     root = _Scope(names, frozenset({element}))
+    if kernel.region.native:
+        _order_of(root, kernel.region, dst, element)
     for store in reversed([s for s in kernel.region.stores if s.dst == dst]):
-        if _element_of(root, store, element):
+        if kernel.region.native or _element_of(root, store, element):
             break
     else:
         root.lines.append(f"return {_as_double(Text(f'{names.buffer(dst)}(element)'), dst.dtype)};")
@@ -88,6 +95,19 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> str:
     args, at = (w if w in uses else f"/*{w}*/" for w in ("a", "element"))
     head = f"double {kernel.name}_{dst}_reference(const {kernel.name}_args& {args}, int64_t {at})"
     return "\n".join([f"{head} {{", *_indented(body), "}"])
+
+
+def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
+    """Lines that return a place in the order of a row: of long rows its rank is not counted as the region says."""
+    (source,) = region.reads()
+    kept, count = dst.dims[-1], source.dims[-1]
+    start, rank = ix(element) // kept * count, ix(element) % kept
+    descending = "true" if region.native == "order_descending" else "false"
+    root.lines += [
+        f"const int64_t start = {_bare(root.index(start))};",
+        f"const auto row = [&](int64_t place) {{ return {root.names.buffer(source)}(start + place); }};",
+        f"return place_of_rank({_bare(root.index(rank))}, {root.index(count)}, {descending}, row);",
+    ]
 
 
 def _element_of(root: _Scope, store: Store, element: Axis) -> bool:
@@ -284,6 +304,9 @@ class _Scope:
                 return Text(text, TIGHT if re.fullmatch(r"\w+", text) else LOOSE)
             case Read():
                 return Text(self.element(e.source, e.at))
+            case Random():
+                text = f"random_bits({self.value(e.key).code}, {e.site}, {self.index(e.at)})"
+                return Text(text if e.dtype is i64 else f"static_cast<int32_t>({text})")
             case Holds():
                 return Text(" && ".join(map(self.condition, e.conditions)), LOOSE)
             case Choose():

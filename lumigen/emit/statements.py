@@ -36,6 +36,7 @@ from lumigen.tile import (
     Let,
     Mma,
     Operand,
+    Order,
     Pack,
     PackColumns,
     Stmt,
@@ -149,6 +150,12 @@ class Statements:
                 return [f"transpose_tile({s.dst}, {strides}, {sizes});"]
             case Mma():
                 return [self._mma(s, r)]
+            case Order():
+                way = "kDescending" if s.descending else "kAscending"
+                dst = pointer(str(s.dst), r.index(address(s.dst, s.at)))
+                sizes = f"{r.index(s.kept)}, {r.index(s.place.extent)}"
+                key = f"[&](int64_t {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
+                return [f"order_row<{way}>({dst}, {sizes}, {key});"]
             case _:
                 return block_lines(s, self.lines, r)
 

@@ -6,6 +6,7 @@ from lumigen.frontend import functions
 from lumigen.frontend import linalg as linalg
 from lumigen.frontend import masked as masked
 from lumigen.frontend import nn as nn
+from lumigen.frontend import random as random
 from lumigen.frontend import signal as signal
 from lumigen.frontend import special as special
 from lumigen.frontend.context import Backend, Context
@@ -32,6 +33,7 @@ __all__ = [
     "load_model_file",
     "masked",
     "nn",
+    "random",
     "signal",
     "spec",
     "special",

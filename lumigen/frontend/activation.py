@@ -8,11 +8,9 @@
 from __future__ import annotations
 
 from lumigen.dtype import DType
-from lumigen.errors import BadArgument
 from lumigen.frontend import elementary
 from lumigen.frontend.operand import choice, where
 from lumigen.frontend.tensor import Tensor
-from lumigen.frontend.trace import fail
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -179,68 +177,3 @@ def softmin(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """(x - max) - log(sum(exp(x - max))) along `dim`, cast to `dtype` before."""
     return input.log_softmax(dim, dtype)
-
-
-def dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """The identity: a model is compiled for inference."""
-    del inplace
-    return _inferred("dropout", input, training and p != 0)
-
-
-def dropout1d(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
-    """The identity: a model is compiled for inference."""
-    del inplace
-    return _inferred("dropout1d", input, training and p != 0)
-
-
-def dropout2d(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
-    """The identity: a model is compiled for inference."""
-    del inplace
-    return _inferred("dropout2d", input, training and p != 0)
-
-
-def dropout3d(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
-    """The identity: a model is compiled for inference."""
-    del inplace
-    return _inferred("dropout3d", input, training and p != 0)
-
-
-def alpha_dropout(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
-    """The identity: a model is compiled for inference."""
-    del inplace
-    return _inferred("alpha_dropout", input, training and p != 0)
-
-
-def feature_alpha_dropout(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
-    """The identity: a model is compiled for inference."""
-    del inplace
-    return _inferred("feature_alpha_dropout", input, training and p != 0)
-
-
-def rrelu(
-    input: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    inplace: bool = False,
-) -> Tensor:
-    """`leaky_relu` with the mean of both slopes: a model is compiled for inference."""
-    del inplace
-    return leaky_relu(_inferred("rrelu", input, training), (lower + upper) / 2)
-
-
-def _inferred(op: str, input: Tensor, training: bool) -> Tensor:
-    if training:
-        expected = "False: models are compiled for inference"
-        raise fail(BadArgument, op=op, name="training", value=True, expected=expected)
-    return input

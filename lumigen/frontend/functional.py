@@ -6,14 +6,8 @@ Each docstring is the formula; shapes are tuples of axis names.
 from __future__ import annotations
 
 from lumigen.frontend.activation import (
-    alpha_dropout,
     celu,
-    dropout,
-    dropout1d,
-    dropout2d,
-    dropout3d,
     elu,
-    feature_alpha_dropout,
     gelu,
     glu,
     hardshrink,
@@ -27,7 +21,6 @@ from lumigen.frontend.activation import (
     prelu,
     relu,
     relu6,
-    rrelu,
     selu,
     sigmoid,
     silu,
@@ -62,6 +55,15 @@ from lumigen.frontend.convolution import (
 )
 from lumigen.frontend.convolution import (
     pair as pair,
+)
+from lumigen.frontend.dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+    rrelu,
 )
 from lumigen.frontend.functions import (
     cat,

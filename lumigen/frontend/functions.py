@@ -51,6 +51,19 @@ from lumigen.frontend.products import (
     tensordot,
     vander,
 )
+from lumigen.frontend.random import (
+    Generator,
+    bernoulli,
+    multinomial,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+)
 from lumigen.frontend.special_functions import polygamma
 from lumigen.frontend.statistics import (
     gradient,
@@ -61,6 +74,7 @@ from lumigen.frontend.statistics import (
 from lumigen.frontend.tensor import Tensor
 
 __all__ = [
+    "Generator",
     "abs",
     "absolute",
     "acos",
@@ -89,6 +103,7 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argsort",
     "as_strided",
     "asin",
     "asinh",
@@ -99,6 +114,7 @@ __all__ = [
     "atleast_2d",
     "atleast_3d",
     "baddbmm",
+    "bernoulli",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
@@ -204,6 +220,7 @@ __all__ = [
     "isposinf",
     "isreal",
     "kron",
+    "kthvalue",
     "lcm",
     "ldexp",
     "le",
@@ -234,18 +251,24 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
     "mm",
+    "mode",
     "moveaxis",
     "movedim",
+    "msort",
     "mul",
+    "multinomial",
     "multiply",
     "mv",
     "mvlgamma",
     "nan_to_num",
     "nanmean",
+    "nanmedian",
+    "nanquantile",
     "nansum",
     "narrow",
     "ne",
@@ -253,6 +276,7 @@ __all__ = [
     "negative",
     "nonzero_static",
     "norm",
+    "normal",
     "not_equal",
     "numel",
     "ones",
@@ -265,7 +289,15 @@ __all__ = [
     "pow",
     "prod",
     "put",
+    "quantile",
     "rad2deg",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
     "ravel",
     "reciprocal",
     "relu",
@@ -295,6 +327,7 @@ __all__ = [
     "sinh",
     "slice_scatter",
     "softmax",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -314,6 +347,7 @@ __all__ = [
     "tanh",
     "tensor_split",
     "tensordot",
+    "topk",
     "trace",
     "transpose",
     "trapezoid",
@@ -588,3 +622,13 @@ histc = Tensor.histc
 i0 = Tensor.i0
 lgamma = Tensor.lgamma
 mvlgamma = Tensor.mvlgamma
+sort = Tensor.sort
+msort = Tensor.msort
+argsort = Tensor.argsort
+topk = Tensor.topk
+kthvalue = Tensor.kthvalue
+median = Tensor.median
+nanmedian = Tensor.nanmedian
+mode = Tensor.mode
+quantile = Tensor.quantile
+nanquantile = Tensor.nanquantile

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 from lumigen.dtype import DType, i64
-from lumigen.frontend import elementwise, movement, statistics
+from lumigen.frontend import elementwise, movement, sorting, statistics
 from lumigen.frontend.operand import Dims, floats, ones_like, where
 from lumigen.frontend.primitive import Scalar
 from lumigen.frontend.tensor import Tensor
@@ -251,3 +251,19 @@ def logaddexp(
     """log(exp(x) + exp(y)) of what both masks leave in."""
     a, b = (x if dtype is None else x.to(dtype) for x in (input, other))
     return elementwise.logaddexp(_kept(a, input_mask, -math.inf), _kept(b, other_mask, -math.inf))
+
+
+def median(
+    input: Tensor,
+    dim: int = -1,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The middle one of what is left in, of an even number the lower one; NaN of nothing, or where one is NaN."""
+    x = input if dtype is None else input.to(dtype)
+    found = sorting.nanmedian(_kept(x, mask, math.nan), dim, keepdim)
+    assert isinstance(found, sorting.Sorted)
+    spoiled = _kept(x.isnan(), mask, False).any(dim, keepdim)
+    return where(spoiled, math.nan, found.values)

@@ -104,6 +104,16 @@ def one_sequence(args: tuple[int | Extent | Sequence[Extent], ...]) -> tuple[Ext
     return tuple(a for a in args if not isinstance(a, Sequence))
 
 
+def drawn(op: str, generator: T | None) -> T:
+    """The generator that numbers are drawn from, which a draw cannot do without."""
+    if generator is None:
+        expected = (
+            "lg.Generator(seed), of a seed that is an input: a model has no random state of its own"
+        )
+        raise fail(BadArgument, op=op, name="generator", value=None, expected=expected)
+    return generator
+
+
 def choice(op: str, name: str, given: object, *allowed: object) -> None:
     """An option has one of a few values."""
     if given not in allowed:

@@ -28,6 +28,7 @@ from lumigen.frontend import (
     products,
     reduction,
     scattering,
+    sorting,
     special_functions,
     statistics,
 )
@@ -737,6 +738,19 @@ class Tensor:
     as_strided = arrangement.as_strided
     bucketize = ordering.bucketize
     histc = ordering.histc
+
+    # --- sorting ----------------------------------------------------------------------------------
+
+    sort = sorting.sort
+    msort = sorting.msort
+    argsort = sorting.argsort
+    topk = sorting.topk
+    kthvalue = sorting.kthvalue
+    median = sorting.median
+    nanmedian = sorting.nanmedian
+    mode = sorting.mode
+    quantile = sorting.quantile
+    nanquantile = sorting.nanquantile
     take = scattering.take
     put = scattering.put
     scatter = scattering.scatter

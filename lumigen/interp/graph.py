@@ -29,7 +29,7 @@ from lumigen.index import Dim, Ix, Quotient, ix
 from lumigen.interp.random import bits
 from lumigen.interp.read import Array, Env, concrete, seen, widen
 from lumigen.interp.sums import Term, term_of, total
-from lumigen.ops import ROWS, Form, Op
+from lumigen.ops import NATIVE, ROWS, Form, Op
 from lumigen.program import Port
 
 Arrays = Mapping[str, Array]
@@ -264,8 +264,8 @@ class _Run:
                 return bits(int(args[0]), site, shape, n.dtype.numpy)
             case Loop():
                 return self.scan(n.attr, args)
-            case Kernel():
-                return self.inner(n.attr.meaning, args)
+            case Kernel(name, meaning):
+                return self.inner(meaning, args) if self.brute else NATIVE[name](args[0], shape[-1])
             case Literal():
                 return number(n)
             case _:

@@ -17,16 +17,22 @@ LOW = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
 
 
-def bits(key: int, site: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """Uniform random integers of the dtype: each of its bits is fair."""
-    n = np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.uint64)
+def bits_at(keys: Any, places: Any, site: int, dtype: Any) -> np.ndarray[Any, Any]:
+    """The bits of some elements, each under its key: arrays of i64, which are broadcast."""
+    n = np.asarray(places, np.int64).astype(np.uint64)
+    key = np.asarray(keys, np.int64).astype(np.uint64)
     counter = [n & LOW, n >> HALF, np.full_like(n, site), np.zeros_like(n)]
-    words = (key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF)
+    words = [key & LOW, key >> HALF]
     for _ in range(ROUNDS):
         a = counter[0] * np.uint64(MULTIPLIERS[0])
         b = counter[2] * np.uint64(MULTIPLIERS[1])
-        k0, k1 = (np.uint64(w) for w in words)
-        counter = [b >> HALF ^ counter[1] ^ k0, b & LOW, a >> HALF ^ counter[3] ^ k1, a & LOW]
-        words = ((words[0] + WEYL[0]) & 0xFFFFFFFF, (words[1] + WEYL[1]) & 0xFFFFFFFF)
-    out = counter[0] | counter[1] << HALF
-    return out.astype(np.int64).astype(dtype).reshape(shape)
+        high = [b >> HALF ^ counter[1] ^ words[0], a >> HALF ^ counter[3] ^ words[1]]
+        counter = [high[0], b & LOW, high[1], a & LOW]
+        words = [w + np.uint64(step) & LOW for w, step in zip(words, WEYL, strict=True)]
+    return (counter[0] | counter[1] << HALF).astype(np.int64).astype(dtype)
+
+
+def bits(key: int, site: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """Uniform random integers of the dtype: each of its bits is fair."""
+    places = np.arange(int(np.prod(shape, dtype=np.int64)))
+    return bits_at(key, places, site, dtype).reshape(shape)

@@ -18,6 +18,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType
 from lumigen.index import Axis, Dim, Ix, Lookup, ix
 from lumigen.interp.graph import cast as to_integer
+from lumigen.interp.random import bits_at
 from lumigen.ops import ROWS, Op
 from lumigen.region import (
     Buffer,
@@ -30,6 +31,7 @@ from lumigen.region import (
     Local,
     Monoid,
     Prim,
+    Random,
     Read,
     Reduce,
     Region,
@@ -283,6 +285,8 @@ class Evaluator:
                 return self.holds(e.conditions)
             case Read():
                 return self._read(e)
+            case Random():
+                return bits_at(self.value(e.key), self.ix(e.at), e.site, e.dtype.numpy)
             case Prim():
                 return self._prim(e)
             case Choose():

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from lumigen.dtype import DType
 from lumigen.index import Axis, Dim, Ix, Lookup
+from lumigen.interp.random import bits_at
 from lumigen.interp.region import cast
-from lumigen.ops import ROWS, Op
+from lumigen.ops import NATIVE, ROWS, Op
 from lumigen.region import (
     Buffer,
     Choose,
@@ -28,6 +29,7 @@ from lumigen.region import (
     Local,
     Monoid,
     Prim,
+    Random,
     Read,
 )
 from lumigen.tile import (
@@ -48,6 +50,7 @@ from lumigen.tile import (
     Mma,
     Multiply,
     Operand,
+    Order,
     Pack,
     PackColumns,
     ScaleRows,
@@ -175,6 +178,8 @@ class _Task:
                 self.elements(s)
             case Fill():
                 self.memory[s.dst.name][:] = s.value
+            case Order():
+                self.order(s)
             case _:
                 self.streamed(s)
 
@@ -244,6 +249,16 @@ class _Task:
                 value = np.max(value) if s.monoid is Monoid.MAX else np.sum(value)
             both = np.maximum if s.monoid is Monoid.MAX else np.add
             self.locals[s.into.name] = both(total, value)
+
+    def order(self, s: Order) -> None:
+        self.axes[s.place] = np.arange(self.number(s.place.extent))
+        values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
+        del self.axes[s.place]
+        rule = NATIVE["order_descending" if s.descending else "order"]
+        places = rule(values, self.number(s.kept))
+        self.memory[s.dst.name][
+            self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
+        ] = places
 
     # ---- matrices ----
 
@@ -435,6 +450,9 @@ class _Task:
                 for c in e.conditions:
                     held = held & np.asarray(c.holds(self.ix))
                 return held
+            case Random():
+                key = self._value(e.key, memo)
+                return bits_at(key, self.ix(e.at), e.site, e.dtype.numpy)
             case Choose():
                 return self.choose(e, memo)
             case Prim():

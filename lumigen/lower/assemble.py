@@ -210,7 +210,7 @@ class _Model:
             plan, sizes, lowered = self.device.lower(form.region)
             named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
-            if len(named) == len(named[0].region.stores) == 1:
+            if len(named) == len(named[0].region.stores) == 1 and not form.region.native:
                 self.special[named[0].name] = self.special_kernels(named[0])
         lowered, kernels = self.by_region[form.region]
         actual = dict(form.binding)

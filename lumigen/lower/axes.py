@@ -8,6 +8,8 @@ contraction range over the same thing. Equal computations get equal text, which 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lumigen.condition import Cmp
 from lumigen.index import Axis, Ix, ix
 from lumigen.region import (
@@ -24,7 +26,7 @@ from lumigen.region import (
 
 
 def unify_axes(region: Region) -> Region:
-    return Region(tuple(_unify(s) for s in region.stores), region.lines)
+    return replace(region, stores=tuple(_unify(s) for s in region.stores))
 
 
 def _unify(store: Store) -> Store:

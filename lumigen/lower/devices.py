@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lumigen.dtype import DType, i32
-from lumigen.index import ix
+from lumigen.index import Ix, ix
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.chain import chain, find_chain
 from lumigen.lower.contract import Form, Lowered, contract
 from lumigen.lower.hold import hold_rows
+from lumigen.lower.order import Keeps, order
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_blocks, plan_region
 from lumigen.lower.roles import roles
@@ -30,9 +31,12 @@ from lumigen.lower.stream_roles import stream_roles
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.plan import RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
-from lumigen.schedule import Schedule
+from lumigen.schedule import Schedule, schedule
 from lumigen.tile import TileProgram
 from lumigen.verify.plan import verify as verify_plan
+
+BLOCK = 256  # threads: kThreads of the device's headers
+ORDERED = 2048  # elements that a block orders at a time: kOrdered of the device's headers
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,18 @@ class Device:
     forms: tuple[Callable[[Region, Schedule], Lowered | None], ...]
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     division: Division
+    keeps: Keeps  # of native kernels that order rows
+    threads: int  # of theirs
     special: tuple[Special, ...] = ()
     counts_blocks: bool = False  # the last block of a launch may go on
 
     def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
+        if region.native:
+            lowered = order(
+                region, lambda r: self._loops(r)[2].kernels[0][0], self.keeps, self.threads
+            )
+            return RegionPlan(region, (), lowered.temps), schedule("order", {}), lowered
         if len(region.stores) > 1:
             return self._loops(region)
         plan = verify_plan(self.plan(region))
@@ -84,6 +95,8 @@ class Device:
 
     def in_loops(self, region: Region) -> bool:
         """Whether a region runs as vector loops: all that have several stores do."""
+        if region.native:
+            return False
         return len(region.stores) > 1 or self.schedule(self.plan(region)).skeleton == "simt"
 
 
@@ -109,6 +122,14 @@ def _streams(region: Region, temporaries: DType) -> bool:
     return find_streamable(store, STREAM_ROWS, temporaries) is not None
 
 
+def _kept_by_blocks(length: Ix, kept: Ix) -> bool:
+    """Whether what a block of threads keeps of a row fits beside what it compares with it, or all of the row does."""
+    most, longest = kept.bounds()[1], length.bounds()[1]
+    return (most is not None and most <= ORDERED // 2) or (
+        longest is not None and longest <= ORDERED
+    )
+
+
 CPU = Device(
     plan=plan_region,
     schedule=schedule_plan,
@@ -117,6 +138,8 @@ CPU = Device(
     runs_whole=_has_skeleton,
     # results, 128 to a task, for every core of a large machine; parts of 128 KiB
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256)),
+    keeps=lambda _length, _kept: True,
+    threads=1,
 )
 CUDA = Device(
     plan=plan_blocks,
@@ -129,6 +152,8 @@ CUDA = Device(
         lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
     ),
     counts_blocks=True,
+    keeps=_kept_by_blocks,
+    threads=BLOCK,
     special=(Special("sm_90a", roles), Special("sm_90a", stream_roles)),
 )
 DEVICES = {"cpu": CPU, "cuda": CUDA}

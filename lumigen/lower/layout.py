@@ -7,7 +7,7 @@ nothing: the first one stores where the second one wants to read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 from lumigen.index import Axis, Ix, Quotient, Remainder, ix
@@ -37,7 +37,8 @@ def choose_layouts(regions: tuple[Region, ...]) -> tuple[Region, ...]:
                     bound = frozenset(a for i in e.at for a in i.axes) - frozenset(s.axes)
                     reads.setdefault(e.source, []).append(_Use(e.at, bound))
     looked_up = _looked_up(regions)  # indices that are read inside other indices keep their places
-    orders = {b: _best_order(b, found) for b, found in reads.items() if b not in looked_up}
+    kept = looked_up.union(*(r.buffers() for r in regions if r.native))  # whole rows
+    orders = {b: _best_order(b, found) for b, found in reads.items() if b not in kept}
     moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
     return tuple(_apply(r, moved) for r in regions) if moved else regions
 
@@ -102,7 +103,7 @@ def _apply(region: Region, orders: dict[Buffer, tuple[int, ...]]) -> Region:
             stores.append(Store(moved[s.dst], axes, at, value, s.add))
         else:
             stores.append(Store(s.dst, s.axes, s.at, value, s.add))
-    return Region(tuple(stores), region.lines)
+    return replace(region, stores=tuple(stores))
 
 
 def _permuted(b: Buffer, order: tuple[int, ...]) -> Buffer:

@@ -14,7 +14,8 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
 5. at values that would make a region too large or too deep: one that reads its operand at several places doubles
    what is computed, and eight of them in a row make one value out of hundreds;
 6. at each new version of a state, and at reductions in one;
-7. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
+7. at native nodes, and at what they read;
+8. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
    others would be summed element by element.
 
 A factor is kept too if integers that are read bound the axes of the reduction, as a position does in a cache: only
@@ -31,7 +32,17 @@ from dataclasses import dataclass, field
 
 from lumigen.dtype import computed
 from lumigen.errors import SourceLocation
-from lumigen.graph import Edge, Graph, Node, axes_of, literal_of, tensor_of, toposort
+from lumigen.graph import (
+    Edge,
+    Graph,
+    Kernel,
+    Node,
+    Stream,
+    axes_of,
+    literal_of,
+    tensor_of,
+    toposort,
+)
 from lumigen.index import Axis, Ix, Lookup, ix, product
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.versions import Versions, place_versions
@@ -57,6 +68,7 @@ from lumigen.region import (
     holds,
     index,
     prim,
+    random,
     read,
     reduce,
     substitute,
@@ -169,12 +181,37 @@ class _Builder:
         if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
             bound, where = self.reduced(n, axes)
             return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), computed(n.dtype))
+        if isinstance(n.attr, Stream):
+            (key,) = (self.at_edge(a, ()) for a in n.args)
+            place = ix(0)
+            for a, extent in zip(axes, n.shape, strict=True):
+                place = place * extent + a
+            return random(key, place, n.attr.site, n.dtype)
+        if isinstance(n.attr, Kernel):
+            return self.meant(n, n.attr.meaning, axes)
         args = tuple(self.at_edge(a, tuple(ix(a) for a in axes)) for a in n.args)
         if n.op is Op.CONTIGUOUS and n.dtype is not n.args[0].dtype:
             args = (
                 prim(n.op, args, n.dtype),
             )  # rounds here, also where the value stays in a register
         return prim(n.op, args, computed(n.dtype))
+
+    def meant(self, n: Node, meaning: Graph, axes: tuple[Axis, ...]) -> Expr:
+        """What a native node computes, over the buffers that it reads."""
+        inside = _Builder(meaning)
+        for source, e in zip(meaning.inputs, n.args, strict=True):
+            inside.buffers[source] = self.buffer(e.node) if self.is_stored(e) else self.copy_of(n)
+        ((_, out),) = meaning.outputs
+        return inside.at_edge(out, tuple(map(ix, axes)))
+
+    def is_stored(self, e: Edge) -> bool:
+        """Whether some buffer holds just what the edge shows."""
+        return (e.node.op in ROLES or e.node in self.cut) and e.view == identity(e.node.shape)
+
+    def copy_of(self, n: Node) -> Buffer:
+        """The buffer of what a native node reads, where no other has it."""
+        (e,) = n.args
+        return Buffer(f"t{self.number[n]}_rows", Role.TEMP, e.shape, e.dtype)
 
     def reduced(self, n: Node, axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Ix, ...]]:
         """The bound axes of a reduction, and the positions of its operand over them and `axes`."""
@@ -191,6 +228,9 @@ class _Builder:
     def decide_cuts(self) -> None:
         """Apply the rules until none of them cuts: a factor no longer expands once what it holds is stored."""
         self.materialise(e.node for _, e in self.graph.updates if is_whole(e))
+        native = [n for n in self.order if n.op is Op.NATIVE]
+        read = (e.node for n in native for e in n.args)
+        self.materialise([*native, *(a for a in read if a.op not in SOURCES)])
         done = None
         while done != len(self.cut):
             done = len(self.cut)
@@ -401,7 +441,11 @@ class _Builder:
         return [n for n in self.order if n in seen]
 
     def regions(self) -> tuple[Region, ...]:
-        out = [self.region(n) for n in self.order if n in self.cut]
+        out: list[Region] = []
+        for n in (n for n in self.order if n in self.cut):
+            if n.op is Op.NATIVE and not self.is_stored(n.args[0]):
+                out.append(self.stored(self.copy_of(n), n.args[0]))
+            out.append(self.region(n))
         states: dict[Node, list[Buffer]] = {}
         for number, (state, e) in enumerate(self.graph.updates):
             made = states.setdefault(state, [])
@@ -431,7 +475,8 @@ class _Builder:
         at = tuple(ix(a) for a in axes)
         dst = self.buffer(n)
         value = stored_as(dst, guard_reductions(body))
-        return Region((Store(dst, axes, at, value),), self.lines(n))
+        native = n.attr.name if isinstance(n.attr, Kernel) else None
+        return Region((Store(dst, axes, at, value),), self.lines(n), native)
 
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}

@@ -57,13 +57,17 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
     """The regions with temporaries of f32 held in `dtype`.
 
     But for statistics, the sums and maxima of rows: they have few bytes, and an error in one of them is the same
-    error in a whole row.
+    error in a whole row. And for what native kernels read, which may tell values apart that the type does not.
     """
+    exact = {b for r in regions if r.native for b in r.reads()}
     stores = [s for r in regions for s in r.stores]
     narrowed = {
         s.dst: replace(s.dst, dtype=dtype)
         for s in stores
-        if s.dst.role is Role.TEMP and s.dst.dtype is f32 and not is_statistic(s.value)
+        if s.dst.role is Role.TEMP
+        and s.dst.dtype is f32
+        and s.dst not in exact
+        and not is_statistic(s.value)
     }
     if dtype is f32 or not narrowed:
         return regions

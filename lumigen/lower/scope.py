@@ -25,6 +25,7 @@ from lumigen.region import (
     Local,
     Monoid,
     Prim,
+    Random,
     Read,
     Reduce,
     Role,
@@ -98,7 +99,7 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
         operands = {computed(a.dtype) for a in e.args}
         numeric = operands <= {f32} or operands <= {boolean, f32}
         return not (numeric and computed(e.dtype) in (f32, boolean))
-    return isinstance(e, Index)
+    return isinstance(e, Index | Random)
 
 
 def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:

@@ -17,6 +17,7 @@ from lumigen.region import (
     Index,
     Local,
     Prim,
+    Random,
     Read,
     Reduce,
     Region,
@@ -86,6 +87,8 @@ def _node(e: Expr, names: dict[Expr, str]) -> str:
             return f"index({e.value})"
         case Read():
             return f"{e.source}[{_list(e.at)}]"
+        case Random():
+            return f"random bits {e.dtype} of key {_use(e.key, names)}, site {e.site}, at {e.at}"
         case Holds():
             return " and ".join(map(str, e.conditions))
         case Prim():

@@ -17,6 +17,7 @@ from lumigen.region import (
     Index,
     Local,
     Prim,
+    Random,
     Read,
     Reduce,
     Scan,
@@ -39,6 +40,7 @@ from lumigen.tile import (
     Mma,
     Multiply,
     Operand,
+    Order,
     Pack,
     PackColumns,
     ScaleRows,
@@ -81,6 +83,8 @@ def show_expr(e: Expr) -> str:
             return e.name
         case Read():
             return f"{e.source}{_at(e.at)}"
+        case Random():
+            return f"random bits {e.dtype} of key {show_expr(e.key)}, site {e.site}, at {e.at}"
         case Holds():
             return " and ".join(map(str, e.conditions))
         case Prim():
@@ -171,6 +175,10 @@ def _matrix(s: Stmt) -> str:
             return f"{s.acc} = {a} @ {b} in {s.element}, {where}"
         case ForTile():
             return f"for {s.value.name} of {s.acc}{_rows(s.rows)}, {_ends(s)}"
+        case Order():
+            way = " from the greatest on" if s.descending else ""
+            where = f"{s.place} in 0 .. {s.place.extent}"
+            return f"{s.dst}{_at(s.at)} = first {s.kept} of {where} by {show_expr(s.value)}{way}"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
         case _:

@@ -17,6 +17,8 @@ def title(region: Region) -> str:
             steps[f"{e.monoid.value} over {extents}"] = None
         elif isinstance(e, Prim):
             steps["copy" if e.op is Op.CONTIGUOUS else e.op.value] = None
+    if region.native:
+        steps = {region.native.replace("_", " "): None}
     shapes = dict.fromkeys(f"[{', '.join(map(str, s.dst.dims))}]" for s in region.stores)
     text = f"{' '.join(shapes)}: {', '.join(steps) or 'copy'}"
     return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 4].rpartition(',')[0]}, ..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lumigen.dtype import DType
+from lumigen.dtype import DType, i32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.graph import (
     Axes,
@@ -21,7 +21,7 @@ from lumigen.graph import (
     tensor_of,
 )
 from lumigen.index import Ix
-from lumigen.ops import ROWS, Form, Op
+from lumigen.ops import NATIVE, ROWS, Form, Op
 from lumigen.view import positions, proven
 
 ARITY = {Form.UNARY: 1, Form.BINARY: 2, Form.REDUCE: 1, Form.CAST: 1}
@@ -100,10 +100,16 @@ def _broken_by_node(n: Node, after: str) -> Iterable[str]:
     elif isinstance(n.attr, Loop | Kernel):
         body = n.attr.body if isinstance(n.attr, Loop) else n.attr.meaning
         verify(body, after)
+        if isinstance(n.attr, Kernel) and n.attr.name not in NATIVE:
+            yield f"no device has a kernel {n.attr.name}"
         if len(body.inputs) != len(n.args) or len(body.roots()) != 1:
             yield f"its body maps {len(body.inputs)} values to {len(body.roots())}"
     elif len(n.args) != (1 if n.op is Op.RANDOM else 0):
         yield f"a source has {len(n.args)} operands"
+    elif n.op is Op.RANDOM and (n.args[0].shape or n.args[0].dtype is not i64):
+        yield "a key is one i64"
+    elif n.op is Op.RANDOM and n.dtype not in (i32, i64):
+        yield "random bits are those of i32 or i64"
     elif n.op is Op.CONST and n.shape:
         yield "a constant has no dimensions"
     elif n.op is Op.IOTA and (len(n.shape) != 1 or n.dtype.is_bool):

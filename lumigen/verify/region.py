@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lumigen.condition import Cmp, less
-from lumigen.dtype import accumulator, computed
+from lumigen.dtype import accumulator, computed, i32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import Ix, is_nonnegative
 from lumigen.ops import Op
@@ -18,6 +18,7 @@ from lumigen.region import (
     Local,
     Monoid,
     Prim,
+    Random,
     Read,
     Reduce,
     Region,
@@ -151,14 +152,21 @@ def _broken_by_node(e: Expr) -> Iterator[str]:
                 yield f"a reduction of {e.body.dtype} in {e.acc} as {e.dtype}"
             if len(set(e.axes)) != len(e.axes) or not e.axes:
                 yield "a reduction over no axis, or over one twice"
-        case Read():
-            if len(e.at) != len(e.source.dims) or e.dtype is not computed(e.source.dtype):
-                yield f"{e.source}[{_list(e.at)}] as {e.dtype}"
+        case Read() | Random():
+            yield from _broken_by_source(e)
         case Scan():
             if e.step.dtype is not e.dtype:
                 yield f"a scan of {e.dtype} that steps to {e.step.dtype}"
         case _:
             pass
+
+
+def _broken_by_source(e: Read | Random) -> Iterator[str]:
+    if isinstance(e, Random):
+        if e.key.dtype is not i64 or e.dtype not in (i32, i64):
+            yield f"random bits of {e.dtype} by a key of {e.key.dtype}"
+    elif len(e.at) != len(e.source.dims) or e.dtype is not computed(e.source.dtype):
+        yield f"{e.source}[{_list(e.at)}] as {e.dtype}"
 
 
 def _broken_by_prim(e: Prim) -> str | None:

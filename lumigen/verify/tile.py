@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, boolean, computed, f32
+from lumigen.dtype import DType, boolean, computed, f32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, is_nonnegative, ix
 from lumigen.region import (
@@ -43,6 +43,7 @@ from lumigen.tile import (
     Mma,
     Multiply,
     Operand,
+    Order,
     Pack,
     PackColumns,
     ScaleRows,
@@ -251,6 +252,8 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from _broken_accumulate(s, facts, scope)
         case StoreTile():
             yield from _broken_store(s, facts, scope)
+        case Order():
+            yield from _broken_order(s, facts, scope)
         case _:
             yield from _broken_matrix(s, facts, scope)
 
@@ -444,6 +447,18 @@ def _broken_store(s: StoreTile, facts: Facts, scope: Scope) -> Iterator[str]:
         yield f"lanes of {s.dst.dtype}"
     if s.value.dtype is not s.dst.dtype and not (s.value.dtype.is_float and s.dst.dtype.is_float):
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
+
+
+def _broken_order(s: Order, facts: Facts, scope: Scope) -> Iterator[str]:
+    yield from broken_use(s.dst, facts)
+    yield from broken_indices((*s.at, s.kept), facts, scope)
+    if s.place in scope.axes or scope.lanes is not None:
+        yield f"{s.place} has a value already, or there are lanes"
+    if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
+        yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
+    if never(Cmp(s.place.extent - s.kept), scope.given):
+        yield f"{s.kept} of {s.place.extent} places"
+    yield from _broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)
 
 
 # ---- what statements are made of ----

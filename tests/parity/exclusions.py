@@ -1,7 +1,8 @@
 """What of torch's list of ops is not offered, each with its reason: the only place that says so.
 
 `EXCLUDED` has whole entries. `PARTLY` has entries that are offered, of whose samples some are left
-out: by a test of the sample, with the reason; such an entry counts as passing in part.
+out: by a test of the sample, with the reason; such an entry counts as passing in part. `DRAWN` has
+entries whose numbers a generator of ours draws: of the samples that do, shapes and dtypes are torch's.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from typing import Any
 
 import torch
 
-RANDOM = "its numbers are random: it waits for the random node"
+RANDOM = "it draws random numbers on its way, and takes no generator here"
 SCAN = "each element needs the one before it: it waits for the scan node"
-SORT = "it sorts: it waits for a native node"
 COMPLEX = "complex numbers have no dtype here"
 MATRIX = "a decomposition or solver of linear algebra, whose steps depend on one another"
 SHAPE = "the shape of its result depends on data"
@@ -33,25 +33,10 @@ RARE = "not written: hardly any model has it"
 
 EXCLUDED: dict[str, tuple[str, ...]] = {
     RANDOM: (
-        "bernoulli",
-        "cauchy",
-        "exponential",
-        "geometric",
-        "log_normal",
-        "multinomial",
         "nn.functional.fractional_max_pool2d",
         "nn.functional.fractional_max_pool3d",
-        "normal",
-        "normal|in_place",
-        "normal|number_mean",
         "pca_lowrank",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
         "svd_lowrank",
-        "uniform",
     ),
     SCAN: (
         "cummax",
@@ -63,19 +48,6 @@ EXCLUDED: dict[str, tuple[str, ...]] = {
         "masked.cumprod",
         "masked.cumsum",
         "nn.functional.ctc_loss",
-    ),
-    SORT: (
-        "argsort",
-        "kthvalue",
-        "masked.median",
-        "median",
-        "mode",
-        "msort",
-        "nanmedian",
-        "nanquantile",
-        "quantile",
-        "sort",
-        "topk",
     ),
     COMPLEX: (
         "cdouble",
@@ -285,26 +257,48 @@ def _of_singular_values(s: Any) -> bool:
     return ord == "nuc" or (ord in (2, -2) and of_matrix)
 
 
+def _always(_: Any) -> bool:
+    return True
+
+
+def _drops(s: Any) -> bool:
+    """Whether elements leave at random, and neither all nor none of them."""
+    return bool(s.kwargs.get("training", True)) and s.kwargs.get("p", 0.5) not in (0, 1)
+
+
 def _trains(s: Any) -> bool:
-    """Dropout in training, with a chance that is not 0."""
-    return bool(s.kwargs.get("training")) and s.kwargs.get("p", 0.5) != 0
+    return bool(s.kwargs.get("training", False))
 
 
-def _trains_unless_told(s: Any) -> bool:
-    """The same where PyTorch trains unless it is told not to; here models are for inference."""
-    return s.kwargs.get("training", True) and s.kwargs.get("p", 0.5) != 0
+DRAWN: dict[str, Test] = {
+    "bernoulli": _always,
+    "cauchy": _always,
+    "exponential": _always,
+    "geometric": _always,
+    "log_normal": _always,
+    "multinomial": _always,
+    "nn.functional.alpha_dropout": _drops,
+    "nn.functional.dropout": _drops,
+    "nn.functional.dropout2d": _drops,
+    "nn.functional.dropout3d": _drops,
+    "nn.functional.feature_alpha_dropout|with_train": _drops,
+    "nn.functional.rrelu": _trains,
+    "normal": _always,
+    "normal|in_place": _always,
+    "normal|number_mean": _always,
+    "rand_like": _always,
+    "randint": _always,
+    "randint_like": _always,
+    "randn": _always,
+    "randn_like": _always,
+    "uniform": _always,
+}
 
 
 PARTLY: dict[str, tuple[Test, str]] = {
     "__getitem__": (_mask_in_key, SHAPE),
-    "nn.functional.alpha_dropout": (_trains, RANDOM),
-    "nn.functional.dropout": (_trains_unless_told, RANDOM),
-    "nn.functional.dropout2d": (_trains_unless_told, RANDOM),
-    "nn.functional.dropout3d": (_trains_unless_told, RANDOM),
-    "nn.functional.feature_alpha_dropout|with_train": (_trains, RANDOM),
     "nn.functional.multi_head_attention_forward": (lambda s: s.args[10] != 0, RANDOM),
     "nn.functional.one_hot": (_has("num_classes", -1), SHAPE),
-    "nn.functional.rrelu": (lambda s: s.kwargs.get("training"), RANDOM),
     "nn.functional.scaled_dot_product_attention": (
         lambda s: s.kwargs.get("dropout_p", 0) != 0,
         RANDOM,
@@ -335,6 +329,12 @@ def left_out(name: str, sample: Any) -> bool:
     """Whether a sample of an entry is left out."""
     test = PARTLY.get(name)
     return test is not None and bool(test[0](sample))
+
+
+def is_drawn(name: str, sample: Any) -> bool:
+    """Whether the numbers that a sample of an entry gives are random."""
+    test = DRAWN.get(name)
+    return test is not None and bool(test(sample))
 
 
 def reasons() -> list[str]:

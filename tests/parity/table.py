@@ -12,6 +12,14 @@ from lumigen.frontend import Tensor
 GRID_MODES = ("bilinear", "nearest", "bicubic")
 GRID_PADDINGS = ("zeros", "border", "reflection")
 
+
+def drawing(function: Callable[..., Any], **defaults: Any) -> Callable[..., Any]:
+    """The function with a generator, and with defaults that are PyTorch's."""
+    return lambda *args, **named: function(
+        *args, **{**defaults, **named}, generator=lg.Generator(3)
+    )
+
+
 CALLS: dict[str, Callable[..., Any]] = {
     "T": lambda x: x.T,
     "H": lambda x: x.T,
@@ -74,6 +82,32 @@ CALLS: dict[str, Callable[..., Any]] = {
     "nn.functional.max_pool1d": lg.functional.max_pool1d,
     "broadcast_shapes": lambda *shapes: tuple(e.const for e in lg.broadcast_shapes(*shapes)),
     "einsum": lambda tensors, equation: lg.einsum(equation, *tensors),
+    "bernoulli": drawing(lg.bernoulli),
+    "cauchy": drawing(lg.random.cauchy),
+    "exponential": drawing(lg.random.exponential),
+    "geometric": drawing(lg.random.geometric),
+    "log_normal": drawing(lg.random.log_normal),
+    "multinomial": drawing(lg.multinomial),
+    "normal": drawing(lg.normal),
+    "normal|in_place": drawing(
+        lambda x, mean, std, generator: lg.normal(
+            mean, std, x.shape, generator=generator, dtype=x.dtype
+        )
+    ),
+    "rand_like": drawing(lg.rand_like),
+    "randint": drawing(lg.randint),
+    "randint_like": drawing(lg.randint_like),
+    "randn": drawing(lg.randn),
+    "randn_like": drawing(lg.randn_like),
+    "uniform": drawing(lg.random.uniform),
+    "nn.functional.alpha_dropout": drawing(lg.functional.alpha_dropout, training=True),
+    "nn.functional.dropout": drawing(lg.functional.dropout, training=True),
+    "nn.functional.dropout2d": drawing(lg.functional.dropout2d, training=True),
+    "nn.functional.dropout3d": drawing(lg.functional.dropout3d, training=True),
+    "nn.functional.feature_alpha_dropout|with_train": drawing(
+        lg.functional.feature_alpha_dropout, training=True
+    ),
+    "nn.functional.rrelu": drawing(lg.functional.rrelu),
     "where": lambda x, condition, other: lg.where(condition, x, other),
     "nn.functional.embedding": lambda w, ids, **k: lg.functional.embedding(ids, w, **k),
     "nn.functional.embedding_bag": lambda w, ids, **k: lg.functional.embedding_bag(ids, w, **k),

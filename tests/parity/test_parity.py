@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from exclusions import EXCLUDED, NO_ORACLE, PARTLY, left_out, reason
+from exclusions import DRAWN, EXCLUDED, NO_ORACLE, PARTLY, is_drawn, left_out, reason
 from opinfo import DTYPES, OPS, called, check, dtypes_of, samples
 from table import CALLS
 
@@ -27,7 +27,7 @@ def run(name: str, dtype: torch.dtype, most: int | None) -> int:
     count = 0
     kept = (s for s in samples(OPS[name], dtype) if not left_out(name, s))
     for sample in itertools.islice(kept, most):
-        check(OPS[name], call, sample)
+        check(OPS[name], call, sample, drawn=is_drawn(name, sample))
         count += 1
     return count
 
@@ -64,6 +64,7 @@ def test_exclusions_are_of_entries_that_are_not_offered() -> None:
     offered = [n for n in whole if called(n, CALLS) is not None]
     assert not offered, "these are offered: take them out of the exclusions"
     assert set(PARTLY) <= set(OFFERED)
+    assert set(DRAWN) <= set(OFFERED)
 
 
 def test_the_page_of_ops_is_up_to_date() -> None:

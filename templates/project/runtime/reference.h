@@ -1,9 +1,12 @@
 // What references of kernels share: numbers widened to double, and rounded to narrower types again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 namespace LUMIGEN_NS {
 
@@ -61,6 +64,20 @@ inline int64_t modulo(int64_t a, int64_t b) {
   if (b == 0 || b == -1) return 0;  // of -1, whose quotient may not fit
   const int64_t r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+// The place in a row of `count` elements that `rank` places stand before: those of lesser elements, of
+// greater ones if it is descending, and of equal ones further ahead. NaN is greater than all numbers.
+template <class Row>
+double place_of_rank(int64_t rank, int64_t count, bool descending, const Row& row) {
+  const auto is_less = [](auto a, auto b) { return a < b || (a <= a && !(b <= b)); };
+  std::vector<int64_t> places(static_cast<size_t>(count));
+  std::iota(places.begin(), places.end(), 0);
+  std::nth_element(places.begin(), places.begin() + rank, places.end(), [&](int64_t a, int64_t b) {
+    const auto x = row(descending ? b : a), y = row(descending ? a : b);
+    return is_less(x, y) || (!is_less(y, x) && a < b);
+  });
+  return static_cast<double>(places[static_cast<size_t>(rank)]);
 }
 
 }  // namespace LUMIGEN_NS

@@ -1,0 +1,76 @@
+"""native: the places of each row in the order of its elements, which a kernel of its own finds.
+
+Its meaning is in the twelve ops: an element's rank is how many stand before it, and place r of the order is where
+the element of rank r lies. As many comparisons as pairs of elements: no device runs it so, all are tested by it.
+"""
+
+from __future__ import annotations
+
+from lumigen.dtype import i64
+from lumigen.frontend.compare import eq
+from lumigen.frontend.movement import with_ones
+from lumigen.frontend.primitive import (
+    both,
+    cast,
+    complement,
+    either,
+    expand,
+    is_ordered,
+    less,
+    reduce_sum,
+    select,
+)
+from lumigen.frontend.trace import emit
+from lumigen.graph import Edge, Graph, contiguous, edge, iota, native, source
+from lumigen.index import Ix
+from lumigen.ops import SOURCES, Op
+from lumigen.view import Shape, identity
+
+READ = {Op.INPUT, Op.WEIGHT, Op.STATE}
+
+
+def order(a: Edge, kept: Ix, *, descending: bool = False) -> Edge:
+    """Where the first `kept` elements of each row of (.., n) lie, by value, as i64 (.., kept).
+
+    From the least on with NaN behind all numbers, or from the greatest on with NaN before them; equal elements by
+    place.
+    """
+    is_plain = a.view == identity(a.node.shape) and (a.node.op in READ or a.node.op not in SOURCES)
+    rows = a if is_plain else emit(contiguous(a))
+    name = "order_descending" if descending else "order"
+    meant = meaning(rows, kept, descending=descending)
+    return emit(native(name, rows, meant))
+
+
+def meaning(a: Edge, kept: Ix, *, descending: bool) -> Graph:
+    """The graph of one input, the rows, in the twelve ops."""
+    shape, n = a.shape, a.shape[-1]
+    rows = source(Op.INPUT, "rows", shape, a.dtype)
+    rank = len(shape)
+    wide = (*shape, n)  # (.., i, j)
+    mine, other = (expand("order", with_ones(edge(rows), (d,)), wide) for d in (rank, rank - 1))
+    if descending:
+        ahead, behind = _before(mine, other), _before(other, mine)
+    else:
+        ahead, behind = _before(other, mine), _before(mine, other)
+    i, j = (_counting(n, rank, d) for d in (rank - 1, rank))
+    earlier = expand("order", less(j, i), wide)
+    before = either(ahead, both(complement(behind), earlier))
+    ranks = reduce_sum(cast(before, i64), (rank,))  # (.., i)
+    to: Shape = (*shape[:-1], kept, n)  # (.., r, i)
+    r, place = _counting(kept, rank, rank - 1), expand("order", _counting(n, rank, rank), to)
+    hit = eq(with_ones(ranks, (rank - 1,)), expand("order", r, to))
+    out = reduce_sum(select(hit, place), (rank,))
+    return Graph((rows,), (("places", out),))
+
+
+def _before(a: Edge, b: Edge) -> Edge:
+    """a < b, NaN being greater than all numbers."""
+    if not a.dtype.is_float:
+        return less(a, b)
+    return either(less(a, b), both(is_ordered(a), complement(is_ordered(b))))
+
+
+def _counting(extent: Ix, rank: int, axis: int) -> Edge:
+    """0, 1, .. along an axis of rank + 1, the others being 1."""
+    return with_ones(edge(iota(extent, i64)), tuple(d for d in range(rank + 1) if d != axis))

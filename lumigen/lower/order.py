@@ -1,0 +1,80 @@
+"""order: the skeleton of native kernels that put the places of each row in the order of its elements.
+
+Before: a region whose native kernel is `order` or `order_descending`.  After: a tile program of which a task orders
+one row, all of it or its first places. Where a device cannot keep so few places of rows so long, a first kernel
+orders whole rows and a second one copies what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lumigen.errors import LoweringFailed
+from lumigen.index import Axis, Ix, ix, product
+from lumigen.lower.contract import Lowered
+from lumigen.lower.scope import Names, Scope
+from lumigen.lower.simt import dims_of
+from lumigen.ops import NATIVE
+from lumigen.region import Buffer, Region, Role, Store, read, substitute
+from lumigen.tile import Order, TileProgram
+
+Keeps = Callable[
+    [Ix, Ix], bool
+]  # whether a kernel orders rows so long and keeps so many places of each
+LANES = 4  # that the device's headers are told of, and no statement uses
+
+
+def order(
+    region: Region, copied: Callable[[Region], TileProgram], keeps: Keeps, threads: int
+) -> Lowered:
+    """The kernels of the region; `copied` lowers the region of a copy."""
+    (store,) = region.stores
+    (source,) = region.reads()
+    if region.native not in NATIVE or store.at != tuple(map(ix, store.axes)):
+        raise LoweringFailed(step="order", what=f"no native kernel {region.native} of {store.dst}")
+    length, kept = source.dims[-1], store.dst.dims[-1]
+    if length is kept or keeps(length, kept):
+        return Lowered(((_program(region, source, threads), region),))
+    whole = _whole(store, length)
+    first = replace(region, stores=(whole,))
+    rest = replace(store, value=read(whole.dst, store.at))
+    second = replace(region, stores=(rest,), native=None)
+    kernels = ((_program(first, source, threads), first), (copied(second), second))
+    return Lowered(kernels, temps=(whole.dst,))
+
+
+def _whole(store: Store, length: Ix) -> Store:
+    """The same of all places of each row."""
+    *rows, last = store.axes
+    axis = Axis(last.name, length)
+    dst = Buffer("places", Role.TEMP, (*store.dst.dims[:-1], length), store.dst.dtype)
+    value = substitute(store.value, {last: ix(axis)})
+    return Store(dst, (*rows, axis), (*store.at[:-1], ix(axis)), value)
+
+
+def _program(region: Region, source: Buffer, threads: int) -> TileProgram:
+    (store,) = region.stores
+    *rows, last = store.axes
+    task = Axis("task", product(tuple(a.extent for a in rows)))
+    top = Scope(Names(), frozenset({task}))
+    rest = ix(task)
+    for a in reversed(rows):
+        top.bind(a, rest % a.extent if a is not rows[0] else rest)
+        rest = rest // a.extent
+    place = Axis("place", source.dims[-1])
+    at = tuple(map(ix, rows))
+    value = read(source, (*at, ix(place)))
+    descending = region.native == "order_descending"
+    top.stmts.append(Order(store.dst, (*at, ix(0)), last.extent, place, value, descending))
+    return TileProgram(
+        "order",
+        region.buffers(),
+        dims_of(region),
+        task,
+        task.extent,
+        (),
+        tuple(top.stmts),
+        threads=threads,
+        width=LANES,
+    )

@@ -1,0 +1,86 @@
+"""The native kernel that orders rows: its meaning in the twelve ops is what every form of it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from small_programs import specials
+from tiles import run_entry, traced
+
+import lumigen as lg
+from lumigen.dtype import DTYPES, DType
+from lumigen.errors import LumigenError
+from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.devices import CPU, CUDA, DEVICES
+from lumigen.printer import tile as tile_text
+
+ROWS = lg.Dim("rows", 1, 9)
+LENGTH = lg.Dim("length", 1, 40)
+
+
+def lowered(function: Any, device: Any = CPU, **inputs: Any) -> LoweredModel:
+    graph = traced(function, **inputs)
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    return assemble((("entry", graph),), device)
+
+
+def both_ways(x: Any) -> dict[str, Any]:
+    return {"up": x.argsort(-1), "down": x.argsort(-1, descending=True), "few": x.topk(2).indices}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_meaning_is_what_numpy_does(dtype: DType) -> None:
+    x = specials(np.random.default_rng(1), (3, 17), dtype)
+    graph = traced(both_ways, x=lg.spec(3, 17, dtype=dtype))
+    found, meant = (evaluate(graph, {"x": x}, {}, brute=brute) for brute in (False, True))
+    for name in meant:
+        np.testing.assert_array_equal(found[name], meant[name], name)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_kernels_are_what_their_regions_mean(device: str) -> None:
+    model = lowered(both_ways, DEVICES[device], x=lg.spec(ROWS, LENGTH + 1))
+    assert {k.program.skeleton for k in model.kernels} == {"order"}
+    x = specials(np.random.default_rng(2), (4, 33), lg.f32)
+    found, meant = (run_entry(model, {"x": x}, {}, by_region=by) for by in (False, True))
+    for name in meant:
+        np.testing.assert_array_equal(found[name], meant[name], name)
+
+
+def test_many_places_of_long_rows_are_ordered_whole_on_gpus() -> None:
+    model = lowered(lambda x: x.topk(1500).indices, CUDA, x=lg.spec(2, 5000))
+    assert [k.program.skeleton for k in model.kernels] == ["order", "simt"]
+    x = specials(np.random.default_rng(3), (2, 5000), lg.f32)
+    found = run_entry(model, {"x": x}, {})["out"]
+    backwards = np.argsort(x[:, ::-1], -1, kind="stable")[:, ::-1]
+    np.testing.assert_array_equal(found, 4999 - backwards[:, :1500])
+
+
+def test_what_is_sorted_is_stored_once_and_in_its_own_type() -> None:
+    def function(x: Any) -> dict[str, Any]:
+        y = (x * 3).exp().transpose(0, 1)
+        return {"v": y.sort(-1).values, "i": y.sort(-1).indices}
+
+    graph = traced(function, x=lg.spec(8, 5))
+    model = assemble((("entry", graph),), CPU, dtype=lg.bf16)
+    first, order, _ = (k for k in model.kernels)
+    assert [s.dst.dtype for s in first.region.stores] == [lg.f32]
+    assert tile_text.show(order.program).splitlines()[-1].strip() == (
+        "out[i0, 0] = first 8 of place in 0 .. 8 by x0[i0, place]"
+    )
+
+
+def test_what_cannot_be_asked_for() -> None:
+    with pytest.raises(LumigenError, match="6 of 5 elements are asked for"):
+        traced(lambda x: x.topk(6).values, x=lg.spec(3, 5))
+    with pytest.raises(LumigenError, match="element 0 is asked for"):
+        traced(lambda x: x.kthvalue(0).values, x=lg.spec(3, 5))
+    with pytest.raises(LumigenError, match="has no element"):
+        traced(lambda x: lg.zeros(0).median(0).values, x=lg.spec(3, 5))
+    with pytest.raises(LumigenError, match=r"\[quantile\] interpolation"):
+        traced(lambda x: x.quantile(0.5, interpolation="cubic"), x=lg.spec(3, 5))
