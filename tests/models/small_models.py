@@ -15,8 +15,10 @@ from safetensors.numpy import save_file
 import lumigen as lg
 from lumigen import fast_lane
 from lumigen.compile import lower_model
-from lumigen.dtype import DType, f32
+from lumigen.dtype import DType, f32, of_numpy
+from lumigen.graph import tensor_of
 from lumigen.interp.graph import step
+from lumigen.lower.retype import retype
 from lumigen.weights import rounded
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -77,16 +79,17 @@ def random_weights(traced: lg.Traced, deviation: float = 0.2) -> dict[str, Array
 class Interpreted:
     """A context of a model whose graphs are evaluated in float64."""
 
-    def __init__(self, traced: lg.Traced, weights: Mapping[str, Array]) -> None:
-        self.graphs = dict(traced.entries)
-        self.weights = {w.name: weights[w.name] for w in traced.weights}
+    def __init__(self, traced: lg.Traced, weights: Mapping[str, Array], dtype: DType = f32) -> None:
+        self.graphs = {name: retype(graph, dtype) for name, graph in traced.entries}
+        held = {tensor_of(n).name: n.dtype for g in self.graphs.values() for n in g.weights()}
+        self.weights = {name: rounded(weights[name], held[name]) for name in held}
         self.states: dict[str, Array] = {}
 
     def run(self, entry: str, **inputs: Any) -> dict[str, Array]:
         given = {name: np.asarray(x) for name, x in inputs.items()}
         outputs, states = step(self.graphs[entry], given, self.weights, self.states)
         self.states |= states
-        return outputs
+        return {name: as_numbers(x) for name, x in outputs.items()}
 
 
 class Compiled:
@@ -103,9 +106,13 @@ class Compiled:
         given = {name: rounded(np.array(x, order="C"), self.dtype) for name, x in inputs.items()}
         call = self.lane.prepare(entry, given, self.packed, self.states)
         call.run()
-        return {
-            name: x.astype("f8") if x.dtype.kind in "fV" else x for name, x in call.outputs.items()
-        }
+        return {name: as_numbers(x) for name, x in call.outputs.items()}
+
+
+def as_numbers(x: Array) -> Array:
+    """Floats of any width as float64."""
+    found = of_numpy(x.dtype)
+    return x.astype(np.float64) if found and found.is_float else x
 
 
 def distance(found: Array, expected: Any) -> float:
