@@ -98,7 +98,7 @@ class Compiled:
     def __init__(self, traced: lg.Traced, weights: Mapping[str, Array], dtype: DType = f32) -> None:
         self.dtype = dtype
         self.model = lower_model(traced, {}, dtype=dtype).lowered
-        self.lane = fast_lane.load(self.model, "-O1")
+        self.lane = fast_lane.load(self.model, "-O0")
         self.packed = self.lane.packed({w.name: weights[w.name] for w in traced.weights})
         self.states = {s.name: np.zeros(s.shape, s.dtype.numpy) for s in self.model.states}
 
