@@ -20,6 +20,12 @@ std::string describe(const StoredTensor& tensor) {
   return text + (tensor.shape.size() > 8 ? ", ...]" : "]");
 }
 
+Floats floats(const std::string& dtype) {
+  if (dtype == "F32") return Floats::kF32;
+  if (dtype == "F16") return Floats::kF16;
+  return dtype == "BF16" ? Floats::kBF16 : Floats::kNone;
+}
+
 Status find(FoundWeight* out, const char* where, const char* file, const Safetensors& stored,
             const WeightSpec& spec) {
   const std::string key = std::string("lumigen.layout.") + spec.packed_name;
@@ -43,7 +49,7 @@ Status find(FoundWeight* out, const char* where, const char* file, const Safeten
                   "[%s] weights file %s: packed tensor %s is %s, must be %lld bytes. Write the file again.",
                   where, file, spec.packed_name, describe(*tensor).c_str(),
                   static_cast<long long>(spec.bytes));
-    *out = {tensor->data, tensor->bytes, true, false};
+    *out = {tensor->data, tensor->bytes, true, Floats::kNone};
     return kOk;
   }
   const StoredTensor* tensor = stored.find(spec.name);
@@ -52,16 +58,18 @@ Status find(FoundWeight* out, const char* where, const char* file, const Safeten
                 "[%s] weights file %s has no tensor %s (%s). Pass the file that belongs to this model.",
                 where, file, spec.name, spec.text);
   const std::vector<int64_t>& shape = tensor->shape;
-  const std::string wanted = spec.dtype;
-  const bool is_wide = tensor->dtype == "F32" && (wanted == "F16" || wanted == "BF16");
-  const bool fits = (is_wide || tensor->dtype == wanted) && shape.size() == static_cast<size_t>(spec.rank) &&
+  const Floats held = tensor->dtype != spec.dtype && floats(spec.dtype) != Floats::kNone
+                          ? floats(tensor->dtype)
+                          : Floats::kNone;
+  const bool fits = (held != Floats::kNone || tensor->dtype == spec.dtype) &&
+                    shape.size() == static_cast<size_t>(spec.rank) &&
                     std::equal(shape.begin(), shape.end(), spec.shape);
   if (!fits)
     return fail(
         kBadWeights,
         "[%s] weights file %s: tensor %s is %s, must be %s. Pass the file that belongs to this model.", where,
         file, spec.name, describe(*tensor).c_str(), spec.text);
-  *out = {tensor->data, tensor->bytes, false, is_wide};
+  *out = {tensor->data, tensor->bytes, false, held};
   return kOk;
 }
 
@@ -104,6 +112,30 @@ uint16_t to_f16(float x) {
   return static_cast<uint16_t>(sign | (wide - 0x3f000000));
 }
 
+// Every number of 16 bits is one of f32.
+float from_bf16(uint16_t item) {
+  const uint32_t wide = static_cast<uint32_t>(item) << 16;
+  float x;
+  std::memcpy(&x, &wide, sizeof x);
+  return x;
+}
+
+float from_f16(uint16_t item) {
+  const uint32_t sign = (item & 0x8000u) << 16, exponent = item & 0x7c00u;
+  uint32_t wide = (item & 0x7fffu) << 13;
+  if (exponent == 0x7c00u)
+    wide += 224u << 23;  // infinities and NaN have the greatest exponent of f32
+  else
+    wide += exponent != 0 ? 112u << 23 : 113u << 23;
+  float x;
+  std::memcpy(&x, &wide, sizeof x);
+  if (exponent == 0) x -= 6.103515625e-05f;  // a denormal was put on top of 2^-14
+  std::memcpy(&wide, &x, sizeof wide);
+  wide |= sign;
+  std::memcpy(&x, &wide, sizeof x);
+  return x;
+}
+
 }  // namespace
 
 void pack_panels(char* packed, const char* source, const Panels& panels, int32_t item_bytes) {
@@ -119,13 +151,23 @@ void pack_panels(char* packed, const char* source, const Panels& panels, int32_t
   }
 }
 
-void round_floats(char* out, const char* source, size_t n, const WeightSpec& spec) {
-  const bool is_bf16 = spec.dtype[0] == 'B';
+void convert_floats(char* out, const char* source, size_t n, Floats held, const WeightSpec& spec) {
+  const Floats read = floats(spec.dtype);
   for (size_t i = 0; i < n; ++i) {
     float x;
-    std::memcpy(&x, source + i * sizeof x, sizeof x);
-    const uint16_t item = is_bf16 ? to_bf16(x) : to_f16(x);
-    std::memcpy(out + i * sizeof item, &item, sizeof item);
+    uint16_t item;
+    if (held == Floats::kF32) {
+      std::memcpy(&x, source + i * sizeof x, sizeof x);
+    } else {
+      std::memcpy(&item, source + i * sizeof item, sizeof item);
+      x = held == Floats::kBF16 ? from_bf16(item) : from_f16(item);
+    }
+    if (read == Floats::kF32) {
+      std::memcpy(out + i * sizeof x, &x, sizeof x);
+    } else {
+      item = read == Floats::kBF16 ? to_bf16(x) : to_f16(x);
+      std::memcpy(out + i * sizeof item, &item, sizeof item);
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Weights in a safetensors file: found by name, checked against the model's table, packed where their layout
-// asks for it, rounded where the file holds f32 and kernels read 16 bits. Where they are put is the target's.
+// asks for it, converted where the file holds other floats than kernels read. Where they are put is the
+// target's.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ struct Panels {
 struct WeightSpec {
   const char* name;   // in the file
   const char* text;   // dtype and shape for people: f32[256, 784]
-  const char* dtype;  // as safetensors spells it: F32; a file may hold F32 where this is F16 or BF16
+  const char* dtype;  // as safetensors spells it: F32; a file may hold any of F32, F16 and BF16 for another
   int32_t item_bytes;
   int32_t rank;
   const int64_t* shape;
@@ -38,12 +39,18 @@ struct WeightTable {
   const char *embedded, *embedded_end;  // or null
 };
 
+// Floats that a file may hold for one another.
+enum class Floats : uint8_t { kNone, kF32, kF16, kBF16 };
+
 // A row of the table, found in a file.
 struct FoundWeight {
   const char* data = nullptr;
-  size_t bytes = 0;        // in the file; packed ones may be followed by padding
-  bool is_packed = false;  // they are in the layout that kernels read
-  bool is_wide = false;    // they are f32 and kernels read 16 bits
+  size_t bytes = 0;             // in the file; packed ones may be followed by padding
+  bool is_packed = false;       // they are in the layout that kernels read
+  Floats held = Floats::kNone;  // what they are converted from, if kernels read other floats
+
+  bool is_converted() const { return held != Floats::kNone; }
+  size_t items() const { return bytes / (held == Floats::kF32 ? 4 : 2); }  // of those that are converted
 };
 
 // A weights file in which every row of the table was found; a wrong file is refused at once.
@@ -68,8 +75,9 @@ class WeightsFile {
 // Writes every element of `packed`, the zero columns too. `source` needs no alignment.
 void pack_panels(char* packed, const char* source, const Panels& panels, int32_t item_bytes);
 
-// Rounds n floats, of a row that is wide, to what the kernels read. Neither side needs to be aligned.
-void round_floats(char* out, const char* source, size_t n, const WeightSpec& spec);
+// Converts n floats of a row to what the kernels read: the nearest ones, the even one between two. Neither
+// side needs to be aligned.
+void convert_floats(char* out, const char* source, size_t n, Floats held, const WeightSpec& spec);
 
 // Whether the file is sound: header, names, dtypes and shapes as in `specs`, and its recorded hash, if any.
 Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) noexcept;

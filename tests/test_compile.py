@@ -181,8 +181,8 @@ BELONGS = "Pass the file that belongs to this model, or "
             f"{BELONGS}rename the parameter",
         ),
         (
-            lambda given: given | {"0.bias": given["0.bias"].astype(np.float16)},
-            r"0\.bias in .* is f16\[8\], .* f32\[8\]\. .* net\.to\(lg\.f16\) before lg\.Model",
+            lambda given: given | {"0.bias": given["0.bias"].astype(np.float64)},
+            r"0\.bias in .* is f64\[8\], .* f32\[8\]\. .* net\.to\(lg\.f64\) before lg\.Model",
         ),
         (
             lambda given: given | {"0.bias": given["0.bias"].astype(np.int32)},

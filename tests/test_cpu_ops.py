@@ -876,6 +876,16 @@ def below_its_greatest(x: Tensor) -> dict[str, Tensor]:
     }
 
 
+def ragged_means(x: Tensor, y: Tensor) -> Tensor:
+    """Means of softmaxes side by side: reductions within reductions, each of a part of the lanes alone."""
+
+    def mean(z: Tensor) -> Tensor:
+        odds = z.unflatten(0, (3, 4)).softmax(1)
+        return (odds * lg.arange(4).float().unsqueeze(-1)).sum(1)
+
+    return lg.cat([mean(x) * 2, mean(y) * 3], -1)
+
+
 def smoothed(x: Tensor) -> Tensor:
     """Each step reads the last one at three places."""
     for _ in range(12):
@@ -892,6 +902,7 @@ def long_chain(x: Tensor) -> Tensor:
 
 row("below_its_greatest", below_its_greatest, (N, M))
 row("smoothed", smoothed, (N, M))
+row("ragged_means", ragged_means, spec(12, 20), spec(12, M))
 row("long_chain", long_chain, (N,))
 row("a_difference_of_sizes", lambda x, y: x * (y.shape[0] - x.shape[0]), (N, 3), (M, 3))
 row("a_mean_of_a_product_of_sizes", lambda x: x[:-1, ::2].mean(), (M + 1, M))

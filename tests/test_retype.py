@@ -27,6 +27,7 @@ from lumigen.frontend.nn import Parameter
 from lumigen.frontend.spec import Spec, spec
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim
+from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.retype import retype
@@ -173,8 +174,8 @@ def graph_of(row: Row) -> Graph:
 
 def lowered(graph: Graph, dtype: DType) -> LoweredModel:
     graph = verify(retype(graph, dtype), "retype")
-    for step in GRAPH_PASSES:
-        graph = verify(step(graph), step.__name__)
+    for change in GRAPH_PASSES:
+        graph = verify(change(graph), change.__name__)
     model = assemble((("entry", graph),), dtype=dtype)
     for k in model.kernels:
         verify_region(k.region, k.name)
@@ -303,6 +304,19 @@ def test_other_types_stay_as_they_are() -> None:
         x=spec(N, dtype=lg.f64),
     )
     assert retype(graph, bf16) is graph
+
+
+def test_a_state_that_is_only_written_stays_f32() -> None:
+    def run(x: lg.Tensor) -> lg.Tensor:
+        state = lg.nn.State("s", (3,))
+        state[...] = x * 2
+        return x
+
+    narrow = retype(traced(run, x=spec(3)), bf16)
+    outputs, states = step(narrow, {"x": np.ones(3, bf16.numpy)}, {})
+    assert outputs["out"].dtype == bf16.numpy
+    assert states["s"].dtype == np.float32
+    np.testing.assert_array_equal(states["s"], [2, 2, 2])
 
 
 def test_nothing_changes_without_and_nothing_more_with_a_second_run() -> None:

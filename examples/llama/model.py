@@ -1,4 +1,4 @@
-"""Llama and its relatives, configured by their config.json or GGUF: rotary positions, grouped heads, cached keys.
+"""Llama, Mistral, Qwen, configured by their config.json or GGUF: rotary positions, grouped heads, cached keys.
 
 The attributes are called as the checkpoint of Hugging Face calls its tensors, which is all that binds them.
 `prefill` takes several tokens of a text, `decode` one; both leave their keys and values in the context's caches.
@@ -11,43 +11,80 @@ from lumigen import functional, nn
 
 
 def frequencies(config):
-    """(head_dim / 2,): by how much a position turns each pair of features, in radians."""
+    """(head_dim / 2,): by how much a position turns each pair of features, in radians; and a scale of the pairs."""
+    # one table since transformers 5, a number and the scaling before
+    old = {"rope_theta": config.get("rope_theta", 10000.0), **(config.get("rope_scaling") or {})}
+    rope = config.get("rope_parameters") or old
     half = config["head_dim"] // 2
-    base = math.log2(config.get("rope_theta", 10000.0))
-    turns = (lg.arange(half).float() * (-base / half)).exp2()
-    scaling = config.get("rope_scaling") or {}
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    base = math.log2(rope["rope_theta"])
+    pairs = lg.arange(half).float()
+    turns = (pairs * (-base / half)).exp2()
+    kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
-        return turns
+        return turns, 1.0
+    factor, made_for = rope["factor"], rope.get("original_max_position_embeddings")
     if kind == "linear":
-        return turns / scaling["factor"]
-    if kind == "llama3":  # slow ones are stretched, fast ones stay, between them it is blended
-        factor, low, high = (scaling[k] for k in ("factor", "low_freq_factor", "high_freq_factor"))
-        rounds = turns * (scaling["original_max_position_embeddings"] / (2 * math.pi))
-        fast = ((rounds - low) / (high - low)).clamp(0.0, 1.0)
-        return turns * (fast + (1 - fast) / factor)
-    raise ValueError(f"rope_scaling of the kind {kind!r} is not known to this model")
+        return turns / factor, 1.0
+    # slow turns are stretched, fast ones stay, between them it is blended
+    if kind == "llama3":
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        fast = (turns * (made_for / (2 * math.pi)) - low) / (high - low)
+        scale = 1.0
+    elif kind == "yarn":  # https://arxiv.org/abs/2309.00071
+        made_for = made_for or config["max_position_embeddings"]
+
+        def pair(rounds):  # the one that turns as often in the length that the model was made for
+            return half * math.log2(made_for / (rounds * 2 * math.pi)) / base
+
+        first, last = pair(rope.get("beta_fast") or 32), pair(rope.get("beta_slow") or 1)
+        if rope.get("truncate", True):
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, 2 * half - 1)
+        fast = 1 - (pairs - first) / max(last - first, 0.001)
+        scale = rope.get("attention_factor") or 0.1 * math.log(factor) + 1
+    else:
+        raise ValueError(f"rope_scaling of the kind {kind!r} is not known to this model")
+    fast = fast.clamp(0.0, 1.0)
+    return turns * (fast + (1 - fast) / factor), scale
+
+
+def window(config, layer):
+    """How many tokens back the layer looks; None: all."""
+    kinds = config.get("layer_types")
+    if kinds:
+        looks_back = kinds[layer] == "sliding_attention"
+    else:  # Qwen 2 names a window, and whether and from which layer on it is used
+        looks_back = config.get("use_sliding_window", True)
+        looks_back = looks_back and layer >= config.get("max_window_layers", 0)
+    return config.get("sliding_window") if looks_back else None
 
 
 class Attention(nn.Module):
-    def __init__(self, config, name, length):
-        hidden, bias = config["hidden_size"], config.get("attention_bias", False)
+    def __init__(self, config, layer, length):
+        hidden, family = config["hidden_size"], config.get("model_type")
         self.heads, self.groups = config["num_attention_heads"], config["num_key_value_heads"]
         self.width, self.length = config["head_dim"], length
-        self.window = config.get("sliding_window")
+        self.window = window(config, layer)
         self.turns = lambda: frequencies(config)
+        bias = family == "qwen2" or config.get("attention_bias", False)
         self.q_proj = nn.Linear(hidden, self.heads * self.width, bias=bias)
         self.k_proj = nn.Linear(hidden, self.groups * self.width, bias=bias)
         self.v_proj = nn.Linear(hidden, self.groups * self.width, bias=bias)
-        self.o_proj = nn.Linear(self.heads * self.width, hidden, bias=False)
+        bias = bias and family != "qwen2"
+        self.o_proj = nn.Linear(self.heads * self.width, hidden, bias=bias)
+        self.q_norm = self.k_norm = nn.Identity()
+        if family == "qwen3":
+            self.q_norm = nn.RMSNorm(self.width, eps=config["rms_norm_eps"])
+            self.k_norm = nn.RMSNorm(self.width, eps=config["rms_norm_eps"])
         shape = (self.groups, length, self.width)
-        self.keys = nn.State(f"{name}.keys", shape)
-        self.values = nn.State(f"{name}.values", shape)
+        self.keys = nn.State(f"layers.{layer}.self_attn.keys", shape)
+        self.values = nn.State(f"layers.{layer}.self_attn.values", shape)
 
     def rotated(self, x, positions):
         """x (heads, sequence, head_dim), whose halves are the two features of each pair."""
-        angles = positions.float().unsqueeze(-1) * self.turns()
-        cos, sin = angles.cos(), angles.sin()
+        turns, scale = self.turns()
+        angles = positions.float().unsqueeze(-1) * turns
+        cos, sin = angles.cos() * scale, angles.sin() * scale
         first, second = x.chunk(2, -1)
         return lg.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
@@ -58,8 +95,9 @@ class Attention(nn.Module):
             return y.unflatten(-1, (-1, self.width)).transpose(0, 1)
 
         positions = lg.arange(n) + position
-        q = self.rotated(split(self.q_proj(x)), positions)
-        self.keys[:, position : position + n] = self.rotated(split(self.k_proj(x)), positions)
+        q = self.rotated(self.q_norm(split(self.q_proj(x))), positions)
+        k = self.rotated(self.k_norm(split(self.k_proj(x))), positions)
+        self.keys[:, position : position + n] = k
         self.values[:, position : position + n] = split(self.v_proj(x))
 
         behind = positions.unsqueeze(-1) - lg.arange(self.length)
@@ -76,19 +114,20 @@ class Attention(nn.Module):
 class MLP(nn.Module):
     def __init__(self, config):
         hidden, inner = config["hidden_size"], config["intermediate_size"]
-        self.gate_proj = nn.Linear(hidden, inner, bias=False)
-        self.up_proj = nn.Linear(hidden, inner, bias=False)
-        self.down_proj = nn.Linear(inner, hidden, bias=False)
+        bias = config.get("mlp_bias", False)
+        self.gate_proj = nn.Linear(hidden, inner, bias=bias)
+        self.up_proj = nn.Linear(hidden, inner, bias=bias)
+        self.down_proj = nn.Linear(inner, hidden, bias=bias)
 
     def forward(self, x):
         return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Layer(nn.Module):
-    def __init__(self, config, name, length):
+    def __init__(self, config, layer, length):
         hidden, eps = config["hidden_size"], config["rms_norm_eps"]
         self.input_layernorm = nn.RMSNorm(hidden, eps=eps)
-        self.self_attn = Attention(config, f"{name}.self_attn", length)
+        self.self_attn = Attention(config, layer, length)
         self.post_attention_layernorm = nn.RMSNorm(hidden, eps=eps)
         self.mlp = MLP(config)
 
@@ -102,7 +141,7 @@ class Decoder(nn.Module):
         hidden = config["hidden_size"]
         self.embed_tokens = nn.Embedding(config["vocab_size"], hidden)
         count = config["num_hidden_layers"]
-        self.layers = nn.ModuleList([Layer(config, f"layers.{i}", length) for i in range(count)])
+        self.layers = nn.ModuleList([Layer(config, i, length) for i in range(count)])
         self.norm = nn.RMSNorm(hidden, eps=config["rms_norm_eps"])
 
     def forward(self, ids, position):
@@ -128,7 +167,9 @@ class Llama(nn.Module):
 def build(weights, length: int = 0, prefill: int = 64):
     """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time."""
     config = dict(weights.config)
-    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    config["head_dim"] = (
+        config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    )
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
     length = length or min(config["max_position_embeddings"], 4096)
     net = Llama(config, length)

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.dtype import DTYPES, bf16, f16, f32
+from lumigen.dtype import DTYPES
 from lumigen.emit import manifest
 from lumigen.emit.project import SAFETENSORS_DTYPES, packed_name
 from lumigen.errors import BadWeightsFile
 from lumigen.program import ALIGNMENT, CompiledModel, Panels, Stored
+from lumigen.weights import CONVERTED, fitted, missing, read_header
 from lumigen.weights import Stored as Tensor
-from lumigen.weights import fitted, missing, read_header
 
 Array = npt.NDArray[np.generic]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -101,7 +101,7 @@ def write_weights(
 def pack_weights(model: CompiledModel, arrays: Mapping[str, Array], source: str) -> PackedWeights:
     """The weights in the form that kernels read; `source` is what errors call the arrays.
 
-    Arrays of f32 are rounded where the model reads f16 or bf16.
+    Arrays of f16, bf16 and f32 are converted where the model reads another of these.
     """
     tensors: list[_Tensor] = []
     metadata: dict[str, str] = {}
@@ -180,8 +180,8 @@ def _misfit(
     if tensor is None:
         return f"it holds no {name}"
     kind = tensor.dtype
-    is_wide = kind is f32 and dtype in (f16, bf16)  # rounded when it is opened
-    if (kind is dtype or is_wide) and tensor.shape == tuple(row["shape"]):
+    is_converted = kind in CONVERTED and dtype in CONVERTED  # when it is opened
+    if (kind is dtype or is_converted) and tensor.shape == tuple(row["shape"]):
         return ""
     found = f"{kind or tensor.kind}[{', '.join(map(str, tensor.shape))}]"
     return f"{name} is {found}, must be {wanted}"

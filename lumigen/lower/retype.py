@@ -31,7 +31,7 @@ def retype(graph: Graph, dtype: DType) -> Graph:
         done[n] = widened(n, dtype) if is_narrowed(n) else rebuild(n, args)
     narrowed = {n: done[n].args[0].node if is_narrowed(n) else done[n] for n in done}
     outputs = tuple((name, narrow(Edge(done[e.node], e.view), dtype)) for name, e in graph.outputs)
-    updates = tuple((narrowed[s], Edge(done[e.node], e.view)) for s, e in graph.updates)
+    updates = tuple((state, Edge(done[e.node], e.view)) for state, e in graph.updates)
     if all(new is n for n, new in done.items()) and outputs == graph.outputs:
         return graph
     lines = {done[n]: found for n, found in graph.lines.items() if n in done}

@@ -107,11 +107,21 @@ def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
     for e in walk(roots):
         if isinstance(e, Reduce) and lanes in free_axes(e) and e.dtype is not f32:
             return False
-        if is_per_lane(e, lanes) and any(
-            isinstance(x, Reduce) and lanes in free_axes(x) for x in walk([e])
+        value = guarded(e, _within_loops(e, lanes)) if isinstance(e, Reduce) else e
+        if is_per_lane(value, lanes) and any(
+            isinstance(x, Reduce) and lanes in free_axes(x) for x in walk([value])
         ):
             return False
     return True
+
+
+def _within_loops(r: Reduce, lanes: Axis) -> list[Cmp]:
+    """The conditions of a reduction that cannot bound its loops."""
+
+    def bounds(c: Cmp) -> bool:
+        return any(c.slack.coefficient(a) in (ix(1), ix(-1)) for a in r.axes)
+
+    return [c for c in r.where if lanes in c.slack.axes or not bounds(c)]
 
 
 @dataclass

@@ -109,6 +109,8 @@ def broken_size(b: Buffer, needed: Ix, scope: Scope) -> Iterator[str]:
 
 def never(c: Cmp, given: Conditions) -> bool:
     """Whether a condition fails wherever the given ones hold, as far as one of them proves it."""
-    if any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given):
-        return False  # never reached: two conditions, or one, that cannot hold
-    return any(is_nonnegative(-c.slack - 1 - g.slack) for g in (*given, Cmp(ix(0))))
+    fails = -c.slack - 1
+    if not any(is_nonnegative(fails - g.slack) for g in (*given, Cmp(ix(0)))):
+        return False
+    # unless it is never reached: two conditions, or one, cannot hold
+    return not any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given)

@@ -5,12 +5,13 @@ run, and never memory beyond a small multiple of the file's own size. Tensors ar
 file, not copies, but for those that are stored quantised.
 """
 
-from lumigen.weights.opened import Alias, Weights, fitted, missing, rounded
+from lumigen.weights.opened import CONVERTED, Alias, Weights, fitted, missing, rounded
 from lumigen.weights.opening import open_weights
 from lumigen.weights.safetensors import OURS, read_header
 from lumigen.weights.stored import Array, Stored
 
 __all__ = [
+    "CONVERTED",
     "OURS",
     "Alias",
     "Array",

@@ -1,7 +1,7 @@
 """Opened weights: tensors by name, the configuration beside them, and what becomes of them in a model.
 
 Promises that a name that a file lacks is told with those that are near, and that nothing is converted
-but f32 that a model holds in 16 bits.
+but floats of 16 and 32 bits into one another.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from lumigen.dtype import DType, bf16, f16, of_numpy
+from lumigen.dtype import DType, bf16, f16, f32, of_numpy
 from lumigen.errors import UnknownWeight, WeightMismatch
 from lumigen.tokenizer import Tokenizer
 from lumigen.weights.stored import Array, Stored, bad, mapped
+
+CONVERTED = (f16, bf16, f32)  # a file may hold any of them where a model reads another
 
 
 @dataclass(frozen=True)
@@ -147,11 +149,11 @@ def missing(
 
 
 def fitted(array: Array, name: str, dtype: DType, shape: tuple[int, ...], source: str) -> Array:
-    """A weight as a model declares it: rounded where that is in 16 bits; WeightMismatch for any other."""
+    """A weight as a model declares it: f16, bf16 and f32 are converted; WeightMismatch for any other."""
     found = rounded(array, dtype)
     if found.dtype == np.dtype(dtype.numpy) and found.shape == shape:
         return found
-    ours = of_numpy(found.dtype)
+    ours = of_numpy(array.dtype)
     remedy = "Pass the file that belongs to this model, or change the declaration."
     if ours and ours.is_float and dtype.is_float and found.shape == shape:
         remedy = (
@@ -161,15 +163,19 @@ def fitted(array: Array, name: str, dtype: DType, shape: tuple[int, ...], source
     raise WeightMismatch(
         name=name,
         file=source,
-        got=f"{ours or found.dtype}[{', '.join(map(str, found.shape))}]",
+        got=f"{ours or array.dtype}[{', '.join(map(str, found.shape))}]",
         expected=f"{dtype}[{', '.join(map(str, shape))}]",
         remedy=remedy,
     )
 
 
 def rounded(weight: Array, dtype: DType) -> Array:
-    """A weight of f32 in a type of 16 bits, rounded to the nearest, to even between two; any other as it is."""
-    if weight.dtype != np.float32 or dtype not in (f16, bf16):
+    """A weight of f16, bf16 or f32 in another of them; any other as it is.
+
+    Nothing is lost in f32; else the nearest number is taken, the even one between two.
+    """
+    found = of_numpy(weight.dtype)
+    if found is dtype or found not in CONVERTED or dtype not in CONVERTED:
         return weight
     with np.errstate(all="ignore"):  # what is too great becomes infinite, NaN stays
-        return weight.astype(dtype.numpy)
+        return weight.astype(np.float32).astype(dtype.numpy)

@@ -31,23 +31,23 @@ Status Weights::place(const char* where, const WeightTable& table, const Allocat
     const FoundWeight& row = file_.rows()[static_cast<size_t>(i)];
     const bool pack = spec.panels != nullptr && !row.is_packed;
     const size_t alignment = spec.panels != nullptr ? kAlignment : static_cast<size_t>(spec.item_bytes);
-    if (!pack && !row.is_wide && aligned(row.data, alignment)) {
+    if (!pack && !row.is_converted() && aligned(row.data, alignment)) {
       data_.push_back(row.data);
       continue;
     }
     char* copy = nullptr;
     if (const Status s = own(&copy, where, spec)) return s;
     const char* source = row.data;
-    std::vector<char> rounded;
-    if (row.is_wide) {
-      const size_t items = row.bytes / sizeof(float);
-      rounded.resize(pack ? items * sizeof(uint16_t) : 0);
-      round_floats(pack ? rounded.data() : copy, source, items, spec);
-      source = rounded.data();
+    std::vector<char> converted;
+    if (row.is_converted()) {
+      const size_t items = row.items();
+      converted.resize(pack ? items * static_cast<size_t>(spec.item_bytes) : 0);
+      convert_floats(pack ? converted.data() : copy, source, items, row.held, spec);
+      source = converted.data();
     }
     if (pack) {
       pack_panels(copy, source, *spec.panels, spec.item_bytes);
-    } else if (!row.is_wide) {
+    } else if (!row.is_converted()) {
       std::memcpy(copy, source, static_cast<size_t>(spec.bytes));
     }
     data_.push_back(copy);

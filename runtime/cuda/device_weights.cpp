@@ -107,17 +107,18 @@ Status put_bytes(Upload* upload, const char* from, size_t bytes) {
   return kOk;
 }
 
-// Floats, rounded on the way to what kernels read.
-Status put_rounded(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
+// Floats, converted on the way to what kernels read.
+Status put_converted(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
   const char* from = row.data;
-  for (size_t items = row.bytes / sizeof(float); items > 0;) {
+  const size_t item_bytes = static_cast<size_t>(spec.item_bytes);
+  for (size_t items = row.items(); items > 0;) {
     char* place = nullptr;
     size_t room = 0;
-    if (const Status s = upload->room(&place, &room, sizeof(uint16_t))) return s;
-    const size_t count = std::min(room / sizeof(uint16_t), items);
-    round_floats(place, from, count, spec);
-    upload->put(count * sizeof(uint16_t));
-    from += count * sizeof(float);
+    if (const Status s = upload->room(&place, &room, item_bytes)) return s;
+    const size_t count = std::min(room / item_bytes, items);
+    convert_floats(place, from, count, row.held, spec);
+    upload->put(count * item_bytes);
+    from += count * (row.bytes / row.items());
     items -= count;
   }
   return kOk;
@@ -135,12 +136,11 @@ Status put_zeros(Upload* upload, size_t bytes) {  // fewer than a buffer has
 // Panel by panel: a buffer holds one at least.
 Status put_packed(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
   const char* source = row.data;
-  std::vector<char> rounded;
-  if (row.is_wide) {
-    const size_t items = row.bytes / sizeof(float);
-    rounded.resize(items * sizeof(uint16_t));
-    round_floats(rounded.data(), row.data, items, spec);
-    source = rounded.data();
+  std::vector<char> converted;
+  if (row.is_converted()) {
+    converted.resize(row.items() * static_cast<size_t>(spec.item_bytes));
+    convert_floats(converted.data(), row.data, row.items(), row.held, spec);
+    source = converted.data();
   }
   const Panels& all = *spec.panels;
   const size_t bytes = panel_bytes(spec);
@@ -158,7 +158,7 @@ Status put_packed(Upload* upload, const FoundWeight& row, const WeightSpec& spec
 
 Status put(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
   if (spec.panels != nullptr && !row.is_packed) return put_packed(upload, row, spec);
-  if (row.is_wide) return put_rounded(upload, row, spec);
+  if (row.is_converted()) return put_converted(upload, row, spec);
   return put_bytes(upload, row.data, static_cast<size_t>(spec.bytes));
 }
 

@@ -44,11 +44,26 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1000.0,
+    "factor": 4.0,
+    "beta_fast": 4.0,
+    "original_max_position_embeddings": 256,
+}
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": {},
     "one head for each": {"num_key_value_heads": 4, "attention_bias": True},
     "mistral": {"sliding_window": 7},
     "llama 3": {"rope_scaling": LLAMA3, "rope_theta": 500000.0, "tie_word_embeddings": True},
+    "qwen 2": {
+        "model_type": "qwen2",
+        "sliding_window": 5,
+        "use_sliding_window": True,
+        "max_window_layers": 1,
+    },
+    "qwen 2.5": {"model_type": "qwen2", "sliding_window": 5, "use_sliding_window": False},
+    "qwen 3": {"model_type": "qwen3", "head_dim": 32, "rope_parameters": YARN},
     "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}, "head_dim": 16},
 }
 
@@ -74,10 +89,13 @@ def weights_of(config: Mapping[str, Any]) -> dict[str, Array]:
             ("mlp.down_proj", hidden, inner),
         ):
             shapes[f"{layer}{name}.weight"] = (rows, columns)
-            if config.get("attention_bias") and name[-6] in "qkv" and "attn" in name:
+            if has_bias(config, name):
                 shapes[f"{layer}{name}.bias"] = (rows,)
         for name in ("input_layernorm", "post_attention_layernorm"):
             shapes[f"{layer}{name}.weight"] = (hidden,)
+        if config.get("model_type") == "qwen3":
+            for name in ("self_attn.q_norm", "self_attn.k_norm"):
+                shapes[f"{layer}{name}.weight"] = (width,)
     shapes["model.norm.weight"] = (hidden,)
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (config["vocab_size"], hidden)
@@ -87,13 +105,31 @@ def weights_of(config: Mapping[str, Any]) -> dict[str, Array]:
     }
 
 
-def turns_of(config: Mapping[str, Any], width: int) -> Array:
-    """Radians a position, as the papers and config.json of each scaling say."""
-    out = config["rope_theta"] ** (-np.arange(0, width, 2) / width)
-    scaling = config.get("rope_scaling") or {}
+def has_bias(config: Mapping[str, Any], name: str) -> bool:
+    """Whether the projection of that name adds one."""
+    if config.get("model_type") == "qwen2":
+        return name[-6] in "qkv" and "attn" in name
+    return bool(config.get("attention_bias")) and "attn" in name
+
+
+def turns_of(config: Mapping[str, Any], width: int) -> tuple[Array, float]:
+    """Radians a position, and a scale, as the papers and config.json of each scaling say."""
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    out = scaling.get("rope_theta", config["rope_theta"]) ** (-np.arange(0, width, 2) / width)
     kind = scaling.get("rope_type", scaling.get("type"))
     if kind == "linear":
-        return out / scaling["factor"]
+        return out / scaling["factor"], 1.0
+    if kind == "yarn":
+        length, base = scaling["original_max_position_embeddings"], scaling["rope_theta"]
+        ends = [
+            width * math.log(length / (rounds * 2 * math.pi)) / (2 * math.log(base))
+            for rounds in (scaling["beta_fast"], 1)
+        ]
+        low, high = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), width - 1)
+        assert 0 < low < high < width // 2  # some stay, some are stretched, some are between
+        slow = np.clip((np.arange(width // 2) - low) / (high - low), 0, 1)
+        scale = 0.1 * math.log(scaling["factor"]) + 1
+        return out * (slow / scaling["factor"] + 1 - slow), scale
     if kind == "llama3":
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
         length = scaling["original_max_position_embeddings"]
@@ -107,8 +143,8 @@ def turns_of(config: Mapping[str, Any], width: int) -> Array:
             else:
                 smooth = (length / wave - low) / (high - low)
                 scaled.append((1 - smooth) * f / scaling["factor"] + smooth * f)
-        return np.array(scaled)
-    return out
+        return np.array(scaled), 1.0
+    return out, 1.0
 
 
 def evaluate(config: Mapping[str, Any], weights: Mapping[str, Array], ids: list[int]) -> Array:
@@ -129,9 +165,9 @@ def evaluate(config: Mapping[str, Any], weights: Mapping[str, Array], ids: list[
     width = config.get("head_dim") or config["hidden_size"] // heads
     n = len(ids)
     behind = np.arange(n)[:, None] - np.arange(n)
-    seen = (behind >= 0) & (behind < (config.get("sliding_window") or n))
-    angles = np.arange(n)[:, None] * turns_of(config, width)
-    cos, sin = np.cos(angles), np.sin(angles)
+    turns, scale = turns_of(config, width)
+    angles = np.arange(n)[:, None] * turns
+    cos, sin = scale * np.cos(angles), scale * np.sin(angles)
 
     def split(y: Array) -> Array:
         return y.reshape(n, -1, width).transpose(1, 0, 2)
@@ -145,6 +181,14 @@ def evaluate(config: Mapping[str, Any], weights: Mapping[str, Array], ids: list[
         layer = f"model.layers.{i}"
         h = normalised(x, f"{layer}.input_layernorm")
         q, k, v = (split(projected(h, f"{layer}.self_attn.{p}_proj")) for p in "qkv")
+        if config.get("model_type") == "qwen3":
+            q, k = (
+                normalised(q, f"{layer}.self_attn.q_norm"),
+                normalised(k, f"{layer}.self_attn.k_norm"),
+            )
+        window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+        is_narrow = window is not None and i >= config.get("max_window_layers", 0)
+        seen = (behind >= 0) & (behind < (window if is_narrow else n))
         q, k = rotated(q), np.repeat(rotated(k), heads // groups, 0)
         v = np.repeat(v, heads // groups, 0)
         scores = np.where(seen, q @ k.transpose(0, 2, 1) / math.sqrt(width), -np.inf)

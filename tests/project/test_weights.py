@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from lumigen.dtype import bf16, f16
+from lumigen.dtype import bf16, f16, f32
 from lumigen.emit.weights_file import data_hash, pack, write_weights
 from lumigen.errors import BadWeightsFile, UnknownWeight, WeightMismatch
 from lumigen.program import Panels, Stored, WeightInfo
@@ -100,7 +100,7 @@ def test_two_byte_weights(tmp_path):
     assert safetensors.numpy.load_file(tmp_path / "w")["w"].size == 128  # 96 bytes, padded
 
 
-def test_weights_of_f32_are_rounded_where_16_bits_are_read(tmp_path):
+def test_floats_are_converted_where_others_are_read(tmp_path):
     """To the same bits when the file is written and when the runtime opens the original."""
     rng = np.random.default_rng(0)
     bits = rng.integers(
@@ -114,32 +114,40 @@ def test_weights_of_f32_are_rounded_where_16_bits_are_read(tmp_path):
     )
     w = np.concatenate([bits.view("f4"), ties.view("f4"), near_one, halves, special])
     w = np.resize(w, (80, 37)).astype(np.float32)
-    safetensors.numpy.save_file({"w": w}, tmp_path / "original")
-    program = tmp_path / "rounded"
+    program = tmp_path / "converted"
     sources = [str(runtime_dir() / f"{name}.cpp") for name in ("weights", "safetensors", "json")]
     sources += [str(runtime_dir() / f"{name}.cpp") for name in ("file_map", "status")]
     sources += [str(runtime_dir() / "cpu" / f"{name}.cpp") for name in ("host_weights", "memory")]
     folders = [f"-I{folder}" for folder in (runtime_dir(), runtime_dir() / "cpu")]
     command = ["c++", "-std=c++17", "-DLUMIGEN_NS=rt", *folders, "-Wall", "-Wextra"]
-    test = Path(__file__).parent / "native" / "rounded_weights_test.cpp"
+    test = Path(__file__).parent / "native" / "converted_weights_test.cpp"
     subprocess.run([*command, "-Werror", str(test), *sources, "-o", str(program)], check=True)
-    out = subprocess.run(
-        [program, tmp_path / "original", "80", "37"], check=True, capture_output=True
-    )
-    found = np.frombuffer(out.stdout, np.uint16).reshape(2, 2, 80 * 37)
     layout = Panels(80, 37, 37, 1)
-    for (as_it_is, panels), dtype in zip(found, (bf16, f16), strict=True):
-        forms = (Stored("w", WeightInfo("w", w.shape, dtype), None),)
-        write_weights(replace(models.tiny(), weights=forms), {"w": w}, tmp_path / "w")
-        written = safetensors.numpy.load_file(tmp_path / "w")["w"]
-        wanted = written.view(np.uint16).reshape(-1)
-        is_nan = np.isnan(written.astype(np.float32)).reshape(-1)
-        for got, want, nan in (
-            (as_it_is, wanted, is_nan),
-            (panels, pack(wanted, layout), pack(is_nan, layout)),
-        ):
-            np.testing.assert_array_equal(got[~nan], want[~nan])
-            assert np.isnan(got[nan].view(dtype.numpy).astype(np.float32)).all()
+    for held in (f32, f16, bf16):
+        with np.errstate(over="ignore", invalid="ignore"):
+            original = w.astype(held.numpy)
+        safetensors.numpy.save_file({"w": original}, tmp_path / "original")
+        command = [program, tmp_path / "original", "80", "37"]
+        found = subprocess.run(command, check=True, capture_output=True).stdout
+        for dtype in (f32, f16, bf16):
+            size = original.size * dtype.itemsize
+            as_it_is, panels = (
+                np.frombuffer(found[k * size : (k + 1) * size], f"u{dtype.itemsize}")
+                for k in range(2)
+            )
+            found = found[2 * size :]
+            forms = (Stored("w", WeightInfo("w", w.shape, dtype), None),)
+            write_weights(replace(models.tiny(), weights=forms), {"w": original}, tmp_path / "w")
+            written = safetensors.numpy.load_file(tmp_path / "w")["w"]
+            assert written.dtype == np.dtype(dtype.numpy)
+            wanted = written.view(as_it_is.dtype).reshape(-1)
+            is_nan = np.isnan(written.astype(np.float32)).reshape(-1)
+            for got, want, nan in (
+                (as_it_is, wanted, is_nan),
+                (panels, pack(wanted, layout), pack(is_nan, layout)),
+            ):
+                np.testing.assert_array_equal(got[~nan], want[~nan])
+                assert np.isnan(got[nan].view(dtype.numpy).astype(np.float32)).all()
 
 
 def test_wrong_arrays_are_refused(tmp_path, arrays):

@@ -1,5 +1,4 @@
-// Opens a file with an f32 tensor `w` as bf16 and f16, as the file holds it and in panels, and writes the
-// bytes.
+// Opens a file with a tensor `w` of floats as f32, f16 and bf16, in rows and in panels, and writes the bytes.
 #include <cstdio>
 #include <string>
 
@@ -11,11 +10,12 @@ int main(int count, char** arguments) {
   const int64_t n = std::stoll(arguments[2]), k = std::stoll(arguments[3]);
   const int64_t shape[] = {n, k};
   const Panels panels{n, k, k, 1, 16, 0};
-  for (const char* dtype : {"BF16", "F16"}) {
-    const int64_t panel_bytes = (n + 15) / 16 * 16 * k * 2;
+  for (const char* dtype : {"F32", "F16", "BF16"}) {
+    const int32_t item = dtype[1] == '3' ? 4 : 2;
+    const int64_t panel_bytes = (n + 15) / 16 * 16 * k * item;
     const WeightSpec specs[] = {
-        {"w", "w", dtype, 2, 2, shape, nullptr, "w", "", n * k * 2},
-        {"w", "w", dtype, 2, 2, shape, &panels, "w_panels", "panels", panel_bytes},
+        {"w", "w", dtype, item, 2, shape, nullptr, "w", "", n * k * item},
+        {"w", "w", dtype, item, 2, shape, &panels, "w_panels", "panels", panel_bytes},
     };
     if (verify_weights(arguments[1], specs, 2)) return 1;
     Weights weights;

@@ -1,0 +1,115 @@
+"""GPT-2, configured by its config.json or GGUF: learned positions, cached keys.
+
+The attributes are called as the checkpoint of Hugging Face calls its tensors, which is all that binds them.
+`prefill` takes several tokens of a text, `decode` one; both leave their keys and values in the context's caches.
+"""
+
+import lumigen as lg
+from lumigen import functional, nn
+
+
+class Conv1D(nn.Module):
+    """A linear layer whose weight is (inputs, outputs), as GPT-2's checkpoints have it."""
+
+    def __init__(self, inputs, outputs):
+        self.weight = nn.Parameter(inputs, outputs)
+        self.bias = nn.Parameter(outputs)
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class Attention(nn.Module):
+    def __init__(self, config, layer, length):
+        hidden, self.heads = config["n_embd"], config["n_head"]
+        self.length = length
+        self.scale = (hidden // self.heads) ** -0.5
+        if not config.get("scale_attn_weights", True):
+            self.scale = 1.0
+        if config.get("scale_attn_by_inverse_layer_idx", False):
+            self.scale /= layer + 1
+        self.c_attn = Conv1D(hidden, 3 * hidden)
+        self.c_proj = Conv1D(hidden, hidden)
+        shape = (self.heads, length, hidden // self.heads)
+        self.keys = nn.State(f"h.{layer}.attn.keys", shape)
+        self.values = nn.State(f"h.{layer}.attn.values", shape)
+
+    def forward(self, x, position):
+        n = x.shape[0]
+        # (sequence, 3 * heads * width) -> three of (heads, sequence, width)
+        q, k, v = (
+            y.unflatten(-1, (self.heads, -1)).transpose(0, 1) for y in self.c_attn(x).chunk(3, -1)
+        )
+        self.keys[:, position : position + n] = k
+        self.values[:, position : position + n] = v
+        seen = lg.arange(self.length) <= (lg.arange(n) + position).unsqueeze(-1)
+        scores = q @ self.keys.transpose(-1, -2) * self.scale
+        weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+        return self.c_proj((weights @ self.values).transpose(0, 1).flatten(1))
+
+
+class MLP(nn.Module):
+    def __init__(self, config):
+        hidden = config["n_embd"]
+        inner = config.get("n_inner") or 4 * hidden
+        self.c_fc = Conv1D(hidden, inner)
+        self.c_proj = Conv1D(inner, hidden)
+
+    def forward(self, x):
+        return self.c_proj(functional.gelu(self.c_fc(x), approximate="tanh"))
+
+
+class Layer(nn.Module):
+    def __init__(self, config, layer, length):
+        hidden, eps = config["n_embd"], config["layer_norm_epsilon"]
+        self.ln_1 = nn.LayerNorm(hidden, eps=eps)
+        self.attn = Attention(config, layer, length)
+        self.ln_2 = nn.LayerNorm(hidden, eps=eps)
+        self.mlp = MLP(config)
+
+    def forward(self, x, position):
+        x = x + self.attn(self.ln_1(x), position)
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT2(nn.Module):
+    def __init__(self, config, length):
+        hidden, count = config["n_embd"], config["n_layer"]
+        self.wte = nn.Embedding(config["vocab_size"], hidden)
+        self.wpe = nn.Embedding(config["n_positions"], hidden)
+        self.h = nn.ModuleList([Layer(config, i, length) for i in range(count)])
+        self.ln_f = nn.LayerNorm(hidden, eps=config["layer_norm_epsilon"])
+
+    def forward(self, ids, position):
+        """(tokens,), () -> (vocabulary,): the logits behind the last token."""
+        x = self.wte(ids) + self.wpe(lg.arange(ids.shape[0]) + position)
+        for layer in self.h:
+            x = layer(x, position)
+        return functional.linear(self.ln_f(x[-1:]), self.wte.weight).squeeze(0)
+
+
+def build(weights, length: int = 0, prefill: int = 64):
+    """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time."""
+    config = weights.config
+    if config["activation_function"] not in ("gelu_new", "gelu_pytorch_tanh"):
+        raise ValueError(
+            f"the activation {config['activation_function']} is not known to this model"
+        )
+    length = length or config["n_positions"]
+    net = GPT2(config, length)
+    # the file of the first release has bare names, what transformers saves has them in a module
+    prefix = "" if "wte.weight" in weights else "transformer."
+    model = lg.Model("gpt2", net, prefix=prefix)
+    token = (0, config["vocab_size"] - 1)
+    position = lg.spec(dtype=lg.i64, range=(0, length - 1))
+    tokens = lg.Dim("tokens", 1, min(prefill, length), typical=min(prefill, length))
+
+    @model.entry(ids=lg.spec(tokens, dtype=lg.i64, range=token), position=position)
+    def prefill(ids, position):
+        return {"logits": net(ids, position)}
+
+    @model.entry(ids=lg.spec(1, dtype=lg.i64, range=token), position=position)
+    def decode(ids, position):
+        return {"logits": net(ids, position)}
+
+    return model

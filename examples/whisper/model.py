@@ -1,0 +1,207 @@
+"""Whisper, configured by its config.json: speech to text, from samples of sound to the next token.
+
+The attributes are called as the checkpoint of Hugging Face calls its tensors, which is all that binds them.
+`listen` leaves keys and values of the sound in the context's caches, which `prefill` and `decode` read, as they do
+the caches of their own.
+"""
+
+import math
+
+import lumigen as lg
+from lumigen import functional, nn
+
+RATE, WINDOW, STEP = (
+    16000,
+    400,
+    160,
+)  # samples: in a second, in a window, from one window to the next
+
+
+def mel_filters(bins, count):
+    """(bins, count): triangles over frequencies up to RATE / 2, of the same area.
+
+    Their corners are equally far apart in mel, which is linear up to 1 kHz and logarithmic above (Slaney).
+    """
+    top = 15 + math.log(RATE / 2 / 1000) * 27 / math.log(6.4)
+    mels = lg.arange(count + 2).double() * (top / (count + 1))
+    above = 1000 * ((mels - 15) * (math.log(6.4) / 27)).exp()
+    corners = lg.where(mels < 15, mels * (200 / 3), above)
+    low, middle, high = corners[:-2], corners[1:-1], corners[2:]
+    at = (lg.arange(bins).double() * (RATE / 2 / (bins - 1))).unsqueeze(-1)
+    rising, falling = (at - low) / (middle - low), (high - at) / (high - middle)
+    return lg.minimum(rising, falling).clamp(min=0) * (2 / (high - low))
+
+
+def log_mel(audio, count):
+    """(samples,) -> (count, samples / STEP): powers on a logarithmic scale of 8 decades below the greatest.
+
+    In float64: a model held in 16 bits must not lose what is quiet beside what is loud.
+    """
+    frames = functional.pad(audio.unsqueeze(0), (WINDOW // 2, WINDOW // 2), mode="reflect")
+    frames = frames.squeeze(0).unfold(0, WINDOW, STEP)[:-1]
+    window = lg.signal.windows.hann(WINDOW, sym=False, dtype=lg.f64)
+    bins = WINDOW // 2 + 1
+    turns = (
+        lg.arange(WINDOW).unsqueeze(-1) * lg.arange(bins) % WINDOW
+    )  # exact, as angles would not be
+    angles = turns.double() * (2 * math.pi / WINDOW)
+    real, imaginary = (frames * window) @ angles.cos(), (frames * window) @ angles.sin()
+    powers = (real * real + imaginary * imaginary) @ mel_filters(bins, count)
+    decades = powers.clamp(min=1e-10).log10()
+    decades = lg.maximum(decades, decades.amax() - 8)
+    return ((decades + 4) / 4).transpose(0, 1).float()
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        self.heads = heads
+        self.k_proj = nn.Linear(width, width, bias=False)
+        self.v_proj = nn.Linear(width, width)
+        self.q_proj = nn.Linear(width, width)
+        self.out_proj = nn.Linear(width, width)
+
+    def split(self, x):
+        """(sequence, width) -> (heads, sequence, width / heads)."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+    def forward(self, x, keys, values, seen=None):
+        q = self.split(self.q_proj(x))
+        scores = q @ keys.transpose(-1, -2) * q.shape[-1] ** -0.5
+        if seen is not None:
+            scores = scores.masked_fill(~seen, float("-inf"))
+        read = scores.softmax(-1) @ values
+        return self.out_proj(read.transpose(0, 1).flatten(1))
+
+
+class Layer(nn.Module):
+    """What the layers of encoder and decoder have in common."""
+
+    def __init__(self, width, heads, inner):
+        self.self_attn = Attention(width, heads)
+        self.self_attn_layer_norm = nn.LayerNorm(width)
+        self.fc1 = nn.Linear(width, inner)
+        self.fc2 = nn.Linear(inner, width)
+        self.final_layer_norm = nn.LayerNorm(width)
+
+    def widened(self, x):
+        return x + self.fc2(functional.gelu(self.fc1(self.final_layer_norm(x))))
+
+
+class EncoderLayer(Layer):
+    def forward(self, x):
+        attend, y = self.self_attn, self.self_attn_layer_norm(x)
+        keys, values = attend.split(attend.k_proj(y)), attend.split(attend.v_proj(y))
+        return self.widened(x + attend(y, keys, values))
+
+
+class Encoder(nn.Module):
+    def __init__(self, config):
+        width, positions = config["d_model"], config["max_source_positions"]
+        self.conv1 = nn.Conv1d(config["num_mel_bins"], width, 3, padding=1)
+        self.conv2 = nn.Conv1d(width, width, 3, stride=2, padding=1)
+        self.embed_positions = nn.Embedding(positions, width)
+        heads, inner = config["encoder_attention_heads"], config["encoder_ffn_dim"]
+        count = config["encoder_layers"]
+        self.layers = nn.ModuleList([EncoderLayer(width, heads, inner) for _ in range(count)])
+        self.layer_norm = nn.LayerNorm(width)
+
+    def forward(self, features):
+        """(mels, frames) -> (frames / 2, width)."""
+        x = functional.gelu(self.conv1(features.unsqueeze(0)))
+        x = functional.gelu(self.conv2(x)).squeeze(0).transpose(0, 1)
+        x = x + self.embed_positions.weight
+        for layer in self.layers:
+            x = layer(x)
+        return self.layer_norm(x)
+
+
+class DecoderLayer(Layer):
+    """`heard` and `said` are the states of both attentions: keys and values of the sound and of the text."""
+
+    def __init__(self, config, number):
+        width, heads = config["d_model"], config["decoder_attention_heads"]
+        super().__init__(width, heads, config["decoder_ffn_dim"])
+        self.encoder_attn = Attention(width, heads)
+        self.encoder_attn_layer_norm = nn.LayerNorm(width)
+
+        def states(name, length):
+            shape = (heads, length, width // heads)
+            names = (f"layers.{number}.{name}.{what}" for what in ("keys", "values"))
+            return [nn.State(each, shape) for each in names]
+
+        self.heard = states("encoder_attn", config["max_source_positions"])
+        self.said = states("self_attn", config["max_target_positions"])
+
+    def listen(self, hidden):
+        attend, (keys, values) = self.encoder_attn, self.heard
+        keys[...] = attend.split(attend.k_proj(hidden))
+        values[...] = attend.split(attend.v_proj(hidden))
+
+    def forward(self, x, position):
+        n, (keys, values) = x.shape[0], self.said
+        attend, y = self.self_attn, self.self_attn_layer_norm(x)
+        keys[:, position : position + n] = attend.split(attend.k_proj(y))
+        values[:, position : position + n] = attend.split(attend.v_proj(y))
+        seen = lg.arange(keys.shape[1]) <= (lg.arange(n) + position).unsqueeze(-1)
+        x = x + attend(y, keys, values, seen)
+        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), *self.heard)
+        return self.widened(x)
+
+
+class Decoder(nn.Module):
+    def __init__(self, config):
+        width = config["d_model"]
+        self.scale = width**0.5 if config.get("scale_embedding") else 1.0
+        self.embed_tokens = nn.Embedding(config["vocab_size"], width)
+        self.embed_positions = nn.Embedding(config["max_target_positions"], width)
+        count = config["decoder_layers"]
+        self.layers = nn.ModuleList([DecoderLayer(config, i) for i in range(count)])
+        self.layer_norm = nn.LayerNorm(width)
+
+    def forward(self, ids, position):
+        """(tokens,), () -> (vocabulary,): the logits behind the last token."""
+        positions = lg.arange(ids.shape[0]) + position
+        x = self.embed_tokens(ids) * self.scale + self.embed_positions(positions)
+        for layer in self.layers:
+            x = layer(x, position)
+        return functional.linear(self.layer_norm(x[-1:]), self.embed_tokens.weight).squeeze(0)
+
+
+class Whisper(nn.Module):
+    def __init__(self, config):
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+
+
+def build(weights, prefill: int = 64):
+    """`prefill` tokens of a text come at a time."""
+    config = weights.config
+    if config["activation_function"] != "gelu":
+        raise ValueError(
+            f"the activation {config['activation_function']} is not known to this model"
+        )
+    net = Whisper(config)
+    model = lg.Model("whisper", net, prefix="model.")
+    samples = config["max_source_positions"] * 2 * STEP  # two frames for each position
+    length = config["max_target_positions"]
+    token = (0, config["vocab_size"] - 1)
+    position = lg.spec(dtype=lg.i64, range=(0, length - 1))
+    tokens = lg.Dim("tokens", 1, min(prefill, length), typical=4)
+
+    @model.entry(audio=lg.spec(samples, dtype=lg.f64))
+    def listen(audio):
+        """Samples from -1 to 1, 16000 a second; the states of the encoder."""
+        hidden = net.encoder(log_mel(audio, config["num_mel_bins"]))
+        for layer in net.decoder.layers:
+            layer.listen(hidden)
+        return {"hidden": hidden}
+
+    @model.entry(ids=lg.spec(tokens, dtype=lg.i64, range=token), position=position)
+    def prefill(ids, position):
+        return {"logits": net.decoder(ids, position)}
+
+    @model.entry(ids=lg.spec(1, dtype=lg.i64, range=token), position=position)
+    def decode(ids, position):
+        return {"logits": net.decoder(ids, position)}
+
+    return model
