@@ -33,9 +33,8 @@ def _indices(s: Stmt) -> Iterator[Ix]:
     if isinstance(s, StoreTile):
         yield address(s.dst, s.at)
     for f in fields(s):
-        value = getattr(s, f.name)
-        members: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
-        for x in members:
+        value: Any = getattr(s, f.name)
+        for x in value if isinstance(value, tuple) else (value,):  # type: ignore[reportUnknownVariableType]
             if isinstance(x, Ix):
                 yield x
             elif isinstance(x, Axis):
