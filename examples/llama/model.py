@@ -132,7 +132,8 @@ def build(weights, length: int = 0, prefill: int = 64):
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
     length = length or min(config["max_position_embeddings"], 4096)
     net = Llama(config, length)
-    model = lg.Model("llama", net)
+    apps = [lg.TextGeneration(tokenizer=weights.tokenizer)] if weights.tokenizer else []
+    model = lg.Model("llama", net, apps=apps)
     token = (0, config["vocab_size"] - 1)
     position = lg.spec(dtype=lg.i64, range=(0, length - 1))
     tokens = lg.Dim("tokens", 1, prefill, typical=prefill)
