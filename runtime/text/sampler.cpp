@@ -32,10 +32,12 @@ void Sampler::see(int32_t id) {
 }
 
 Status Sampler::next(const char* where, const std::vector<float>& logits, int64_t number, int32_t* id) {
+  const bool draws = sampling_.temperature > 0;
+  Candidate likeliest{-HUGE_VAL, -1};
   candidates_.clear();
   for (size_t i = 0; i < seen_.size() && i < logits.size(); ++i) {
     double logit = logits[i];
-    if (std::isnan(logit) || logit == HUGE_VAL)
+    if (!(logit < HUGE_VAL))
       return fail(
           kInternal,
           "[%s] the logit of token %zu is %s, after %lld new tokens. Look at the weights; in 16 bits a "
@@ -43,20 +45,24 @@ Status Sampler::next(const char* where, const std::vector<float>& logits, int64_
           where, i, std::isnan(logit) ? "NaN" : "infinite", static_cast<long long>(number));
     if (seen_[i])
       logit = logit > 0 ? logit / sampling_.repetition_penalty : logit * sampling_.repetition_penalty;
-    if (logit != -HUGE_VAL) candidates_.push_back({logit, static_cast<int32_t>(i)});
+    if (logit == -HUGE_VAL) continue;
+    const Candidate candidate{logit, static_cast<int32_t>(i)};
+    if (likeliest.id < 0 || logit > likeliest.logit) likeliest = candidate;
+    if (draws) candidates_.push_back(candidate);
   }
-  if (candidates_.empty())
+  if (likeliest.id < 0)
     return fail(kInternal, "[%s] all logits are -inf after %lld new tokens. Look at the weights.", where,
                 static_cast<long long>(number));
-  const Candidate likeliest = *std::max_element(candidates_.begin(), candidates_.end(), LessLikely());
-  *id = likeliest.id;
-  if (sampling_.temperature == 0) return kOk;
+  *id = draws ? drawn(likeliest, number) : likeliest.id;
+  return kOk;
+}
 
-  for (Candidate& c : candidates_) c.logit /= sampling_.temperature;
-  const double greatest = likeliest.logit / sampling_.temperature;
+int32_t Sampler::drawn(const Candidate& likeliest, int64_t number) {
+  // From here on the likeliest has 0, so that shares are those of its own.
+  for (Candidate& c : candidates_) c.logit = (c.logit - likeliest.logit) / sampling_.temperature;
+  const auto share = [](const Candidate& c) { return std::exp(c.logit); };
   keep_top_k();
-  keep_top_p(greatest);
-  const auto share = [&](const Candidate& c) { return std::exp(c.logit - greatest); };  // of the likeliest's
+  keep_top_p();
   const auto is_out = [&](const Candidate& c) { return share(c) < sampling_.min_p; };
   candidates_.erase(std::remove_if(candidates_.begin(), candidates_.end(), is_out), candidates_.end());
   std::sort(candidates_.begin(), candidates_.end(),
@@ -65,11 +71,10 @@ Status Sampler::next(const char* where, const std::vector<float>& logits, int64_
   for (const Candidate& c : candidates_) total += share(c);
   double left = uniform(number) * total;
   for (const Candidate& c : candidates_) {
-    *id = c.id;
     left -= share(c);
-    if (left < 0) break;
+    if (left < 0) return c.id;
   }
-  return kOk;
+  return candidates_.back().id;  // a sum was rounded
 }
 
 void Sampler::keep_top_k() {
@@ -80,17 +85,17 @@ void Sampler::keep_top_k() {
   candidates_.erase(end, candidates_.end());
 }
 
-void Sampler::keep_top_p(double greatest) {
+void Sampler::keep_top_p() {
   if (sampling_.top_p >= 1) return;
   double total = 0;
-  for (const Candidate& c : candidates_) total += std::exp(c.logit - greatest);
+  for (const Candidate& c : candidates_) total += std::exp(c.logit);
   // A heap: few are taken off the top of many.
   std::make_heap(candidates_.begin(), candidates_.end(), LessLikely());
   auto end = candidates_.end();
   double kept = 0;
   do {
     std::pop_heap(candidates_.begin(), end--, LessLikely());
-    kept += std::exp(end->logit - greatest);
+    kept += std::exp(end->logit);
   } while (kept < sampling_.top_p * total && end != candidates_.begin());
   candidates_.erase(candidates_.begin(), end);
 }

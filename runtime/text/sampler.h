@@ -49,8 +49,9 @@ class Sampler {
       return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
     }
   };
+  int32_t drawn(const Candidate& likeliest, int64_t number);
   void keep_top_k();
-  void keep_top_p(double greatest);
+  void keep_top_p();
   double uniform(int64_t number) const;
 
   Sampling sampling_;
