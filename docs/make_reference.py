@@ -39,6 +39,7 @@ MODELS = (
     ("Model", lg.Model),
     ("Dim", lg.Dim),
     ("spec", lg.spec),
+    ("TextGeneration", lg.TextGeneration),
     ("Traced", lg.Traced),
     ("compile", lg.compile),
     ("load", lg.load),

@@ -287,7 +287,9 @@ def build_project(
         defines = [f"-D{key}={value}" for key, value in options.items()]
         configure = [tools.cmake, "--preset", preset, "-G", "Ninja", *defines]
         _run("configure", configure, directory, log, report)
-        targets = [] if tests else ["--target", name, *([f"{name}_python"] if python else [])]
+        programs = [f"{name}_program"] if "application" in manifest else []
+        shipped = [name, *([f"{name}_python"] if python else []), *programs]
+        targets = [] if tests else ["--target", *shipped]
         parallel = ["--parallel", str(jobs)] if jobs else []
         _run(
             "compile",
@@ -296,7 +298,7 @@ def build_project(
             log,
             report,
         )
-        result = _collect(directory, build, name, log, python=python)
+        result = _collect(directory, build, name, log, python=python, program=bool(programs))
         _write(build / STAMP, json.dumps({"stamp": stamp, "outputs": _outputs(result)}).encode())
         return result
 
@@ -462,7 +464,9 @@ def _telling(lines: list[str]) -> str:
     return "\n".join(kept[-5:] if first is None else kept[first : first + 5])
 
 
-def _collect(directory: Path, build: Path, name: str, log: Path, *, python: bool) -> BuildResult:
+def _collect(
+    directory: Path, build: Path, name: str, log: Path, *, python: bool, program: bool
+) -> BuildResult:
     """Copy what was built to where users look for it."""
     suffix = ".dylib" if sys.platform == "darwin" else ".so"
     library = _copy(build / f"lib{name}{suffix}", directory / "lib")
@@ -473,7 +477,8 @@ def _collect(directory: Path, build: Path, name: str, log: Path, *, python: bool
         )
         module = _copy(built, directory / "python")
         _copy(directory / "bindings" / f"{name}.pyi", directory / "python")
-    return BuildResult(directory, library, module, (), log, was_current=False)
+    programs = (_copy(build / "bin" / name, directory / "bin"),) if program else ()
+    return BuildResult(directory, library, module, programs, log, was_current=False)
 
 
 def _copy(source: Path, folder: Path) -> Path:

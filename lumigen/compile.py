@@ -180,6 +180,7 @@ def lower_model(
             target=target,
             states=lowered.states,
             counters=lowered.counters,
+            text=traced.text,
         )
     at.trail.note(2, lambda: kernel_table(model))
     at.trail.keep("source", lambda: show_sources(model))
@@ -398,6 +399,7 @@ def compilation_key(
         json.dumps(dict(options)),
         str(embed),
         str(arrays is None),
+        traced.text.identity() if traced.text else "",
     )
     return key_of((*facts, *ranges, *unread, show_entries(traced.entries)), arrays)
 

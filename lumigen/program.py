@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Union
 
+from lumigen.application import TextProgram
 from lumigen.condition import Cmp
 from lumigen.cost import NOTHING, Cost
 from lumigen.dtype import DType, f32
@@ -367,6 +368,7 @@ class CompiledModel:
     target: Target = CPU  # that the kernels are written for
     states: tuple[StateInfo, ...] = ()
     counters: int = 0  # that a context has
+    text: TextProgram | None = None  # an application that continues texts
 
     def kernel(self, name: str) -> KernelSource:
         return next(k for k in self.kernels if k.name == name)

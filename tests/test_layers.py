@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent / "lumigen"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"debug", "errors", "interrupt", "names", "resources"}),
     frozenset({"dtype", "index", "target", "tokenizer"}),
-    frozenset({"condition"}),
+    frozenset({"application", "condition"}),
     frozenset({"ops", "toolchain", "view"}),
     frozenset({"graph", "limits"}),
     frozenset({"pattern", "region"}),

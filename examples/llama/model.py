@@ -164,8 +164,19 @@ class Llama(nn.Module):
         return functional.linear(x, head).squeeze(0)
 
 
-def build(weights, length: int = 0, prefill: int = 64):
-    """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time."""
+def application(weights):
+    """The program that continues texts; its texts end as config.json says, where that names several tokens."""
+    ends = weights.config.get("eos_token_id")
+    return lg.TextGeneration(
+        tokenizer=weights.tokenizer, ends=ends if isinstance(ends, list) else None
+    )
+
+
+def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
+    """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time.
+
+    Where the checkpoint has a tokenizer a program comes with the model, unless `program` is false.
+    """
     config = dict(weights.config)
     config["head_dim"] = (
         config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
@@ -173,7 +184,8 @@ def build(weights, length: int = 0, prefill: int = 64):
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
     length = length or min(config["max_position_embeddings"], 4096)
     net = Llama(config, length)
-    model = lg.Model("llama", net)
+    apps = [application(weights)] if program and weights.tokenizer else []
+    model = lg.Model("llama", net, apps=apps)
     token = (0, config["vocab_size"] - 1)
     position = lg.spec(dtype=lg.i64, range=(0, length - 1))
     tokens = lg.Dim("tokens", 1, prefill, typical=prefill)

@@ -125,6 +125,7 @@ def as_object(s: Summary) -> dict[str, object]:
         },
         "library": str(s.built.library) if s.built else None,
         "module": str(s.built.module) if s.built and s.built.module else None,
+        "programs": [str(p) for p in s.built.programs] if s.built else [],
         "seconds": {name: round(t, 4) for name, t in s.seconds.items()},
     }
 
@@ -167,7 +168,9 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     cmake = ("CMake", f'add_subdirectory("{s.directory.resolve()}" {s.model})  {link}')
     if s.built is None:  # CMake builds it itself; Python and bench need what `compile` builds
         return (cmake,)
+    programs = [shlex.quote(str(s.directory / "bin" / p.name)) for p in s.built.programs]
     return (
+        *(("text", f'{p} generate --prompt "Once upon a time"{needed}') for p in programs),
         ("Python", f'PYTHONPATH={where}/python python -c "{code}"'),
         ("bench", f"lumigen bench {where}{needed}"),
         cmake,

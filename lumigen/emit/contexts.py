@@ -316,6 +316,38 @@ class StateContext:
 
 
 @dataclass(frozen=True)
+class TextEntryContext:
+    """A function of the program that continues texts, and the entry that it calls."""
+
+    name: str
+    function: str
+    signature: str
+    id_type: str
+    id_shape: str  # initialiser
+    ids: str  # arguments of tensor_of, as the next ones
+    position_type: str
+    position: str
+    logit_type: str
+    logit_shape: str
+    logit_count: int
+    logit_value: str  # of found[i], a float
+    logits: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class TextContext:
+    """The program that continues texts."""
+
+    entries: tuple[TextEntryContext, ...]
+    chunk: int
+    length: int
+    tokens: int
+    ends: tuple[int, ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ModelContext:
     name: str
     macro: str
@@ -335,6 +367,7 @@ class ModelContext:
     embed_weights: bool
     runtime_sources: tuple[str, ...]
     target: Target
+    text: TextContext | None
 
     @property
     def first_cases(self) -> tuple[CaseContext, ...]:

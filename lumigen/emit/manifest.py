@@ -48,6 +48,7 @@ def describe(model: CompiledModel, abi: int) -> dict[str, object]:
         "weights": weights_of(model),
         "states": [_state(s) for s in model.states],
         "kernels": [k.name for k in model.kernels],
+        **({"application": model.text.described()} if model.text else {}),
     }
 
 

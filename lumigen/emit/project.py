@@ -32,6 +32,7 @@ from lumigen.emit.entry import (
 )
 from lumigen.emit.environment import render_project_file
 from lumigen.emit.example import example_context
+from lumigen.emit.text_program import FOLDER, text_context, text_files, tokenizer_file
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.names import entry_symbols, model_symbols
@@ -112,6 +113,10 @@ def render_project(
         files[place] = render("tests/kernel_vectors.h.j2", of=case, name=case.kernel)
     if embed_weights:
         files["src/embedded.cpp"] = render("src/embedded.cpp.j2")
+    if model.text is not None:
+        files["apps/main.cpp"] = render("apps/main.cpp.j2")
+        files[f"weights/{model.name}.tokenizer"] = tokenizer_file(model.text)
+        files |= {f"{FOLDER}/{name}": text for name, text in text_files().items()}
     lines = tuple(string(f"{line}\n") for line in manifest.text_of(described).splitlines())
     files["src/manifest.cpp"] = render("src/manifest.cpp.j2", manifest_lines=lines)
     files |= plain_files(model)
@@ -173,6 +178,7 @@ def model_context(
         embed_weights=embed_weights,
         runtime_sources=tuple(f"runtime/{name}" for name in runtime),
         target=model.target,
+        text=text_context(model, model.text) if model.text else None,
     )
 
 

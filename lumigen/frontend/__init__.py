@@ -9,6 +9,7 @@ from lumigen.frontend import nn as nn
 from lumigen.frontend import random as random
 from lumigen.frontend import signal as signal
 from lumigen.frontend import special as special
+from lumigen.frontend.application import TextGeneration
 from lumigen.frontend.context import Backend, Context
 from lumigen.frontend.functions import *  # noqa: F403  # the names that it lists
 from lumigen.frontend.load import load_model_file
@@ -25,6 +26,7 @@ __all__ = [
     "Model",
     "Spec",
     "Tensor",
+    "TextGeneration",
     "Traced",
     "WeightSpec",
     "fft",

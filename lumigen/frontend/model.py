@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from lumigen import graph
+from lumigen.application import TextProgram
 from lumigen.dtype import DType
 from lumigen.errors import BadArgument, DimConflict, SourceLocation, UnknownDim, WeightMismatch
+from lumigen.frontend.application import TextGeneration
 from lumigen.frontend.extents import declared
 from lumigen.frontend.nn.module import Module, Parameter
 from lumigen.frontend.spec import Spec, check_identifier, taken
@@ -56,6 +58,7 @@ class Traced:
     entries: tuple[tuple[str, Graph], ...]
     weights: tuple[WeightSpec, ...]
     states: tuple[StateSpec, ...] = ()
+    text: TextProgram | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Model:
 
     `net` holds the weights: a module, whose parameters keep the names of its state_dict, or modules
     by name, which become prefixes. `prefix` goes before every name, and `rename` maps the names so
-    made to those in the weights file.
+    made to those in the weights file. `apps` are programs that are emitted with it.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Model:
         *,
         prefix: str = "",
         rename: Callable[[str], str] | Mapping[str, str] | None = None,
+        apps: Sequence[TextGeneration] = (),
     ) -> None:
         check_identifier("Model", name, model_taken_by)
         if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
@@ -94,6 +98,7 @@ class Model:
         self.net = net
         self.prefix = prefix
         self.rename = rename
+        self.app = _only(apps)
         self._entries: dict[str, Entry] = {}
         self._dims: dict[str, Dim] = {}
         self._traced: Traced | None = None
@@ -233,8 +238,19 @@ class Model:
             for e, (_, traced) in zip(self.entries, entries, strict=True):
                 self._check_ports(e, traced)
             found = weights_of(entries), states_of(entries)
-            self._traced = Traced(self.name, self.version, entries, *found)
+            text = None if self.app is None else self.app.program(dict(entries))
+            self._traced = Traced(self.name, self.version, entries, *found, text)
         return self._traced
+
+
+def _only(apps: Sequence[object]) -> TextGeneration | None:
+    """The one application, if there is any: a second one would be called by the same command."""
+    app = apps[0] if apps else None
+    if app is None or (len(apps) == 1 and isinstance(app, TextGeneration)):
+        return app
+    value = ", ".join(type(a).__name__ for a in apps)
+    expected = "no application or one, an lg.TextGeneration"
+    raise fail(BadArgument, op="Model", name="apps", value=value, expected=expected)
 
 
 def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:

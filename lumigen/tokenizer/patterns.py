@@ -98,12 +98,13 @@ def _escape(pattern: str, at: int, *, inside: bool) -> tuple[str, int]:
 
 
 def _set(ranges: Ranges, *, is_not: bool, inside: bool) -> str:
-    chosen = _complement(ranges) if is_not else ranges
+    chosen = complement(ranges) if is_not else ranges
     text = "".join(f"\\U{a:08x}-\\U{b:08x}" if a < b else f"\\U{a:08x}" for a, b in chosen)
     return text if inside else f"[{text}]"
 
 
-def _complement(ranges: Ranges) -> Ranges:
+def complement(ranges: Ranges) -> Ranges:
+    """All other code points."""
     found: list[tuple[int, int]] = []
     start = 0
     for a, b in ranges:

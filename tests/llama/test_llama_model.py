@@ -249,27 +249,44 @@ def stories() -> Path | None:
     return found if found.is_file() else None
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(stories() is None, reason="no stories260K.gguf: set LUMIGEN_STORIES")
-def test_stories_are_those_of_a_float64_evaluation(tmp_path: Path) -> None:
-    """A real checkpoint, built: every greedy token is the one that the evaluation of all before it gives."""
+NO_STORIES = "no stories260K.gguf: LUMIGEN_STORIES names none, and ../shared/data has none"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real checkpoint, built with its program."""
     file = stories()
-    assert file is not None
+    if file is None:
+        pytest.skip(NO_STORIES)
+    folder = tmp_path_factory.mktemp("stories") / "llama-cpu"
+    command = [sys.executable, "-m", "lumigen", "compile", str(EXAMPLE / "model.py")]
+    subprocess.run([*command, "--weights", str(file), "-o", str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened() -> lg.Weights:
+    file = stories()
+    if file is None:
+        pytest.skip(NO_STORIES)
+    return lg.open_weights(file)
+
+
+@pytest.mark.slow
+def test_stories_are_those_of_a_float64_evaluation(project: Path, opened: lg.Weights) -> None:
+    """Every greedy token is the one that the evaluation of all before it gives; the program says the same."""
     spec = importlib.util.spec_from_file_location("generate", EXAMPLE / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
-    project = tmp_path / "llama-cpu"
-    command = [sys.executable, "-m", "lumigen", "compile", str(EXAMPLE / "model.py")]
-    subprocess.run([*command, "--weights", str(file), "-o", str(project)], check=True)
-    weights = lg.open_weights(file)
-    assert weights.tokenizer is not None
-    config = dict(weights.config)
-    values = {name: weights[name] for name in weights.aliases}
+    t = opened.tokenizer
+    assert t is not None
+    config = dict(opened.config)
+    values = {name: opened[name] for name in opened.aliases}
     model = lg.load(project).Model()
     for prompt in ("Once upon a time", "The cat"):
-        ids = list(tokenizer.encode(weights.tokenizer, prompt))
+        ids = list(tokenizer.encode(t, prompt))
         text = [*ids, *generate.generate(model, ids, most=100)]
         logits = evaluate(config, values, text)
         ordered = np.sort(logits, -1)
@@ -278,3 +295,85 @@ def test_stories_are_those_of_a_float64_evaluation(tmp_path: Path) -> None:
         assert len(text) == len(ids) + 100
         for i in range(len(ids), len(text)):
             assert not sure[i - 1] or text[i] == greedy[i - 1], (prompt, i)
+        printed = said(project, "--prompt", prompt, "--tokens", "100").stdout
+        assert printed == continued(t, ids, text[len(ids) :]) + "\n"
+
+
+def said(
+    project: Path, *flags: str, code: int = 0, given: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What the program has written, with this exit code."""
+    done = subprocess.run(
+        [project / "bin" / "llama", "generate", "--threads", "1", *flags],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def continued(t: tokenizer.Tokenizer, ids: list[int], new: list[int]) -> str:
+    """The text of new tokens behind others."""
+    stream = tokenizer.Stream(t)
+    for i in ids:
+        stream.push(i)
+    return "".join(map(stream.push, new)) + stream.finish()
+
+
+@pytest.mark.slow
+def test_stories_are_those_of_llama_cpp(project: Path, opened: lg.Weights) -> None:
+    """Token for token, where both begin with the same ids; from_llama_cpp.py made the file."""
+    t = opened.tokenizer
+    assert t is not None
+    rows = json.loads((Path(__file__).parent / "llama_cpp.json").read_text(encoding="utf-8"))
+    for row in rows:
+        assert tokenizer.encode(t, row["prompt"]) == row["ids"]
+        count = str(len(row["tokens"]))
+        printed = said(project, "--prompt", row["prompt"], "--tokens", count).stdout
+        assert printed == continued(t, row["ids"], row["tokens"]) + "\n"
+
+
+@pytest.mark.slow
+def test_what_the_program_says(project: Path, tmp_path: Path) -> None:
+    prompt = ("--prompt", "Once upon a time")
+    greedy = said(project, *prompt, "--tokens", "40")
+    assert "prompt: 5 tokens in " in greedy.stderr
+    assert "generated: 40 tokens in " in greedy.stderr
+    drawn = ("--tokens", "40", "--temperature", "0.9", "--top-p=0.95", "--seed")
+    first, again, other = (said(project, *prompt, *drawn, seed).stdout for seed in "112")
+    assert first == again != other
+    stopped = said(project, *prompt, "--tokens", "40", "--stop", "little", "--stop", "girl")
+    assert stopped.stdout == greedy.stdout.partition("little")[0] + "\n"
+    assert "a stop string" in stopped.stderr
+    assert said(project, "--prompt-file", "-", "--tokens", "40", given=prompt[1]).stdout == (
+        greedy.stdout
+    )
+    full = said(project, *prompt, "--tokens", "9999", "--repetition-penalty", "1.5")
+    assert "cache was full" in full.stderr or "the text ended" in full.stderr
+
+    spoiled = tmp_path / "llama.tokenizer"
+    spoiled.write_bytes((project / "weights" / "llama.tokenizer").read_bytes()[:-200])
+    for flags, code, text in (
+        (("--prompt", "a b " * 2000), 1, "[generate] the prompt has"),
+        (("--prompt-file", str(tmp_path / "none")), 1, "cannot be read: No such file"),
+        ((*prompt, "--tokenizer", str(spoiled)), 1, "It is damaged"),
+        ((*prompt, "--weights", str(spoiled)), 1, "[model_open] "),
+        ((*prompt, "--tokens", "few"), 2, "--tokens takes a whole number, not 'few'"),
+        ((*prompt, "--top-p", "1.5"), 2, "--top-p cannot be 1.5"),
+        ((*prompt, "--top"), 2, "--top lacks its value"),
+        ((*prompt, "--top", "1"), 2, "there is no --top"),
+        ((*prompt, *prompt), 2, "there are two prompts"),
+        ((), 2, "--prompt or --prompt-file is missing"),
+    ):
+        wrong = said(project, *flags, code=code)
+        assert text in wrong.stderr
+        assert not wrong.stdout
+    program = project / "bin" / "llama"
+    bad = subprocess.run(
+        [program, "generate", "--prompt", b"a\xff"], capture_output=True, check=False
+    )
+    assert bad.returncode == 1
+    assert b"the prompt is no UTF-8: its byte 1 is 0xff" in bad.stderr

@@ -1,0 +1,177 @@
+"""`lg.TextGeneration`: which entries it takes, what it says of others, what is emitted for it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lumigen as lg
+from lumigen import errors, nn
+from lumigen.build import write_project
+from lumigen.compile import lower_model
+from lumigen.emit.project import render_project
+from lumigen.target import CUDA
+from lumigen.tokenizer import Added, Step, Tokenizer
+
+WORDS = Tokenizer(
+    "scores",
+    "spaces",
+    ("<end>", "a", "b", "c"),
+    scores=(0.0,) * 4,
+    added=(Added(0, "<end>"),),
+    eos=0,
+)
+POSITION: dict[str, Any] = {"dtype": lg.i64, "range": (0, 15)}
+
+
+def decoder(
+    *,
+    axes: tuple[int, ...] = (),
+    tokens: Any = None,
+    one: int = 1,
+    ids: lg.DType = lg.i64,
+    position: dict[str, Any] = POSITION,
+    decode_position: dict[str, Any] | None = None,
+    vocabulary: int = 4,
+    result: str = "logits",
+    apps: Any = None,
+    **app: Any,
+) -> lg.Model:
+    """Logits by how often a token has stood in the text: it needs its state, and nothing to learn."""
+    apps = [lg.TextGeneration(**{"tokenizer": WORDS, **app})] if apps is None else apps
+    model = lg.Model("counting", apps=apps)
+    read = nn.State("read", (16, vocabulary))
+
+    def logits(ids: lg.Tensor, position: lg.Tensor) -> Any:
+        ids = ids.reshape(ids.shape[-1])
+        read[position : position + ids.shape[0]] = (
+            ids.unsqueeze(-1) == lg.arange(vocabulary)
+        ).float()
+        found = read.sum(0).reshape(*axes, vocabulary)
+        return {
+            "logits": {"logits": found},
+            "all": {"logits": found.expand(3, vocabulary)},
+            "two": {"logits": found, "more": found},
+            "integers": {"logits": found.long()},
+        }[result]
+
+    def prefill(ids: lg.Tensor, position: lg.Tensor) -> Any:
+        return logits(ids, position)
+
+    def decode(ids: lg.Tensor, position: lg.Tensor) -> Any:
+        return logits(ids, position)
+
+    many = lg.Dim("tokens", 1, 4) if tokens is None else tokens
+    kind: dict[str, Any] = {"dtype": ids, "range": (0, vocabulary - 1)}
+    model.entry(ids=lg.spec(*axes, many, **kind), position=lg.spec(**position))(prefill)
+    model.entry(ids=lg.spec(*axes, one, **kind), position=lg.spec(**(decode_position or position)))(
+        decode
+    )
+    return model
+
+
+def test_what_a_program_knows() -> None:
+    text = decoder().trace().text
+    assert text is not None
+    assert (text.chunk, text.length, text.ends) == (4, 16, (0,))
+    assert (text.prefill.entry, text.decode.entry) == ("prefill", "decode")
+    assert (text.decode.ids, text.decode.position, text.decode.logits) == (
+        "ids",
+        "position",
+        "logits",
+    )
+    assert decoder(apps=[]).trace().text is None
+    padded = decoder(vocabulary=6, padded=True, ends=[1, 2]).trace().text
+    assert padded is not None
+    assert padded.ends == (1, 2)
+    assert padded.identity() != text.identity()
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no tokenizer": ({"tokenizer": None}, "tokenizer cannot be None. Pass weights.tokenizer"),
+    "no entry": (
+        {"prefill": "read"},
+        "prefill cannot be 'read'. Pass the name of an entry: prefill",
+    ),
+    "one token": (
+        {"tokens": 1},
+        "prefill cannot be 'prefill', of 1 ids. Pass an entry for 1 to many",
+    ),
+    "two at least": (
+        {"tokens": lg.Dim("tokens", 2, 4)},
+        "prefill cannot be 'prefill', of tokens ids. Pass an entry for 1 to many",
+    ),
+    "a step of two": ({"one": 2}, "decode cannot be 'decode', of 2 ids. Pass an entry for one id"),
+    "floats": (
+        {"ids": lg.i64, "position": {"dtype": lg.i8, "range": (0, 15)}},
+        "which takes ids: i64[tokens], position: i8[]. Pass an entry of two inputs",
+    ),
+    "no range": (
+        {"position": {"dtype": lg.i64}},
+        "position of prefill cannot be of the range None",
+    ),
+    "a later begin": (
+        {"position": {"dtype": lg.i64, "range": (1, 15)}},
+        "position of prefill cannot be of the range (1, 15)",
+    ),
+    "other positions": (
+        {"decode_position": {"dtype": lg.i64, "range": (0, 7)}},
+        "decode cannot be 'decode', with 8 positions. Pass an entry with 16",
+    ),
+    "all tokens' logits": (
+        {"result": "all"},
+        "which gives logits: f32[3, 4]. Pass an entry whose one",
+    ),
+    "two outputs": ({"result": "two"}, "which gives logits: f32[4], more: f32[4]"),
+    "integers": ({"result": "integers"}, "which gives logits: i64[4]"),
+    "few logits": (
+        {"vocabulary": 3, "padded": True},
+        "tokenizer cannot be 4 tokens, where prefill gives 3 logits. Pass the tokenizer that",
+    ),
+    "many logits": (
+        {"vocabulary": 5},
+        "tokenizer cannot be 4 tokens, where prefill gives 5 logits. Pass padded=True, if",
+    ),
+    "an end": ({"ends": [4]}, "ends cannot be 4. Pass ids from 0 to 3"),
+    "two programs": (
+        {"apps": [lg.TextGeneration(tokenizer=WORDS)] * 2},
+        "[Model] apps cannot be TextGeneration, TextGeneration. Pass no application or one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_it_does_not_take(name: str) -> None:
+    given, text = WRONG[name]
+    with pytest.raises(errors.BadArgument) as caught:
+        decoder(**given).trace()
+    assert text in str(caught.value)
+    assert f"{Path(__file__).name}:" in str(caught.value)
+
+
+def test_a_tokenizer_that_the_program_has_not() -> None:
+    lowers = Tokenizer("merges", "bytes", WORDS.tokens, normalize=(Step("lower"),))
+    model = lower_model(decoder(tokenizer=lowers).trace(), {}).model
+    with pytest.raises(errors.BadArgument, match="tokenizer cannot be one with the step lower"):
+        render_project(model)
+
+
+def test_only_models_with_a_program_have_its_files() -> None:
+    with_it = render_project(lower_model(decoder().trace(), {}).model)
+    without = render_project(lower_model(decoder(apps=[]).trace(), {}).model)
+    more = {p for p in with_it if p.startswith("apps/")} | {"weights/counting.tokenizer"}
+    assert len(more) > 10
+    assert with_it.keys() - without.keys() == more
+    assert "apps/" not in without["CMakeLists.txt"]
+
+
+def test_the_program_compiles_for_any_dtypes(tmp_path: Path) -> None:
+    model = decoder(axes=(1,), ids=lg.i32, position={"dtype": lg.i32, "range": (0, 15)})
+    lowered = lower_model(model.trace(), {}, target=CUDA, dtype=lg.bf16)
+    write_project(render_project(lowered.model), tmp_path)
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-DLUMIGEN_NS=counting_impl"]
+    command = ["c++", "-fsyntax-only", *flags, "-I.", "-Iinclude", "apps/main.cpp"]
+    subprocess.run(command, cwd=tmp_path, check=True)
