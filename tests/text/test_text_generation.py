@@ -113,6 +113,7 @@ def test_only_models_with_a_program_have_its_files() -> None:
     assert "apps/" not in without["CMakeLists.txt"]
 
 
+@pytest.mark.slow
 def test_the_program_compiles_for_any_dtypes(tmp_path: Path) -> None:
     write_project(files("cuda"), tmp_path)
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-DLUMIGEN_NS=counting_impl"]
