@@ -37,26 +37,25 @@ FileMap::~FileMap() {
   if (data_ != nullptr) munmap(const_cast<char*>(data_), bytes_);
 }
 
-Status FileMap::open(const char* where, const char* path) {
+Status FileMap::open(const char* where, const char* path, const char* what) {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0)
-    return fail(kBadWeights, "[%s] weights file %s cannot be opened: %s. Check the path.", where, path,
+    return fail(kBadWeights, "[%s] %s %s cannot be opened: %s. Check the path.", where, what, path,
                 reason(errno));
   struct stat about;
   if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) {
     close(file);
-    return fail(kBadWeights, "[%s] weights file %s is no regular file. Pass a safetensors file.", where,
-                path);
+    return fail(kBadWeights, "[%s] %s %s is no regular file. Name one that is.", where, what, path);
   }
   if (about.st_size == 0) {
     close(file);
-    return fail(kBadWeights, "[%s] weights file %s is empty. Fetch or write it again.", where, path);
+    return fail(kBadWeights, "[%s] %s %s is empty. Fetch or write it again.", where, what, path);
   }
   void* map = mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_PRIVATE, file, 0);
   const int code = errno;
   close(file);
   if (map == MAP_FAILED)
-    return fail(kBadWeights, "[%s] weights file %s cannot be mapped: %s.", where, path, reason(code));
+    return fail(kBadWeights, "[%s] %s %s cannot be mapped: %s.", where, what, path, reason(code));
   data_ = static_cast<const char*>(map);
   bytes_ = static_cast<size_t>(about.st_size);
   return kOk;

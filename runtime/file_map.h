@@ -14,8 +14,8 @@ class FileMap {
   FileMap& operator=(const FileMap&) = delete;
   ~FileMap();
 
-  // `where` is the function that the message names.
-  Status open(const char* where, const char* path);
+  // `where` is the function that the message names, `what` the kind of file.
+  Status open(const char* where, const char* path, const char* what = "weights file");
   const char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 

@@ -114,7 +114,7 @@ Status save(Run& run, const Context& context, const char* where, const char* pat
 Status load(Run& run, const Context& context, const char* where, const char* path) {
   const StateTable& table = context.model->table->states;
   FileMap map;
-  if (const Status s = map.open(where, path)) return s;
+  if (const Status s = map.open(where, path, "state file")) return s;
   Safetensors file;
   if (const Status s = read_safetensors(&file, where, path, map.data(), map.bytes())) return s;
   std::vector<const StoredTensor*> found;

@@ -88,8 +88,11 @@ class GPT2(nn.Module):
         return functional.linear(self.ln_f(x[-1:]), self.wte.weight).squeeze(0)
 
 
-def build(weights, length: int = 0, prefill: int = 64):
-    """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time."""
+def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
+    """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time.
+
+    Where the checkpoint has a tokenizer a program comes with the model, unless `program` is false.
+    """
     config = weights.config
     if config["activation_function"] not in ("gelu_new", "gelu_pytorch_tanh"):
         raise ValueError(
@@ -99,7 +102,9 @@ def build(weights, length: int = 0, prefill: int = 64):
     net = GPT2(config, length)
     # the file of the first release has bare names, what transformers saves has them in a module
     prefix = "" if "wte.weight" in weights else "transformer."
-    model = lg.Model("gpt2", net, prefix=prefix)
+    has_program = program and weights.tokenizer is not None
+    apps = [lg.TextGeneration(tokenizer=weights.tokenizer, padded=True)] if has_program else []
+    model = lg.Model("gpt2", net, prefix=prefix, apps=apps)
     token = (0, config["vocab_size"] - 1)
     position = lg.spec(dtype=lg.i64, range=(0, length - 1))
     tokens = lg.Dim("tokens", 1, min(prefill, length), typical=min(prefill, length))

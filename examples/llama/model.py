@@ -165,11 +165,13 @@ class Llama(nn.Module):
 
 
 def application(weights):
-    """The program that continues texts; its texts end as config.json says, where that names several tokens."""
+    """The program that continues texts; they end as config.json says, where that names several tokens.
+
+    Qwen's vocabularies are filled up to a round number.
+    """
     ends = weights.config.get("eos_token_id")
-    return lg.TextGeneration(
-        tokenizer=weights.tokenizer, ends=ends if isinstance(ends, list) else None
-    )
+    several = ends if isinstance(ends, list) else None
+    return lg.TextGeneration(tokenizer=weights.tokenizer, padded=True, ends=several)
 
 
 def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):

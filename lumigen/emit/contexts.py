@@ -342,6 +342,7 @@ class TextContext:
     entries: tuple[TextEntryContext, ...]
     chunk: int
     length: int
+    needs_weights: bool  # in a file
     tokens: int
     ends: tuple[int, ...]
     sources: tuple[str, ...]

@@ -178,7 +178,7 @@ def model_context(
         embed_weights=embed_weights,
         runtime_sources=tuple(f"runtime/{name}" for name in runtime),
         target=model.target,
-        text=text_context(model, model.text) if model.text else None,
+        text=text_context(model, model.text, embeds=embed_weights) if model.text else None,
     )
 
 

@@ -21,8 +21,8 @@ LOGITS = {
 }
 
 
-def text_context(model: CompiledModel, text: TextProgram) -> TextContext:
-    """The program as its template sees it."""
+def text_context(model: CompiledModel, text: TextProgram, *, embeds: bool) -> TextContext:
+    """The program as its template sees it; `embeds`: the library holds the weights."""
     return TextContext(
         entries=(
             _entry(model, "run_prefill", text.prefill),
@@ -30,6 +30,7 @@ def text_context(model: CompiledModel, text: TextProgram) -> TextContext:
         ),
         chunk=text.chunk,
         length=text.length,
+        needs_weights=bool(model.weights) and not embeds,
         tokens=len(text.tokenizer.tokens),
         ends=text.ends,
         sources=tuple(f"{FOLDER}/{name}" for name in text_files() if name.endswith(".cpp")),

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -201,9 +202,9 @@ void catch_interrupts() {
 
 Status open(const Program& program, Options* options, TextModel* model, Tokenizer* tokenizer) {
   const std::string name = program.name;
-  if (options->settings.weights.empty() && !program.has_own_weights)
+  if (options->settings.weights.empty() && program.needs_weights)
     options->settings.weights = beside(program, name + ".safetensors");
-  if (options->settings.weights.empty() && !program.has_own_weights)
+  if (options->settings.weights.empty() && program.needs_weights)
     return fail(kBadArgument, "[generate] there are no weights beside this program. Pass --weights FILE.");
   if (options->tokenizer.empty()) options->tokenizer = beside(program, name + ".tokenizer");
   if (options->tokenizer.empty())

@@ -18,9 +18,9 @@ struct Settings {
 struct Program {
   const char* name;
   const char* version;
-  bool has_device;       // a GPU
-  bool has_own_weights;  // they are in the program
-  int32_t vocabulary;    // the tokens that it was made for
+  bool has_device;     // a GPU
+  bool needs_weights;  // in a file: they are not in the program
+  int32_t vocabulary;  // the tokens that it was made for
   std::function<Status(const Settings&, TextModel*)> open;
 };
 

@@ -70,7 +70,7 @@ uint64_t pair_of(int64_t left, int64_t right) {
 
 Status Tokenizer::open(const char* where, const char* path) {
   FileMap file;
-  if (const Status status = file.open(where, path)) return status;
+  if (const Status status = file.open(where, path, "tokenizer")) return status;
   return read(where, path, file.data(), file.bytes());
 }
 

@@ -7,70 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting import WORDS, check_program, decoder, files
 
 import lumigen as lg
-from lumigen import errors, nn
+from lumigen import errors
 from lumigen.build import write_project
 from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
-from lumigen.target import CUDA
-from lumigen.tokenizer import Added, Step, Tokenizer
-
-WORDS = Tokenizer(
-    "scores",
-    "spaces",
-    ("<end>", "a", "b", "c"),
-    scores=(0.0,) * 4,
-    added=(Added(0, "<end>"),),
-    eos=0,
-)
-POSITION: dict[str, Any] = {"dtype": lg.i64, "range": (0, 15)}
-
-
-def decoder(
-    *,
-    axes: tuple[int, ...] = (),
-    tokens: Any = None,
-    one: int = 1,
-    ids: lg.DType = lg.i64,
-    position: dict[str, Any] = POSITION,
-    decode_position: dict[str, Any] | None = None,
-    vocabulary: int = 4,
-    result: str = "logits",
-    apps: Any = None,
-    **app: Any,
-) -> lg.Model:
-    """Logits by how often a token has stood in the text: it needs its state, and nothing to learn."""
-    apps = [lg.TextGeneration(**{"tokenizer": WORDS, **app})] if apps is None else apps
-    model = lg.Model("counting", apps=apps)
-    read = nn.State("read", (16, vocabulary))
-
-    def logits(ids: lg.Tensor, position: lg.Tensor) -> Any:
-        ids = ids.reshape(ids.shape[-1])
-        read[position : position + ids.shape[0]] = (
-            ids.unsqueeze(-1) == lg.arange(vocabulary)
-        ).float()
-        found = read.sum(0).reshape(*axes, vocabulary)
-        return {
-            "logits": {"logits": found},
-            "all": {"logits": found.expand(3, vocabulary)},
-            "two": {"logits": found, "more": found},
-            "integers": {"logits": found.long()},
-        }[result]
-
-    def prefill(ids: lg.Tensor, position: lg.Tensor) -> Any:
-        return logits(ids, position)
-
-    def decode(ids: lg.Tensor, position: lg.Tensor) -> Any:
-        return logits(ids, position)
-
-    many = lg.Dim("tokens", 1, 4) if tokens is None else tokens
-    kind: dict[str, Any] = {"dtype": ids, "range": (0, vocabulary - 1)}
-    model.entry(ids=lg.spec(*axes, many, **kind), position=lg.spec(**position))(prefill)
-    model.entry(ids=lg.spec(*axes, one, **kind), position=lg.spec(**(decode_position or position)))(
-        decode
-    )
-    return model
+from lumigen.tokenizer import Step, Tokenizer
 
 
 def test_what_a_program_knows() -> None:
@@ -149,7 +93,8 @@ def test_what_it_does_not_take(name: str) -> None:
     with pytest.raises(errors.BadArgument) as caught:
         decoder(**given).trace()
     assert text in str(caught.value)
-    assert f"{Path(__file__).name}:" in str(caught.value)
+    assert caught.value.where is not None
+    assert Path(caught.value.where.file).parent == Path(__file__).parent
 
 
 def test_a_tokenizer_that_the_program_has_not() -> None:
@@ -168,10 +113,14 @@ def test_only_models_with_a_program_have_its_files() -> None:
     assert "apps/" not in without["CMakeLists.txt"]
 
 
+@pytest.mark.slow
 def test_the_program_compiles_for_any_dtypes(tmp_path: Path) -> None:
-    model = decoder(axes=(1,), ids=lg.i32, position={"dtype": lg.i32, "range": (0, 15)})
-    lowered = lower_model(model.trace(), {}, target=CUDA, dtype=lg.bf16)
-    write_project(render_project(lowered.model), tmp_path)
+    write_project(files("cuda"), tmp_path)
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-DLUMIGEN_NS=counting_impl"]
     command = ["c++", "-fsyntax-only", *flags, "-I.", "-Iinclude", "apps/main.cpp"]
     subprocess.run(command, cwd=tmp_path, check=True)
+
+
+@pytest.mark.slow
+def test_a_program_without_weights(tmp_path: Path) -> None:
+    check_program(tmp_path / "counting", "cpu")

@@ -57,18 +57,28 @@ def agrees(run: Driver, folder: Path, t: Tokenizer, seed: int, count: int) -> No
         assert row == expected, (flags, text)
 
 
-def every_kind(folder: Path) -> Iterable[Tokenizer]:
-    for how in ("gpt2", "llama3", "qwen2", "digits", "spaced"):
+def kinds(
+    folder: Path, of_byte: Iterable[str], of_character: Iterable[str], by_score: Iterable[bool]
+) -> Iterable[Tokenizer]:
+    for how in of_byte:
         yield saved(folder / how, of_bytes(how))
-    for how in ("normalizer", "always", "first", "never"):
+    for how in of_character:
         yield saved(folder / how, of_characters(how))
-    for prefix in (True, False):
+    for prefix in by_score:
         yield as_gguf(folder, trained(prefix), prefix)
 
 
-def test_every_kind_of_tokenizer(driver: Driver, tmp_path: Path) -> None:
-    for seed, t in enumerate(every_kind(tmp_path)):
-        agrees(driver, tmp_path, t, seed, 40)
+def test_kinds_of_tokenizers(driver: Driver, tmp_path: Path) -> None:
+    for seed, t in enumerate(kinds(tmp_path, ["qwen2"], ["normalizer"], [True])):
+        agrees(driver, tmp_path, t, seed, 30)
+
+
+@pytest.mark.slow
+def test_every_kind_of_tokenizer(checked: Driver, tmp_path: Path) -> None:
+    of_byte = ("gpt2", "llama3", "digits", "spaced")
+    of_character = ("always", "first", "never")
+    for seed, t in enumerate(kinds(tmp_path, of_byte, of_character, [False])):
+        agrees(checked, tmp_path, t, seed, 40)
 
 
 PATTERNS = (
@@ -156,7 +166,7 @@ def test_no_file_does_more_than_be_refused(checked: Driver, tmp_path: Path) -> N
     rows = "".join(f"3 {text.hex()}\n" for text in some_texts(1, 6))
     file = tmp_path / "tokenizer"
     refused = 0
-    for _ in range(150):
+    for _ in range(120):
         t = random_tokenizer(base, rng)
         content = json.loads(shipped(t))
         spoil(content, rng)
@@ -167,7 +177,7 @@ def test_no_file_does_more_than_be_refused(checked: Driver, tmp_path: Path) -> N
             del data[rng.randrange(len(data)) :]
         file.write_bytes(data)
         refused += checked("encode", file, rows=rows).startswith("refused: [test] ")
-    assert 10 < refused < 140
+    assert 10 < refused < 110
 
 
 def spoil(content: dict[str, Any], rng: random.Random) -> None:

@@ -1,0 +1,100 @@
+"""A model of texts that needs no weights, whose program says the token that it has read most often."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import lumigen as lg
+from lumigen import nn
+from lumigen.build import build_project, write_project
+from lumigen.compile import lower_model
+from lumigen.emit.project import render_project
+from lumigen.target import parse_target
+from lumigen.tokenizer import Added, Tokenizer
+
+WORDS = Tokenizer(
+    "scores",
+    "spaces",
+    ("<end>", "a", "b", "c"),
+    scores=(0.0,) * 4,
+    added=(Added(0, "<end>"),),
+    eos=0,
+)
+POSITION: dict[str, Any] = {"dtype": lg.i64, "range": (0, 15)}
+
+
+def decoder(
+    *,
+    axes: tuple[int, ...] = (),
+    tokens: Any = None,
+    one: int = 1,
+    ids: lg.DType = lg.i64,
+    position: dict[str, Any] = POSITION,
+    decode_position: dict[str, Any] | None = None,
+    vocabulary: int = 4,
+    result: str = "logits",
+    apps: Any = None,
+    **app: Any,
+) -> lg.Model:
+    """Logits by how often a token has stood in the text: it needs its state, and nothing to learn."""
+    apps = [lg.TextGeneration(**{"tokenizer": WORDS, **app})] if apps is None else apps
+    model = lg.Model("counting", apps=apps)
+    read = nn.State("read", (16, vocabulary))
+
+    def logits(ids: lg.Tensor, position: lg.Tensor) -> Any:
+        ids = ids.reshape(ids.shape[-1])
+        read[position : position + ids.shape[0]] = (
+            ids.unsqueeze(-1) == lg.arange(vocabulary)
+        ).float()
+        found = read.sum(0).reshape(*axes, vocabulary)
+        return {
+            "logits": {"logits": found},
+            "all": {"logits": found.expand(3, vocabulary)},
+            "two": {"logits": found, "more": found},
+            "integers": {"logits": found.long()},
+        }[result]
+
+    def prefill(ids: lg.Tensor, position: lg.Tensor) -> Any:
+        return logits(ids, position)
+
+    def decode(ids: lg.Tensor, position: lg.Tensor) -> Any:
+        return logits(ids, position)
+
+    many = lg.Dim("tokens", 1, 4) if tokens is None else tokens
+    kind: dict[str, Any] = {"dtype": ids, "range": (0, vocabulary - 1)}
+    model.entry(ids=lg.spec(*axes, many, **kind), position=lg.spec(**position))(prefill)
+    model.entry(ids=lg.spec(*axes, one, **kind), position=lg.spec(**(decode_position or position)))(
+        decode
+    )
+    return model
+
+
+def narrow() -> lg.Model:
+    """With ids and positions of 32 bits, and an axis in front of both ids and logits."""
+    return decoder(axes=(1,), ids=lg.i32, position={"dtype": lg.i32, "range": (0, 15)})
+
+
+def files(target: str) -> dict[str, str]:
+    """Its project, with logits in bf16."""
+    lowered = lower_model(narrow().trace(), {}, target=parse_target(target), dtype=lg.bf16)
+    return render_project(lowered.model)
+
+
+def check_program(folder: Path, target: str) -> None:
+    """Builds it; its texts, through prompts in parts and to the end of the states."""
+    write_project(files(target), folder)
+    program = build_project(folder, python=False).programs[0]
+    for prompt, tokens, expected, why in (
+        ("abb", 5, "bbbbb", ""),
+        ("abb", 99, "b" * 14, "the model's cache was full"),
+        ("abcabcabcb", 2, "bb", ""),  # in three parts
+        ("a<end><end>", 9, "", "the text ended"),
+        ("abab", 1, "a", ""),  # the first of equals, which bf16 has many of
+    ):
+        command = [program, "generate", "--prompt", prompt, "--tokens", str(tokens)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{expected}\n"
+        assert why in done.stderr
