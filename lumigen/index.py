@@ -399,6 +399,8 @@ def _whole_dims(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
 def _combine(a: Ix, b: Ix, sign: int) -> Ix:
     if not b.terms:
         return Ix.interned(a.terms, a.const + sign * b.const)
+    if not a.terms and sign == 1:
+        return Ix.interned(b.terms, a.const + b.const)
     terms = dict(a.terms)
     for m, c in b.terms:
         terms[m] = terms.get(m, 0) + sign * c
@@ -754,12 +756,14 @@ def _substitute(e: Ix, mapping: Mapping[Any, Ix], memo: dict[Ix, Ix]) -> Ix:
     done = memo.get(e)
     if done is not None:
         return done
+    if not e.terms:
+        return e
     total = ix(e.const)
     for monomial, c in e.terms:
-        product = ix(c)
-        for atom in monomial:
+        product = _substitute_atom(monomial[0], mapping, memo)
+        for atom in monomial[1:]:
             product = product * _substitute_atom(atom, mapping, memo)
-        total = total + product
+        total = total + product * c
     memo[e] = total
     return total
 

@@ -38,6 +38,7 @@ def positions(shape: Shape) -> tuple[Axis, ...]:
     return tuple(position(i, e) for i, e in enumerate(shape))
 
 
+@cache
 def coordinates(shape: Shape) -> tuple[Ix, ...]:
     """The positions as expressions: 0 where the extent is 1, so that equal views are alike."""
     return tuple(ix(0) if a.extent == 1 else ix(a) for a in positions(shape))
@@ -86,6 +87,7 @@ def _open(conditions: tuple[Cmp, ...]) -> tuple[Cmp, ...]:
     return tuple(out)
 
 
+@cache
 def identity(shape: Shape) -> View:
     """The view that shows a source as it is."""
     return View(shape, coordinates(shape))
@@ -97,6 +99,8 @@ def compose(outer: View, inner: View, source: Shape | None = None) -> View | Non
     None if both fill, with different values, or if nothing proves that the whole stays inside the source: then
     `inner` has to be materialised first.
     """
+    if not inner.valid and outer == identity(inner.shape):
+        return inner
     index, valid = inner.at(outer.index)
     if outer.valid and valid and outer.fill_text != inner.fill_text:
         return None

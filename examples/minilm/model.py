@@ -101,13 +101,27 @@ class Bert(nn.Module):
         return self.encoder(self.embeddings(ids), mask)
 
 
+def names_in(weights):
+    """By our names: those of the file, which may lie in a module, or have the names of the first release."""
+    prefix = "" if "embeddings.word_embeddings.weight" in weights else "bert."
+    is_old = f"{prefix}embeddings.LayerNorm.gamma" in weights
+
+    def rename(name):
+        if is_old:
+            name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+            name = name.replace("LayerNorm.bias", "LayerNorm.beta")
+        return prefix + name
+
+    return rename
+
+
 def build(weights, max_batch: int = 64) -> lg.Model:
     config = weights.config
     if config["hidden_act"] != "gelu":
         raise ValueError(f"hidden_act is {config['hidden_act']}, this model has gelu")
     longest = config["max_position_embeddings"]
     bert = Bert(config)
-    model = lg.Model("minilm", bert)
+    model = lg.Model("minilm", bert, rename=names_in(weights))
 
     batch = lg.Dim("batch", 1, max_batch)
     sequence = lg.Dim("sequence", 1, longest, typical=min(128, longest))

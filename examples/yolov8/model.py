@@ -135,18 +135,11 @@ def shapes_in(weights):
 
 
 def leading(boxes, scores, most):
-    """Of each image the `most` places whose best scores are greatest, in order: boxes, scores, labels.
-
-    A place comes as far behind as there are greater scores, or equal ones before it.
-    """
+    """Of each image the `most` places whose best scores are greatest, in order: boxes, scores, labels."""
     best, label = scores.max(-1)  # (batch, places)
-    place = lg.arange(best.shape[1])
-    here, other = best.unsqueeze(-1), best.unsqueeze(1)
-    rank = ((other > here) | ((other == here) & (place < place.unsqueeze(-1)))).long().sum(-1)
-    chosen = rank.unsqueeze(1) == lg.arange(most).unsqueeze(-1)  # (batch, most, places)
-    order = lg.where(chosen, place, 0).sum(-1)
+    best, order = best.topk(most)
     corners = boxes.gather(1, order.unsqueeze(-1).expand(-1, -1, 4))
-    return corners, best.gather(1, order), label.gather(1, order)
+    return corners, best, label.gather(1, order)
 
 
 def staying(boxes, labels, overlap, rounds):

@@ -251,7 +251,8 @@ class Scope:
         vector = self.lanes is not None and any(self.lanes in free_axes(r) for r in group)
         numbers = all(r.dtype is f32 for r in group)
         accumulators: list[Local] = []
-        lane_axis = None if vector or self.alone or not numbers else _lane_axis(first)
+        has_lanes = self.alone or self.lanes is not None  # lanes hold no others
+        lane_axis = None if has_lanes or not numbers else _lane_axis(first)
         if lane_axis is not None and not lanes_fit([r.body for r in group], lane_axis):
             lane_axis = None
         lanes = self.lanes if vector else lane_axis

@@ -10,7 +10,9 @@ import pytest
 import torch
 from small_models import Compiled, Interpreted, distance, example, random_weights, save, transformer
 
+from lumigen.compile import lower_model
 from lumigen.dtype import DType, bf16, f32
+from lumigen.target import parse_target
 
 # As a share of the greatest logit: sums in another order, and 2^-9 of every number held in bf16.
 TOLERANCE = {f32: 1e-4, bf16: 2e-2}
@@ -92,6 +94,13 @@ def test_caches_and_the_whole_text_agree(tmp_path: Path) -> None:
         given = {"ids": IDS[:stop], "position": np.array(0)}
         whole = Interpreted(traced, weights).run("prefill", **given)["logits"]
         assert distance(parts, whole) < 1e-6
+
+
+def test_kernels_of_a_gpu_keep_the_rules(tmp_path: Path) -> None:
+    """Heads that are too narrow for tiles run as vector loops, whose lanes hold no other lanes."""
+    config = {**GPT2, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"}
+    traced, _ = example("gpt2", save(tmp_path, {}, config))
+    lower_model(traced, {}, target=parse_target("cuda:sm_90a"), dtype=bf16)  # which verifies them
 
 
 @pytest.mark.slow
