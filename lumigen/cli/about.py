@@ -119,6 +119,15 @@ def check_weights(file: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _application(manifest: Mapping[str, Any]) -> list[str]:
+    """The program that comes with the model, if there is one."""
+    app = manifest.get("application")
+    if app is None:
+        return []
+    by = f"by {app['prefill']} and {app['decode']}"
+    return [f"program  {app['kind']} {by}, {app['tokens']} tokens, {app['length']} positions"]
+
+
 def as_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> str:
     """All of it for people."""
     weights: list[Mapping[str, Any]] = manifest["weights"]
@@ -130,6 +139,7 @@ def as_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> str:
         f"{manifest['model']} {manifest['version']} for {target}, {by}",
         "",
         *(f"entry    {e['signature']}" for e in manifest["entries"]),
+        *_application(manifest),
         f"kernels  {len(manifest['kernels'])}",
         f"graph    {manifest['graph_hash']}",
         f"options  {', '.join(f'{k}={v}' for k, v in manifest['options'].items())}",

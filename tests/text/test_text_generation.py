@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from counting import WORDS, check_program, decoder, files
 import lumigen as lg
 from lumigen import errors
 from lumigen.build import write_project
+from lumigen.cli.about import as_text
 from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
 from lumigen.tokenizer import Step, Tokenizer
@@ -111,6 +113,9 @@ def test_only_models_with_a_program_have_its_files() -> None:
     assert len(more) > 10
     assert with_it.keys() - without.keys() == more
     assert "apps/" not in without["CMakeLists.txt"]
+    said = as_text(json.loads(with_it["manifest.json"]), {})
+    assert "program  text generation by prefill and decode, 4 tokens, 16 positions" in said
+    assert "program" not in as_text(json.loads(without["manifest.json"]), {})
 
 
 @pytest.mark.slow
