@@ -77,8 +77,8 @@ class Attention(nn.Module):
             self.q_norm = nn.RMSNorm(self.width, eps=config["rms_norm_eps"])
             self.k_norm = nn.RMSNorm(self.width, eps=config["rms_norm_eps"])
         shape = (self.groups, length, self.width)
-        self.keys = nn.State(f"layers.{layer}.self_attn.keys", shape)
-        self.values = nn.State(f"layers.{layer}.self_attn.values", shape)
+        self.keys = nn.State(f"layers.{layer}.self_attn.keys", shape, dtype=config["cache"])
+        self.values = nn.State(f"layers.{layer}.self_attn.values", shape, dtype=config["cache"])
 
     def rotated(self, x, positions):
         """x (heads, sequence, head_dim), whose halves are the two features of each pair."""
@@ -105,9 +105,9 @@ class Attention(nn.Module):
         if self.window:
             seen = seen & (behind < self.window)
         q = q.unflatten(0, (self.groups, -1))  # (groups, heads of a group, sequence, head_dim)
-        scores = q @ self.keys.unsqueeze(1).transpose(-1, -2) * self.width**-0.5
+        scores = q @ self.keys.float().unsqueeze(1).transpose(-1, -2) * self.width**-0.5
         weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
-        read = (weights @ self.values.unsqueeze(1)).flatten(0, 1)
+        read = (weights @ self.values.float().unsqueeze(1)).flatten(0, 1)
         return self.o_proj(read.transpose(0, 1).flatten(1))
 
 
@@ -174,9 +174,12 @@ def application(weights):
     return lg.TextGeneration(tokenizer=weights.tokenizer, padded=True, ends=several)
 
 
-def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
+def build(
+    weights, length: int = 0, prefill: int = 64, cache: str = "f32", *, program: bool = True
+):
     """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time.
 
+    `cache` is the type of the keys and values that are kept: f32, bf16 or f16.
     Where the checkpoint has a tokenizer a program comes with the model, unless `program` is false.
     """
     config = dict(weights.config)
@@ -184,6 +187,7 @@ def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
         config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     )
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    config["cache"] = {"f32": lg.f32, "bf16": lg.bf16, "f16": lg.f16}[cache]
     length = length or min(config["max_position_embeddings"], 4096)
     net = Llama(config, length)
     apps = [application(weights)] if program and weights.tokenizer else []
