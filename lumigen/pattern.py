@@ -107,7 +107,7 @@ class Rule:
     def __call__(self, n: Node) -> Edge | None:
         """What the node becomes; None if the rule says nothing about it."""
         found: Bindings = {}
-        if not _matches(self.find, edge(n), found):
+        if n.op is not self.find.op or not _matches(self.find, edge(n), found):
             return None
         return _build(self.put, found) if self.when(found) else None
 
