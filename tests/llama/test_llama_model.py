@@ -147,8 +147,16 @@ def turns_of(config: Mapping[str, Any], width: int) -> tuple[Array, float]:
     return out, 1.0
 
 
-def evaluate(config: Mapping[str, Any], weights: Mapping[str, Array], ids: list[int]) -> Array:
-    """(tokens, vocabulary): the logits behind each token, of the whole text at once in float64."""
+def evaluate(
+    config: Mapping[str, Any],
+    weights: Mapping[str, Array],
+    ids: list[int],
+    kept: type[Any] = np.float64,
+) -> Array:
+    """(tokens, vocabulary): the logits behind each token, of the whole text at once in float64.
+
+    Keys and values are rounded to the type in which they are kept.
+    """
 
     def g(name: str) -> Array:
         return np.asarray(weights[name], np.float64)
@@ -189,7 +197,8 @@ def evaluate(config: Mapping[str, Any], weights: Mapping[str, Array], ids: list[
         window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
         is_narrow = window is not None and i >= config.get("max_window_layers", 0)
         seen = (behind >= 0) & (behind < (window if is_narrow else n))
-        q, k = rotated(q), np.repeat(rotated(k), heads // groups, 0)
+        k, v = (y.astype(kept).astype(np.float64) for y in (rotated(k), v))
+        q, k = rotated(q), np.repeat(k, heads // groups, 0)
         v = np.repeat(v, heads // groups, 0)
         scores = np.where(seen, q @ k.transpose(0, 2, 1) / math.sqrt(width), -np.inf)
         odds = np.exp(scores - scores.max(-1, keepdims=True))
@@ -232,7 +241,8 @@ def test_the_graphs_give_the_logits_of_the_whole_text(
     model = lg.load_model_file(EXAMPLE / "model.py", weights=opened, options={"cache": cache})
     graphs = dict(model.trace().entries)
     ids = [int(i) for i in np.random.default_rng(1).integers(0, config["vocab_size"], 23)]
-    expected = evaluate(config, weights, ids)
+    kept = np.float64 if cache == "f32" else getattr(lg, cache).numpy
+    expected = evaluate(config, weights, ids, kept)
     states: dict[str, Array] = {}
     for start, stop in ((0, 9), (9, 10), (10, 11), (11, 20), *((i, i + 1) for i in range(20, 23))):
         graph = graphs["decode" if stop == start + 1 else "prefill"]
