@@ -1248,6 +1248,37 @@ row(
 )
 row("quantiles", lambda x: {"q_": x.quantile(0.3, -1), "n_": x.nanquantile(0.6)}, (N, M))
 
+# --- elimination ----------------------------------------------------------------------------------
+
+
+def well(x: Tensor) -> Tensor:
+    """Matrices whose inverse is no larger than they are."""
+    return x + lg.eye(x.shape[-1]) * 8
+
+
+row(
+    "solve",
+    lambda x, b: {
+        "x_": lg.linalg.solve(well(x), b),
+        "d_": lg.linalg.slogdet(well(x)).logabsdet,
+        "p_": lg.linalg.lu_factor(x).pivots,
+    },
+    (2, 4, 4),
+    (2, 4, 3),
+)
+row("cholesky", lambda x: lg.linalg.cholesky(x @ x.mT + lg.eye(4)), (2, 4, 4))
+row("qr", lambda x: {"r_": lg.linalg.qr(x).R, "q_": lg.linalg.qr(x).Q}, (5, 3))
+row("matrix_exp", lambda x: lg.matrix_exp(x), (3, 3))
+row(
+    "chebyshev",
+    lambda x, n: {
+        "t_": lg.special.chebyshev_polynomial_t(x, n),
+        "w_": lg.special.chebyshev_polynomial_w(x, n),
+    },
+    (5, 7),
+    spec(7, dtype=i64, range=(0, 6)),
+)
+
 # --- random numbers -------------------------------------------------------------------------------
 
 
