@@ -53,7 +53,7 @@ from lumigen.frontend.operand import (
     where,
     zeros_like,
 )
-from lumigen.frontend.ordering import nonzero_static, searchsorted
+from lumigen.frontend.ordering import histogram, histogramdd, nonzero_static, searchsorted
 from lumigen.frontend.products import (
     cdist,
     einsum,
@@ -216,6 +216,8 @@ __all__ = [
     "gt",
     "heaviside",
     "histc",
+    "histogram",
+    "histogramdd",
     "hsplit",
     "hstack",
     "hypot",
