@@ -1207,6 +1207,11 @@ row(
     (5,),
 )
 row(
+    "quotients_u8",
+    lambda a: lg.arange(256).to(u8).unsqueeze(1) // a,
+    spec(7, dtype=u8, range=(1, 255)),
+)
+row(
     "histograms",
     lambda x: {
         "h_": x.histc(5, -1, 1),
