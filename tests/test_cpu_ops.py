@@ -1207,7 +1207,7 @@ row(
     (5,),
 )
 row(
-    "quotients_u8",
+    "all_quotients_u8",
     lambda a: lg.arange(256).to(u8).unsqueeze(1) // a,
     spec(7, dtype=u8, range=(1, 255)),
 )
