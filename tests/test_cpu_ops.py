@@ -1206,6 +1206,20 @@ row(
     (N, M),
     (5,),
 )
+row(
+    "all_quotients_u8",
+    lambda a: lg.arange(256).to(u8).unsqueeze(1) // a,
+    spec(7, dtype=u8, range=(1, 255)),
+)
+row(
+    "histograms",
+    lambda x: {
+        "h_": x.histc(5, -1, 1),
+        "e_": lg.histogram(x, 4).hist,
+        "m_": lg.histogramdd(x[:, :2], [2, 3], range=(-1, 1, -2, 2)).hist,
+    },
+    (13, 5),
+)
 
 # --- sorting --------------------------------------------------------------------------------------
 
@@ -1247,6 +1261,37 @@ row(
     fill=specials,
 )
 row("quantiles", lambda x: {"q_": x.quantile(0.3, -1), "n_": x.nanquantile(0.6)}, (N, M))
+
+# --- elimination ----------------------------------------------------------------------------------
+
+
+def well(x: Tensor) -> Tensor:
+    """Matrices whose inverse is no larger than they are."""
+    return x + lg.eye(x.shape[-1]) * 8
+
+
+row(
+    "solve",
+    lambda x, b: {
+        "x_": lg.linalg.solve(well(x), b),
+        "d_": lg.linalg.slogdet(well(x)).logabsdet,
+        "p_": lg.linalg.lu_factor(x).pivots,
+    },
+    (2, 4, 4),
+    (2, 4, 3),
+)
+row("cholesky", lambda x: lg.linalg.cholesky(x @ x.mT + lg.eye(4)), (2, 4, 4))
+row("qr", lambda x: {"r_": lg.linalg.qr(x).R, "q_": lg.linalg.qr(x).Q}, (5, 3))
+row("matrix_exp", lambda x: lg.matrix_exp(x), (3, 3))
+row(
+    "chebyshev",
+    lambda x, n: {
+        "t_": lg.special.chebyshev_polynomial_t(x, n),
+        "w_": lg.special.chebyshev_polynomial_w(x, n),
+    },
+    (5, 7),
+    spec(7, dtype=i64, range=(0, 6)),
+)
 
 # --- random numbers -------------------------------------------------------------------------------
 

@@ -85,7 +85,11 @@ def compile_for(arch: str, made: LoweredKernel, folder: Path, *, only_packets: b
     """What the compiler says; a warning is an error."""
     runtime = folder / "runtime"
     runtime.mkdir()
-    for header in [*(ROOT / "templates" / "cuda").glob("*.*h"), ROOT / "runtime" / "index.h"]:
+    for header in [
+        *(ROOT / "templates" / "cuda").glob("*.*h"),
+        ROOT / "runtime" / "index.h",
+        ROOT / "runtime" / "random.h",
+    ]:
         shutil.copy(header, runtime)
     fields = "\n".join(f"  {p.ctype} {p.name};" for p in made.parameters)
     text = device_kernel_body(made.name, made.program, made.parameters, "model.py:1")
@@ -139,6 +143,24 @@ def test_vector_loops(arch: str, name: str, tmp_path: Path) -> None:
     packets = name == "columns"
     log = compile_for(arch, vector_loops(*LOOPS[name]), tmp_path, only_packets=packets)
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+@pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])
+def test_the_order_of_rows_and_what_is_drawn(arch: str, tmp_path: Path) -> None:
+    def function(x: Any, seed: Any) -> dict[str, Any]:
+        noise = lg.randn_like(x, generator=lg.Generator(seed))
+        return {"order": x.argsort(-1), "noisy": x + noise}
+
+    entry = traced(function, x=lg.spec(ROWS, POSITIONS), seed=lg.spec(dtype=lg.i64))
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    made = assemble((("entry", entry),), CUDA).kernels
+    assert [k.program.skeleton for k in made] == ["order", "simt"]
+    for k in made:
+        folder = tmp_path / k.name
+        folder.mkdir()
+        log = compile_for(arch, k, folder)
+        assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
 
 
 @pytest.mark.slow

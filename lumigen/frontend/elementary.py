@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lumigen.dtype import f64
+from lumigen.dtype import f64, u8
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend.compare import INF, eq, isnan, maximum, minimum, where
 from lumigen.frontend.extents import check_extent
@@ -390,7 +390,7 @@ def floor_divide(a: Operand, b: Operand) -> Edge:
         return _whole_quotient(left, right)
     quotient, rest = div(left, right), mod(left, right)
     is_above = less(_magnitude(rest), _magnitude(sub(right, rest)))  # not of inf, for -1 / inf
-    whole = floor(add(quotient, where(is_above, 0.25, -0.25)))
+    whole = floor(add(quotient, where(is_above, constant(0.25, left.dtype), -0.25)))
     return where(eq(right, 0), quotient, where(isnan(rest), rest, whole))
 
 
@@ -398,9 +398,11 @@ def _whole_quotient(a: Edge, b: Edge) -> Edge:
     """floor(a / b) of integers, exactly: a quotient in f64, then that of what it left over.
 
     What is left, (a - a mod b) - quotient * b, is a multiple of b and small, so that it is exact although each of its
-    parts may wrap around.
+    parts may wrap around. Of u8 nothing is left over: its quotients are far from whole numbers, once half is added.
     """
     over = recip(cast(b, f64))
+    if a.dtype is u8:
+        return cast(floor(mul(add(cast(a, f64), 0.5), over)), u8)
 
     def near(x: Edge) -> Edge:
         return cast(floor(add(mul(cast(x, f64), over), 0.5)), a.dtype)

@@ -1,12 +1,12 @@
 """The functions of the namespace torch: methods of tensors by their names, and what takes several tensors or none."""
 
-# names are PyTorch's
+# ruff: noqa: FBT002  # signatures are PyTorch's
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lumigen.frontend import movement
+from lumigen.frontend import elimination, movement, reflections
 from lumigen.frontend.arrangement import (
     atleast_1d,
     atleast_2d,
@@ -35,14 +35,25 @@ from lumigen.frontend.creation import (
     triu_indices,
     zeros,
 )
+from lumigen.frontend.elimination import (
+    cholesky_inverse,
+    cholesky_solve,
+    det,
+    inv,
+    logdet,
+    lu_unpack,
+    slogdet,
+    triangular_solve,
+)
 from lumigen.frontend.info import finfo, iinfo
+from lumigen.frontend.linalg import matrix_exp
 from lumigen.frontend.operand import (
     full_like,
     ones_like,
     where,
     zeros_like,
 )
-from lumigen.frontend.ordering import nonzero_static, searchsorted
+from lumigen.frontend.ordering import histogram, histogramdd, nonzero_static, searchsorted
 from lumigen.frontend.products import (
     cdist,
     einsum,
@@ -64,6 +75,7 @@ from lumigen.frontend.random import (
     randn_like,
     randperm,
 )
+from lumigen.frontend.reflections import geqrf, ormqr
 from lumigen.frontend.special_functions import polygamma
 from lumigen.frontend.statistics import (
     gradient,
@@ -132,6 +144,9 @@ __all__ = [
     "cdist",
     "ceil",
     "chain_matmul",
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
     "chunk",
     "clamp",
     "clamp_max",
@@ -150,6 +165,7 @@ __all__ = [
     "cov",
     "cross",
     "deg2rad",
+    "det",
     "diag",
     "diag_embed",
     "diagflat",
@@ -192,6 +208,7 @@ __all__ = [
     "gather",
     "gcd",
     "ge",
+    "geqrf",
     "ger",
     "gradient",
     "greater",
@@ -199,6 +216,8 @@ __all__ = [
     "gt",
     "heaviside",
     "histc",
+    "histogram",
+    "histogramdd",
     "hsplit",
     "hstack",
     "hypot",
@@ -211,6 +230,7 @@ __all__ = [
     "index_reduce",
     "index_select",
     "inner",
+    "inverse",
     "isclose",
     "isfinite",
     "isin",
@@ -236,6 +256,7 @@ __all__ = [
     "log_softmax",
     "logaddexp",
     "logaddexp2",
+    "logdet",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -244,9 +265,13 @@ __all__ = [
     "logspace",
     "logsumexp",
     "lt",
+    "lu",
+    "lu_solve",
+    "lu_unpack",
     "masked_fill",
     "masked_scatter",
     "matmul",
+    "matrix_exp",
     "matrix_power",
     "max",
     "maximum",
@@ -281,6 +306,7 @@ __all__ = [
     "numel",
     "ones",
     "ones_like",
+    "ormqr",
     "outer",
     "pdist",
     "permute",
@@ -289,6 +315,7 @@ __all__ = [
     "pow",
     "prod",
     "put",
+    "qr",
     "quantile",
     "rad2deg",
     "rand",
@@ -326,6 +353,7 @@ __all__ = [
     "sinc",
     "sinh",
     "slice_scatter",
+    "slogdet",
     "softmax",
     "sort",
     "split",
@@ -352,6 +380,7 @@ __all__ = [
     "transpose",
     "trapezoid",
     "trapz",
+    "triangular_solve",
     "tril",
     "tril_indices",
     "triu",
@@ -390,6 +419,28 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     return multi_dot(matrices)
 
 
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """L of A = L L^T for a positive definite matrix, or U of A = U^T U; NaN where it is not definite."""
+    return elimination.cholesky(input, upper=upper)
+
+
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """X of A X = b from the factors of A."""
+    return elimination.lu_solve(LU_data, LU_pivots, b)
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+    """The factors of A = P L U in one matrix and the exchanged rows; with `get_infos` the first pivot that is 0 too."""
+    found = elimination.lu_factor_ex(A, pivot=pivot)
+    return found if get_infos else found[:2]
+
+
+def qr(input: Tensor, some: bool = True) -> reflections.Orthogonal:
+    """A = Q R, with all columns of Q unless `some` are enough."""
+    return reflections.qr(input, "reduced" if some else "complete")
+
+
+inverse = inv
 concat = concatenate = cat
 row_stack = vstack
 trapz = trapezoid

@@ -1,20 +1,29 @@
-"""What torch.linalg has of products and norms; decompositions and solvers are not offered."""
+"""What torch.linalg has of products, norms, elimination and A = Q R; no eigenvalues, no singular values."""
 
 # ruff: noqa: FBT002  # signatures are PyTorch's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from lumigen.dtype import DType
 from lumigen.errors import ShapeMismatch
-from lumigen.frontend import products, statistics
-from lumigen.frontend.operand import Dims
+from lumigen.frontend import elimination, products, reflections, statistics
+from lumigen.frontend.creation import eye
+from lumigen.frontend.operand import Dims, where
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
 
-matmul, matrix_power = Tensor.matmul, Tensor.matrix_power
+matmul = Tensor.matmul
 multi_dot, vecdot = products.multi_dot, products.vecdot
+cholesky, cholesky_ex = elimination.cholesky, elimination.cholesky_ex
+det, slogdet = elimination.det, elimination.slogdet
+inv, inv_ex, tensorinv = elimination.inv, elimination.inv_ex, elimination.tensorinv
+lu, lu_factor, lu_factor_ex = elimination.lu, elimination.lu_factor, elimination.lu_factor_ex
+lu_solve, solve, solve_ex = elimination.lu_solve, elimination.solve, elimination.solve_ex
+solve_triangular, tensorsolve = elimination.solve_triangular, elimination.tensorsolve
+householder_product, qr = reflections.householder_product, reflections.qr
 matrix_norm, vector_norm = statistics.matrix_norm, statistics.vector_norm
 
 
@@ -68,3 +77,32 @@ def norm(
 def matrix_transpose(input: Tensor) -> Tensor:
     """The last two dimensions swapped."""
     return input.mT
+
+
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """A @ A @ .. of `n` factors, by squares; below 0 of -n inverses."""
+    return products.matrix_power(elimination.inv(A) if n < 0 else A, abs(n))
+
+
+TERMS = 18  # of the series: below 1/2 the next one is less than 2^-70
+DOUBLINGS = 20
+
+
+def matrix_exp(A: Tensor) -> Tensor:
+    """exp(A) of square matrices of a fixed size: the series of A / 2^s, squared s times (Moler and Van Loan 2003).
+
+    s brings the greatest sum of a column below 1/2. One of 2^19 or more is NaN: so often nothing is squared here.
+    """
+    n = elimination.square("matrix_exp", A)
+    unit = eye(n, dtype=A.dtype)
+    if n == 0:
+        return A
+    size = A.abs().sum(-2, True).amax(-1, True)
+    doublings = (size.maximum(0.5).log2() + 1).ceil()
+    small = A * (-doublings).exp2()
+    out = unit + small / TERMS
+    for term in reversed(range(1, TERMS)):
+        out = unit + small @ out / term
+    for number in range(DOUBLINGS):
+        out = where(doublings > number, out @ out, out)
+    return where(doublings > DOUBLINGS, math.nan, out)

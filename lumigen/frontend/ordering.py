@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from lumigen.dtype import i32, i64
 from lumigen.errors import BadArgument
 from lumigen.frontend.arrangement import counting
+from lumigen.frontend.extents import check_count, fixed
 from lumigen.frontend.movement import stack
 from lumigen.frontend.operand import Value, common, is_tensor, where
 from lumigen.frontend.trace import fail
@@ -85,3 +87,95 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     if not columns:
         return at.new_zeros(size, 0)
     return at.of(stack([c.edge for c in reversed(columns)], 1))
+
+
+class Histogram(NamedTuple):
+    """Counts, or weights, of the elements between edges; and the edges."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+class HistogramOfMany(NamedTuple):
+    """Counts, or weights, of the points between edges of each dimension; and these."""
+
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
+def _edges(x: Tensor, bins: int | Tensor, range: Sequence[float] | None) -> Tensor:
+    """The edges as they are given, or so many equal pieces of a range, or of what the elements reach over."""
+    if not isinstance(bins, int):
+        return bins
+    check_count("histogram", "bins", bins)
+    if range is not None:
+        low, high = (x.new_full((), v) for v in range)
+    elif x.numel() == 0:
+        low, high = x.new_zeros(()), x.new_ones(())
+    else:
+        low, high = x.amin(), x.amax()
+    same = low == high
+    low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
+    part = counting(x, bins + 1).to(x.dtype) / bins
+    return where(part == 1, high, low + (high - low) * part)
+
+
+def _hits(x: Tensor, edges: Tensor) -> Tensor:
+    """Whether each element (n,) lies in each piece, as (n, pieces); the last one has its upper edge."""
+    at = x.unsqueeze(1)
+    low, high = edges[:-1], edges[1:]
+    last = counting(edges, low.extents[0]) == low.extents[0] - 1
+    return (at >= low) & ((at < high) | (last & (at == high)))
+
+
+def histogramdd(
+    input: Tensor,
+    bins: int | Sequence[int] | Sequence[Tensor],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> HistogramOfMany:
+    """How many of the points (.., dims) lie in each box between the edges of every dimension.
+
+    `bins` are numbers of equal pieces, of a `range` of two numbers a dimension or of what the points reach over, or
+    the edges themselves. `weight` counts points by weights; `density` divides by the sum of all counts and by the
+    volumes.
+    """
+    dims = fixed("histogramdd", "the number of dimensions", input.extents[-1])
+    points = input.reshape(-1, dims) if input.numel() != 0 else input.new_zeros(0, dims)
+    given = (bins,) * dims if isinstance(bins, int) else tuple(bins)
+    edges: list[Tensor] = []
+    out = points.new_ones(points.extents[0]) if weight is None else weight.flatten()
+    for d, wanted in enumerate(given):
+        column = points[:, d]
+        bounds = None if range is None else range[2 * d : 2 * d + 2]
+        edges.append(_edges(column, wanted, bounds))
+        hits = _hits(column, edges[-1])
+        hits = hits.reshape(hits.extents[0], *(1,) * d, hits.extents[1])
+        out = where(hits, out.unsqueeze(-1), 0)
+    out = out.sum(0)
+    if density:
+        out = out / out.sum()
+        for d, e in enumerate(edges):
+            width = e[1:] - e[:-1]
+            out = out / width.reshape(-1, *(1,) * (dims - 1 - d))
+    return HistogramOfMany(out, tuple(edges))
+
+
+def histogram(
+    input: Tensor,
+    bins: int | Tensor,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Histogram:
+    """How many of all elements lie in each piece between edges, the last piece with its upper edge.
+
+    `bins` is a number of equal pieces, of a `range` or of what the elements reach over, or the edges themselves.
+    """
+    rows = input.reshape(-1, 1) if input.numel() != 0 else input.new_zeros(0, 1)
+    pieces = [bins] if is_tensor(bins) else [int(bins)]  # type: ignore[arg-type]
+    found = histogramdd(rows, pieces, range=range, weight=weight, density=density)  # type: ignore[arg-type]
+    return Histogram(found.hist, found.bin_edges[0])

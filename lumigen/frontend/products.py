@@ -179,7 +179,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """x @ x @ .. of `n` factors, by squares."""
     if n < 0:
-        expected = "at least 0: inverses are not offered"
+        expected = "at least 0; lg.linalg.matrix_power takes powers of the inverse"
         raise fail(BadArgument, op="matrix_power", name="n", value=n, expected=expected)
     if n == 0:
         i = counting(input, input.extents[-1])

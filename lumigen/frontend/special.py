@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from lumigen.frontend.orthogonal import (
+    chebyshev_polynomial_t,
+    chebyshev_polynomial_u,
+    chebyshev_polynomial_v,
+    chebyshev_polynomial_w,
+    shifted_chebyshev_polynomial_t,
+    shifted_chebyshev_polynomial_u,
+    shifted_chebyshev_polynomial_v,
+    shifted_chebyshev_polynomial_w,
+)
 from lumigen.frontend.special_functions import (
     digamma,
     entr,
@@ -32,6 +42,10 @@ gammaln, psi, multigammaln = lgamma, digamma, mvlgamma
 modified_bessel_i0, modified_bessel_i1 = i0, i1
 
 __all__ = [
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
     "digamma",
     "entr",
     "erf",
@@ -59,6 +73,10 @@ __all__ = [
     "polygamma",
     "psi",
     "round",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
     "sinc",
     "softmax",
     "spherical_bessel_j0",

@@ -322,7 +322,8 @@ def digamma(input: Tensor) -> Tensor:
     angle = (x - x.round()) * math.pi
     out = where(mirrored, out - math.pi / angle.tan(), out)
     out = where((x < 0) & (x.floor() == x), math.nan, out)
-    return where(x == 0, where(x.signbit(), math.inf, -math.inf), out)
+    pole = where(x.signbit(), math.inf, x.new_full((), -math.inf))
+    return where(x == 0, pole, out)
 
 
 def zeta(input: Tensor, other: Value) -> Tensor:
