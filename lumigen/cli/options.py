@@ -71,7 +71,12 @@ def traced_options(function: F) -> F:
             metavar="PATH",
             help="A file of safetensors, GGUF, PyTorch or npz, or a directory.",
         ),
-        click.option("--target", default="cpu", show_default=True, help="What to compile for."),
+        click.option(
+            "--target",
+            default="cpu",
+            show_default=True,
+            help="What to compile for: cpu, or cuda:sm_80,sm_90a (cuda: all that there are kernels for).",
+        ),
         click.argument("model_file", metavar="MODEL.py[:NAME]"),
     ):
         function = option(function)

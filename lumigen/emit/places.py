@@ -64,7 +64,7 @@ def is_small(i: Ix) -> bool:
             lo, hi = of_atom(atom).bounds()
             if lo is None or hi is None or not all(map(is_small, _inside(atom))):
                 return False
-            size *= max(abs(lo), abs(hi))
+            size *= max(1, abs(lo), abs(hi))  # what is beside a 0 is computed too
         total += size
     return total < MOST
 

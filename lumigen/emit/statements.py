@@ -163,11 +163,11 @@ class Statements:
         name = s.into.name
         if s.lanes is None:
             value = r.scalar(s.value)
-            return f"{name} = {_combine(s.monoid, name, value, s.into.dtype)};"
+            return f"{name} = {_combine(s.monoid, name, value, s.into.dtype, r.wraps)};"
         value = r.vector(s.value)
         if s.into in self.finished:
             value = Text(f"zero_tail({value.code}, lanes, {neutral(s.monoid, f32)})")
-        return f"{name} = {_combine(s.monoid, name, value, f32)};"
+        return f"{name} = {_combine(s.monoid, name, value, f32, r.wraps)};"
 
     def _for(self, s: For, r: Renderer) -> list[str]:
         axis, lo, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
@@ -317,7 +317,9 @@ def neutral(monoid: Monoid, dtype: DType) -> str:
     return literal(dtype.lowest if monoid is Monoid.MAX else 0, dtype)
 
 
-def _combine(monoid: Monoid, name: str, value: Text, dtype: DType) -> str:
+def _combine(monoid: Monoid, name: str, value: Text, dtype: DType, wraps: bool) -> str:
+    if monoid is Monoid.SUM and dtype.is_int and not wraps:
+        return f"add_wrapping<{dtype.ctype}>({name}, {value.code})"
     if monoid is Monoid.SUM:
         return f"{name} + {value.within(2)}"
     if dtype.is_float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lumigen.dtype import DType, i32
 from lumigen.index import Ix, ix
@@ -107,7 +107,9 @@ def _counted(
     arrived = Buffer("arrived", Role.COUNTER, (ix(1),), i32, (0, 0))
     none = Store(arrived, (), (ix(0),), const(0, i32))
     stores = (*first.region.stores, *pieces.after_last.stores, none)
-    return simt(first, sizes, Last(rest, arrived)), Region(stores, rest.region.lines)
+    # left to itself the compiler spills registers so that more than two blocks of a multiprocessor have some
+    program = replace(simt(first, sizes, Last(rest, arrived)), blocks=2)
+    return program, Region(stores, rest.region.lines)
 
 
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:

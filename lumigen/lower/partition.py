@@ -16,7 +16,8 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
 6. at each new version of a state, and at reductions in one;
 7. at native nodes, and at what they read;
 8. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
-   others would be summed element by element.
+   others would be summed element by element;
+9. at a reduction with much to add up that a region reads at several places: each of them would add it up again.
 
 A factor is kept too if integers that are read bound the axes of the reduction, as a position does in a cache: only
 the loop of the reduction leaves out what lies beyond them.
@@ -27,6 +28,7 @@ is reduced to: then it never exists as a whole, the outer reduction consumes it 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -81,6 +83,7 @@ ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an 
 LONGEST = 1024  # the same where one side is weights, which stream past while the other side stays in the caches
 LARGEST = 200  # different values that one element of a region is made of
 DEEPEST = 150  # steps from a buffer to a value
+MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
 
 ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
 MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
@@ -97,7 +100,9 @@ def partition(
     """
     builder = _Builder(graph)
     builder.decide_cuts()
-    while cut := builder.refused(runs_whole) or builder.side_by_side(in_loops):
+    while cut := (
+        builder.refused(runs_whole) or builder.side_by_side(in_loops) or builder.seen_again()
+    ):
         builder.materialise(cut)
         builder.decide_cuts()
     return builder.regions()
@@ -299,6 +304,20 @@ class _Builder:
                 continue
             others = [n for n in beside if n is not tiled[-1]] or tiled
             out.update(dict.fromkeys(self.with_map(n, root, beside) for n in others))
+        return list(out)
+
+    def seen_again(self) -> list[Node]:
+        """Reductions that a region would compute at several places each, with more terms than a launch costs."""
+        out: dict[Node, None] = {}
+        for root in self.roots():
+            places = Counter(r.axes for r in _reductions_beside(self.inlined(root)[1]))
+            if not any(count > 1 for count in places.values()):
+                continue
+            for n in self.beside(root):
+                axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+                bound, _ = self.reduced(n, axes)
+                if places[bound] > 1 and volume(bound) * volume_of(n.shape) >= MANY_TERMS:
+                    out[n] = None
         return list(out)
 
     def beside(self, root: Node) -> list[Node]:
@@ -569,6 +588,11 @@ def product_factors(r: Reduce) -> tuple[Expr, Expr] | None:
 
 def _contractions_beside(e: Expr) -> Iterator[Reduce]:
     """The contractions in a value that are inside no other reduction."""
+    return (r for r in _reductions_beside(e) if product_factors(r) is not None)
+
+
+def _reductions_beside(e: Expr) -> Iterator[Reduce]:
+    """The reductions in a value that are inside no other."""
     seen: set[Expr] = set()
     stack = [e]
     while stack:
@@ -576,10 +600,10 @@ def _contractions_beside(e: Expr) -> Iterator[Reduce]:
         if x in seen:
             continue
         seen.add(x)
-        if not isinstance(x, Reduce):
-            stack.extend(children(x))
-        elif product_factors(x) is not None:
+        if isinstance(x, Reduce):
             yield x
+        else:
+            stack.extend(children(x))
 
 
 def _nested(r: Reduce) -> bool:

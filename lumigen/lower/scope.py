@@ -41,6 +41,8 @@ from lumigen.region import (
 )
 from lumigen.tile import Accumulate, Accumulator, Bind, Finish, For, Let, Stmt
 
+SHARED = 32  # points of a loop that are enough for the threads of a warp
+
 
 def address(source: Buffer, at: tuple[Ix, ...]) -> Ix:
     """The element's position in the buffer's row-major memory."""
@@ -257,7 +259,7 @@ class Scope:
             lane_axis = None
         lanes = self.lanes if vector else lane_axis
         shares = self.team and self.lanes is None and not self.alone
-        dealt = _lane_axis(first) if shares and lane_axis is None else None
+        dealt = _dealt_axis(first) if shares and lane_axis is None else None
         for r in group:
             extra = frozenset({lanes} if lanes is not None else ())
             name = local(
@@ -348,6 +350,15 @@ def _lane_axis(r: Reduce) -> Axis | None:
 
     best = max(reversed(r.axes), key=score)
     return best if best.extent.estimate() >= 4 else None
+
+
+def _dealt_axis(r: Reduce) -> Axis | None:
+    """The reduced axis whose points threads share: that along memory, unless a longer one busies more of them."""
+    along = _lane_axis(r)
+    longest = max(r.axes, key=lambda a: a.extent.estimate())
+    if along is None or along.extent.estimate() < min(SHARED, longest.extent.estimate()):
+        return longest if longest.extent.estimate() >= 4 else None
+    return along
 
 
 def is_negation(e: Expr) -> bool:

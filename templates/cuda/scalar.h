@@ -53,7 +53,13 @@ LUMIGEN_INLINE T greater(T a, T b) {
 // Of the threads of a team, as simd.h has them for vectors.
 template <class T, class... Parity>
 LUMIGEN_INLINE T reduce_add(T a, Parity&... parity) {
-  return reduce(a, parity..., [](T x, T y) { return static_cast<T>(x + y); });
+  return reduce(a, parity..., [](T x, T y) {
+    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+      return add_wrapping(x, y);
+    } else {
+      return static_cast<T>(x + y);
+    }
+  });
 }
 template <class T, class... Parity>
 LUMIGEN_INLINE T reduce_max(T a, Parity&... parity) {

@@ -223,8 +223,7 @@ LUMIGEN_INLINE Mask mask_all(bool truth) {
   return build_mask([&](int) { return truth; });
 }
 // Lane i: base + i * step >= 0.
-template <class Place, class Step>
-LUMIGEN_INLINE Mask mask_affine(Place base, Step step) {
+LUMIGEN_INLINE Mask mask_affine(int64_t base, int64_t step) {  // lanes past the end may need more than an int
   return build_mask([&](int i) { return base + i * step >= 0; });
 }
 LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) {
