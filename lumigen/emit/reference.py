@@ -35,11 +35,13 @@ from lumigen.region import (
     Read,
     Reduce,
     Region,
+    Scan,
     Store,
     children,
     const,
     free_axes,
     indices_of,
+    local,
     reduce,
     substitute,
     walk,
@@ -313,6 +315,8 @@ class _Scope:
                 return self._choose(e)
             case Reduce():
                 return Text(self.home(e).reduction(e))
+            case Scan():
+                return Text(self.scanned(e))
             case Prim():
                 text = _prim(e, self.value)
                 return Text(self.let(e, text)) if len(text.code) > LONG else text
@@ -367,6 +371,22 @@ class _Scope:
             assert inside_loop.parent is not None
             inside_loop.parent.lines += [head, *_indented(inside_loop.lines), "}"]
         self.known[original] = name
+        return name
+
+    def scanned(self, e: Scan) -> str:
+        """The carry up to the place that the axis has here."""
+        last = self.names.axes[e.axis]
+        name = self.names.fresh("carry")
+        self.lines.append(f"{_ctype(e.dtype)} {name} = {self.value(e.init).code};")
+        scope = self.loop()
+        axis = Axis(f"{e.axis.name}_", e.axis.extent)
+        label = scope.bind(axis)
+        so_far = local(name, frozenset({axis}), e.dtype)
+        scope.known[so_far] = name
+        step = scope.root(substitute(e.taking(so_far), {e.axis: ix(axis)}))
+        scope.lines.append(f"{name} = {step.code};")
+        head = f"for (int64_t {label} = 0; {label} <= {last}; ++{label}) {{"
+        self.lines += [head, *_indented(scope.lines), "}"]
         return name
 
     def accumulate(self, e: Reduce, name: str) -> str:
@@ -546,7 +566,13 @@ def _uses(e: Expr, find: Callable[[Expr], str | None]) -> tuple[dict[Expr, int],
 
 
 def _spelled(e: Expr) -> Iterator[tuple[int, Expr]]:
-    """The operands as the text spells them, each with the number of the operand that it is in."""
+    """The operands as the text spells them, each with the number of the operand that it is in.
+
+    The step of a scan is spelled in a loop of its own.
+    """
+    if isinstance(e, Scan):
+        yield 0, e.init
+        return
     for n, c in enumerate(children(e)):
         if isinstance(c, Prim) and (c.op is Op.RECIP or is_negation(c)):
             yield from ((n, x) for _, x in _spelled(c) if not isinstance(x, Const))

@@ -9,7 +9,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
 from lumigen.region import Buffer, Local, Role
-from lumigen.tile import Accumulator
+from lumigen.tile import Accumulator, Advance, Carry, ScanLanes
 from lumigen.verify.region import Conditions
 
 
@@ -23,6 +23,7 @@ class Facts:
     held: dict[Local, DType] = field(default_factory=dict[Local, DType])
     kept: set[Local] = field(default_factory=set[Local])  # what of it has a value
     accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
+    carries: dict[Local, Carry] = field(default_factory=dict[Local, Carry])
     written: set[Buffer] = field(default_factory=set[Buffer])
     packed: set[Buffer] = field(default_factory=set[Buffer])
     used: set[Buffer] = field(default_factory=set[Buffer])
@@ -114,3 +115,11 @@ def never(c: Cmp, given: Conditions) -> bool:
         return False
     # unless it is never reached: two conditions, or one, cannot hold
     return not any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given)
+
+
+def broken_carry(s: Advance | ScanLanes, facts: Facts, scope: Scope) -> Iterator[str]:
+    """What goes on must have begun, with the same lanes."""
+    name = s.name if isinstance(s, Advance) else s.carry
+    made = facts.carries.get(name)
+    if made is None or name not in scope.locals or made.lanes != s.lanes:
+        yield "nothing is carried under this name"

@@ -28,7 +28,9 @@ from lumigen.region import (
 from lumigen.tile import (
     Accumulate,
     Accumulator,
+    Advance,
     Bind,
+    Carry,
     Contract,
     Fill,
     Finish,
@@ -47,6 +49,7 @@ from lumigen.tile import (
     Pack,
     PackColumns,
     ScaleRows,
+    ScanLanes,
     Stmt,
     StoreTile,
     Stream,
@@ -60,6 +63,7 @@ from lumigen.tile import (
 from lumigen.verify.facts import (
     Facts,
     Scope,
+    broken_carry,
     broken_fragment,
     broken_index,
     broken_indices,
@@ -136,6 +140,13 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[s
             if isinstance(s, MapTile):
                 last = replace(inner, locals=inner.locals | _lets(s.body))
                 yield from _broken_value(s.result, facts, last, s.n)
+        if isinstance(s, ScanLanes):
+            one = s.lanes if s.lanes in s.left.axes else None
+            facts.locals.update({s.left: one, s.right: one, s.name: s.lanes})
+            inner = replace(scope, locals=scope.locals | {s.left, s.right})
+            yield from _broken_body(s.body, facts, inner)
+            last = replace(inner, locals=inner.locals | _lets(s.body))
+            yield from _broken_value(s.result, facts, last, one)
         if isinstance(s, MapRows):
             inner = replace(scope, locals=scope.locals | _named_rows(s.rows, facts))
             yield from _broken_body(s.body, facts, inner)
@@ -180,10 +191,14 @@ def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
             facts.held[s.name] = s.element
             facts.locals[s.name] = None
             return replace(scope, locals=scope.locals | {s.name})
+        case ScanLanes():
+            return replace(scope, locals=scope.locals | {s.name})
         case Keep():
             facts.kept.add(s.name)
-        case Let() | Accumulator() | Finish():
-            facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator) else None
+        case Let() | Accumulator() | Finish() | Carry():
+            facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator | Carry) else None
+            if isinstance(s, Carry):
+                facts.carries[s.name] = s
             if isinstance(s, Accumulator):
                 facts.accumulators[s.name] = s
             return replace(scope, locals=scope.locals | {s.name})
@@ -210,7 +225,7 @@ def _name(s: Stmt) -> str:
             return ", ".join(map(str, s.conditions))
         case WhenLast():
             return str(s.arrived)
-        case Let() | Accumulator() | Finish() | Hold() | Keep():
+        case Let() | Accumulator() | Finish() | Hold() | Keep() | Carry() | Advance() | ScanLanes():
             return s.name.name
         case Accumulate():
             return s.into.name
@@ -232,11 +247,8 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from broken_indices((s.tasks,), facts, scope)
             if s.arrived.role is not Role.COUNTER or scope.given:
                 yield "no counter, or not reached by every task"
-        case Let():
-            yield from broken_name(s.name, facts)
-            yield from _broken_value(s.value, facts, scope, s.lanes)
-            if s.value.dtype is not s.name.dtype:
-                yield f"a value of {s.value.dtype} as {s.name.dtype}"
+        case Let() | Carry() | Advance() | ScanLanes():
+            yield from _broken_value_of(s, facts, scope)
         case Hold():
             yield from broken_name(s.name, facts)
         case Keep():
@@ -256,6 +268,21 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from _broken_order(s, facts, scope)
         case _:
             yield from _broken_matrix(s, facts, scope)
+
+
+def _broken_value_of(
+    s: Let | Carry | Advance | ScanLanes, facts: Facts, scope: Scope
+) -> Iterator[str]:
+    """A name gets a value, or what is carried another one."""
+    if isinstance(s, Advance | ScanLanes):
+        yield from broken_carry(s, facts, scope)
+    if not isinstance(s, Advance):
+        yield from broken_name(s.name, facts)
+    # ahead of the loop over its lanes a carry is one number
+    lanes = None if isinstance(s, Carry) and s.lanes not in scope.axes else s.lanes
+    yield from _broken_value(s.value, facts, scope, lanes)
+    if s.value.dtype is not s.name.dtype:
+        yield f"a value of {s.value.dtype} as {s.name.dtype}"
 
 
 def _are_neighbours(s: Keep, element: DType) -> bool:
