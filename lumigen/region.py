@@ -157,10 +157,9 @@ class Scan:
 
     def taking(self, carry: Expr) -> Expr:
         """The carry after an element, from the one before."""
-        known = {carried(0, "old", self.dtype): carry}
-        if self.element is not None:
-            known[carried(0, "new", self.dtype)] = self.element
-        return map_expr(self.step, known)
+        element = carried(0, "new", self.dtype) if self.element is None else self.element
+        old, new = (carried(0, which, self.dtype) for which in ("old", "new"))
+        return map_expr(self.step, {old: carry, new: element})
 
 
 @dataclass(frozen=True, eq=False)
@@ -659,8 +658,3 @@ def map_expr(e: Expr, replace: Mapping[Expr, Expr]) -> Expr:
         return found
 
     return visit(e)
-
-
-def reductions(e: Expr) -> list[Reduce]:
-    """Every reduction inside, inner ones first."""
-    return [x for x in walk([e]) if isinstance(x, Reduce)]

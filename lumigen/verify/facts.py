@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
-from lumigen.region import Buffer, Local, Role
-from lumigen.tile import Accumulator, Advance, Carry, ScanLanes
+from lumigen.region import Buffer, Local, Read, Role
+from lumigen.tile import Accumulator, Advance, Carry, Keep, ScanLanes, TensorMap, TileProgram
 from lumigen.verify.region import Conditions
 
 
@@ -123,3 +123,27 @@ def broken_carry(s: Advance | ScanLanes, facts: Facts, scope: Scope) -> Iterator
     made = facts.carries.get(name)
     if made is None or name not in scope.locals or made.lanes != s.lanes:
         yield "nothing is carried under this name"
+
+
+def broken_map(t: TensorMap, program: TileProgram) -> Iterator[str]:
+    """A copy engine takes multiples of 16 bytes, and no axis of a kernel is known where a map is made."""
+    if t.source not in program.args:
+        yield f"{t.source} is no argument"
+    sizes = (t.groups, t.batches, t.lines, t.elements, t.share)
+    slower = ((t.batches, t.batch_stride), (t.groups, t.group_stride))
+    strides = (t.base, t.line_stride, *(stride for extent, stride in slower if extent != 1))
+    yield from (f"{i} may be none" for i in sizes if not is_nonnegative(i - 1))
+    yield from (f"{i} is in the kernel" for i in (*sizes, *strides) if i.axes)
+    for i in strides:
+        if i * t.source.dtype.itemsize % 16 != 0:
+            yield f"{i} elements are not whole 16 bytes"
+
+
+def are_neighbours(s: Keep, element: DType) -> bool:
+    """Whether memory has the value in this type, element beside element over the lanes."""
+    if not isinstance(s.value, Read) or s.value.source.dtype is not element:
+        return False
+    place = ix(0)
+    for extent, i in zip(s.value.source.dims, s.value.at, strict=True):
+        place = place * extent + i
+    return place.coefficient(s.lanes) == 1

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, boolean, computed, f32, i64
+from lumigen.dtype import boolean, computed, f32, i64
 from lumigen.errors import VerifyFailed
-from lumigen.index import Axis, is_nonnegative, ix
+from lumigen.index import Axis, ix
 from lumigen.region import (
     Buffer,
     Carried,
     Expr,
     Local,
-    Read,
     Reduce,
     Role,
     Scan,
@@ -53,7 +52,6 @@ from lumigen.tile import (
     Stmt,
     StoreTile,
     Stream,
-    TensorMap,
     TileProgram,
     Transpose,
     When,
@@ -63,10 +61,12 @@ from lumigen.tile import (
 from lumigen.verify.facts import (
     Facts,
     Scope,
+    are_neighbours,
     broken_carry,
     broken_fragment,
     broken_index,
     broken_indices,
+    broken_map,
     broken_name,
     broken_numbers,
     broken_read,
@@ -95,27 +95,13 @@ def _broken(program: TileProgram) -> Iterator[str]:
     yield from (f"{b} is scratch" for b in program.args if b.role is Role.SCRATCH)
     yield from _broken_body(program.body, facts, Scope(frozenset({program.task}), frozenset()))
     for t in program.maps:
-        yield from (f"map {t.name}: {broken}" for broken in _broken_map(t, program))
+        yield from (f"map {t.name}: {broken}" for broken in broken_map(t, program))
     for b in program.args + program.scratch:
         if b not in facts.used:
             yield f"{b} is declared and not used"
     yield from (
         f"{b} is to be overwritten and no argument" for b in _not_in(program.overwrites, facts)
     )
-
-
-def _broken_map(t: TensorMap, program: TileProgram) -> Iterator[str]:
-    """A copy engine takes multiples of 16 bytes, and no axis of a kernel is known where a map is made."""
-    if t.source not in program.args:
-        yield f"{t.source} is no argument"
-    sizes = (t.groups, t.batches, t.lines, t.elements, t.share)
-    slower = ((t.batches, t.batch_stride), (t.groups, t.group_stride))
-    strides = (t.base, t.line_stride, *(stride for extent, stride in slower if extent != 1))
-    yield from (f"{i} may be none" for i in sizes if not is_nonnegative(i - 1))
-    yield from (f"{i} is in the kernel" for i in (*sizes, *strides) if i.axes)
-    for i in strides:
-        if i * t.source.dtype.itemsize % 16 != 0:
-            yield f"{i} elements are not whole 16 bytes"
 
 
 def _not_in(buffers: Iterable[Buffer], facts: Facts) -> list[Buffer]:
@@ -255,7 +241,7 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from _broken_value(s.value, facts, scope, s.lanes)
             if s.name not in facts.held:
                 yield "no registers hold this"
-            elif facts.held[s.name] is not f32 and not _are_neighbours(s, facts.held[s.name]):
+            elif facts.held[s.name] is not f32 and not are_neighbours(s, facts.held[s.name]):
                 yield f"no neighbours of {facts.held[s.name]} that memory has"
         case Accumulator() | Finish():
             yield from broken_name(s.name, facts)
@@ -283,16 +269,6 @@ def _broken_value_of(
     yield from _broken_value(s.value, facts, scope, lanes)
     if s.value.dtype is not s.name.dtype:
         yield f"a value of {s.value.dtype} as {s.name.dtype}"
-
-
-def _are_neighbours(s: Keep, element: DType) -> bool:
-    """Whether memory has the value in this type, element beside element over the lanes."""
-    if not isinstance(s.value, Read) or s.value.source.dtype is not element:
-        return False
-    place = ix(0)
-    for extent, i in zip(s.value.source.dims, s.value.at, strict=True):
-        place = place * extent + i
-    return place.coefficient(s.lanes) == 1
 
 
 def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
