@@ -234,7 +234,7 @@ class Statements:
         """By a function of two values: vectors, or numbers where threads exchange these."""
         lanes = s.lanes if s.lanes in s.left.axes else None
         kind = _type(f32, lanes)
-        inner = Renderer(self.dims, lanes, wraps=self.threads == 1)
+        inner = Renderer(self.dims, lanes, wraps=self.threads == 1, place=self.place)
         result = _value(s.result, lanes, inner)
         values = f"{kind} {s.left.name}, {kind} {s.right.name}"
         head = f"const Vec {s.name.name} = scan_lanes({s.carry.name}, {r.vector(s.value).code}"

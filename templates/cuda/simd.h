@@ -104,11 +104,11 @@ LUMIGEN_INLINE void for_parts(Packed, Place n, F&& f) {
 }
 
 // The same in turns in which all threads of a team come together; a thread may have no lane in the last one.
-template <class Packed, class F>
-LUMIGEN_INLINE void for_scan(Packed, int64_t n, F&& f) {
-  constexpr int64_t kStep = kTeam * kLanes;
-  const int64_t rank = team_rank() * kLanes;
-  int64_t first = 0;
+template <class Packed, class Place, class F>
+LUMIGEN_INLINE void for_scan(Packed, Place n, F&& f) {
+  constexpr Place kStep = kTeam * kLanes;
+  const Place rank = team_rank() * kLanes;
+  Place first = 0;
   if (Packed::value) {
     for (; first + kStep <= n; first += kStep) f(first + rank, PacketLanes{});
   }
