@@ -27,6 +27,7 @@ from lumigen.program import (
     OutputArg,
     Panels,
     Parameter,
+    PartArg,
     SlotArg,
     StateArg,
     Stored,
@@ -150,6 +151,8 @@ class _Memory:
     dims: Mapping[Dim, int]
 
     def value(self, a: object, numbers: Mapping[Any, int]) -> int:
+        if isinstance(a, PartArg):
+            return self.value(a.of, numbers) + int(a.base.evaluate(numbers)) * a.dtype.itemsize
         if isinstance(a, InputArg):
             return int(self.inputs[a.name].ctypes.data)
         if isinstance(a, OutputArg):

@@ -50,16 +50,21 @@ class Stream:
 
 @dataclass(frozen=True)
 class Loop:
-    """A scan along dimension `axis` of its first argument, from its second, the first carry.
+    """One result of a scan of `length` steps.
 
-    `body` maps the carry, the element and the further arguments to the next carry; the result is
-    the carry after each element, stacked along `axis`. `monoid` names a declared associative
-    operation, which permits parallel forms.
+    The arguments are `carries` first carries, `elements` tensors of which each step takes one element along `axis`,
+    and what is the same in each step. `body` maps carries, elements and the rest to the next carries, and to further
+    values of the step. The node is output `result` of the body after each step, stacked along `axis`. `monoid` names
+    a declared associative operation, which permits parallel forms.
     """
 
     axis: int
     body: Graph
     monoid: str | None
+    length: Ix
+    carries: int = 1
+    elements: int = 1
+    result: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,13 @@ def native(name: str, a: Edge, meaning: Graph) -> Node:
     """A native kernel of `ops.NATIVE` on the rows of an operand."""
     (_, out) = meaning.outputs[0]
     return node(Op.NATIVE, (a,), Kernel(name, meaning), out.shape, out.dtype)
+
+
+def scan(loop: Loop, args: tuple[Edge, ...]) -> Node:
+    """What the body of a loop yields in each step, stacked."""
+    _, out = loop.body.outputs[loop.result]
+    stacked = (*out.shape[: loop.axis], loop.length, *out.shape[loop.axis :])
+    return node(Op.SCAN, args, loop, stacked, out.dtype)
 
 
 def contiguous(a: Edge, dtype: DType | None = None) -> Node:

@@ -12,7 +12,19 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from lumigen.errors import SourceLocation
-from lumigen.graph import Edge, Graph, Node, binary, contiguous, edge, literal_of, rebuild, unary
+from lumigen.graph import (
+    Edge,
+    Graph,
+    Loop,
+    Node,
+    binary,
+    contiguous,
+    edge,
+    literal_of,
+    rebuild,
+    scan,
+    unary,
+)
 from lumigen.ops import SOURCES, Op
 from lumigen.view import compose
 
@@ -161,7 +173,11 @@ def rewrite(graph: Graph, step: Step) -> Graph:
     done: dict[Node, Edge] = {}
     lines: dict[Node, dict[SourceLocation, None]] = {}
     for n in graph.nodes():
-        out = done[n] = _settled(rebuild(n, tuple(_seen(a, done) for a in n.args)), step)
+        moved = rebuild(n, tuple(_seen(a, done) for a in n.args))
+        if isinstance(moved.attr, Loop):
+            loop = replace(moved.attr, body=rewrite(moved.attr.body, step))
+            moved = moved if loop == moved.attr else scan(loop, moved.args)
+        out = done[n] = _settled(moved, step)
         if out.node is n or out.node.op not in SOURCES:
             lines.setdefault(out.node, {}).update(dict.fromkeys(graph.lines.get(n, ())))
     if all(e.node is n for n, e in done.items()):

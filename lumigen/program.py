@@ -6,8 +6,9 @@ decided here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Union
 
 from lumigen.application import TextProgram
@@ -168,6 +169,16 @@ class SlotArg:
 
 
 @dataclass(frozen=True)
+class PartArg:
+    """`elements` of a tensor from its element `base` on, which depends on the step of a loop."""
+
+    of: InputArg | OutputArg | SlotArg
+    base: Ix
+    elements: Ix
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class ValueArg:
     """A number; later numbers and `tasks` of the launch may use it under `name`."""
 
@@ -199,8 +210,15 @@ class MapArg:
         return (self.base, *sizes, self.group_stride, self.batch_stride, self.line_stride)
 
 
-Argument = Union[InputArg, OutputArg, WeightArg, StateArg, CounterArg, SlotArg, ValueArg, MapArg]
+Argument = Union[
+    InputArg, OutputArg, WeightArg, StateArg, CounterArg, SlotArg, PartArg, ValueArg, MapArg
+]
 Passed = Union[InputArg, OutputArg]  # by the caller
+
+
+def whole(a: Argument) -> Argument:
+    """The tensor that an argument is, or is a part of."""
+    return a.of if isinstance(a, PartArg) else a
 
 
 @dataclass(frozen=True)
@@ -248,6 +266,15 @@ class Launch:
                 out[a.name] = int(a.value.evaluate(out))
         return out
 
+    def at(self, step: Dim, value: int) -> Launch:
+        """The launch in one step of a loop."""
+        taken = {step: ix(value)}
+        arguments = (
+            replace(a, base=a.base.substitute(taken)) if isinstance(a, PartArg) else a
+            for a in self.arguments
+        )
+        return replace(self, arguments=tuple(arguments))
+
 
 @dataclass(frozen=True)
 class Guard:
@@ -293,13 +320,23 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """A loop, in which `step` counts from 0 to `count - 1`."""
+
+    step: Dim
+    count: Ix
+
+
+@dataclass(frozen=True)
 class Group:
     """A step of a program: of its variants, which leave the same values, the first that may runs.
 
-    The last one is unconditional.
+    The last one is unconditional. Successive groups with the same `repeats` are the body of these loops, the
+    outermost of which comes first.
     """
 
     variants: tuple[Variant, ...]
+    repeats: tuple[Repeat, ...] = ()
 
     def chosen(self, dims: Mapping[Dim, int], features: Collection[str] = ()) -> Variant:
         """The variant that runs at these dims where there are these features."""
@@ -341,7 +378,23 @@ class Program:
 
     def chosen(self, dims: Mapping[Dim, int], features: Collection[str] = ()) -> tuple[Launch, ...]:
         """The launches that run at these dims where there are these features, in order."""
-        return tuple(x for g in self.groups for x in g.chosen(dims, features).launches)
+        return self.taken(dims, lambda g: g.chosen(dims, features))
+
+    def taken(
+        self, dims: Mapping[Dim, int], choose: Callable[[Group], Variant]
+    ) -> tuple[Launch, ...]:
+        """The launches that run at these dims with the variants chosen, in order: those of loops in each step."""
+        chosen = {g: choose(g).launches for g in self.groups}
+
+        def run(groups: tuple[Group, ...], depth: int) -> Iterator[Launch]:
+            for repeat, body in runs(groups, depth):
+                if repeat is None:
+                    yield from (x for g in body for x in chosen[g])
+                    continue
+                for number in range(int(repeat.count.evaluate(dims))):
+                    yield from (x.at(repeat.step, number) for x in run(body, depth + 1))
+
+        return tuple(run(self.groups, 0))
 
     def offsets(self, dims: Mapping[Dim, int]) -> tuple[dict[str, int], int]:
         """Byte offset of each slot and the size of the arena at these dims."""
@@ -352,6 +405,18 @@ class Program:
             size = int(slot.bytes.evaluate(dims))
             end[slot.name] = start[slot.name] + -(-size // ALIGNMENT) * ALIGNMENT
         return start, max(end.values(), default=0)
+
+
+def runs(
+    groups: tuple[Group, ...], depth: int
+) -> Iterator[tuple[Repeat | None, tuple[Group, ...]]]:
+    """Successive groups with one loop at this depth, or without any."""
+
+    def repeat_of(group: Group) -> Repeat | None:
+        return group.repeats[depth] if len(group.repeats) > depth else None
+
+    for repeat, body in groupby(groups, repeat_of):
+        yield repeat, tuple(body)
 
 
 @dataclass(frozen=True)

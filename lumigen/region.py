@@ -142,13 +142,24 @@ class Carried:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """The carry of `step` applied along `axis` from `init`; `step` reads it as Carried(0, "old")."""
+    """The carry after the element at `axis`: `step` applied to each from 0 on, beginning with `init`.
+
+    `step` reads the carry before it as Carried(0, "old"). The axis is one of the store's. Where a `monoid` is declared,
+    `step` is that operation alone, associative and commutative, on the carry and on `element`, Carried(0, "new").
+    """
 
     axis: Axis
     init: Expr
     step: Expr
+    element: Expr | None
     monoid: str | None
     dtype: DType
+
+    def taking(self, carry: Expr) -> Expr:
+        """The carry after an element, from the one before."""
+        element = carried(0, "new", self.dtype) if self.element is None else self.element
+        old, new = (carried(0, which, self.dtype) for which in ("old", "new"))
+        return map_expr(self.step, {old: carry, new: element})
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +202,13 @@ class Region:
 
     `native` names the kernel of `ops.NATIVE` that computes it, of whole rows of what it reads: then no loops over
     elements would be a good way, and the stores only say what is meant.
+    It runs once for each point of `steps`, in order; the outermost loop comes first.
     """
 
     stores: tuple[Store, ...]
     lines: tuple[SourceLocation, ...] = ()
     native: str | None = None
+    steps: tuple[Axis, ...] = ()
 
     def buffers(self) -> tuple[Buffer, ...]:
         """What is read, then what is stored; a buffer that is both stands with the latter."""
@@ -259,7 +272,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
     if isinstance(e, Random):
         return (e.key,)
     if isinstance(e, Scan):
-        return (e.init, e.step)
+        return (e.init, e.step) if e.element is None else (e.init, e.step, e.element)
     return ()
 
 
@@ -292,7 +305,7 @@ def free_axes(e: Expr) -> frozenset[Axis]:
     if isinstance(e, Reduce):
         out -= frozenset(e.axes)
     if isinstance(e, Scan):
-        out -= {e.axis}
+        out |= {e.axis}
     if isinstance(e, Local):
         out |= e.axes
     return out
@@ -356,8 +369,10 @@ def local(name: str, axes: frozenset[Axis], dtype: DType) -> Expr:
     return _intern(Local, name, axes, dtype)
 
 
-def scan(axis: Axis, init: Expr, step: Expr, monoid: str | None) -> Expr:
-    return _intern(Scan, axis, init, step, monoid, init.dtype)
+def scan(
+    axis: Axis, init: Expr, step: Expr, element: Expr | None = None, monoid: str | None = None
+) -> Expr:
+    return _intern(Scan, axis, init, step, element, monoid, init.dtype)
 
 
 def neutral(dtype: DType) -> Expr:
@@ -626,7 +641,9 @@ def rebuild(e: Expr, child: Callable[[Expr], Expr], at: Callable[[Ix], Ix]) -> E
         where = tuple(Cmp(at(c.slack)) for c in e.where)
         return reduce(e.monoid, e.axes, child(e.body), e.dtype, where)
     if isinstance(e, Scan):
-        return scan(e.axis, child(e.init), child(e.step), e.monoid)
+        (axis,) = at(ix(e.axis)).axes  # under another name at most
+        element = None if e.element is None else child(e.element)
+        return scan(axis, child(e.init), child(e.step), element, e.monoid)
     return e
 
 
@@ -641,8 +658,3 @@ def map_expr(e: Expr, replace: Mapping[Expr, Expr]) -> Expr:
         return found
 
     return visit(e)
-
-
-def reductions(e: Expr) -> list[Reduce]:
-    """Every reduction inside, inner ones first."""
-    return [x for x in walk([e]) if isinstance(x, Reduce)]

@@ -68,6 +68,42 @@ class Finish:
 
 
 @dataclass(frozen=True)
+class Carry:
+    """A value that a scan carries, one for each lane if `lanes`; `value` is the first one."""
+
+    name: Local
+    value: Expr
+    lanes: Axis | None
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What is carried becomes `value`, which is made of what it was."""
+
+    name: Local
+    value: Expr
+    lanes: Axis | None
+
+
+@dataclass(frozen=True)
+class ScanLanes:
+    """`name` has in each lane what is carried up to its element, and `carry` goes on from the last of them.
+
+    `value` is the elements; `body` and `result` combine two values, `left` and `right`, by an associative and
+    commutative operation: of vectors where a thread runs alone, else of numbers, which threads exchange.
+    """
+
+    name: Local
+    carry: Local
+    value: Expr
+    lanes: Axis
+    left: Local
+    right: Local
+    body: tuple[Stmt, ...]
+    result: Expr
+
+
+@dataclass(frozen=True)
 class For:
     """`for axis in lo .. hi - 1`, in order; by `step`s (the body covers the rest of a step), or over lanes.
 
@@ -426,6 +462,9 @@ Stmt = Union[
     Hold,
     Keep,
     Order,
+    Carry,
+    Advance,
+    ScanLanes,
 ]
 
 
@@ -464,7 +503,7 @@ class TileProgram:
         while stack:
             s = stack.pop()
             yield s
-            if isinstance(s, For | ForTile | Stream | MapTile | MapRows | WhenLast):
+            if isinstance(s, For | ForTile | Stream | MapTile | MapRows | WhenLast | ScanLanes):
                 stack.extend(reversed(s.body))
             if isinstance(s, When):
                 stack.extend(reversed((*s.body, *s.otherwise)))

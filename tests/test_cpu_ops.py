@@ -1319,6 +1319,109 @@ row(
 )
 row("spaces", lambda x: {"l_": x * lg.linspace(0, 1, 7), "g_": x + lg.logspace(-1, 1, 7)}, (N, 7))
 
+# --- scans ----------------------------------------------------------------------------------------
+
+for op, fill in [("cumsum", offset), ("cumprod", small), ("logcumsumexp", numbers)]:
+    row(
+        op,
+        lambda x, op=op: {"r_": getattr(x, op)(1), "c_": getattr(x, op)(0)},
+        (N, M),
+        fill=fill,
+    )
+for op in ["cummax", "cummin"]:
+    row(
+        op,
+        lambda x, y, op=op: {
+            "v_": getattr(x, op)(-1).values,
+            "i_": getattr(x, op)(-1).indices,
+            "w_": getattr(y, op)(0).values,
+            "j_": getattr(y, op)(0).indices,
+        },
+        (N, M),
+        spec(5, 3, dtype=i32),
+        fill=specials,
+    )
+row(
+    "cumulative_of_other_types",
+    lambda x, y, z: {
+        "i_": x.cumsum(0),
+        "d_": y.cumprod(1),
+        "b_": z.cumsum(1),
+        "t_": z.cummax(2)[0],
+    },
+    spec(N, 3, dtype=u8),
+    spec(3, M, dtype=f64),
+    spec(2, 5, 7, dtype=bf16),
+)
+row(
+    "cumsum_between",  # of what is computed, backwards, and more is made of it
+    lambda x: (x.softmax(-1) * 2).flip(-1).cumsum(-1).flip(-1) + x,
+    (N, M),
+)
+row("trapezoids", lambda y: lg.cumulative_trapezoid(y, dx=0.5), (N, 7))
+
+
+def recurrent(x: Tensor) -> dict[str, Tensor]:
+    """A step that multiplies matrices, and keeps more than its carry."""
+    w = weight("recurrent", 9, 9)
+
+    def step(h: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        h = (e + h @ w * 0.1).tanh()
+        return h, h.sum(-1)
+
+    last, sums = lg.scan(step, x[0] * 0, x)
+    return {"h_": last, "s_": sums}
+
+
+def with_memory(x: Tensor) -> dict[str, Tensor]:
+    """Two carries, the last element first."""
+    w = weight("memory", 8, 2)
+
+    def step(state: tuple[Tensor, Tensor], e: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        h, c = state
+        i, f, g, o = (e + h @ w.T).chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        return (h, c), h
+
+    start = lg.zeros(x.shape[0], 2)
+    (h, c), every = lg.scan(step, (start, start), x, dim=1, reverse=True)
+    return {"h_": h, "c_": c, "e_": every}
+
+
+def nested(x: Tensor) -> dict[str, Tensor]:
+    """A loop in each step of a loop."""
+
+    def step(h: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        def inner(c: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+            c = c + (d * h).sum(-1, True) * 0.1
+            return c, c
+
+        last, each = lg.scan(inner, h * 0, e)
+        return last * 0.5, each.sum(0)
+
+    last, sums = lg.scan(step, x[0, 0], x)
+    return {"h_": last, "s_": sums}
+
+
+row("scan_of_products", recurrent, (M, N, 9))
+row("scan_of_two_carries", with_memory, (N, M, 8))
+row("scan_in_a_scan", nested, (7, N, 3))
+row(
+    "scan_of_rows",
+    lambda x, a: lg.scan(lambda h, e: (h * 0.5 + a * e, None), x[0], x)[0],
+    (M, N),
+    (N,),
+)
+row(
+    "scan_of_nothing",
+    lambda x: dict(
+        zip("hs", lg.scan(lambda h, _: (h * x + 1, h.cumsum(0)), x, length=5), strict=True)
+    ),
+    (N,),
+    fill=small,
+)
+
 
 # --- reductions in parts --------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from lumigen.graph import (
     iota,
     node,
     reduce,
+    scan,
     shape,
     source,
     unary,
@@ -497,7 +498,7 @@ def test_scan_stacks_the_carries() -> None:
     total_so_far = binary(Op.ADD, edge(carry), edge(element))
     body = Graph((carry, element), (("out", edge(total_so_far)),))
     x, start = given_as("x", f32, 2, 5), given_as("start", f32, 2)
-    n = node(Op.SCAN, (edge(x), edge(start)), Loop(1, body, "sum"), shape(2, 5), f32)
+    n = scan(Loop(1, body, "sum", ix(5)), (edge(start), edge(x)))
     values, first = floats(2, 5), floats(2, seed=1)
     np.testing.assert_allclose(
         run(n, x=values, start=first), first[:, None] + np.cumsum(values, 1), rtol=1e-5

@@ -393,14 +393,14 @@ def test_dynamic_dims() -> None:
     assert value(out, (), {"X": np.arange(7.0)}, {length: 7}) == 21
 
 
-def test_a_scan_ends_with_its_last_state() -> None:
+def test_a_scan_has_the_state_of_each_place() -> None:
     step = add(scaled(carried(0, "old", f32), 0.5), load("X", i, j))
-    out = scan(i, num(1), step, None)
+    out = scan(i, num(1), step)
     x = numbers("X", 6, 5)
-    expected = np.ones(5)
+    expected = [np.ones(5)]
     for row in x:
-        expected = expected * 0.5 + row
-    np.testing.assert_allclose(value(out, (j,), {"X": x}, {}), expected, 1e-12)
+        expected.append(expected[-1] * 0.5 + row)
+    np.testing.assert_allclose(value(out, (i, j), {"X": x}, {}), expected[1:], 1e-12)
 
 
 # ---- printer and verifier ----
@@ -469,7 +469,7 @@ def test_what_is_right_verifies() -> None:
     gathered = total(mul(equal(j, lookup(ids, (ix(i),))), load("X", j)), j)
     assert not unproven_reads(verify(stored(gathered, i)))
     step = add(carried(0, "old", f32), load("X", i))
-    verify(stored(scan(i, num(0), step, None)))
+    verify(stored(scan(i, num(0), step), i))
 
 
 def test_a_lookup_of_unknown_range_is_unproven() -> None:

@@ -174,9 +174,7 @@ def application(weights):
     return lg.TextGeneration(tokenizer=weights.tokenizer, padded=True, ends=several)
 
 
-def build(
-    weights, length: int = 0, prefill: int = 64, cache: str = "f32", *, program: bool = True
-):
+def build(weights, length: int = 0, prefill: int = 64, cache: str = "f32", *, program: bool = True):
     """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time.
 
     `cache` is the type of the keys and values that are kept: f32, bf16 or f16.

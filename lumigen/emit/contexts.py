@@ -112,9 +112,19 @@ class VariantContext:
 
 @dataclass(frozen=True)
 class GroupContext:
-    """A step: one variant, which always runs, or several of which the first that may does."""
+    """A step: one variant, which always runs, or several of which the first that may does.
+
+    `heads` open the loops that begin with it, `tails` close those that end; `depth` loops are around it.
+    """
 
     variants: tuple[VariantContext, ...]
+    depth: int = 0
+    heads: tuple[str, ...] = ()
+    tails: tuple[str, ...] = ()
+
+    @property
+    def indent(self) -> str:
+        return "  " * (self.depth + 1)
 
     @property
     def has_choice(self) -> bool:

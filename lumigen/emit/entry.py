@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, takewhile
 from pathlib import PurePath
 
 from lumigen.dtype import bf16, boolean, f16, f32, f64, i64, u8
@@ -36,6 +36,7 @@ from lumigen.emit.contract import (
     test_type,
 )
 from lumigen.emit.cxx import Names, expression, integer, real
+from lumigen.emit.expression import pointer
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed, SourceLocation, printable
 from lumigen.index import Atom, Dim, Ix, ix
@@ -52,7 +53,9 @@ from lumigen.program import (
     MapArg,
     OutputArg,
     Parameter,
+    PartArg,
     Program,
+    Repeat,
     Slot,
     SlotArg,
     StateArg,
@@ -62,6 +65,7 @@ from lumigen.program import (
     Variant,
     WeightArg,
     elements,
+    whole,
 )
 from lumigen.target import Target
 
@@ -81,6 +85,10 @@ METHODS = frozenset(
     }
 )
 Kept = tuple[Mapping[str, Stored], tuple[StateInfo, ...]]  # a model's weights by name, its states
+INDENT = "  "
+ENTRY_NAMES = frozenset(
+    {"arena", "args", "call", "context", "copies", "dims", "kernels", "weights"}
+)
 MAX_LINES = 6  # of the model's lines that a comment names
 VALUES = 5  # in a row of stored ones
 MAP_TYPES = {"f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "bf16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16"}
@@ -112,7 +120,6 @@ def entry_context(
     model: CompiledModel, program: Program, vectors: tuple[Vector, ...]
 ) -> EntryContext:
     loosest = _loosest([model.kernel(launch.kernel) for launch in program.launches])
-    numbers = count()
     longest = sum(max(len(v.launches) for v in g.variants) for g in program.groups)
     return EntryContext(
         name=program.entry,
@@ -125,7 +132,7 @@ def entry_context(
         checks=checks(program),
         bindings=dim_bindings(program),
         slots=_slots(program),
-        groups=tuple(_group(model, program, group, numbers) for group in program.groups),
+        groups=_groups(model, program),
         max_dims=max_dims(program),
         vectors=tuple(_vector(v, program, [*map(port_text, program.outputs)]) for v in vectors),
         tolerance=f"tolerance({loosest}, {longest})",
@@ -201,6 +208,41 @@ def _start(slot: Slot) -> str:
     return text
 
 
+def _groups(model: CompiledModel, program: Program) -> tuple[GroupContext, ...]:
+    """The steps in order; the first of a loop opens it, and the last one closes it."""
+    numbers = count()
+    out: list[GroupContext] = []
+    names = _dim_names(program)
+    paths = [g.repeats for g in program.groups]
+    for path, before, after, group in zip(
+        paths, [(), *paths], [*paths[1:], ()], program.groups, strict=False
+    ):
+        opened = len(path) - _in_common(path, before)
+        closed = len(path) - _in_common(path, after)
+        heads: list[str] = []
+        for depth in range(len(path) - opened, len(path)):
+            step = step_name(program, depth)
+            last = expression(path[depth].count, names)
+            head = f"for (int64_t {step} = 0; {step} < {last}; ++{step}) {{"
+            heads.append(INDENT * (depth + 1) + head)
+        tails = [INDENT * (len(path) - n) + "}" for n in range(closed)]
+        made = _group(model, program, group, numbers)
+        out.append(replace(made, depth=len(path), heads=tuple(heads), tails=tuple(tails)))
+    return tuple(out)
+
+
+def _in_common(path: tuple[Repeat, ...], other: tuple[Repeat, ...]) -> int:
+    """How many loops around two groups are the same."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False))
+    return sum(1 for _ in same)
+
+
+def step_name(program: Program, depth: int) -> str:
+    """The variable of a loop inside so many others."""
+    taken = frozenset(port_idents(program).values()) | ENTRY_NAMES
+    return identifier(f"step{depth}" if depth else "step", taken)
+
+
 def _group(
     model: CompiledModel, program: Program, group: Group, numbers: Iterator[int]
 ) -> GroupContext:
@@ -211,7 +253,10 @@ def _group(
         tuple(
             VariantContext(
                 opening=_opening(_guard(model.target, program, variant.when), is_first=number == 0),
-                launches=tuple(_launch(model, program, x, next(numbers)) for x in variant.launches),
+                launches=tuple(
+                    _launch(model, program, x, next(numbers), group.repeats)
+                    for x in variant.launches
+                ),
             )
             for number, variant in enumerate(group.variants)
         )
@@ -240,13 +285,20 @@ def _conditions(program: Program, when: Guard) -> tuple[str, ...]:
     return tuple(c.comparison(lambda side: expression(side, names)) for c in when.conditions)
 
 
-def _launch(model: CompiledModel, program: Program, launch: Launch, number: int) -> LaunchContext:
+def _launch(
+    model: CompiledModel,
+    program: Program,
+    launch: Launch,
+    number: int,
+    repeats: tuple[Repeat, ...],
+) -> LaunchContext:
     kernel = model.kernel(launch.kernel)
     if len(kernel.parameters) != len(launch.arguments):
         what = f"a launch of {kernel.name} with {len(launch.arguments)} arguments"
         raise LoweringFailed(step="emit", what=what)
     pairs = zip(kernel.parameters, launch.arguments, strict=True)
     names, idents = _launch_names(program, launch), port_idents(program)
+    names.update({r.step: step_name(program, depth) for depth, r in enumerate(repeats)})
     states = state_names(model)
     return LaunchContext(
         number=number,
@@ -307,6 +359,9 @@ def _value(
         raise LoweringFailed(step="emit", what=f"a buffer for the number {parameter.name}")
     ctype = parameter.dtype.ctype
     match argument:
+        case PartArg(of, base):
+            start = _value(parameter, of, names, idents, states)
+            return pointer(start, expression(base, names))
         case InputArg(name):
             return f"data_of<const {ctype}>(*{idents[name]})"
         case OutputArg(name):
@@ -430,7 +485,7 @@ def _case_argument(
 
 def case_range(parameter: Parameter, argument: Argument, program: Program) -> tuple[int, int]:
     """Of the integers that the test of a kernel gives a buffer."""
-    port = next((p for p in program.inputs if argument == InputArg(p.name)), None)
+    port = next((p for p in program.inputs if whole(argument) == InputArg(p.name)), None)
     usual = (0, 1) if parameter.dtype is boolean else (0, 8) if parameter.dtype is u8 else (-8, 8)
     return parameter.range or (port.range if port else None) or usual
 
@@ -446,6 +501,8 @@ def _extent(itemsize: int, argument: Argument, program: Program, kept: Kept) -> 
     """How many elements a buffer has."""
     stored, states = kept
     match argument:
+        case PartArg():
+            return argument.elements
         case InputArg(name):
             return elements(next(p.shape for p in program.inputs if p.name == name))
         case OutputArg(name):

@@ -15,10 +15,11 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i64
 from lumigen.emit import cxx
 from lumigen.emit.expression import LOOSE, PRODUCT, SUM, TIGHT, Text, arithmetic, literal
+from lumigen.emit.spelled import uses_of
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, is_less, is_nonnegative, ix
 from lumigen.lower.assemble import LoweredKernel
-from lumigen.lower.scope import address, is_negation
+from lumigen.lower.scope import address
 from lumigen.names import identifier
 from lumigen.ops import Op
 from lumigen.program import elements
@@ -35,11 +36,12 @@ from lumigen.region import (
     Read,
     Reduce,
     Region,
+    Scan,
     Store,
-    children,
     const,
     free_axes,
     indices_of,
+    local,
     reduce,
     substitute,
     walk,
@@ -279,7 +281,7 @@ class _Scope:
 
     def root(self, e: Expr) -> Text:
         """The value of an expression; what stands in it more than once gets a name first."""
-        uses, always = _uses(e, self.find)
+        uses, always = uses_of(e, self.find)
         for x in walk([e]):
             if uses.get(x, 0) < 2 or not free_axes(x) <= self.axes or self.find(x) is not None:
                 continue
@@ -313,6 +315,8 @@ class _Scope:
                 return self._choose(e)
             case Reduce():
                 return Text(self.home(e).reduction(e))
+            case Scan():
+                return Text(self.scanned(e))
             case Prim():
                 text = _prim(e, self.value)
                 return Text(self.let(e, text)) if len(text.code) > LONG else text
@@ -367,6 +371,22 @@ class _Scope:
             assert inside_loop.parent is not None
             inside_loop.parent.lines += [head, *_indented(inside_loop.lines), "}"]
         self.known[original] = name
+        return name
+
+    def scanned(self, e: Scan) -> str:
+        """The carry up to the place that the axis has here."""
+        last = self.names.axes[e.axis]
+        name = self.names.fresh("carry")
+        self.lines.append(f"{_ctype(e.dtype)} {name} = {self.value(e.init).code};")
+        scope = self.loop()
+        axis = Axis(f"{e.axis.name}_", e.axis.extent)
+        label = scope.bind(axis)
+        so_far = local(name, frozenset({axis}), e.dtype)
+        scope.known[so_far] = name
+        step = scope.root(substitute(e.taking(so_far), {e.axis: ix(axis)}))
+        scope.lines.append(f"{name} = {step.code};")
+        head = f"for (int64_t {label} = 0; {label} <= {last}; ++{label}) {{"
+        self.lines += [head, *_indented(scope.lines), "}"]
         return name
 
     def accumulate(self, e: Reduce, name: str) -> str:
@@ -512,43 +532,3 @@ def _fresh_axes(e: Reduce, bound: frozenset[Axis]) -> Reduce:
     renamed = reduce(e.monoid, axes, substitute(e.body, new), e.dtype, where)
     assert isinstance(renamed, Reduce)
     return _fresh_axes(renamed, bound)
-
-
-def _uses(e: Expr, find: Callable[[Expr], str | None]) -> tuple[dict[Expr, int], set[Expr]]:
-    """How often each value is spelled in the text of `e`; those that are evaluated in any case.
-
-    Quotients and differences are spelled by their operands. Inside a reduction only what does not
-    vary with it counts.
-    """
-    uses: dict[Expr, int] = {e: 1}
-    always: set[Expr] = {e}
-    seen: set[tuple[Expr, frozenset[Axis], bool]] = set()
-    none: frozenset[Axis] = frozenset()
-    stack = [(e, none, True)]
-    while stack:
-        x, bound, certain = stack.pop()
-        bound &= free_axes(x)
-        if (x, bound, certain) in seen or (x is not e and find(x) is not None):
-            continue
-        first = not any((x, b, c) in seen for b, c in ((bound, True), (bound, False)))
-        seen.add((x, bound, certain))
-        if isinstance(x, Reduce):
-            bound |= frozenset(x.axes)
-        for n, c in _spelled(x):
-            guarded = n > 0 if isinstance(x, Choose) else isinstance(x, Reduce) and bool(x.where)
-            reaches = certain and not guarded
-            if not free_axes(c) & bound:
-                uses[c] = uses.get(c, 0) + first
-                if reaches:
-                    always.add(c)
-            stack.append((c, bound, reaches))
-    return uses, always
-
-
-def _spelled(e: Expr) -> Iterator[tuple[int, Expr]]:
-    """The operands as the text spells them, each with the number of the operand that it is in."""
-    for n, c in enumerate(children(e)):
-        if isinstance(c, Prim) and (c.op is Op.RECIP or is_negation(c)):
-            yield from ((n, x) for _, x in _spelled(c) if not isinstance(x, Const))
-        else:
-            yield n, c

@@ -27,7 +27,9 @@ from lumigen.region import Expr, Local, Monoid, Read
 from lumigen.tile import (
     Accumulate,
     Accumulator,
+    Advance,
     Bind,
+    Carry,
     Fill,
     Finish,
     For,
@@ -39,6 +41,7 @@ from lumigen.tile import (
     Order,
     Pack,
     PackColumns,
+    ScanLanes,
     Stmt,
     StoreTile,
     TileProgram,
@@ -94,10 +97,10 @@ class Statements:
     def statement(self, s: Stmt, r: Renderer) -> list[str]:
         if isinstance(s, Bind):
             return [f"const {self.place} {s.axis.name} = {r.index(s.value)};"]
-        if isinstance(s, Let):
-            return [
-                f"const {_type(s.value.dtype, s.lanes)} {s.name.name} = {_value(s.value, s.lanes, r)};"
-            ]
+        if isinstance(s, Let | Carry | Advance):
+            kind = f"{_type(s.value.dtype, s.lanes)} " if not isinstance(s, Advance) else ""
+            const = "const " if isinstance(s, Let) else ""
+            return [f"{const}{kind}{s.name.name} = {_value(s.value, s.lanes, r)};"]
         if isinstance(s, Accumulator):
             start = (
                 _value(s.start, s.lanes, r)
@@ -122,6 +125,8 @@ class Statements:
             ]
         if isinstance(s, For):
             return self._for(s, r)
+        if isinstance(s, ScanLanes):
+            return self._scan(s, r)
         if isinstance(s, WhenLast):
             return [f"if (is_last_block({s.arrived})) {{", *_indented(self.lines(s.body)), "}"]
         if isinstance(s, StoreTile):
@@ -209,8 +214,9 @@ class Statements:
         elif axis not in words:
             axis = f"/*{axis}*/"
         if not s.parts:
+            every = "for_scan" if self.packets is not None and is_scan(s) else "for_lanes"
             return [
-                f"for_lanes({over}, [&]({self.place} {axis}, auto lanes) {{",
+                f"{every}({over}, [&]({self.place} {axis}, auto lanes) {{",
                 *_indented(inner),
                 "});",
             ]
@@ -223,6 +229,20 @@ class Statements:
         ]
         head = f"for_parts<{s.parts}>({over}, [&](int part, {self.place} {axis}, auto lanes) {{"
         return [head, *_indented([*named, *inner]), "});"]
+
+    def _scan(self, s: ScanLanes, r: Renderer) -> list[str]:
+        """By a function of two values: vectors, or numbers where threads exchange these."""
+        lanes = s.lanes if s.lanes in s.left.axes else None
+        kind = _type(f32, lanes)
+        inner = Renderer(self.dims, lanes, wraps=self.threads == 1, place=self.place)
+        result = _value(s.result, lanes, inner)
+        values = f"{kind} {s.left.name}, {kind} {s.right.name}"
+        head = f"const Vec {s.name.name} = scan_lanes({s.carry.name}, {r.vector(s.value).code}"
+        return [
+            f"{head}, [&]({values}) {{",
+            *_indented([*self.lines(s.body, lanes), f"return {result};"]),
+            "});",
+        ]
 
     def _keep(self, s: Keep, r: Renderer) -> str:
         widened = WIDENED.get(self.held[s.name.name])
@@ -303,6 +323,11 @@ class Statements:
         return (
             f"multiply_direct_b({acc}, {ldc}, {a}, {where}, {ldb}, {count}, {cols}, {k}, {again});"
         )
+
+
+def is_scan(s: For) -> bool:
+    """Whether its lanes are scanned, for which all threads of a team have to come together."""
+    return any(isinstance(x, ScanLanes) for x in s.body)
 
 
 def _elements(o: Operand, offset: str) -> str:

@@ -35,6 +35,7 @@ from lumigen.frontend.creation import (
     triu_indices,
     zeros,
 )
+from lumigen.frontend.cumulative import cumulative_trapezoid
 from lumigen.frontend.elimination import (
     cholesky_inverse,
     cholesky_solve,
@@ -76,6 +77,7 @@ from lumigen.frontend.random import (
     randperm,
 )
 from lumigen.frontend.reflections import geqrf, ormqr
+from lumigen.frontend.scan import scan
 from lumigen.frontend.special_functions import polygamma
 from lumigen.frontend.statistics import (
     gradient,
@@ -164,6 +166,11 @@ __all__ = [
     "count_nonzero",
     "cov",
     "cross",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_trapezoid",
     "deg2rad",
     "det",
     "diag",
@@ -256,6 +263,7 @@ __all__ = [
     "log_softmax",
     "logaddexp",
     "logaddexp2",
+    "logcumsumexp",
     "logdet",
     "logical_and",
     "logical_not",
@@ -339,6 +347,7 @@ __all__ = [
     "rsqrt",
     "rsub",
     "scalar_tensor",
+    "scan",
     "scatter",
     "scatter_add",
     "scatter_reduce",
@@ -500,6 +509,10 @@ cosh = Tensor.cosh
 count_nonzero = Tensor.count_nonzero
 cov = Tensor.cov
 cross = Tensor.cross
+cummax = Tensor.cummax
+cummin = Tensor.cummin
+cumprod = Tensor.cumprod
+cumsum = Tensor.cumsum
 deg2rad = Tensor.deg2rad
 diag = Tensor.diag
 diag_embed = Tensor.diag_embed
@@ -569,6 +582,7 @@ log1p = Tensor.log1p
 log2 = Tensor.log2
 logaddexp = Tensor.logaddexp
 logaddexp2 = Tensor.logaddexp2
+logcumsumexp = Tensor.logcumsumexp
 logical_and = Tensor.logical_and
 logical_not = Tensor.logical_not
 logical_or = Tensor.logical_or

@@ -267,3 +267,19 @@ def median(
     assert isinstance(found, sorting.Sorted)
     spoiled = _kept(x.isnan(), mask, False).any(dim, keepdim)
     return where(spoiled, math.nan, found.values)
+
+
+def cumsum(
+    input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The sums of what is left in up to each element, in the dtype of the input."""
+    wanted = dtype or input.dtype
+    return _kept(input.to(wanted), mask, 0).cumsum(dim, dtype=wanted)
+
+
+def cumprod(
+    input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The products of what is left in up to each element, in the dtype of the input."""
+    wanted = dtype or input.dtype
+    return _kept(input.to(wanted), mask, 1).cumprod(dim, dtype=wanted)

@@ -18,6 +18,7 @@ from lumigen.frontend import (
     bitwise,
     compare,
     contraction,
+    cumulative,
     elementary,
     elementwise,
     indexing,
@@ -738,6 +739,11 @@ class Tensor:
     as_strided = arrangement.as_strided
     bucketize = ordering.bucketize
     histc = ordering.histc
+    cumsum = cumulative.cumsum
+    cumprod = cumulative.cumprod
+    cummax = cumulative.cummax
+    cummin = cumulative.cummin
+    logcumsumexp = cumulative.logcumsumexp
 
     # --- sorting ----------------------------------------------------------------------------------
 

@@ -195,6 +195,8 @@ class _Run:
         self.brute = brute
         self.values: dict[Node, Array] = {}
         self.terms: dict[Node, Term] = {}
+        self.kept: frozenset[Node] = frozenset()  # that are given, and may be shown again
+        self.scans: dict[tuple[tuple[Edge, ...], Graph], list[Array]] = {}
 
     def values_of(self, roots: tuple[Edge, ...]) -> list[Array]:
         """What the edges show; values computed on the way are dropped after their last use."""
@@ -207,7 +209,7 @@ class _Run:
                 self.values[n] = self.compute(n)
                 for m in self.operands(n):
                     uses[m] -= 1
-                    if not uses[m]:
+                    if not uses[m] and m not in self.kept:
                         del self.values[m]
             return [self.show(e) for e in roots]
 
@@ -263,34 +265,39 @@ class _Run:
             case Stream(site):
                 return bits(int(args[0]), site, shape, n.dtype.numpy)
             case Loop():
-                return self.scan(n.attr, args)
+                return self.scan(n, n.attr, args)
             case Kernel(name, meaning):
-                return self.inner(meaning, args) if self.brute else NATIVE[name](args[0], shape[-1])
+                if not self.brute:
+                    return NATIVE[name](args[0], shape[-1])
+                (out,) = self.inner(meaning, args)
+                return out
             case Literal():
                 return number(n)
             case _:
                 assert n.op is Op.IOTA
                 return widen(np.arange(shape[0]).astype(n.dtype.numpy))
 
-    def scan(self, loop: Loop, args: list[Array]) -> Array:
-        """The carry after each element, stacked along the axis.
+    def scan(self, n: Node, loop: Loop, args: list[Array]) -> Array:
+        """One of the body's outputs after each step, stacked along the axis; all are computed at once."""
+        key = (n.args, loop.body)
+        if key not in self.scans:
+            first = loop.carries
+            carries, rest = args[:first], args[first + loop.elements :]
+            elements = [np.moveaxis(a, loop.axis, 0) for a in args[first : first + loop.elements]]
+            steps: list[list[Array]] = []
+            for i in range(int(loop.length.evaluate(self.dims))):
+                steps.append(self.inner(loop.body, [*carries, *(a[i] for a in elements), *rest]))
+                carries = steps[-1][:first]
+            self.scans[key] = [np.stack(each, loop.axis) for each in zip(*steps, strict=True)]
+        return self.scans[key][loop.result]
 
-        The arguments are the elements, the first carry, and whatever is the same in each step.
-        """
-        elements, carry, *rest = args
-        steps: list[Array] = []
-        for element in np.moveaxis(elements, loop.axis, 0):
-            carry = self.inner(loop.body, [carry, element, *rest])
-            steps.append(carry)
-        return np.stack(steps, loop.axis)
-
-    def inner(self, body: Graph, args: list[Array]) -> Array:
-        """The only output of a graph inside a node, its inputs being the arguments."""
+    def inner(self, body: Graph, args: list[Array]) -> list[Array]:
+        """The outputs of a graph inside a node, its inputs being the arguments."""
         run = _Run(self.dims, self.given, brute=self.brute)
         run.terms = self.terms
         run.values = dict(zip(body.inputs, args, strict=True))
-        (out,) = run.values_of(body.roots())
-        return out
+        run.kept = frozenset(body.inputs)
+        return run.values_of(body.roots())
 
 
 def number(n: Node) -> Array:

@@ -25,6 +25,7 @@ from lumigen.program import (
     Launch,
     MapArg,
     OutputArg,
+    PartArg,
     Port,
     Program,
     SlotArg,
@@ -32,6 +33,7 @@ from lumigen.program import (
     ValueArg,
     Variant,
     WeightArg,
+    whole,
 )
 from lumigen.region import Buffer, Region
 from lumigen.tile import TileProgram
@@ -60,8 +62,8 @@ def run(
     stores what these say, whatever the kernel's program does. The arrays of `states` are written over.
     """
     memory = _Memory.of(program, weights, inputs, dims, states or {})
-    variants = [choose(g) if choose else g.chosen(dims) for g in program.groups]
-    for step, launch in enumerate(x for v in variants for x in v.launches):
+    launches = program.taken(dims, choose or (lambda g: g.chosen(dims)))
+    for step, launch in enumerate(launches):
         where = f"launch {step} of entry {program.entry}, of kernel {launch.kernel}"
         kernel = kernels[launch.kernel]
         numbers = launch.numbers(dims)
@@ -135,11 +137,12 @@ class _Memory:
             values[name] = int(a.value.evaluate(numbers))
         views: dict[str, Array] = {}
         for b, a in zip(kernel.args, tensors, strict=True):
-            views[b.name] = self.view(a, b, _size(b, values), launch.kernel)
+            start = int(a.base.evaluate(numbers)) if isinstance(a, PartArg) else 0
+            views[b.name] = self.view(whole(a), b, start, _size(b, values), launch.kernel)
         return views, values
 
-    def view(self, a: Argument, b: Buffer, elements: int, kernel: str) -> Array:
-        """The memory of `a` as so many elements of the kernel's tensor `b`."""
+    def view(self, a: Argument, b: Buffer, start: int, elements: int, kernel: str) -> Array:
+        """The memory of `a` from an element on, as so many elements of the kernel's tensor `b`."""
         match a:
             case InputArg(name):
                 given = self.inputs[name]
@@ -153,15 +156,15 @@ class _Memory:
                 given = np.zeros(1, np.int32)
             case SlotArg(name):
                 given = self.arena[name]
-            case ValueArg() | MapArg():
+            case _:
                 raise BadLaunch(kernel=kernel, what=f"the tensor {b.name} is given {a}")
-        needed = elements * b.dtype.itemsize
+        start, needed = start * b.dtype.itemsize, (start + elements) * b.dtype.itemsize
         if needed > given.nbytes:
             what = f"{b.name} takes {needed} bytes, {a} has {given.nbytes}"
             raise BadLaunch(kernel=kernel, what=what)
         if not isinstance(a, SlotArg) and given.dtype != np.dtype(b.dtype.numpy):
             raise BadLaunch(kernel=kernel, what=f"{b.name} is {b.dtype}, {a} is {given.dtype}")
-        return given.view(np.uint8)[:needed].view(b.dtype.numpy)
+        return given.view(np.uint8)[start:needed].view(b.dtype.numpy)
 
 
 def _checked(given: Array, p: Port, dims: Mapping[Dim, int]) -> Array:

@@ -405,14 +405,19 @@ class Evaluator:
         return out.reshape(shape).astype(wide)
 
     def _scan(self, e: Scan) -> Array:
+        """Each place takes the carry of its own step: later ones do not reach it."""
         state = self.value(e.init)
-        position = self.position(e.axis)
-        for i in range(self.extent(e.axis)):
+        places = self._bound(e.axis)[1]
+        out = state
+        for i in range(int(np.max(places)) + 1):
             inner = self.fork()
-            inner.bind(e.axis, position, np.asarray([i]))
+            inner.bind(e.axis, 0, np.asarray([i]))
             inner.carried[0, "old"] = state
+            if e.element is not None:
+                inner.carried[0, "new"] = inner.value(e.element)
             state = inner.value(e.step)
-        return state
+            out = np.where(places >= i, state, out)
+        return out
 
 
 def cast(a: Array, dtype: DType) -> Array:

@@ -35,7 +35,9 @@ from lumigen.region import (
 from lumigen.tile import (
     Accumulate,
     Accumulator,
+    Advance,
     Bind,
+    Carry,
     Contract,
     Fill,
     Finish,
@@ -54,6 +56,7 @@ from lumigen.tile import (
     Pack,
     PackColumns,
     ScaleRows,
+    ScanLanes,
     Stmt,
     StoreTile,
     Stream,
@@ -141,7 +144,7 @@ class _Task:
                 pass  # a name until something is kept under it
             case Bind():
                 self.axes[s.axis] = self.ix(s.value)
-            case Let() | Keep():
+            case Let() | Keep() | Carry() | Advance():
                 self.locals[s.name.name] = self.value(s.value)
             case Accumulator():
                 self.locals[s.name.name] = self.start(s)
@@ -151,6 +154,8 @@ class _Task:
                 self.locals[s.name.name] = self.locals[s.source.name]
             case For():
                 self.loop(s)
+            case ScanLanes():
+                self.scan(s)
             case StoreTile():
                 if not all(c.holds(self.number) for c in s.where):
                     return
@@ -259,6 +264,20 @@ class _Task:
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places
+
+    def scan(self, s: ScanLanes) -> None:
+        """One lane after the other."""
+        places = self.axes[s.lanes]
+        elements = np.broadcast_to(self.value(s.value), np.shape(places))
+        carries: list[Any] = []
+        for self.axes[s.lanes], element in zip(places, elements, strict=True):
+            self.locals[s.left.name] = self.locals[s.carry.name]
+            self.locals[s.right.name] = element
+            self.run(s.body)
+            self.locals[s.carry.name] = self.value(s.result)
+            carries.append(self.locals[s.carry.name])
+        self.axes[s.lanes] = places
+        self.locals[s.name.name] = np.asarray(carries)
 
     # ---- matrices ----
 

@@ -14,7 +14,7 @@ from lumigen.cost import Cost, computed_in, cost
 from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
 from lumigen.graph import Graph, tensor_of
-from lumigen.index import Dim, Ix, ix
+from lumigen.index import Axis, Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
@@ -25,6 +25,7 @@ from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.retype import retype_temporaries
+from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
 from lumigen.names import identifier
 from lumigen.ops import Op
@@ -40,8 +41,10 @@ from lumigen.program import (
     OutputArg,
     Panels,
     Parameter,
+    PartArg,
     Port,
     Program,
+    Repeat,
     Slot,
     SlotArg,
     StateArg,
@@ -157,6 +160,7 @@ class _Step:
     actual: dict[Buffer, Buffer]  # of the kernel's arguments
     lines: tuple[SourceLocation, ...]
     before: tuple[tuple[Guard, LoweredKernel], ...] = ()  # that run instead, on the same buffers
+    repeats: tuple[Repeat, ...] = ()
 
 
 @dataclass
@@ -176,6 +180,7 @@ class _Model:
     )
     packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
     parts: dict[Buffer, Part] = field(default_factory=dict[Buffer, Part])
+    slices: dict[Buffer, Slice] = field(default_factory=dict[Buffer, Slice])
     lines: dict[str, dict[SourceLocation, None]] = field(
         default_factory=dict[str, dict[SourceLocation, None]]
     )
@@ -188,8 +193,8 @@ class _Model:
             lambda region: self.device.in_loops(unify_axes(region)),
         )
         regions = retype_temporaries(regions, self.dtype)
-        regions = choose_layouts(regions)
-        regions = join_regions(tuple(map(unify_axes, regions)), self.device.in_loops)
+        regions = self.sliced(choose_layouts(regions))
+        regions = join_regions(tuple(map(unify_axes, regions)), self.device.in_loops, self.whole)
         steps = [self.steps(region, number) for number, region in enumerate(regions)]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)
@@ -202,7 +207,24 @@ class _Model:
         outputs = tuple(Port(out, e.shape, e.dtype) for out, e in graph.outputs)
         return Program(name, inputs, outputs, dims, groups, slots)
 
+    def whole(self, b: Buffer) -> Buffer:
+        """The tensor that a buffer is, or is a slice of."""
+        return self.slices[b].whole if b in self.slices else b
+
+    def sliced(self, regions: tuple[Region, ...]) -> tuple[Region, ...]:
+        """The regions of loops over slices; where those lie holds for one entry."""
+        self.slices = {}
+        out: list[Region] = []
+        for region in regions:
+            of_step, slices = take_slices(region)
+            steps = {a: ix(step_of(a)) for a in region.steps}
+            for part, found in slices.items():
+                self.slices[part] = replace(found, base=found.base.substitute(steps))
+            out.append(of_step)
+        return tuple(out)
+
     def steps(self, region: Region, number: int) -> list[_Step]:
+        repeats = tuple(Repeat(step_of(a), a.extent) for a in region.steps)
         region, parts = take_parts(region)
         self.parts |= parts
         form = canonical(region)
@@ -236,7 +258,7 @@ class _Model:
             for line in region.lines:
                 for x in (kernel, *(own for _, own in before)):
                     self.lines[x.name].setdefault(line)
-            out.append(_Step(kernel, bound, region.lines, before))
+            out.append(_Step(kernel, bound, region.lines, before, repeats))
         for b in region.reads():
             if b.role is Role.WEIGHT and any(a == b for s in out for a in s.actual.values()):
                 self.store_weight(b, None)
@@ -270,11 +292,14 @@ class _Model:
         """The caller's tensors that must begin at 16 bytes; None where a part of a weight does not."""
         out: dict[InputArg | OutputArg, None] = {}
         for b in (actual[t.source] for t in program.maps):
+            held = self.whole(b)
             if b.role is Role.INPUT:
-                out.setdefault(InputArg(b.name))
+                out.setdefault(InputArg(held.name))
             elif b.role is Role.OUTPUT:
-                out.setdefault(OutputArg(b.name))
+                out.setdefault(OutputArg(held.name))
             elif b in self.parts and self.parts[b].base * b.dtype.itemsize % 16:
+                return None
+            if b in self.slices and self.slices[b].base * b.dtype.itemsize % 16 != 0:
                 return None
         return tuple(out)
 
@@ -307,18 +332,27 @@ class _Model:
     def arena(
         self, steps: list[_Step], dims: tuple[Dim, ...]
     ) -> tuple[tuple[Slot, ...], dict[str, str]]:
-        first: dict[str, int] = {}
-        last: dict[str, int] = {}
+        uses: dict[str, list[int]] = {}  # an even number for each step; odd ones end loops
         size: dict[str, Ix] = {}
+        sliced: set[str] = set()
         for i, s in enumerate(steps):
             for b in s.actual.values():
-                if b.role is Role.TEMP:
-                    first.setdefault(b.name, i)
-                    last[b.name] = i
-                    size[b.name] = elements(b.dims) * b.dtype.itemsize
+                held = self.whole(b)
+                if held.role is Role.TEMP:
+                    uses.setdefault(held.name, []).append(2 * i)
+                    size[held.name] = elements(held.dims) * held.dtype.itemsize
+                    sliced |= {held.name} if held is not b else set()
+        for begin, end in loops_of(steps):
+            for name, used in uses.items():
+                inside = [begin <= i < end for i in used]
+                if any(inside) and (name in sliced or not all(inside)):
+                    used += [begin, end]  # each step needs it
+        first = {name: min(used) for name, used in uses.items()}
+        last = {name: max(used) for name, used in uses.items()}
         home = {name: name for name in first}
         for i, s in enumerate(steps):
-            merged = in_place(s.kernel, s.actual, lambda name, i=i: last.get(name) == i)
+            own = {f: b for f, b in s.actual.items() if b not in self.slices}
+            merged = in_place(s.kernel, own, lambda name, i=i: last.get(name) == 2 * i)
             if merged is not None:
                 dst, src = merged
                 target = home[src]
@@ -333,7 +367,7 @@ class _Model:
         general = tuple(self.launch(s.kernel, s, place) for s in steps)
         before = [(guard, self.launch(own, s, place)) for s in steps for guard, own in s.before]
         special = (Variant(guard, (launch,)) for guard, launch in before)
-        return Group((*special, Variant(Guard(), general)))
+        return Group((*special, Variant(Guard(), general)), steps[0].repeats if steps else ())
 
     def launch(self, kernel: LoweredKernel, s: _Step, place: dict[str, str]) -> Launch:
         program = kernel.program
@@ -347,6 +381,11 @@ class _Model:
         return Launch(kernel.name, tuple(arguments), program.tasks, s.lines)
 
     def argument(self, actual: Buffer, place: dict[str, str]) -> Argument:
+        if actual in self.slices:
+            found = self.slices[actual]
+            of = self.argument(found.whole, place)
+            assert isinstance(of, InputArg | OutputArg | SlotArg)
+            return PartArg(of, found.base, elements(actual.dims), actual.dtype)
         if actual.role is Role.INPUT:
             return InputArg(actual.name)
         if actual.role is Role.OUTPUT:
@@ -362,6 +401,26 @@ class _Model:
         if actual.role is Role.COUNTER:
             return CounterArg(int(actual.name))
         return SlotArg(place[actual.name])
+
+
+def step_of(axis: Axis) -> Dim:
+    """The number of a loop's step, as a program counts it."""
+    most = axis.extent.bounds()[1]
+    return Dim(axis.name, 0, 2**62 if most is None else most - 1)
+
+
+def loops_of(steps: list[_Step]) -> list[list[int]]:
+    """The first and the number behind the last use in each loop, inner loops first."""
+    spans: dict[tuple[Repeat, ...], list[int]] = {}
+    out: list[list[int]] = []
+    before: tuple[Repeat, ...] = ()
+    for i, path in enumerate([*(s.repeats for s in steps), ()]):
+        ended = (before[:n] for n in range(len(before), 0, -1) if path[:n] != before[:n])
+        out.extend(map(spans.pop, ended))
+        for depth in range(1, len(path) + 1):
+            spans.setdefault(path[:depth], [2 * i, 2 * i])[1] = 2 * i + 1
+        before = path
+    return out
 
 
 def in_place(

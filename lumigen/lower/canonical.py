@@ -61,7 +61,7 @@ def canonical(region: Region) -> Canonical:
             rename(b, "w" if b.role is Role.WEIGHT else "x")
     for s in region.stores:
         rename(s.dst, "out")
-    bare = replace(region, lines=())
+    bare = replace(region, lines=(), steps=())
     return Canonical(with_buffers(bare, names), tuple((new, old) for old, new in names.items()))
 
 

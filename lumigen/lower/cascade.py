@@ -20,7 +20,7 @@ from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, ix, minimum, product
 from lumigen.lower.bounds import loop_bounds
 from lumigen.lower.contract import Lowered, affine, flatten
-from lumigen.lower.partition import is_plain, product_factors
+from lumigen.lower.contractions import is_plain, product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.simt import dims_of

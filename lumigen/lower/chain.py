@@ -20,7 +20,7 @@ from lumigen.lower.contract import (
     flatten,
     number,
 )
-from lumigen.lower.partition import LONGEST, is_plain, product_factors
+from lumigen.lower.contractions import LONGEST, is_plain, product_factors
 from lumigen.lower.scope import Names, Scope, kernel_reductions
 from lumigen.lower.simt import dims_of
 from lumigen.region import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from lumigen.condition import Cmp, less
 from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, ix, maximum, minimum, product
-from lumigen.lower.partition import product_factors
+from lumigen.lower.contractions import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
 from lumigen.lower.simt import dims_of, simt
 from lumigen.lower.sweeps import plan_sweeps

@@ -16,6 +16,7 @@ from lumigen.lower.order import Keeps, order
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_blocks, plan_region
 from lumigen.lower.roles import roles
+from lumigen.lower.scan import is_scan, plan_scan, scan
 from lumigen.lower.schedule_plan import (
     MULTIPROCESSORS,
     STREAM_ROWS,
@@ -69,6 +70,10 @@ class Device:
                 region, lambda r: self._loops(r)[2].kernels[0][0], self.keeps, self.threads
             )
             return RegionPlan(region, (), lowered.temps), schedule("order", {}), lowered
+        if is_scan(region):
+            plan = verify_plan(plan_scan(region))
+            sizes = self.loops(plan)
+            return plan, sizes, Lowered(((scan(plan, sizes), region),))
         if len(region.stores) > 1:
             return self._loops(region)
         plan = verify_plan(self.plan(region))
@@ -97,6 +102,8 @@ class Device:
         """Whether a region runs as vector loops: all that have several stores do."""
         if region.native:
             return False
+        if is_scan(region):
+            return True
         return len(region.stores) > 1 or self.schedule(self.plan(region)).skeleton == "simt"
 
 

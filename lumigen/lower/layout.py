@@ -36,9 +36,10 @@ def choose_layouts(regions: tuple[Region, ...]) -> tuple[Region, ...]:
                 if isinstance(e, Read) and e.source.role is Role.TEMP:
                     bound = frozenset(a for i in e.at for a in i.axes) - frozenset(s.axes)
                     reads.setdefault(e.source, []).append(_Use(e.at, bound))
-    looked_up = _looked_up(regions)  # indices that are read inside other indices keep their places
-    kept = looked_up.union(*(r.buffers() for r in regions if r.native))  # whole rows
-    orders = {b: _best_order(b, found) for b, found in reads.items() if b not in kept}
+    # indices that are read inside other indices keep their places, and what a loop takes in slices its first dim
+    fixed = _looked_up(regions) | _sliced(regions)
+    fixed = fixed.union(*(r.buffers() for r in regions if r.native))  # whole rows
+    orders = {b: _best_order(b, found) for b, found in reads.items() if b not in fixed}
     moved = {b: o for b, o in orders.items() if o != tuple(range(len(b.dims)))}
     return tuple(_apply(r, moved) for r in regions) if moved else regions
 
@@ -46,6 +47,18 @@ def choose_layouts(regions: tuple[Region, ...]) -> tuple[Region, ...]:
 def _looked_up(regions: tuple[Region, ...]) -> frozenset[Buffer]:
     stores = [s for region in regions for s in region.stores]
     return frozenset(b for e in walk([s.value for s in stores]) for b in lookup_sources(e))
+
+
+def _sliced(regions: tuple[Region, ...]) -> frozenset[Buffer]:
+    """What is read or stored step by step."""
+    out: set[Buffer] = set()
+    for region in (r for r in regions if r.steps):
+        steps = frozenset(region.steps)
+        places = [(s.dst, s.at) for s in region.stores]
+        values = walk(s.value for s in region.stores)
+        places += [(e.source, e.at) for e in values if isinstance(e, Read)]
+        out |= {b for b, at in places if any(i.axes & steps for i in at)}
+    return frozenset(out)
 
 
 @dataclass(frozen=True)

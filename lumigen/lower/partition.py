@@ -17,7 +17,10 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
 7. at native nodes, and at what they read;
 8. at contractions that stand side by side in a region, all but one: a skeleton has tiles of one product, and the
    others would be summed element by element;
-9. at a reduction with much to add up that a region reads at several places: each of them would add it up again.
+9. at each scan, and at reductions in what it scans. One whose step maps elements alone is a region; any other is a
+   loop around the regions of its body, each of which runs once for each step.
+10. at a reduction with much to add up that a region reads at several places: each of them would add it up
+    again.
 
 A factor is kept too if integers that are read bound the axes of the reduction, as a position does in a cache: only
 the loop of the reduction leaves out what lies beyond them.
@@ -29,8 +32,10 @@ is reduced to: then it never exists as a whole, the outer reduction consumes it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 
 from lumigen.dtype import computed
 from lumigen.errors import SourceLocation
@@ -45,25 +50,45 @@ from lumigen.graph import (
     tensor_of,
     toposort,
 )
-from lumigen.index import Axis, Ix, Lookup, ix, product
+from lumigen.index import Axis, Ix, ix
+from lumigen.lower.contractions import (
+    contractions_beside,
+    has_nested_contraction,
+    is_bounded_by_data,
+    is_contraction,
+    is_expanding,
+    is_plain,
+    product_factors,
+    reductions_beside,
+    volume,
+    volume_of,
+)
 from lumigen.lower.guard import guard_reductions
+from lumigen.lower.places import (
+    At,
+    Looped,
+    Place,
+    along,
+    is_map,
+    is_whole,
+    is_widened,
+    loop_of,
+    looped,
+    ordered,
+    read_step,
+    stored_as,
+)
 from lumigen.lower.versions import Versions, place_versions
 from lumigen.ops import ROWS, SOURCES, Form, Op
 from lumigen.region import (
     Buffer,
-    Choose,
-    Const,
     Expr,
-    Holds,
-    Index,
     Monoid,
-    Prim,
-    Read,
     Reduce,
     Region,
     Role,
     Store,
-    children,
+    carried,
     choose,
     const,
     free_axes,
@@ -73,14 +98,12 @@ from lumigen.region import (
     random,
     read,
     reduce,
+    scan,
     substitute,
     walk,
 )
 from lumigen.view import identity
 
-EXPANSION = 2  # an expanding factor is at least so many times larger than anything it is made of or made into
-ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an inner operand
-LONGEST = 1024  # the same where one side is weights, which stream past while the other side stays in the caches
 LARGEST = 200  # different values that one element of a region is made of
 DEEPEST = 150  # steps from a buffer to a value
 MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
@@ -98,14 +121,15 @@ def partition(
     does, the inner contraction is cut after all. `in_loops` says whether a region of one contraction has no other
     skeleton than loops over vectors, which may as well hold several.
     """
-    builder = _Builder(graph)
-    builder.decide_cuts()
-    while cut := (
-        builder.refused(runs_whole) or builder.side_by_side(in_loops) or builder.seen_again()
-    ):
-        builder.materialise(cut)
-        builder.decide_cuts()
-    return builder.regions()
+    return _Builder(graph, _Can(runs_whole, in_loops)).cut_up()
+
+
+@dataclass(frozen=True)
+class _Can:
+    """What skeletons can run."""
+
+    runs_whole: Callable[[Region], bool]
+    in_loops: Callable[[Region], bool]
 
 
 @dataclass
@@ -127,6 +151,13 @@ class _Sizes:
 @dataclass
 class _Builder:
     graph: Graph
+    can: _Can
+    prefix: str = ""  # of the names of its buffers and axes
+    given: Mapping[Node, Callable[[At], Expr]] = field(
+        default_factory=dict[Node, Callable[[At], Expr]]
+    )  # what the inputs of a body are
+    shown: list[tuple[Place, Edge]] = field(default_factory=list[tuple[Place, Edge]])
+    loops: dict[Node, Looped] = field(default_factory=dict[Node, "Looped"])  # by their results
     order: list[Node] = field(init=False)
     number: dict[Node, int] = field(init=False)
     users: dict[Node, list[Node]] = field(init=False)
@@ -135,7 +166,18 @@ class _Builder:
     memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(
         default_factory=dict[Node, tuple[tuple[Axis, ...], Expr]]
     )
-    buffers: dict[Node, Buffer] = field(default_factory=dict[Node, Buffer])
+    places: dict[Node, Place] = field(default_factory=dict[Node, Place])
+
+    def cut_up(self) -> tuple[Region, ...]:
+        self.decide_cuts()
+        while cut := (
+            self.refused(self.can.runs_whole)
+            or self.side_by_side(self.can.in_loops)
+            or self.seen_again()
+        ):
+            self.materialise(cut)
+            self.decide_cuts()
+        return self.regions()
 
     def __post_init__(self) -> None:
         self.order = toposort((*self.graph.inputs, *(e.node for e in self.graph.roots())))
@@ -144,20 +186,36 @@ class _Builder:
         for n in self.order:
             for a in n.args:
                 self.users[a.node].append(n)
-        for name, e in self.graph.outputs:
-            if is_whole(e) and e.node not in self.buffers:
-                self.buffers[e.node] = Buffer(name, Role.OUTPUT, e.node.shape, e.node.dtype)
+        for n in (n for n in self.order if n.op is Op.SCAN):
+            loop = loop_of(n)
+            if not is_map(loop):
+                found = next((x for x in self.loops.values() if x.is_of(n)), None)
+                name = f"{self.prefix}loop{len(set(self.loops.values()))}"
+                made = self.loops[n] = found or looped(name, n)
+                self.places[n] = Place(
+                    made.results[loop.result], (), loop.axis, int(loop.result < loop.carries)
+                )
+        if not self.shown:
+            self.shown = [
+                (Place(Buffer(name, Role.OUTPUT, e.shape, e.dtype)), e)
+                for name, e in self.graph.outputs
+            ]
+        for place, e in self.shown:
+            if is_whole(e) and e.node not in self.places:
+                self.places[e.node] = place
 
     # ---- expressions ----
 
-    def buffer(self, n: Node) -> Buffer:
-        if n not in self.buffers:
+    def place(self, n: Node) -> Place:
+        if n not in self.places:
             if n.op in ROLES:
                 tensor = tensor_of(n)
-                self.buffers[n] = Buffer(tensor.name, ROLES[n.op], n.shape, n.dtype, tensor.range)
+                made = Buffer(tensor.name, ROLES[n.op], n.shape, n.dtype, tensor.range)
             else:
-                self.buffers[n] = Buffer(f"t{self.number[n]}", Role.TEMP, n.shape, n.dtype)
-        return self.buffers[n]
+                name = f"{self.prefix}t{self.number[n]}"
+                made = Buffer(name, Role.TEMP, n.shape, n.dtype)
+            self.places[n] = Place(made)
+        return self.places[n]
 
     def at_edge(self, e: Edge, where: tuple[Ix, ...]) -> Expr:
         """What the edge shows at a position."""
@@ -166,8 +224,11 @@ class _Builder:
         return choose(holds(valid), body, const(e.view.fill, computed(e.dtype))) if valid else body
 
     def at_node(self, n: Node, at: tuple[Ix, ...]) -> Expr:
+        if n in self.given:
+            return self.given[n](at)
         if n.op in ROLES or n in self.cut:
-            return read(self.buffer(n), at)
+            place = self.place(n)
+            return read(place.buffer, place.at(at))
         if n.op is Op.CONST:
             return const(literal_of(n), computed(n.dtype))
         if n.op is Op.IOTA:
@@ -178,11 +239,18 @@ class _Builder:
     def inlined(self, n: Node) -> tuple[tuple[Axis, ...], Expr]:
         """The node's value over axes of its own, with everything inlined that is not cut."""
         if n not in self.memo:
-            axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+            axes = tuple(
+                Axis(f"{self.prefix}n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape)
+            )
             self.memo[n] = axes, self.body(n, axes)
         return self.memo[n]
 
     def body(self, n: Node, axes: tuple[Axis, ...]) -> Expr:
+        if n in self.loops:
+            place = self.place(n)
+            return read(place.buffer, place.at(tuple(map(ix, axes))))
+        if n.op is Op.SCAN:
+            return self.scanned(n, axes)
         if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
             bound, where = self.reduced(n, axes)
             return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), computed(n.dtype))
@@ -203,30 +271,52 @@ class _Builder:
 
     def meant(self, n: Node, meaning: Graph, axes: tuple[Axis, ...]) -> Expr:
         """What a native node computes, over the buffers that it reads."""
-        inside = _Builder(meaning)
+        inside = _Builder(meaning, self.can)
         for source, e in zip(meaning.inputs, n.args, strict=True):
-            inside.buffers[source] = self.buffer(e.node) if self.is_stored(e) else self.copy_of(n)
+            inside.places[source] = self.place(e.node) if self.is_stored(e) else self.copy_of(n)
         ((_, out),) = meaning.outputs
         return inside.at_edge(out, tuple(map(ix, axes)))
 
     def is_stored(self, e: Edge) -> bool:
         """Whether some buffer holds just what the edge shows."""
-        return (e.node.op in ROLES or e.node in self.cut) and e.view == identity(e.node.shape)
+        kept = e.node.op in ROLES or e.node in self.cut
+        in_slices = e.node in self.given or e.node in self.loops
+        return kept and not in_slices and e.view == identity(e.node.shape)
 
-    def copy_of(self, n: Node) -> Buffer:
+    def copy_of(self, n: Node) -> Place:
         """The buffer of what a native node reads, where no other has it."""
         (e,) = n.args
-        return Buffer(f"t{self.number[n]}_rows", Role.TEMP, e.shape, e.dtype)
+        return Place(Buffer(f"{self.prefix}t{self.number[n]}_rows", Role.TEMP, e.shape, e.dtype))
 
     def reduced(self, n: Node, axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Ix, ...]]:
         """The bound axes of a reduction, and the positions of its operand over them and `axes`."""
         extents = n.args[0].shape
         gone = axes_of(n)
-        bound = tuple(Axis(f"n{self.number[n]}_k{d}", extents[d]) for d in gone)
+        bound = tuple(Axis(f"{self.prefix}n{self.number[n]}_k{d}", extents[d]) for d in gone)
         free = iter(axes)
         by_dim = dict(zip(gone, bound, strict=True))
         where = tuple(ix(by_dim[d]) if d in by_dim else ix(next(free)) for d in range(len(extents)))
         return bound, where
+
+    def scanned(self, n: Node, axes: tuple[Axis, ...]) -> Expr:
+        """A scan whose step maps elements."""
+        loop = loop_of(n)
+        t, rest = axes[loop.axis], (*axes[: loop.axis], *axes[loop.axis + 1 :])
+        at = tuple(map(ix, rest))
+        carry, element, *others = loop.body.inputs
+        first, elements, *taken = n.args
+        inner = _Builder(loop.body, self.can, f"{self.prefix}n{self.number[n]}_")
+        kind, known = computed(carry.dtype), loop.monoid is not None
+        inner.given = {
+            carry: lambda _: carried(0, "old", kind),
+            element: lambda where: (
+                carried(0, "new", kind) if known else self.at_edge(elements, along(loop, t, where))
+            ),
+            **{i: partial(self.at_edge, e) for i, e in zip(others, taken, strict=True)},
+        }
+        step = inner.at_edge(loop.body.outputs[0][1], at)
+        of = self.at_edge(elements, along(loop, t, at)) if known else None
+        return scan(t, self.at_edge(first, at), step, of, loop.monoid)
 
     # ---- cuts ----
 
@@ -236,6 +326,7 @@ class _Builder:
         native = [n for n in self.order if n.op is Op.NATIVE]
         read = (e.node for n in native for e in n.args)
         self.materialise([*native, *(a for a in read if a.op not in SOURCES)])
+        self.materialise(self.scans())
         done = None
         while done != len(self.cut):
             done = len(self.cut)
@@ -249,6 +340,18 @@ class _Builder:
             self.materialise(self.whole_numbers_beside_contractions())
             self.materialise(self.reductions_of_versions())
         self.memo.clear()
+
+    def scans(self) -> list[Node]:
+        """Scans, and what one that is a loop is given; of any other what is given with a reduction in it."""
+        out: list[Node] = []
+        for n in (n for n in self.order if n.op is Op.SCAN):
+            for a in (e.node for e in n.args):
+                if a in self.given or a.op in SOURCES or is_widened(a):
+                    continue
+                inside = [x for x in self.inside(a) if x.op in MONOIDS or x.op is Op.SCAN]
+                out += [a] if n in self.loops or inside else []
+            out.append(n)
+        return out
 
     def is_large(self, n: Node, sizes: _Sizes) -> bool:
         """Whether a value is made of too much. Its operands are not, so that no expression ever gets long."""
@@ -284,9 +387,9 @@ class _Builder:
 
     def shown_whole(self, n: Node, runs_whole: Callable[[Region], bool]) -> bool:
         """Whether a skeleton runs the node's region as each output shows it."""
-        edges = [e for e in self.graph.roots() if e.node is n and not is_whole(e)]
+        edges = [e for e in self.showing() if e.node is n and not is_whole(e)]
         shown = (Buffer(f"o{i}", Role.OUTPUT, e.shape, e.dtype) for i, e in enumerate(edges))
-        return all(runs_whole(self.stored(b, e)) for b, e in zip(shown, edges, strict=True))
+        return all(runs_whole(self.stored(Place(b), e)) for b, e in zip(shown, edges, strict=True))
 
     def side_by_side(self, in_loops: Callable[[Region], bool]) -> list[Node]:
         """Where to cut regions that hold contractions side by side: the last one stays with what follows it.
@@ -297,7 +400,7 @@ class _Builder:
         out: dict[Node, None] = {}
         for root in self.roots():
             beside = [n for n in self.beside(root) if self.contracts(n)]
-            if len(list(_contractions_beside(self.inlined(root)[1]))) < 2:
+            if len(list(contractions_beside(self.inlined(root)[1]))) < 2:
                 continue
             tiled = [n for n in beside if n is not root and not in_loops(self.region(n))]
             if not tiled:
@@ -310,7 +413,7 @@ class _Builder:
         """Reductions that a region would compute at several places each, with more terms than a launch costs."""
         out: dict[Node, None] = {}
         for root in self.roots():
-            places = Counter(r.axes for r in _reductions_beside(self.inlined(root)[1]))
+            places = Counter(r.axes for r in reductions_beside(self.inlined(root)[1]))
             if not any(count > 1 for count in places.values()):
                 continue
             for n in self.beside(root):
@@ -350,7 +453,7 @@ class _Builder:
 
     def contracted(self, n: Node) -> list[Node]:
         """The operands of a reduction that hold a contraction, and are stored nowhere yet."""
-        axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+        axes = tuple(Axis(f"{self.prefix}n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
         _, where = self.reduced(n, axes)
         return [
             node
@@ -365,7 +468,7 @@ class _Builder:
         return isinstance(value, Reduce) and product_factors(value) is not None
 
     def decide_at(self, n: Node) -> None:
-        axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+        axes = tuple(Axis(f"{self.prefix}n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
         bound, where = self.reduced(n, axes)
         factors = self.factors(n.args[0], where)
         values = [value for _, value in factors]
@@ -440,9 +543,13 @@ class _Builder:
 
     # ---- regions ----
 
+    def showing(self) -> list[Edge]:
+        """What is stored for others to see."""
+        return [e for e in self.graph.roots() if e.node not in self.given]
+
     def roots(self) -> list[Node]:
         """Nodes that are stored: cut ones and whatever an output shows."""
-        shown = {e.node for e in self.graph.roots() if e.node not in self.cut}
+        shown = {e.node for e in self.showing() if e.node not in self.cut}
         return [n for n in self.order if n in self.cut or n in shown]
 
     def inside(self, root: Node) -> list[Node]:
@@ -461,163 +568,80 @@ class _Builder:
 
     def regions(self) -> tuple[Region, ...]:
         out: list[Region] = []
+        begun: set[Looped] = set()
         for n in (n for n in self.order if n in self.cut):
             if n.op is Op.NATIVE and not self.is_stored(n.args[0]):
                 out.append(self.stored(self.copy_of(n), n.args[0]))
-            out.append(self.region(n))
+            if n not in self.loops:
+                out.append(self.region(n))
+            elif self.loops[n] not in begun:
+                begun.add(self.loops[n])
+                out += self.looped(n, self.loops[n])
         states: dict[Node, list[Buffer]] = {}
         for number, (state, e) in enumerate(self.graph.updates):
             made = states.setdefault(state, [])
-            if is_whole(e):
-                made.append(self.buffer(e.node))
+            if is_whole(e) and e.node not in self.loops:
+                made.append(self.place(e.node).buffer)
             else:
                 made.append(Buffer(f"u{number}", Role.TEMP, e.shape, e.dtype))
-                out.append(self.stored(made[-1], e))
-        kept = [self.buffers[n] for n in self.cut]
-        stored = {b.name for b in kept if b.role is Role.OUTPUT}
-        for name, e in self.graph.outputs:
-            if name in stored:
-                continue
-            out.append(self.stored(Buffer(name, Role.OUTPUT, e.shape, e.dtype), e))
-        versions = (Versions(self.buffer(n), tuple(made)) for n, made in states.items())
+                out.append(self.stored(Place(made[-1]), e))
+        stored = {self.place(n) for n in self.cut}
+        out += [self.stored(place, e) for place, e in self.shown if place not in stored]
+        versions = (Versions(self.place(n).buffer, tuple(made)) for n, made in states.items())
         return place_versions(tuple(out), tuple(versions))
 
-    def stored(self, dst: Buffer, e: Edge) -> Region:
+    def looped(self, n: Node, made: Looped) -> list[Region]:
+        """What goes into a loop, then the regions of its body."""
+        loop = loop_of(n)
+        step = ix(made.step)
+        out: list[Region] = []
+        given: dict[Node, Callable[[At], Expr]] = {}
+        inputs = iter(zip(loop.body.inputs, n.args, strict=True))
+        for carry, (i, e) in zip(made.results, islice(inputs, loop.carries), strict=False):
+            out.append(self.stored(Place(carry, (ix(0),)), e))
+            given[i] = partial(read_step, carry, step)
+        for number, (i, e) in enumerate(islice(inputs, loop.elements)):
+            if loop.axis == 0 and e.view == identity(e.node.shape) and self.has_slices(e.node):
+                given[i] = partial(self.at_step, e.node, step)
+                continue
+            shape = (loop.length, *i.shape)
+            b = Buffer(f"{made.name}_element{number}", Role.TEMP, shape, e.dtype)
+            out.append(self.stored(Place(b, (), loop.axis), e))
+            given[i] = partial(read_step, b, step)
+        given |= {i: partial(self.at_edge, e) for i, e in inputs}
+        shown = [
+            (Place(b, (step + (k < loop.carries),)), e)
+            for k, (b, (_, e)) in enumerate(zip(made.results, loop.body.outputs, strict=True))
+        ]
+        inner = _Builder(loop.body, self.can, f"{made.name}_", given, shown)
+        body = inner.cut_up()
+        lines = self.graph.lines.get(n, ())
+        return out + [replace(r, steps=(made.step, *r.steps), lines=r.lines or lines) for r in body]
+
+    def has_slices(self, n: Node) -> bool:
+        """Whether steps can read it where it lies."""
+        return n in self.cut or (n.op is Op.INPUT and n not in self.given)
+
+    def at_step(self, n: Node, step: Ix, at: At) -> Expr:
+        return self.at_node(n, (step, *at))
+
+    def stored(self, place: Place, e: Edge) -> Region:
         """What an edge shows, in a buffer of its own."""
-        axes = tuple(Axis(f"o{d}", extent) for d, extent in enumerate(e.shape))
+        axes = tuple(Axis(f"{self.prefix}o{d}", extent) for d, extent in enumerate(e.shape))
         at = tuple(ix(a) for a in axes)
-        value = stored_as(dst, guard_reductions(self.at_edge(e, at)))
-        return Region((Store(dst, axes, at, value),), self.lines(e.node))
+        value = stored_as(place.buffer, guard_reductions(self.at_edge(e, at)))
+        return Region(
+            (ordered(Store(place.buffer, axes, place.at(at), value)),), self.lines(e.node)
+        )
 
     def region(self, n: Node) -> Region:
         axes, body = self.inlined(n)
-        at = tuple(ix(a) for a in axes)
-        dst = self.buffer(n)
-        value = stored_as(dst, guard_reductions(body))
+        place = self.place(n)
+        value = stored_as(place.buffer, guard_reductions(body))
+        at = place.at(tuple(ix(a) for a in axes))
         native = n.attr.name if isinstance(n.attr, Kernel) else None
-        return Region((Store(dst, axes, at, value),), self.lines(n), native)
+        return Region((Store(place.buffer, axes, at, value),), self.lines(n), native)
 
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))
-
-
-def is_whole(e: Edge) -> bool:
-    """Whether the edge shows a computed value as it is."""
-    return e.node.op not in SOURCES and e.view == identity(e.node.shape)
-
-
-def stored_as(dst: Buffer, value: Expr) -> Expr:
-    """The value without a rounding that the store does."""
-    if dst.dtype is not value.dtype and isinstance(value, Prim) and value.op is Op.CONTIGUOUS:
-        (rounded,) = value.args
-        if isinstance(rounded, Prim) and rounded.dtype is dst.dtype:
-            (inner,) = rounded.args
-            return inner if inner.dtype is value.dtype else value
-    return value
-
-
-def is_plain(e: Expr) -> bool:
-    """Whether the value is read from memory as it is (guarded perhaps, or a constant), not computed."""
-    if isinstance(e, Choose):
-        return (
-            isinstance(e.condition, Holds) and is_plain(e.then) and isinstance(e.otherwise, Const)
-        )
-    return isinstance(e, Read | Const | Index)
-
-
-def is_contraction(
-    factors: tuple[Expr, ...], free: tuple[Axis, ...], bound: tuple[Axis, ...]
-) -> bool:
-    """Whether a sum over `bound` of the product has columns for each of its two factors: a matrix product."""
-    if len(factors) != 2:
-        return False
-    a, b = (free_axes(f) for f in factors)
-    reduced = set(bound)
-    return bool(a & b & reduced) and bool((a - b) & set(free)) and bool((b - a) & set(free))
-
-
-def is_expanding(value: Expr, kept: tuple[Axis, ...], contracts: bool) -> bool:
-    """Whether a factor is much larger than all it is made of and all it is reduced to (see the module)."""
-    inner = [r for r in walk([value]) if isinstance(r, Reduce)]
-    contractions = [r for r in inner if product_factors(r) is not None]
-    if not contractions or any(_nested(r) for r in contractions):
-        return False
-    made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
-    weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)
-    if weighted and not (contracts and len(inner) == 1):
-        return False  # only a product consumes a product with weights tile by tile
-    limit = LONGEST if weighted else ON_CHIP
-    row = volume(frozenset(kept) - free_axes(value))
-    depth = max(volume(frozenset(r.axes)) for r in contractions)
-    largest = max((volume_of(b.dims) for b in made_of), default=1)
-    return row <= limit and depth <= limit and volume(free_axes(value)) >= EXPANSION * largest
-
-
-def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...]) -> bool:
-    """Whether a contraction in the value is wanted only where an axis in `bound` fits an integer that is read."""
-    nodes = walk([value])
-    if not any(isinstance(r, Reduce) and product_factors(r) is not None for r in nodes):
-        return False
-    asked = (c for e in nodes if isinstance(e, Holds) for c in e.conditions)
-    return any(
-        c.axes & frozenset(bound) and any(isinstance(a, Lookup) for a in c.slack.atoms())
-        for c in asked
-    )
-
-
-def has_nested_contraction(e: Expr) -> bool:
-    """Whether a contraction varies with the axes of a reduction around it."""
-    return any(
-        isinstance(r, Reduce) and product_factors(r) is not None and free_axes(r) & set(outer.axes)
-        for outer in walk([e])
-        if isinstance(outer, Reduce)
-        for r in walk([outer.body])
-    )
-
-
-def product_factors(r: Reduce) -> tuple[Expr, Expr] | None:
-    """The two factors of a contraction; None if the reduction is not one."""
-    if r.monoid is not Monoid.SUM or r.where:
-        return None
-    if not isinstance(r.body, Prim) or r.body.op is not Op.MUL:
-        return None
-    a, b = r.body.args
-    return (a, b) if is_contraction((a, b), tuple(free_axes(r)), r.axes) else None
-
-
-def _contractions_beside(e: Expr) -> Iterator[Reduce]:
-    """The contractions in a value that are inside no other reduction."""
-    return (r for r in _reductions_beside(e) if product_factors(r) is not None)
-
-
-def _reductions_beside(e: Expr) -> Iterator[Reduce]:
-    """The reductions in a value that are inside no other."""
-    seen: set[Expr] = set()
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if x in seen:
-            continue
-        seen.add(x)
-        if isinstance(x, Reduce):
-            yield x
-        else:
-            stack.extend(children(x))
-
-
-def _nested(r: Reduce) -> bool:
-    return any(isinstance(x, Reduce) and free_axes(x) & set(r.axes) for x in walk([r.body]))
-
-
-def _feeds(b: Buffer, contractions: list[Reduce]) -> bool:
-    return any(isinstance(e, Read) and e.source == b for r in contractions for e in walk([r.body]))
-
-
-def volume(axes: Iterable[Axis]) -> int:
-    """The product of the extents at the dims' typical values."""
-    return volume_of(tuple(a.extent for a in axes))
-
-
-def volume_of(extents: tuple[Ix, ...]) -> int:
-    return product(extents).estimate()

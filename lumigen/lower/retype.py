@@ -7,11 +7,13 @@ matrix operand by being read from there. Integers, bools, f64 and what the user 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from lumigen.dtype import DType, f32
 from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, tensor_of
-from lumigen.lower.partition import product_factors, stored_as
+from lumigen.lower.contractions import product_factors
+from lumigen.lower.places import stored_as
 from lumigen.ops import Op
 from lumigen.region import Expr, Read, Reduce, Region, Role, Store, read
 from lumigen.region import rebuild as rebuild_expr
@@ -57,16 +59,19 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
     """The regions with temporaries of f32 held in `dtype`.
 
     But for statistics, the sums and maxima of rows: they have few bytes, and an error in one of them is the same
-    error in a whole row. And for what native kernels read, which may tell values apart that the type does not.
+    error in a whole row. And for what native kernels read, which may tell values apart that the type does not, and for
+    carries, which are stored before a loop and in it: they add up over its steps.
     """
     exact = {b for r in regions if r.native for b in r.reads()}
     stores = [s for r in regions for s in r.stores]
+    times = Counter(s.dst for s in stores)
     narrowed = {
         s.dst: replace(s.dst, dtype=dtype)
         for s in stores
         if s.dst.role is Role.TEMP
         and s.dst.dtype is f32
         and s.dst not in exact
+        and times[s.dst] == 1
         and not is_statistic(s.value)
     }
     if dtype is f32 or not narrowed:

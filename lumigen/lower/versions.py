@@ -81,15 +81,19 @@ class _Placing:
 
     def ordered(self) -> tuple[list[Region], Buffer | None]:
         """The regions in order; or a version that no order allows, as something reads what it overwrites too late."""
-        regions = self.regions
-        writer = {s.dst: i for i, r in enumerate(regions) for s in r.stores}
-        needs: list[set[int]] = [set() for _ in regions]
+        units = loops_whole(self.regions)
+        writers: dict[Buffer, set[int]] = {}
+        for i, unit in enumerate(units):
+            for s in (s for r in unit for s in r.stores):
+                writers.setdefault(s.dst, set()).add(i)
+        writer = {b: max(found) for b, found in writers.items()}  # one, but of carries
+        needs: list[set[int]] = [set() for _ in units]
         readers: dict[Buffer, set[int]] = {}
-        for i, region in enumerate(regions):
-            for b in region.reads():
+        for i, unit in enumerate(units):
+            own = {i for r in unit if r.steps}  # a loop reads what its last step has stored
+            for b in (b for region in unit for b in region.reads()):
                 readers.setdefault(b, set()).add(i)
-                if b in writer:
-                    needs[i].add(writer[b])
+                needs[i] |= writers.get(b, set()) - own
         for s in self.states:
             held = self.over(s)
             for before, b in pairwise(held):
@@ -98,8 +102,8 @@ class _Placing:
         out: list[int] = []
         while (i := next(self._ready(needs, out), None)) is not None:
             out.append(i)
-        if len(out) == len(regions):
-            return [regions[i] for i in out], None
+        if len(out) == len(units):
+            return [r for i in out for r in units[i]], None
         for s in reversed(self.states):
             for b in reversed(self.over(s)[1:]):
                 if b in s.made and writer[b] not in out:
@@ -110,6 +114,17 @@ class _Placing:
     def _ready(needs: list[set[int]], done: list[int]) -> Iterator[int]:
         there = set(done)
         return (i for i, n in enumerate(needs) if i not in there and n <= there)
+
+
+def loops_whole(regions: tuple[Region, ...]) -> list[tuple[Region, ...]]:
+    """The regions one by one, but those of a loop together."""
+    out: list[tuple[Region, ...]] = []
+    for region in regions:
+        if region.steps and out and out[-1][0].steps[:1] == region.steps[:1]:
+            out[-1] = (*out[-1], region)
+        else:
+            out.append((region,))
+    return out
 
 
 def _end(s: Versions) -> Buffer:

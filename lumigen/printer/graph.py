@@ -78,8 +78,10 @@ def _attribute(n: Node) -> str:
             return "".join(f" {axes[d]}<{axes[d].extent}" for d in axes_of(n))
         case Stream(site):
             return f" site={site}"
-        case Loop(axis, _, monoid):
-            return f" axis={axis}{f' monoid={monoid}' if monoid else ''}"
+        case Loop(axis=axis, monoid=monoid, carries=carries, result=result):
+            more = f" monoid={monoid}" if monoid else ""
+            many = f" carries={carries} result={result}" if len(n.attr.body.outputs) > 1 else ""
+            return f" axis={axis}<{n.attr.length}{more}{many}"
         case Kernel(name):
             return f" {as_word(name)}"
         case _:

@@ -17,12 +17,14 @@ from lumigen.program import (
     MapArg,
     OutputArg,
     Panels,
+    PartArg,
     Port,
     Program,
     SlotArg,
     StateArg,
     Stored,
     WeightArg,
+    runs,
 )
 
 
@@ -51,8 +53,16 @@ def _lines(program: Program) -> Iterator[str]:
     for s in program.arena:
         after = f" after {', '.join(s.after)}" if s.after else ""
         yield f"slot {s.name}{after}  {s.bytes} bytes"
-    for group in program.groups:
-        yield from _group(group)
+    yield from _groups(program.groups, 0)
+
+
+def _groups(groups: tuple[Group, ...], depth: int) -> Iterator[str]:
+    for repeat, body in runs(groups, depth):
+        if repeat is None:
+            yield from (line for group in body for line in _group(group))
+            continue
+        yield f"for {repeat.step} below {repeat.count}"
+        yield from (f"  {line}" for line in _groups(body, depth + 1))
 
 
 def _group(group: Group) -> Iterator[str]:
@@ -89,6 +99,8 @@ def _argument(a: Argument) -> str:
             return name
         case CounterArg(number):
             return f"counter {number}"
+        case PartArg():
+            return f"{_argument(a.of)} + {a.base}"
         case WeightArg(name, base):
             return f"{name} + {base}" if base else name
         case MapArg():

@@ -104,7 +104,8 @@ def _node(e: Expr, names: dict[Expr, str]) -> str:
             return f"#{e.carry}.{e.which}"
         case Scan():
             init, step = _use(e.init, names), _use(e.step, names)
-            return f"scan over ({e.axis}) from {init} by {step}: {e.dtype}"
+            of = "" if e.element is None else f" of {_use(e.element, names)}"
+            return f"scan over ({e.axis}){of} from {init} by {step}: {e.dtype}"
         case Local():
             return e.name
 

@@ -25,7 +25,9 @@ from lumigen.region import (
 from lumigen.tile import (
     Accumulate,
     Accumulator,
+    Advance,
     Bind,
+    Carry,
     Contract,
     Fill,
     Finish,
@@ -44,6 +46,7 @@ from lumigen.tile import (
     Pack,
     PackColumns,
     ScaleRows,
+    ScanLanes,
     Stmt,
     StoreTile,
     Stream,
@@ -97,7 +100,8 @@ def show_expr(e: Expr) -> str:
         case Carried():
             return f"#{e.carry}.{e.which}"
         case Scan():
-            return f"scan over ({e.axis}) from {show_expr(e.init)} by {show_expr(e.step)}"
+            of = "" if e.element is None else f" of {show_expr(e.element)}"
+            return f"scan over ({e.axis}){of} from {show_expr(e.init)} by {show_expr(e.step)}"
 
 
 def _prim(e: Prim) -> str:
@@ -111,7 +115,7 @@ def _prim(e: Prim) -> str:
 def _statements(body: Iterable[Stmt]) -> Iterator[str]:
     for s in body:
         yield _statement(s)
-        if isinstance(s, For | ForTile | Stream | MapTile | MapRows | WhenLast):
+        if isinstance(s, For | ForTile | Stream | MapTile | MapRows | WhenLast | ScanLanes):
             yield from (f"  {line}" for line in _statements(s.body))
         if isinstance(s, When):
             yield from (f"  {line}" for line in _statements(s.body))
@@ -130,6 +134,13 @@ def _statement(s: Stmt) -> str:
             return f"{s.axis} = {s.value}"
         case Let():
             return f"{s.name.name}{_lanes(s.lanes)} = {show_expr(s.value)}"
+        case Carry():
+            return f"{s.name.name}{_lanes(s.lanes)} carries, from {show_expr(s.value)}"
+        case ScanLanes():
+            by = f"{s.left.name}, {s.right.name} to {show_expr(s.result)}"
+            return f"{s.name.name}, {s.carry.name} = scan of lanes {show_expr(s.value)} by {by}"
+        case Advance():
+            return f"{s.name.name} becomes {show_expr(s.value)}"
         case Accumulator():
             start = "" if s.start is None else f" from {show_expr(s.start)}"
             return f"{s.name.name}{_lanes(s.lanes)} = {s.monoid.value}{start}"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
-from lumigen.region import Buffer, Local, Role
-from lumigen.tile import Accumulator
+from lumigen.region import Buffer, Local, Read, Role
+from lumigen.tile import Accumulator, Advance, Carry, Keep, ScanLanes, TensorMap, TileProgram
 from lumigen.verify.region import Conditions
 
 
@@ -23,6 +23,7 @@ class Facts:
     held: dict[Local, DType] = field(default_factory=dict[Local, DType])
     kept: set[Local] = field(default_factory=set[Local])  # what of it has a value
     accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
+    carries: dict[Local, Carry] = field(default_factory=dict[Local, Carry])
     written: set[Buffer] = field(default_factory=set[Buffer])
     packed: set[Buffer] = field(default_factory=set[Buffer])
     used: set[Buffer] = field(default_factory=set[Buffer])
@@ -114,3 +115,35 @@ def never(c: Cmp, given: Conditions) -> bool:
         return False
     # unless it is never reached: two conditions, or one, cannot hold
     return not any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given)
+
+
+def broken_carry(s: Advance | ScanLanes, facts: Facts, scope: Scope) -> Iterator[str]:
+    """What goes on must have begun, with the same lanes."""
+    name = s.name if isinstance(s, Advance) else s.carry
+    made = facts.carries.get(name)
+    if made is None or name not in scope.locals or made.lanes != s.lanes:
+        yield "nothing is carried under this name"
+
+
+def broken_map(t: TensorMap, program: TileProgram) -> Iterator[str]:
+    """A copy engine takes multiples of 16 bytes, and no axis of a kernel is known where a map is made."""
+    if t.source not in program.args:
+        yield f"{t.source} is no argument"
+    sizes = (t.groups, t.batches, t.lines, t.elements, t.share)
+    slower = ((t.batches, t.batch_stride), (t.groups, t.group_stride))
+    strides = (t.base, t.line_stride, *(stride for extent, stride in slower if extent != 1))
+    yield from (f"{i} may be none" for i in sizes if not is_nonnegative(i - 1))
+    yield from (f"{i} is in the kernel" for i in (*sizes, *strides) if i.axes)
+    for i in strides:
+        if i * t.source.dtype.itemsize % 16 != 0:
+            yield f"{i} elements are not whole 16 bytes"
+
+
+def are_neighbours(s: Keep, element: DType) -> bool:
+    """Whether memory has the value in this type, element beside element over the lanes."""
+    if not isinstance(s.value, Read) or s.value.source.dtype is not element:
+        return False
+    place = ix(0)
+    for extent, i in zip(s.value.source.dims, s.value.at, strict=True):
+        place = place * extent + i
+    return place.coefficient(s.lanes) == 1

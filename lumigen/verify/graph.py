@@ -18,6 +18,7 @@ from lumigen.graph import (
     Tensor,
     axes_of,
     result_dtype,
+    scan,
     tensor_of,
 )
 from lumigen.index import Ix
@@ -97,10 +98,13 @@ def _broken_by_node(n: Node, after: str) -> Iterable[str]:
         return
     if n.op in ROWS:
         yield from _broken_by_op(n)
-    elif isinstance(n.attr, Loop | Kernel):
-        body = n.attr.body if isinstance(n.attr, Loop) else n.attr.meaning
+    elif isinstance(n.attr, Loop):
+        verify(n.attr.body, after)
+        yield from _broken_by_loop(n, n.attr)
+    elif isinstance(n.attr, Kernel):
+        body = n.attr.meaning
         verify(body, after)
-        if isinstance(n.attr, Kernel) and n.attr.name not in NATIVE:
+        if n.attr.name not in NATIVE:
             yield f"no device has a kernel {n.attr.name}"
         if len(body.inputs) != len(n.args) or len(body.roots()) != 1:
             yield f"its body maps {len(body.inputs)} values to {len(body.roots())}"
@@ -116,6 +120,29 @@ def _broken_by_node(n: Node, after: str) -> Iterable[str]:
         yield "an iota has one dimension, of numbers"
     for e in n.args:
         yield from _broken_by_view(e)
+
+
+def _broken_by_loop(n: Node, loop: Loop) -> Iterable[str]:
+    inputs, outputs = loop.body.inputs, loop.body.outputs
+    if len(inputs) != len(n.args) or loop.body.updates:
+        yield f"its body takes {len(inputs)} values, and is given {len(n.args)}"
+        return
+    if not 0 <= loop.carries <= len(outputs) or not 0 <= loop.result < len(outputs):
+        yield f"it has {loop.carries} carries and shows {loop.result} of {len(outputs)} results"
+        return
+    for number, (i, e) in enumerate(zip(inputs, n.args, strict=True)):
+        is_element = loop.carries <= number < loop.carries + loop.elements
+        at = (*i.shape[: loop.axis], loop.length, *i.shape[loop.axis :])
+        wanted = at if is_element else i.shape
+        if (e.shape, e.dtype) != (wanted, i.dtype):
+            yield f"argument {number} is {_type(e.dtype, e.shape)}, not {_type(i.dtype, wanted)}"
+    for i, (name, e) in zip(inputs[: loop.carries], outputs, strict=False):
+        if (e.shape, e.dtype) != (i.shape, i.dtype):
+            new, old = _type(e.dtype, e.shape), _type(i.dtype, i.shape)
+            yield f"{name} becomes {new}, and was {old}"
+    _, out = outputs[loop.result]
+    if scan(loop, n.args).shape != n.shape or out.dtype is not n.dtype:
+        yield f"its results are {_type(out.dtype, out.shape)}"
 
 
 def _broken_by_op(n: Node) -> Iterable[str]:

@@ -15,15 +15,19 @@ from lumigen.index import Dim, Ix, Lookup
 from lumigen.program import (
     ALIGNMENT,
     Argument,
+    Group,
     InputArg,
     Launch,
     MapArg,
     OutputArg,
     Parameter,
+    PartArg,
     Program,
     SlotArg,
     ValueArg,
     WeightArg,
+    runs,
+    whole,
 )
 
 Kernels = Mapping[str, tuple[Parameter, ...]]  # the parameters of each kernel, by its name
@@ -52,27 +56,60 @@ def alive(program: Program, kernels: Kernels) -> tuple[frozenset[str], ...]:
     A value is alive from the launch that writes it to the last one, of any variant, that reads it. A
     launch that reads and writes a slot overwrites it in place: the value goes on.
     """
-    out: list[frozenset[str]] = []
-    after: frozenset[str] = frozenset()
-    for group in reversed(program.groups):
-        before: frozenset[str] = frozenset()
-        for variant in reversed(group.variants):
-            now = after
-            for launch in reversed(variant.launches):
-                read, written = _slots(launch, kernels)
-                out.append(now | read | written)
-                now = now - (written - read) | read
-            before |= now
-        after = before
-    return tuple(reversed(out))
+    found: list[frozenset[str]] = []
+
+    def before(groups: tuple[Group, ...], depth: int, after: frozenset[str]) -> frozenset[str]:
+        """The slots alive ahead of the groups; those while their launches run go to `found`, backwards."""
+        for repeat, body in reversed(tuple(runs(groups, depth))):
+            if repeat is None:
+                for group in reversed(body):
+                    after = _before_group(group, kernels, after, found)
+                continue
+            kept = len(found)
+            again = before(
+                body, depth + 1, after
+            )  # what a step begins with, the one before has kept
+            del found[kept:]
+            after = before(body, depth + 1, after | again) - _begun(program, body, kernels)
+        return after
+
+    before(program.groups, 0, frozenset())
+    return tuple(reversed(found))
+
+
+def _begun(program: Program, body: tuple[Group, ...], kernels: Kernels) -> frozenset[str]:
+    """The slots that a loop is the first to write, slice by slice."""
+    first = program.groups.index(body[0])
+    written = [
+        frozenset(name for v in g.variants for x in v.launches for name in _slots(x, kernels)[1])
+        for g in (*program.groups[:first], *body)
+    ]
+    return frozenset[str]().union(*written[first:]) - frozenset[str]().union(*written[:first])
+
+
+def _before_group(
+    group: Group, kernels: Kernels, after: frozenset[str], found: list[frozenset[str]]
+) -> frozenset[str]:
+    out: frozenset[str] = frozenset()
+    for variant in reversed(group.variants):
+        now = after
+        for launch in reversed(variant.launches):
+            read, written = _slots(launch, kernels)
+            found.append(now | read | written)
+            now = now - (written - read) | read
+        out |= now
+    return out
 
 
 def _slots(launch: Launch, kernels: Kernels) -> tuple[set[str], set[str]]:
-    """(slots read, slots written) by a launch."""
+    """(slots read, slots written) by a launch. What a step writes a part of is read: the rest stays."""
     out: tuple[set[str], set[str]] = set(), set()
     for a, p in _pairs(launch, kernels):
-        if isinstance(a, SlotArg):
-            out[p.written].add(a.slot)
+        slot = whole(a)
+        if isinstance(slot, SlotArg):
+            out[p.written].add(slot.slot)
+            if isinstance(a, PartArg) and not a.base.is_const:
+                out[0].add(slot.slot)
     return out
 
 
@@ -92,6 +129,9 @@ def _broken_by_names(program: Program, kernels: Kernels) -> Iterator[str]:
     ):
         yield from (f"two {what}s {n}" for n in dict.fromkeys(names) if names.count(n) > 1)
     yield from (f"no kernel {x.kernel}" for x in program.launches if x.kernel not in kernels)
+    for repeat in dict.fromkeys(r for g in program.groups for r in g.repeats):
+        what = f"the number of steps of {repeat.step}"
+        yield from _broken_by_dims(what, repeat.count, program.dims)
     placed: set[str] = set()
     for slot in program.arena:
         for name in slot.after:
@@ -102,13 +142,18 @@ def _broken_by_names(program: Program, kernels: Kernels) -> Iterator[str]:
 
 
 def _broken_by_launches(program: Program, kernels: Kernels) -> Iterator[str]:
-    for launch in program.launches:
+    for group, launch in ((g, x) for g in program.groups for v in g.variants for x in v.launches):
         parameters, where = kernels[launch.kernel], f"launch of {launch.kernel}"
         if len(parameters) != len(launch.arguments):
             yield f"{where}: {len(launch.arguments)} arguments for {len(parameters)} parameters"
         known = set(program.dims)
         for a, p in _pairs(launch, kernels):
             yield from (f"{where}: {p.name} {broken}" for broken in _broken_argument(a, p, program))
+            if isinstance(a, PartArg):
+                steps = {*known, *(r.step for r in group.repeats)}
+                yield from _broken_by_dims(f"{where}: {p.name}", a.base, steps)
+                if a.dtype is not p.dtype:
+                    yield f"{where}: {p.name} is {p.ctype}, and is given {a}"
             if isinstance(a, ValueArg):
                 yield from _broken_by_dims(f"{where}: {p.name}", a.value, known)
                 known |= {a.name} if a.name is not None else set()
@@ -123,6 +168,7 @@ def _broken_argument(a: Argument, p: Parameter, program: Program) -> Iterator[st
         yield f"is {p.ctype}, and is given {a}"
     if isinstance(a, MapArg) is not bool(p.maps):
         yield f"is {p.ctype}, and is given {a}"
+    a = whole(a)
     match a:
         case InputArg(name) | OutputArg(name):
             ports = program.inputs if isinstance(a, InputArg) else program.outputs
@@ -169,7 +215,7 @@ def _broken_by_order(program: Program, kernels: Kernels) -> Iterator[str]:
         for variant in group.variants:
             now = set(made)
             for launch in variant.launches:
-                pairs = _pairs(launch, kernels)
+                pairs = [(whole(a), p) for a, p in _pairs(launch, kernels)]
                 for a, p in pairs:
                     if isinstance(a, SlotArg | OutputArg) and not p.written and a not in now:
                         yield f"launch of {launch.kernel}: {p.name} reads {a} before it is written"

@@ -157,6 +157,8 @@ def _broken_by_node(e: Expr) -> Iterator[str]:
         case Scan():
             if e.step.dtype is not e.dtype:
                 yield f"a scan of {e.dtype} that steps to {e.step.dtype}"
+            if (e.element is None) is not (e.monoid is None):
+                yield f"a scan by {e.monoid or 'no operation'} with {e.element}"
         case _:
             pass
 

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, boolean, computed, f32, i64
+from lumigen.dtype import boolean, computed, f32, i64
 from lumigen.errors import VerifyFailed
-from lumigen.index import Axis, is_nonnegative, ix
+from lumigen.index import Axis, ix
 from lumigen.region import (
     Buffer,
     Carried,
     Expr,
     Local,
-    Read,
     Reduce,
     Role,
     Scan,
@@ -28,7 +27,9 @@ from lumigen.region import (
 from lumigen.tile import (
     Accumulate,
     Accumulator,
+    Advance,
     Bind,
+    Carry,
     Contract,
     Fill,
     Finish,
@@ -47,10 +48,10 @@ from lumigen.tile import (
     Pack,
     PackColumns,
     ScaleRows,
+    ScanLanes,
     Stmt,
     StoreTile,
     Stream,
-    TensorMap,
     TileProgram,
     Transpose,
     When,
@@ -60,9 +61,12 @@ from lumigen.tile import (
 from lumigen.verify.facts import (
     Facts,
     Scope,
+    are_neighbours,
+    broken_carry,
     broken_fragment,
     broken_index,
     broken_indices,
+    broken_map,
     broken_name,
     broken_numbers,
     broken_read,
@@ -91,27 +95,13 @@ def _broken(program: TileProgram) -> Iterator[str]:
     yield from (f"{b} is scratch" for b in program.args if b.role is Role.SCRATCH)
     yield from _broken_body(program.body, facts, Scope(frozenset({program.task}), frozenset()))
     for t in program.maps:
-        yield from (f"map {t.name}: {broken}" for broken in _broken_map(t, program))
+        yield from (f"map {t.name}: {broken}" for broken in broken_map(t, program))
     for b in program.args + program.scratch:
         if b not in facts.used:
             yield f"{b} is declared and not used"
     yield from (
         f"{b} is to be overwritten and no argument" for b in _not_in(program.overwrites, facts)
     )
-
-
-def _broken_map(t: TensorMap, program: TileProgram) -> Iterator[str]:
-    """A copy engine takes multiples of 16 bytes, and no axis of a kernel is known where a map is made."""
-    if t.source not in program.args:
-        yield f"{t.source} is no argument"
-    sizes = (t.groups, t.batches, t.lines, t.elements, t.share)
-    slower = ((t.batches, t.batch_stride), (t.groups, t.group_stride))
-    strides = (t.base, t.line_stride, *(stride for extent, stride in slower if extent != 1))
-    yield from (f"{i} may be none" for i in sizes if not is_nonnegative(i - 1))
-    yield from (f"{i} is in the kernel" for i in (*sizes, *strides) if i.axes)
-    for i in strides:
-        if i * t.source.dtype.itemsize % 16 != 0:
-            yield f"{i} elements are not whole 16 bytes"
 
 
 def _not_in(buffers: Iterable[Buffer], facts: Facts) -> list[Buffer]:
@@ -136,6 +126,13 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[s
             if isinstance(s, MapTile):
                 last = replace(inner, locals=inner.locals | _lets(s.body))
                 yield from _broken_value(s.result, facts, last, s.n)
+        if isinstance(s, ScanLanes):
+            one = s.lanes if s.lanes in s.left.axes else None
+            facts.locals.update({s.left: one, s.right: one, s.name: s.lanes})
+            inner = replace(scope, locals=scope.locals | {s.left, s.right})
+            yield from _broken_body(s.body, facts, inner)
+            last = replace(inner, locals=inner.locals | _lets(s.body))
+            yield from _broken_value(s.result, facts, last, one)
         if isinstance(s, MapRows):
             inner = replace(scope, locals=scope.locals | _named_rows(s.rows, facts))
             yield from _broken_body(s.body, facts, inner)
@@ -180,10 +177,14 @@ def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
             facts.held[s.name] = s.element
             facts.locals[s.name] = None
             return replace(scope, locals=scope.locals | {s.name})
+        case ScanLanes():
+            return replace(scope, locals=scope.locals | {s.name})
         case Keep():
             facts.kept.add(s.name)
-        case Let() | Accumulator() | Finish():
-            facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator) else None
+        case Let() | Accumulator() | Finish() | Carry():
+            facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator | Carry) else None
+            if isinstance(s, Carry):
+                facts.carries[s.name] = s
             if isinstance(s, Accumulator):
                 facts.accumulators[s.name] = s
             return replace(scope, locals=scope.locals | {s.name})
@@ -210,7 +211,7 @@ def _name(s: Stmt) -> str:
             return ", ".join(map(str, s.conditions))
         case WhenLast():
             return str(s.arrived)
-        case Let() | Accumulator() | Finish() | Hold() | Keep():
+        case Let() | Accumulator() | Finish() | Hold() | Keep() | Carry() | Advance() | ScanLanes():
             return s.name.name
         case Accumulate():
             return s.into.name
@@ -232,18 +233,15 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from broken_indices((s.tasks,), facts, scope)
             if s.arrived.role is not Role.COUNTER or scope.given:
                 yield "no counter, or not reached by every task"
-        case Let():
-            yield from broken_name(s.name, facts)
-            yield from _broken_value(s.value, facts, scope, s.lanes)
-            if s.value.dtype is not s.name.dtype:
-                yield f"a value of {s.value.dtype} as {s.name.dtype}"
+        case Let() | Carry() | Advance() | ScanLanes():
+            yield from _broken_value_of(s, facts, scope)
         case Hold():
             yield from broken_name(s.name, facts)
         case Keep():
             yield from _broken_value(s.value, facts, scope, s.lanes)
             if s.name not in facts.held:
                 yield "no registers hold this"
-            elif facts.held[s.name] is not f32 and not _are_neighbours(s, facts.held[s.name]):
+            elif facts.held[s.name] is not f32 and not are_neighbours(s, facts.held[s.name]):
                 yield f"no neighbours of {facts.held[s.name]} that memory has"
         case Accumulator() | Finish():
             yield from broken_name(s.name, facts)
@@ -258,14 +256,19 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from _broken_matrix(s, facts, scope)
 
 
-def _are_neighbours(s: Keep, element: DType) -> bool:
-    """Whether memory has the value in this type, element beside element over the lanes."""
-    if not isinstance(s.value, Read) or s.value.source.dtype is not element:
-        return False
-    place = ix(0)
-    for extent, i in zip(s.value.source.dims, s.value.at, strict=True):
-        place = place * extent + i
-    return place.coefficient(s.lanes) == 1
+def _broken_value_of(
+    s: Let | Carry | Advance | ScanLanes, facts: Facts, scope: Scope
+) -> Iterator[str]:
+    """A name gets a value, or what is carried another one."""
+    if isinstance(s, Advance | ScanLanes):
+        yield from broken_carry(s, facts, scope)
+    if not isinstance(s, Advance):
+        yield from broken_name(s.name, facts)
+    # ahead of the loop over its lanes a carry is one number
+    lanes = None if isinstance(s, Carry) and s.lanes not in scope.axes else s.lanes
+    yield from _broken_value(s.value, facts, scope, lanes)
+    if s.value.dtype is not s.name.dtype:
+        yield f"a value of {s.value.dtype} as {s.name.dtype}"
 
 
 def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:

@@ -165,6 +165,33 @@ inline Vec mod(Vec a, Vec b) {
   return select(mask_and(is_opposite, mask_not(eq(r, zero))), r + b, r);
 }
 
+// In blocks of kDistance lanes `a` has what is combined up to each lane of its block, and `total` all of the
+// block; afterwards the block is the whole vector.
+template <int kDistance = 1, class F>
+LUMIGEN_INLINE Vec scan_blocks(Vec& total, Vec a, F&& combine) {
+  if constexpr (kDistance < kLanes) {
+    const Vec other = exchange<kDistance>(total);
+    const Mask is_second = lt(splat_int(0), iota_int() & splat_int(kDistance));
+    const Vec both = select(is_second, combine(other, a), a);
+    total = combine(total, other);
+    return scan_blocks<2 * kDistance>(total, both, combine);
+  } else {
+    return a;
+  }
+}
+
+// What is carried up to each lane, where all lanes of `carry` are what was carried so far, and go on as what
+// is carried from the last lane. `combine` is associative and commutative; lanes without an element are the
+// last ones of a row, behind which nothing is carried on.
+template <class F>
+LUMIGEN_INLINE Vec scan_lanes(Vec& carry, Vec a, F&& combine) {
+  Vec total = a;
+  const Vec inside = scan_blocks(total, a, combine);
+  const Vec before = carry;
+  carry = combine(before, total);
+  return combine(before, inside);
+}
+
 // One value from all lanes. The order is fixed: lane i is combined with lane i + kLanes / 2, then
 // the first half of those with its second half, and so on.
 template <int kDistance = kLanes / 2, class F>

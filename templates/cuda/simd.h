@@ -103,6 +103,18 @@ LUMIGEN_INLINE void for_parts(Packed, Place n, F&& f) {
   }
 }
 
+// The same in turns in which all threads of a team come together; a thread may have no lane in the last one.
+template <class Packed, class Place, class F>
+LUMIGEN_INLINE void for_scan(Packed, Place n, F&& f) {
+  constexpr Place kStep = kTeam * kLanes;
+  const Place rank = team_rank() * kLanes;
+  Place first = 0;
+  if (Packed::value) {
+    for (; first + kStep <= n; first += kStep) f(first + rank, PacketLanes{});
+  }
+  for (; first < n; first += kStep) f(first + rank, first_lanes(n - first - rank));
+}
+
 template <class F>
 LUMIGEN_INLINE Vec build(F&& at) {
   Vec out;
@@ -519,6 +531,43 @@ LUMIGEN_INLINE auto reduce(X a, int& parity, F&& combine) {
   for (int i = 1; i < kWarps; ++i) x = combine(x, part[i]);
   return x;
 }
+// ---- scans: what is carried up to each lane, and from the last of all ----
+
+// All lanes of `carry` are one number. `combine` is associative; lanes without an element are the last ones,
+// behind which nothing is carried on.
+template <class F>
+LUMIGEN_INLINE Vec scan_lanes(Vec& carry, Vec a, F&& combine) {
+  static_assert(kTeam % kWarp == 0 || sizeof(F) == 0, "threads of a warp scan one row");
+  constexpr int kWarps = kTeam / kWarp > 0 ? kTeam / kWarp : 1;
+#pragma unroll
+  for (int i = 1; i < kLanes; ++i) a.v[i] = combine(a.v[i - 1], a.v[i]);
+  const int rank = threadIdx.x % kWarp;
+  float total = a.v[kLanes - 1];
+#pragma unroll
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const float left = __shfl_up_sync(~0u, total, distance);
+    if (rank >= distance) total = combine(left, total);
+  }
+  const float left = __shfl_up_sync(~0u, total, 1);
+  float before = carry.v[0], all = carry.v[0];
+  if (kWarps > 1) {
+    __shared__ float totals[kWarps];
+    __syncthreads();  // those of the turn before have been read
+    if (rank == kWarp - 1) totals[threadIdx.x / kWarp] = total;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) {
+      if (i == static_cast<int>(threadIdx.x / kWarp)) before = all;
+      all = combine(all, totals[i]);
+    }
+  } else {
+    all = combine(all, __shfl_sync(~0u, total, kWarp - 1));
+  }
+  if (rank > 0) before = combine(before, left);
+  carry = splat(all);
+  return build([&](int i) { return combine(before, a.v[i]); });
+}
+
 template <class... Parity>
 LUMIGEN_INLINE float reduce_add(Vec a, Parity&... parity) {
   return reduce(a, parity..., [](float x, float y) { return x + y; });

@@ -288,6 +288,7 @@ def test_every_module_is_compared() -> None:
     apart = {"Module", "Parameter", "Buffer", "State", "IncompatibleKeys"}
     apart |= {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Sequential"}
     apart |= {n for n in dir(nn) if n.startswith("Transformer")}
+    apart |= {f"{name}{cell}" for name in ("RNN", "LSTM", "GRU") for cell in ("", "Cell")}
     assert set(dir(nn)) - apart == {name for name, *_ in CASES}
 
 
@@ -309,6 +310,9 @@ SAME_NAMES = sorted(set(dir(nn)) & set(dir(torch.nn)) - {"Module", "Parameter", 
 @pytest.mark.parametrize("name", SAME_NAMES)
 def test_signatures_are_pytorchs(name: str) -> None:
     ours, theirs = parameters(getattr(nn, name)), parameters(getattr(torch.nn, name))
+    if name in {"GRU", "LSTM", "RNN"}:  # of which PyTorch gives the signature in words alone
+        assert theirs[0][0] == "args"
+        return
     if theirs == [
         ("args", inspect._empty, theirs[0][2]),
         ("kwargs", inspect._empty, theirs[-1][2]),
@@ -402,6 +406,47 @@ def test_layers_of_a_transformer_are_copies() -> None:
         k: v.shape for k, v in theirs.state_dict().items()
     }
     assert len(set(map(id, encoder.state_dict().values()))) == len(encoder.state_dict())
+
+
+# --- recurrent layers -----------------------------------------------------------------------------
+
+SEQUENCE, STATES, LONE = shape(5, 2, 3), shape(1, 2, 4), shape(5, 3)
+RECURRENT: list[Case] = [
+    *(case(name, 3, 4, of=SEQUENCE) for name in ("RNN", "LSTM", "GRU")),
+    *(case(name, 3, 4, bias=False, of=LONE) for name in ("RNN", "LSTM", "GRU")),
+    *(case(name, 3, 4, of=(shape(2, 3), shape(2, 4))) for name in ("RNNCell", "GRUCell")),
+    *(case(name, 3, 4, bias=False, of=shape(3)) for name in ("RNNCell", "LSTMCell", "GRUCell")),
+    case("LSTMCell", 3, 4, of=(shape(2, 3), shape(2, 4), shape(2, 4))),
+    case("RNNCell", 3, 4, nonlinearity="relu", of=shape(2, 3)),
+    case("RNN", 3, 4, 2, "relu", batch_first=True, dropout=0.5, of=shape(2, 5, 3)),
+    case("RNN", 3, 4, of=(SEQUENCE, STATES)),
+    case("LSTM", 3, 4, 2, bidirectional=True, proj_size=2, of=SEQUENCE),
+    case("LSTM", 3, 4, of=(SEQUENCE, STATES, STATES)),
+    case("LSTM", 3, 4, of=(LONE, shape(1, 4), shape(1, 4))),
+    case("GRU", 3, 4, 2, bidirectional=True, batch_first=True, of=(shape(2, 5, 3), shape(4, 2, 4))),
+]
+
+
+def recurrent(module: Any, x: Any, *states: Any) -> tuple[Any, ...]:
+    """All that a layer or cell of either library gives, one after the other."""
+    out = module(x, states if len(states) > 1 else states[0]) if states else module(x)
+    first, *rest = out if isinstance(out, tuple) else (out,)
+    return first, *(t for r in rest for t in (r if isinstance(r, tuple) else (r,)))
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, of dropout
+@pytest.mark.parametrize(("name", "args", "kwargs", "inputs"), RECURRENT, ids=titles(RECURRENT))
+def test_a_recurrent_layer_is_pytorchs(
+    name: str, args: Any, kwargs: Any, inputs: Any, rng: np.random.Generator
+) -> None:
+    ours: nn.Module = getattr(nn, name)(*args, **kwargs)
+    theirs = getattr(torch.nn, name)(*args, **kwargs).eval()
+    ours.load_state_dict(theirs.state_dict())
+    assert {n for n, _ in ours.named_parameters()} == {n for n, _ in theirs.named_parameters()}
+    arrays = [make(rng) for make in inputs]
+    with torch.no_grad():
+        expected = recurrent(theirs, *map(torch.from_numpy, arrays))
+    same(run(ours, recurrent, arrays), expected)
 
 
 def test_a_size_to_transpose_to(rng: np.random.Generator) -> None:

@@ -1,0 +1,120 @@
+"""places: where values are stored, and what scans that run as loops around regions keep.
+
+A loop keeps what it makes in each step in a tensor of all steps, and every carry behind the first one: so nothing is
+copied between two steps, and what reads the carries of all steps finds them there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lumigen.graph import Edge, Graph, Loop, Node
+from lumigen.index import Axis, Ix, ix
+from lumigen.ops import SOURCES, Op
+from lumigen.region import Buffer, Expr, Prim, Role, Store, read
+from lumigen.view import identity
+
+At = tuple[Ix, ...]  # an index for each dimension
+NOT_MAPS = {Op.SUM_REDUCE, Op.MAX_REDUCE, Op.SCAN}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where values are stored: those of `node` at `at` lie at `before + at`, behind `skipped` more on their axis."""
+
+    buffer: Buffer
+    before: At = ()  # the step, of what a loop stores in slices
+    axis: int = 0  # that comes first in the buffer
+    skipped: int = 0  # places on it that come before
+
+    def at(self, where: At) -> At:
+        if self.before:
+            return (*self.before, *where)
+        if not self.skipped and not self.axis:
+            return where
+        return (where[self.axis] + self.skipped, *where[: self.axis], *where[self.axis + 1 :])
+
+
+@dataclass(frozen=True)
+class Looped:
+    """A scan that is a loop: its step, and the buffers of all steps, of carries with the first one ahead of them."""
+
+    name: str
+    args: tuple[Edge, ...]
+    body: Graph
+    step: Axis
+    results: tuple[Buffer, ...]
+
+    def is_of(self, n: Node) -> bool:
+        """Whether a node is one of its results."""
+        return (n.args, loop_of(n).body) == (self.args, self.body)
+
+
+def looped(name: str, n: Node) -> Looped:
+    """The loop that a scan is a result of."""
+    loop = loop_of(n)
+    results = tuple(
+        Buffer(f"{name}_r{k}", Role.TEMP, (loop.length + (k < loop.carries), *e.shape), e.dtype)
+        for k, (_, e) in enumerate(loop.body.outputs)
+    )
+    return Looped(name, n.args, loop.body, Axis(f"{name}_step", loop.length), results)
+
+
+def loop_of(n: Node) -> Loop:
+    assert isinstance(n.attr, Loop)
+    return n.attr
+
+
+def along(loop: Loop, step: Axis, where: At) -> At:
+    """A place of a step in all of the elements."""
+    return (*where[: loop.axis], ix(step), *where[loop.axis :])
+
+
+def is_map(loop: Loop) -> bool:
+    """Whether the step maps its one carry element by element, so that each element is scanned by itself."""
+    if (loop.carries, loop.elements, len(loop.body.outputs)) != (1, 1, 1):
+        return False
+    if any(n.op in NOT_MAPS for n in loop.body.nodes()):
+        return False
+    (_, out), carry = loop.body.outputs[0], loop.body.inputs[0]
+    same = identity(carry.shape)
+    readers = [e for n in loop.body.nodes() for e in n.args if e.node is carry]
+    if any(e.view != same for e in readers) or (out.node is carry and out.view != same):
+        return False
+    moving: set[Node] = {carry}
+    for n in loop.body.nodes():
+        if any(e.node in moving for e in n.args):
+            if any(e.node in moving and e.view != identity(e.node.shape) for e in n.args):
+                return False
+            moving.add(n)
+    return out.node not in moving or out.view == identity(out.node.shape)
+
+
+def is_widened(n: Node) -> bool:
+    """Whether it is what memory has, in another type."""
+    return n.op is Op.CONTIGUOUS and n.args[0].node.op in SOURCES
+
+
+def ordered(store: Store) -> Store:
+    """The store with its axes in the order of what it stores."""
+    place = {a: d for d, i in enumerate(store.at) for a in i.axes}
+    return replace(store, axes=tuple(sorted(store.axes, key=lambda a: place.get(a, -1))))
+
+
+def read_step(b: Buffer, step: Ix, at: At) -> Expr:
+    return read(b, (step, *at))
+
+
+def is_whole(e: Edge) -> bool:
+    """Whether the edge shows a computed value as it is."""
+    return e.node.op not in SOURCES and e.view == identity(e.node.shape)
+
+
+def stored_as(dst: Buffer, value: Expr) -> Expr:
+    """The value without a rounding that the store does."""
+    if dst.dtype is not value.dtype and isinstance(value, Prim) and value.op is Op.CONTIGUOUS:
+        (rounded,) = value.args
+        if isinstance(rounded, Prim) and rounded.dtype is dst.dtype:
+            (inner,) = rounded.args
+            return inner if inner.dtype is value.dtype else value
+    return value

@@ -1,0 +1,159 @@
+"""scan: the loops of a scan, each row of which carries one value from element to element.
+
+Before: a region whose one store is of a scan.  After: work tiles of rows, in each of which a loop over the scanned
+axis takes the carry one element further and stores it. Where the last axis is another one, its neighbouring points
+have their carries in one vector.
+"""
+
+from __future__ import annotations
+
+from lumigen.dtype import computed, f32
+from lumigen.index import Axis, ceildiv, ix, minimum, product
+from lumigen.lower.scope import Names, Scope, address, lanes_fit
+from lumigen.lower.simt import WARP, dims_of
+from lumigen.lower.sweeps import grid_loop
+from lumigen.plan import KernelPlan, Loop, RegionPlan
+from lumigen.region import Expr, Local, Region, Scan, Store, carried, local, map_expr
+from lumigen.schedule import Schedule
+from lumigen.tile import Advance, Carry, For, ScanLanes, StoreTile, TileProgram
+
+SHORT = 32  # elements of a row that are scanned one after the other
+
+
+def is_scan(region: Region) -> bool:
+    """Whether it stores a scan."""
+    return any(isinstance(s.value, Scan) for s in region.stores)
+
+
+def plan_scan(region: Region) -> RegionPlan:
+    """A loop over the scanned axis inside one over all others."""
+    (store,) = region.stores
+    assert isinstance(store.value, Scan)
+    axis = store.value.axis
+    inner = Loop((axis,), "seq", ix(0), axis.extent, (), (store,))
+    rows = tuple(a for a in store.axes if a != axis)
+    return RegionPlan(region, (KernelPlan((grid_loop(rows, (inner,)),)),))
+
+
+def scan(plan: RegionPlan, sizes: Schedule) -> TileProgram:
+    """The tile program of such a plan."""
+    (store,) = plan.region.stores
+    assert isinstance(store.value, Scan)
+    t, last = store.value.axis, store.axes[-1]
+    lane = last if last != t and last.extent != 1 else None
+    rows = tuple(a for a in store.axes if a not in (t, lane))
+    vectors = lane is not None and store.value.dtype is f32 and computed(store.dst.dtype) is f32
+    vectors = vectors and lane is not None and lanes_fit([store.value], lane)
+    threads = sizes.get("threads", 1)
+    team, per_row, chunk = _grain(store.value, store, lane, sizes, vectors=vectors)
+
+    row_axis = rows[0] if len(rows) == 1 else Axis("row", product(tuple(a.extent for a in rows)))
+    row_tasks = ceildiv(row_axis.extent, per_row)
+    lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
+    task = Axis("task", row_tasks * lane_tasks)
+    top = Scope(Names(), frozenset({task}))
+    row_scope = top.inner([row_axis])
+    rest = ix(row_axis)
+    for position in range(len(rows) - 1, -1, -1) if len(rows) > 1 else ():
+        a = rows[position]
+        row_scope.bind(a, rest % a.extent if position else rest)
+        rest = rest // a.extent
+    along = scans_lanes(store, store.value)
+    if along and store.value.element is not None:
+        _along(row_scope, store, store.value, store.value.element, threads)
+    elif lane is None:
+        _carry(row_scope, store, store.value, None)
+    else:
+        inner = row_scope.inner([lane], lane if vectors else None)
+        inner.alone = threads > 1
+        _carry(inner, store, store.value, lane if vectors else None)
+        lo = ix(task) % lane_tasks * chunk
+        hi = minimum(lo + chunk, lane.extent)
+        dealt = threads > 1 and not vectors
+        row_scope.stmts.append(For(lane, lo, hi, vectors, tuple(inner.stmts), dealt=dealt))
+    first = ix(task) // lane_tasks * per_row
+    hi = minimum(first + per_row, row_axis.extent)
+    top.stmts.append(For(row_axis, first, hi, False, tuple(row_scope.stmts), dealt=threads > 1))
+    return TileProgram(
+        "simt",
+        plan.region.buffers(),
+        dims_of(plan.region),
+        task,
+        task.extent,
+        (),
+        tuple(top.stmts),
+        threads=threads,
+        team=team,
+        width=sizes.get("width", 0),
+    )
+
+
+def _along(scope: Scope, store: Store, value: Scan, element: Expr, threads: int) -> None:
+    """The loop over vectors of neighbouring elements of a row."""
+    t = value.axis
+    names = scope.names
+    (init,) = scope.values([value.init])
+    carry = _named(names.fresh("carry"), frozenset({t}), value)
+    scope.stmts.append(Carry(carry, init, t))
+    inner = scope.inner([t], t)
+    (elements,) = inner.values([element])
+    one = frozenset({t}) if threads == 1 else frozenset[Axis]()
+    left, right = (_named(names.fresh(stem), one, value) for stem in ("left", "right"))
+    combined = Scope(names, frozenset({t}), None, t if threads == 1 else None)
+    both = {carried(0, "old", value.dtype): left, carried(0, "new", value.dtype): right}
+    (result,) = combined.values([map_expr(value.step, both)])
+    out = _named(names.fresh("scan"), frozenset({t}), value)
+    body = tuple(combined.stmts)
+    inner.stmts.append(ScanLanes(out, carry, elements, t, left, right, body, result))
+    inner.stmts.append(StoreTile(store.dst, store.at, out, t))
+    scope.stmts.append(For(t, ix(0), t.extent, True, tuple(inner.stmts)))
+
+
+def _named(name: str, axes: frozenset[Axis], value: Scan) -> Local:
+    out = local(name, axes, value.dtype)
+    assert isinstance(out, Local)
+    return out
+
+
+def scans_lanes(store: Store, value: Scan) -> bool:
+    """Whether vectors have neighbouring elements of a row: of an associative operation on f32, in long rows."""
+    floats = value.dtype is f32 and computed(store.dst.dtype) is f32
+    long = value.axis.extent.estimate() >= SHORT
+    beside = address(store.dst, store.at).coefficient(value.axis) == 1
+    return floats and long and beside and value.element is not None and store.axes[-1] == value.axis
+
+
+def _carry(scope: Scope, store: Store, value: Scan, lanes: Axis | None) -> None:
+    """The loop over the elements of a row, or of a vector of rows."""
+    (init,) = scope.values([value.init])
+    varying = frozenset({value.axis} if lanes is None else {value.axis, lanes})
+    name = _named(scope.names.fresh("carry"), varying, value)
+    scope.stmts.append(Carry(name, init, lanes))
+    inner = scope.inner([value.axis])
+    (step,) = inner.values([value.taking(name)])
+    inner.stmts.append(Advance(name, step, lanes))
+    inner.stmts.append(StoreTile(store.dst, store.at, name, lanes))
+    axis = value.axis
+    scope.stmts.append(For(axis, ix(0), axis.extent, False, tuple(inner.stmts)))
+
+
+def _grain(
+    value: Scan, store: Store, lane: Axis | None, sizes: Schedule, *, vectors: bool
+) -> tuple[int, int, int]:
+    """Threads that share a row; rows and lanes of a work tile."""
+    t = value.axis
+    threads = sizes.get("threads", 1)
+    if threads == 1:
+        length = max(1, t.extent.estimate())
+        if lane is None:
+            return 1, max(1, sizes["visits"] // length), 1
+        return 1, 1, max(sizes["lanes"], sizes["visits"] // length)
+    if scans_lanes(store, value):
+        team = WARP if t.extent.estimate() <= 4 * WARP * sizes["width"] else threads
+        return team, threads // team, 1
+    if lane is None:
+        return 1, threads, 1
+    width = sizes["width"] if vectors else 1
+    points = -(-lane.extent.estimate() // width)
+    team = min(WARP, 1 << (points - 1).bit_length()) if points <= 4 * WARP else threads
+    return team, threads // team, team * width

@@ -1,0 +1,114 @@
+"""Scans as loops: what runs in each step and what ahead of them, and what a body may not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tiles import traced
+
+import lumigen as lg
+from lumigen import nn
+from lumigen.errors import BadArgument
+from lumigen.frontend import Tensor
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.printer.program import show
+from lumigen.program import PartArg, SlotArg
+from lumigen.tile import ScanLanes
+from lumigen.verify.program import verify
+
+T, B = lg.Dim("steps", 1, 50), lg.Dim("batch", 1, 8)
+
+
+def lowered(function: Callable[..., Any], device: Device = CPU, **inputs: Any) -> LoweredModel:
+    graph = traced(function, **inputs)
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    return assemble((("entry", graph),), device)
+
+
+def test_products_with_the_input_stand_ahead_of_the_loop() -> None:
+    """In each step of an LSTM there are one product and one kernel of the rest, for any number of steps."""
+    net = nn.LSTM(6, 32)
+    for name, p in net.named_parameters():
+        p.name = name
+    model = lowered(lambda x: net(x)[0], x=lg.spec(T, B, 6))
+    (program,) = model.programs
+    inside = [g for g in program.groups if g.repeats]
+    kernels = {k.name: k.program.skeleton for k in model.kernels}
+    names = [x.kernel for g in inside for x in g.variants[-1].launches]
+    assert [kernels[n] for n in names] == ["panel", "simt"]
+    ahead = [x.kernel for g in program.groups if not g.repeats for x in g.variants[-1].launches]
+    assert [kernels[n] for n in ahead].count("panel") == 1
+    ran = [x.kernel for x in program.chosen({T: 7, B: 2})]
+    assert [ran.count(n) for n in names] == [7, 7]
+    assert "for loop0_step below steps\n  run " in show(program)
+
+
+def test_steps_read_what_the_one_before_has_stored() -> None:
+    """A carry of all steps is one slot, of which a step reads one part and writes the next."""
+    model = lowered(
+        lambda x: lg.scan(lambda h, e: (h.sum(0) + e, None), x[0], x)[0], x=lg.spec(T, B)
+    )
+    (program,) = model.programs
+    verify(program, {k.name: k.parameters for k in model.kernels})
+    launches = program.chosen({T: 3, B: 4})
+    parts = [a for x in launches for a in x.arguments if isinstance(a, PartArg)]
+    carry = [a for a in parts if a.of == parts[0].of]  # beginning with the first one
+    assert isinstance(parts[0].of, SlotArg)
+    places = [int(a.base.evaluate({T: 3, B: 4})) for a in carry]
+    assert sorted(set(places)) == [0, 4, 8, 12]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize(("length", "in_lanes"), [(8, False), (4096, True)])
+def test_long_rows_are_scanned_in_lanes(device: Device, length: int, in_lanes: bool) -> None:
+    model = lowered(lambda x: x.cumsum(1), device, x=lg.spec(B, length))
+    found = [s for k in model.kernels for s in k.program.statements() if isinstance(s, ScanLanes)]
+    assert bool(found) is in_lanes
+
+
+def keep(h: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+    return h + e, h
+
+
+MISTAKES: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "a carry that grows": (
+        lambda x: lg.scan(lambda h, e: (lg.cat([h, e]), None), x[0], x),
+        "f32.3. at first and f32.6. after a step",
+    ),
+    "a carry of another dtype": (
+        lambda x: lg.scan(lambda h, e: (h > e, None), x[0], x),
+        "f32.3. at first and bool.3. after a step",
+    ),
+    "a carry of another kind": (
+        lambda x: lg.scan(lambda h, e: ((h, e), None), x[0], x),
+        "a carry cannot be tuple.a tensor, a tensor",
+    ),
+    "no pair": (lambda x: lg.scan(lambda h, e: h + e, x[0], x), "the next carry, what is kept"),
+    "no length": (lambda x: lg.scan(keep, x[0], None), "no xs and no length"),
+    "two lengths": (lambda x: lg.scan(keep, x[0], x, length=4), "one for all"),
+    "numbers": (lambda x: lg.scan(keep, 0.0, x), "init cannot be a float"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_cannot_be_scanned(name: str) -> None:
+    function, wanted = MISTAKES[name]
+    with pytest.raises(BadArgument, match=wanted):
+        traced(function, x=lg.spec(5, 3))
+
+
+def test_a_body_writes_to_no_state() -> None:
+    state = nn.State("kept", (3,))
+
+    def step(h: Tensor, e: Tensor) -> tuple[Tensor, None]:
+        state[:] = e
+        return h + e, None
+
+    with pytest.raises(BadArgument, match="writes to a state"):
+        traced(lambda x: lg.scan(step, x[0], x)[0], x=lg.spec(5, 3))
