@@ -123,6 +123,20 @@ def test_operands_that_lie_otherwise(arch: str, tmp_path: Path) -> None:
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
 
 
+def test_sums_beside_a_product_that_no_row_and_no_column_has(tmp_path: Path) -> None:
+    entry = traced(
+        lambda x, y: (x @ x.mT) * y.square().sum(-1)[:, None, None],
+        x=lg.spec(2, 4, 4),
+        y=lg.spec(2, 40),
+    )
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    made = assemble((("entry", entry),), CUDA).kernels[-1]
+    assert made.program.skeleton == "pipeline"
+    assert "for_lanes" in device_kernel_body(made.name, made.program, made.parameters, "m.py:1")
+    compile_for("80", made, tmp_path)
+
+
 LOOPS: dict[str, tuple[Any, Any, Any]] = {
     "row": (lambda x: x.softmax(-1), 4096, lg.bf16),
     "row_of_f16": (lambda x: F.layer_norm(x, (1000,)), 1000, lg.f16),

@@ -206,6 +206,8 @@ class Statements:
         if self.packets is not None:
             self.packets.starts[s.axis] = s.lo
             over = f"packed, {over}"
+        elif self.threads > 1:
+            over = f"std::false_type{{}}, {over}"
         inner = self.lines(s.body, s.axis)
         words = frozenset(re.findall(r"\w+", " ".join(inner)))
         if lo != "0" and axis in words:

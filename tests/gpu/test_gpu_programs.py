@@ -19,6 +19,9 @@ pytestmark = pytest.mark.gpu
 DTYPES = {"f32": f32, "f16": f16, "bf16": bf16}
 PARTS = 6  # of the rows: projects that are built side by side
 RANDOM = 60
+# Held in 16 bits, these look for a stored maximum among values that are computed again: equal in f32, as kernels
+# compute them, but not in the interpreter's f64.
+AGAIN = {"solve"}
 
 
 def held(programs: list[SmallProgram], dtype: DType) -> list[SmallProgram]:
@@ -39,6 +42,8 @@ def check(name: str, programs: list[SmallProgram], dtype: DType, target: str, pl
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows(part: int, dtype: str, target: str, tmp_path: Path) -> None:
     programs = held(ROWS, DTYPES[dtype])[part::PARTS]
+    if dtype != "f32":
+        programs = [p for p in programs if p.name not in AGAIN]
     check(f"rows_{dtype}_{part}", programs, DTYPES[dtype], target, tmp_path)
 
 
