@@ -253,3 +253,20 @@ def test_every_kernel_keeps_the_rules_and_has_a_text(name: str) -> None:
 def test_products_run_in_tiles() -> None:
     for name in ("product", "computed_operand", "by_row_sums", "by_counts", "batched", "attention"):
         assert any(k.program.skeleton == "pipeline" for k in lowered(name)[1].kernels), name
+
+
+@pytest.mark.parametrize(("width", "kernels"), [(64, 1), (2048, 2)])
+def test_sums_that_are_seen_at_several_places_are_stored_where_they_are_long(
+    width: int, kernels: int
+) -> None:
+    """Each half of the rotated row needs both halves of what the weights make of one row."""
+
+    def rotated(x: Any, w: Any) -> Any:
+        first, second = (w @ x).chunk(2)
+        return lg.cat([first - second * 2, second + first * 3])
+
+    graph = traced(rotated, x=lg.spec(width), w=lg.spec(width, width))
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    for device in (CPU, CUDA):
+        assert len(assemble((("entry", graph),), device).kernels) == kernels
