@@ -31,7 +31,7 @@ cache is full, which it says.
   --top-p P                 of the fewest that have the share P together (1)
   --min-p P                 of those that are P times as likely as the likeliest (0)
   --repetition-penalty R    by which logits of tokens in the text are divided, negative ones multiplied (1)
-  --seed N                  of the draws: one seed, one text (0)
+  --seed N                  of the draws, of which there are none at temperature 0: one seed, one text (0)
   --stop TEXT               ends before this text; may be given several times
 %s  --weights FILE            weights (those beside the program)
   --tokenizer FILE          tokenizer (the one beside the program)
@@ -56,7 +56,7 @@ using Complaint = std::string;
 template <class Number>
 Complaint in_range(const std::string& flag, const std::string& text, Number value, Number least, Number most,
                    Number* out) {
-  if (!(value >= least && value <= most)) return flag + " cannot be " + text;
+  if (!(value >= least && value <= most)) return flag + " cannot be " + text + "; --help says what it is";
   *out = value;
   return "";
 }
@@ -89,7 +89,7 @@ Complaint read_seed(const std::string& flag, const std::string& text, uint64_t* 
   errno = 0;
   *out = std::strtoull(text.c_str(), &end, 10);
   const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
-  return is_number ? "" : flag + " takes a whole number of 64 bits, not '" + text + "'";
+  return is_number ? "" : flag + " takes a whole number from 0 to 2^64 - 1, not '" + text + "'";
 }
 
 // The value of one flag.
@@ -131,7 +131,8 @@ Complaint parse(const Program& program, int argc, char** argv, Options* out) {
     } else if (flag == "--version") {
       out->wants_version = true;
     } else if (flag.compare(0, 2, "--") != 0) {
-      if (has_command || flag != "generate") return "there is no command '" + flag + "'";
+      if (has_command || flag != "generate")
+        return "there is no command '" + flag + "'; a text stands behind --prompt";
       has_command = true;
     } else {
       const size_t equals = flag.find('=');
