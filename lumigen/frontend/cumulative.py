@@ -94,7 +94,7 @@ def cumulative_trapezoid(
         return floats(sums * (1 if dx is None else dx)).cumsum(d) / 2
     tail = (1,) * (y.ndim - 1 - d)
     steps = diff(x).reshape(-1, *tail) if x.ndim == 1 else diff(x, dim=dim)
-    return (floats(sums) * steps).cumsum(d) / 2
+    return (sums * steps).cumsum(d) / 2
 
 
 def _along(

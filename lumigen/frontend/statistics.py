@@ -384,4 +384,4 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Value = 1, dim: int = -
         return (sums * dx).sum(d) / 2 if y.dtype.is_float else floats(sums * dx).sum(d) / 2
     tail = (1,) * (y.ndim - 1 - d)
     steps = diff(x).reshape(-1, *tail) if x.ndim == 1 else diff(x, dim=dim)
-    return (floats(sums) * steps).sum(d) / 2
+    return (sums * steps).sum(d) / 2
