@@ -535,3 +535,12 @@ def test_transposed_operands_of_sums() -> None:
     n = given_as("x", f32, 3, 4)
     turned = Edge(binary(Op.MUL, edge(n), edge(n)), permute(n.shape, (1, 0)))
     proven(total(turned, 0), (x * x).sum(1), x=x)
+
+
+def test_what_does_not_vary_is_multiplied_where_it_is_infinite() -> None:
+    """sum_i x[i] * y[j] is y[j] * sum_i x[i], but not beside infinities, whose products differ in sign."""
+    to = shape(3, 3)
+    n = total(both(at(given_as("x", f32, 3), to, 0), at(given_as("y", f32, 3), to, 1)), 0)
+    x, y = np.array([1, -2, 3], np.float32), np.array([2, -np.inf, np.inf], np.float32)
+    with np.errstate(invalid="ignore"):
+        proven(n, (x[:, None] * y).sum(0), x=x, y=y)

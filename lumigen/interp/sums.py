@@ -328,7 +328,13 @@ def _size(a: Array, b: Array) -> int:
 
 
 def _pair(a: Array, b: Array, summed: tuple[int, ...]) -> Array:
-    """The sum over `summed` of a * b as a matrix product, batched over what both vary along."""
+    """The sum over `summed` of a * b as a matrix product, batched over what both vary along.
+
+    What only one of them varies along is summed before; not beside infinities and NaN, where that gives others.
+    """
+    alone = any((a.shape[d] > 1) != (b.shape[d] > 1) for d in summed)
+    if alone and not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return np.asarray(np.sum(a * b, summed, np.result_type(a, b), keepdims=True))
     a = np.sum(a, tuple(d for d in summed if b.shape[d] == 1), a.dtype, keepdims=True)
     b = np.sum(b, tuple(d for d in summed if a.shape[d] == 1), b.dtype, keepdims=True)
     rank = range(a.ndim)
