@@ -7,6 +7,7 @@ of the headers that the files include.
 from __future__ import annotations
 
 from collections.abc import Collection
+from errno import errorcode
 from keyword import kwlist
 
 # The keywords of C99, C++17 and C++20.
@@ -27,12 +28,23 @@ _HEADERS = """
 NULL EOF NSIG WEOF SIZE_MAX RAND_MAX assert errno linux offsetof stderr stdin stdout unix
 va_arg va_copy va_end va_start int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 intptr_t uintptr_t intmax_t uintmax_t ptrdiff_t size_t
+BUFSIZ LITTLE_ENDIAN BIG_ENDIAN BYTE_ORDER IOV_MAX NAME_MAX PATH_MAX PIPE_BUF LINE_MAX INFINITY
+NAN SNAN SNANF SNANL MAXFLOAT NZERO NDEBUG alloca strdupa strndupa issubnormal
+blockDim blockIdx gridDim threadIdx warpSize
 """
 HEADERS = frozenset(
     _HEADERS.split()
+    + list(errorcode.values())
     + [f"{u}INT{n}_{what}" for u in ("", "U") for n in (8, 16, 32, 64) for what in ("C", "MAX")]
     + [f"INT{n}_MIN" for n in (8, 16, 32, 64)]
 )
+# The limits of numbers, mathematical constants, and what else comes in families.
+_FAMILIES = """
+ADJ_ ATOMIC_ BC_ CHAR_ CLOCKS_ CLOCK_ CLONE_ CPU_ CUDA CU_ DBL_ DECIMAL_ EXIT_ FILENAME_ FLT_ FOPEN_ FP_ HUGE_
+INTMAX_ INTPTR_ INT_ LC_ LDBL_ LLONG_ LONG_ LUMIGEN_ L_ MATH_ MB_LEN_ M_ POSIX_ PTHREAD_ PTRDIFF_ P_ SCHAR_ SCHED_
+SEEK_ SHRT_ SIG_ STA_ TIMER_ TMP_ UCHAR_ UINTMAX_ UINTPTR_ UINT_ ULLONG_ ULONG_ USHRT_ WCHAR_ WINT_ cuda
+"""
+HEADER_PREFIXES = tuple(_FAMILIES.split())
 PYTHON = frozenset(kwlist)
 SPOKEN_FOR = frozenset({"std", "main"})
 
@@ -70,11 +82,16 @@ MODEL_SYMBOLS = (
 )
 
 
+def is_of_headers(name: str) -> bool:
+    """Whether headers may give the word a meaning of their own; none of theirs ends with an underscore."""
+    return name in HEADERS or (name.startswith(HEADER_PREFIXES) and not name.endswith("_"))
+
+
 def taken_by(name: str) -> str | None:
     """Who else uses the word, so that no entry, tensor or dim can be called so; None if nobody."""
     if name in KEYWORDS:
         return "C and C++, where it is a keyword"
-    if name in HEADERS or name.startswith("LUMIGEN_"):
+    if is_of_headers(name):
         return "the C and C++ headers that emitted files include"
     if name in PYTHON:
         return "Python, where it is a keyword"
@@ -113,4 +130,6 @@ def fresh(name: str, taken: Collection[str]) -> str:
 
 def identifier(name: str, taken: frozenset[str] = frozenset()) -> str:
     """`name`, with underscores behind it where C, C++ or the code around it uses that word."""
-    return fresh(name, KEYWORDS | HEADERS | taken)
+    while name in KEYWORDS or name in taken or is_of_headers(name):
+        name += "_"
+    return name

@@ -121,6 +121,9 @@ ROWS: dict[Op, Row] = {
 }
 
 
+TRANSCENDENTALS = frozenset({Op.LOG2, Op.EXP2, Op.SIN})  # dozens of instructions each
+
+
 def order(a: Any, kept: int) -> Any:
     """Where the first `kept` elements of each row lie, by value: NaN behind all numbers, equal ones by position."""
     return np.argsort(np.asarray(a), -1, kind="stable")[..., :kept]

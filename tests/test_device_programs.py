@@ -18,6 +18,8 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import CPU, CUDA
+from lumigen.ops import Op
+from lumigen.region import Prim, walk
 from lumigen.verify.tile import verify
 
 ROWS = lg.Dim("rows", 1, 300, typical=40)
@@ -270,3 +272,28 @@ def test_sums_that_are_seen_at_several_places_are_stored_where_they_are_long(
         graph = step(graph)
     for device in (CPU, CUDA):
         assert len(assemble((("entry", graph),), device).kernels) == kernels
+
+
+@pytest.mark.parametrize(("heads", "regions"), [(32, 1), (2, 2)])
+def test_a_transcendental_that_regions_read_like_a_table_is_stored(
+    heads: int, regions: int
+) -> None:
+    """Once, where they have many more elements than it has; in f32, whatever memory holds else."""
+
+    def turned(q: Any, angles: Any) -> Any:
+        turns = angles.sin()
+        return {"y": q * turns, "z": q.amax(0) - (q + turns).amax(1)}
+
+    graph = traced(turned, q=lg.spec(heads, heads, 16), angles=lg.spec(16))
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    for device in (CPU, CUDA):
+        model = assemble((("entry", graph),), device, dtype=lg.bf16)
+        stores = [s for k in model.kernels for s in k.region.stores]
+        turning = [
+            s
+            for s in stores
+            if any(isinstance(e, Prim) and e.op is Op.SIN for e in walk([s.value]))
+        ]
+        assert len(turning) == regions
+        assert [s.dst.dtype for s in turning if len(s.axes) == 1] == [lg.f32] * (2 - regions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lumigen.dtype import i32
 from lumigen.emit import manifest
@@ -41,6 +41,8 @@ from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target import Target
 
 ABI = 1
+
+INCLUDED = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 SAFETENSORS_DTYPES = {
     "f32": "F32", "f64": "F64", "f16": "F16", "bf16": "BF16", "i8": "I8",
@@ -119,7 +121,7 @@ def render_project(
         files |= {f"{FOLDER}/{name}": text for name, text in text_files().items()}
     lines = tuple(string(f"{line}\n") for line in manifest.text_of(described).splitlines())
     files["src/manifest.cpp"] = render("src/manifest.cpp.j2", manifest_lines=lines)
-    files |= plain_files(model)
+    files = without_unused_headers(files | plain_files(model))
     files[manifest.NAME] = manifest.with_files(described, weights_hash, files)
     return dict(sorted(files.items()))
 
@@ -133,6 +135,20 @@ def plain_files(model: CompiledModel) -> dict[str, str]:
         sources[path] = shared / path
     sources |= {path: own / "project" / path for path in target.files}
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
+
+
+def without_unused_headers(files: Mapping[str, str]) -> dict[str, str]:
+    """The project without headers of the runtime that nothing else in it includes."""
+    headers = {PurePosixPath(f).name: f for f in files if re.fullmatch(r"runtime/\w+\.c?u?h", f)}
+    stack = [f for f in files if f not in headers.values()]
+    used = set(stack)
+    while stack:
+        for name in INCLUDED.findall(files[stack.pop()]):
+            header = headers.get(PurePosixPath(name).name)
+            if header is not None and header not in used:
+                used.add(header)
+                stack.append(header)
+    return {f: text for f, text in files.items() if f in used}
 
 
 def runtime_files(model: CompiledModel) -> list[Path]:

@@ -20,7 +20,8 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
 9. at each scan, and at reductions in what it scans. One whose step maps elements alone is a region; any other is a
    loop around the regions of its body, each of which runs once for each step.
 10. at a reduction with much to add up that a region reads at several places: each of them would add it up
-    again.
+    again;
+11. at a transcendental that several regions read like a table, each for many more elements than it has.
 
 A factor is kept too if integers that are read bound the axes of the reduction, as a position does in a cache: only
 the loop of the reduction leaves out what lies beyond them.
@@ -64,6 +65,7 @@ from lumigen.lower.contractions import (
     volume_of,
 )
 from lumigen.lower.guard import guard_reductions
+from lumigen.lower.measure import Sizes
 from lumigen.lower.places import (
     At,
     Looped,
@@ -79,7 +81,7 @@ from lumigen.lower.places import (
     stored_as,
 )
 from lumigen.lower.versions import Versions, place_versions
-from lumigen.ops import ROWS, SOURCES, Form, Op
+from lumigen.ops import ROWS, SOURCES, TRANSCENDENTALS, Form, Op
 from lumigen.region import (
     Buffer,
     Expr,
@@ -104,8 +106,7 @@ from lumigen.region import (
 )
 from lumigen.view import identity
 
-LARGEST = 200  # different values that one element of a region is made of
-DEEPEST = 150  # steps from a buffer to a value
+TABLE = 8  # elements of a region for each one of a value: then it is a table
 MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
 
 ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
@@ -130,22 +131,6 @@ class _Can:
 
     runs_whole: Callable[[Region], bool]
     in_loops: Callable[[Region], bool]
-
-
-@dataclass
-class _Sizes:
-    """Bounds of what the values of a graph are made of, from the sources and from what is cut on."""
-
-    cut: set[Node]
-    depth: dict[Node, int] = field(default_factory=dict[Node, int])
-    spelled: dict[Node, int] = field(
-        default_factory=dict[Node, int]
-    )  # what is shared counts at each use
-
-    def measure(self, n: Node) -> None:
-        inner = [a.node for a in n.args if a.node not in self.cut]
-        self.depth[n] = 1 + max((self.depth[a] for a in inner), default=0)
-        self.spelled[n] = 1 + sum(self.spelled[a] for a in inner)
 
 
 @dataclass
@@ -330,13 +315,14 @@ class _Builder:
         done = None
         while done != len(self.cut):
             done = len(self.cut)
-            sizes = _Sizes(self.cut)
+            sizes = Sizes(self.cut)
             for n in self.order:
                 if n.op in MONOIDS:
                     self.decide_at(n)
                 if n not in self.cut and self.is_large(n, sizes):
                     self.materialise([n])
             self.materialise(self.shared_reductions())
+            self.materialise(self.tables())
             self.materialise(self.whole_numbers_beside_contractions())
             self.materialise(self.reductions_of_versions())
         self.memo.clear()
@@ -353,15 +339,15 @@ class _Builder:
             out.append(n)
         return out
 
-    def is_large(self, n: Node, sizes: _Sizes) -> bool:
+    def is_large(self, n: Node, sizes: Sizes) -> bool:
         """Whether a value is made of too much. Its operands are not, so that no expression ever gets long."""
         sizes.measure(n)
-        if sizes.depth[n] > DEEPEST:  # what was cut since shortens it
+        if sizes.is_deep(n):  # what was cut since shortens it
             for a in self.order[: self.number[n] + 1]:
                 sizes.measure(a)
-        if sizes.spelled[n] > LARGEST:
+        if sizes.is_long(n):
             sizes.spelled[n] = len(walk([self.inlined(n)[1]]))
-        return sizes.depth[n] > DEEPEST or sizes.spelled[n] > LARGEST
+        return sizes.is_deep(n) or sizes.is_long(n)
 
     def refused(self, runs_whole: Callable[[Region], bool]) -> list[Node]:
         """What regions that would have to recompute a contraction are to read instead.
@@ -527,6 +513,22 @@ class _Builder:
                 if n.op in MONOIDS and n is not root:
                     owners[n] = owners.get(n, 0) + 1
         return [n for n in self.order if owners.get(n, 0) > 1 and self.runs(n)]
+
+    def tables(self) -> list[Node]:
+        """Transcendentals that several regions would compute again and again, without those that are inside others."""
+        owners: dict[Node, list[Node]] = {}
+        for root in self.roots():
+            for n in self.inside(root):
+                if n.op in TRANSCENDENTALS and n is not root:
+                    owners.setdefault(n, []).append(root)
+        found = [
+            n
+            for n, roots in owners.items()
+            if len(roots) > 1
+            and all(volume_of(r.shape) >= TABLE * volume_of(n.shape) for r in roots)
+        ]
+        within = {inner for n in found for inner in self.inside(n) if inner is not n}
+        return [n for n in found if n not in within]
 
     def runs(self, n: Node) -> bool:
         """Whether the reduction is still one after sifting (a gather costs nothing to repeat)."""

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from lumigen.dtype import DType, f32
 from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, tensor_of
-from lumigen.lower.contractions import product_factors
+from lumigen.lower.contractions import product_factors, volume
 from lumigen.lower.places import stored_as
-from lumigen.ops import Op
-from lumigen.region import Expr, Read, Reduce, Region, Role, Store, read
+from lumigen.ops import TRANSCENDENTALS, Op
+from lumigen.region import Buffer, Expr, Prim, Read, Reduce, Region, Role, Store, read
 from lumigen.region import rebuild as rebuild_expr
 
 
@@ -58,11 +58,12 @@ def narrow(e: Edge, dtype: DType) -> Edge:
 def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Region, ...]:
     """The regions with temporaries of f32 held in `dtype`.
 
-    But for statistics, the sums and maxima of rows: they have few bytes, and an error in one of them is the same
-    error in a whole row. And for what native kernels read, which may tell values apart that the type does not, and for
-    carries, which are stored before a loop and in it: they add up over its steps.
+    But for statistics, the sums and maxima of rows, and for tables of transcendentals, which regions of many more
+    elements read: they have few bytes, and an error in one of them is the same error in a whole row. And for what
+    native kernels read, which may tell values apart that the type does not, and for carries, which are stored before
+    a loop and in it: they add up over its steps.
     """
-    exact = {b for r in regions if r.native for b in r.reads()}
+    exact = {b for r in regions if r.native for b in r.reads()} | tables(regions)
     stores = [s for r in regions for s in r.stores]
     times = Counter(s.dst for s in stores)
     narrowed = {
@@ -96,3 +97,20 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
 def is_statistic(value: Expr) -> bool:
     """Whether the value is a reduction, and no product of matrices."""
     return isinstance(value, Reduce) and product_factors(value) is None
+
+
+def tables(regions: tuple[Region, ...]) -> set[Buffer]:
+    """Transcendentals that are stored for regions with more elements."""
+    least: dict[Buffer, int] = {}  # of the elements of a region that reads the buffer
+    for r in regions:
+        elements = max(volume(s.axes) for s in r.stores)
+        for b in r.reads():
+            least[b] = min(elements, least.get(b, elements))
+    return {
+        s.dst
+        for r in regions
+        for s in r.stores
+        if isinstance(s.value, Prim)
+        and s.value.op in TRANSCENDENTALS
+        and least.get(s.dst, 0) > volume(s.axes)
+    }

@@ -1,0 +1,31 @@
+"""measure: bounds of what the values of a graph are made of, from the sources and from what is cut on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lumigen.graph import Node
+
+LARGEST = 200  # different values that one element of a region is made of
+DEEPEST = 150  # steps from a buffer to a value
+
+
+@dataclass
+class Sizes:
+    """Steps and values that each node is made of, from what is `cut` on; what is shared counts at each use."""
+
+    cut: set[Node]
+    depth: dict[Node, int] = field(default_factory=dict[Node, int])
+    spelled: dict[Node, int] = field(default_factory=dict[Node, int])
+
+    def measure(self, n: Node) -> None:
+        """From its operands, which are measured."""
+        inner = [a.node for a in n.args if a.node not in self.cut]
+        self.depth[n] = 1 + max((self.depth[a] for a in inner), default=0)
+        self.spelled[n] = 1 + sum(self.spelled[a] for a in inner)
+
+    def is_deep(self, n: Node) -> bool:
+        return self.depth[n] > DEEPEST
+
+    def is_long(self, n: Node) -> bool:
+        return self.spelled[n] > LARGEST

@@ -1,0 +1,105 @@
+"""Every skeleton and what launches share, under compute-sanitizer: the tests that a project ships for its kernels."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lumigen as lg
+from lumigen import functional
+from lumigen.build import build_project
+
+pytestmark = pytest.mark.gpu
+
+ROWS = lg.Dim("rows", 1, 200, typical=200)
+LENGTH = lg.Dim("length", 1, 300, typical=300)
+
+
+def scores(q: lg.Tensor, k: lg.Tensor, v: lg.Tensor) -> lg.Tensor:
+    """Causal attention, two heads to a head of keys."""
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def decayed(x: lg.Tensor) -> lg.Tensor:
+    """A loop around kernels."""
+
+    def step(state: lg.Tensor, element: lg.Tensor) -> tuple[lg.Tensor, lg.Tensor]:
+        state = state * 0.5 + element
+        return state, state
+
+    return lg.scan(step, x[:, 0] * 0, x, dim=1)[1]
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[lg.Spec, ...]]] = {
+    "product": (lambda x, w: functional.gelu(x @ w) + 1, (lg.spec(ROWS, 264), lg.spec(264, 200))),
+    "in_parts": (lambda x, w: x @ w, (lg.spec(3, 2048), lg.spec(2048, 72))),
+    **{
+        f"scores_{features}": (
+            scores,
+            (lg.spec(2, 4, LENGTH, features), *2 * (lg.spec(2, 2, LENGTH, features),)),
+        )
+        for features in (64, 128)
+    },
+    "softmax": (lambda x: x.softmax(-1), (lg.spec(ROWS, 1000),)),
+    "total": (lambda x: x.sum(), (lg.spec(1 << 19),)),
+    "long_softmax": (lambda x: x.softmax(-1), (lg.spec(2, 1 << 18),)),
+    "columns": (lambda x: x.sum(0), (lg.spec(1 << 14, 24),)),
+    "greatest": (lambda x: x.argmax(-1), (lg.spec(2, 1 << 18),)),
+    "cumulated": (lambda x: x.cumsum(-1), (lg.spec(ROWS, 3000),)),
+    "log_sums": (lambda x: x.logcumsumexp(-1), (lg.spec(3, 5000),)),
+    "decayed": (decayed, (lg.spec(500, 9),)),
+    "sorted": (lambda x: x.sort(-1)[0], (lg.spec(7, 700),)),
+    "chosen": (lambda x: x.topk(5, -1)[0], (lg.spec(ROWS, 300),)),
+    "convolved": (
+        lambda x, w: functional.conv2d(x, w, stride=2, padding=1),
+        (lg.spec(2, 16, 15, 17), lg.spec(24, 16, 3, 3)),
+    ),
+}
+
+
+def skeletons() -> lg.Model:
+    model = lg.Model("skeletons")
+    for name, (function, specs) in CASES.items():
+        model.entry(**dict(zip("xyz", specs, strict=False)))(entry_of(name, function))
+    return model
+
+
+def entry_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def entry(**inputs: lg.Tensor) -> dict[str, lg.Tensor]:
+        return {"out": function(*inputs.values())}
+
+    entry.__name__ = name
+    return entry
+
+
+@pytest.fixture(scope="module", params=["own", "portable"])
+def project(
+    request: pytest.FixtureRequest, target: str, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """With the instructions of this GPU alone, and with those that every GPU has."""
+    chosen = target if request.param == "own" else target.rstrip("a")
+    directory = tmp_path_factory.mktemp("sanitized") / "skeletons"
+    lg.compile(skeletons(), chosen, directory, dtype=lg.bf16)
+    build_project(directory, tests=True)
+    return directory
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_kernels_under_compute_sanitizer(project: Path, tool: str) -> None:
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin"
+    )
+    if sanitizer is None:
+        pytest.skip("there is no compute-sanitizer")
+    environment = {**os.environ, "LUMIGEN_TEST_MEGABYTES": "16"}
+    command = [sanitizer, "--tool", tool, "--error-exitcode", "9"]
+    command += [str(project / "build" / "release" / "skeletons_kernels_test")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "FAIL" not in done.stdout
