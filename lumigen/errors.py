@@ -189,6 +189,15 @@ class WeightMismatch(UserError):
     message = "[weights] {name} in {file} is {got}, but the model declares {expected}. {remedy}"
 
 
+class WeightOverflow(UserError):
+    """`value` is the weight's greatest number, `greatest` the dtype's."""
+
+    message = (
+        "[weights] {name} in {file} has {value}, but the greatest number of {dtype} is {greatest}. "
+        "Compile with --dtype bf16 or --dtype f32, or scale the weight."
+    )
+
+
 class StateMismatch(UserError):
     """What `load_state_dict` is given and what the module has: names, and shapes or types as phrases."""
 

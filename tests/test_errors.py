@@ -113,6 +113,19 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "2.weight. Rename the parameter."
         ),
     ),
+    errors.WeightOverflow: (
+        {
+            "name": "0.bias",
+            "file": "a.safetensors",
+            "value": "1e+30",
+            "dtype": "f16",
+            "greatest": "65504",
+        },
+        (
+            "[weights] 0.bias in a.safetensors has 1e+30, but the greatest number of f16 is 65504. "
+            "Compile with --dtype bf16 or --dtype f32, or scale the weight."
+        ),
+    ),
     errors.WeightMismatch: (
         {
             "name": "0.bias",
@@ -411,6 +424,13 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     ),
     errors.WeightMismatch: lambda d: lg.compile(
         model(), output=d, weights={**WEIGHTS, "bias": np.zeros(4, np.float32)}, build=False
+    ),
+    errors.WeightOverflow: lambda d: lg.compile(
+        model(),
+        output=d,
+        weights={**WEIGHTS, "weight": WEIGHTS["weight"] + np.float32(1e30)},
+        dtype=lg.f16,
+        build=False,
     ),
     errors.StateMismatch: lambda d: lg.nn.Linear(2, 2).load_state_dict({}),
     errors.BadWeightsFile: lambda d: lg.open_weights(d / "none.safetensors"),

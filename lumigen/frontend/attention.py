@@ -30,7 +30,7 @@ def scaled_dot_product_attention(
 
     A bool mask keeps what is true; a float mask is added; `is_causal` keeps key <= query. With
     `enable_gqa` each head of `key` and `value` serves heads(query) / heads(key) heads of `query`.
-    A row without any key is NaN.
+    A row for which a mask leaves no key is 0.
     """
     if dropout_p:
         raise fail(
@@ -46,10 +46,12 @@ def scaled_dot_product_attention(
     if is_causal:
         i, j = arange(scores.extents[-2]).unsqueeze(-1), arange(scores.extents[-1])
         scores = where(i < j, -math.inf, scores)
-    if attn_mask is not None:
-        masked = attn_mask.dtype.is_bool
-        scores = where(attn_mask, scores, -math.inf) if masked else scores + attn_mask
-    return scores.softmax(-1) @ value
+    if attn_mask is None:
+        return scores.softmax(-1) @ value
+    masked = attn_mask.dtype.is_bool
+    scores = where(attn_mask, scores, -math.inf) if masked else scores + attn_mask
+    sees_none = scores.amax(-1, keepdim=True) == -math.inf
+    return where(sees_none, 0.0, scores.softmax(-1) @ value)
 
 
 def _scale(query: Tensor, scale: float | None) -> float:

@@ -35,6 +35,9 @@ def order(a: Edge, kept: Ix, *, descending: bool = False) -> Edge:
     From the least on with NaN behind all numbers, or from the greatest on with NaN before them; equal elements by
     place.
     """
+    if a.shape[-1] == 1:
+        first = with_ones(edge(iota(a.shape[-1], i64)), tuple(range(len(a.shape) - 1)))
+        return expand("order", first, (*a.shape[:-1], kept))
     is_plain = a.view == identity(a.node.shape) and (a.node.op in READ or a.node.op not in SOURCES)
     rows = a if is_plain else emit(contiguous(a))
     name = "order_descending" if descending else "order"

@@ -11,7 +11,7 @@ from lumigen.dtype import f32
 from lumigen.index import product
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.chain import find_chain
-from lumigen.lower.contract import Contraction, find_contraction
+from lumigen.lower.contract import find_contraction
 from lumigen.lower.pipeline import MATRIX_SITES, SCALAR_SITES, multiplied_in
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import find_streamable, size
@@ -43,7 +43,10 @@ STREAM_ROWS, STREAM_WARPS, STREAM_STEP, STREAM_STEP_OF_LONG, LONG = 64, 4, 64, 3
 
 
 def schedule_blocks(plan: RegionPlan) -> Schedule:
-    """Of blocks of threads: tiles of a product in as large blocks as keep the device busy, or vector loops."""
+    """Of blocks of threads: vector loops, or tiles of a product in as large blocks as keep the device busy.
+
+    No tile is twice as long as all there is, since most of it would be empty.
+    """
     (store,) = plan.region.stores
     streamable = find_streamable(store, STREAM_ROWS)
     if streamable is not None:
@@ -58,15 +61,11 @@ def schedule_blocks(plan: RegionPlan) -> Schedule:
     tiles, sites = MATRIX_TILES, MATRIX_SITES
     if multiplied_in(found.rows, found.columns) is f32:
         tiles, sites = SCALAR_TILES, SCALAR_SITES
-    busy = (t for t in tiles if _blocks(found, t[0], t[1]) >= MULTIPROCESSORS)
-    return schedule("pipeline", dict(zip(sites, next(busy, tiles[-1]), strict=True)))
-
-
-def _blocks(found: Contraction, rows: int, columns: int) -> int:
-    """Tiles of this size in a contraction at the dims' typical values."""
     groups = (found.m_axes, found.n_axes, found.grid)
     m, n, batch = (product(tuple(a.extent for a in axes)).estimate() for axes in groups)
-    return -(-m // rows) * -(-n // columns) * batch
+    filled = [t for t in tiles if t[0] < 2 * m and t[1] < 2 * n] or tiles[-1:]
+    busy = (t for t in filled if -(-m // t[0]) * -(-n // t[1]) * batch >= MULTIPROCESSORS)
+    return schedule("pipeline", dict(zip(sites, next(busy, filled[-1]), strict=True)))
 
 
 def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:

@@ -35,6 +35,7 @@ from lumigen.region import (
 
 WHOLE_LINES = 64  # elements: parts of many begin where a line of memory does
 LITTLE = 1 << 14  # parts that one block does not take long to merge
+MOST_TERMS = 1024  # of a lane, which adds them up one after the other: more lose digits, and time where dims are small
 WORTH = 8  # the least parts that a reduction has terms for, if it is to be split
 
 
@@ -92,7 +93,8 @@ def split(region: Region, division: Division) -> Split:
         while isinstance(whole, Reduce) and (count := _parts(whole, last, division)) > 1:
             name = fresh(f"parts{len(parts)}", taken)
             before = {**merged, r: whole}
-            store, whole = _divided(whole, last, count, name)
+            lanes = _grain(whole, last, division).lanes
+            store, whole = _divided(whole, last, count, MOST_TERMS * lanes, name)
             merged[r] = whole
             parts.append(Region((store,), region.lines))
     return Split(tuple(parts), _with(region, merged), _with(region, before))
@@ -130,13 +132,14 @@ def _grain(e: Expr, store: Store, division: Division) -> Grain:
     return division.column if lane is not None and lane in free_axes(e) else division.row
 
 
-def _divided(r: Reduce, store: Store, count: int, name: str) -> tuple[Store, Expr]:
-    """The store of about `count` parts, and the reduction over them.
+def _divided(r: Reduce, store: Store, count: int, most: int, name: str) -> tuple[Store, Expr]:
+    """The store of about `count` parts, of `most` terms each, and the reduction over them.
 
     What a lane has of each part lies beside what its neighbour has; else the parts of a result lie side by side.
     """
     long = max(r.axes, key=lambda a: a.extent.estimate())
-    chunk = -(-long.extent.estimate() // count)
+    beside = product(tuple(a.extent for a in r.axes if a is not long)).estimate()
+    chunk = min(-(-long.extent.estimate() // count), -(-most // max(1, beside)))
     unit = WHOLE_LINES if chunk > 4 * WHOLE_LINES else 4
     chunk = -(-chunk // unit) * unit
     part = Axis(name.replace("parts", "part"), ceildiv(long.extent, chunk))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lumigen.dtype import DType, bf16, f16, f32, of_numpy
-from lumigen.errors import UnknownWeight, WeightMismatch
+from lumigen.errors import UnknownWeight, WeightMismatch, WeightOverflow
 from lumigen.tokenizer import Tokenizer
 from lumigen.weights.stored import Array, Stored, bad, mapped
 
@@ -149,9 +149,14 @@ def missing(
 
 
 def fitted(array: Array, name: str, dtype: DType, shape: tuple[int, ...], source: str) -> Array:
-    """A weight as a model declares it: f16, bf16 and f32 are converted; WeightMismatch for any other."""
+    """A weight as a model declares it: f16, bf16 and f32 are converted.
+
+    WeightMismatch for any other, WeightOverflow where a finite number becomes infinite.
+    """
     found = rounded(array, dtype)
     if found.dtype == np.dtype(dtype.numpy) and found.shape == shape:
+        if dtype is f16 and found is not array:
+            _refuse_overflow(array, found, name, source)
         return found
     ours = of_numpy(array.dtype)
     remedy = "Pass the file that belongs to this model, or change the declaration."
@@ -167,6 +172,17 @@ def fitted(array: Array, name: str, dtype: DType, shape: tuple[int, ...], source
         expected=f"{dtype}[{', '.join(map(str, shape))}]",
         remedy=remedy,
     )
+
+
+def _refuse_overflow(array: Array, found: Array, name: str, source: str) -> None:
+    became = np.isinf(found)
+    if not became.any():
+        return
+    wide = np.abs(array[became].astype(np.float32))
+    lost = wide[np.isfinite(wide)]
+    if lost.size:
+        value, greatest = f"{lost.max():g}", f"{np.finfo(np.float16).max:g}"
+        raise WeightOverflow(name=name, file=source, value=value, dtype=f16, greatest=greatest)
 
 
 def rounded(weight: Array, dtype: DType) -> Array:
