@@ -773,6 +773,12 @@ row(
     *qkv,
     spec(2, 1, 1, M, dtype=boolean),
 )
+row(
+    "attention_of_none",
+    lambda q, k, v, m: sdpa(q, k, v, m & (lg.arange(q.shape[2]) > 1).unsqueeze(-1)),
+    *qkv,
+    spec(2, 1, 1, M, dtype=boolean),
+)
 row("attention_bias", lambda q, k, v, m: sdpa(q, k, v, m), *qkv, (M, M))
 row(
     "attention_gqa",
@@ -1247,6 +1253,11 @@ row(
 for t in (f64, f16, bf16, i8, u8, i32, i64, boolean):
     row(f"sort_{t}", places, spec(5, 19, dtype=t), fill=specials)
 row("sort_of_computed", lambda x: (x.floor() * 2).transpose(0, 2).argsort(0), (2, 5, 7))
+row(
+    "sort_of_one",
+    lambda x: {"v_": x.sort(1).values, "a_": x.argsort(1), "t_": x.topk(1, 1).values},
+    (N, 1),
+)
 row("sort_of_many", lambda x: x.argsort(-1), (2, 5003), fill=specials)
 row("top_of_many", lambda x: {"few_": x.topk(9).indices, "more_": x.topk(1500).indices}, (2, 5003))
 row(

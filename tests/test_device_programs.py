@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -255,6 +256,15 @@ def test_every_kernel_keeps_the_rules_and_has_a_text(name: str) -> None:
 def test_products_run_in_tiles() -> None:
     for name in ("product", "computed_operand", "by_row_sums", "by_counts", "batched", "attention"):
         assert any(k.program.skeleton == "pipeline" for k in lowered(name)[1].kernels), name
+
+
+def test_no_tile_is_twice_as_long_as_a_product() -> None:
+    for m, n in ((64, 100000), (32, 100000), (100000, 40)):
+        graph = traced(lambda x, y: x @ y, x=lg.spec(m, 64), y=lg.spec(64, n))
+        (kernel,) = assemble((("entry", graph),), CUDA).kernels
+        rows, columns, *_ = map(int, re.findall(r"\d+", kernel.program.tile))
+        assert rows < 2 * m, kernel.program.tile
+        assert columns < 2 * n or columns == 64, kernel.program.tile
 
 
 @pytest.mark.parametrize(("width", "kernels"), [(64, 1), (2048, 2)])

@@ -151,6 +151,24 @@ def test_random_programs_in_parts(seed: int, count: int) -> None:
                     agree(found[out], value, f"{out} at {dict(point)} of\n{p}")
 
 
+@pytest.mark.parametrize("most", [1 << 22, 1 << 28, 1 << 34])
+def test_no_lane_adds_up_many_terms_however_large_a_dim_may_be(most: int) -> None:
+    """What one adds up after the other loses digits, and is one block's work where the dim is small."""
+    for shape, axis, lanes in (((64,), 0, 1), ((), 0, 1024)):
+        graph = traced(lambda x, d=axis: x.sum(d), x=lg.spec(lg.Dim("n", 1, most), *shape))
+        model = lowered(graph, CUDA)
+        lengths = [
+            a.extent.const
+            for k in model.kernels
+            for e in walk([s.value for s in k.region.stores])
+            if isinstance(e, Reduce)
+            for a in e.axes
+            if a.extent.is_const
+        ]
+        assert lengths
+        assert max(lengths) <= 1024 * lanes
+
+
 def test_a_split_of_nothing_is_the_region() -> None:
     (kernel,) = lowered(traced(lambda x: x + 1, x=lg.spec(N)), CPU).kernels
     pieces = split(kernel.region, EAGER)

@@ -82,6 +82,9 @@ IN_FLIGHT = 5e6  # elements that are on their way where all that memory gives is
 ELEMENT = 233  # products that a multiprocessor could do while its share of memory gives an element
 AGAIN = 0.05  # what an element costs that another tile has read, too: it comes from the cache
 NARROW = 0.93  # how fast tiles of 64 rows read, beside those of 128
+ALONE = (
+    1.2  # how much more than its share a multiprocessor takes in while others have nothing to do
+)
 EMPTY = 0.5  # how much slower tiles read that hold next to nothing
 LEAVING = 170  # products in the time that an element of the result takes on its way out
 # Up to how many rows of a product a kernel is for, and for how many its tile is chosen if typical ones are others.
@@ -151,6 +154,7 @@ def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: 
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
         in_flight = min(tiles * together, MULTIPROCESSORS * t.blocks) * t.stages * BOX * held
         busy = min(1.0, (in_flight / IN_FLIGHT) ** 0.5) * (NARROW if t.rows == 64 else 1.0)
+        busy *= min(1.0, ALONE * tiles * together / MULTIPROCESSORS) ** 0.5
         empty = 1 + EMPTY * (1 - held / (t.rows + t.columns))
         again = -(-across // t.columns), -(-down // t.rows)  # how often rows are read, and columns
         operands = (b, a) if t.turned else (a, b)

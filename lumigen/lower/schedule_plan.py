@@ -28,7 +28,7 @@ VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
 # rows, columns, depth of a stage, stages, rows and columns of warps: from many products in a block to few. A warp
 # of 64 x 64 reads least for a product; no ring is larger than the 99 KiB that a block has on the smallest devices
 MATRIX_TILES = (
-    (128, 256, 32, 4, 2, 4),
+    (128, 256, 64, 2, 2, 4),
     (128, 128, 32, 4, 2, 4),
     (128, 64, 32, 4, 4, 2),
     (64, 64, 64, 4, 2, 2),
