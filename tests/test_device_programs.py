@@ -307,3 +307,16 @@ def test_a_transcendental_that_regions_read_like_a_table_is_stored(
         ]
         assert len(turning) == regions
         assert [s.dst.dtype for s in turning if len(s.axes) == 1] == [lg.f32] * (2 - regions)
+
+
+def test_a_softmax_between_products_that_are_stored_is_one_kernel() -> None:
+    """No skeleton of f32 keeps the scores on the GPU's chip: they are stored, and nothing else twice."""
+    specs = [lg.spec(2, 4, 256, 64)] * 3
+    graph = traced(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+        **dict(zip("qkv", specs, strict=True)),
+    )
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    kernels = assemble((("entry", graph),), CUDA).kernels
+    assert [k.program.skeleton for k in kernels] == ["pipeline", "simt", "pipeline"]

@@ -408,7 +408,7 @@ class Evaluator:
         """Each place takes the carry of its own step: later ones do not reach it."""
         state = self.value(e.init)
         places = self._bound(e.axis)[1]
-        out = state
+        states: list[Array] = []
         for i in range(int(np.max(places)) + 1):
             inner = self.fork()
             inner.bind(e.axis, 0, np.asarray([i]))
@@ -416,8 +416,17 @@ class Evaluator:
             if e.element is not None:
                 inner.carried[0, "new"] = inner.value(e.element)
             state = inner.value(e.step)
-            out = np.where(places >= i, state, out)
-        return out
+            states.append(state)
+        rank = max(x.ndim for x in (*states, places))
+        steps = np.stack(np.broadcast_arrays(*(_aligned(x, rank) for x in states)))
+        where = _aligned(places, rank)
+        beside = (spread(np.arange(n), rank - 1 - d) for d, n in enumerate(steps.shape[1:]))
+        return steps[where, *beside]
+
+
+def _aligned(a: Array, rank: int) -> Array:
+    """The array with as many dimensions, those in front of size 1."""
+    return a.reshape((1,) * (rank - a.ndim) + a.shape)
 
 
 def cast(a: Array, dtype: DType) -> Array:

@@ -366,10 +366,14 @@ class _Builder:
             nested |= any(n in self.bounded for n in inside if n is not root)
             if nested and not runs_whole(self.region(root)):
                 operands = [f for n in inside if n.op in MONOIDS for f in self.contracted(n)]
-                out.update(dict.fromkeys(operands or inner))
+                out.update(dict.fromkeys(self.innermost(operands) or inner))
             elif nested and root not in self.cut and not self.shown_whole(root, runs_whole):
                 out[root] = None
         return list(out)
+
+    def innermost(self, nodes: list[Node]) -> list[Node]:
+        """Those that hold none of the others: what is left of the region may run whole once they are stored."""
+        return [n for n in nodes if not set(self.inside(n)) & ({*nodes} - {n})]
 
     def shown_whole(self, n: Node, runs_whole: Callable[[Region], bool]) -> bool:
         """Whether a skeleton runs the node's region as each output shows it."""
