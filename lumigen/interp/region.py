@@ -417,16 +417,13 @@ class Evaluator:
                 inner.carried[0, "new"] = inner.value(e.element)
             state = inner.value(e.step)
             states.append(state)
-        rank = max(x.ndim for x in (*states, places))
-        steps = np.stack(np.broadcast_arrays(*(_aligned(x, rank) for x in states)))
-        where = _aligned(places, rank)
-        beside = (spread(np.arange(n), rank - 1 - d) for d, n in enumerate(steps.shape[1:]))
+        shape = np.broadcast_shapes(*(x.shape for x in states))
+        rank = max(len(shape), places.ndim)
+        shape = (1,) * (rank - len(shape)) + shape
+        steps = np.stack([np.broadcast_to(x, shape) for x in states])
+        where = places.reshape((1,) * (rank - places.ndim) + places.shape)
+        beside = (spread(np.arange(n), rank - 1 - d) for d, n in enumerate(shape))
         return steps[where, *beside]
-
-
-def _aligned(a: Array, rank: int) -> Array:
-    """The array with as many dimensions, those in front of size 1."""
-    return a.reshape((1,) * (rank - a.ndim) + a.shape)
 
 
 def cast(a: Array, dtype: DType) -> Array:
