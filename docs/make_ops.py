@@ -20,7 +20,7 @@ Every forward entry of PyTorch 2.13's own list of ops (`op_db`, an entry being a
 it is offered here under the same name: as a function of `lg`, a method of a tensor, or in `lg.functional`, `lg.linalg`,
 `lg.special`, `lg.masked`, `lg.signal.windows`. `python docs/make_ops.py` writes this page from the tables of
 `tests/parity`, whose tests run PyTorch's samples of every entry that is offered, in f32, i64 and bool where PyTorch
-has them, and a part of them in the other dtypes.
+has them, and two of each in every other dtype.
 
 | | entries | of all |
 | --- | --- | --- |

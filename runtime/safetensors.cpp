@@ -14,20 +14,20 @@ constexpr uint64_t kMaxHeader = 100'000'000;  // as the format's own library has
 struct Reader {
   const char* where;
   const char* file;
+  const char* kind;  // of file, in messages
   Safetensors* out;
 
   Status wrong(const char* what) const {
-    return fail(kBadWeights, "[%s] weights file %s: %s. Compare it with its original.", where, file, what);
+    return fail(kBadWeights, "[%s] %s %s: %s. Compare it with its original.", where, kind, file, what);
   }
   Status wrong(const std::string& tensor, const char* what) const {
-    return fail(kBadWeights, "[%s] weights file %s: tensor %.200s %s. Compare it with its original.", where,
-                file, tensor.c_str(), what);
+    return fail(kBadWeights, "[%s] %s %s: tensor %.200s %s. Compare it with its original.", where, kind, file,
+                tensor.c_str(), what);
   }
   Status malformed(const Json& json) const {
-    return fail(
-        kBadWeights,
-        "[%s] weights file %s: the header is no valid JSON: %s, at byte %zu. Compare it with its original.",
-        where, file, json.error(), json.position());
+    return fail(kBadWeights,
+                "[%s] %s %s: the header is no valid JSON: %s, at byte %zu. Compare it with its original.",
+                where, kind, file, json.error(), json.position());
   }
 
   Status metadata(Json& json) const;
@@ -169,8 +169,8 @@ const std::string* Safetensors::find_metadata(const std::string& key) const {
 }
 
 Status read_safetensors(Safetensors* out, const char* where, const char* file, const char* begin,
-                        size_t bytes) {
-  const Reader reader{where, file, out};
+                        size_t bytes, const char* kind) {
+  const Reader reader{where, file, kind, out};
   if (bytes < 8) return reader.wrong("it is shorter than any safetensors file");
   uint64_t header = 0;
   for (int i = 7; i >= 0; --i) header = header << 8 | static_cast<unsigned char>(begin[i]);

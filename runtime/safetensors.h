@@ -31,10 +31,10 @@ struct Safetensors {
   const std::string* find_metadata(const std::string& key) const;
 };
 
-// Reads the header of `bytes` bytes at `begin`, which must outlive the result. `where` is the function and
-// `file` the file that messages name.
+// Reads the header of `bytes` bytes at `begin`, which must outlive the result. `where` is the function,
+// `file` the file and `kind` what it is, as messages say.
 Status read_safetensors(Safetensors* out, const char* where, const char* file, const char* begin,
-                        size_t bytes);
+                        size_t bytes, const char* kind = "weights file");
 
 // The 64-bit hash that `lumigen compile --weights` records under the metadata key "lumigen.hash": the sum,
 // over the little-endian 64-bit words w[i] of the data, the last one padded with zeros, of mix(w[i] + (i + 1)

@@ -114,9 +114,10 @@ Status save(Run& run, const Context& context, const char* where, const char* pat
 Status load(Run& run, const Context& context, const char* where, const char* path) {
   const StateTable& table = context.model->table->states;
   FileMap map;
-  if (const Status s = map.open(where, path, "state file")) return s;
+  const char* kind = "state file";
+  if (const Status s = map.open(where, path, kind)) return s;
   Safetensors file;
-  if (const Status s = read_safetensors(&file, where, path, map.data(), map.bytes())) return s;
+  if (const Status s = read_safetensors(&file, where, path, map.data(), map.bytes(), kind)) return s;
   std::vector<const StoredTensor*> found;
   for (int32_t i = 0; i < table.count; ++i) {
     const StateSpec& spec = table.specs[i];

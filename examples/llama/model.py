@@ -60,7 +60,7 @@ def window(config, layer):
 
 
 class Attention(nn.Module):
-    def __init__(self, config, layer, length):
+    def __init__(self, config, layer, length, chunk):
         hidden, family = config["hidden_size"], config.get("model_type")
         self.heads, self.groups = config["num_attention_heads"], config["num_key_value_heads"]
         self.width, self.length = config["head_dim"], length
@@ -76,9 +76,15 @@ class Attention(nn.Module):
         if family == "qwen3":
             self.q_norm = nn.RMSNorm(self.width, eps=config["rms_norm_eps"])
             self.k_norm = nn.RMSNorm(self.width, eps=config["rms_norm_eps"])
-        shape = (self.groups, length, self.width)
-        self.keys = nn.State(f"layers.{layer}.self_attn.keys", shape, dtype=config["cache"])
-        self.values = nn.State(f"layers.{layer}.self_attn.values", shape, dtype=config["cache"])
+        # a window needs no more rows than it sees, and those that a chunk adds before its first token looks back
+        rows = self.window + chunk - 1 if self.window else length
+        self.is_ring = rows < length
+        self.keys, self.values = (
+            nn.RingCache(name, (self.groups, rows, self.width), config["cache"], window=self.window)
+            if self.is_ring
+            else nn.State(name, (self.groups, length, self.width), config["cache"])
+            for name in (f"layers.{layer}.self_attn.{part}" for part in ("keys", "values"))
+        )
 
     def rotated(self, x, positions):
         """x (heads, sequence, head_dim), whose halves are the two features of each pair."""
@@ -97,13 +103,18 @@ class Attention(nn.Module):
         positions = lg.arange(n) + position
         q = self.rotated(self.q_norm(split(self.q_proj(x))), positions)
         k = self.rotated(self.k_norm(split(self.k_proj(x))), positions)
-        self.keys[:, position : position + n] = k
-        self.values[:, position : position + n] = split(self.v_proj(x))
-
-        behind = positions.unsqueeze(-1) - lg.arange(self.length)
-        seen = behind >= 0
-        if self.window:
-            seen = seen & (behind < self.window)
+        v = split(self.v_proj(x))
+        if self.is_ring:
+            self.keys.write(k, position)
+            self.values.write(v, position)
+            seen = self.keys.seen(position, n)
+        else:
+            self.keys[:, position : position + n] = k
+            self.values[:, position : position + n] = v
+            behind = positions.unsqueeze(-1) - lg.arange(self.length)
+            seen = behind >= 0
+            if self.window:
+                seen = seen & (behind < self.window)
         q = q.unflatten(0, (self.groups, -1))  # (groups, heads of a group, sequence, head_dim)
         scores = q @ self.keys.float().unsqueeze(1).transpose(-1, -2) * self.width**-0.5
         weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
@@ -124,10 +135,10 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, config, layer, length):
+    def __init__(self, config, layer, length, chunk):
         hidden, eps = config["hidden_size"], config["rms_norm_eps"]
         self.input_layernorm = nn.RMSNorm(hidden, eps=eps)
-        self.self_attn = Attention(config, layer, length)
+        self.self_attn = Attention(config, layer, length, chunk)
         self.post_attention_layernorm = nn.RMSNorm(hidden, eps=eps)
         self.mlp = MLP(config)
 
@@ -137,11 +148,11 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, config, length):
+    def __init__(self, config, length, chunk):
         hidden = config["hidden_size"]
         self.embed_tokens = nn.Embedding(config["vocab_size"], hidden)
         count = config["num_hidden_layers"]
-        self.layers = nn.ModuleList([Layer(config, i, length) for i in range(count)])
+        self.layers = nn.ModuleList([Layer(config, i, length, chunk) for i in range(count)])
         self.norm = nn.RMSNorm(hidden, eps=config["rms_norm_eps"])
 
     def forward(self, ids, position):
@@ -152,8 +163,8 @@ class Decoder(nn.Module):
 
 
 class Llama(nn.Module):
-    def __init__(self, config, length):
-        self.model = Decoder(config, length)
+    def __init__(self, config, length, chunk):
+        self.model = Decoder(config, length, chunk)
         if not config.get("tie_word_embeddings"):
             self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
         self.is_tied = bool(config.get("tie_word_embeddings"))
@@ -187,7 +198,7 @@ def build(weights, length: int = 0, prefill: int = 64, cache: str = "f32", *, pr
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
     config["cache"] = {"f32": lg.f32, "bf16": lg.bf16, "f16": lg.f16}[cache]
     length = length or min(config["max_position_embeddings"], 4096)
-    net = Llama(config, length)
+    net = Llama(config, length, prefill)
     apps = [application(weights)] if program and weights.tokenizer else []
     model = lg.Model("llama", net, apps=apps)
     token = (0, config["vocab_size"] - 1)

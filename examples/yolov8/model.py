@@ -142,11 +142,11 @@ def leading(boxes, scores, most):
     return corners, best, label.gather(1, order)
 
 
-def staying(boxes, labels, overlap, rounds):
+def staying(boxes, labels, overlap):
     """(batch, most): which boxes of a falling order stay where each removes those of its label that it overlaps.
 
-    `overlap`: the least share of the union that removes. A box that is removed removes none itself, so that it takes
-    rounds until all is said: as many as the longest chain of boxes each of which the one before would remove.
+    `overlap`: the least share of the union that removes. A box that is removed removes none itself, so that they come
+    one after the other.
     """
     low = lg.maximum(boxes[:, :, None, :2], boxes[:, None, :, :2])
     high = lg.minimum(boxes[:, :, None, 2:], boxes[:, None, :, 2:])
@@ -158,9 +158,12 @@ def staying(boxes, labels, overlap, rounds):
     place = lg.arange(boxes.shape[1])
     removes = (common > overlap * union) & (labels.unsqueeze(-1) == labels.unsqueeze(1))
     removes = removes & (place.unsqueeze(-1) < place)  # (batch, the one, the other)
-    stays = labels >= 0
-    for _ in range(rounds):
-        stays = ~(removes & stays.unsqueeze(-1)).any(1)
+
+    def look(stays, box):
+        at, others = box
+        return stays & ~(stays.index_select(1, at.reshape(1)) & others), None
+
+    stays, _ = lg.scan(look, labels >= 0, (place, removes.transpose(0, 1)))
     return stays
 
 
@@ -170,7 +173,6 @@ def build(
     size: int = 640,
     most: int = 300,
     overlap: float = 0.7,
-    rounds: int = 16,
 ):
     """Of images of `size` pixels the `most` likeliest boxes; those that overlap a likelier one are removed."""
     net = YOLOv8(shapes_in(weights))
@@ -183,7 +185,7 @@ def build(
         """Pixels as files have them, 0 to 255; boxes by corners in pixels, a score of 0 where one was removed."""
         boxes, scores = net(image.permute(0, 3, 1, 2).float() / 255)
         boxes, scores, labels = leading(boxes, scores, most)
-        stays = staying(boxes, labels, overlap, rounds)
+        stays = staying(boxes, labels, overlap)
         return {"boxes": boxes, "scores": lg.where(stays, scores, 0.0), "labels": labels}
 
     return model

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lumigen.emit.block import BLOCK_TYPES, declarations
+from lumigen.emit.block import BLOCK_TYPES, declarations, used
 from lumigen.emit.environment import render
 from lumigen.emit.places import WIDE, counted_in
 from lumigen.emit.roles import box_lines, is_split, tile_lines
@@ -185,7 +185,7 @@ def _rendered(
 def _lines(program: TileProgram, spelled: Mapping[str, str] | None = None) -> list[str]:
     if program.maps:
         return tile_lines(program, spelled)
-    return [*declarations(program), *Statements(program, spelled).body(program)]
+    return used([*declarations(program), *Statements(program, spelled).body(program)])
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:

@@ -116,7 +116,7 @@ def nan_to_num(
 def angle(input: Tensor) -> Tensor:
     """The angle of a real number: pi below 0, else 0; NaN stays."""
     x = floats(input)
-    return where(x.isnan(), x, where(x < 0, math.pi, 0.0))
+    return where(x < 0, math.pi, where(x.isnan(), x, 0.0))
 
 
 # --- exponentials and logarithms ------------------------------------------------------------------

@@ -309,7 +309,7 @@ def _contracted(
         out = product.sum(gone, dtype=product.dtype) if gone else product
         names = [a for a in order if a in later]
     gone = tuple(d for d, a in enumerate(names) if a not in kept)
-    out = out.sum(gone, dtype=out.dtype) if gone else out
+    out = out.sum(gone) if gone else out  # of one tensor alone, which is a sum as any other
     names = [a for a in names if a in kept]
     return out.permute(tuple(names.index(a) for a in kept))
 

@@ -363,8 +363,9 @@ class StreamBuilder:
         whole, conditions = self.in_whole_tile(e)
         there = self.mapped(turn, self.scores, held, e, otherwise)
         if whole == held:
-            inside = Cmp(self.k.extent - self.k0 - self.sizes["step"])
-            return When((*conditions, inside), (), (there,))
+            conditions = (*conditions, Cmp(self.k.extent - self.k0 - self.sizes["step"]))
+            never = any(c.known() is False for c in conditions)
+            return there if never else When(conditions, (), (there,))
         if not conditions:
             return there
         return When(conditions, (self.mapped(turn, self.scores, held, whole, otherwise),), (there,))
@@ -385,8 +386,11 @@ class StreamBuilder:
             lowest = [extreme(slack, ranges, highest=False) for slack in slacks]
             if any(slack is None or slack.axes & {self.m, self.k} for slack in lowest):
                 continue
+            found = [Cmp(slack) for slack in lowest if slack is not None]
+            if any(c.known() is False for c in found):
+                continue
             simpler[x] = map_expr(x.then, simpler)
-            conditions |= dict.fromkeys(Cmp(slack) for slack in lowest if slack is not None)
+            conditions |= dict.fromkeys(found)
         return map_expr(e, simpler), tuple(conditions)
 
     def mapped(self, turn: Scope, dst: Buffer, held: Expr, e: Expr, otherwise: float) -> MapTile:

@@ -17,9 +17,11 @@ import pytest
 from safetensors.numpy import save_file
 
 import lumigen as lg
-from lumigen import tokenizer
+from lumigen import fast_lane, tokenizer
 from lumigen.compile import lower_model
 from lumigen.interp.graph import step
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import assemble
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "llama"
@@ -229,16 +231,24 @@ TOLERANCE = {
 
 
 @pytest.mark.parametrize(
-    ("name", "cache"),
-    [*((name, "f32") for name in CONFIGS), ("llama 3", "bf16"), ("llama 3", "f16")],
+    ("name", "cache", "chunk"),
+    [
+        *((name, "f32", 64) for name in CONFIGS),
+        ("llama 3", "bf16", 64),
+        ("llama 3", "f16", 64),
+        ("mistral", "f32", 9),  # in rings, as window and chunk are shorter than the text
+        ("mistral", "bf16", 9),
+        ("qwen 2", "f32", 9),
+    ],
 )
 def test_the_graphs_give_the_logits_of_the_whole_text(
-    name: str, cache: str, tmp_path: Path
+    name: str, cache: str, chunk: int, tmp_path: Path
 ) -> None:
     """Tokens in parts of several and of one, over caches, as all at once without them."""
     config, weights = checkpoint(tmp_path, name)
     opened = lg.open_weights(tmp_path)
-    model = lg.load_model_file(EXAMPLE / "model.py", weights=opened, options={"cache": cache})
+    options = {"cache": cache, "prefill": str(chunk)}
+    model = lg.load_model_file(EXAMPLE / "model.py", weights=opened, options=options)
     graphs = dict(model.trace().entries)
     ids = [int(i) for i in np.random.default_rng(1).integers(0, config["vocab_size"], 23)]
     kept = np.float64 if cache == "f32" else getattr(lg, cache).numpy
@@ -251,6 +261,48 @@ def test_the_graphs_give_the_logits_of_the_whole_text(
         states |= new
         error = np.abs(outputs["logits"] - expected[stop - 1]).max()
         assert error < TOLERANCE[cache] * np.abs(expected).max(), (start, stop)
+
+
+def test_a_longer_text_costs_windows_no_memory(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "mistral")
+    found: list[set[int]] = []
+    for length in (24, 4096):
+        options = {"length": str(length), "prefill": "9"}
+        opened = lg.open_weights(tmp_path)
+        model = lg.load_model_file(EXAMPLE / "model.py", weights=opened, options=options)
+        entries = model.trace().entries
+        found.append({s.shape[1].const for _, graph in entries for s in graph.states()})
+    assert found == [{7 + 9 - 1}] * 2
+
+
+@pytest.mark.slow
+def test_greedy_text_beyond_the_window_in_cpp(tmp_path: Path) -> None:
+    """Rings begin again several times; each token is that of the whole text with a sliding mask."""
+    config, weights = checkpoint(tmp_path, "mistral")
+    options = {"length": "96", "prefill": "9"}
+    opened = lg.open_weights(tmp_path)
+    traced = lg.load_model_file(EXAMPLE / "model.py", weights=opened, options=options).trace()
+    entries = dict(traced.entries)
+    for change in GRAPH_PASSES:
+        entries = {name: change(graph) for name, graph in entries.items()}
+    lowered = assemble(tuple(entries.items()))
+    lane = fast_lane.load(lowered, "-O1")
+    states = {s.name: np.zeros(s.shape, s.dtype.numpy) for s in lowered.states}
+
+    def logits(ids: list[int], position: int) -> Array:
+        entry = "decode" if len(ids) == 1 else "prefill"
+        given = {"ids": np.array(ids), "position": np.array(position)}
+        return lane.run(entry, given, weights, states)["logits"]
+
+    ids = [int(i) for i in np.random.default_rng(1).integers(0, config["vocab_size"], 31)]
+    for start in range(0, 31, 9):
+        found = logits(ids[start : start + 9], start)
+    while len(ids) < 96:
+        ids.append(int(found.argmax()))
+        found = logits(ids[-1:], len(ids) - 1)
+    expected = evaluate(config, weights, ids)
+    assert np.abs(found - expected[-1]).max() < TOLERANCE["f32"] * np.abs(expected).max()
+    assert ids[31:] == [int(i) for i in expected.argmax(-1)[30:-1]]
 
 
 @pytest.mark.slow

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from small_models import Compiled, Interpreted, distance, example, save
+from small_models import EXAMPLES, Compiled, Interpreted, distance, example, save
+from tiles import traced
 
+import lumigen as lg
+from lumigen import fast_lane
 from lumigen.dtype import DType, bf16, f32
+from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import assemble
 
 TOLERANCE = {f32: 1e-4, bf16: 2e-2}
 SIZE, CLASSES, MOST, OVERLAP = 64, 3, 40, 0.7
@@ -149,6 +156,44 @@ def check(context: Interpreted | Compiled, tensors: Tensors, tolerance: float) -
         assert distance(found["scores"][image], kept) < tolerance
         gone += int(is_removed.sum())
     assert 0 < gone < MOST * len(IMAGES)
+
+
+def chains(most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes (4, most, 4) and labels (4, most): a chain of all, two that are intertwined, heaps, nothing but one box."""
+    rng = np.random.default_rng(5)
+    place = np.arange(most)
+    one, two = (
+        10.0 * place,
+        10.0 * (place // 2),
+    )  # of 100 pixels, of which a neighbour shares 82 percent
+    heaps = rng.integers(0, 6, most) * 200 + rng.integers(0, 40, most)
+    left = np.stack([one, two, heaps, np.zeros(most)])
+    boxes = np.stack([left, left * 0, left + 100, left * 0 + 100], -1).astype(np.float32)
+    labels = np.stack([place * 0, place % 2, rng.integers(0, 2, most), place * 0])
+    return boxes, labels
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_boxes_are_removed_one_after_the_other(compiled: bool) -> None:
+    """However long a chain is in which each box overlaps the next."""
+    most = 100 if compiled else 40
+    staying = runpy.run_path(str(EXAMPLES / "yolov8" / "model.py"))["staying"]
+    batch = lg.Dim("batch", 1, 8, typical=2)
+    inputs = {"boxes": lg.spec(batch, most, 4), "labels": lg.spec(batch, most, dtype=lg.i64)}
+    graph = traced(lambda boxes, labels: staying(boxes, labels, OVERLAP), None, **inputs)
+    boxes, labels = chains(most)
+    given = {"boxes": boxes, "labels": labels}
+    if compiled:
+        for change in GRAPH_PASSES:
+            graph = change(graph)
+        lane = fast_lane.load(assemble((("entry", graph),)), "-O1")
+        found = lane.run("entry", given, {})["out"]
+    else:
+        found = evaluate(graph, given, {})["out"]
+    for image in range(4):
+        np.testing.assert_array_equal(found[image], ~removed(boxes[image], labels[image]))
+    assert list(np.flatnonzero(found[0])) == list(range(0, most, 2))
+    assert found[3].sum() == 1
 
 
 def checkpoint(folder: Path) -> Tensors:

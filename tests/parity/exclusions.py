@@ -267,9 +267,21 @@ PARTLY: dict[str, tuple[Test, str]] = {
 
 # (entry, dtype) beyond f32, i64 and bool in which PyTorch is not the oracle, or we refuse, and why
 NO_ORACLE: dict[tuple[str, torch.dtype], str] = {
-    ("nn.functional.interpolate|bicubic", torch.uint8): "refused: it rounds between the axes",
-    ("nn.functional.interpolate|bilinear", torch.uint8): "refused: it rounds between the axes",
-    ("polygamma|polygamma_n_1", torch.int8): "at poles it gives what pi in f32 leaves of infinity",
+    **dict.fromkeys(
+        (
+            ("nn.functional.interpolate|bicubic", torch.uint8),
+            ("nn.functional.interpolate|bilinear", torch.uint8),
+            ("nn.functional.upsample_bilinear", torch.uint8),
+        ),
+        "refused: it rounds between the axes",
+    ),
+    **dict.fromkeys(
+        (
+            *((f"polygamma|polygamma_n_{n}", torch.int8) for n in range(5)),
+            ("special.polygamma|special_polygamma_n_0", torch.int8),
+        ),
+        "at poles it gives what pi in f32 leaves of infinity",
+    ),
 }
 
 

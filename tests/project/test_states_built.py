@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -106,14 +107,57 @@ def test_a_file_of_other_states_changes_nothing(cached, qkv, tmp_path):
     assert (tmp_path / "after.safetensors").read_bytes() == good.read_bytes()
 
 
+def damaged(whole: bytes, rng: np.random.Generator) -> bytes:
+    """A file of states with a few bytes of its header changed, cut short, or with a header that lies about itself."""
+    out = bytearray(whole)
+    end = 8 + int.from_bytes(whole[:8], "little")
+    match rng.integers(4):
+        case 0:
+            return bytes(out[: rng.integers(len(out))])
+        case 1:
+            lengths = (0, 1, end, 2**31, 2**62, 2**64 - 1)
+            out[:8] = lengths[rng.integers(len(lengths))].to_bytes(8, "little")
+        case 2:
+            numbers = list(re.finditer(rb"[0-9]+", whole[8:end]))
+            at = numbers[rng.integers(len(numbers))]
+            lie = str(rng.choice(["0", "1", "-1", "15", "256", "2147483648", "1" + "0" * 20]))
+            text = whole[8 : 8 + at.start()] + lie.encode() + whole[8 + at.end() : end]
+            out = bytearray(len(text).to_bytes(8, "little") + text + whole[end:])
+        case _:
+            for at in rng.integers(0, end, rng.integers(1, 4)):
+                out[at] = rng.integers(0, 256)
+    return bytes(out)
+
+
+def test_no_damaged_file_changes_a_state(cached, qkv, tmp_path):
+    """What is refused leaves all as it was; what is taken was whole, as a name or a blank may be another."""
+    rng = np.random.default_rng(0)
+    context = cached.Model().context()
+    feed(context, qkv, [(0, 8)])
+    good, file, after = (tmp_path / name for name in ("good", "damaged", "after"))
+    context.state_save(good)
+    whole, refused = good.read_bytes(), 0
+    for _ in range(400):
+        file.write_bytes(damaged(whole, rng))
+        try:
+            context.state_load(file)
+        except cached.Error as error:
+            assert "[state_load]" in str(error)  # noqa: PT017  # some are taken
+            assert "weights" not in str(error)  # noqa: PT017
+            refused += 1
+        context.state_save(after)
+        assert after.read_bytes() == whole
+    assert refused > 300
+
+
 def test_the_projects_own_tests_pass(project):
     command = ["lumigen", "test", str(project)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_is_emitted_builds_clean_under_sanitizers(project, tmp_path):
-    """Warnings are errors, and every test of the project runs under ASan and UBSan."""
+def test_what_is_emitted_builds_clean_under_sanitizers(cached, project, tmp_path):
+    """Warnings are errors; every test of the project runs under ASan and UBSan, and so does the reader of states."""
     build = tmp_path / "asan"
     configure = ["cmake", "--preset", "asan", "-S", str(project), "-B", str(build)]
     for command in (
@@ -123,3 +167,33 @@ def test_what_is_emitted_builds_clean_under_sanitizers(project, tmp_path):
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=project)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+    rng = np.random.default_rng(1)
+    good = tmp_path / "good"
+    cached.Model().context().state_save(good)
+    files = [good]
+    for number in range(200):
+        files.append(tmp_path / f"damaged{number}")
+        files[-1].write_bytes(damaged(good.read_bytes(), rng))
+    program, source = tmp_path / "load_states", Path(__file__).parent / "native" / "load_states.c"
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra"]
+    include, library = project / "include", next(build.rglob("libcached.a"))
+    parts = [
+        "-x",
+        "c",
+        f"-I{include}",
+        source,
+        "-x",
+        "none",
+        library,
+        "-lstdc++",
+        "-lm",
+        "-pthread",
+    ]
+    subprocess.run(["cc", *flags, *parts, "-o", program], check=True)
+    done = subprocess.run([program, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    first, *others = done.stdout.splitlines()
+    assert first == "0 "
+    assert len(others) == 200
+    assert sum("[state_load] state file " in line for line in others) > 150

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import random
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from lumigen.build import write_project
 from lumigen.cli.about import as_text
 from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
-from lumigen.tokenizer import Step, Tokenizer
+from lumigen.tokenizer import Step, Tokenizer, encode
+from lumigen.tokenizer.shipped import shipped
 
 
 def test_what_a_program_knows() -> None:
@@ -129,3 +132,72 @@ def test_the_program_compiles_for_any_dtypes(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_program_without_weights(tmp_path: Path) -> None:
     check_program(tmp_path / "counting", "cpu")
+
+
+def random_prompt(rng: random.Random) -> bytes:
+    """Text of the tokenizer, of any characters, and bytes that are no text."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        return bytes(rng.choice(b"abc <>end/") for _ in range(rng.randrange(40)))
+    if kind == 1:
+        points = (rng.choice((rng.randrange(128), rng.randrange(0xD800))) for _ in range(12))
+        return "".join(map(chr, points)).encode()
+    edges = b"ab\0\x7f\x80\xbf\xc2\xe0\xa0\xed\x9f\xf0\x90\xf4\xff"
+    return bytes(rng.choice(edges) for _ in range(rng.randrange(30)))
+
+
+def first_ill_formed(text: bytes) -> int | None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as wrong:
+        return wrong.start
+    return None
+
+
+@pytest.mark.slow
+def test_no_prompt_does_more_than_be_refused(tmp_path: Path) -> None:
+    """The program under the sanitizers: any bytes, too many of them, none; a tokenizer of another model."""
+    project, build = tmp_path / "project", tmp_path / "asan"
+    write_project(files("cpu"), project)
+    preset = ["cmake", "--preset", "asan", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0"]
+    subprocess.run([*preset, "-S", ".", "-B", build], cwd=project, check=True)
+    make = ["cmake", "--build", build, "--target", "counting_program", "-j", "2"]
+    subprocess.run(make, check=True)
+    (program,) = build.rglob("bin/counting")
+
+    def said(prompt: bytes, *flags: str) -> tuple[int, bytes, str]:
+        command = [program, "generate", "--prompt-file", "-", "--tokens", "4", *flags]
+        tokenizer = project / "weights" / "counting.tokenizer"
+        if "--tokenizer" not in flags:
+            command += ["--tokenizer", str(tokenizer)]
+        done = subprocess.run(command, input=prompt, capture_output=True, timeout=120, check=False)
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    rng = random.Random(0)
+    counts = {0: 0, 1: 0}
+    for prompt in (random_prompt(rng) for _ in range(80)):
+        code, text, error = said(prompt)
+        counts[code] += 1  # a KeyError is a crash
+        if (at := first_ill_formed(prompt)) is not None:
+            assert f"its byte {at} is 0x{prompt[at]:02x}" in error
+            assert (code, text) == (1, b"")
+            continue
+        ids = encode(WORDS, prompt, parse_special=True)
+        expected = 1 if not 0 < len(ids) <= 16 else 0
+        assert code == expected, (prompt, error)
+        assert text.decode()[-1:] == "\n" if code == 0 else not text
+    assert min(counts.values()) > 10
+
+    code, text, error = said(b"")
+    assert (code, text) == (1, b"")
+    assert "[generate] the prompt has no tokens" in error
+    code, text, error = said(b"ab" * 100_000)
+    assert (code, text) == (1, b"")
+    assert "has 200000 tokens, but the model has a place for 16" in error
+
+    more = dataclasses.replace(WORDS, tokens=(*WORDS.tokens, "d"), scores=(0.0,) * 5)
+    other = tmp_path / "other.tokenizer"
+    other.write_text(shipped(more), encoding="utf-8")
+    code, text, error = said(b"ab", "--tokenizer", str(other))
+    assert (code, text) == (1, b"")
+    assert "has 5 tokens, but the model was compiled for 4. Pass its own tokenizer." in error

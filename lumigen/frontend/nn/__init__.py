@@ -64,6 +64,7 @@ from lumigen.frontend.nn.arrangements import (
     ZeroPad3d,
 )
 from lumigen.frontend.nn.attention import MultiheadAttention
+from lumigen.frontend.nn.caches import PagedCache, RingCache
 from lumigen.frontend.nn.containers import (
     ModuleDict,
     ModuleList,
@@ -245,6 +246,7 @@ __all__ = [
     "MultiheadAttention",
     "NLLLoss",
     "PReLU",
+    "PagedCache",
     "PairwiseDistance",
     "Parameter",
     "ParameterDict",
@@ -263,6 +265,7 @@ __all__ = [
     "ReplicationPad1d",
     "ReplicationPad2d",
     "ReplicationPad3d",
+    "RingCache",
     "Sequential",
     "SiLU",
     "Sigmoid",
