@@ -1,9 +1,10 @@
-"""x @ w of square f32 matrices with w a weight, one thread: an emitted project beside BLAS.
+"""x @ w with w a weight, f32 or bf16: an emitted project beside BLAS.
 
-    PYTHONPATH=. python3 benchmarks/contraction.py --quick
+    PYTHONPATH=. python3 benchmarks/contraction.py --quick --dtype bf16
 
-Of the peers, `torch.mm` (MKL) and `numpy` (OpenBLAS) take w as it is. The prepacked ones had it put
-in order beforehand, as lumigen has and as torch.compile does with frozen weights.
+Square matrices, and the products of a Llama of 2048 features with a prompt of 128 tokens. Of the peers, `torch.mm`
+(MKL, and oneDNN for bf16) and `numpy` (OpenBLAS) take w as it is. The prepacked ones had it put in order beforehand,
+as lumigen has and as torch.compile does with frozen weights.
 """
 
 # ruff: noqa: PLC0415, SLF001  # a worker imports its own peer and no other; torch packs in private
@@ -14,20 +15,37 @@ import importlib
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import harness
 import numpy as np
 from harness import Case, Job, Worker
 
-SIZES = (256, 512, 1024, 2048)
-NAMES = {f"{n}^3": n for n in SIZES}
-TOLERANCE = 1e-3  # on sums of up to 2048 products of N(0, 1), to f64
+SHAPES = {f"{n}^3": (n, n, n) for n in (256, 512, 1024, 2048)}  # rows, depth, columns
+SHAPES |= {f"128x{k}x{n}": (128, k, n) for k, n in ((2048, 2048), (2048, 8192), (8192, 2048))}
+# on sums of products of N(0, 1), to f64; of bf16 half an ulp of 500, which few of them reach
+TOLERANCE = {"f32": 1e-3, "bf16": 1.0}
 
 
 @cache
-def operand(name: str, n: int) -> np.ndarray:
+def operand(name: str, rows: int, columns: int, dtype: str) -> np.ndarray:
     """N(0, 1), different for x and w."""
-    return np.random.default_rng([ord(name), n]).standard_normal((n, n), dtype=np.float32)
+    rng = np.random.default_rng([ord(name), rows, columns])
+    out = rng.standard_normal((rows, columns), dtype=np.float32)
+    if dtype == "f32":
+        return out
+    import ml_dtypes
+
+    return out.astype(ml_dtypes.bfloat16)
+
+
+def tensor(array: np.ndarray) -> Any:
+    """The same in torch, which does not know ml_dtypes."""
+    import torch
+
+    if array.dtype == np.float32:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
 
 
 # --- peers: what each worker does -----------------------------------------------------------------
@@ -36,14 +54,20 @@ def operand(name: str, n: int) -> np.ndarray:
 def lumigen_peer(job: Job) -> dict[str, Case]:
     """The Python module of the emitted project; nothing of the compiler is imported."""
     sys.path.insert(0, str(Path(job["project"]) / "python"))
-    model = importlib.import_module("squares").Model(threads=job["threads"])
+    model = importlib.import_module("products").Model(threads=job["threads"])
     context = model.context()
 
-    def case(n: int) -> Case:
-        run, x, out = getattr(context, f"times{n}"), operand("x", n), np.empty((n, n), np.float32)
-        return lambda: run(x, out=out)
+    def case(m: int, k: int, n: int) -> Case:
+        run, x = getattr(context, f"times_{m}_{k}_{n}"), operand("x", m, k, job["dtype"])
+        out = np.empty((m, n), x.dtype)
 
-    return {name: case(n) for name, n in NAMES.items()}
+        def call() -> np.ndarray:
+            run(x, out=out)
+            return out
+
+        return call
+
+    return {name: case(*shape) for name, shape in SHAPES.items()}
 
 
 def torch_mm_peer(job: Job) -> dict[str, Case]:
@@ -51,12 +75,12 @@ def torch_mm_peer(job: Job) -> dict[str, Case]:
 
     torch.set_num_threads(job["threads"])
 
-    def case(n: int) -> Case:
-        x, w = torch.from_numpy(operand("x", n)), torch.from_numpy(operand("w", n))
-        out = torch.empty(n, n)
+    def case(m: int, k: int, n: int) -> Case:
+        x, w = (tensor(operand(*o, job["dtype"])) for o in (("x", m, k), ("w", k, n)))
+        out = torch.empty(m, n, dtype=x.dtype)
         return lambda: torch.mm(x, w, out=out)
 
-    return {name: case(n) for name, n in NAMES.items()}
+    return {name: case(*shape) for name, shape in SHAPES.items()}
 
 
 def prepacked_mkl_peer(job: Job) -> dict[str, Case]:
@@ -64,13 +88,13 @@ def prepacked_mkl_peer(job: Job) -> dict[str, Case]:
 
     torch.set_num_threads(job["threads"])
 
-    def case(n: int) -> Case:
-        x = torch.from_numpy(operand("x", n))
-        w = torch.from_numpy(operand("w", n)).t().contiguous()
-        packed = torch.ops.mkl._mkl_reorder_linear_weight(w, n)
-        return lambda: torch.ops.mkl._mkl_linear(x, packed, w, None, n)
+    def case(m: int, k: int, n: int) -> Case:
+        x = tensor(operand("x", m, k, "f32"))
+        w = tensor(operand("w", k, n, "f32")).t().contiguous()
+        packed = torch.ops.mkl._mkl_reorder_linear_weight(w, m)
+        return lambda: torch.ops.mkl._mkl_linear(x, packed, w, None, m)
 
-    return {name: case(n) for name, n in NAMES.items()}
+    return {name: case(*shape) for name, shape in SHAPES.items()}
 
 
 def prepacked_onednn_peer(job: Job) -> dict[str, Case]:
@@ -78,21 +102,22 @@ def prepacked_onednn_peer(job: Job) -> dict[str, Case]:
 
     torch.set_num_threads(job["threads"])
 
-    def case(n: int) -> Case:
-        x = torch.from_numpy(operand("x", n))
-        w = torch.from_numpy(operand("w", n)).t().contiguous()
-        packed = torch.ops.mkldnn._reorder_linear_weight(w, n)
+    def case(m: int, k: int, n: int) -> Case:
+        x = tensor(operand("x", m, k, job["dtype"]))
+        w = tensor(operand("w", k, n, job["dtype"])).t().contiguous()
+        packed = torch.ops.mkldnn._reorder_linear_weight(w, m)
         return lambda: torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
 
-    return {name: case(n) for name, n in NAMES.items()}
+    return {name: case(*shape) for name, shape in SHAPES.items()}
 
 
 def numpy_peer(_: Job) -> dict[str, Case]:
-    def case(n: int) -> Case:
-        x, w, out = operand("x", n), operand("w", n), np.empty((n, n), np.float32)
+    def case(m: int, k: int, n: int) -> Case:
+        x, w = operand("x", m, k, "f32"), operand("w", k, n, "f32")
+        out = np.empty((m, n), np.float32)
         return lambda: np.matmul(x, w, out=out)
 
-    return {name: case(n) for name, n in NAMES.items()}
+    return {name: case(*shape) for name, shape in SHAPES.items()}
 
 
 PEERS = {
@@ -102,74 +127,90 @@ PEERS = {
     "oneDNN prepacked": prepacked_onednn_peer,
     "numpy": numpy_peer,
 }
+OF_BF16 = ("lumigen", "torch.mm", "oneDNN prepacked")
 NEEDS = dict.fromkeys(("torch.mm", "MKL prepacked", "oneDNN prepacked"), ("torch",))
 
 
 # --- the driver -----------------------------------------------------------------------------------
 
 
-def emit(directory: Path) -> Path:
-    """A project with an entry for each size, compiled, with its Python module."""
+def emit(directory: Path, dtype: str) -> Path:
+    """A project with an entry for each shape, compiled, with its Python module."""
     import lumigen as lg
     from lumigen import nn
     from lumigen.compile import compile_project
 
-    class Square(nn.Module):
-        def __init__(self, n):
-            self.w = nn.Parameter(n, n)
+    class Product(nn.Module):
+        def __init__(self, k, n):
+            self.w = nn.Parameter(k, n)
 
         def forward(self, x):
             return x @ self.w
 
-    squares = {f"square{n}": Square(n) for n in SIZES}
-    model = lg.Model("squares", squares)
-    for n in SIZES:
+    products = {"p" + "_".join(map(str, s)): Product(*s[1:]) for s in SHAPES.values()}
+    model = lg.Model("products", products)
+    weights: dict[str, np.ndarray] = {}
+    for m, k, n in SHAPES.values():
+        name = f"p{m}_{k}_{n}"
 
-        def times(x, net=squares[f"square{n}"]):
+        def times(x, net=products[name]):
             return {"product": net(x)}
 
-        times.__name__ = f"times{n}"
-        model.entry(x=lg.spec(n, n))(times)
-    weights = {f"square{n}.w": operand("w", n) for n in SIZES}
-    compile_project(model.trace(), directory=directory, weights=weights, force=True)
+        times.__name__ = f"times_{m}_{k}_{n}"
+        model.entry(x=lg.spec(m, k))(times)
+        weights[f"{name}.w"] = operand("w", k, n, dtype)
+    held = getattr(lg, dtype)
+    compile_project(model.trace(), directory=directory, weights=weights, dtype=held, force=True)
     return directory
+
+
+def expected(m: int, k: int, n: int, dtype: str) -> np.ndarray:
+    x, w = operand("x", m, k, dtype), operand("w", k, n, dtype)
+    return x.astype(np.float64) @ w.astype(np.float64)
+
+
+def gigaflops(case: str) -> float:
+    m, k, n = SHAPES[case]
+    return 2e-9 * m * k * n
 
 
 def main() -> None:
     parser = harness.arguments(__doc__.splitlines()[0])
+    parser.add_argument("--threads", default="1", help="such as 1,16; 1 by default")
     options = parser.parse_args()
+    dtype, threads = options.dtype, [int(t) for t in options.threads.split(",")]
     rounds = options.rounds or (5 if options.quick else harness.ROUNDS)
     work = options.work
     work.mkdir(parents=True, exist_ok=True)
     harness.probes().cpu_library()  # compiled here, before the workers need it
     about = harness.machine()
-    wanted = options.peers.split(",") if options.peers else list(PEERS)
-    peers = harness.available([p for p in PEERS if p in wanted or p == "lumigen"], NEEDS)
-    project = emit(work / "squares-cpu")
-    expected = {
-        name: operand("x", n).astype(np.float64) @ operand("w", n) for name, n in NAMES.items()
-    }
+    possible = [p for p in PEERS if dtype == "f32" or p in OF_BF16]
+    wanted = options.peers.split(",") if options.peers else possible
+    peers = harness.available([p for p in possible if p in wanted or p == "lumigen"], NEEDS)
+    project = emit(work / f"products-cpu-{dtype}", dtype)
+    right = {name: expected(*shape, dtype) for name, shape in SHAPES.items()}
 
     workers: list[Worker] = []
     try:
         workers.extend(
-            harness.start(__file__, peer, 1, work, project=str(project))
+            harness.start(__file__, peer, t, work, project=str(project), dtype=dtype)
             for peer in ("limits", *peers)
+            for t in threads
         )
         harness.await_all(workers)
-        differences = harness.compare(workers, expected, TOLERANCE)
+        differences = harness.compare(workers, right, TOLERANCE[dtype])
         samples = harness.measure(workers, rounds, 0.05 if options.quick else 0.15)
     finally:
         harness.stop(workers)
 
     limits = harness.rates(samples)
     timed = [p for p in peers if any(s.peer == p for s in samples)]
-    table = harness.Table(samples, timed, limits, lambda case: 2e-9 * NAMES[case] ** 3)
-    print("x @ w, f32, square, w a weight, one thread.")
+    table = harness.Table(samples, timed, limits, gigaflops, dtype)
+    print(f"x @ w, {dtype}, w a weight; rows x depth x columns.")
     print(harness.describe(about, samples, rounds))
     print(harness.limits_text(limits), end="\n\n")
     print(table.markdown("size"))
-    file = options.json or work / "contraction.json"
+    file = options.json or work / f"contraction-{dtype}.json"
     harness.write(file, about, table, benchmark="contraction", differences=differences)
 
 

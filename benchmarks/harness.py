@@ -68,7 +68,7 @@ def serve(peers: Mapping[str, Build]) -> None:
         traceback.print_exc()
         answer(error=f"{type(e).__name__}: {next(iter(str(e).splitlines()), '')[:200]}")
         sys.exit(1)
-    kept = {name: np.asarray(r) for name, r in results.items() if r is not None}
+    kept = {name: as_array(r) for name, r in results.items() if r is not None}
     np.savez(job["results"], **kept)
     claim(job["cores"])
     answer(cases=list(cases), seconds=seconds)
@@ -76,6 +76,12 @@ def serve(peers: Mapping[str, Build]) -> None:
         asked = json.loads(line)
         answer(**time_slice(cases[asked["case"]], asked["seconds"], asked["warm"]))
     sys.exit(0)
+
+
+def as_array(result: Any) -> np.ndarray:
+    """A result as files of numpy can hold it: bf16 becomes f32."""
+    array = np.asarray(result.float() if hasattr(result, "float") else result)  # of a tensor
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
 def end_with_parent() -> None:
@@ -133,7 +139,7 @@ def limits(job: Job) -> dict[str, Case]:
     library, threads = probes().cpu_library(), job["threads"]
     cases: dict[str, Case] = {
         name: lambda i=i: library.limits_fma(i, threads, ITERATIONS)
-        for i, name in probes().rates_here(library, {"f32"})
+        for i, name in probes().rates_here(library, {"f32", "bf16"})
     }
     data = np.zeros(READ_BYTES, np.uint8)
     data.fill(0)  # pages of its own, not the one page of zeros
@@ -146,7 +152,7 @@ def limit_work(threads: int) -> dict[str, tuple[float, str]]:
     library = probes().cpu_library()
     done = {
         name: (threads * library.limits_flops(i, ITERATIONS) / 1e9, "GFLOP/s")
-        for i, name in probes().rates_here(library, {"f32"})
+        for i, name in probes().rates_here(library, {"f32", "bf16"})
     }
     return done | {"read": (READ_BYTES / 1e9, "GB/s")}
 
@@ -426,9 +432,10 @@ def rates(samples: Sequence[Samples]) -> dict[int, dict[str, tuple[float, str]]]
     return out
 
 
-def peak(rates_of_threads: Mapping[str, tuple[float, str]]) -> float:
-    """The highest f32 rate of all instruction sets, in GFLOP/s."""
-    return max(rate for case, (rate, _) in rates_of_threads.items() if case.startswith("f32"))
+def peak(rates_of_threads: Mapping[str, tuple[float, str]], dtype: str = "f32") -> float:
+    """The highest rate of all instruction sets, in GFLOP/s; that of f32 where none multiplies the type."""
+    found = [rate for case, (rate, _) in rates_of_threads.items() if case.startswith(dtype)]
+    return max(found) if found else peak(rates_of_threads)
 
 
 def limits_text(found: Mapping[int, Mapping[str, tuple[float, str]]]) -> str:
@@ -448,6 +455,7 @@ class Table:
     peers: Sequence[str]  # the first is ours
     limits: Mapping[int, Mapping[str, tuple[float, str]]]
     gigaflops: Callable[[str], float]  # of a case
+    dtype: str = "f32"  # whose peak a rate is a share of
 
     def rows(self) -> list[tuple[int, str, dict[str, Samples]]]:
         """Threads, case, and what was measured there by peer."""
@@ -476,7 +484,7 @@ class Table:
             times = [milliseconds(by[p]) if p in by else "-" for p in self.peers]
             ratios = [str(ratio(by[ours], by[p])) if p in by else "-" for p in self.peers[1:]]
             rate = self.gigaflops(case) / by[ours].seconds
-            share = rate / peak(self.limits[threads])
+            share = rate / peak(self.limits[threads], self.dtype)
             lines.append([case, f"{threads}{mark}", *times, *ratios, f"{rate:.0f}", f"{share:.0%}"])
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -505,6 +513,9 @@ def as_rows(samples: Sequence[Samples]) -> list[dict[str, Any]]:
 def arguments(what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="a look: fewer rounds")
+    parser.add_argument(
+        "--dtype", choices=["f32", "bf16"], default="f32", help="in which memory holds the model"
+    )
     parser.add_argument("--rounds", type=int, help=f"{ROUNDS} by default")
     parser.add_argument("--peers", help="only these, divided by commas")
     parser.add_argument(

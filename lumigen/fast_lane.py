@@ -7,7 +7,7 @@ The same kernel sources as a shipped project's, for this machine's instruction s
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumigen.emit.kernel import kernel_body
+from lumigen.emit.weights_file import pack as pack_panels
 from lumigen.errors import CompilerMissing
 from lumigen.index import Dim
 from lumigen.interp.graph import bind_dims
@@ -25,7 +26,6 @@ from lumigen.program import (
     InputArg,
     Launch,
     OutputArg,
-    Panels,
     Parameter,
     PartArg,
     SlotArg,
@@ -180,13 +180,7 @@ def pack(stored: Stored, weight: Array) -> Array:
     weight = rounded(weight, stored.weight.dtype)
     if stored.layout is None:
         return np.ascontiguousarray(weight, stored.weight.dtype.numpy)
-    p: Panels = stored.layout
-    flat = np.ascontiguousarray(weight).reshape(-1)
-    n, k = np.arange(p.n)[:, None], np.arange(p.k)[None, :]
-    table = flat[p.base + n * p.n_stride + k * p.k_stride]
-    out = np.zeros((-(-p.n // p.width) * p.width, p.k), weight.dtype)
-    out[: p.n] = table
-    return np.ascontiguousarray(out.reshape(-1, p.width, p.k).transpose(0, 2, 1))
+    return pack_panels(weight, stored.layout)
 
 
 def source(model: LoweredModel) -> str:
@@ -212,14 +206,14 @@ def _ctype(p: Parameter) -> str:
     return p.ctype
 
 
-def load(model: LoweredModel, optimise: str = "-O3") -> FastLane:
-    """Compile and load; the library is cached by the content of its sources."""
+def load(model: LoweredModel, optimise: str = "-O3", more: Sequence[str] = ()) -> FastLane:
+    """Compile, with `more` flags, and load; the library is cached by the content of its sources."""
     compiler = cxx()
     if compiler is None:
         raise CompilerMissing(
             tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++."
         )
-    flags = (*FLAGS, optimise, "-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
+    flags = (*FLAGS, optimise, *more, "-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
     library = compiled_library(
         "fast_lane", compiler, flags, "kernels.cpp", source(model), _headers()
     )

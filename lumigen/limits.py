@@ -92,8 +92,12 @@ def cpu_library() -> ctypes.CDLL:
 
 
 def probe_cpu(threads: int, dtypes: Collection[str]) -> Limits:
-    """The limits of so many threads of the processor, of arithmetic for these dtypes."""
+    """The limits of so many threads of the processor, of arithmetic for these dtypes.
+
+    Where no instruction multiplies bf16 it is widened, and f32 is the limit of both.
+    """
     library = cpu_library()
+    dtypes = {*dtypes, *(["f32"] if "bf16" in dtypes else [])}
     rates: list[tuple[str, float]] = []
     iterations = 500_000
     for i, name in rates_here(library, dtypes):
@@ -112,7 +116,10 @@ def probe_cpu(threads: int, dtypes: Collection[str]) -> Limits:
 
         return Memory(size, rate(library.limits_read), rate(library.limits_write))
 
-    return Limits(_falling([memory(size) for size in CPU_BYTES]), _best_of(rates))
+    best = _best_of(rates)
+    if "bf16" in dtypes:
+        best.setdefault("bf16", best["f32"])
+    return Limits(_falling([memory(size) for size in CPU_BYTES]), best)
 
 
 # --- GPUs -----------------------------------------------------------------------------------------

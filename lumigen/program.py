@@ -21,6 +21,7 @@ from lumigen.target import CPU, Target
 from lumigen.view import Shape
 
 ALIGNMENT = 64  # bytes; of the arena and of every slot in it
+PAIRED_DEPTH = 32  # bf16 of a row that a matrix unit takes at a time
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Panels:
 
     Columns past n are zero. `base` and strides count elements of the weight as the file holds it;
     a base other than 0 packs a part of it, such as one layer of a stack.
+
+    In `pairs` two k lie side by side, out[n // width][k // 2][n % width][k % 2], and zeros follow k up to `depth`.
     """
 
     n: int
@@ -69,10 +72,16 @@ class Panels:
     k_stride: int
     width: int = 16
     base: int = 0
+    pairs: bool = False
+
+    @property
+    def depth(self) -> int:
+        """k, and the zeros behind it."""
+        return -(-self.k // PAIRED_DEPTH) * PAIRED_DEPTH if self.pairs else self.k
 
     @property
     def elements(self) -> int:
-        return -(-self.n // self.width) * self.width * self.k
+        return -(-self.n // self.width) * self.width * self.depth
 
     @property
     def reach(self) -> tuple[int, int]:

@@ -71,7 +71,11 @@ CPU = Target(
     kernel="kernels.{name}",
     device_type=1,
     # a better instruction set has all that a lesser one has
-    features={"avx2": "call.model().isa >= kAvx2", "avx512": "call.model().isa >= kAvx512"},
+    features={
+        "avx2": "call.model().isa >= kAvx2",
+        "avx512": "call.model().isa >= kAvx512",
+        "amx": "call.model().isa >= kAmx",
+    },
     templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),
 )
 CUDA = Target(

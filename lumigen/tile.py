@@ -138,8 +138,8 @@ class Operand:
     """A matrix operand as memory holds it: element (major, k) is at `base + major * stride + k * k_stride`.
 
     `major` counts rows of A or columns of B. Strides None: no such strides exist, `value` is evaluated per element.
-    `panels`: B lies packed in panels of 16 columns, `stride` elements from one panel to the next.
-    Elements of f16 and bf16 are widened as they are read.
+    `panels`: B lies packed in panels of 16 columns, `stride` elements from one panel to the next; in `pairs` two k lie
+    side by side, as program.Panels has it. Elements of f16 and bf16 are widened as they are read.
     """
 
     source: Buffer | None
@@ -148,11 +148,16 @@ class Operand:
     k_stride: Ix | None
     value: Expr | None
     panels: bool = False
+    pairs: bool = False
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Rows `row_lo .. row_hi - 1` by `k_lo .. k_hi - 1` of A into row blocks in scratch, from `at` on."""
+    """Rows `row_lo .. row_hi - 1` by `k_lo .. k_hi - 1` of A into row blocks in scratch, from `at` on.
+
+    `element`: what they are rounded to. What is packed as bf16 is multiplied with columns in pairs, and `at` counts as
+    if rows came in sixteens: an instruction set may pack whole tiles.
+    """
 
     dst: Buffer
     at: Ix
@@ -163,6 +168,7 @@ class Pack:
     k: Axis
     k_lo: Ix
     k_hi: Ix
+    element: DType = f32
 
 
 @dataclass(frozen=True)

@@ -82,13 +82,11 @@ void pack(char* packed, const char* source, const Panels& p) {
     return item;
   };
   T* out = reinterpret_cast<T*>(packed);
-  for (int64_t first = 0; first < p.n; first += p.width) {
-    const int64_t columns = p.n - first < p.width ? p.n - first : p.width;
-    for (int64_t k = 0; k < p.k; ++k) {
-      for (int64_t c = 0; c < columns; ++c) *out++ = at(first + c, k);
-      for (int64_t c = columns; c < p.width; ++c) *out++ = T{};
-    }
-  }
+  const int64_t side = p.pairs ? 2 : 1, depth = p.pairs ? (p.k + 31) / 32 * 32 : p.k;
+  for (int64_t first = 0; first < p.n; first += p.width)
+    for (int64_t k = 0; k < depth; k += side)
+      for (int64_t n = first; n < first + p.width; ++n)
+        for (int64_t i = k; i < k + side; ++i) *out++ = n < p.n && i < p.k ? at(n, i) : T{};
 }
 
 // The nearest number of 16 bits, the even one between two; a NaN stays one.

@@ -13,9 +13,11 @@
 namespace LUMIGEN_NS {
 
 // Panels of `width` columns: packed[n / width][k][n % width] = w[base + n * n_stride + k * k_stride], columns
-// past n zero. `base` and strides count elements.
+// past n zero. `base` and strides count elements. In pairs two k lie side by side, packed[n / width][k / 2]
+// [n % width][k % 2], and zeros follow k up to a multiple of 32.
 struct Panels {
   int64_t n, k, n_stride, k_stride, width, base;
+  bool pairs;
 };
 
 // A row of the model's table of weights.

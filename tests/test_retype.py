@@ -11,7 +11,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -44,6 +46,9 @@ HALVES = pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 TO_INTERPRETER = {f16: 2e-3, bf16: 1.6e-2}
 TO_EXACT = {f16: 4e-3, bf16: 3.2e-2}
 
+ULP = 2.0**-7  # of bf16, where a sum lies between two and its order decides
+TILES = Path(__file__).parent / "native" / "emulated_tiles.h"
+
 N = Dim("n", 1, 70, typical=64)
 M = Dim("m", 1, 600, typical=512)  # so many rows that what is between two products is not stored
 IN, WIDE, HEADS = 48, 96, 3
@@ -55,6 +60,7 @@ def weight(*shape: int) -> Parameter:
 
 UP, DOWN, BIAS, TABLE = weight(WIDE, IN), weight(IN, WIDE), weight(WIDE), weight(300, IN)
 KERNEL = weight(8, 4, 3, 3)
+DEEP = weight(40, 2100)  # more than a share of the sum, and no multiple of what a matrix unit takes
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
@@ -114,6 +120,13 @@ ROWS = [
         ("panel",),
     ),
     Row(
+        "deep",
+        lambda x: x.matmul(DEEP.transpose(0, 1)) + 1,
+        {"x": spec(N, 2100)},
+        lambda w, x: x @ w["w40x2100"].T + 1,
+        ("panel",),
+    ),
+    Row(
         "mlp",
         lambda x: F.gelu(x.matmul(UP.transpose(0, 1)) + BIAS).matmul(DOWN.transpose(0, 1)) + x,
         {"x": spec(N, IN)},
@@ -168,7 +181,7 @@ BY_NAME = {r.name: r for r in ROWS}
 
 
 def graph_of(row: Row) -> Graph:
-    names = {w: w.name for w in (UP, DOWN, BIAS, TABLE, KERNEL)}
+    names = {w: w.name for w in (UP, DOWN, BIAS, TABLE, KERNEL, DEEP)}
     return traced(row.program, names, **row.inputs)
 
 
@@ -186,6 +199,14 @@ def lowered(graph: Graph, dtype: DType) -> LoweredModel:
 @cache
 def lane(name: str, dtype: DType) -> FastLane:
     return fast_lane.load(lowered(graph_of(BY_NAME[name]), dtype), "-O1")
+
+
+@cache
+def tiled(name: str) -> FastLane:
+    """The kernels for AMX, over an emulation of its instructions in plain C++, where what is undefined ends the run."""
+    emulated = ("-DLUMIGEN_AMX", "-include", str(TILES), f"-DTILES_{crc32(TILES.read_bytes())}")
+    checked = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
+    return fast_lane.load(lowered(graph_of(BY_NAME[name]), bf16), "-O1", (*emulated, *checked))
 
 
 def arrays(graph: Graph, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -236,6 +257,19 @@ def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(
             {k: torch.tensor(w.astype("f8")) for k, w in held.items()}, *doubles
         )
         agree(found, wanted.numpy(), TO_EXACT[dtype])
+
+
+@pytest.mark.parametrize("name", ["matmul", "deep", "mlp", "chain", "convolution", "embedding"])
+def test_matrix_units_compute_the_same(name: str) -> None:
+    """But for the order in which they sum: every instruction set rounds the same operands."""
+    graph = graph_of(BY_NAME[name])
+    assert "pack_a" in fast_lane.source(tiled(name).model)
+    for n in (1, 13, 64):
+        inputs, weights = arrays(graph, n)
+        inputs = {k: rounded(x, bf16) for k, x in inputs.items()}
+        found = tiled(name).run("entry", inputs, weights)["out"]
+        wanted = lane(name, bf16).run("entry", inputs, weights)["out"]
+        agree(found, wanted, ULP)
 
 
 @HALVES

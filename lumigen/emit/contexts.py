@@ -378,6 +378,7 @@ class ModelContext:
     embed_weights: bool
     runtime_sources: tuple[str, ...]
     target: Target
+    isas: tuple[str, ...]  # instruction sets that kernels are compiled for, the least first
     text: TextContext | None
 
     @property

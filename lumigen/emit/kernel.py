@@ -14,7 +14,7 @@ from lumigen.emit.statements import Statements
 from lumigen.index import product
 from lumigen.names import identifier
 from lumigen.program import ALIGNMENT, Parameter
-from lumigen.tile import Bind, Contract, Stream, TileProgram
+from lumigen.tile import Bind, Contract, Mma, Stream, TileProgram
 
 HEADERS = {
     "order": ("index.h", "order.h", "scalar.h", "simd.h"),
@@ -185,7 +185,14 @@ def _rendered(
 def _lines(program: TileProgram, spelled: Mapping[str, str] | None = None) -> list[str]:
     if program.maps:
         return tile_lines(program, spelled)
-    return used([*declarations(program), *Statements(program, spelled).body(program)])
+    statements = Statements(program, spelled).body(program)
+    return used([*declarations(program), *multiplier(program), *statements])
+
+
+def multiplier(program: TileProgram) -> list[str]:
+    """What a program holds that multiplies bf16, where an instruction set has to be told."""
+    paired = any(isinstance(s, Mma) and s.b.pairs for s in program.statements())
+    return ["[[maybe_unused]] const Multiplier multiplier;"] if paired else []
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:

@@ -135,7 +135,8 @@ def packing(stored: Stored) -> str:
         return ""
     strides = f"n_stride={p.n_stride} k_stride={p.k_stride}"
     base = f" base={p.base}" if p.base else ""
-    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}{base}"
+    pairs = " pairs" if p.pairs else ""
+    return f"{weight_text(stored)} panels n={p.n} k={p.k} {strides} width={p.width}{base}{pairs}"
 
 
 def weight_text(stored: Stored) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path, PurePosixPath
 
-from lumigen.dtype import i32
+from lumigen.dtype import bf16, i32
 from lumigen.emit import manifest
 from lumigen.emit.contexts import (
     FieldContext,
@@ -194,8 +194,17 @@ def model_context(
         embed_weights=embed_weights,
         runtime_sources=tuple(f"runtime/{name}" for name in runtime),
         target=model.target,
+        isas=instruction_sets(model),
         text=text_context(model, model.text, embeds=embed_weights) if model.text else None,
     )
+
+
+def instruction_sets(model: CompiledModel) -> tuple[str, ...]:
+    """What kernels are compiled for, the least first; one that multiplies bf16 alone only where a kernel does."""
+    if not model.target.has_instruction_sets:
+        return ()
+    wanted = any(k.computes is bf16 for k in model.kernels)
+    return ("baseline", *(name for name in model.target.features if name != "amx" or wanted))
 
 
 def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:
@@ -253,7 +262,12 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         shape=", ".join(map(integer, weight.shape)),
         panels=""
         if p is None
-        else ", ".join(map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width, p.base))),
+        else ", ".join(
+            (
+                *map(integer, (p.n, p.k, p.n_stride, p.k_stride, p.width, p.base)),
+                "true" if p.pairs else "false",
+            )
+        ),
         row=", ".join(row),
         name_literal=string(weight.name),
         type=test_type(weight.dtype),

@@ -278,18 +278,20 @@ class Statements:
         o = s.operand
         dst = pointer(str(s.dst), r.index(s.at))
         rows, depth = r.index(s.row_hi - s.row_lo), r.index(s.k_hi - s.k_lo)
+        held = "_bf16" if s.element is bf16 else ""
         if o.stride is not None and o.k_stride is not None:
             start = o.base + o.stride * s.row_lo + o.k_stride * s.k_lo
             source = _elements(o, r.index(start))
             strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
-            return [f"pack_a({dst}, {source}, {strides}, {_int(rows)}, {depth});"]
+            return [f"pack_a{held}({dst}, {source}, {strides}, {_int(rows)}, {depth});"]
         assert o.value is not None
         body = [
             f"const int64_t {s.row.name} = {r.index(s.row_lo)} + pack_row;",
             f"const int64_t {s.k.name} = {r.index(s.k_lo)} + pack_k;",
             f"return {r.scalar(o.value).code};",
         ]
-        head = f"pack_a_from({dst}, {_int(rows)}, {depth}, [&](int64_t pack_row, int64_t pack_k) {{"
+        places = "int64_t pack_row, int64_t pack_k"
+        head = f"pack_a_from{held}({dst}, {_int(rows)}, {depth}, [&]({places}) {{"
         return [head, *_indented(body), "});"]
 
     def _pack_columns(self, s: PackColumns, r: Renderer) -> list[str]:
@@ -314,6 +316,8 @@ class Statements:
         more = r.index(s.accumulate)
         again = {"0": "false", "1": "true"}.get(more, f"{more} != 0")
         where = _elements(b, r.index(b.base))
+        if b.pairs:
+            where = f"as_pairs({pointer(str(b.source), r.index(b.base))})"
         assert b.stride is not None
         acc = pointer(str(s.acc), r.index(s.acc_at))
         a = pointer(str(s.a), r.index(s.a_at))

@@ -53,16 +53,19 @@ class _Tensor:
 
 
 def pack(weight: Array, layout: Panels) -> Array:
-    """The panels of a weight, as `pack_panels` of the runtime has them: (n / width, k, width)."""
+    """The panels of a weight, as `pack_panels` of the runtime has them: flat, of (n / width, k, width).
+
+    In pairs of (n / width, depth / 2, width, 2).
+    """
     flat = weight.reshape(-1)
     n = np.arange(layout.n)[:, None] * layout.n_stride + layout.base
     k = np.arange(layout.k)[None, :] * layout.k_stride
     panels = -(-layout.n // layout.width)
-    out = np.zeros((panels * layout.width, layout.k), dtype=weight.dtype)
-    out[: layout.n] = flat[n + k]
-    return np.ascontiguousarray(
-        out.reshape(panels, layout.width, layout.k).transpose(0, 2, 1)
-    ).reshape(-1)
+    side = 2 if layout.pairs else 1
+    out = np.zeros((panels * layout.width, layout.depth), dtype=weight.dtype)
+    out[: layout.n, : layout.k] = flat[n + k]
+    blocks = out.reshape(panels, layout.width, layout.depth // side, side)
+    return np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(-1)
 
 
 def data_hash(data: npt.NDArray[np.uint8]) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.dtype import DType
+from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix, Lookup
 from lumigen.interp.random import bits_at
 from lumigen.interp.region import cast
@@ -288,6 +288,8 @@ class _Task:
         rows = np.arange(self.number(s.row_lo), self.number(s.row_hi))
         depth = np.arange(self.number(s.k_lo), self.number(s.k_hi))
         block = self.operand(s.operand, s.row, rows, s.k, depth)
+        if s.element is not f32:
+            block = cast(block, s.element)
         at = self.number(s.at)
         assert 0 <= at <= self.memory[s.dst.name].size - block.size, f"{s.dst} is too small"
         for name, start in list(self.packed):
@@ -327,7 +329,9 @@ class _Task:
         assert s.b.source is not None
         assert s.b.stride is not None
         base, stride = self.number(s.b.base), self.number(s.b.stride)
-        if s.b.panels:
+        if s.b.pairs:
+            at = base + n // PANEL * stride + (k // 2 * PANEL + n % PANEL) * 2 + k % 2
+        elif s.b.panels:
             at = base + n // PANEL * stride + k * PANEL + n % PANEL
         else:
             assert s.b.k_stride is not None

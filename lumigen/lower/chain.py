@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lumigen.dtype import f32
+from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, ix, maximum, minimum
 from lumigen.lower.contract import (
     WIDTH,
@@ -18,7 +18,9 @@ from lumigen.lower.contract import (
     Lowered,
     affine,
     flatten,
+    in_tiles,
     number,
+    whole_depth,
 )
 from lumigen.lower.contractions import LONGEST, is_plain, product_factors
 from lumigen.lower.scope import Names, Scope, kernel_reductions
@@ -174,7 +176,9 @@ def _program(
     top.bind(m0, minimum(ix(task) * each, m.extent))
     top.bind(m1, minimum(ix(m0) + each, m.extent))
     rows, width, depth = ix(m1) - m0, n.extent.const, d.extent.const
-    x_tile = Buffer("x_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(depth)), f32)
+    x_rows = in_tiles(rows) if v.pairs else rows
+    x_depth = whole_depth(depth) if v.pairs else depth
+    x_tile = Buffer("x_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(x_depth)), f32)
     part = Buffer("part", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["part"])), f32)
     a_tile = Buffer("a_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["part"])), f32)
     sums = Buffer("sums", Role.SCRATCH, (ix(sizes["rows"]), ix(width)), f32)
@@ -182,7 +186,8 @@ def _program(
 
     for d0 in range(0, depth, sizes["depth"]):
         d1 = ix(min(d0 + sizes["depth"], depth))
-        top.stmts.append(Pack(x_tile, d0 * rows, x, m, ix(m0), ix(m1), d, ix(d0), d1))
+        held = bf16 if v.pairs else f32
+        top.stmts.append(Pack(x_tile, d0 * x_rows, x, m, ix(m0), ix(m1), d, ix(d0), d1, held))
     k0, k1 = Axis("k0", k.extent), Axis("k1", k.extent + 1)
     turn = top.inner([k0])
     turn.bind(k1, minimum(ix(k0) + sizes["part"], k.extent))
@@ -195,7 +200,7 @@ def _program(
             zero,
             ix(sizes["part"]),
             x_tile,
-            d0 * rows,
+            d0 * x_rows,
             replace(v, base=base),
             rows,
             count,
@@ -212,7 +217,8 @@ def _program(
     row_scope.stmts.append(For(k, ix(k0), ix(k1), True, tuple(lane_scope.stmts)))
     turn.stmts.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
     mapped = Operand(part, zero, ix(sizes["part"]), ix(1), None)
-    turn.stmts.append(Pack(a_tile, zero, mapped, m, zero, rows, k, zero, count))
+    held = bf16 if w.pairs else f32
+    turn.stmts.append(Pack(a_tile, zero, mapped, m, zero, rows, k, zero, count, held))
     base = w.base + ix(k0) * WIDTH
     turn.stmts.append(
         Mma(

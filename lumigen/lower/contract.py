@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp, less
-from lumigen.dtype import f32
+from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, ix, maximum, minimum, product
 from lumigen.lower.contractions import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
 from lumigen.lower.simt import dims_of, simt
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.names import fresh
-from lumigen.program import Panels
+from lumigen.program import PAIRED_DEPTH, Panels
 from lumigen.region import (
     Buffer,
     Expr,
@@ -41,6 +41,7 @@ from lumigen.schedule import Schedule, schedule
 from lumigen.tile import For, Mma, Operand, Pack, Stmt, StoreTile, TileProgram
 
 WIDTH = 16  # columns of a panel
+PAIRED_ROWS = 16  # of a tile of a matrix unit
 PACKING = schedule("simt", {"visits": 8192, "lanes": 128})  # of the kernel that packs columns
 
 
@@ -199,6 +200,13 @@ class Columns:
     def batch(self) -> tuple[Axis, ...]:
         return tuple(a for a in self.found.grid if a in free_axes(self.value))
 
+    @property
+    def pairs(self) -> bool:
+        """Whether the product is one of bf16: B is a weight in it, and nothing wider is read as A."""
+        once, rows = self.packed_once(), self.found.rows
+        is_wider = isinstance(rows, Read) and rows.source.dtype is not bf16
+        return once is not None and once[0].dtype is bf16 and not is_wider
+
     def packed_once(self) -> tuple[Buffer, Panels] | None:
         """The weight that B is, and how it lies in panels; None if each call has to pack it."""
         strided = affine(self.value, self.n, self.k)
@@ -218,13 +226,16 @@ class Columns:
         tuple[tuple[Buffer, Buffer, Panels], ...],
         tuple[Buffer, ...],
     ]:
-        panel_stride = self.k.extent * WIDTH
         once = self.packed_once()
         if once is not None:
             source, panels = once
+            panels = replace(panels, pairs=self.pairs)
             dims = (ix(panels.elements),)
             packed = Buffer(f"{source.name}_panels", Role.WEIGHT, dims, source.dtype)
-            operand = Operand(packed, ix(0), panel_stride, ix(WIDTH), None, panels=True)
+            stride = ix(panels.depth * WIDTH)
+            operand = Operand(
+                packed, ix(0), stride, ix(WIDTH), None, panels=True, pairs=panels.pairs
+            )
             return operand, (), ((packed, source, panels),), ()
         p, j = Axis("p", ceildiv(self.n.extent, WIDTH)), Axis("j", ix(WIDTH))
         column = ix(p) * WIDTH + j
@@ -235,6 +246,7 @@ class Columns:
         axes = (*self.batch, p, self.k, j)
         region = Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
         base = address(packed, (*(ix(a) for a in self.batch), ix(0), ix(0), ix(0)))
+        panel_stride = self.k.extent * WIDTH
         operand = Operand(packed, base, panel_stride, ix(WIDTH), None, panels=True)
         return operand, ((simt(plan_sweeps(region), PACKING), region),), (), (packed,)
 
@@ -244,7 +256,11 @@ class Columns:
         packed = operand.source
         assert packed is not None
         if packed.role is Role.WEIGHT:
-            return read(packed, (n // WIDTH * (self.k.extent * WIDTH) + k * WIDTH + n % WIDTH,))
+            assert operand.stride is not None
+            in_panel = k * WIDTH + n % WIDTH
+            if operand.pairs:
+                in_panel = (k // 2 * WIDTH + n % WIDTH) * 2 + k % 2
+            return read(packed, (n // WIDTH * operand.stride + in_panel,))
         return read(packed, (*(ix(a) for a in self.batch), n // WIDTH, k, n % WIDTH))
 
 
@@ -266,12 +282,18 @@ def _program(
     sizes: Schedule,
 ) -> TileProgram:
     m, n, k = axes
+    element = bf16 if b.pairs else f32
     # work tiles: rows in equal shares, columns in shares of whole panel pairs
     most_rows = max(
         16, min(sizes["rows"], sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"]))
     )
-    m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), sizes["tasks"]))
-    n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(2, m_tiles))
+    whole = 2 * PAIRED_ROWS if b.pairs else 1  # rows of a share, but of the last one
+    most_rows = -(-most_rows // whole) * whole
+    row_tasks, column_tasks = sizes["tasks"], 2
+    if b.pairs and n.extent.const * k.extent.const > sizes["shared"]:
+        row_tasks, column_tasks = 1, sizes["tasks"]
+    m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), row_tasks))
+    n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, m_tiles))
     grid_size = product(tuple(x.extent for x in found.grid))
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
@@ -281,7 +303,7 @@ def _program(
         number("row_tiles", m_tiles, dims),
         number("column_tiles", n_tiles, dims),
     )
-    rows_each = ceildiv(m.extent, row_tiles)
+    rows_each = ceildiv(ceildiv(m.extent, row_tiles), whole) * whole
     cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
     top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
     m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
@@ -289,7 +311,7 @@ def _program(
     rest = ix(task) // column_tiles
     top.bind(m_part, rest % row_tiles)
     rest = rest // row_tiles
-    each = Axis("rows_each", m.extent + 1)
+    each = Axis("rows_each", m.extent + whole)
     top.bind(each, rows_each)
     for axis in reversed(found.grid):
         top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
@@ -301,15 +323,19 @@ def _program(
     top.bind(n0, minimum(ix(n_part) * cols_each, n.extent))
     top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
     rows = ix(m1) - m0
+    rows_held = in_tiles(rows) if b.pairs else rows
 
     depth_hi = k.extent.bounds()[1] or sizes["depth"]
     parts = -(-depth_hi // sizes["depth"])
     each_part = -(-depth_hi // parts)  # equal shares at the greatest k
+    if b.pairs:
+        each_part = whole_depth(each_part)
+        depth_hi = whole_depth(depth_hi)
     depth = ix(each_part) if parts > 1 else k.extent
     a_tile = Buffer("a_tile", Role.SCRATCH, (ix(most_rows), ix(depth_hi)), f32)
     k0 = Axis("k0", k.extent)
     k_end = minimum(ix(k0) + depth, k.extent)
-    pack = Pack(a_tile, ix(k0) * rows, a, m, ix(m0), ix(m1), k, ix(k0), k_end)
+    pack = Pack(a_tile, ix(k0) * rows_held, a, m, ix(m0), ix(m1), k, ix(k0), k_end, element)
     top.stmts.append(
         For(k0, ix(0), k.extent, False, (pack,), step=each_part)
         if parts > 1
@@ -330,7 +356,7 @@ def _program(
         base, stride = direct
         acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
     mma = Mma(
-        acc, acc_at, acc_stride, a_tile, ix(k0) * rows, shifted, rows, cols, k_end - k0, ix(k0)
+        acc, acc_at, acc_stride, a_tile, ix(k0) * rows_held, shifted, rows, cols, k_end - k0, ix(k0)
     )
     inner: list[Stmt] = [
         For(k0, ix(0), k.extent, False, (mma,), step=each_part) if parts > 1 else _at_zero(mma, k0)
@@ -346,7 +372,7 @@ def _program(
     top.stmts.append(For(chunk, ix(n0), ix(n1), False, tuple(inner), step=sizes["chunk"]))
 
     scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
-    wanted = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(2, row_tiles))
+    wanted = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, row_tiles))
     return TileProgram(
         "panel",
         (),
@@ -357,6 +383,24 @@ def _program(
         tuple(top.stmts),
         numbers=((row_tiles, m_tiles), (column_tiles, wanted)),
     )
+
+
+def in_tiles(rows: Ix) -> Ix:
+    """As many rows as the tiles hold that they are packed in for products of bf16."""
+    return ceildiv(rows, PAIRED_ROWS) * PAIRED_ROWS
+
+
+def whole_depth(k: int) -> int:
+    """k and the zeros behind it."""
+    return -(-k // PAIRED_DEPTH) * PAIRED_DEPTH
+
+
+def is_paired(found: Contraction) -> bool:
+    """Whether the contraction is a product of bf16 with columns in pairs."""
+    n, n_map = flatten(found.n_axes, "n")
+    k, k_map = flatten(found.reduce.axes, "k")
+    columns = substitute(substitute(found.columns, k_map), n_map)
+    return Columns(columns, found, n, k).pairs
 
 
 def number(name: str, value: Ix, dims: tuple[Dim, ...]) -> Dim:

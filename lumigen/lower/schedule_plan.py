@@ -1,7 +1,8 @@
 """schedule_plan: tile sizes, places and the skeleton of a plan's kernel. The heuristic; a search would fill the same.
 
 Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time,
-`packed` floats of A in a tile, `tasks` wanted. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a
+`packed` floats of A in a tile, `tasks` wanted; those of bf16 divide columns, not rows, where B has more than
+`shared` elements. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a
 lane axis whose elements each run a reduction.
 """
 
@@ -11,7 +12,7 @@ from lumigen.dtype import f32
 from lumigen.index import product
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.chain import find_chain
-from lumigen.lower.contract import find_contraction
+from lumigen.lower.contract import find_contraction, is_paired
 from lumigen.lower.pipeline import MATRIX_SITES, SCALAR_SITES, multiplied_in
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import find_streamable, size
@@ -79,7 +80,21 @@ def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:
 def schedule_plan(plan: RegionPlan) -> Schedule:
     (store,) = plan.region.stores
     places = {"a": BLOCKS, "b": PANELS, "acc": Place("cache")}
-    if find_contraction(store) is not None:
+    found = find_contraction(store)
+    if found is not None and is_paired(found):
+        # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
+        # stay in the second cache. Columns of 1 MiB stay beside them, larger ones come once for all rows that there are
+        tile = {
+            "rows": 256,
+            "columns": 1024,
+            "chunk": 64,
+            "depth": 1024,
+            "packed": 512 * 1024,
+            "tasks": 4,
+            "shared": 512 * 1024,
+        }
+        return schedule("panel", tile, places)
+    if found is not None:
         # 96 rows of 384 and a panel that deep fill half of a 512 KiB second cache; 128 columns between epilogues
         # keep the products of a tile there as well
         tile = {
@@ -91,7 +106,12 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "tasks": 4,
         }
         return schedule("panel", tile, places)
-    if find_chain(store) is not None:
+    chain = find_chain(store)
+    if chain is not None and is_paired(chain.outer):
+        # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come
+        tile = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024, "tasks": 4}
+        return schedule("panel", tile, places)
+    if chain is not None:
         # fewer than 8 rows would read weights faster than multiply them
         return schedule(
             "panel", {"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "tasks": 4}, places

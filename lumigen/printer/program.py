@@ -85,7 +85,8 @@ def _layout(layout: Panels | None) -> str:
         return ""
     strides = f"strides ({layout.n_stride}, {layout.k_stride})"
     base = f" from {layout.base}" if layout.base else ""
-    return f" as panels of {layout.width}: {layout.n} x {layout.k}, {strides}{base}"
+    pairs = ", pairs of k" if layout.pairs else ""
+    return f" as panels of {layout.width}: {layout.n} x {layout.k}, {strides}{base}{pairs}"
 
 
 def _launch(launch: Launch) -> str:

@@ -238,7 +238,7 @@ def _tile(t: Streamed) -> str:
 def _operand(o: Operand) -> str:
     if o.stride is None or o.source is None:
         return show_expr(o.value) if o.value is not None else "nothing"
-    what = "panels of" if o.panels else "strides"
+    what = ("paired panels of" if o.pairs else "panels of") if o.panels else "strides"
     return f"{_place(o.source, o.base)} {what} ({o.stride}, {o.k_stride})"
 
 

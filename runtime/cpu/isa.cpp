@@ -6,6 +6,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace LUMIGEN_NS {
 
@@ -23,6 +27,19 @@ uint64_t saved_registers() {
 
 bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 
+// Linux saves tile registers, 8 KiB of them, for a process that has asked. It refuses where a thread has
+// an alternate signal stack that they would not fit on.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool may = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return may;
+#else
+  return false;
+#endif
+}
+
+// All but whether the system gives the registers of kAmx, which is asked when they are wanted.
 uint32_t supported() {
   uint32_t a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
@@ -37,12 +54,16 @@ uint32_t supported() {
   if (!has(b, 1u << 5)) return found;  // AVX2
   found |= 1u << kAvx2;
   // AVX512F, DQ, BW, VL; opmask, the upper halves of zmm0-15, zmm16-31
-  if (has(b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) && (saved & 0xe6) == 0xe6) found |= 1u << kAvx512;
+  if (!has(b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) || (saved & 0xe6) != 0xe6) return found;
+  found |= 1u << kAvx512;
+  // AMX-BF16, AMX-TILE; the configuration and the data of tiles
+  if (has(d, 1u << 22 | 1u << 24) && (saved & 0x60000) == 0x60000) found |= 1u << kAmx;
   return found;
 }
 
 #else
 
+bool may_use_tiles() { return false; }
 uint32_t supported() { return 1u << kBaseline; }
 
 #endif
@@ -50,33 +71,34 @@ uint32_t supported() { return 1u << kBaseline; }
 }  // namespace
 
 const char* isa_name(Isa isa) {
-  static const char* const names[] = {"baseline", "avx2", "avx512"};
+  static const char* const names[] = {"baseline", "avx2", "avx512", "amx"};
   return names[isa];
 }
 
-bool isa_runs(Isa isa) { return (supported() >> isa & 1) != 0; }
+bool isa_runs(Isa isa) { return (supported() >> isa & 1) != 0 && (isa != kAmx || may_use_tiles()); }
 
 Status choose_isa(Isa* isa, uint32_t compiled, const char* variable) {
-  const uint32_t usable = compiled & supported();
   const char* wanted = std::getenv(variable);
   if (wanted != nullptr && *wanted != '\0') {
     for (int32_t i = 0; i < kIsaCount; ++i) {
       const Isa candidate = static_cast<Isa>(i);
       if (std::strcmp(wanted, isa_name(candidate)) != 0) continue;
       *isa = candidate;
-      if (usable >> i & 1) return kOk;
-      if (compiled >> i & 1)
+      const bool is_compiled = (compiled >> i & 1) != 0;
+      if (is_compiled && isa_runs(candidate)) return kOk;
+      if (is_compiled)
         return fail(kUnsupported, "[model_open] %s is %s, which this processor does not have. Unset %s.",
                     variable, wanted, variable);
       return fail(kUnsupported, "[model_open] %s is %s, for which this library holds no code. Unset %s.",
                   variable, wanted, variable);
     }
-    return fail(kUnsupported, "[model_open] %s is %s, must be %s, avx2 or avx512. Correct or unset it.",
+    return fail(kUnsupported, "[model_open] %s is %s, must be %s, avx2, avx512 or amx. Correct or unset it.",
                 variable, wanted, isa_name(kBaseline));
   }
   for (int32_t i = kIsaCount - 1; i >= 0; --i) {
-    if (!(usable >> i & 1)) continue;
-    *isa = static_cast<Isa>(i);
+    const Isa candidate = static_cast<Isa>(i);
+    if (!(compiled >> i & 1) || !isa_runs(candidate)) continue;
+    *isa = candidate;
     return kOk;
   }
   return fail(

@@ -2,6 +2,8 @@
 //
 // B, the columns (as a rule the weights), is packed in panels of 16 columns: (n / 16, k, 16), zeros
 // beyond n. The layout is the same on every instruction set, so it can be made once and stored.
+// Where both operands are multiplied as bf16 a panel has pairs of k, (n / 16, k / 2, 16, 2), zeros beyond k
+// up to a multiple of 32: what a matrix unit takes, and what two shifts widen elsewhere.
 // A, the rows, is packed at run time in blocks of up to kRows rows: (block, k, rows of the block).
 // `rows` rows make ceil(rows / kRows) blocks of as equal size as possible, since a thin last block
 // would keep the multipliers waiting; the block that starts at row r starts at float r * k.
@@ -17,6 +19,11 @@ namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
 constexpr int kPanel = 16;  // columns of a panel of B
+
+struct BF16Pair {
+  uint16_t even, odd;  // k, k + 1 of a column
+};
+LUMIGEN_INLINE const BF16Pair* as_pairs(const uint16_t* p) { return reinterpret_cast<const BF16Pair*>(p); }
 
 // The tile held in registers is kRows rows by kColumns columns. Good sizes for a call of multiply:
 // kDepth * kColumns floats of B stay in the first-level cache, kBlockRows * kDepth of A in less than
@@ -48,7 +55,6 @@ struct RowBlocks {
 
 #include "panel_pack.h"
 #include "panel_tile.h"
-
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
@@ -71,3 +77,13 @@ inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, cons
 
 }  // namespace LUMIGEN_ISA
 }  // namespace LUMIGEN_NS
+
+// Products of bf16: pack_a_bf16, pack_a_from_bf16 and multiply of BF16Pair, as those above, of A that is
+// rounded to bf16. A call may begin at a multiple of 32 k, packed A of n rows and k takes no more room than
+// floats of n rows up to a multiple of 16 and of k up to one of 32, and what multiplies is a thread that has
+// a Multiplier.
+#if defined(LUMIGEN_AMX)
+#include "panel_amx.h"
+#else
+#include "panel_bf16.h"
+#endif

@@ -1,5 +1,5 @@
 // Packing for panel.h: rows of A into blocks, columns of B into panels of 16. The source's elements T are
-// float, BF16 or F16; what is packed is float.
+// float, BF16 or F16; what is packed is float, rounded to E if that is BF16.
 #pragma once
 
 namespace LUMIGEN_NS {
@@ -11,16 +11,33 @@ LUMIGEN_INLINE void store_some(float* dst, Vec a, int n) {
   if (n > 0) store(dst, a, FirstLanes{n});
 }
 
+// What is packed of a value.
+template <class E, class T>
+constexpr bool kRounds = false;
+template <>
+inline constexpr bool kRounds<BF16, float> = true;
+template <class E, class T, class Lanes>
+LUMIGEN_INLINE Vec load_as(const T* p, Lanes lanes) {
+  if constexpr (kRounds<E, T>) return round_bf16(load(p, lanes));
+  return load(p, lanes);
+}
+template <class E, class T>
+LUMIGEN_INLINE float value_as(T x) {
+  if constexpr (kRounds<E, T>) return round_bf16(x);
+  return widened(x);
+}
+
 // dst[i * step + r] = src[r * stride + i] for r < n and i < k: rows to columns; n is at most kLanes.
 // Unless is_exact, whole vectors are stored where the floats of later i follow: what lands beyond
 // r = n is overwritten by those, and the last rows of dst are stored exactly.
-template <class T>
+template <class E, class T>
 __attribute__((noinline)) inline void transpose_rows(float* dst, const T* src, int64_t stride, int n,
                                                      int64_t k, int64_t step, bool is_exact) {
   Vec block[kLanes];
   int64_t i = 0;
   for (; i + kLanes <= k; i += kLanes) {
-    for (int r = 0; r < kLanes; r++) block[r] = r < n ? load(src + r * stride + i, AllLanes{}) : splat(0.0f);
+    for (int r = 0; r < kLanes; r++)
+      block[r] = r < n ? load_as<E>(src + r * stride + i, AllLanes{}) : splat(0.0f);
     transpose(block);
     if (is_exact || i + 2 * kLanes > k) {
       for (int j = 0; j < kLanes; j++) store_some(dst + (i + j) * step, block[j], n);
@@ -32,52 +49,52 @@ __attribute__((noinline)) inline void transpose_rows(float* dst, const T* src, i
   dst += i * step;
   src += i;
   for (int j = 0; j < rest; j++)
-    for (int r = 0; r < n; r++) dst[j * step + r] = widened(src[r * stride + j]);
+    for (int r = 0; r < n; r++) dst[j * step + r] = value_as<E>(src[r * stride + j]);
 }
 
 // One block of A: dst (k, rows) from element (r, i) at src[r * row_stride + i * k_stride].
-template <class T>
+template <class E, class T>
 inline void pack_row_block(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows,
                            int64_t k) {
   if (rows == 1 && k_stride == 1) {
-    for_lanes(k, [&](int64_t i, auto lanes) { store(dst + i, load(src + i, lanes), lanes); });
+    for_lanes(k, [&](int64_t i, auto lanes) { store(dst + i, load_as<E>(src + i, lanes), lanes); });
   } else if (k_stride == 1) {
     for (int r = 0; r < rows; r += kLanes) {
       const int n = rows - r < kLanes ? rows - r : kLanes;
-      transpose_rows(dst + r, src + r * row_stride, row_stride, n, k, rows, rows > kLanes);
+      transpose_rows<E>(dst + r, src + r * row_stride, row_stride, n, k, rows, rows > kLanes);
     }
   } else if (row_stride == 1) {
     for (int64_t i = 0; i < k; i++)
       for_lanes(rows, [&](int64_t r, auto lanes) {
-        store(dst + i * rows + r, load(src + i * k_stride + r, lanes), lanes);
+        store(dst + i * rows + r, load_as<E>(src + i * k_stride + r, lanes), lanes);
       });
   } else {
     for (int64_t i = 0; i < k; i++)
-      for (int r = 0; r < rows; r++) dst[i * rows + r] = widened(src[r * row_stride + i * k_stride]);
+      for (int r = 0; r < rows; r++) dst[i * rows + r] = value_as<E>(src[r * row_stride + i * k_stride]);
   }
 }
 
 // dst = packed A (rows, k), from element (r, i) at src[r * row_stride + i * k_stride]. rows * k floats.
-template <class T>
+template <class E = float, class T>
 inline void pack_a(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
   const RowBlocks blocks(rows);
   for (int b = 0; b < blocks.count; b++) {
     const int n = blocks.rows_of(b);
-    pack_row_block(dst, src, row_stride, k_stride, n, k);
+    pack_row_block<E>(dst, src, row_stride, k_stride, n, k);
     dst += n * k;
     src += n * row_stride;
   }
 }
 
 // As pack_a, from any source: element (r, i) is at(r, i).
-template <class F>
+template <class E = float, class F>
 inline void pack_a_from(float* dst, int rows, int64_t k, F&& at) {
   const RowBlocks blocks(rows);
   int first = 0;
   for (int b = 0; b < blocks.count; b++) {
     const int n = blocks.rows_of(b);
     for (int64_t i = 0; i < k; i++)
-      for (int r = 0; r < n; r++) *dst++ = at(first + r, i);
+      for (int r = 0; r < n; r++) *dst++ = value_as<E>(at(first + r, i));
     first += n;
   }
 }
@@ -100,7 +117,7 @@ inline void pack_b(float* dst, const T* src, int64_t n_stride, int64_t k_stride,
     } else if (k_stride == 1) {
       for (int j = 0; j < width; j += kLanes) {
         const int some = width - j < kLanes ? width - j : kLanes;
-        transpose_rows(panel + j, from + j * n_stride, n_stride, some, k, kPanel, true);
+        transpose_rows<float>(panel + j, from + j * n_stride, n_stride, some, k, kPanel, true);
       }
     } else {
       for (int64_t i = 0; i < k; i++)

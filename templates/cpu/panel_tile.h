@@ -6,7 +6,7 @@ inline namespace LUMIGEN_ISA {
 
 // Where B lies. Rows are `step` elements apart; columns are contiguous within a panel of 16, and
 // panels are panel_stride apart. A plain row-major B is the case panel_stride = 16. The elements T are float,
-// BF16 or F16, widened as they are loaded.
+// BF16 or F16, widened as they are loaded, or pairs of them, and then a step is one of two k.
 template <class T>
 struct Columns {
   const T* b;
@@ -28,12 +28,28 @@ LUMIGEN_INLINE void add_product(Vec& acc, Vec x, Vec y) {
 #endif
 }
 
-// acc (kR, kV vectors) += a (kR) times a row of B (kV vectors): one k. The shorter factor is held in
+// Row i of B from `b` on, of which `at` are the columns wanted.
+template <class T, class Lanes>
+LUMIGEN_INLINE Vec load_row(const T* b, int64_t step, int64_t i, int64_t at, Lanes lanes) {
+  return load(b + i * step + at, lanes);
+}
+template <class Lanes>
+LUMIGEN_INLINE Vec load_row(const BF16Pair* b, int64_t step, int64_t i, int64_t at, Lanes lanes) {
+  const IVec both = load_int(reinterpret_cast<const int32_t*>(b + i / 2 * step + at), lanes);
+  return from_bits(i % 2 == 0 ? shift_left<16>(both) : both & splat_int(-0x10000));
+}
+template <class T>
+constexpr int kStepRows = 1;  // of B
+template <>
+inline constexpr int kStepRows<BF16Pair> = 2;
+
+// acc (kR, kV vectors) += a (kR) times row i of B (kV vectors): one k. The shorter factor is held in
 // registers, the longer passes through one.
 template <int kR, int kV, class T>
-LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const T* b, int64_t panel_stride) {
+LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const T* b, int64_t panel_stride,
+                                 int64_t step, int64_t i) {
   const auto row = [&](int v) {
-    return load(b + v * kLanes / kPanel * panel_stride + v * kLanes % kPanel, AllLanes{});
+    return load_row(b, step, i, v * kLanes / kPanel * panel_stride + v * kLanes % kPanel, AllLanes{});
   };
   if constexpr (kR < kV) {
     Vec x[kR];
@@ -77,23 +93,17 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
   // cache. B as a rule is in the first already.
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) __builtin_prefetch(c + r * ldc + kV * kLanes - 1, 1);
-  constexpr int kUnroll = kV > 4 ? 1 : 4;  // many panels: addresses would not fit in registers
+  constexpr int kUnroll = kV > 4 ? kStepRows<T> : 4;  // many panels: addresses would not fit in registers
   int64_t i = 0;
   for (; i + kUnroll <= k; i += kUnroll) {
 #pragma GCC unroll 4
-    for (int u = 0; u < kUnroll; u++) {
-      add_products<kR, kV>(acc, a + u * kR, b, panel_stride);
-      b += step;
-    }
+    for (int u = 0; u < kUnroll; u++) add_products<kR, kV>(acc, a + u * kR, b, panel_stride, step, u);
+    b += kUnroll / kStepRows<T> * step;
 #pragma GCC unroll 4
     for (int f = 0; f < kUnroll * kR; f += 16) __builtin_prefetch(a + 8 * kUnroll * kR + f);
     a += kUnroll * kR;
   }
-  for (; i < k; i++) {
-    add_products<kR, kV>(acc, a, b, panel_stride);
-    b += step;
-    a += kR;
-  }
+  for (int64_t u = 0; i + u < k; u++) add_products<kR, kV>(acc, a + u * kR, b, panel_stride, step, u);
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) {
 #pragma GCC unroll 8
@@ -141,7 +151,7 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
   for (int64_t start = 0; start < k || start == 0; start += kSome) {
     const int64_t depth = k - start < kSome ? k - start : kSome;
     for (int64_t i = 0; i < depth; i++)
-      store(part + i * kLanes, load(columns.at(n) + (start + i) * columns.step, lanes), AllLanes{});
+      store(part + i * kLanes, load_row(columns.at(n), columns.step, start + i, 0, lanes), AllLanes{});
     const bool goes_on = accumulate || start > 0;
     int64_t first = 0;
     for (int i = 0; i < blocks.count; i++) {

@@ -10,6 +10,13 @@
 #include <utility>
 #include <vector>
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace {
 
 volatile float sink;  // so that no result is unused
@@ -60,10 +67,51 @@ bool has_sse2() { return true; }
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 bool has_avx512() { return bool(__builtin_cpu_supports("avx512f")); }
 
+#if defined(__linux__)
+// Products of tiles in registers: 16 x 16 sums of 32 products each, which take as long as 32 vector
+// instructions.
+[[gnu::target("amx-tile,amx-bf16")]] void amx_bf16(int64_t n) {
+  alignas(64) static const struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } config = {1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+  _tile_loadconfig(&config);
+  static_assert(CHAINS == 12, "twice six tiles");
+  for (int64_t k = 0; k < n / 32; ++k) {
+    _tile_dpbf16ps(0, 6, 7);
+    _tile_dpbf16ps(1, 6, 7);
+    _tile_dpbf16ps(2, 6, 7);
+    _tile_dpbf16ps(3, 6, 7);
+    _tile_dpbf16ps(4, 6, 7);
+    _tile_dpbf16ps(5, 6, 7);
+    _tile_dpbf16ps(0, 6, 7);
+    _tile_dpbf16ps(1, 6, 7);
+    _tile_dpbf16ps(2, 6, 7);
+    _tile_dpbf16ps(3, 6, 7);
+    _tile_dpbf16ps(4, 6, 7);
+    _tile_dpbf16ps(5, 6, 7);
+  }
+  _tile_release();
+}
+
+// The processor has them, and the system gives this process the registers (ARCH_REQ_XCOMP_PERM).
+bool has_amx() {
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  const uint32_t bits = 1u << 22 | 1u << 24;  // AMX-BF16, AMX-TILE
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & bits) == bits &&
+         syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+}
+#else
+void amx_bf16(int64_t) {}
+bool has_amx() { return false; }
+#endif
+
 const Rate RATES[] = {
-    {"f32 sse2", 4, sse2_float, has_sse2},        {"f32 avx2", 8, avx2_float, has_avx2},
-    {"f32 avx512", 16, avx512_float, has_avx512}, {"f64 sse2", 2, sse2_double, has_sse2},
-    {"f64 avx2", 4, avx2_double, has_avx2},       {"f64 avx512", 8, avx512_double, has_avx512},
+    {"bf16 amx", 16 * 16, amx_bf16, has_amx},     {"f32 sse2", 4, sse2_float, has_sse2},
+    {"f32 avx2", 8, avx2_float, has_avx2},        {"f32 avx512", 16, avx512_float, has_avx512},
+    {"f64 sse2", 2, sse2_double, has_sse2},       {"f64 avx2", 4, avx2_double, has_avx2},
+    {"f64 avx512", 8, avx512_double, has_avx512},
 };
 #define CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
 #else

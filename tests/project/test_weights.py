@@ -56,6 +56,10 @@ def test_packing_follows_the_formula():
             for j in range(k):
                 want = 0 if i >= n else (w[i, j] if by_row else w[j, i])
                 assert out[(i // width * k + j) * width + i % width] == want
+        pairs = pack(w, replace(layout, pairs=True)).reshape(-1, 16, width, 2)  # 16 pairs of k
+        for (panel, pair, column, side), got in np.ndenumerate(pairs):
+            i, j = panel * width + column, 2 * pair + side
+            assert got == (0 if i >= n or j >= k else w[i, j] if by_row else w[j, i])
 
 
 def test_a_packed_file_opens_elsewhere_and_is_aligned(project, packed, arrays):
@@ -122,7 +126,6 @@ def test_floats_are_converted_where_others_are_read(tmp_path):
     command = ["c++", "-std=c++17", "-DLUMIGEN_NS=rt", *folders, "-Wall", "-Wextra"]
     test = Path(__file__).parent / "native" / "converted_weights_test.cpp"
     subprocess.run([*command, "-Werror", str(test), *sources, "-o", str(program)], check=True)
-    layout = Panels(80, 37, 37, 1)
     for held in (f32, f16, bf16):
         with np.errstate(over="ignore", invalid="ignore"):
             original = w.astype(held.numpy)
@@ -130,12 +133,11 @@ def test_floats_are_converted_where_others_are_read(tmp_path):
         command = [program, tmp_path / "original", "80", "37"]
         found = subprocess.run(command, check=True, capture_output=True).stdout
         for dtype in (f32, f16, bf16):
-            size = original.size * dtype.itemsize
-            as_it_is, panels = (
-                np.frombuffer(found[k * size : (k + 1) * size], f"u{dtype.itemsize}")
-                for k in range(2)
-            )
-            found = found[2 * size :]
+            layout = Panels(80, 37, 37, 1, pairs=dtype is bf16)
+            numbers = np.frombuffer(found, f"u{dtype.itemsize}")
+            count = original.size + layout.elements
+            as_it_is, panels = numbers[: original.size], numbers[original.size : count]
+            found = found[count * dtype.itemsize :]
             forms = (Stored("w", WeightInfo("w", w.shape, dtype), None),)
             write_weights(replace(models.tiny(), weights=forms), {"w": original}, tmp_path / "w")
             written = safetensors.numpy.load_file(tmp_path / "w")["w"]

@@ -9,10 +9,11 @@ int main(int count, char** arguments) {
   if (count != 4) return 2;
   const int64_t n = std::stoll(arguments[2]), k = std::stoll(arguments[3]);
   const int64_t shape[] = {n, k};
-  const Panels panels{n, k, k, 1, 16, 0};
   for (const char* dtype : {"F32", "F16", "BF16"}) {
     const int32_t item = dtype[1] == '3' ? 4 : 2;
-    const int64_t panel_bytes = (n + 15) / 16 * 16 * k * item;
+    const bool pairs = dtype[0] == 'B';
+    const Panels panels{n, k, k, 1, 16, 0, pairs};
+    const int64_t panel_bytes = (n + 15) / 16 * 16 * (pairs ? (k + 31) / 32 * 32 : k) * item;
     const WeightSpec specs[] = {
         {"w", "w", dtype, item, 2, shape, nullptr, "w", "", n * k * item},
         {"w", "w", dtype, item, 2, shape, &panels, "w_panels", "panels", panel_bytes},

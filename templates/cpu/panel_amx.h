@@ -1,0 +1,199 @@
+// Products of bf16 for panel.h on processors with AMX: a tile register holds 16 rows of 64 bytes, and one
+// instruction adds 16 x 32 of A times 32 x 16 of B to 16 x 16 floats of C.
+//
+// A is packed in tiles, (row / 16, k / 32, 16, 32) of bf16 with zeros beyond the rows and beyond k; 32 k of a
+// panel of B are a tile as they lie. A block of C is 2 x 2 tiles, so that each tile of A and B that is loaded
+// is multiplied twice, and the four sums hide each other's latency.
+//
+// The sums of even and of odd k of a tile are added apart, then both to C; numbers below 2^-126 count as 0. C
+// is the same to the last bit however it is divided into rows and columns, and into k at multiples of 32.
+#pragma once
+
+#include <immintrin.h>
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+constexpr int kTileRows = 16, kTileDepth = 32;
+constexpr int64_t kTile = kTileRows * kTileDepth;  // elements
+
+// What a thread needs to multiply bf16: tile registers, which are configured while there is one of these.
+// Then they are cleared: the thread may be the caller's, and the system saves registers in use when it
+// switches.
+class Multiplier {
+ public:
+  Multiplier() { _tile_loadconfig(&kConfig); }
+  ~Multiplier() { _tile_release(); }
+  Multiplier(const Multiplier&) = delete;
+  Multiplier& operator=(const Multiplier&) = delete;
+
+ private:
+  struct alignas(64) Config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  };
+  // NOTE: constant, since to gcc 12 the instruction reads 8 of these bytes: it would drop stores to the
+  // others.
+  static constexpr Config kConfig = {
+      1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+};
+
+// --- rows ---
+
+// n elements of a row of a tile, zeros behind them.
+LUMIGEN_INLINE void pack_tile_row(uint16_t* dst, const BF16* src, int n) {
+  if (n == kTileDepth) {
+    __builtin_memcpy(dst, src, kTileDepth * sizeof(BF16));
+  } else {
+    for (int i = 0; i < kTileDepth; i++) dst[i] = i < n ? src[i].bits : uint16_t(0);
+  }
+}
+LUMIGEN_INLINE void pack_tile_row(uint16_t* dst, const float* src, int n) {
+  for (int i = 0; i < kTileDepth; i += kLanes) {
+    Vec some = splat(0.0f);
+    if (i + kLanes <= n) {
+      some = load(src + i, AllLanes{});
+    } else if (i < n) {
+      some = load(src + i, FirstLanes{n - i});
+    }
+    store_bf16(dst + i, some, AllLanes{});
+  }
+}
+LUMIGEN_INLINE void pack_tile_row(uint16_t* dst, const F16* src, int n) {
+  for (int i = 0; i < kTileDepth; i++) dst[i] = i < n ? bf16_bits(widened(src[i])) : uint16_t(0);
+}
+
+// Every row of every tile: put(dst, row, first k, how many).
+template <class F>
+LUMIGEN_INLINE void pack_tiles(float* packed, int rows, int64_t k, F&& put) {
+  uint16_t* dst = reinterpret_cast<uint16_t*>(packed);
+  const int64_t deep = (k + kTileDepth - 1) / kTileDepth;
+  for (int first = 0; first < rows; first += kTileRows) {
+    for (int r = first; r < first + kTileRows; r++) {
+      for (int64_t t = 0; t < deep; t++) {
+        const int64_t left = r < rows ? k - t * kTileDepth : 0;
+        put(dst + t * kTile + (r - first) * kTileDepth, r, t * kTileDepth,
+            left < kTileDepth ? int(left) : kTileDepth);
+      }
+    }
+    dst += deep * kTile;
+  }
+}
+
+template <class T>
+inline void pack_a_bf16(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
+  if (k_stride == 1) {
+    pack_tiles(dst, rows, k, [&](uint16_t* to, int row, int64_t i, int n) {
+      pack_tile_row(to, n > 0 ? src + row * row_stride + i : src, n);
+    });
+  } else {
+    pack_tiles(dst, rows, k, [&](uint16_t* to, int row, int64_t i, int n) {
+      for (int j = 0; j < kTileDepth; j++)
+        to[j] = j < n ? bf16_bits(widened(src[row * row_stride + (i + j) * k_stride])) : uint16_t(0);
+    });
+  }
+}
+
+template <class F>
+inline void pack_a_from_bf16(float* dst, int rows, int64_t k, F&& at) {
+  pack_tiles(dst, rows, k, [&](uint16_t* to, int row, int64_t i, int n) {
+    for (int j = 0; j < kTileDepth; j++) to[j] = j < n ? bf16_bits(at(row, i + j)) : uint16_t(0);
+  });
+}
+
+// --- products ---
+
+// c (kM x kN tiles) = or += `deep` tiles of A from `a` on, and of each row of tiles below it, times those of
+// B.
+template <int kM, int kN>
+LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride,
+                                   const BF16Pair* b, int64_t b_stride, int64_t deep, bool accumulate) {
+  const int64_t row = ldc * int64_t(sizeof(float));
+  float* const below = c + kTileRows * ldc;
+  if (accumulate) {
+    _tile_loadd(0, c, row);
+    if constexpr (kN == 2) _tile_loadd(1, c + kPanel, row);
+    if constexpr (kM == 2) _tile_loadd(2, below, row);
+    if constexpr (kM == 2 && kN == 2) _tile_loadd(3, below + kPanel, row);
+  } else {
+    _tile_zero(0);
+    if constexpr (kN == 2) _tile_zero(1);
+    if constexpr (kM == 2) _tile_zero(2);
+    if constexpr (kM == 2 && kN == 2) _tile_zero(3);
+  }
+  for (int64_t t = 0; t < deep; t++) {
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (kN == 2) {
+      _tile_loadd(7, b + b_stride, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (kM == 2) {
+      _tile_loadd(5, a + a_stride, 64);
+      _tile_dpbf16ps(2, 5, 6);
+    }
+    if constexpr (kM == 2 && kN == 2) _tile_dpbf16ps(3, 5, 7);
+    a += kTile;
+    b += kTile / 2;
+  }
+  _tile_stored(0, c, row);
+  if constexpr (kN == 2) _tile_stored(1, c + kPanel, row);
+  if constexpr (kM == 2) _tile_stored(2, below, row);
+  if constexpr (kM == 2 && kN == 2) _tile_stored(3, below + kPanel, row);
+}
+
+// A block at the edge, of which `rows` x `cols` are wanted, is made beside c.
+template <int kM, int kN>
+inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride, const BF16Pair* b,
+                          int64_t b_stride, int64_t deep, int rows, int64_t cols, bool accumulate) {
+  constexpr int64_t kWide = kN * kPanel;
+  if (rows >= kM * kTileRows && cols >= kWide)
+    return multiply_block<kM, kN>(c, ldc, a, a_stride, b, b_stride, deep, accumulate);
+  float part[kM * kTileRows * kWide] = {};
+  const int some = rows < kM * kTileRows ? rows : kM * kTileRows;
+  const int64_t width = cols < kWide ? cols : kWide;
+  for (int r = 0; accumulate && r < some; r++)
+    for_lanes(width, [&](int64_t j, auto lanes) {
+      store(part + r * kWide + j, load(c + r * ldc + j, lanes), lanes);
+    });
+  __asm__ volatile("" ::: "memory");
+  multiply_block<kM, kN>(part, kWide, a, a_stride, b, b_stride, deep, accumulate);
+  for (int r = 0; r < some; r++)
+    for_lanes(width, [&](int64_t j, auto lanes) {
+      store(c + r * ldc + j, load(part + r * kWide + j, lanes), lanes);
+    });
+}
+
+// Blocks of rows are the outer loop: theirs of A stay in the first-level cache, panels of B come from the
+// second.
+inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b, int rows,
+                     int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
+  const int64_t deep = (k + kTileDepth - 1) / kTileDepth, a_stride = deep * kTile,
+                b_stride = panel_stride / 2;
+  const uint16_t* a = reinterpret_cast<const uint16_t*>(packed_a);
+  __asm__ volatile("" ::: "memory");  // the compiler is not told what loads of tiles read
+  for (int r = 0; r < rows; r += 2 * kTileRows) {
+    const BF16Pair* b = packed_b;
+    for (int64_t n = 0; n < cols; n += 2 * kPanel) {
+      const auto block = [&](auto multiply_some) {
+        multiply_some(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n, accumulate);
+      };
+      if (rows - r > kTileRows && cols - n > kPanel) {
+        block(multiply_edge<2, 2>);
+      } else if (rows - r > kTileRows) {
+        block(multiply_edge<2, 1>);
+      } else if (cols - n > kPanel) {
+        block(multiply_edge<1, 2>);
+      } else {
+        block(multiply_edge<1, 1>);
+      }
+      b += 2 * b_stride;
+    }
+    a += 2 * a_stride;
+  }
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

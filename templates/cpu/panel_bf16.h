@@ -1,0 +1,28 @@
+// Products of bf16 for panel.h on processors without instructions for them: operands are widened, A as it is
+// packed and B in registers, and multiplied as floats.
+#pragma once
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+// What a thread needs to multiply bf16: here nothing.
+struct Multiplier {};
+
+template <class T>
+inline void pack_a_bf16(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
+  pack_a<BF16>(dst, src, row_stride, k_stride, rows, k);
+}
+
+template <class F>
+inline void pack_a_from_bf16(float* dst, int rows, int64_t k, F&& at) {
+  pack_a_from<BF16>(dst, rows, k, at);
+}
+
+inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b, int rows,
+                     int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
+  const Columns<BF16Pair> columns{packed_b, panel_stride / 2, kPanel};
+  multiply_tiles(c, ldc, packed_a, columns, rows, cols, k, accumulate);
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS
