@@ -64,7 +64,12 @@ def plain(text):
 def regions(name):
     """The regions of a model as plans see them: over canonical buffers and axes, each once."""
     ((_, graph),) = compilation(name).graphs["fold"]
-    cut = partition(graph, lambda r: CPU.runs_whole(r, f32), lambda r: CPU.in_loops(unify_axes(r)))
+    cut = partition(
+        graph,
+        lambda r: CPU.runs_whole(r, f32),
+        lambda r: CPU.in_loops(unify_axes(r)),
+        one_row=CPU.one_row,
+    )
     found = (canonical(unify_axes(r)).region for r in choose_layouts(cut))
     return tuple(dict.fromkeys(found))
 

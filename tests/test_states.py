@@ -364,22 +364,31 @@ def _atoms(e: Ix) -> set[object]:
     return found
 
 
-def attention_inputs(n: int | lg.Dim, dtype: lg.DType) -> dict[str, Any]:
-    q = lg.spec(GROUPS, SHARED, n, WIDTH, dtype=dtype)
+def attention_inputs(n: int | lg.Dim, dtype: lg.DType, shared: int = SHARED) -> dict[str, Any]:
+    q = lg.spec(GROUPS, shared, n, WIDTH, dtype=dtype)
     kv = lg.spec(GROUPS, n, WIDTH, dtype=dtype)
     return {"q": q, "k": kv, "v": kv, "pos": lg.spec(dtype=lg.i64, range=(0, LENGTH - 1))}
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype"), [("cpu", lg.f32), ("cpu", lg.bf16), ("cuda", lg.bf16)]
+    ("device", "dtype", "shared"),
+    [
+        ("cpu", lg.f32, SHARED),
+        ("cpu", lg.f32, 1),  # with n = 1 there is one row of scores
+        ("cpu", lg.bf16, SHARED),
+        ("cpu", lg.bf16, 1),
+        ("cuda", lg.bf16, SHARED),
+    ],
 )
 @pytest.mark.parametrize("n", [1, lg.Dim("n", 1, 16, typical=2)])
-def test_no_key_beyond_the_position_is_read(device: str, dtype: lg.DType, n: int | lg.Dim) -> None:
+def test_no_key_beyond_the_position_is_read(
+    device: str, dtype: lg.DType, shared: int, n: int | lg.Dim
+) -> None:
     """Attention over a cache is one kernel, whose loop ends with the position; on a CPU with it exactly.
 
     Blocks of threads read whole tiles: what is behind the position is weighted by zero there.
     """
-    graph = traced(attention, None, **attention_inputs(n, dtype))
+    graph = traced(attention, None, **attention_inputs(n, dtype, shared))
     model = lowered(graph, device=DEVICES[device])
     (program,) = model.programs
     assert [a for x in program.launches for a in x.arguments if isinstance(a, SlotArg)] == []
@@ -394,7 +403,7 @@ def test_no_key_beyond_the_position_is_read(device: str, dtype: lg.DType, n: int
             name: rng.standard_normal(
                 [int(e.evaluate({n: 2} if isinstance(n, lg.Dim) else {})) for e in s.shape]
             )
-            for name, s in attention_inputs(n, dtype).items()
+            for name, s in attention_inputs(n, dtype, shared).items()
         }
         given = {name: a.astype(dtype.numpy) for name, a in given.items()}
         given["pos"] = np.array(start)

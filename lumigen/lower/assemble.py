@@ -193,6 +193,7 @@ class _Model:
             graph,
             lambda region: self.device.runs_whole(region, self.dtype),
             lambda region: self.device.in_loops(unify_axes(region)),
+            one_row=self.device.one_row,
         )
         regions = retype_temporaries(regions, self.dtype)
         regions = self.sliced(choose_layouts(regions))

@@ -17,10 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, ceildiv, ix, minimum, product
+from lumigen.index import Axis, Ix, Quotient, ceildiv, ix, minimum, product
 from lumigen.lower.bounds import loop_bounds
 from lumigen.lower.contract import Lowered, affine, flatten
-from lumigen.lower.contractions import is_plain, product_factors
+from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.simt import dims_of
@@ -93,10 +93,10 @@ class Cascade:
     after: Expr  # the store's value over the final states
 
 
-def find_cascade(store: Store) -> Cascade | None:
-    """The region's one fold around one contraction, or None."""
+def find_cascade(store: Store, *, one_row: bool = False) -> Cascade | None:
+    """The region's one fold around one contraction, or None; with `one_row` it may have a single column here."""
     reductions = kernel_reductions([store.value])
-    inner, axes = _inner_contraction(reductions)
+    inner, axes = _inner_contraction(reductions, one_row=one_row)
     if inner is None or len(axes) != 1:
         return None
     fold = separate((store.value,), axes)
@@ -108,17 +108,28 @@ def find_cascade(store: Store) -> Cascade | None:
     tiles = [e for c in fold.carries for e in (c.tile, c.correct) if e is not None]
     if kernel_reductions([after]) or kernel_reductions(tiles) != (inner,):
         return None  # a reduction that the fold does not compute
-    return _by_index_sets(store, fold, inner, axes[0], after)
+    found = _by_index_sets(store, fold, inner, axes[0], after)
+    if found is None or found.columns:
+        return found
+    return found if one_row and _has_own_rows(found) else None
 
 
-def _inner_contraction(reductions: tuple[Reduce, ...]) -> tuple[Reduce | None, tuple[Axis, ...]]:
+def _has_own_rows(found: Cascade) -> bool:
+    """Whether each point of the grid has rows of its own: where several share some, they should be columns."""
+    at = (i for e in walk([found.inner_rows]) if isinstance(e, Read) for i in e.at)
+    return not any(isinstance(a, Quotient) for i in at for a in i.atoms())
+
+
+def _inner_contraction(
+    reductions: tuple[Reduce, ...], *, one_row: bool
+) -> tuple[Reduce | None, tuple[Axis, ...]]:
     """The one contraction inside other reductions, and the axes that those run over."""
     inner: set[Reduce] = set()
     axes: set[tuple[Axis, ...]] = set()
     for outer in reductions:
         for r in walk([outer.body]):
             if isinstance(r, Reduce) and free_axes(r) & set(outer.axes):
-                if product_factors(r) is None:
+                if scored_factors(r, one_row=one_row) is None:
                     return None, ()
                 inner.add(r)
                 axes.add(outer.axes)
@@ -128,7 +139,7 @@ def _inner_contraction(reductions: tuple[Reduce, ...]) -> tuple[Reduce | None, t
 
 
 def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis, after: Expr) -> Cascade | None:
-    factors = product_factors(inner)
+    factors = scored_factors(inner, one_row=True)
     assert factors is not None
     inner_columns, inner_rows = sorted(factors, key=lambda f: k in free_axes(f))
     if k in free_axes(inner_columns) or not (is_plain(inner_columns) and is_plain(inner_rows)):
@@ -150,7 +161,7 @@ def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis, after: Expr
         if free_axes(operand) & columns or k not in free_axes(operand) or not is_plain(operand):
             return None
         outers.append(Outer(i, weights, operand, tuple(a for a in store.axes if a in own)))
-    if not outers or not columns or len({o.rows for o in outers}) != 1:
+    if not outers or len({o.rows for o in outers}) != 1:
         return None
     ordered = tuple(a for a in store.axes if a in columns)
     out_rows = outers[0].rows
@@ -202,7 +213,7 @@ def cascade(region: Region, sizes: Schedule) -> Lowered | None:
     (store,) = region.stores
     if store.value.dtype is not f32 or store.add:
         return None
-    found = find_cascade(store)
+    found = find_cascade(store, one_row=True)
     return (
         None
         if found is None
@@ -451,7 +462,8 @@ class _Builder:
     def finish(self, top: Scope) -> tuple[Buffer, ...]:
         """Store the value over the final states; returns the scratch tiles of the whole program."""
         at = tuple(i.substitute(self.mapping) for i in self.store.at)
-        along_rows = address(self.store.dst, at).coefficient(self.e) == 1
+        one_column = not self.found.columns
+        along_rows = one_column or address(self.store.dst, at).coefficient(self.e) == 1
         column = ix(self.n) - self.n0
         state: dict[Expr, Expr] = {}
         for i in self.found.vectors:

@@ -78,9 +78,9 @@ class Lowered:
     packs: tuple[tuple[Buffer, Buffer, Panels], ...] = ()  # (packed, the weight, how)
 
 
-def find_contraction(store: Store) -> Contraction | None:
-    """The one contraction that the panel skeleton can run, or None."""
-    found = [r for r in kernel_reductions([store.value]) if product_factors(r) is not None]
+def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | None:
+    """The one contraction that a skeleton for products can run, or None; with `one_row` it may have a row only."""
+    found = [r for r in kernel_reductions([store.value]) if product_factors(r, one_row=one_row)]
     if (
         len(found) != 1
         or found[0].dtype is not f32
@@ -91,9 +91,10 @@ def find_contraction(store: Store) -> Contraction | None:
     r = found[0]
     if any(isinstance(x, Reduce) and r in walk([x.body]) for x in walk([store.value])):
         return None
-    factors = product_factors(r)
+    factors = product_factors(r, one_row=one_row)
     assert factors is not None
-    if free_axes(r) != frozenset(store.axes) or any(f.dtype is not f32 for f in factors):
+    idle = frozenset(store.axes) - free_axes(r)
+    if any(a.extent != 1 for a in idle) or any(f.dtype is not f32 for f in factors):
         return None
     if kernel_reductions(factors):
         return None  # a point of an operand that is packed needs one value, not a loop
@@ -106,6 +107,10 @@ def find_contraction(store: Store) -> Contraction | None:
             m_axes = tuple(a for a in store.axes if a in only_a)
             grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
+            if m_axes and idle:
+                return None
+            if not m_axes and Columns.of(contraction).packed_once() is None:
+                return None  # it would take longer to pack the columns than to multiply them
             return contraction if _rest_fits(store, contraction) else None
     return None
 
@@ -158,7 +163,7 @@ def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
 def contract(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernels of a region of one contraction; None if it has another form."""
     (store,) = region.stores
-    found = find_contraction(store)
+    found = find_contraction(store, one_row=True)
     if found is None:
         return None
     m, m_map = flatten(found.m_axes, "m")
@@ -166,8 +171,7 @@ def contract(region: Region, sizes: Schedule) -> Lowered | None:
     k, k_map = flatten(found.reduce.axes, "k")
     mapping = {**m_map, **n_map}
     rows = substitute(substitute(found.rows, k_map), mapping)
-    columns = substitute(substitute(found.columns, k_map), mapping)
-    columns_at = Columns(columns, found, n, k)
+    columns_at = Columns.of(found)
     b, before, packs, temps = columns_at.operand()
     program = _program(
         region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, sizes
@@ -195,6 +199,14 @@ class Columns:
     found: Contraction
     n: Axis
     k: Axis
+
+    @staticmethod
+    def of(found: Contraction) -> Columns:
+        _, m_map = flatten(found.m_axes, "m")
+        n, n_map = flatten(found.n_axes, "n")
+        k, k_map = flatten(found.reduce.axes, "k")
+        value = substitute(substitute(found.columns, k_map), {**m_map, **n_map})
+        return Columns(value, found, n, k)
 
     @property
     def batch(self) -> tuple[Axis, ...]:
@@ -287,6 +299,7 @@ def _program(
     most_rows = max(
         16, min(sizes["rows"], sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"]))
     )
+    most_rows = min(most_rows, m.extent.bounds()[1] or most_rows)
     whole = 2 * PAIRED_ROWS if b.pairs else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     row_tasks, column_tasks = sizes["tasks"], 2
@@ -344,7 +357,7 @@ def _program(
 
     value = substitute(store.value, mapping)
     at = tuple(i.substitute(mapping) for i in store.at)
-    (contraction,) = (r for r in kernel_reductions([value]) if product_factors(r) is not None)
+    (contraction,) = (r for r in kernel_reductions([value]) if product_factors(r, one_row=True))
     direct = _direct(store.dst, at, m, n) if value is contraction else None
     chunk = Axis("c", n.extent)
     chunk_end = minimum(ix(chunk) + sizes["chunk"], n1)

@@ -1,4 +1,9 @@
-"""contractions: which sums are products of matrices, and how large their factors are."""
+"""contractions: which sums are products of matrices, and how large their factors are.
+
+A product of one row is one whose first factor has no columns of its own: a vector, as a step of one token has. Where
+weights are the other factor it is run as other products are, from the same panels, if `one_row` says that the device
+has a skeleton for that: what is done to the vector is then done once and not for each column.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +70,22 @@ def is_expanding(value: Expr, kept: tuple[Axis, ...], contracts: bool) -> bool:
     return row <= limit and depth <= limit and volume(free_axes(value)) >= EXPANSION * largest
 
 
-def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...]) -> bool:
+def is_product_of_one_row(
+    factors: tuple[Expr, ...], free: tuple[Axis, ...], bound: tuple[Axis, ...]
+) -> bool:
+    """Whether a sum over `bound` of the product is a vector times weights, read as they are."""
+    if len(factors) != 2 or not set(bound) <= free_axes(factors[0]) & free_axes(factors[1]):
+        return False
+    a, b = (free_axes(f) & set(free) for f in factors)
+    matrix = factors[0] if b < a else factors[1]
+    held = isinstance(matrix, Read) and matrix.source.role is Role.WEIGHT
+    return held and (b < a or a < b)
+
+
+def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...], *, one_row: bool) -> bool:
     """Whether a contraction in the value is wanted only where an axis in `bound` fits an integer that is read."""
     nodes = walk([value])
-    if not any(isinstance(r, Reduce) and product_factors(r) is not None for r in nodes):
+    if not any(isinstance(r, Reduce) and scored_factors(r, one_row=one_row) for r in nodes):
         return False
     asked = (c for e in nodes if isinstance(e, Holds) for c in e.conditions)
     return any(
@@ -77,29 +94,47 @@ def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...]) -> bool:
     )
 
 
-def has_nested_contraction(e: Expr) -> bool:
+def has_nested_contraction(e: Expr, *, one_row: bool) -> bool:
     """Whether a contraction varies with the axes of a reduction around it."""
     return any(
-        isinstance(r, Reduce) and product_factors(r) is not None and free_axes(r) & set(outer.axes)
+        isinstance(r, Reduce)
+        and product_factors(r, one_row=one_row) is not None
+        and free_axes(r) & set(outer.axes)
         for outer in walk([e])
         if isinstance(outer, Reduce)
         for r in walk([outer.body])
     )
 
 
-def product_factors(r: Reduce) -> tuple[Expr, Expr] | None:
-    """The two factors of a contraction; None if the reduction is not one."""
-    if r.monoid is not Monoid.SUM or r.where:
-        return None
-    if not isinstance(r.body, Prim) or r.body.op is not Op.MUL:
-        return None
-    a, b = r.body.args
-    return (a, b) if is_contraction((a, b), tuple(free_axes(r)), r.axes) else None
+def product_factors(r: Reduce, *, one_row: bool = False) -> tuple[Expr, Expr] | None:
+    """The two factors of a contraction, with `one_row` also of one row; None if the reduction is not one."""
+    factors, free = _factors(r), tuple(free_axes(r))
+    if is_contraction(factors, free, r.axes):
+        return factors[0], factors[1]
+    of_one_row = one_row and is_product_of_one_row(factors, free, r.axes)
+    return (factors[0], factors[1]) if of_one_row else None
 
 
-def contractions_beside(e: Expr) -> Iterator[Reduce]:
+def scored_factors(r: Reduce, *, one_row: bool) -> tuple[Expr, Expr] | None:
+    """The two factors of a contraction, with `one_row` also of a vector and any matrix: what a fold may be around."""
+    factors = _factors(r)
+    if is_contraction(factors, tuple(free_axes(r)), r.axes):
+        return factors[0], factors[1]
+    if not one_row or len(factors) != 2:
+        return None
+    a, b = map(free_axes, factors)
+    return (factors[0], factors[1]) if a < b or b < a else None
+
+
+def _factors(r: Reduce) -> tuple[Expr, ...]:
+    """What a sum adds up the products of; nothing where it adds up something else."""
+    is_sum = r.monoid is Monoid.SUM and not r.where
+    return r.body.args if is_sum and isinstance(r.body, Prim) and r.body.op is Op.MUL else ()
+
+
+def contractions_beside(e: Expr, *, one_row: bool) -> Iterator[Reduce]:
     """The contractions in a value that are inside no other reduction."""
-    return (r for r in reductions_beside(e) if product_factors(r) is not None)
+    return (r for r in reductions_beside(e) if product_factors(r, one_row=one_row) is not None)
 
 
 def reductions_beside(e: Expr) -> Iterator[Reduce]:

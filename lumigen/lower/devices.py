@@ -62,6 +62,7 @@ class Device:
     threads: int  # of theirs
     special: tuple[Special, ...] = ()
     counts_blocks: bool = False  # the last block of a launch may go on
+    one_row: bool = False  # a vector times weights is a product like others
 
     def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
@@ -122,7 +123,7 @@ def _counted(
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:
     """Whether a skeleton runs a contraction inside another reduction without storing it."""
     (store,) = unify_axes(region).stores
-    return find_chain(store) is not None or find_cascade(store) is not None
+    return find_chain(store) is not None or find_cascade(store, one_row=True) is not None
 
 
 def _streams(region: Region, temporaries: DType) -> bool:
@@ -149,6 +150,7 @@ CPU = Device(
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256)),
     keeps=lambda _length, _kept: True,
     threads=1,
+    one_row=True,
 )
 CUDA = Device(
     plan=plan_blocks,

@@ -5,7 +5,8 @@ read in another has a buffer. Whatever is not cut is inlined, so elementwise fus
 
 The cuts are the heuristic's. They fall at the same places in each repeated layer:
 
-1. at a factor of a contraction that is itself computed, unless the factor is *expanding* (below);
+1. at a factor of a contraction that is itself computed, unless the factor is *expanding* (below); a vector times
+   weights is one too where the device says so;
 2. at what a reduction ranges over, if that contains a reduction that varies with the reduced axes: it would be
    recomputed for each element;
 3. at a reduction that several regions would compute;
@@ -59,8 +60,10 @@ from lumigen.lower.contractions import (
     is_contraction,
     is_expanding,
     is_plain,
+    is_product_of_one_row,
     product_factors,
     reductions_beside,
+    scored_factors,
     volume,
     volume_of,
 )
@@ -114,15 +117,20 @@ MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
 
 
 def partition(
-    graph: Graph, runs_whole: Callable[[Region], bool], in_loops: Callable[[Region], bool]
+    graph: Graph,
+    runs_whole: Callable[[Region], bool],
+    in_loops: Callable[[Region], bool],
+    *,
+    one_row: bool = False,
 ) -> tuple[Region, ...]:
     """The regions of a graph, in an order in which every buffer is stored before it is read.
 
     `runs_whole` says whether some skeleton runs a region whose contraction is inside another reduction; where none
     does, the inner contraction is cut after all. `in_loops` says whether a region of one contraction has no other
-    skeleton than loops over vectors, which may as well hold several.
+    skeleton than loops over vectors, which may as well hold several. With `one_row` a vector times weights is a
+    contraction too.
     """
-    return _Builder(graph, _Can(runs_whole, in_loops)).cut_up()
+    return _Builder(graph, _Can(runs_whole, in_loops, one_row)).cut_up()
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,7 @@ class _Can:
 
     runs_whole: Callable[[Region], bool]
     in_loops: Callable[[Region], bool]
+    one_row: bool
 
 
 @dataclass
@@ -362,7 +371,9 @@ class _Builder:
             inner = [
                 n for n in inside if n is not root and n.op is Op.SUM_REDUCE and self.contracts(n)
             ]
-            nested = bool(inner) and has_nested_contraction(self.inlined(root)[1])
+            nested = bool(inner) and has_nested_contraction(
+                self.inlined(root)[1], one_row=self.can.one_row
+            )
             nested |= any(n in self.bounded for n in inside if n is not root)
             if nested and not runs_whole(self.region(root)):
                 operands = [f for n in inside if n.op in MONOIDS for f in self.contracted(n)]
@@ -390,7 +401,8 @@ class _Builder:
         out: dict[Node, None] = {}
         for root in self.roots():
             beside = [n for n in self.beside(root) if self.contracts(n)]
-            if len(list(contractions_beside(self.inlined(root)[1]))) < 2:
+            value = self.inlined(root)[1]
+            if len(list(contractions_beside(value, one_row=self.can.one_row))) < 2:
                 continue
             tiled = [n for n in beside if n is not root and not in_loops(self.region(n))]
             if not tiled:
@@ -450,12 +462,17 @@ class _Builder:
             for node, value in self.factors(n.args[0], where)
             if node.op not in SOURCES
             and node not in self.cut
-            and any(isinstance(r, Reduce) and product_factors(r) for r in walk([value]))
+            and any(
+                isinstance(r, Reduce) and scored_factors(r, one_row=self.can.one_row)
+                for r in walk([value])
+            )
         ]
 
     def contracts(self, n: Node) -> bool:
         value = self.inlined(n)[1]
-        return isinstance(value, Reduce) and product_factors(value) is not None
+        if not isinstance(value, Reduce):
+            return False
+        return product_factors(value, one_row=self.can.one_row) is not None
 
     def decide_at(self, n: Node) -> None:
         axes = tuple(Axis(f"{self.prefix}n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
@@ -463,6 +480,7 @@ class _Builder:
         factors = self.factors(n.args[0], where)
         values = [value for _, value in factors]
         contracts = is_contraction(tuple(values), axes, bound)
+        contracts |= self.can.one_row and is_product_of_one_row(tuple(values), axes, bound)
         for node, value in factors:
             if node.op in SOURCES or node in self.cut:
                 continue
@@ -470,7 +488,7 @@ class _Builder:
             wanted = varying or (contracts and not is_plain(value))
             if not wanted or is_expanding(value, axes, contracts):
                 continue
-            if is_bounded_by_data(value, bound):
+            if is_bounded_by_data(value, bound, one_row=self.can.one_row):
                 self.bounded.add(node)
             else:
                 self.materialise([node])

@@ -18,7 +18,7 @@ from lumigen.region import Region, Store
 
 def plan_region(region: Region) -> RegionPlan:
     (store,) = region.stores
-    found = find_cascade(store)
+    found = find_cascade(store, one_row=True)
     return plan_sweeps(region) if found is None else _folded(region, store, found)
 
 

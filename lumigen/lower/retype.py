@@ -96,7 +96,7 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
 
 def is_statistic(value: Expr) -> bool:
     """Whether the value is a reduction, and no product of matrices."""
-    return isinstance(value, Reduce) and product_factors(value) is None
+    return isinstance(value, Reduce) and product_factors(value, one_row=True) is None
 
 
 def tables(regions: tuple[Region, ...]) -> set[Buffer]:

@@ -24,6 +24,16 @@ BLOCKS = Place(
     "cache", Layout((("m", 0), ("k", 0), ("m", 0)))
 )  # the last factor is the ISA's rows in registers
 VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
+LONGEST = 1 << 20  # terms of a sum that runs in one piece
+ONE_ROW = {
+    "rows": 1,
+    "columns": 128,
+    "chunk": 128,
+    "depth": LONGEST,
+    "packed": LONGEST,
+    "tasks": 1,
+    "shared": LONGEST,
+}
 
 
 # rows, columns, depth of a stage, stages, rows and columns of warps: from many products in a block to few. A warp
@@ -80,7 +90,10 @@ def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:
 def schedule_plan(plan: RegionPlan) -> Schedule:
     (store,) = plan.region.stores
     places = {"a": BLOCKS, "b": PANELS, "acc": Place("cache")}
-    found = find_contraction(store)
+    found = find_contraction(store, one_row=True)
+    if found is not None and not found.m_axes:
+        # a vector streams the panels past: each to its end, and so few of them that every thread has its share
+        return schedule("panel", {**ONE_ROW}, places)
     if found is not None and is_paired(found):
         # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
         # stay in the second cache. Columns of 1 MiB stay beside them, larger ones come once for all rows that there are
@@ -116,7 +129,7 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
         return schedule(
             "panel", {"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "tasks": 4}, places
         )
-    if find_cascade(store) is not None:
+    if find_cascade(store, one_row=True) is not None:
         # scores and weights of 64 x 64 and accumulators stay in the first two caches
         return schedule("panel", {"columns": 64, "depth": 64}, places)
     return VECTOR_LOOPS

@@ -1,0 +1,122 @@
+"""Products of one row: a vector times weights, from the panels that products of many rows read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tiles import run_entry
+
+import lumigen as lg
+from lumigen import fast_lane
+from lumigen.compile import lower_model
+from lumigen.lower.assemble import LoweredModel
+from lumigen.program import Program, WeightArg
+from lumigen.target import CPU, parse_target
+
+K, INNER, OUT = 37, 50, 21
+ROWS = lg.Dim("rows", 1, 9)
+
+
+class Block(lg.nn.Module):
+    """A norm, two products side by side, one behind them, and a value that sees a product at several places."""
+
+    def __init__(self) -> None:
+        self.norm = lg.nn.RMSNorm(K, eps=1e-5)
+        self.gate = lg.nn.Linear(K, INNER, bias=False)
+        self.up = lg.nn.Linear(K, INNER)
+        self.down = lg.nn.Linear(INNER, OUT + 1, bias=False)
+
+    def forward(self, x: lg.Tensor) -> lg.Tensor:
+        x = self.norm(x)
+        y = self.down(self.gate(x).sigmoid() * self.up(x))
+        first, second = y.chunk(2, -1)
+        return lg.cat([first - second, first * second], -1)
+
+
+def block() -> lg.Model:
+    net = Block()
+    model = lg.Model("block", net)
+
+    @model.entry(x=lg.spec(ROWS, K))
+    def many(x):
+        return net(x)
+
+    @model.entry(x=lg.spec(1, K))
+    def one(x):
+        return net(x)
+
+    return model
+
+
+def lowered(model: lg.Model, dtype: lg.DType = lg.f32, target: str = "cpu") -> LoweredModel:
+    row = CPU if target == "cpu" else parse_target(target)
+    return lower_model(model.trace(), {}, target=row, dtype=dtype).lowered
+
+
+def read_by(program: Program) -> set[str]:
+    """The weights of matrices, in their layouts, that an entry reads."""
+    launches = program.launches
+    found = {a.stored for x in launches for a in x.arguments if isinstance(a, WeightArg)}
+    return {name for name in found if "norm" not in name and "bias" not in name}
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16])
+def test_one_row_and_many_share_the_packed_weights(dtype: lg.DType):
+    model = lowered(block(), dtype)
+    many, one = model.programs
+    assert read_by(one) == read_by(many)
+    assert all(name.endswith("_panels") for name in read_by(one))
+    assert len(model.weights) == len({s.weight.name for s in model.weights})  # each stored once
+
+
+def test_what_is_done_to_the_row_is_done_once():
+    """The norm is a kernel of its own, and each weight is read by one launch."""
+    model = lowered(block())
+    skeletons = {k.name: k.program.skeleton for k in model.kernels}
+    launches = next(p for p in model.programs if p.entry == "one").launches
+    reading = [x for x in launches if any("_panels" in str(a) for a in x.arguments)]
+    assert [skeletons[x.kernel] for x in reading] == ["panel"] * 3
+    assert {skeletons[x.kernel] for x in launches if x not in reading} == {"simt"}
+
+
+def test_devices_without_such_a_skeleton_keep_vector_loops():
+    model = lowered(block(), target="cuda:sm_90")
+    (one,) = (p for p in model.programs if p.entry == "one")
+    skeletons = {k.name: k.program.skeleton for k in model.kernels}
+    assert {skeletons[x.kernel] for x in one.launches} == {"simt"}
+
+
+def test_what_would_have_to_be_packed_in_each_run_keeps_vector_loops():
+    model = lg.Model("two_inputs", lg.nn.Identity())
+
+    @model.entry(x=lg.spec(K), w=lg.spec(OUT, K))
+    def product(x, w):
+        return w @ x
+
+    assert [k.program.skeleton for k in lowered(model).kernels] == ["simt"]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(lg.f32, 1e-5), (lg.bf16, 3e-2)])
+def test_numbers_are_right(dtype: lg.DType, tolerance: float, rng: np.random.Generator):
+    model = lowered(block(), dtype)
+    shapes = {s.weight.name: s.weight.shape for s in model.weights}
+    arrays = {n: rng.normal(size=s).astype(np.float32) / 3 for n, s in shapes.items()}
+    held = {s.weight.name: s.weight.dtype.numpy for s in model.weights}
+    arrays = {n: a.astype(held[n]) for n, a in arrays.items()}
+    x = rng.normal(size=(1, K)).astype(dtype.numpy)
+    w = {n: a.astype(np.float64) for n, a in arrays.items()}
+    row = x.astype(np.float64)
+    row = row / np.sqrt((row**2).mean(-1, keepdims=True) + 1e-5) * w["norm.weight"]
+    gate, up = row @ w["gate.weight"].T, row @ w["up.weight"].T + w["up.bias"]
+    y = (up / (1 + np.exp(-gate))) @ w["down.weight"].T
+    first, second = np.split(y, 2, -1)
+    expected = np.concatenate([first - second, first * second], -1)
+    compiled = fast_lane.load(model, "-O1")
+    for found in (
+        run_entry(model, {"x": x}, arrays, entry="one")["out"],
+        compiled.run("one", {"x": x}, arrays)["out"],
+        compiled.run("many", {"x": x}, arrays)["out"],
+    ):
+        np.testing.assert_allclose(
+            found.astype(np.float64), expected, rtol=tolerance, atol=tolerance
+        )
