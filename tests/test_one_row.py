@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiles import run_entry
+from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import fast_lane
 from lumigen.compile import lower_model
-from lumigen.lower.assemble import LoweredModel
+from lumigen.interp.graph import step
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.program import Program, WeightArg
 from lumigen.target import CPU, parse_target
+from lumigen.tile import Mma, Pack, PackColumns
 
 K, INNER, OUT = 37, 50, 21
 ROWS = lg.Dim("rows", 1, 9)
@@ -120,3 +123,47 @@ def test_numbers_are_right(dtype: lg.DType, tolerance: float, rng: np.random.Gen
         np.testing.assert_allclose(
             found.astype(np.float64), expected, rtol=tolerance, atol=tolerance
         )
+
+
+HEADS, LENGTH, WIDTH = 3, 150, 24  # more than two tiles of keys, and rows that end within a vector
+
+
+def attention(q: lg.Tensor, k: lg.Tensor, v: lg.Tensor, pos: lg.Tensor, back: int) -> lg.Tensor:
+    """One query for each head, which has keys of its own, of which it sees the last `back`."""
+    keys = lg.nn.State("keys", (HEADS, LENGTH, WIDTH), q.dtype)
+    values = lg.nn.State("values", (HEADS, LENGTH, WIDTH), q.dtype)
+    keys[:, pos : pos + 1] = k
+    values[:, pos : pos + 1] = v
+    behind = pos - lg.arange(LENGTH)
+    seen = (behind >= 0) & (behind < back)
+    scores = (q @ keys.transpose(-1, -2)).float() / 5
+    return scores.masked_fill(~seen, float("-inf")).softmax(-1).to(q.dtype) @ values
+
+
+@pytest.mark.parametrize("back", [LENGTH, 70])
+def test_attention_of_one_query_runs_along_memory(back: int, rng: np.random.Generator):
+    """One kernel, whose loop ends with the position; nothing is packed for a product that is none."""
+    row = lg.spec(HEADS, 1, WIDTH)
+    spec = {"q": row, "k": row, "v": row, "pos": lg.spec(dtype=lg.i64, range=(0, LENGTH - 1))}
+    graph = traced(lambda q, k, v, pos: attention(q, k, v, pos, back), None, **spec)
+    for change in GRAPH_PASSES:
+        graph = change(graph)
+    model = assemble((("entry", graph),))
+    (fold,) = (k.program for k in model.kernels if k.program.skeleton == "cascade")
+    assert not [s for s in fold.statements() if isinstance(s, Pack | PackColumns | Mma)]
+    compiled = fast_lane.load(model, "-O1")
+    for pos in (0, 5, 63, 64, 128, LENGTH - 1):
+        given = {name: rng.standard_normal((HEADS, 1, WIDTH)).astype(np.float32) for name in "qkv"}
+        given["pos"] = np.array(pos)
+        caches = {
+            name: (100 * rng.standard_normal((HEADS, LENGTH, WIDTH))).astype(np.float32)
+            for name in ("keys", "values")
+        }
+        expected, _ = step(graph, given, {}, caches)
+        for cache in caches.values():
+            cache[:, pos + 1 :] = np.nan  # what is behind the position is not read
+        for found in (
+            run_entry(model, given, {}, states={n: c.copy() for n, c in caches.items()}),
+            compiled.run("entry", given, {}, {n: c.copy() for n, c in caches.items()}),
+        ):
+            np.testing.assert_allclose(found["out"], expected["out"], rtol=2e-5, atol=2e-4)

@@ -1,0 +1,205 @@
+"""cascade_row: the form of `cascade` for one row of scores, where lanes along columns would be idle.
+
+Before: a fold around a contraction that has no columns, as the query of one token has none.  After: a tile program
+with one loop over tiles of the folded axis k, whose vectors run along memory: along the depth d for scores, along k for
+states and weights, along the rows e of the result. Nothing is packed; what is read is read once.
+
+    scores[k] = sum_d A[k, d] * b[d]
+    states                                 numbers, corrected when a maximum grows
+    out[e]    = sum_k G[e, k] * weights[k]
+"""
+
+from __future__ import annotations
+
+from lumigen.dtype import f32
+from lumigen.index import Axis, ix, minimum, product
+from lumigen.lower.bounds import loop_bounds
+from lumigen.lower.contract import flatten
+from lumigen.lower.scope import Names, Scope
+from lumigen.lower.simt import dims_of
+from lumigen.ops import Op
+from lumigen.plan import Fold
+from lumigen.region import (
+    Buffer,
+    Carried,
+    Expr,
+    Local,
+    Monoid,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    carried,
+    local,
+    map_expr,
+    prim,
+    read,
+    substitute,
+    walk,
+)
+from lumigen.tile import Accumulate, Accumulator, Fill, Finish, For, Let, StoreTile, TileProgram
+
+
+class RowBuilder:
+    """Builds the tile program of a cascade without columns: a work tile is a point of the grid.
+
+    `weights` are those of the carried sums that have the axes `rows` of their own, by carry, each times the operand of
+    `operands`; `after` is the store's value over the final states.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        store: Store,
+        fold: Fold,
+        inner: Reduce,
+        rows: tuple[Axis, ...],
+        grid: tuple[Axis, ...],
+        weights: dict[int, Expr],
+        operands: dict[int, Expr],
+        after: Expr,
+        deep: int,
+    ) -> None:
+        self.region, self.store, self.fold, self.inner = region, store, fold, inner
+        self.grid, self.weighted, self.operands, self.after = grid, weights, operands, after
+        self.deep = deep
+        self.e, self.mapping = flatten(rows, "e")
+        (self.k,) = fold.axes
+        self.k0, self.k1 = Axis("k_begin", self.k.extent), Axis("k_end", self.k.extent + 1)
+        self.scores = _scratch("scores", deep)
+        width = int(self.e.extent.bounds()[1] or 0)
+        self.states = {
+            i: _scratch(f"state{i}", 1) for i in range(len(fold.carries)) if i not in weights
+        }
+        self.weights = {i: _scratch(f"weights{i}", deep) for i in weights}
+        self.sums = {i: _scratch(f"sum{i}", width) for i in weights}
+
+    def over(self, e: Expr, state: dict[Expr, Expr]) -> Expr:
+        """The expression with the inner contraction read from its tile and states by their names."""
+        scores = read(self.scores, (ix(self.k) - self.k0,))
+        return substitute(map_expr(map_expr(e, state), {self.inner: scores}), self.mapping)
+
+    def program(self) -> TileProgram:
+        task = Axis("task", product(tuple(a.extent for a in self.grid)))
+        top = Scope(Names(), frozenset({task}))
+        rest = ix(task)
+        for axis in reversed(self.grid):
+            top.bind(axis, rest % axis.extent if axis is not self.grid[0] else rest)
+            rest = rest // axis.extent
+        for i, c in enumerate(self.fold.carries):
+            top.stmts.append(Fill(self.states.get(i) or self.sums[i], float(c.identity)))
+        limits = loop_bounds((c.substitute(self.mapping) for c in self.fold.where), self.k, {})
+        turn = top.inner([self.k0])
+        turn.bind(self.k1, minimum(ix(self.k0) + self.deep, limits.hi))
+        self.score(turn)
+        self.carry_states(turn)
+        top.stmts.append(
+            For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=self.deep)
+        )
+        self.finish(top)
+        args = (*self.region.reads(), self.store.dst)
+        tiles = (self.scores, *self.states.values(), *self.weights.values(), *self.sums.values())
+        dims, body = dims_of(self.region), tuple(top.stmts)
+        return TileProgram("cascade", args, dims, task, task.extent, tiles, body)
+
+    def score(self, turn: Scope) -> None:
+        """One sum along d after another; its vectors are those of any reduction along memory."""
+        point = turn.inner([self.k])
+        (value,) = point.values([substitute(map_expr(self.inner, {}), self.mapping)])
+        point.stmts.append(StoreTile(self.scores, (ix(self.k) - self.k0,), value, None))
+        turn.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(point.stmts)))
+
+    def carry_states(self, turn: Scope) -> None:
+        """States of one level after another, each in a loop along the tile; then what they weight."""
+        state: dict[Expr, Expr] = {}
+        for i, b in self.states.items():
+            old = state[carried(i, "old", f32)] = self.named(turn, "old")
+            turn.stmts.append(Let(old, read(b, (ix(0),)), None))
+        corrections: dict[int, Expr] = {}
+        waiting = list(range(len(self.fold.carries)))
+        while waiting:
+            ready = [i for i in waiting if self.needs(i) <= state.keys()]
+            self.level(turn, ready, state, corrections)
+            waiting = [i for i in waiting if i not in ready]
+        for i in self.weighted:
+            self.multiply(turn, i, corrections.get(i))
+
+    def needs(self, i: int) -> set[Expr]:
+        """The states that carry i is computed from; what a sum with rows of its own carries stays in memory."""
+        c = self.fold.carries[i]
+        roots = [self.weighted.get(i, c.tile)] + ([c.correct] if c.correct is not None else [])
+        return {e for e in walk(roots) if isinstance(e, Carried)}
+
+    def level(
+        self, turn: Scope, ready: list[int], state: dict[Expr, Expr], corrections: dict[int, Expr]
+    ) -> None:
+        carries = self.fold.carries
+        for i in ready:
+            correct = carries[i].correct
+            if correct is not None:
+                wanted = self.over(correct, state)
+                found = turn.find(wanted)
+                corrections[i] = found or turn.let(wanted, turn.value(wanted), "correct")
+        lane = turn.inner([self.k], self.k)
+        roots = [self.over(self.weighted.get(i, carries[i].tile), state) for i in ready]
+        values = lane.values(roots)
+        partial: dict[int, Local] = {}
+        for i, value in zip(ready, values, strict=True):
+            if i in self.weighted:
+                at = (ix(self.k) - self.k0,)
+                lane.stmts.append(StoreTile(self.weights[i], at, value, self.k))
+                continue
+            partial[i] = self.named(turn, "acc", self.k)
+            turn.stmts.append(Accumulator(partial[i], carries[i].monoid, self.k))
+            lane.stmts.append(Accumulate(partial[i], carries[i].monoid, value, self.k))
+        turn.stmts.append(For(self.k, ix(self.k0), ix(self.k1), True, tuple(lane.stmts)))
+        for i, acc in partial.items():
+            of_tile, new = self.named(turn, "r"), self.named(turn, "new")
+            start = state[carried(i, "old", f32)]
+            if i in corrections:
+                start = prim(Op.MUL, (start, corrections[i]), f32)
+            turn.stmts.append(Finish(of_tile, acc, carries[i].monoid))
+            turn.stmts.append(Accumulator(new, carries[i].monoid, None, start))
+            turn.stmts.append(Accumulate(new, carries[i].monoid, of_tile, None))
+            turn.stmts.append(StoreTile(self.states[i], (ix(0),), new, None))
+            state[carried(i, "new", f32)] = new
+
+    def multiply(self, turn: Scope, i: int, correct: Expr | None) -> None:
+        """sums[e] = sums[e] * correct + sum_k weights[k] * G[e, k], along e."""
+        lane = turn.inner([self.e], self.e)
+        start = read(self.sums[i], (ix(self.e),))
+        if correct is not None:
+            start = prim(Op.MUL, (start, correct), f32)
+        total = self.named(lane, "total", self.e)
+        lane.stmts.append(Accumulator(total, Monoid.SUM, self.e, start))
+        point = lane.inner([self.k])
+        weight = read(self.weights[i], (ix(self.k) - self.k0,))
+        term = prim(Op.MUL, (weight, substitute(self.operands[i], self.mapping)), f32)
+        (value,) = point.values([term])
+        point.stmts.append(Accumulate(total, Monoid.SUM, value, self.e))
+        lane.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(point.stmts)))
+        lane.stmts.append(StoreTile(self.sums[i], (ix(self.e),), total, self.e))
+        turn.stmts.append(For(self.e, ix(0), self.e.extent, True, tuple(lane.stmts)))
+
+    def named(self, scope: Scope, stem: str, *axes: Axis) -> Local:
+        """A name for a number that each turn of the loop has anew."""
+        name = local(scope.names.fresh(stem), frozenset({self.k0, *axes}), f32)
+        assert isinstance(name, Local)
+        return name
+
+    def finish(self, top: Scope) -> None:
+        """Store the value over the final states."""
+        state: dict[Expr, Expr] = {}
+        for i, b in self.states.items():
+            state[carried(i, "new", f32)] = read(b, (ix(0),))
+        for i, b in self.sums.items():
+            state[carried(i, "new", f32)] = read(b, (ix(self.e),))
+        at = tuple(i.substitute(self.mapping) for i in self.store.at)
+        lane = top.inner([self.e], self.e)
+        (out,) = lane.values([substitute(map_expr(self.after, state), self.mapping)])
+        lane.stmts.append(StoreTile(self.store.dst, at, out, self.e))
+        top.stmts.append(For(self.e, ix(0), self.e.extent, True, tuple(lane.stmts)))
+
+
+def _scratch(name: str, size: int) -> Buffer:
+    return Buffer(name, Role.SCRATCH, (ix(size),), f32)
