@@ -143,7 +143,8 @@ def limits(job: Job) -> dict[str, Case]:
     }
     data = np.zeros(READ_BYTES, np.uint8)
     data.fill(0)  # pages of its own, not the one page of zeros
-    cases["read"] = lambda: library.limits_read(threads, data.ctypes.data, READ_BYTES // 4, 1)
+    for name, way in probes().read_ways(library).items():
+        cases[name] = lambda way=way: way(threads, data.ctypes.data, READ_BYTES // 4, 1)
     return cases
 
 
@@ -154,7 +155,7 @@ def limit_work(threads: int) -> dict[str, tuple[float, str]]:
         name: (threads * library.limits_flops(i, ITERATIONS) / 1e9, "GFLOP/s")
         for i, name in probes().rates_here(library, {"f32", "bf16"})
     }
-    return done | {"read": (READ_BYTES / 1e9, "GB/s")}
+    return done | dict.fromkeys(probes().read_ways(library), (READ_BYTES / 1e9, "GB/s"))
 
 
 # --- the driver -----------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def cpu_library() -> ctypes.CDLL:
     library.limits_flops.restype = ctypes.c_double
     library.limits_flops.argtypes = [ctypes.c_int, ctypes.c_int64]
     library.limits_fma.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64]
-    for move in (library.limits_read, library.limits_write):
+    for move in (*read_ways(library).values(), library.limits_write):
         move.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
     return library
 
@@ -114,12 +114,18 @@ def probe_cpu(threads: int, dtypes: Collection[str]) -> Limits:
             run = partial(move, threads, data.ctypes.data, size // 4, times)
             return size * times / _best(lambda: _timed(run))
 
-        return Memory(size, rate(library.limits_read), rate(library.limits_write))
+        read = max(map(rate, read_ways(library).values()))
+        return Memory(size, read, rate(library.limits_write))
 
     best = _best_of(rates)
     if "bf16" in dtypes:
         best.setdefault("bf16", best["f32"])
     return Limits(_falling([memory(size) for size in CPU_BYTES]), best)
+
+
+def read_ways(library: ctypes.CDLL) -> dict[str, Callable[..., object]]:
+    """Ways of reading memory, of which the fastest one is the limit."""
+    return {"read": library.limits_read, "read side by side": library.limits_read_side_by_side}
 
 
 # --- GPUs -----------------------------------------------------------------------------------------

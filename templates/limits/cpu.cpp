@@ -138,6 +138,30 @@ CLONES void read(const float* data, size_t count, int64_t times) {
   sink = total;
 }
 
+// The same in blocks of several streams side by side, as products read panels of weights: one stream alone leaves
+// the queues of memory half empty. Streams begin in different sets of a cache.
+constexpr size_t STREAMS = 8, LINE = 16, LONGEST = 6144 + LINE;
+
+CLONES void read_side_by_side(const float* data, size_t count, int64_t times) {
+  float sums[STREAMS][LINE] = {};
+  const size_t most = count / STREAMS / LINE * LINE, length = most < LONGEST ? most : LONGEST;
+  for (int64_t t = 0; t < times; ++t) {
+    for (const float* block = data; length > 0 && block + STREAMS * length <= data + count;
+         block += STREAMS * length) {
+      for (size_t i = 0; i < length; i += LINE) {
+        for (size_t s = 0; s < STREAMS; ++s) {
+          for (size_t j = 0; j < LINE; ++j) sums[s][j] += block[s * length + i + j];
+        }
+      }
+    }
+  }
+  float total = 0;
+  for (const auto& stream : sums) {
+    for (float s : stream) total += s;
+  }
+  sink = total;
+}
+
 CLONES void write(float* data, size_t count, int64_t times) {
   for (int64_t t = 0; t < times; ++t) {
     const float value = float(t & 7);
@@ -173,10 +197,15 @@ void limits_fma(int rate, int threads, int64_t iterations) {
   in_parallel(threads, [=](int) { RATES[rate].run(iterations); });
 }
 
-// Every thread reads, or writes, its share of the data so many times.
+// Every thread reads, or writes, its share of the data so many times: in one stream, or in several side by side.
 void limits_read(int threads, const float* data, size_t count, int64_t times) {
   const size_t share = count / size_t(threads);
   in_parallel(threads, [=](int i) { read(data + share * size_t(i), share, times); });
+}
+
+void limits_read_side_by_side(int threads, const float* data, size_t count, int64_t times) {
+  const size_t share = count / size_t(threads);
+  in_parallel(threads, [=](int i) { read_side_by_side(data + share * size_t(i), share, times); });
 }
 
 void limits_write(int threads, float* data, size_t count, int64_t times) {
