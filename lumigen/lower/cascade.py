@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, Quotient, ceildiv, ix, minimum, product
 from lumigen.lower.bounds import loop_bounds
-from lumigen.lower.cascade_row import RowBuilder
 from lumigen.lower.contract import Lowered, affine, flatten
 from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
@@ -214,29 +213,12 @@ def cascade(region: Region, sizes: Schedule) -> Lowered | None:
     (store,) = region.stores
     if store.value.dtype is not f32 or store.add:
         return None
-    found = find_cascade(store, one_row=True)
-    if found is None:
-        return None
-    if found.columns:
-        return Lowered(((_Builder(region, store, found, sizes).program(), region),))
-    return Lowered(((_row(region, store, found, sizes), region),))
-
-
-def _row(region: Region, store: Store, found: Cascade, sizes: Schedule) -> TileProgram:
-    weights = {o.carry: o.weights for o in found.outers}
-    operands = {o.carry: o.operand for o in found.outers}
-    return RowBuilder(
-        region,
-        store,
-        found.fold,
-        found.inner,
-        found.rows,
-        found.grid,
-        weights,
-        operands,
-        found.after,
-        sizes["depth"],
-    ).program()
+    found = find_cascade(store)
+    return (
+        None
+        if found is None
+        else Lowered(((_Builder(region, store, found, sizes).program(), region),))
+    )
 
 
 class _Builder:

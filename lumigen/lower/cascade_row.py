@@ -1,8 +1,8 @@
-"""cascade_row: the form of `cascade` for one row of scores, where lanes along columns would be idle.
+"""cascade_row: the form of `cascade` for one column at a time, where lanes along columns would be idle.
 
-Before: a fold around a contraction that has no columns, as the query of one token has none.  After: a tile program
-with one loop over tiles of the folded axis k, whose vectors run along memory: along the depth d for scores, along k for
-states and weights, along the rows e of the result. Nothing is packed; what is read is read once.
+Before: a fold around a contraction of few columns or none, as the query of one token has.  After: a tile program for
+one of them with a loop over tiles of the folded axis k, whose vectors run along memory: along the depth d for scores,
+along k for states and weights, along the rows e of the result. Nothing is packed.
 
     scores[k] = sum_d A[k, d] * b[d]
     states                                 numbers, corrected when a maximum grows
@@ -14,18 +14,17 @@ from __future__ import annotations
 from lumigen.dtype import f32
 from lumigen.index import Axis, ix, minimum, product
 from lumigen.lower.bounds import loop_bounds
-from lumigen.lower.contract import flatten
+from lumigen.lower.cascade import Cascade, find_cascade
+from lumigen.lower.contract import Lowered, flatten
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.ops import Op
-from lumigen.plan import Fold
 from lumigen.region import (
     Buffer,
     Carried,
     Expr,
     Local,
     Monoid,
-    Reduce,
     Region,
     Role,
     Store,
@@ -37,47 +36,44 @@ from lumigen.region import (
     substitute,
     walk,
 )
+from lumigen.schedule import Schedule
 from lumigen.tile import Accumulate, Accumulator, Fill, Finish, For, Let, StoreTile, TileProgram
 
 
-class RowBuilder:
-    """Builds the tile program of a cascade without columns: a work tile is a point of the grid.
+def cascade_row(region: Region, sizes: Schedule) -> Lowered | None:
+    """The kernel of a region with a fold around a contraction, for a column at a time; None if it has another form."""
+    (store,) = region.stores
+    if sizes.get("columns", 0) != 1 or store.value.dtype is not f32 or store.add:
+        return None
+    found = find_cascade(store, one_row=True)
+    if found is None:
+        return None
+    return Lowered(((_Builder(region, store, found, sizes["depth"]).program(), region),))
 
-    `weights` are those of the carried sums that have the axes `rows` of their own, by carry, each times the operand of
-    `operands`; `after` is the store's value over the final states.
-    """
 
-    def __init__(
-        self,
-        region: Region,
-        store: Store,
-        fold: Fold,
-        inner: Reduce,
-        rows: tuple[Axis, ...],
-        grid: tuple[Axis, ...],
-        weights: dict[int, Expr],
-        operands: dict[int, Expr],
-        after: Expr,
-        deep: int,
-    ) -> None:
-        self.region, self.store, self.fold, self.inner = region, store, fold, inner
-        self.grid, self.weighted, self.operands, self.after = grid, weights, operands, after
-        self.deep = deep
-        self.e, self.mapping = flatten(rows, "e")
-        (self.k,) = fold.axes
+class _Builder:
+    """Builds the tile program of one cascade: a work tile is a point of the grid, to which columns belong here."""
+
+    def __init__(self, region: Region, store: Store, found: Cascade, deep: int) -> None:
+        self.region, self.store, self.found, self.deep = region, store, found, deep
+        self.fold = found.fold
+        self.grid = tuple(a for a in store.axes if a not in found.rows)
+        self.weighted = {o.carry: o.weights for o in found.outers}
+        self.operands = {o.carry: o.operand for o in found.outers}
+        self.e, self.mapping = flatten(found.rows, "e")
+        (self.k,) = self.fold.axes
         self.k0, self.k1 = Axis("k_begin", self.k.extent), Axis("k_end", self.k.extent + 1)
-        self.scores = _scratch("scores", deep)
         width = int(self.e.extent.bounds()[1] or 0)
-        self.states = {
-            i: _scratch(f"state{i}", 1) for i in range(len(fold.carries)) if i not in weights
-        }
-        self.weights = {i: _scratch(f"weights{i}", deep) for i in weights}
-        self.sums = {i: _scratch(f"sum{i}", width) for i in weights}
+        self.scores = _scratch("scores", deep)
+        numbers = (i for i in range(len(self.fold.carries)) if i not in self.weighted)
+        self.states = {i: _scratch(f"state{i}", 1) for i in numbers}
+        self.weights = {i: _scratch(f"weights{i}", deep) for i in self.weighted}
+        self.sums = {i: _scratch(f"sum{i}", width) for i in self.weighted}
 
     def over(self, e: Expr, state: dict[Expr, Expr]) -> Expr:
         """The expression with the inner contraction read from its tile and states by their names."""
         scores = read(self.scores, (ix(self.k) - self.k0,))
-        return substitute(map_expr(map_expr(e, state), {self.inner: scores}), self.mapping)
+        return substitute(map_expr(map_expr(e, state), {self.found.inner: scores}), self.mapping)
 
     def program(self) -> TileProgram:
         task = Axis("task", product(tuple(a.extent for a in self.grid)))
@@ -105,7 +101,7 @@ class RowBuilder:
     def score(self, turn: Scope) -> None:
         """One sum along d after another; its vectors are those of any reduction along memory."""
         point = turn.inner([self.k])
-        (value,) = point.values([substitute(map_expr(self.inner, {}), self.mapping)])
+        (value,) = point.values([substitute(map_expr(self.found.inner, {}), self.mapping)])
         point.stmts.append(StoreTile(self.scores, (ix(self.k) - self.k0,), value, None))
         turn.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(point.stmts)))
 
@@ -196,7 +192,7 @@ class RowBuilder:
             state[carried(i, "new", f32)] = read(b, (ix(self.e),))
         at = tuple(i.substitute(self.mapping) for i in self.store.at)
         lane = top.inner([self.e], self.e)
-        (out,) = lane.values([substitute(map_expr(self.after, state), self.mapping)])
+        (out,) = lane.values([substitute(map_expr(self.found.after, state), self.mapping)])
         lane.stmts.append(StoreTile(self.store.dst, at, out, self.e))
         top.stmts.append(For(self.e, ix(0), self.e.extent, True, tuple(lane.stmts)))
 

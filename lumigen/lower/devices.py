@@ -9,6 +9,7 @@ from lumigen.dtype import DType, i32
 from lumigen.index import Ix, ix
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
+from lumigen.lower.cascade_row import cascade_row
 from lumigen.lower.chain import chain, find_chain
 from lumigen.lower.contract import Form, Lowered, contract
 from lumigen.lower.hold import hold_rows
@@ -144,7 +145,7 @@ CPU = Device(
     plan=plan_region,
     schedule=schedule_plan,
     loops=lambda _: VECTOR_LOOPS,
-    forms=(contract, chain, cascade),
+    forms=(contract, chain, cascade_row, cascade),
     runs_whole=_has_skeleton,
     # results, 128 to a task, for every core of a large machine; parts of 128 KiB
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256)),

@@ -24,6 +24,7 @@ BLOCKS = Place(
     "cache", Layout((("m", 0), ("k", 0), ("m", 0)))
 )  # the last factor is the ISA's rows in registers
 VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
+FEW_COLUMNS = 8
 LONGEST = 1 << 20  # terms of a sum that runs in one piece
 ONE_ROW = {
     "rows": 1,
@@ -129,7 +130,11 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
         return schedule(
             "panel", {"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "tasks": 4}, places
         )
-    if find_cascade(store, one_row=True) is not None:
-        # scores and weights of 64 x 64 and accumulators stay in the first two caches
-        return schedule("panel", {"columns": 64, "depth": 64}, places)
+    fold = find_cascade(store, one_row=True)
+    if fold is not None:
+        # scores and weights of 64 x 64 and accumulators stay in the first two caches; few columns would leave most
+        # lanes idle, so they run one by one
+        most = product(tuple(a.extent for a in fold.columns)).bounds()[1]
+        columns = 1 if most is not None and most <= FEW_COLUMNS else 64
+        return schedule("panel", {"columns": columns, "depth": 64}, places)
     return VECTOR_LOOPS
