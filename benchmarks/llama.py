@@ -1,0 +1,405 @@
+"""Language models on a CPU: a token and prompts of emitted Llamas beside llama.cpp, and beside the rate of memory.
+
+PYTHONPATH=. python3 benchmarks/llama.py --models 110m --quick
+"""
+
+# ruff: noqa: PLC0415  # a worker imports its own peer and no other
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import harness
+import numpy as np
+from harness import Case, Job, Samples, Worker
+
+COMMON = {
+    "model_type": "llama",
+    "vocab_size": 32000,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "110m": {
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 12,
+        "intermediate_size": 2048,
+        "tie_word_embeddings": True,
+    },
+    "1b": {
+        "hidden_size": 2048,
+        "num_hidden_layers": 22,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "intermediate_size": 5632,
+        "tie_word_embeddings": False,
+    },
+}
+POSITIONS = (64, 512)  # at which a token is decoded, behind as many others
+PREFILLS = {"110m": (128, 512), "1b": (128,)}
+LENGTH, MOST = 1024, 512  # of caches, and tokens that come at a time
+WIDTH = {"f32": 4, "bf16": 2}  # bytes of a weight, and of a number in a cache
+TOLERANCE = 0.2  # of logits, to f32, in their standard deviations: whether it is the same model
+EXAMPLE = harness.ROOT / "examples" / "llama" / "model.py"
+NEEDS = {"llama.cpp": ("llama_cpp", "gguf")}
+
+
+def config_of(model: str) -> dict[str, Any]:
+    return {**COMMON, **MODELS[model]}
+
+
+def tokens(count: int) -> np.ndarray:
+    return np.random.default_rng(count).integers(3, 32000, count)
+
+
+def cases_of(models: Sequence[str], dtypes: Sequence[str]) -> dict[str, tuple[str, str, str, int]]:
+    """By name: model, dtype, and `decode` at a position or `prefill` of so many tokens."""
+    asked = [
+        (m, d, what, n)
+        for m in models
+        for d in dtypes
+        for what, sizes in (("decode", POSITIONS), ("prefill", PREFILLS[m]))
+        for n in sizes
+    ]
+    return {f"{m} {d}, {what} {n}": (m, d, what, n) for m, d, what, n in asked}
+
+
+# --- peers ----------------------------------------------------------------------------------------
+
+
+def lumigen_peer(job: Job) -> dict[str, Case]:
+    """The Python modules of the emitted projects; all are called llama, so each is loaded from its file."""
+    out: dict[str, Case] = {}
+    contexts: dict[str, Any] = {}
+    for name, (model, dtype, what, n) in cases_of(job["models"], job["dtypes"]).items():
+        project = f"{model}-{dtype}"
+        if project not in contexts:
+            path = str(Path(job["work"]) / f"llama-{project}" / "python")
+            sys.path.insert(0, path)
+            sys.modules.pop("llama", None)
+            importlib.invalidate_caches()
+            contexts[project] = importlib.import_module("llama").Model(threads=job["threads"])
+            sys.path.remove(path)
+        loaded = contexts[project]
+        context, ids = loaded.context(), tokens(n)
+        if what == "prefill":
+            out[name] = lambda c=context, ids=ids: c.prefill(ids, np.array(0))
+            continue
+        for i in range(0, n, 128):
+            context.prefill(ids[i : i + 128], np.array(i))
+        one, at = tokens(1), np.array(n)
+        out[name] = lambda c=context, one=one, at=at: c.decode(one, at)
+    return {name: lambda f=f: np.asarray(f(), np.float32) for name, f in out.items()}
+
+
+def llama_cpp_peer(job: Job) -> dict[str, Case]:
+    """Caches hold the type of the weights, as ours do."""
+    import llama_cpp
+
+    out: dict[str, Case] = {}
+    types = {"f32": 0, "bf16": 30}  # of ggml
+    loaded: dict[tuple[str, str, str, int], Any] = {}
+    for name, key in cases_of(job["models"], job["dtypes"]).items():
+        model, dtype, what, n = key
+        loaded[key] = llm = llama_cpp.Llama(
+            str(Path(job["work"]) / f"llama-{model}.{dtype}.gguf"),
+            n_ctx=LENGTH,
+            n_batch=MOST,
+            n_ubatch=MOST,
+            n_threads=job["threads"],
+            n_threads_batch=job["threads"],
+            type_k=types[dtype],
+            type_v=types[dtype],
+            flash_attn=True,  # without it caches of bf16 are refused
+            verbose=False,
+        )
+        before = 0 if what == "prefill" else n
+        given = [int(i) for i in tokens(n if what == "prefill" else 1)]
+        if before:
+            llm.eval([int(i) for i in tokens(n)])
+
+        def call(llm=llm, given=given, before=before):
+            llm.n_tokens = before
+            llm.eval(given)
+            row = llama_cpp.llama_get_logits_ith(llm.ctx, -1)
+            return np.ctypeslib.as_array(row, (COMMON["vocab_size"],)).copy()
+
+        out[name] = call
+    return out
+
+
+PEERS = {"lumigen": lumigen_peer, "llama.cpp": llama_cpp_peer}
+
+
+# --- what they are built from ---------------------------------------------------------------------
+
+
+def make_checkpoint(directory: Path, model: str) -> Path:
+    """Random weights in the layout of Hugging Face; sums stay of the size of what is summed."""
+    from safetensors.numpy import save_file
+
+    if (directory / "model.safetensors").exists():
+        return directory
+    directory.mkdir(parents=True, exist_ok=True)
+    c, rng = config_of(model), np.random.default_rng(1)
+    (directory / "config.json").write_text(json.dumps(c))
+    h, inner, head = (
+        c["hidden_size"],
+        c["intermediate_size"],
+        c["hidden_size"] // c["num_attention_heads"],
+    )
+    kv = head * c["num_key_value_heads"]
+
+    def matrix(rows: int, columns: int) -> np.ndarray:
+        return rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(columns**-0.5)
+
+    made = {"model.embed_tokens.weight": matrix(c["vocab_size"], h)}
+    made["model.norm.weight"] = np.ones(h, np.float32)
+    if not c["tie_word_embeddings"]:
+        made["lm_head.weight"] = matrix(c["vocab_size"], h)
+    shapes = {
+        "self_attn.q_proj": (h, h),
+        "self_attn.k_proj": (kv, h),
+        "self_attn.v_proj": (kv, h),
+        "self_attn.o_proj": (h, h),
+        "mlp.gate_proj": (inner, h),
+        "mlp.up_proj": (inner, h),
+        "mlp.down_proj": (h, inner),
+    }
+    for i in range(c["num_hidden_layers"]):
+        for name, shape in shapes.items():
+            made[f"model.layers.{i}.{name}.weight"] = matrix(*shape)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            made[f"model.layers.{i}.{name}.weight"] = np.ones(h, np.float32)
+    save_file(made, directory / "model.safetensors")
+    return directory
+
+
+def make_gguf(checkpoint: Path, file: Path, model: str, dtype: str) -> None:
+    """The same weights as llama.cpp has them: pairs of rotated features lie side by side."""
+    import gguf
+    from safetensors.numpy import load_file
+
+    if file.exists():
+        return
+    c, weights = config_of(model), load_file(checkpoint / "model.safetensors")
+    kind = {"f32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16}[dtype]
+    w = gguf.GGUFWriter(file, "llama")
+    w.add_context_length(c["max_position_embeddings"])
+    w.add_embedding_length(c["hidden_size"])
+    w.add_block_count(c["num_hidden_layers"])
+    w.add_feed_forward_length(c["intermediate_size"])
+    w.add_head_count(c["num_attention_heads"])
+    w.add_head_count_kv(c["num_key_value_heads"])
+    w.add_layer_norm_rms_eps(c["rms_norm_eps"])
+    w.add_rope_dimension_count(c["hidden_size"] // c["num_attention_heads"])
+    w.add_rope_freq_base(c["rope_theta"])
+    w.add_vocab_size(c["vocab_size"])
+    w.add_tokenizer_model("no_vocab")
+    names = {
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+    }
+    heads = {"attn_q": c["num_attention_heads"], "attn_k": c["num_key_value_heads"]}
+
+    def add(name: str, a: np.ndarray) -> None:
+        if kind is gguf.GGMLQuantizationType.BF16 and a.ndim > 1:
+            w.add_tensor(name, gguf.quants.quantize(a, kind), raw_dtype=kind)
+        else:
+            w.add_tensor(name, a)
+
+    add("token_embd.weight", weights["model.embed_tokens.weight"])
+    add("output_norm.weight", weights["model.norm.weight"])
+    if "lm_head.weight" in weights:
+        add("output.weight", weights["lm_head.weight"])
+    for i in range(c["num_hidden_layers"]):
+        for ours, theirs in names.items():
+            a = weights[f"model.layers.{i}.{ours}.weight"]
+            if theirs in heads:
+                n = heads[theirs]
+                a = a.reshape(n, 2, -1, a.shape[1]).swapaxes(1, 2).reshape(a.shape)
+            add(f"blk.{i}.{theirs}.weight", np.ascontiguousarray(a))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def emit(checkpoint: Path, directory: Path, dtype: str) -> None:
+    """The project, compiled, with its Python module; weights and caches of the dtype."""
+    from lumigen.compile import compile_project
+    from lumigen.dtype import bf16, f32
+    from lumigen.frontend.load import load_model_file
+    from lumigen.weights import open_weights
+
+    if (directory / "python").exists():
+        return
+    weights = open_weights(checkpoint)
+    options = {"length": str(LENGTH), "prefill": str(MOST), "cache": dtype}
+    model = load_model_file(EXAMPLE, weights=weights, options=options)
+    held = {"f32": f32, "bf16": bf16}[dtype]
+    compile_project(model.trace(), directory=directory, weights=weights, dtype=held, force=True)
+
+
+def logits(checkpoint: Path, model: str, ids: np.ndarray) -> np.ndarray:
+    """Those behind the last of the tokens, by plain torch in f32."""
+    import torch
+    from safetensors.torch import load_file
+    from torch.nn import functional
+
+    c, w = config_of(model), load_file(checkpoint / "model.safetensors")
+    heads, groups = c["num_attention_heads"], c["num_key_value_heads"]
+    half = c["hidden_size"] // heads // 2
+    turns = c["rope_theta"] ** (-torch.arange(half) / half)
+    angles = torch.arange(len(ids))[:, None] * turns
+
+    def rotated(x):
+        a, b = x.chunk(2, -1)
+        return torch.cat(
+            [a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1
+        )
+
+    def norm(x, name):
+        return functional.rms_norm(x, x.shape[-1:], w[name], c["rms_norm_eps"])
+
+    def split(x, n):
+        return x.unflatten(-1, (n, -1)).transpose(0, 1)
+
+    with torch.no_grad():
+        x = w["model.embed_tokens.weight"][torch.from_numpy(ids)]
+        for i in range(c["num_hidden_layers"]):
+            layer = f"model.layers.{i}."
+            y = norm(x, layer + "input_layernorm.weight")
+            q, k, v = (y @ w[f"{layer}self_attn.{p}_proj.weight"].T for p in "qkv")
+            y = functional.scaled_dot_product_attention(
+                rotated(split(q, heads)),
+                rotated(split(k, groups)),
+                split(v, groups),
+                is_causal=True,
+                enable_gqa=True,
+            )
+            x = x + y.transpose(0, 1).flatten(1) @ w[layer + "self_attn.o_proj.weight"].T
+            y = norm(x, layer + "post_attention_layernorm.weight")
+            gate, up = (y @ w[f"{layer}mlp.{p}_proj.weight"].T for p in ("gate", "up"))
+            x = x + (functional.silu(gate) * up) @ w[layer + "mlp.down_proj.weight"].T
+        head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
+        return (norm(x[-1:], "model.norm.weight") @ head.T)[0].numpy()
+
+
+def references(work: Path, cases: Mapping[str, tuple[str, str, str, int]]) -> dict[str, np.ndarray]:
+    known: dict[tuple[str, str, int], np.ndarray] = {}
+    for model, _, what, n in cases.values():
+        if (model, what, n) not in known:
+            ids = tokens(n) if what == "prefill" else np.concatenate([tokens(n), tokens(1)])
+            known[model, what, n] = logits(work / model, model, ids)
+            gc.collect()
+    return {name: known[m, what, n] for name, (m, _, what, n) in cases.items()}
+
+
+# --- the driver -----------------------------------------------------------------------------------
+
+
+def bytes_of_token(model: str, dtype: str, position: int) -> int:
+    """What a step has to read: every weight of a matrix once, and the caches up to the position."""
+    c = config_of(model)
+    h, inner = c["hidden_size"], c["intermediate_size"]
+    kv = h // c["num_attention_heads"] * c["num_key_value_heads"]
+    layer = 2 * h * h + 2 * h * kv + 3 * h * inner + 2 * (position + 1) * kv
+    return WIDTH[dtype] * (c["num_hidden_layers"] * layer + c["vocab_size"] * h)
+
+
+def main() -> None:
+    parser = harness.arguments(__doc__.splitlines()[0])
+    parser.add_argument("--models", default=",".join(MODELS), help="110m,1b by default")
+    parser.add_argument("--dtypes", default=",".join(WIDTH), help="f32,bf16 by default")
+    parser.add_argument("--threads", default="1,2", help="1,2 by default")
+    options = parser.parse_args()
+    models, dtypes = options.models.split(","), options.dtypes.split(",")
+    threads = [int(t) for t in options.threads.split(",")]
+    rounds = options.rounds or (5 if options.quick else harness.ROUNDS)
+    work: Path = options.work
+    work.mkdir(parents=True, exist_ok=True)
+    harness.probes().cpu_library()
+    wanted = options.peers.split(",") if options.peers else list(PEERS)
+    peers = harness.available([p for p in PEERS if p in wanted or p == "lumigen"], NEEDS)
+    for model in models:
+        checkpoint = make_checkpoint(work / model, model)
+        for dtype in dtypes:
+            start = time.perf_counter()
+            emit(checkpoint, work / f"llama-{model}-{dtype}", dtype)
+            print(f"{model} {dtype}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+            if "llama.cpp" in peers:
+                make_gguf(checkpoint, work / f"llama-{model}.{dtype}.gguf", model, dtype)
+    cases = cases_of(models, dtypes)
+    about = harness.machine()
+    expected = references(work, cases)
+    workers: list[Worker] = []
+    try:
+        more = {"models": models, "dtypes": dtypes}
+        for peer in ("limits", *peers):
+            workers += [harness.start(__file__, peer, t, work, **more) for t in threads]
+        harness.await_all(workers)
+        workers = [w for w in workers if w.cases]
+        scale = float(np.std(next(iter(expected.values()))))
+        differences = harness.compare(workers, expected, TOLERANCE * scale)
+        samples = harness.measure(workers, rounds, 0.05 if options.quick else 0.25)
+    finally:
+        harness.stop(workers)
+    report(options, about, samples, cases, peers, differences)
+
+
+def report(
+    options: Any,
+    about: Mapping[str, Any],
+    samples: Sequence[Samples],
+    cases: Mapping[str, tuple[str, str, str, int]],
+    peers: Sequence[str],
+    differences: Mapping[str, Mapping[str, float]],
+) -> None:
+    limits = harness.rates(samples)
+    print(harness.describe(about, samples, len(samples[0].median)))
+    print(harness.limits_text(limits), end="\n\n")
+    table = harness.Table(samples, peers, limits, lambda _: 0.0)
+    ours = peers[0]
+    head = ["case", "threads", *(f"{p}, tokens/s" for p in peers)]
+    head += [*(f"{p} / {ours}" for p in peers[1:]), "read, GB/s", "of the read limit"]
+    lines = [head, ["---"] * len(head)]
+    for threads, case, by in table.rows():
+        model, dtype, what, n = cases[case]
+        count = n if what == "prefill" else 1
+        speeds = [f"{count / by[p].seconds:.3g}" if p in by else "-" for p in peers]
+        ratios = [str(harness.ratio(by[ours], by[p])) if p in by else "-" for p in peers[1:]]
+        mark = "!" if any(s.disturbed for s in by.values()) else ""
+        rate, share = "", ""
+        if what == "decode":
+            read = bytes_of_token(model, dtype, n) / by[ours].seconds / 1e9
+            best = max(r for name, (r, _) in limits[threads].items() if name.startswith("read"))
+            rate, share = f"{read:.1f}", f"{read / best:.0%}"
+        lines.append([case, f"{threads}{mark}", *speeds, *ratios, rate, share])
+    print("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    file = options.json or options.work / "llama.json"
+    harness.write(file, about, table, benchmark="llama", differences=differences)
+
+
+if __name__ == "__main__":
+    harness.serve(PEERS)
+    main()
