@@ -86,7 +86,8 @@ def cpu_library() -> ctypes.CDLL:
     library.limits_flops.restype = ctypes.c_double
     library.limits_flops.argtypes = [ctypes.c_int, ctypes.c_int64]
     library.limits_fma.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64]
-    for move in (*read_ways(library).values(), library.limits_write):
+    moves = (library.limits_read, library.limits_read_side_by_side, library.limits_write)
+    for move in moves:
         move.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
     return library
 

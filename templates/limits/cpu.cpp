@@ -138,8 +138,8 @@ CLONES void read(const float* data, size_t count, int64_t times) {
   sink = total;
 }
 
-// The same in blocks of several streams side by side, as products read panels of weights: one stream alone leaves
-// the queues of memory half empty. Streams begin in different sets of a cache.
+// The same in blocks of several streams side by side, as products read panels of weights: one stream alone
+// leaves the queues of memory half empty. Streams begin in different sets of a cache.
 constexpr size_t STREAMS = 8, LINE = 16, LONGEST = 6144 + LINE;
 
 CLONES void read_side_by_side(const float* data, size_t count, int64_t times) {
@@ -197,7 +197,8 @@ void limits_fma(int rate, int threads, int64_t iterations) {
   in_parallel(threads, [=](int) { RATES[rate].run(iterations); });
 }
 
-// Every thread reads, or writes, its share of the data so many times: in one stream, or in several side by side.
+// Every thread reads, or writes, its share of the data so many times: in one stream, or in several side by
+// side.
 void limits_read(int threads, const float* data, size_t count, int64_t times) {
   const size_t share = count / size_t(threads);
   in_parallel(threads, [=](int i) { read(data + share * size_t(i), share, times); });
