@@ -93,8 +93,10 @@ def find_contraction(store: Store) -> Contraction | None:
         return None
     factors = product_factors(r)
     assert factors is not None
-    if free_axes(r) != frozenset(store.axes) or any(f.dtype is not f32 for f in factors):
+    if any(f.dtype is not f32 for f in factors) or not free_axes(r) <= frozenset(store.axes):
         return None
+    if any(a.extent != 1 for a in store.axes if a not in free_axes(r)):
+        return None  # the same products at several places
     if kernel_reductions(factors):
         return None  # a point of an operand that is packed needs one value, not a loop
     last = next((a for a in reversed(store.axes) if a.extent != 1), store.axes[-1])
@@ -187,6 +189,18 @@ def _rows_operand(rows: Expr, m: Axis, k: Axis) -> Operand:
     return Operand(source, base, stride, k_stride, rows)
 
 
+def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | None:
+    """The weight that an operand is, and how it lies in panels; None if each call has to pack it."""
+    strided = affine(value, major, k)
+    if strided is None or strided[0].role is not Role.WEIGHT:
+        return None
+    source, base, stride, k_stride = strided
+    extents = (major.extent, k.extent, stride, k_stride)
+    if not all(e.is_const for e in (*extents, base)):
+        return None
+    return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
+
+
 @dataclass(frozen=True)
 class Columns:
     """B in panels: a weight that is packed once, or a temporary that a kernel before this one packs."""
@@ -203,20 +217,9 @@ class Columns:
     @property
     def pairs(self) -> bool:
         """Whether the product is one of bf16: B is a weight in it, and nothing wider is read as A."""
-        once, rows = self.packed_once(), self.found.rows
+        once, rows = packed_once(self.value, self.n, self.k), self.found.rows
         is_wider = isinstance(rows, Read) and rows.source.dtype is not bf16
         return once is not None and once[0].dtype is bf16 and not is_wider
-
-    def packed_once(self) -> tuple[Buffer, Panels] | None:
-        """The weight that B is, and how it lies in panels; None if each call has to pack it."""
-        strided = affine(self.value, self.n, self.k)
-        if strided is None or strided[0].role is not Role.WEIGHT:
-            return None
-        source, base, n_stride, k_stride = strided
-        extents = (self.n.extent, self.k.extent, n_stride, k_stride)
-        if not all(e.is_const for e in (*extents, base)):
-            return None
-        return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
 
     def operand(
         self,
@@ -226,7 +229,7 @@ class Columns:
         tuple[tuple[Buffer, Buffer, Panels], ...],
         tuple[Buffer, ...],
     ]:
-        once = self.packed_once()
+        once = packed_once(self.value, self.n, self.k)
         if once is not None:
             source, panels = once
             panels = replace(panels, pairs=self.pairs)
@@ -252,7 +255,7 @@ class Columns:
 
     def element(self, operand: Operand, n_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Expr:
         """What the packed operand holds for the region's own axes."""
-        n, k = _joined(n_axes), _joined(k_axes)
+        n, k = joined(n_axes), joined(k_axes)
         packed = operand.source
         assert packed is not None
         if packed.role is Role.WEIGHT:
@@ -264,7 +267,8 @@ class Columns:
         return read(packed, (*(ix(a) for a in self.batch), n // WIDTH, k, n % WIDTH))
 
 
-def _joined(axes: tuple[Axis, ...]) -> Ix:
+def joined(axes: tuple[Axis, ...]) -> Ix:
+    """The place of a point of `axes` in one axis over all of them."""
     flat = ix(0)
     for a in axes:
         flat = flat * a.extent + a
