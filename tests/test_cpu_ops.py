@@ -561,7 +561,6 @@ row(
 row("conv_many_rows", lambda x: F.conv2d(x, weight("w", 300, 3, 3, 3), None, 2, 1), (2, 3, 9, 9))
 row("conv_no_image", lambda x: F.conv2d(x, weight("w", 5, 3, 3, 3), None, 1, 3), (N, 3, 1, 2))
 row("conv_stride_3", lambda x: F.conv2d(x, weight("w", 5, 3, 4, 4), None, 3, 2), (N, 3, 40, 31))
-row("conv3d", lambda x: F.conv3d(x, weight("w", 5, 3, 2, 3, 3), padding=1), (N, 3, 4, 5, 6))
 row("conv_of_two", lambda x, w: F.conv2d(x, w, padding=1), (2, 3, 9, 10), (7, 3, 3, 3))
 row(
     "conv_shortcut",

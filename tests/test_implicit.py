@@ -60,6 +60,16 @@ def test_a_residual_block_is_a_kernel_for_each_convolution() -> None:
         assert all(s.a_stride is not None for s in found if isinstance(s, Mma))
 
 
+def test_pooling_runs_over_lanes() -> None:
+    """Windows of a few points leave lanes to the axis of what is stored; reads at an edge are bounded."""
+    for stride in (1, 2):
+        done = lowered(nn.MaxPool2d(3, stride, 1), 1, 4, 30, 30)
+        (kernel,) = done.model.kernels
+        assert "for_lanes(" in kernel.body
+        assert "load_between(" in kernel.body
+        assert "build_lanes(" not in kernel.body
+
+
 NETS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
     "residual": (Residual, (1, 6, 19, 18)),
     "batches": (lambda: nn.Conv2d(3, 17, 3, 1, 1), (lg.Dim("batch", 1, 4), 3, 7, 9)),

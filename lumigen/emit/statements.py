@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from lumigen.condition import Cmp
 from lumigen.dtype import DType, bf16, boolean, f16, f32
 from lumigen.emit.block import as_int as _int
 from lumigen.emit.block import block_lines, filled, is_staged
@@ -16,12 +15,13 @@ from lumigen.emit.expression import (
     is_half,
     literal,
     pointer,
+    span_where,
     suffix,
 )
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import WIDE, counted_in
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, ceildiv, ix, maximum, minimum, product
+from lumigen.index import Axis, ix, minimum, product
 from lumigen.lower.scope import address
 from lumigen.lower.simt import WARP
 from lumigen.region import Expr, Local, Monoid, Read
@@ -343,18 +343,10 @@ class Statements:
 
 def _pack_runs(s: PackRuns, r: Renderer) -> list[str]:
     """Of each run: where it lies, and from where to where the conditions hold."""
-    begin, end = ix(0), s.run.extent
-    others: list[Cmp] = []
-    for c in s.where:
-        factor = c.slack.coefficient(s.run)
-        assert factor is not None
-        rest = c.slack - factor * s.run
-        if factor == 0:
-            others.append(c)
-        elif factor.const > 0:
-            begin = maximum(begin, ceildiv(-rest, factor))
-        else:
-            end = minimum(end, rest // -factor.const + 1)
+    span = span_where(s.where, s.run, ix(0))
+    assert span is not None  # verified
+    begin, end, others = span
+    end = s.run.extent if end is None else minimum(end, s.run.extent)
     last = r.index(end)
     if others:
         last = f"{' && '.join(map(r.holds, others))} ? {last} : 0"

@@ -42,11 +42,12 @@ constexpr int64_t kDepth = 384;
 constexpr int kBlockRows = 144;
 #endif
 
-// How `rows` rows are cut into blocks: the first `longer` blocks have `size` + 1 rows, others `size`.
+// How `rows` rows are cut into blocks of at most `most`: the first `longer` blocks have `size` + 1 rows,
+// others `size`.
 struct RowBlocks {
   int count, size, longer;
-  explicit RowBlocks(int rows)
-      : count((rows + kRows - 1) / kRows), size(count > 0 ? rows / count : 0), longer(rows - count * size) {}
+  explicit RowBlocks(int rows, int most = kRows)
+      : count((rows + most - 1) / most), size(count > 0 ? rows / count : 0), longer(rows - count * size) {}
   int rows_of(int block) const { return size + (block < longer); }
 };
 
@@ -86,7 +87,7 @@ inline void multiply_row_panels(float* c, int64_t ldc, const A* a, int64_t a_str
                                 int64_t ldb, int rows, int64_t cols, int64_t k, bool accumulate) {
   const int64_t n =
       multiply_panel_groups<2, kRows>(c, ldc, a, a_stride, b, ldb, rows, 0, cols, k, accumulate);
-  multiply_panel_groups<1, kRows>(c, ldc, a, a_stride, b, ldb, rows, n, cols, k, accumulate);
+  multiply_panel_groups<1, kPanel / 2>(c, ldc, a, a_stride, b, ldb, rows, n, cols, k, accumulate);
 }
 
 }  // namespace LUMIGEN_ISA

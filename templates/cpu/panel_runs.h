@@ -2,6 +2,8 @@
 // run fail.
 #pragma once
 
+#include <type_traits>
+
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
@@ -45,6 +47,20 @@ LUMIGEN_INLINE void copy_run(float* dst, const T* src, int64_t n) {
   }
 }
 
+// dst[i - first] = src[i] where begin <= i < end, else 0, for first <= i < last. Behind it up to kLanes - 1
+// floats may be written. Masks, as a branch for each edge of short runs would often be guessed wrong.
+LUMIGEN_INLINE void copy_between(float* dst, const float* src, int64_t first, int64_t last, int64_t begin,
+                                 int64_t end) {
+  const IVec before = splat_int(int32_t(between(0, begin, last)) - 1),
+             behind = splat_int(int32_t(between(0, end, last)));
+  IVec place = iota_int() + splat_int(int32_t(first));
+  for (int64_t i = first; i < last; i += kLanes) {
+    store(dst + (i - first), load_masked(src + i, mask_and(lt(before, place), lt(place, behind))),
+          AllLanes{});
+    place = place + splat_int(kLanes);
+  }
+}
+
 // dst[c - lo] = column c for lo <= c < hi, which is point c % length of run c / length; zeros follow up to a
 // multiple of 16. At dst there is room for 16 floats more than there are columns.
 template <int64_t kStride, class T, class F>
@@ -54,10 +70,17 @@ inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t 
   for (; lo < hi; number++) {
     const Run run = run_of(number);
     const int64_t end = first + hi - lo < length ? first + hi - lo : length;
-    const int64_t from = between(first, run.begin, end), to = between(from, run.end, end);
-    clear_vectors(dst, dst + (from - first));
-    if (from < to) copy_run<kStride>(dst + (from - first), src + (run.at + from * kStride), to - from);
-    clear_vectors(dst + (to - first), dst + (end - first));
+    if constexpr (kStride == 1 && std::is_same_v<T, float>) {
+      if (run.begin <= first && end <= run.end)
+        copy_run<1>(dst, src + (run.at + first), end - first);
+      else
+        copy_between(dst, src + run.at, first, end, run.begin, run.end);
+    } else {
+      const int64_t from = between(first, run.begin, end), to = between(from, run.end, end);
+      clear_vectors(dst, dst + (from - first));
+      if (from < to) copy_run<kStride>(dst + (from - first), src + (run.at + from * kStride), to - from);
+      clear_vectors(dst + (to - first), dst + (end - first));
+    }
     dst += end - first;
     lo += end - first;
     first = 0;

@@ -209,7 +209,7 @@ inline int64_t multiply_panel_groups(float* c, int64_t ldc, const A* a, int64_t 
                                      bool accumulate) {
   for (; n + kV * kLanes <= cols; n += kV * kLanes) {
     for (int panel = 0; panel < rows; panel += kPanel) {
-      const RowBlocks blocks(rows - panel < kPanel ? rows - panel : kPanel);
+      const RowBlocks blocks(rows - panel < kPanel ? rows - panel : kPanel, kR);
       const A* from = a + panel / kPanel * a_stride;
       float* to = c + panel * ldc + n;
       for (int i = 0; i < blocks.count; i++) {

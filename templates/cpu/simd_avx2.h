@@ -49,6 +49,11 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   _mm256_maskstore_epi32(p, lane_bits(l), a.v);
 }
 
+// The lanes in the mask; nothing else is read, and the others are zero.
+LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) {
+  return {_mm256_maskload_ps(p, _mm256_castps_si256(m.v))};
+}
+
 // Eight numbers of 16 bits; AVX2 has no masked loads of them.
 LUMIGEN_INLINE __m128i load_halves(const uint16_t* p, AllLanes) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
