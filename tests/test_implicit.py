@@ -10,7 +10,7 @@ import pytest
 from tiles import run_entry
 
 import lumigen as lg
-from lumigen import nn
+from lumigen import functional, nn
 from lumigen.compile import Compilation, lower_model
 from lumigen.interp.graph import evaluate
 from lumigen.region import Role
@@ -58,6 +58,34 @@ def test_a_residual_block_is_a_kernel_for_each_convolution() -> None:
         assert any(isinstance(s, PackRuns) for s in found)
         assert not any(isinstance(s, Pack) for s in found)  # weights are packed once
         assert all(s.a_stride is not None for s in found if isinstance(s, Mma))
+
+
+class Split(nn.Module):
+    """A half of the channels goes on, and is joined with what came before."""
+
+    def __init__(self) -> None:
+        self.first = nn.Conv2d(8, 32, 1)
+        self.inner = nn.Conv2d(16, 16, 3, 1, 1)
+        self.last = nn.Conv2d(48, 8, 1)
+
+    def forward(self, x: Any) -> Any:
+        parts = list(functional.silu(self.first(x)).chunk(2, 1))
+        parts.append(parts[-1] + self.inner(parts[-1]).relu())
+        return self.last(lg.cat(parts, 1))
+
+
+def test_what_is_joined_is_computed_on_its_own() -> None:
+    """The region of a concatenation wants a contraction at some of its places; its kernel copies what others stored."""
+    assert [p.skeleton for p in programs(lowered(Split(), 1, 8, 30, 30))] == [
+        "panel", "panel", "simt", "panel",
+    ]  # fmt: skip
+
+
+def test_windows_of_a_value_make_it_no_larger() -> None:
+    """What a convolution reads is stored, with all that is done to it, however often windows show it."""
+    net = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1), nn.SiLU(), nn.Conv2d(8, 8, 5, 1, 2))
+    first, last = programs(lowered(net, 1, 8, 20, 20))
+    assert (first.skeleton, last.skeleton) == ("panel", "panel")
 
 
 def test_pooling_runs_over_lanes() -> None:
