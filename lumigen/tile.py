@@ -185,6 +185,27 @@ class PackColumns:
 
 
 @dataclass(frozen=True)
+class PackRuns:
+    """dst[at + c - lo] = the value of column c for lo <= c < hi: one row of B; zeros up to a multiple of 16.
+
+    Column c is point c % run.extent of `run` and c // run.extent of `outer`. The value is `source` at
+    `base + run * stride` where all of `where` hold, else 0; strides and what the conditions have of `run` are
+    constants, so that neighbours are moved together.
+    """
+
+    dst: Buffer
+    at: Ix
+    source: Buffer
+    base: Ix
+    stride: int
+    where: tuple[Cmp, ...]
+    outer: Axis
+    run: Axis
+    lo: Ix
+    hi: Ix
+
+
+@dataclass(frozen=True)
 class Transpose:
     """dst[j, i] = src[i, j] for i < rows and j < cols, both scratch tiles with rows as long as their dims say."""
 
@@ -199,7 +220,8 @@ class Mma:
     """acc[rows, cols] (+)= A[rows, k] * B[k, cols] in f32.
 
     acc starts at `acc_at` with `acc_stride` floats a row; A was packed into scratch from `a_at` on; B is read as its
-    operand says, from column 0 and k 0 of its base.
+    operand says, from column 0 and k 0 of its base. With `a_stride`, A is a weight in panels of 16 rows, so many
+    elements from one to the next. `whole`: acc and B have columns up to a multiple of 16, whatever these hold.
     """
 
     acc: Buffer
@@ -212,6 +234,8 @@ class Mma:
     cols: Ix
     k: Ix
     accumulate: Ix  # 0 starts from zero, anything else adds
+    a_stride: Ix | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -452,6 +476,7 @@ Stmt = Union[
     StoreTile,
     Pack,
     PackColumns,
+    PackRuns,
     Mma,
     Transpose,
     Fill,

@@ -554,6 +554,22 @@ row(
     (N, 4, 9, 11),
 )
 row(
+    "conv_in_parts",
+    lambda x: F.conv2d(x, weight("w", 21, 40, 3, 3), weight("b", 21), 1, 1).relu() + 1,
+    (1, 40, 17, 13),
+)
+row("conv_many_rows", lambda x: F.conv2d(x, weight("w", 300, 3, 3, 3), None, 2, 1), (2, 3, 9, 9))
+row("conv_no_image", lambda x: F.conv2d(x, weight("w", 5, 3, 3, 3), None, 1, 3), (N, 3, 1, 2))
+row("conv_stride_3", lambda x: F.conv2d(x, weight("w", 5, 3, 4, 4), None, 3, 2), (N, 3, 40, 31))
+row("conv_of_two", lambda x, w: F.conv2d(x, w, padding=1), (2, 3, 9, 10), (7, 3, 3, 3))
+row(
+    "conv_shortcut",
+    lambda x: (
+        F.conv2d(x, weight("w", 4, 3, 3, 3), padding=1) + F.conv2d(x, weight("v", 4, 3, 1, 1))
+    ).relu(),
+    (1, 3, 9, 10),
+)
+row(
     "conv_1x1", lambda x: F.conv2d(x, weight("w", 6, 4, 1, 1), weight("b", 6)).relu(), (N, 4, 9, 11)
 )
 row("conv_ragged", lambda x: F.conv2d(x, weight("w", 5, 3, 2, 3), padding=(1, 1)), (2, 3, N, M))

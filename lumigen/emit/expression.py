@@ -15,7 +15,7 @@ from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Dim, Ix, Lookup, of_atom
+from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom
 from lumigen.lower.algebra import is_nonnegative
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
@@ -245,6 +245,16 @@ class Renderer:
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
             return Text(e.name)
+        if isinstance(e, Choose) and self.lanes not in free_axes(e.condition):
+            # the same in all lanes: the other side is not evaluated, whatever it reads
+            parts = [self.scalar(e.condition), self.vector(e.then), self.vector(e.otherwise)]
+            return Text(
+                " ? ".join((parts[0].within(SUM), " : ".join(x.within(SUM) for x in parts[1:]))),
+                LOOSE,
+            )
+        guarded = self._guarded(e)
+        if guarded is not None:
+            return guarded
         if is_per_lane(e, self.lanes):
             return Text(
                 f"build_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)"
@@ -276,6 +286,28 @@ class Renderer:
         if factor == 1:
             return Text(f"load{kind}({where}, {self.moved(e.source, at)})")
         return Text(f"load_strided{kind}({where}, {self.index(factor)}, lanes)")
+
+    def _guarded(self, e: Expr) -> Text | None:
+        """A read where conditions that are affine in the lanes hold, a constant elsewhere; None of another form."""
+        if not isinstance(e, Choose) or not isinstance(e.condition, Holds):
+            return None
+        if not isinstance(e.then, Read) or e.then.source.dtype is not f32:
+            return None
+        if not isinstance(e.otherwise, Const):
+            return None
+        assert self.lanes is not None
+        at = address(e.then.source, e.then.at)
+        factor = at.coefficient(self.lanes)
+        span = span_where(e.condition.conditions, self.lanes, ix(self.lanes))
+        if factor is None or not factor.is_const or span is None:
+            return None
+        begin, end, others = span
+        last = self.index(end) if end is not None else "kLanes"
+        if others:
+            last = f"{' && '.join(map(self.holds, others))} ? {last} : 0"
+        where = f"{e.then.source}, {self.index(at)}, {factor}"
+        fill = literal(e.otherwise.value, f32)
+        return Text(f"load_between({where}, {self.index(begin)}, {last}, {fill}, lanes)")
 
     def moved(self, b: Buffer, at: Ix) -> str:
         """The lanes of neighbours at `at`, as a load or a store of them takes these."""
@@ -339,6 +371,30 @@ class Renderer:
             return f"mask_all({self.holds(Cmp(slack))})"
         index = self.fitting(slack).index
         return f"mask_affine({index(slack)}, {index(factor)})"
+
+
+def span_where(
+    conditions: tuple[Cmp, ...], axis: Axis, start: Ix
+) -> tuple[Ix, Ix | None, list[Cmp]] | None:
+    """From where to where, counted from `start` on, all conditions hold along the axis; no end if none bounds it.
+
+    With the conditions that say nothing of the axis; None where one has no constant multiple of it.
+    """
+    begin, end = ix(0), None
+    others: list[Cmp] = []
+    for c in conditions:
+        factor = c.slack.coefficient(axis)
+        if factor is None or not factor.is_const:
+            return None
+        first = c.slack + factor * (start - axis)
+        if factor == 0:
+            others.append(c)
+        elif factor.const > 0:
+            begin = maximum(begin, ceildiv(-first, factor))
+        else:
+            stop = first // -factor.const + 1
+            end = stop if end is None else minimum(end, stop)
+    return begin, end, others
 
 
 def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:

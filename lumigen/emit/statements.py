@@ -15,12 +15,13 @@ from lumigen.emit.expression import (
     is_half,
     literal,
     pointer,
+    span_where,
     suffix,
 )
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import WIDE, counted_in
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, product
+from lumigen.index import Axis, ix, minimum, product
 from lumigen.lower.scope import address
 from lumigen.lower.simt import WARP
 from lumigen.region import Expr, Local, Monoid, Read
@@ -41,6 +42,7 @@ from lumigen.tile import (
     Order,
     Pack,
     PackColumns,
+    PackRuns,
     ScanLanes,
     Stmt,
     StoreTile,
@@ -149,6 +151,8 @@ class Statements:
                 return self._pack(s, r)
             case PackColumns():
                 return self._pack_columns(s, r)
+            case PackRuns():
+                return _pack_runs(s, r)
             case Transpose():
                 strides = f"{r.index(s.dst.dims[-1])}, {s.src}, {r.index(s.src.dims[-1])}"
                 sizes = f"{_int(r.index(s.rows))}, {_int(r.index(s.cols))}"
@@ -322,13 +326,38 @@ class Statements:
         acc = pointer(str(s.acc), r.index(s.acc_at))
         a = pointer(str(s.a), r.index(s.a_at))
         rows, cols, k, ldc = (r.index(x) for x in (s.rows, s.cols, s.k, s.acc_stride))
+        if s.whole:
+            cols = f"whole_vectors({cols})"
         if b.panels:
             return f"multiply({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
         assert b.k_stride is not None
         ldb, count = r.index(b.k_stride), _int(rows)
+        if s.a_stride is not None:
+            weight = _elements(Operand(s.a, s.a_at, None, None, None), r.index(s.a_at))
+            strides = f"{r.index(s.a_stride)}, {where}, {ldb}"
+            return f"multiply_row_panels({acc}, {ldc}, {weight}, {strides}, {count}, {cols}, {k}, {again});"
         return (
             f"multiply_direct_b({acc}, {ldc}, {a}, {where}, {ldb}, {count}, {cols}, {k}, {again});"
         )
+
+
+def _pack_runs(s: PackRuns, r: Renderer) -> list[str]:
+    """Of each run: where it lies, and from where to where the conditions hold."""
+    span = span_where(s.where, s.run, ix(0))
+    assert span is not None  # verified
+    begin, end, others = span
+    end = s.run.extent if end is None else minimum(end, s.run.extent)
+    last = r.index(end)
+    if others:
+        last = f"{' && '.join(map(r.holds, others))} ? {last} : 0"
+    run = [f"return Run{{{r.index(s.base)}, {r.index(begin)}, {last}}};"]
+    outer = s.outer.name if any(s.outer.name in re.findall(r"\w+", line) for line in run) else ""
+    parameter = f"int64_t {outer}" if outer else f"int64_t /*{s.outer.name}*/"
+    to = pointer(str(s.dst), r.index(s.at))
+    source = _elements(Operand(s.source, ix(0), None, None, None), "0")
+    sizes = f"{r.index(s.lo)}, {r.index(s.hi)}, {r.index(s.run.extent)}"
+    head = f"pack_runs<{s.stride}>({to}, {source}, {sizes}, [&]({parameter}) {{"
+    return [head, *_indented(run), "});"]
 
 
 def is_scan(s: For) -> bool:

@@ -55,6 +55,7 @@ from lumigen.tile import (
     Order,
     Pack,
     PackColumns,
+    PackRuns,
     ScaleRows,
     ScanLanes,
     Stmt,
@@ -171,6 +172,8 @@ class _Task:
                 self.pack(s)
             case PackColumns():
                 self.pack_columns(s)
+            case PackRuns():
+                self.pack_runs(s)
             case Transpose():
                 rows, cols = self.number(s.rows), self.number(s.cols)
                 source, target = (self.tile(b) for b in (s.src, s.dst))
@@ -309,6 +312,20 @@ class _Task:
         assert flat.size <= self.memory[s.dst.name].size, f"{s.dst} is too small"
         self.memory[s.dst.name][: flat.size] = flat
 
+    def pack_runs(self, s: PackRuns) -> None:
+        columns = np.arange(self.number(s.lo), self.number(s.hi))
+        length = self.number(s.run.extent)
+        inner = _Task(self.memory, self.dims, {**self.axes}, self.locals)
+        inner.axes |= {s.outer: columns // length, s.run: columns % length}
+        held = np.ones(len(columns), bool)
+        for c in s.where:
+            held &= np.asarray(inner.ix(c.slack)) >= 0
+        at = np.broadcast_to(inner.ix(s.base), len(columns)) + columns % length * s.stride
+        row = np.zeros(-(-len(columns) // PANEL) * PANEL)
+        row[: len(columns)][held] = _widened(self.flat(s.source, at[held]))
+        places = self.inside(s.dst, self.number(s.at) + np.arange(row.size))
+        self.memory[s.dst.name][places] = row
+
     def operand(self, o: Operand, major: Axis, rows: Array, k: Axis, depth: Array) -> Array:
         """An operand's elements (major, k)."""
         if o.stride is not None and o.k_stride is not None:
@@ -323,7 +340,12 @@ class _Task:
 
     def multiply(self, s: Mma) -> None:
         rows, cols, depth = (self.number(i) for i in (s.rows, s.cols, s.k))
-        a = self.packed[s.a.name, self.number(s.a_at)]
+        if s.a_stride is not None:
+            r, stride = np.arange(rows)[:, None], self.number(s.a_stride)
+            at = self.number(s.a_at) + r // PANEL * stride + np.arange(depth) * PANEL + r % PANEL
+            a = self.flat(s.a, at)
+        else:
+            a = self.packed[s.a.name, self.number(s.a_at)]
         assert a.shape == (rows, depth), f"{s.a} was packed as {a.shape}, not {(rows, depth)}"
         n, k = np.arange(cols), np.arange(depth)[:, None]
         assert s.b.source is not None

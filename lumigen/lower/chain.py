@@ -20,6 +20,7 @@ from lumigen.lower.contract import (
     flatten,
     in_tiles,
     number,
+    packed_once,
     whole_depth,
 )
 from lumigen.lower.contractions import LONGEST, is_plain, product_factors
@@ -112,7 +113,8 @@ def _columns(found: Chain) -> tuple[Columns, Columns] | None:
         return None
     outer = Columns(substitute(substitute(found.outer.columns, k_map), n_map), found.outer, n, k)
     inner = Columns(substitute(substitute(found.inner.columns, d_map), k_map), found.inner, k, d)
-    return None if outer.packed_once() is None or inner.packed_once() is None else (outer, inner)
+    kept = [packed_once(c.value, c.n, c.k) for c in (outer, inner)]
+    return None if None in kept else (outer, inner)
 
 
 def chain(region: Region, sizes: Schedule) -> Lowered | None:

@@ -93,9 +93,10 @@ def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | No
         return None
     factors = product_factors(r, one_row=one_row)
     assert factors is not None
-    idle = frozenset(store.axes) - free_axes(r)
-    if any(a.extent != 1 for a in idle) or any(f.dtype is not f32 for f in factors):
+    if any(f.dtype is not f32 for f in factors) or not free_axes(r) <= frozenset(store.axes):
         return None
+    if any(a.extent != 1 for a in store.axes if a not in free_axes(r)):
+        return None  # the same products at several places
     if kernel_reductions(factors):
         return None  # a point of an operand that is packed needs one value, not a loop
     last = next((a for a in reversed(store.axes) if a.extent != 1), store.axes[-1])
@@ -107,9 +108,7 @@ def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | No
             m_axes = tuple(a for a in store.axes if a in only_a)
             grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
-            if m_axes and idle:
-                return None
-            if not m_axes and Columns.of(contraction).packed_once() is None:
+            if not m_axes and not Columns.of(contraction).are_packed_once:
                 return None  # it would take longer to pack the columns than to multiply them
             return contraction if _rest_fits(store, contraction) else None
     return None
@@ -191,6 +190,18 @@ def _rows_operand(rows: Expr, m: Axis, k: Axis) -> Operand:
     return Operand(source, base, stride, k_stride, rows)
 
 
+def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | None:
+    """The weight that an operand is, and how it lies in panels; None if each call has to pack it."""
+    strided = affine(value, major, k)
+    if strided is None or strided[0].role is not Role.WEIGHT:
+        return None
+    source, base, stride, k_stride = strided
+    extents = (major.extent, k.extent, stride, k_stride)
+    if not all(e.is_const for e in (*extents, base)):
+        return None
+    return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
+
+
 @dataclass(frozen=True)
 class Columns:
     """B in panels: a weight that is packed once, or a temporary that a kernel before this one packs."""
@@ -213,22 +224,15 @@ class Columns:
         return tuple(a for a in self.found.grid if a in free_axes(self.value))
 
     @property
+    def are_packed_once(self) -> bool:
+        return packed_once(self.value, self.n, self.k) is not None
+
+    @property
     def pairs(self) -> bool:
         """Whether the product is one of bf16: B is a weight in it, and nothing wider is read as A."""
-        once, rows = self.packed_once(), self.found.rows
+        once, rows = packed_once(self.value, self.n, self.k), self.found.rows
         is_wider = isinstance(rows, Read) and rows.source.dtype is not bf16
         return once is not None and once[0].dtype is bf16 and not is_wider
-
-    def packed_once(self) -> tuple[Buffer, Panels] | None:
-        """The weight that B is, and how it lies in panels; None if each call has to pack it."""
-        strided = affine(self.value, self.n, self.k)
-        if strided is None or strided[0].role is not Role.WEIGHT:
-            return None
-        source, base, n_stride, k_stride = strided
-        extents = (self.n.extent, self.k.extent, n_stride, k_stride)
-        if not all(e.is_const for e in (*extents, base)):
-            return None
-        return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
 
     def operand(
         self,
@@ -238,7 +242,7 @@ class Columns:
         tuple[tuple[Buffer, Buffer, Panels], ...],
         tuple[Buffer, ...],
     ]:
-        once = self.packed_once()
+        once = packed_once(self.value, self.n, self.k)
         if once is not None:
             source, panels = once
             panels = replace(panels, pairs=self.pairs)
@@ -264,7 +268,7 @@ class Columns:
 
     def element(self, operand: Operand, n_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Expr:
         """What the packed operand holds for the region's own axes."""
-        n, k = _joined(n_axes), _joined(k_axes)
+        n, k = joined(n_axes), joined(k_axes)
         packed = operand.source
         assert packed is not None
         if packed.role is Role.WEIGHT:
@@ -276,7 +280,8 @@ class Columns:
         return read(packed, (*(ix(a) for a in self.batch), n // WIDTH, k, n % WIDTH))
 
 
-def _joined(axes: tuple[Axis, ...]) -> Ix:
+def joined(axes: tuple[Axis, ...]) -> Ix:
+    """The place of a point of `axes` in one axis over all of them."""
     flat = ix(0)
     for a in axes:
         flat = flat * a.extent + a

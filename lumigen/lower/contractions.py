@@ -53,8 +53,8 @@ def is_contraction(
     return bool(a & b & reduced) and bool((a - b) & set(free)) and bool((b - a) & set(free))
 
 
-def is_expanding(value: Expr, kept: tuple[Axis, ...], contracts: bool) -> bool:
-    """Whether a factor is much larger than all it is made of and all it is reduced to (see the module)."""
+def is_expanding(value: Expr, size: int, kept: tuple[Axis, ...], contracts: bool) -> bool:
+    """Whether a factor, of `size` elements, is much larger than all it is made of and all it is reduced to."""
     inner = [r for r in walk([value]) if isinstance(r, Reduce)]
     contractions = [r for r in inner if product_factors(r) is not None]
     if not contractions or any(_nested(r) for r in contractions):
@@ -67,7 +67,7 @@ def is_expanding(value: Expr, kept: tuple[Axis, ...], contracts: bool) -> bool:
     row = volume(frozenset(kept) - free_axes(value))
     depth = max(volume(frozenset(r.axes)) for r in contractions)
     largest = max((volume_of(b.dims) for b in made_of), default=1)
-    return row <= limit and depth <= limit and volume(free_axes(value)) >= EXPANSION * largest
+    return row <= limit and depth <= limit and size >= EXPANSION * largest
 
 
 def is_product_of_one_row(

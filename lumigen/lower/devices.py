@@ -13,6 +13,7 @@ from lumigen.lower.cascade_row import cascade_row
 from lumigen.lower.chain import chain, find_chain
 from lumigen.lower.contract import Form, Lowered, contract
 from lumigen.lower.hold import hold_rows
+from lumigen.lower.implicit import implicit
 from lumigen.lower.order import Keeps, order
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import plan_blocks, plan_region
@@ -145,7 +146,7 @@ CPU = Device(
     plan=plan_region,
     schedule=schedule_plan,
     loops=lambda _: VECTOR_LOOPS,
-    forms=(contract, chain, cascade_row, cascade),
+    forms=(implicit, contract, chain, cascade_row, cascade),
     runs_whole=_has_skeleton,
     # results, 128 to a task, for every core of a large machine; parts of 128 KiB
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256)),

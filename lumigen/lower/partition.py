@@ -22,7 +22,9 @@ The cuts are the heuristic's. They fall at the same places in each repeated laye
    loop around the regions of its body, each of which runs once for each step.
 10. at a reduction with much to add up that a region reads at several places: each of them would add it up
     again;
-11. at a transcendental that several regions read like a table, each for many more elements than it has.
+11. at a transcendental that several regions read like a table, each for many more elements than it has;
+12. at a contraction with much to add up that a region wants at some of its places, as a concatenation does: no
+    tile of products has them alone.
 
 A factor is kept too if integers that are read bound the axes of the reduction, as a position does in a cache: only
 the loop of the reduction leaves out what lies beyond them.
@@ -168,6 +170,7 @@ class _Builder:
             self.refused(self.can.runs_whole)
             or self.side_by_side(self.can.in_loops)
             or self.seen_again()
+            or self.wanted_in_parts()
         ):
             self.materialise(cut)
             self.decide_cuts()
@@ -425,6 +428,21 @@ class _Builder:
                     out[n] = None
         return list(out)
 
+    def wanted_in_parts(self) -> list[Node]:
+        """Contractions that a region wants at some of its places, with what is done to each of them alone."""
+        out: dict[Node, None] = {}
+        for root in self.roots():
+            value = guard_reductions(self.inlined(root)[1])
+            guarded = {r.axes for r in reductions_beside(value) if r.where}
+            beside = self.beside(root) if guarded else []
+            for n in beside:
+                axes = tuple(Axis(f"n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+                bound, _ = self.reduced(n, axes)
+                many = volume(bound) * volume_of(n.shape) >= MANY_TERMS
+                if bound in guarded and many and n is not root and self.contracts(n):
+                    out[self.with_map(n, root, beside)] = None
+        return list(out)
+
     def beside(self, root: Node) -> list[Node]:
         """The reductions of a region that are inside no other."""
         seen: dict[Node, bool] = {}
@@ -486,7 +504,9 @@ class _Builder:
                 continue
             varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
             wanted = varying or (contracts and not is_plain(value))
-            if not wanted or is_expanding(value, axes, contracts):
+            # windows show a value again and again, which makes it no larger
+            size = min(volume_of(node.shape), volume(free_axes(value)))
+            if not wanted or is_expanding(value, size, axes, contracts):
                 continue
             if is_bounded_by_data(value, bound, one_row=self.can.one_row):
                 self.bounded.add(node)

@@ -1,7 +1,8 @@
 """schedule_plan: tile sizes, places and the skeleton of a plan's kernel. The heuristic; a search would fill the same.
 
 Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time,
-`packed` floats of A in a tile, `tasks` wanted; those of bf16 divide columns, not rows, where B has more than
+`packed` floats of A in a tile, `tasks` wanted; where the kernel packs columns, `deep` of k in a tile and `held` rows of
+products; those of bf16 divide columns, not rows, where B has more than
 `shared` elements. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a
 lane axis whose elements each run a reduction.
 """
@@ -118,6 +119,9 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "depth": 384,
             "packed": 96 * 1024,
             "tasks": 4,
+            # columns that the kernel packs: 144 to a row of a tile, 256 of k, beside 256 rows of products
+            "deep": 256,
+            "held": 256,
         }
         return schedule("panel", tile, places)
     chain = find_chain(store)

@@ -178,7 +178,8 @@ def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int]:
         return max(1, sizes["visits"] // max(1, visits)), 1
     extent = lane.extent.estimate()
     if any(lane in free_axes(r) for r in reductions):
-        return 1, sizes["lanes"]
+        wide = min(extent, sizes["lanes"])
+        return max(1, sizes["visits"] // max(1, wide * visits)), sizes["lanes"]
     if reductions and _is_repeated(visits, extent, sizes["visits"]):
         return 1, sizes["visits"]
     if reductions:

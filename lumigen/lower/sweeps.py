@@ -24,6 +24,8 @@ from lumigen.region import (
     walk,
 )
 
+WINDOW = 8  # points of an axis: fewer fill no vector
+
 
 def plan_sweeps(region: Region) -> RegionPlan:
     stores = merge_axes(region.stores)
@@ -51,8 +53,8 @@ def grid_loop(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> Loop:
 def lane_axis(store: Store) -> Axis | None:
     """The axis whose neighbouring points a vector computes: the last one, where that pays.
 
-    It does not if the axis has one point, or if the reductions that vary with it read memory along their own axes:
-    then each of them runs over lanes of its own.
+    It does not if the axis has one point, or if the reductions that vary with it read memory along their own axes,
+    and these are longer than a window: then each of them runs over lanes of its own.
     """
     if not store.axes or store.axes[-1].extent == 1:
         return None
@@ -60,7 +62,9 @@ def lane_axis(store: Store) -> Axis | None:
     varying = [r for r in kernel_reductions([store.value]) if last in free_axes(r)]
     if not varying or any(_consecutive(r.body, (last,)) for r in varying):
         return last
-    return None if all(_consecutive(r.body, r.axes) for r in varying) else last
+    long = [tuple(a for a in r.axes if a.extent.estimate() >= WINDOW) for r in varying]
+    along = all(_consecutive(r.body, axes) for r, axes in zip(varying, long, strict=True))
+    return None if along else last
 
 
 def _consecutive(body: Expr, axes: tuple[Axis, ...]) -> bool:

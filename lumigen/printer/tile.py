@@ -45,6 +45,7 @@ from lumigen.tile import (
     Order,
     Pack,
     PackColumns,
+    PackRuns,
     ScaleRows,
     ScanLanes,
     Stmt,
@@ -173,13 +174,19 @@ def _matrix(s: Stmt) -> str:
         case PackColumns():
             columns, depth = _span(s.column, s.lo, s.hi), _span(s.k, Ix.interned((), 0), s.k_hi)
             return f"pack {s.dst} = columns {columns}, {depth} of {_operand(s.operand)}"
+        case PackRuns():
+            columns = f"columns {s.lo} .. {s.hi} by ({s.outer}, {s.run})"
+            where = f" where {' and '.join(map(str, s.where))}" if s.where else ""
+            source = f"{_place(s.source, s.base)} + {s.stride}*{s.run}"
+            return f"pack {_place(s.dst, s.at)} = {columns} of {source}{where}"
         case Transpose():
             return f"{s.dst} = transpose of {s.src}, {s.rows} rows, {s.cols} columns"
         case Mma():
             sign = "=" if s.accumulate == 0 else f"+= if {s.accumulate}, ="
             acc = f"{_place(s.acc, s.acc_at)} rows of {s.acc_stride}"
-            sizes = f"{s.rows} x {s.cols} x {s.k}"
-            return f"{acc} {sign} {_place(s.a, s.a_at)} @ {_operand(s.b)}, {sizes}"
+            sizes = f"{s.rows} x {s.cols} x {s.k}{', whole' * s.whole}"
+            panels = f" in panels of {s.a_stride}" if s.a_stride is not None else ""
+            return f"{acc} {sign} {_place(s.a, s.a_at)}{panels} @ {_operand(s.b)}, {sizes}"
         case Contract():
             a, b = _operand(s.a), _operand(s.b)
             where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in 0 .. {s.k.extent}"

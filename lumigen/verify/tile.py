@@ -47,6 +47,7 @@ from lumigen.tile import (
     Order,
     Pack,
     PackColumns,
+    PackRuns,
     ScaleRows,
     ScanLanes,
     Stmt,
@@ -188,7 +189,9 @@ def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
             if isinstance(s, Accumulator):
                 facts.accumulators[s.name] = s
             return replace(scope, locals=scope.locals | {s.name})
-        case StoreTile() | PackColumns() | Transpose() | Fill() | MapTile() | FoldRows():
+        case (
+            StoreTile() | PackColumns() | PackRuns() | Transpose() | Fill() | MapTile() | FoldRows()
+        ):
             facts.written.add(s.dst)
         case MapRows():
             facts.written |= {b for b, _ in s.results}
@@ -286,6 +289,8 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from broken_indices((s.lo, s.hi, s.k_hi), facts, scope)
             yield from _broken_operand(s.operand, facts, scope, (s.column, s.k))
             yield from broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
+        case PackRuns():
+            yield from _broken_runs(s, facts, scope)
         case Transpose():
             yield from broken_tile(s.dst, facts)
             yield from broken_tile(s.src, facts)
@@ -294,17 +299,7 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
         case Fill():
             yield from broken_tile(s.dst, facts)
         case Mma():
-            indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
-            yield from broken_indices(indices, facts, scope)
-            yield from _broken_operand(s.b, facts, scope, ())
-            yield from broken_use(s.acc, facts)
-            yield from broken_tile(s.a, facts)
-            if s.a not in facts.packed:
-                yield f"{s.a} is not packed yet"
-            if s.acc.dtype is not f32:
-                yield f"products of {s.acc.dtype}"
-            if not s.b.panels and s.b.stride != 1:
-                yield f"columns {s.b.stride} apart, with no panels"
+            yield from _broken_product(s, facts, scope)
         case Contract():
             yield from broken_tile(s.acc, facts)
             yield from broken_indices((s.m_lo, s.n_lo), facts, scope)
@@ -320,6 +315,40 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from broken_rows(s.rows, s.acc, facts)
         case _:
             yield from _broken_streamed(s, facts, scope)
+
+
+def _broken_product(s: Mma, facts: Facts, scope: Scope) -> Iterator[str]:
+    indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
+    yield from broken_indices(indices, facts, scope)
+    yield from _broken_operand(s.b, facts, scope, ())
+    yield from broken_use(s.acc, facts)
+    if s.a_stride is not None:
+        yield from broken_indices((s.a_stride,), facts, scope)
+        yield from broken_use(s.a, facts)
+    else:
+        yield from broken_tile(s.a, facts)
+        if s.a not in facts.packed:
+            yield f"{s.a} is not packed yet"
+    if s.acc.dtype is not f32:
+        yield f"products of {s.acc.dtype}"
+    if not s.b.panels and s.b.stride != 1:
+        yield f"columns {s.b.stride} apart, with no panels"
+
+
+def _broken_runs(s: PackRuns, facts: Facts, scope: Scope) -> Iterator[str]:
+    yield from broken_tile(s.dst, facts)
+    yield from broken_use(s.source, facts)
+    inner = replace(scope, axes=scope.axes | {s.outer, s.run})
+    yield from broken_indices((s.at, s.lo, s.hi), facts, scope)
+    yield from broken_indices((s.base, *(c.slack for c in s.where)), facts, inner)
+    if s.run in s.base.axes or not _is_affine(s.where, s.run):
+        yield f"no runs along {s.run}"
+
+
+def _is_affine(conditions: Iterable[Cmp], axis: Axis) -> bool:
+    """Whether each condition has a constant multiple of the axis, or nothing of it."""
+    factors = [c.slack.coefficient(axis) for c in conditions]
+    return all(f is not None and f.is_const for f in factors)
 
 
 def _broken_streamed(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:

@@ -42,11 +42,12 @@ constexpr int64_t kDepth = 384;
 constexpr int kBlockRows = 144;
 #endif
 
-// How `rows` rows are cut into blocks: the first `longer` blocks have `size` + 1 rows, others `size`.
+// How `rows` rows are cut into blocks of at most `most`: the first `longer` blocks have `size` + 1 rows,
+// others `size`.
 struct RowBlocks {
   int count, size, longer;
-  explicit RowBlocks(int rows)
-      : count((rows + kRows - 1) / kRows), size(count > 0 ? rows / count : 0), longer(rows - count * size) {}
+  explicit RowBlocks(int rows, int most = kRows)
+      : count((rows + most - 1) / most), size(count > 0 ? rows / count : 0), longer(rows - count * size) {}
   int rows_of(int block) const { return size + (block < longer); }
 };
 
@@ -54,6 +55,7 @@ struct RowBlocks {
 }  // namespace LUMIGEN_NS
 
 #include "panel_pack.h"
+#include "panel_runs.h"
 #include "panel_tile.h"
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
@@ -73,6 +75,19 @@ inline void multiply(float* c, int64_t ldc, const float* packed_a, const T* pack
 inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const float* b, int64_t ldb,
                               int rows, int64_t cols, int64_t k, bool accumulate) {
   multiply_tiles(c, ldc, packed_a, Columns<float>{b, kPanel, ldb}, rows, cols, k, accumulate);
+}
+
+// `cols` columns and as many more as whole vectors have.
+LUMIGEN_INLINE int64_t whole_vectors(int64_t cols) { return (cols + kLanes - 1) / kLanes * kLanes; }
+
+// As multiply_direct_b, with A a weight in panels of 16 rows (rows / 16, k, 16), a_stride elements from one
+// to the next, already moved to the first k wanted; `cols` are whole vectors.
+template <class A>
+inline void multiply_row_panels(float* c, int64_t ldc, const A* a, int64_t a_stride, const float* b,
+                                int64_t ldb, int rows, int64_t cols, int64_t k, bool accumulate) {
+  const int64_t n =
+      multiply_panel_groups<2, kRows>(c, ldc, a, a_stride, b, ldb, rows, 0, cols, k, accumulate);
+  multiply_panel_groups<1, kPanel / 2>(c, ldc, a, a_stride, b, ldb, rows, n, cols, k, accumulate);
 }
 
 }  // namespace LUMIGEN_ISA

@@ -45,8 +45,8 @@ inline constexpr int kStepRows<BF16Pair> = 2;
 
 // acc (kR, kV vectors) += a (kR) times row i of B (kV vectors): one k. The shorter factor is held in
 // registers, the longer passes through one.
-template <int kR, int kV, class T>
-LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const T* b, int64_t panel_stride,
+template <int kR, int kV, class A, class T>
+LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const A* a, const T* b, int64_t panel_stride,
                                  int64_t step, int64_t i) {
   const auto row = [&](int v) {
     return load_row(b, step, i, v * kLanes / kPanel * panel_stride + v * kLanes % kPanel, AllLanes{});
@@ -54,7 +54,7 @@ LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const T* b,
   if constexpr (kR < kV) {
     Vec x[kR];
 #pragma GCC unroll 16
-    for (int r = 0; r < kR; r++) x[r] = splat(a[r]);
+    for (int r = 0; r < kR; r++) x[r] = splat(widened(a[r]));
 #pragma GCC unroll 8
     for (int v = 0; v < kV; v++) {
       const Vec y = row(v);
@@ -67,16 +67,17 @@ LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const float* a, const T* b,
     for (int v = 0; v < kV; v++) y[v] = row(v);
 #pragma GCC unroll 16
     for (int r = 0; r < kR; r++) {
-      const Vec x = splat(a[r]);
+      const Vec x = splat(widened(a[r]));
 #pragma GCC unroll 8
       for (int v = 0; v < kV; v++) add_product(acc[r][v], x, y[v]);
     }
   }
 }
 
-// c (kR rows, kV vectors) = or += the block of packed A at `a` times k rows of the columns at `b`.
-template <int kR, int kV, class T>
-__attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float* a, const T* b,
+// c (kR rows, kV vectors) = or += the rows of A at `a`, kStep elements from one k to the next, times k rows
+// of the columns at `b`.
+template <int kR, int kV, int kStep, class A, class T>
+__attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, const T* b,
                                              int64_t panel_stride, int64_t step, int64_t k, bool accumulate) {
   Vec acc[kR][kV];
 #pragma GCC unroll 16
@@ -97,13 +98,13 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
   int64_t i = 0;
   for (; i + kUnroll <= k; i += kUnroll) {
 #pragma GCC unroll 4
-    for (int u = 0; u < kUnroll; u++) add_products<kR, kV>(acc, a + u * kR, b, panel_stride, step, u);
+    for (int u = 0; u < kUnroll; u++) add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u);
     b += kUnroll / kStepRows<T> * step;
 #pragma GCC unroll 4
-    for (int f = 0; f < kUnroll * kR; f += 16) __builtin_prefetch(a + 8 * kUnroll * kR + f);
-    a += kUnroll * kR;
+    for (int f = 0; f < kUnroll * kStep; f += 16) __builtin_prefetch(a + 8 * kUnroll * kStep + f);
+    a += kUnroll * kStep;
   }
-  for (int64_t u = 0; i + u < k; u++) add_products<kR, kV>(acc, a + u * kR, b, panel_stride, step, u);
+  for (int64_t u = 0; i + u < k; u++) add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u);
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) {
 #pragma GCC unroll 8
@@ -111,12 +112,14 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const float*
   }
 }
 
-// multiply_tile for a number of rows known at run time, at most kR.
-template <int kV, int kR, class T>
-inline void multiply_rows(float* c, int64_t ldc, const float* a, const T* b, int64_t panel_stride,
-                          int64_t step, int rows, int64_t k, bool accumulate) {
-  if (rows == kR) return multiply_tile<kR, kV>(c, ldc, a, b, panel_stride, step, k, accumulate);
-  if constexpr (kR > 1) multiply_rows<kV, kR - 1>(c, ldc, a, b, panel_stride, step, rows, k, accumulate);
+// multiply_tile for a number of rows known at run time, at most kR; kStep is 0 where A has just these rows.
+template <int kV, int kR, int kStep = 0, class A, class T>
+inline void multiply_rows(float* c, int64_t ldc, const A* a, const T* b, int64_t panel_stride, int64_t step,
+                          int rows, int64_t k, bool accumulate) {
+  constexpr int kApart = kStep > 0 ? kStep : kR;
+  if (rows == kR) return multiply_tile<kR, kV, kApart>(c, ldc, a, b, panel_stride, step, k, accumulate);
+  if constexpr (kR > 1)
+    multiply_rows<kV, kR - 1, kStep>(c, ldc, a, b, panel_stride, step, rows, k, accumulate);
 }
 
 // All row blocks, of at most kR rows, times as many groups of kV vectors of columns as fit between
@@ -197,6 +200,27 @@ inline void multiply_tiles(float* c, int64_t ldc, const float* packed_a, Columns
   n = multiply_groups<2, kRows>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
   n = multiply_groups<1, kRows>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
   if (n < cols) multiply_last_columns(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
+}
+
+// multiply_groups for A in panels of 16 rows, a_stride elements from one to the next; B's rows are ldb apart.
+template <int kV, int kR, class A>
+inline int64_t multiply_panel_groups(float* c, int64_t ldc, const A* a, int64_t a_stride, const float* b,
+                                     int64_t ldb, int rows, int64_t n, int64_t cols, int64_t k,
+                                     bool accumulate) {
+  for (; n + kV * kLanes <= cols; n += kV * kLanes) {
+    for (int panel = 0; panel < rows; panel += kPanel) {
+      const RowBlocks blocks(rows - panel < kPanel ? rows - panel : kPanel, kR);
+      const A* from = a + panel / kPanel * a_stride;
+      float* to = c + panel * ldc + n;
+      for (int i = 0; i < blocks.count; i++) {
+        const int some = blocks.rows_of(i);
+        multiply_rows<kV, kR, kPanel>(to, ldc, from, b + n, kPanel, ldb, some, k, accumulate);
+        from += some;
+        to += some * ldc;
+      }
+    }
+  }
+  return n;
 }
 
 }  // namespace LUMIGEN_ISA

@@ -81,14 +81,29 @@ LUMIGEN_INLINE Vec build_lanes(F&& at, FirstLanes l) {
   return zero_tail(build([&](int i) { return at(i < last ? i : last); }), l, 0.0f);
 }
 
+LUMIGEN_INLINE int lane_count(AllLanes) { return kLanes; }
+LUMIGEN_INLINE int lane_count(FirstLanes l) { return l.n; }
+
 // Lane i comes from p[i * stride].
 template <class Lanes>
 LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
+  if (stride == 2 && lane_count(lanes) == kLanes)
+    return even_then_odd(load(p, AllLanes{}), load(p + kLanes - 1, AllLanes{}));
   return build_lanes([&](int i) { return p[i * stride]; }, lanes);
 }
 
-LUMIGEN_INLINE int lane_count(AllLanes) { return kLanes; }
-LUMIGEN_INLINE int lane_count(FirstLanes l) { return l.n; }
+// Lane i comes from p[at + i * stride] where begin <= i < end, and is `fill` elsewhere, where nothing is
+// read.
+template <class Lanes>
+LUMIGEN_INLINE Vec load_between(const float* p, int64_t at, int64_t stride, int64_t begin, int64_t end,
+                                float fill, Lanes lanes) {
+  const int count = lane_count(lanes);
+  if (begin <= 0 && count <= end)
+    return stride == 1 ? load(p + at, lanes) : load_strided(p + at, stride, lanes);
+  float each[kLanes];
+  for (int i = 0; i < kLanes; i++) each[i] = i < count && begin <= i && i < end ? p[at + i * stride] : fill;
+  return load(each, AllLanes{});
+}
 
 template <class Lanes>
 LUMIGEN_INLINE void store_strided(float* p, int64_t stride, Vec a, Lanes lanes) {

@@ -49,6 +49,11 @@ LUMIGEN_INLINE void store_int(int32_t* p, IVec a, FirstLanes l) {
   _mm256_maskstore_epi32(p, lane_bits(l), a.v);
 }
 
+// The lanes in the mask; nothing else is read, and the others are zero.
+LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) {
+  return {_mm256_maskload_ps(p, _mm256_castps_si256(m.v))};
+}
+
 // Eight numbers of 16 bits; AVX2 has no masked loads of them.
 LUMIGEN_INLINE __m128i load_halves(const uint16_t* p, AllLanes) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -136,6 +141,11 @@ LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm256_blendv_ps(b.v, 
 LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return bits(select(m, from_bits(a), from_bits(b))); }
 
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm256_cvtss_f32(a.v); }
+// Lanes 0, 2, 4, ... of a, then lanes 1, 3, 5, ... of b.
+LUMIGEN_INLINE Vec even_then_odd(Vec a, Vec b) {
+  const __m256 pairs = _mm256_shuffle_ps(a.v, b.v, 0xD8);  // of either, within 128 bits
+  return {_mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(pairs), 0xD8))};
+}
 // Lane i of the result is lane i ^ kDistance of a.
 template <int kDistance>
 LUMIGEN_INLINE Vec exchange(Vec a) {

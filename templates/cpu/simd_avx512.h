@@ -128,6 +128,14 @@ LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm512_mask_blend_ps(m
 LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return {_mm512_mask_blend_epi32(m.v, b.v, a.v)}; }
 
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
+// The lanes in the mask; nothing else is read, and the others are zero.
+LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) { return {_mm512_maskz_loadu_ps(m.v, p)}; }
+
+// Lanes 0, 2, 4, ... of a, then lanes 1, 3, 5, ... of b.
+LUMIGEN_INLINE Vec even_then_odd(Vec a, Vec b) {
+  const __m512i places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+  return {_mm512_permutex2var_ps(a.v, places, b.v)};
+}
 // Lane i of the result is lane i ^ kDistance of a.
 template <int kDistance>
 LUMIGEN_INLINE Vec exchange(Vec a) {

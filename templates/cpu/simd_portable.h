@@ -140,6 +140,15 @@ LUMIGEN_INLINE IVec shift_right(IVec a) {
 }
 
 LUMIGEN_INLINE float first_lane(Vec a) { return a.v[0]; }
+// The lanes in the mask; nothing else is read, and the others are zero.
+LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) {
+  return build([&](int i) { return m.v[i] != 0 ? p[i] : 0.0f; });
+}
+
+// Lanes 0, 2, 4, ... of a, then lanes 1, 3, 5, ... of b.
+LUMIGEN_INLINE Vec even_then_odd(Vec a, Vec b) {
+  return build([&](int i) { return i < kLanes / 2 ? a.v[2 * i] : b.v[2 * i + 1 - kLanes]; });
+}
 // Lane i of the result is lane i ^ kDistance of a.
 template <int kDistance>
 LUMIGEN_INLINE Vec exchange(Vec a) {

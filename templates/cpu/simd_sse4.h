@@ -116,6 +116,14 @@ LUMIGEN_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm_blendv_ps(b.v, a.v
 LUMIGEN_INLINE IVec select(Mask m, IVec a, IVec b) { return bits(select(m, from_bits(a), from_bits(b))); }
 
 LUMIGEN_INLINE float first_lane(Vec a) { return _mm_cvtss_f32(a.v); }
+// The lanes in the mask; nothing else is read, and the others are zero.
+LUMIGEN_INLINE Vec load_masked(const float* p, Mask m) {
+  const int bits = _mm_movemask_ps(m.v);
+  return build([&](int i) { return (bits >> i & 1) != 0 ? p[i] : 0.0f; });
+}
+
+// Lanes 0, 2, 4, ... of a, then lanes 1, 3, 5, ... of b.
+LUMIGEN_INLINE Vec even_then_odd(Vec a, Vec b) { return {_mm_shuffle_ps(a.v, b.v, 0xD8)}; }
 // Lane i of the result is lane i ^ kDistance of a.
 template <int kDistance>
 LUMIGEN_INLINE Vec exchange(Vec a) {

@@ -462,6 +462,13 @@ template <class Lanes>
 LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
   return build_lanes([&](int i) { return p[i * stride]; }, lanes);
 }
+// Lane i comes from p[at + i * stride] where begin <= i < end, and is `fill` elsewhere, where nothing is
+// read.
+template <class Place, class Lanes>
+LUMIGEN_INLINE Vec load_between(const float* p, Place at, int64_t stride, int64_t begin, int64_t end,
+                                float fill, Lanes lanes) {
+  return build_lanes([&](int i) { return begin <= i && i < end ? p[at + i * stride] : fill; }, lanes);
+}
 template <class Lanes>
 LUMIGEN_INLINE Vec load_strided_f16(const uint16_t* p, int64_t stride, Lanes lanes) {
   return build_lanes([&](int i) { return load_f16(p[i * stride]); }, lanes);

@@ -130,8 +130,66 @@ static void check_packings(Random& random, int rows, int64_t k) {
   CHECK(std::memcmp(panels.data(), others.data(), panel_bytes) == 0);
 }
 
+// Columns in runs: of an image of `rows` rows and `length` columns, every kStride-th from `begin` on, in
+// tiles of as many columns as come; row `r` is left out where r % 3 == 2. The image is exactly as long as
+// what the runs read.
+template <int64_t kStride>
+static void check_runs(Random& random, int64_t rows, int64_t length, int64_t begin, int64_t end) {
+  const int64_t pitch = (length - 1) * kStride + 1, count = rows * length;
+  const auto image = noise(random, rows * pitch);
+  const auto run_of = [&](int64_t r) { return Run{r * pitch, begin, r % 3 == 2 ? 0 : end}; };
+  for (int64_t lo = 0, hi; lo < count; lo = hi) {
+    hi = lo + 1 + random.below(40);
+    if (hi > count) hi = count;
+    std::vector<float> tile(size_t(hi - lo + 16), NAN);
+    pack_runs<kStride>(tile.data(), image.data(), lo, hi, length, run_of);
+    for (int64_t c = lo; c < lo + packed_columns(hi - lo); c++) {
+      const int64_t r = c / length, x = c % length;
+      const bool is_there = c < hi && r % 3 != 2 && x >= begin && x < end;
+      CHECK(tile[size_t(c - lo)] == (is_there ? image[size_t(r * pitch + x * kStride)] : 0.0f));
+    }
+  }
+}
+
+// A in panels of 16 rows: the same bits as packed in blocks.
+template <class A>
+static void check_row_panels(Random& random, int rows, int64_t cols, int64_t k) {
+  std::vector<A> a(size_t(packed_columns(rows) * k));
+  for (A& v : a) {
+    const float x = random.unit();
+    std::memcpy(&v, reinterpret_cast<const char*>(&x) + 4 - sizeof v,
+                sizeof v);  // bf16 is a float's upper half
+  }
+  const int64_t ldb = packed_columns(cols);
+  const auto b = noise(random, ldb * k);
+  std::vector<float> packed(size_t(rows * k)), one(size_t(rows * ldb), NAN), other = one;
+  pack_a_from(packed.data(), rows, k, [&](int64_t r, int64_t i) {
+    return widened(a[size_t(r / kPanel * kPanel * k + i * kPanel + r % kPanel)]);
+  });
+  const int64_t whole = whole_vectors(cols);
+  multiply_direct_b(one.data(), ldb, packed.data(), b.data(), ldb, rows, whole, k, false);
+  const int64_t first = 1 + random.below(int(k));
+  multiply_row_panels(other.data(), ldb, a.data(), k * kPanel, b.data(), ldb, rows, whole, first, false);
+  multiply_row_panels(other.data(), ldb, a.data() + first * kPanel, k * kPanel, b.data() + first * ldb, ldb,
+                      rows, whole, k - first, true);
+  for (int r = 0; r < rows; r++)
+    CHECK(std::memcmp(&one[size_t(r * ldb)], &other[size_t(r * ldb)], size_t(cols) * sizeof(float)) == 0);
+}
+
 int main() {
   Random random;
+  for (int64_t length : {1, 2, 5, 7, 8, 9, 16, 17, 31, 56})
+    for (int64_t begin : {0, 1, 3})
+      for (int64_t end : {length, length - 1, length / 2}) {
+        check_runs<1>(random, 7, length, begin, end);
+        check_runs<2>(random, 7, length, begin, end);
+        check_runs<3>(random, 7, length, begin, end);
+      }
+  for (int rows : {1, 5, 15, 16, 17, 30, 40, 64})
+    for (int64_t cols : {1, 8, 17, 33, 67, 128}) {
+      check_row_panels<float>(random, rows, cols, 1 + random.below(90));
+      check_row_panels<BF16>(random, rows, cols, 1 + random.below(90));
+    }
   for (int rows = 1; rows <= 2 * kRows + 2; rows++)
     for (const int64_t cols : {1, 3, 4, 8, 13, 16, 17, 31, 32, 33, 48, 67, 128, 160})
       check_contraction(random, rows, cols, 1 + random.below(90));

@@ -1,0 +1,342 @@
+"""implicit: a contraction whose columns are packed as the kernel reads them, one tile at a time.
+
+Before: a region's contraction by index sets.  After: a tile program without a buffer of all columns, which for
+a convolution would be as many times the image as its window has points (implicit GEMM).
+
+A tile is some columns by some of k, in rows of k: for each k, runs of columns that are neighbours in memory are
+copied, zeros where a guard fails. Columns run along the last of their axes, or along all of them where addresses
+stay affine. Of k, whole points of the outermost axis make a part. Rows are weights in panels of 16 rows, packed
+once, or else packed by the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lumigen.condition import Cmp
+from lumigen.dtype import f32
+from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, product
+from lumigen.lower.contract import (
+    WIDTH,
+    Contraction,
+    Lowered,
+    affine,
+    find_contraction,
+    flatten,
+    joined,
+    number,
+    packed_once,
+)
+from lumigen.lower.contractions import product_factors
+from lumigen.lower.scope import Names, Scope, address, kernel_reductions
+from lumigen.lower.simt import dims_of
+from lumigen.program import Panels
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Read,
+    Region,
+    Role,
+    map_expr,
+    read,
+    substitute,
+)
+from lumigen.schedule import Schedule
+from lumigen.tile import For, Mma, Operand, Pack, PackRuns, Stmt, StoreTile, TileProgram
+
+MOST_INSIDE = 1024  # of k inside a point of its outermost axis: more would not stay in the caches
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Columns over (outer, run): `source` at base + stride * run where the conditions hold, else 0."""
+
+    source: Buffer
+    base: Ix
+    stride: int
+    where: tuple[Cmp, ...]
+    outer: Axis
+    run: Axis
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A: a weight that is packed once in panels, or what the kernel packs, an operand over m and k."""
+
+    operand: Operand
+    once: Panels | None
+
+
+def find_runs(value: Expr, axes: tuple[Axis, ...], flat: Axis, joined: Expr) -> Runs | None:
+    """How columns over `axes` lie in runs; `joined` is the same value with the one axis `flat` for them."""
+    none = Axis("outer", ix(1))
+    whole = _runs_along(joined, flat, none)
+    if whole is not None or len(axes) == 1:
+        return whole
+    *others, run = axes
+    outer = Axis("outer", product(tuple(a.extent for a in others)))
+    rest, mapping = ix(outer), dict[Axis, Ix]()
+    for position in range(len(others) - 1, -1, -1):
+        a = others[position]
+        mapping[a] = rest % a.extent if position else rest
+        rest = rest // a.extent
+    return _runs_along(substitute(value, mapping), run, outer)
+
+
+def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
+    conditions: list[Cmp] = []
+    while isinstance(value, Choose) and isinstance(value.condition, Holds):
+        if not isinstance(value.otherwise, Const) or value.otherwise.value != 0:
+            return None
+        conditions += value.condition.conditions
+        value = value.then
+    if not isinstance(value, Read):
+        return None
+    at = address(value.source, value.at)
+    slacks = [c.slack for c in conditions]
+    if any(isinstance(a, Lookup) for i in slacks for a in i.atoms()):
+        return None  # an integer that is read may be read where it is, and no earlier
+    factors = [i.coefficient(run) for i in (at, *slacks)]
+    if any(f is None or not f.is_const for f in factors):
+        return None
+    stride = factors[0]
+    assert stride is not None
+    base = at - stride * run
+    return Runs(value.source, base, stride.const, tuple(conditions), outer, run)
+
+
+def implicit(region: Region, sizes: Schedule) -> Lowered | None:
+    """The kernel of a region of one contraction; None if its columns are no runs, or weights."""
+    (store,) = region.stores
+    found = find_contraction(store)
+    if found is None:
+        return None
+    m, m_map = flatten(found.m_axes, "m")
+    n, n_map = flatten(found.n_axes, "n")
+    k, k_map = flatten(found.reduce.axes, "k")
+    depth = tuple(a for a in found.reduce.axes if a.extent != 1) or found.reduce.axes[:1]
+    inside = product(tuple(a.extent for a in depth[1:]))
+    if not inside.is_const or inside.const > MOST_INSIDE:
+        return None
+    flat = substitute(substitute(found.columns, k_map), n_map)
+    if packed_once(flat, n, k) is not None:
+        return None
+    points = {a: ix(0) for a in found.reduce.axes if a not in depth}
+    columns = substitute(found.columns, points)
+    runs = find_runs(columns, found.n_axes, n, substitute(columns, n_map))
+    if runs is None:
+        return None
+    rows, packs, meaning = _rows(region, found, m, m_map, k, k_map)
+    parts = Parts.of(depth, inside.const, sizes["deep"])
+    program = _program(region, found, (m, n, k), {**m_map, **n_map}, rows, runs, parts, sizes)
+    program = replace(program, args=(*meaning.reads(), store.dst))
+    return Lowered(((program, meaning),), (), packs)
+
+
+def _rows(
+    region: Region,
+    found: Contraction,
+    m: Axis,
+    m_map: dict[Axis, Ix],
+    k: Axis,
+    k_map: dict[Axis, Ix],
+) -> tuple[Rows, tuple[tuple[Buffer, Buffer, Panels], ...], Region]:
+    """A, the weight that it is packed from, and what the kernel then computes."""
+    (store,) = region.stores
+    value = substitute(substitute(found.rows, k_map), m_map)
+    once = packed_once(value, m, k)
+    if once is None:
+        strided = affine(value, m, k)
+        if strided is None:
+            return Rows(Operand(None, ix(0), None, None, value), None), (), region
+        source, base, stride, k_stride = strided
+        return Rows(Operand(source, base, stride, k_stride, value), None), (), region
+    source, panels = once
+    packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), source.dtype)
+    operand = Operand(packed, ix(0), k.extent * WIDTH, ix(WIDTH), None, panels=True)
+    row, at = joined(found.m_axes), joined(found.reduce.axes)
+    element = read(packed, (row // WIDTH * (k.extent * WIDTH) + at * WIDTH + row % WIDTH,))
+    contraction = map_expr(found.reduce, {found.rows: element})
+    meaning = Region((replace(store, value=map_expr(store.value, {found.reduce: contraction})),))
+    return Rows(operand, panels), ((packed, source, panels),), meaning
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How k is cut: `step` points of its outermost axis at a time, each with `inside` points of the others."""
+
+    axes: tuple[Axis, ...]
+    inside: int
+    step: int
+    is_one: bool
+
+    @staticmethod
+    def of(axes: tuple[Axis, ...], inside: int, deep: int) -> Parts:
+        extent = axes[0].extent
+        most = max(1, deep // inside)
+        if not extent.is_const:
+            return Parts(axes, inside, most, is_one=False)
+        count = -(-extent.const // most)
+        return Parts(axes, inside, -(-extent.const // count), is_one=count == 1)
+
+    @property
+    def deepest(self) -> int:
+        return self.step * self.inside
+
+
+def _program(
+    region: Region,
+    found: Contraction,
+    axes: tuple[Axis, Axis, Axis],
+    mapping: dict[Axis, Ix],
+    rows: Rows,
+    runs: Runs,
+    parts: Parts,
+    sizes: Schedule,
+) -> TileProgram:
+    (store,) = region.stores
+    m, n, k = axes
+    chunk, held, band = sizes["chunk"], sizes["held"], sizes["rows"]
+    # tiles of columns for every thread, and where there are few columns rows shared out as well: each share packs
+    # its columns again
+    n_tiles = maximum(
+        ceildiv(n.extent, 2 * chunk), minimum(ceildiv(n.extent, chunk), sizes["tasks"])
+    )
+    m_tiles = maximum(
+        ceildiv(m.extent, held),
+        minimum(ceildiv(m.extent, held // 2), ceildiv(sizes["tasks"], n_tiles)),
+    )
+    dims = dims_of(region)
+    row_tiles, column_tiles = (
+        number("row_tiles", m_tiles, dims),
+        number("column_tiles", n_tiles, dims),
+    )
+    grid_size = product(tuple(x.extent for x in found.grid))
+    task = Axis("task", grid_size * m_tiles * n_tiles)
+    top = Scope(Names(), frozenset({task}))
+    m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
+    top.bind(n_part, ix(task) % column_tiles)
+    rest = ix(task) // column_tiles
+    top.bind(m_part, rest % row_tiles)
+    rest = rest // row_tiles
+    for axis in reversed(found.grid):
+        top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
+        rest = rest // axis.extent
+    m0, m1 = _share(top, m, m_part, row_tiles, "m", "rows_each")
+    n0, n1 = _share(top, n, n_part, column_tiles, "n", "columns_each")
+
+    length = (
+        chunk + WIDTH
+    )  # of a row of a tile: not a power of two, whose rows would share places in the caches
+    b_tile = Buffer("b_tile", Role.SCRATCH, (ix(parts.deepest), ix(length)), f32)
+    most = ceildiv(m.extent.bounds()[1] or held, WIDTH) * WIDTH
+    c_tile = Buffer("c_tile", Role.SCRATCH, (minimum(held, most), ix(length)), f32)
+    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(band), ix(parts.deepest)), f32)
+    c, first = Axis("c", n.extent), Axis("part", parts.axes[0].extent)
+    c_end = minimum(ix(c) + chunk, n1)
+    begin = ix(0) if parts.is_one else ix(first)
+    end = parts.axes[0].extent if parts.is_one else minimum(begin + parts.step, first.extent)
+    body: list[Stmt] = [_pack(runs, parts, (begin, end), b_tile, ix(c), c_end)]
+    body.append(
+        _multiply(
+            rows, parts, (begin, end), (m, k), (ix(m0), ix(m1)), c_end - c, (a_tile, b_tile, c_tile)
+        )
+    )
+    inner: list[Stmt] = body
+    if not parts.is_one:
+        inner = [For(first, ix(0), first.extent, False, tuple(body), step=parts.step)]
+
+    value = substitute(store.value, mapping)
+    at = tuple(i.substitute(mapping) for i in store.at)
+    (contraction,) = (r for r in kernel_reductions([value]) if product_factors(r) is not None)
+    row_scope = top.inner([c, m])
+    lane_scope = row_scope.inner([n], n)
+    element = read(c_tile, (ix(m) - m0, ix(n) - c))
+    (out,) = lane_scope.values([map_expr(value, {contraction: element})])
+    lane_scope.stmts.append(StoreTile(store.dst, at, out, n))
+    row_scope.stmts.append(For(n, ix(c), c_end, True, tuple(lane_scope.stmts)))
+    inner.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
+    top.stmts.append(For(c, ix(n0), ix(n1), False, tuple(inner), step=chunk))
+    return TileProgram(
+        "panel",
+        (),
+        dims,
+        task,
+        grid_size * row_tiles * column_tiles,
+        (b_tile, c_tile) if rows.once else (a_tile, b_tile, c_tile),
+        tuple(top.stmts),
+        numbers=((row_tiles, m_tiles), (column_tiles, n_tiles)),
+    )
+
+
+def _share(
+    top: Scope, axis: Axis, part: Axis, shares: Dim, name: str, each: str
+) -> tuple[Axis, Axis]:
+    """The first point of a share of the axis, and the one behind its last: equal shares of whole panels."""
+    size = Axis(each, axis.extent + WIDTH)
+    top.bind(size, ceildiv(ceildiv(axis.extent, shares), WIDTH) * WIDTH)
+    lo, hi = Axis(f"{name}0", axis.extent + 1), Axis(f"{name}1", axis.extent + 1)
+    top.bind(lo, minimum(ix(part) * size, axis.extent))
+    top.bind(hi, minimum(ix(lo) + size, axis.extent))
+    return lo, hi
+
+
+def _pack(runs: Runs, parts: Parts, span: tuple[Ix, Ix], tile: Buffer, lo: Ix, hi: Ix) -> Stmt:
+    """Loops over a part of k, a row of the tile for each point."""
+    begin, end = span
+    k = ix(0)
+    for a in parts.axes:
+        k = k * a.extent + a
+    at = (k - begin * parts.inside) * tile.dims[1]
+    stmt: Stmt = PackRuns(
+        tile, at, runs.source, runs.base, runs.stride, runs.where, runs.outer, runs.run, lo, hi
+    )
+    for a in reversed(parts.axes[1:]):
+        stmt = For(a, ix(0), a.extent, False, (stmt,))
+    return For(parts.axes[0], begin, end, False, (stmt,))
+
+
+def _multiply(
+    rows: Rows,
+    parts: Parts,
+    span: tuple[Ix, Ix],
+    axes: tuple[Axis, Axis],
+    share: tuple[Ix, Ix],
+    columns: Ix,
+    tiles: tuple[Buffer, Buffer, Buffer],
+) -> Stmt:
+    """A tile of columns times all rows of a share, some rows at a time: these stay in the second cache."""
+    (m, k), (m0, m1), (begin, end) = axes, share, span
+    a_tile, b_tile, c_tile = tiles
+    band = a_tile.dims[0].const
+    first = Axis("band", m.extent)
+    last = minimum(ix(first) + band, m1)
+    lo, depth = begin * parts.inside, (end - begin) * parts.inside
+    length = b_tile.dims[1]
+    b = Operand(b_tile, ix(0), ix(1), length, None)
+    stride = rows.operand.stride
+    a, a_at, before = a_tile, ix(0), ()
+    if rows.once is None:
+        before = (Pack(a_tile, ix(0), rows.operand, m, ix(first), last, k, lo, lo + depth),)
+    else:
+        assert rows.operand.source is not None
+        assert stride is not None
+        a, a_at = rows.operand.source, ix(first) // WIDTH * stride + lo * WIDTH
+    mma = Mma(
+        c_tile,
+        (ix(first) - m0) * length,
+        length,
+        a,
+        a_at,
+        b,
+        last - first,
+        columns,
+        depth,
+        begin,
+        a_stride=stride if rows.once else None,
+        whole=True,
+    )
+    return For(first, m0, m1, False, (*before, mma), step=band)
