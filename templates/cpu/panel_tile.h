@@ -43,13 +43,19 @@ constexpr int kStepRows = 1;  // of B
 template <>
 inline constexpr int kStepRows<BF16Pair> = 2;
 
-// acc (kR, kV vectors) += a (kR) times row i of B (kV vectors): one k. The shorter factor is held in
-// registers, the longer passes through one.
+// acc (kR, kV vectors) += a (kR) times a row of B (kV vectors): one k; row i of a step. The shorter factor is
+// held in registers, the longer passes through one.
 template <int kR, int kV, class A, class T>
 LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const A* a, const T* b, int64_t panel_stride,
                                  int64_t step, int64_t i) {
   const auto row = [&](int v) {
-    return load_row(b, step, i, v * kLanes / kPanel * panel_stride + v * kLanes % kPanel, AllLanes{});
+    const int64_t at = v * kLanes / kPanel * panel_stride + v * kLanes % kPanel;
+    // only pairs ask for i: with it gcc 12 keeps the sums of others in memory
+    if constexpr (kStepRows<T> == 1) {
+      return load(b + at, AllLanes{});
+    } else {
+      return load_row(b, step, i, at, AllLanes{});
+    }
   };
   if constexpr (kR < kV) {
     Vec x[kR];
@@ -98,13 +104,19 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
   int64_t i = 0;
   for (; i + kUnroll <= k; i += kUnroll) {
 #pragma GCC unroll 4
-    for (int u = 0; u < kUnroll; u++) add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u);
-    b += kUnroll / kStepRows<T> * step;
+    for (int u = 0; u < kUnroll; u++) {
+      add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u % kStepRows<T>);
+      if (u % kStepRows<T> == kStepRows<T> - 1) b += step;  // at once: its multiples would take registers
+    }
 #pragma GCC unroll 4
     for (int f = 0; f < kUnroll * kStep; f += 16) __builtin_prefetch(a + 8 * kUnroll * kStep + f);
     a += kUnroll * kStep;
   }
-  for (int64_t u = 0; i + u < k; u++) add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u);
+  for (; i < k; i++) {
+    add_products<kR, kV>(acc, a, b, panel_stride, step, i % kStepRows<T>);
+    if (i % kStepRows<T> == kStepRows<T> - 1) b += step;
+    a += kStep;
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) {
 #pragma GCC unroll 8
