@@ -101,7 +101,7 @@ class _Builder:
     def score(self, turn: Scope) -> None:
         """One sum along d after another; its vectors are those of any reduction along memory."""
         point = turn.inner([self.k])
-        (value,) = point.values([substitute(map_expr(self.found.inner, {}), self.mapping)])
+        (value,) = point.values([substitute(self.found.inner, self.mapping)])
         point.stmts.append(StoreTile(self.scores, (ix(self.k) - self.k0,), value, None))
         turn.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(point.stmts)))
 

@@ -415,10 +415,7 @@ def whole_depth(k: int) -> int:
 
 def is_paired(found: Contraction) -> bool:
     """Whether the contraction is a product of bf16 with columns in pairs."""
-    n, n_map = flatten(found.n_axes, "n")
-    k, k_map = flatten(found.reduce.axes, "k")
-    columns = substitute(substitute(found.columns, k_map), n_map)
-    return Columns(columns, found, n, k).pairs
+    return Columns.of(found).pairs
 
 
 def number(name: str, value: Ix, dims: tuple[Dim, ...]) -> Dim:

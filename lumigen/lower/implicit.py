@@ -70,12 +70,12 @@ class Rows:
     once: Panels | None
 
 
-def find_runs(value: Expr, axes: tuple[Axis, ...], flat: Axis, joined: Expr) -> Runs | None:
-    """How columns over `axes` lie in runs; `joined` is the same value with the one axis `flat` for them."""
+def find_runs(value: Expr, axes: tuple[Axis, ...], flat: Axis, whole: Expr) -> Runs | None:
+    """How columns over `axes` lie in runs; `whole` is the same value with the one axis `flat` for them."""
     none = Axis("outer", ix(1))
-    whole = _runs_along(joined, flat, none)
-    if whole is not None or len(axes) == 1:
-        return whole
+    found = _runs_along(whole, flat, none)
+    if found is not None or len(axes) == 1:
+        return found
     *others, run = axes
     outer = Axis("outer", product(tuple(a.extent for a in others)))
     rest, mapping = ix(outer), dict[Axis, Ix]()

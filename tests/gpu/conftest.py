@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -46,6 +50,25 @@ def project(tmp_path_factory: pytest.TempPathFactory, target: str, arrays) -> Pa
     safetensors.numpy.save_file(arrays, directory / "weights" / "tiny.safetensors")
     build_project(directory, tests=True)
     return directory
+
+
+@pytest.fixture
+def sanitized() -> Callable[[Path, str], str]:
+    """Runs a project's test under a tool of compute-sanitizer, which must find nothing; what both said."""
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin"
+    )
+    if sanitizer is None:
+        pytest.skip("there is no compute-sanitizer")
+
+    def run(program: Path, tool: str) -> str:
+        environment = {**os.environ, "LUMIGEN_TEST_MEGABYTES": "16"}
+        command = [sanitizer, "--tool", tool, "--error-exitcode", "9", str(program)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stdout[-3000:]
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture(scope="session")

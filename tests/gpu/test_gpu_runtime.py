@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -219,17 +217,10 @@ def test_the_projects_own_tests_pass(project: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_the_projects_own_tests_under_compute_sanitizer(project: Path, tool: str) -> None:
-    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path="/usr/local/cuda/bin"
-    )
-    if sanitizer is None:
-        pytest.skip("there is no compute-sanitizer")
-    environment = {**os.environ, "LUMIGEN_TEST_MEGABYTES": "16"}
-    command = [sanitizer, "--tool", tool, "--error-exitcode", "9"]
-    command += [str(project / "build" / "release" / "tiny_entries_test")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stdout[-3000:]
+def test_the_projects_own_tests_under_compute_sanitizer(
+    project: Path, tool: str, sanitized
+) -> None:
+    sanitized(project / "build" / "release" / "tiny_entries_test", tool)
 
 
 def test_two_gpus_work_side_by_side(tiny, arrays) -> None:

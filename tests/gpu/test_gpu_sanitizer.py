@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,15 +88,6 @@ def project(
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
-def test_kernels_under_compute_sanitizer(project: Path, tool: str) -> None:
-    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path="/usr/local/cuda/bin"
-    )
-    if sanitizer is None:
-        pytest.skip("there is no compute-sanitizer")
-    environment = {**os.environ, "LUMIGEN_TEST_MEGABYTES": "16"}
-    command = [sanitizer, "--tool", tool, "--error-exitcode", "9"]
-    command += [str(project / "build" / "release" / "skeletons_kernels_test")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "FAIL" not in done.stdout
+def test_kernels_under_compute_sanitizer(project: Path, tool: str, sanitized) -> None:
+    said = sanitized(project / "build" / "release" / "skeletons_kernels_test", tool)
+    assert "FAIL" not in said
