@@ -140,7 +140,46 @@ def llama_cpp_peer(job: Job) -> dict[str, Case]:
     return out
 
 
-PEERS = {"lumigen": lumigen_peer, "llama.cpp": llama_cpp_peer}
+def torch_compile_peer(job: Job) -> dict[str, Case]:
+    """Prompts alone: weights are constants (frozen), so that products have them packed."""
+    import torch
+    import torch._inductor.config as inductor
+    from safetensors.torch import load_file
+
+    class Frozen(torch.nn.Module):
+        def __init__(self, config: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+            super().__init__()
+            self.config, self.names = config, {name: name.replace(".", "/") for name in weights}
+            for name, weight in weights.items():
+                self.register_buffer(self.names[name], weight)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            weights = {name: self.get_buffer(own) for name, own in self.names.items()}
+            return logits(self.config, weights, ids)
+
+    torch.set_num_threads(job["threads"])
+    inductor.freezing = True
+    kinds = {"f32": torch.float32, "bf16": torch.bfloat16}
+    made: dict[tuple[str, str], Any] = {}
+    out: dict[str, Case] = {}
+    for name, (model, dtype, what, n) in cases_of(job["models"], job["dtypes"]).items():
+        if what != "prefill":
+            continue
+        if (model, dtype) not in made:
+            file = Path(job["work"]) / model / "model.safetensors"
+            weights = {k: v.to(kinds[dtype]) for k, v in load_file(file).items()}
+            made[model, dtype] = torch.compile(Frozen(config_of(model), weights), dynamic=False)
+        ids = torch.from_numpy(tokens(n))
+
+        def call(forward=made[model, dtype], ids=ids):
+            with torch.no_grad():
+                return forward(ids)
+
+        out[name] = call
+    return out
+
+
+PEERS = {"lumigen": lumigen_peer, "llama.cpp": llama_cpp_peer, "torch.compile": torch_compile_peer}
 
 
 # --- what they are built from ---------------------------------------------------------------------
@@ -260,23 +299,21 @@ def emit(checkpoint: Path, directory: Path, dtype: str) -> None:
     compile_project(model.trace(), directory=directory, weights=weights, dtype=held, force=True)
 
 
-def logits(checkpoint: Path, model: str, ids: np.ndarray) -> np.ndarray:
-    """Those behind the last of the tokens, by plain torch in f32."""
+def logits(c: Mapping[str, Any], w: Mapping[str, Any], ids: Any) -> Any:
+    """Those behind the last of the tokens (vocabulary), by plain torch in the type of the weights."""
     import torch
-    from safetensors.torch import load_file
     from torch.nn import functional
 
-    c, w = config_of(model), load_file(checkpoint / "model.safetensors")
     heads, groups = c["num_attention_heads"], c["num_key_value_heads"]
     half = c["hidden_size"] // heads // 2
     turns = c["rope_theta"] ** (-torch.arange(half) / half)
     angles = torch.arange(len(ids))[:, None] * turns
+    kind = w["model.embed_tokens.weight"].dtype
+    cos, sin = angles.cos().to(kind), angles.sin().to(kind)
 
     def rotated(x):
         a, b = x.chunk(2, -1)
-        return torch.cat(
-            [a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1
-        )
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
     def norm(x, name):
         return functional.rms_norm(x, x.shape[-1:], w[name], c["rms_norm_eps"])
@@ -284,34 +321,41 @@ def logits(checkpoint: Path, model: str, ids: np.ndarray) -> np.ndarray:
     def split(x, n):
         return x.unflatten(-1, (n, -1)).transpose(0, 1)
 
-    with torch.no_grad():
-        x = w["model.embed_tokens.weight"][torch.from_numpy(ids)]
-        for i in range(c["num_hidden_layers"]):
-            layer = f"model.layers.{i}."
-            y = norm(x, layer + "input_layernorm.weight")
-            q, k, v = (y @ w[f"{layer}self_attn.{p}_proj.weight"].T for p in "qkv")
-            y = functional.scaled_dot_product_attention(
-                rotated(split(q, heads)),
-                rotated(split(k, groups)),
-                split(v, groups),
-                is_causal=True,
-                enable_gqa=True,
-            )
-            x = x + y.transpose(0, 1).flatten(1) @ w[layer + "self_attn.o_proj.weight"].T
-            y = norm(x, layer + "post_attention_layernorm.weight")
-            gate, up = (y @ w[f"{layer}mlp.{p}_proj.weight"].T for p in ("gate", "up"))
-            x = x + (functional.silu(gate) * up) @ w[layer + "mlp.down_proj.weight"].T
-        head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
-        return (norm(x[-1:], "model.norm.weight") @ head.T)[0].numpy()
+    x = w["model.embed_tokens.weight"][ids]
+    for i in range(c["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        y = norm(x, layer + "input_layernorm.weight")
+        q, k, v = (y @ w[f"{layer}self_attn.{p}_proj.weight"].T for p in "qkv")
+        y = functional.scaled_dot_product_attention(
+            rotated(split(q, heads))[None],
+            rotated(split(k, groups))[None],
+            split(v, groups)[None],
+            is_causal=True,
+            enable_gqa=True,
+        )[0]
+        x = x + y.transpose(0, 1).flatten(1) @ w[layer + "self_attn.o_proj.weight"].T
+        y = norm(x, layer + "post_attention_layernorm.weight")
+        gate, up = (y @ w[f"{layer}mlp.{p}_proj.weight"].T for p in ("gate", "up"))
+        x = x + (functional.silu(gate) * up) @ w[layer + "mlp.down_proj.weight"].T
+    head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
+    return (norm(x[-1:], "model.norm.weight") @ head.T)[0]
 
 
 def references(work: Path, cases: Mapping[str, tuple[str, str, str, int]]) -> dict[str, np.ndarray]:
+    import torch
+    from safetensors.torch import load_file
+
     known: dict[tuple[str, str, int], np.ndarray] = {}
-    for model, _, what, n in cases.values():
-        if (model, what, n) not in known:
-            ids = tokens(n) if what == "prefill" else np.concatenate([tokens(n), tokens(1)])
-            known[model, what, n] = logits(work / model, model, ids)
-            gc.collect()
+    for model in {model for model, *_ in cases.values()}:
+        weights = load_file(work / model / "model.safetensors")
+        for of, _, what, n in cases.values():
+            if of == model and (model, what, n) not in known:
+                ids = tokens(n) if what == "prefill" else np.concatenate([tokens(n), tokens(1)])
+                with torch.no_grad():
+                    found = logits(config_of(model), weights, torch.from_numpy(ids))
+                known[model, what, n] = found.numpy()
+        del weights
+        gc.collect()
     return {name: known[m, what, n] for name, (m, _, what, n) in cases.items()}
 
 
