@@ -7,6 +7,7 @@ PYTHONPATH=. python3 benchmarks/llama.py --models 110m --quick
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib
 import json
@@ -60,6 +61,11 @@ def config_of(model: str) -> dict[str, Any]:
     return {**COMMON, **MODELS[model]}
 
 
+def project_of(model: str, dtype: str) -> str:
+    """Its own name for each, as one process loads them all and a loader knows libraries by their names."""
+    return f"llama_{model}_{dtype}"
+
+
 def tokens(count: int) -> np.ndarray:
     return np.random.default_rng(count).integers(3, 32000, count)
 
@@ -80,20 +86,14 @@ def cases_of(models: Sequence[str], dtypes: Sequence[str]) -> dict[str, tuple[st
 
 
 def lumigen_peer(job: Job) -> dict[str, Case]:
-    """The Python modules of the emitted projects; all are called llama, so each is loaded from its file."""
     out: dict[str, Case] = {}
-    contexts: dict[str, Any] = {}
+    made: dict[str, Any] = {}
     for name, (model, dtype, what, n) in cases_of(job["models"], job["dtypes"]).items():
-        project = f"{model}-{dtype}"
-        if project not in contexts:
-            path = str(Path(job["work"]) / f"llama-{project}" / "python")
-            sys.path.insert(0, path)
-            sys.modules.pop("llama", None)
-            importlib.invalidate_caches()
-            contexts[project] = importlib.import_module("llama").Model(threads=job["threads"])
-            sys.path.remove(path)
-        loaded = contexts[project]
-        context, ids = loaded.context(), tokens(n)
+        project = project_of(model, dtype)
+        if project not in made:
+            sys.path.insert(0, str(Path(job["work"]) / project / "python"))
+            made[project] = importlib.import_module(project).Model(threads=job["threads"])
+        context, ids = made[project].context(), tokens(n)
         if what == "prefill":
             out[name] = lambda c=context, ids=ids: c.prefill(ids, np.array(0))
             continue
@@ -296,7 +296,8 @@ def emit(checkpoint: Path, directory: Path, dtype: str) -> None:
     options = {"length": str(LENGTH), "prefill": str(MOST), "cache": dtype}
     model = load_model_file(EXAMPLE, weights=weights, options=options)
     held = {"f32": f32, "bf16": bf16}[dtype]
-    compile_project(model.trace(), directory=directory, weights=weights, dtype=held, force=True)
+    traced = dataclasses.replace(model.trace(), name=directory.name)
+    compile_project(traced, directory=directory, weights=weights, dtype=held, force=True)
 
 
 def logits(c: Mapping[str, Any], w: Mapping[str, Any], ids: Any) -> Any:
@@ -389,7 +390,7 @@ def main() -> None:
         checkpoint = make_checkpoint(work / model, model)
         for dtype in dtypes:
             start = time.perf_counter()
-            emit(checkpoint, work / f"llama-{model}-{dtype}", dtype)
+            emit(checkpoint, work / project_of(model, dtype), dtype)
             print(f"{model} {dtype}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
             if "llama.cpp" in peers:
                 make_gguf(checkpoint, work / f"llama-{model}.{dtype}.gguf", model, dtype)
