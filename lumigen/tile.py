@@ -219,9 +219,11 @@ class Transpose:
 class Mma:
     """acc[rows, cols] (+)= A[rows, k] * B[k, cols] in f32.
 
-    acc starts at `acc_at` with `acc_stride` floats a row; A was packed into scratch from `a_at` on; B is read as its
-    operand says, from column 0 and k 0 of its base. With `a_stride`, A is a weight in panels of 16 rows, so many
-    elements from one to the next. `whole`: acc and B have columns up to a multiple of 16, whatever these hold.
+    acc starts at `acc_at` with `acc_stride` floats a row; A was packed into scratch from `a_at` on, where one row is as
+    it was stored; B is read as its operand says, from column 0 and k 0 of its base: panels, rows that are contiguous,
+    or columns that are, which one row is multiplied with from zero. With `a_stride`, A is a weight in panels of 16
+    rows, so many elements from one to the next. `whole`: acc and B have columns up to a multiple of 16, whatever
+    these hold.
     """
 
     acc: Buffer
@@ -236,6 +238,11 @@ class Mma:
     accumulate: Ix  # 0 starts from zero, anything else adds
     a_stride: Ix | None = None
     whole: bool = False
+
+    @property
+    def is_row(self) -> bool:
+        """Whether A is one row, which is packed as it lies."""
+        return self.rows == 1 and self.a_stride is None and not self.b.pairs
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from lumigen.compile import lower_model
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.printer.tile import show
 from lumigen.program import Program, WeightArg
 from lumigen.target import CPU, parse_target
 from lumigen.tile import Mma, Pack, PackColumns
@@ -142,7 +143,7 @@ def attention(q: lg.Tensor, k: lg.Tensor, v: lg.Tensor, pos: lg.Tensor, back: in
 
 @pytest.mark.parametrize("back", [LENGTH, 70])
 def test_attention_of_one_query_runs_along_memory(back: int, rng: np.random.Generator):
-    """One kernel, whose loop ends with the position; nothing is packed for a product that is none."""
+    """One kernel, whose loop ends with the position, so that no mask is left; no matrix is packed."""
     row = lg.spec(HEADS, 1, WIDTH)
     spec = {"q": row, "k": row, "v": row, "pos": lg.spec(dtype=lg.i64, range=(0, LENGTH - 1))}
     graph = traced(lambda q, k, v, pos: attention(q, k, v, pos, back), None, **spec)
@@ -150,7 +151,11 @@ def test_attention_of_one_query_runs_along_memory(back: int, rng: np.random.Gene
         graph = change(graph)
     model = assemble((("entry", graph),))
     (fold,) = (k.program for k in model.kernels if k.program.skeleton == "cascade")
-    assert not [s for s in fold.statements() if isinstance(s, Pack | PackColumns | Mma)]
+    found = list(fold.statements())
+    assert [s.row_hi - s.row_lo for s in found if isinstance(s, Pack)] == [1]
+    assert not [s for s in found if isinstance(s, PackColumns)]
+    assert [s.rows for s in found if isinstance(s, Mma)] == [1, 1]
+    assert ">= 0 else" not in show(fold)
     compiled = fast_lane.load(model, "-O1")
     for pos in (0, 5, 63, 64, 128, LENGTH - 1):
         given = {name: rng.standard_normal((HEADS, 1, WIDTH)).astype(np.float32) for name in "qkv"}

@@ -266,6 +266,7 @@ PACK_X = Pack(TILE, ix(0), Operand(X, ix(0), ix(9), ix(1), None), I, ix(0), ix(6
 GRAM = Mma(
     OUT, ix(0), ix(9), TILE, ix(0), Operand(X, ix(0), ix(1), ix(9), None), *map(ix, (6, 9, 9, 0))
 )
+COLUMNS_APART = Operand(X, ix(0), ix(9), ix(1), None)  # each contiguous
 
 
 def test_a_row_and_its_sum(rng: np.random.Generator) -> None:
@@ -377,6 +378,20 @@ BROKEN: dict[str, tuple[Any, str]] = {
         "tile is read before it is written",
     ),
     "rows that are not packed": (program(GRAM, scratch=(TILE,)), "tile is not packed yet"),
+    "a row that is nowhere": (
+        program(replace(GRAM, rows=ix(1)), scratch=(TILE,)),
+        "tile is read before it is written",
+    ),
+    "columns apart for several rows": (
+        program(PACK_X, replace(GRAM, b=COLUMNS_APART), scratch=(TILE,)),
+        "columns 9 apart, with no panels",
+    ),
+    "columns apart that are added to": (
+        program(
+            PACK_X, replace(GRAM, b=COLUMNS_APART, rows=ix(1), accumulate=ix(1)), scratch=(TILE,)
+        ),
+        "columns 9 apart, with no panels",
+    ),
     "rows that do not fit": (
         program(replace(PACK_X, at=ix(1)), GRAM, scratch=(TILE,)), "tile has 54 elements, not 55"
     ),

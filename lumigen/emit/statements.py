@@ -336,6 +336,8 @@ class Statements:
             weight = _elements(Operand(s.a, s.a_at, None, None, None), r.index(s.a_at))
             strides = f"{r.index(s.a_stride)}, {where}, {ldb}"
             return f"multiply_row_panels({acc}, {ldc}, {weight}, {strides}, {count}, {cols}, {k}, {again});"
+        if b.stride != 1:
+            return f"multiply_row({acc}, {a}, {where}, {r.index(b.stride)}, {cols}, {k});"
         return (
             f"multiply_direct_b({acc}, {ldc}, {a}, {where}, {ldb}, {count}, {cols}, {k}, {again});"
         )

@@ -344,6 +344,8 @@ class _Task:
             r, stride = np.arange(rows)[:, None], self.number(s.a_stride)
             at = self.number(s.a_at) + r // PANEL * stride + np.arange(depth) * PANEL + r % PANEL
             a = self.flat(s.a, at)
+        elif s.is_row and (s.a.name, self.number(s.a_at)) not in self.packed:
+            a = self.flat(s.a, self.number(s.a_at) + np.arange(depth)[None])
         else:
             a = self.packed[s.a.name, self.number(s.a_at)]
         assert a.shape == (rows, depth), f"{s.a} was packed as {a.shape}, not {(rows, depth)}"

@@ -6,7 +6,7 @@ satisfies those that are not listed as residual.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from lumigen.condition import Cmp
@@ -25,7 +25,19 @@ from lumigen.index import (
     of_atom,
 )
 from lumigen.ops import Op
-from lumigen.region import Choose, Const, Expr, Holds, Monoid, Prim, Reduce, is_zero
+from lumigen.region import (
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Monoid,
+    Prim,
+    Reduce,
+    choose,
+    holds,
+    is_zero,
+    rebuild,
+)
 
 Ranges = Mapping[Axis, tuple[Ix, Ix]]  # first and last value, inclusive
 
@@ -169,6 +181,22 @@ def unmasked(e: Expr) -> tuple[Expr, tuple[Cmp, ...]]:
         inner, conditions = unmasked(e.then)
         return inner, (*e.condition.conditions, *conditions)
     return e, ()
+
+
+def assuming(e: Expr, known: Container[Cmp]) -> Expr:
+    """`e` where the known conditions hold: masks say no more than the others."""
+    memo: dict[Expr, Expr] = {}
+
+    def visit(x: Expr) -> Expr:
+        if x not in memo:
+            y = rebuild(x, visit, lambda i: i)
+            if isinstance(y, Choose) and isinstance(y.condition, Holds):
+                left = tuple(c for c in y.condition.conditions if c not in known)
+                y = choose(holds(left), y.then, y.otherwise) if left else y.then
+            memo[x] = y
+        return memo[x]
+
+    return visit(e)
 
 
 def is_lowest(e: Expr) -> bool:

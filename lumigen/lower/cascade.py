@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, Quotient, ceildiv, ix, minimum, product
 from lumigen.lower.bounds import loop_bounds
-from lumigen.lower.contract import Lowered, affine, flatten
+from lumigen.lower.contract import Lowered, as_operand, flatten
 from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.separate import NotSeparable, separate
@@ -314,14 +314,14 @@ class _Builder:
 
     def pack_columns(self) -> PackColumns:
         columns = substitute(substitute(self.found.inner_columns, self.d_map), self.mapping)
-        operand = _operand(columns, self.n, self.d)
+        operand = as_operand(columns, self.n, self.d)
         return PackColumns(
             self.b_tile, operand, self.n, ix(self.n0), ix(self.n1), self.d, self.d.extent
         )
 
     def multiply_inner(self, turn: Scope) -> None:
         rows = substitute(substitute(self.found.inner_rows, self.d_map), self.mapping)
-        operand = _operand(rows, self.k, self.d)
+        operand = as_operand(rows, self.k, self.d)
         count, cols = ix(self.k1) - self.k0, ix(self.n1) - self.n0
         zero = ix(0)
         turn.stmts.append(
@@ -427,7 +427,7 @@ class _Builder:
             )
             rows.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
             turn.stmts.append(For(self.e, zero, self.e.extent, False, tuple(rows.stmts)))
-        operand = _operand(substitute(outer.operand, self.mapping), self.e, self.k)
+        operand = as_operand(substitute(outer.operand, self.mapping), self.e, self.k)
         count = ix(self.k1) - self.k0
         turn.stmts.append(
             Pack(
@@ -497,14 +497,6 @@ class _Builder:
         ]
         tiles += [*self.sums.values(), *(self.factors[i] for i in corrected)]
         return (*tiles, *(self.turned.values() if along_rows else ()))
-
-
-def _operand(e: Expr, major: Axis, k: Axis) -> Operand:
-    found = affine(e, major, k)
-    if found is None:
-        return Operand(None, ix(0), None, None, e)
-    source, base, stride, k_stride = found
-    return Operand(source, base, stride, k_stride, e)
 
 
 def _scratch(name: str, *dims: int) -> Buffer:

@@ -2,7 +2,8 @@
 
 Before: a fold around a contraction of few columns or none, as the query of one token has.  After: a tile program for
 one of them with a loop over tiles of the folded axis k, whose vectors run along memory: along the depth d for scores,
-along k for states and weights, along the rows e of the result. Nothing is packed.
+along k for states and weights, along the rows e of the result. No matrix is packed: where memory has A and G in rows
+of d and of e, they are multiplied as they lie, else lanes are loaded one by one.
 
     scores[k] = sum_d A[k, d] * b[d]
     states                                 numbers, corrected when a maximum grows
@@ -11,11 +12,13 @@ along k for states and weights, along the rows e of the result. Nothing is packe
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lumigen.dtype import f32
 from lumigen.index import Axis, ix, minimum, product
-from lumigen.lower.bounds import loop_bounds
+from lumigen.lower.bounds import assuming, loop_bounds
 from lumigen.lower.cascade import Cascade, find_cascade
-from lumigen.lower.contract import Lowered, flatten
+from lumigen.lower.contract import Lowered, as_operand, flatten
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.ops import Op
@@ -37,7 +40,18 @@ from lumigen.region import (
     walk,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import Accumulate, Accumulator, Fill, Finish, For, Let, StoreTile, TileProgram
+from lumigen.tile import (
+    Accumulate,
+    Accumulator,
+    Fill,
+    Finish,
+    For,
+    Let,
+    Mma,
+    Pack,
+    StoreTile,
+    TileProgram,
+)
 
 
 def cascade_row(region: Region, sizes: Schedule) -> Lowered | None:
@@ -63,7 +77,13 @@ class _Builder:
         self.e, self.mapping = flatten(found.rows, "e")
         (self.k,) = self.fold.axes
         self.k0, self.k1 = Axis("k_begin", self.k.extent), Axis("k_end", self.k.extent + 1)
-        width = int(self.e.extent.bounds()[1] or 0)
+        self.limits = loop_bounds((c.substitute(self.mapping) for c in self.fold.where), self.k, {})
+        self.d, self.d_map = flatten(found.inner.axes, "d")
+        depth, width = (int(a.extent.bounds()[1] or 0) for a in (self.d, self.e))
+        rows = substitute(substitute(found.inner_rows, self.d_map), self.mapping)
+        a = as_operand(rows, self.k, self.d)
+        self.rows_of_d = a if a.k_stride == 1 else None
+        self.row = _scratch("row", depth)
         self.scores = _scratch("scores", deep)
         numbers = (i for i in range(len(self.fold.carries)) if i not in self.weighted)
         self.states = {i: _scratch(f"state{i}", 1) for i in numbers}
@@ -73,7 +93,9 @@ class _Builder:
     def over(self, e: Expr, state: dict[Expr, Expr]) -> Expr:
         """The expression with the inner contraction read from its tile and states by their names."""
         scores = read(self.scores, (ix(self.k) - self.k0,))
-        return substitute(map_expr(map_expr(e, state), {self.found.inner: scores}), self.mapping)
+        wanted = substitute(map_expr(map_expr(e, state), {self.found.inner: scores}), self.mapping)
+        where = (c.substitute(self.mapping) for c in self.fold.where)
+        return assuming(wanted, [c for c in where if c not in self.limits.residual])
 
     def program(self) -> TileProgram:
         task = Axis("task", product(tuple(a.extent for a in self.grid)))
@@ -84,22 +106,38 @@ class _Builder:
             rest = rest // axis.extent
         for i, c in enumerate(self.fold.carries):
             top.stmts.append(Fill(self.states.get(i) or self.sums[i], float(c.identity)))
-        limits = loop_bounds((c.substitute(self.mapping) for c in self.fold.where), self.k, {})
+        if self.rows_of_d is not None:
+            top.stmts.append(self.pack_row())
+        lo, hi = self.limits.lo, self.limits.hi
         turn = top.inner([self.k0])
-        turn.bind(self.k1, minimum(ix(self.k0) + self.deep, limits.hi))
+        turn.bind(self.k1, minimum(ix(self.k0) + self.deep, hi))
         self.score(turn)
         self.carry_states(turn)
-        top.stmts.append(
-            For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=self.deep)
-        )
+        top.stmts.append(For(self.k0, lo, hi, False, tuple(turn.stmts), step=self.deep))
         self.finish(top)
         args = (*self.region.reads(), self.store.dst)
-        tiles = (self.scores, *self.states.values(), *self.weights.values(), *self.sums.values())
+        row = () if self.rows_of_d is None else (self.row,)
+        states, weights = self.states.values(), self.weights.values()
+        tiles = (*row, self.scores, *states, *weights, *self.sums.values())
         dims, body = dims_of(self.region), tuple(top.stmts)
         return TileProgram("cascade", args, dims, task, task.extent, tiles, body)
 
+    def pack_row(self) -> Pack:
+        """What all rows are multiplied with, in f32."""
+        one = Axis("row", ix(1))
+        columns = substitute(substitute(self.found.inner_columns, self.d_map), self.mapping)
+        row, zero = as_operand(columns, one, self.d), ix(0)
+        return Pack(self.row, zero, row, one, zero, ix(1), self.d, zero, self.d.extent)
+
     def score(self, turn: Scope) -> None:
-        """One sum along d after another; its vectors are those of any reduction along memory."""
+        """One sum along d after another; where rows are not contiguous, as any reduction along memory."""
+        b = self.rows_of_d
+        if b is not None and b.stride is not None:
+            count, zero = ix(self.k1) - self.k0, ix(0)
+            b = replace(b, base=b.base + b.stride * self.k0)
+            args = (self.scores, zero, ix(self.deep), self.row, zero, b, ix(1), count)
+            turn.stmts.append(Mma(*args, self.d.extent, zero))
+            return
         point = turn.inner([self.k])
         (value,) = point.values([substitute(self.found.inner, self.mapping)])
         point.stmts.append(StoreTile(self.scores, (ix(self.k) - self.k0,), value, None))
@@ -166,6 +204,16 @@ class _Builder:
         start = read(self.sums[i], (ix(self.e),))
         if correct is not None:
             start = prim(Op.MUL, (start, correct), f32)
+        b = as_operand(substitute(self.operands[i], self.mapping), self.e, self.k)
+        if b.stride == 1 and b.k_stride is not None:
+            if correct is not None:
+                lane.stmts.append(StoreTile(self.sums[i], (ix(self.e),), start, self.e))
+                turn.stmts.append(For(self.e, ix(0), self.e.extent, True, tuple(lane.stmts)))
+            count, zero = ix(self.k1) - self.k0, ix(0)
+            b = replace(b, base=b.base + b.k_stride * self.k0)
+            args = (self.sums[i], zero, self.e.extent, self.weights[i], zero, b, ix(1))
+            turn.stmts.append(Mma(*args, self.e.extent, count, ix(1)))
+            return
         total = self.named(lane, "total", self.e)
         lane.stmts.append(Accumulator(total, Monoid.SUM, self.e, start))
         point = lane.inner([self.k])

@@ -16,7 +16,7 @@ from lumigen.lower.contract import (
     Columns,
     Contraction,
     Lowered,
-    affine,
+    as_operand,
     flatten,
     in_tiles,
     number,
@@ -134,7 +134,7 @@ def chain(region: Region, sizes: Schedule) -> Lowered | None:
     rows = substitute(substitute(found.inner.rows, d_map), m_map)
     axes = (m, n, k, d)
     program = _program(
-        region, store, found, axes, {**m_map, **n_map, **k_map}, _operand(rows, m, d), v, w, sizes
+        region, store, found, axes, {**m_map, **n_map, **k_map}, as_operand(rows, m, d), v, w, sizes
     )
     packed = {
         found.outer.columns: outer_columns.element(w, found.outer.n_axes, found.outer.reduce.axes),
@@ -142,14 +142,6 @@ def chain(region: Region, sizes: Schedule) -> Lowered | None:
     }
     meaning = Region((replace(store, value=map_expr(store.value, packed)),))
     return Lowered(((program, meaning),), (), (*inner_packs, *outer_packs))
-
-
-def _operand(rows: Expr, m: Axis, d: Axis) -> Operand:
-    found = affine(rows, m, d)
-    if found is None:
-        return Operand(None, ix(0), None, None, rows)
-    source, base, stride, d_stride = found
-    return Operand(source, base, stride, d_stride, rows)
 
 
 def _program(

@@ -159,6 +159,15 @@ def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
     return e.source, base, by_major, by_k
 
 
+def as_operand(value: Expr, major: Axis, k: Axis) -> Operand:
+    """A matrix operand over (major, k): as memory holds it, or computed element by element as it is packed."""
+    found = affine(value, major, k)
+    if found is None:
+        return Operand(None, ix(0), None, None, value)
+    source, base, stride, k_stride = found
+    return Operand(source, base, stride, k_stride, value)
+
+
 def contract(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernels of a region of one contraction; None if it has another form."""
     (store,) = region.stores
@@ -172,22 +181,12 @@ def contract(region: Region, sizes: Schedule) -> Lowered | None:
     rows = substitute(substitute(found.rows, k_map), mapping)
     columns_at = Columns.of(found)
     b, before, packs, temps = columns_at.operand()
-    program = _program(
-        region, store, found, (m, n, k), mapping, _rows_operand(rows, m, k), b, sizes
-    )
+    program = _program(region, store, found, (m, n, k), mapping, as_operand(rows, m, k), b, sizes)
     packed = columns_at.element(b, found.n_axes, found.reduce.axes)
     contraction = map_expr(found.reduce, {found.columns: packed})
     meaning = Region((replace(store, value=map_expr(store.value, {found.reduce: contraction})),))
     program = replace(program, args=(*meaning.reads(), store.dst))
     return Lowered((*before, (program, meaning)), temps, packs)
-
-
-def _rows_operand(rows: Expr, m: Axis, k: Axis) -> Operand:
-    found = affine(rows, m, k)
-    if found is None:
-        return Operand(None, ix(0), None, None, rows)
-    source, base, stride, k_stride = found
-    return Operand(source, base, stride, k_stride, rows)
 
 
 def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | None:

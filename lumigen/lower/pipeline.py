@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, ceildiv, ix, product
-from lumigen.lower.contract import Contraction, Lowered, affine, find_contraction, flatten
+from lumigen.lower.contract import Contraction, Lowered, as_operand, find_contraction, flatten
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.region import (
@@ -32,7 +32,7 @@ from lumigen.region import (
     walk,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import Contract, ForTile, Operand, StoreTile, TileProgram
+from lumigen.tile import Contract, ForTile, StoreTile, TileProgram
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
@@ -73,7 +73,7 @@ def _program(region: Region, store: Store, found: Contraction, sizes: Schedule) 
         rest = rest // axis.extent
 
     acc = Buffer("acc", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["columns"])), f32)
-    a, b = operand(flat.rows, m, k), operand(flat.columns, n, k)
+    a, b = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
     element = multiplied_in(flat.rows, flat.columns)
     top.stmts.append(Contract(acc, a, b, m, n, k, ix(m0), ix(n0), element))
     top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
@@ -151,15 +151,6 @@ def _threads(sizes: Schedule) -> int:
     if each := sizes.get("thread_rows", 0) * sizes.get("thread_columns", 0):
         return sizes["rows"] * sizes["columns"] // each
     return 32 * sizes["warp_rows"] * sizes["warp_columns"]
-
-
-def operand(value: Expr, major: Axis, k: Axis) -> Operand:
-    """A matrix operand over (major, k): as memory holds it, or computed on its way into shared memory."""
-    found = affine(value, major, k)
-    if found is None:
-        return Operand(None, ix(0), None, None, value)
-    source, base, stride, k_stride = found
-    return Operand(source, base, stride, k_stride, value)
 
 
 def multiplied_in(rows: Expr, columns: Expr) -> DType:

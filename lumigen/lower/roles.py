@@ -20,9 +20,9 @@ from typing import NamedTuple
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, ix, product
-from lumigen.lower.contract import Contraction, Form, find_contraction
+from lumigen.lower.contract import Contraction, Form, as_operand, find_contraction
 from lumigen.lower.mapped import BOX, Mapped
-from lumigen.lower.pipeline import LANES, Flat, are_counted, for_tile, operand
+from lumigen.lower.pipeline import LANES, Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.region import Buffer, Region, Role
@@ -197,7 +197,7 @@ def _program(
 
     a, b = mapped
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)
-    factors = operand(flat.rows, m, k), operand(flat.columns, n, k)
+    factors = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
     top.stmts.append(Contract(acc, *factors, m, n, k, ix(m0), ix(n0), a.source.dtype))
     top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
     along = ("Along::kDepth" if x.is_deep else "Along::kMajor" for x in mapped)

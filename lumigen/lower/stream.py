@@ -29,8 +29,8 @@ from lumigen.dtype import DType, f16, f32
 from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, minimum, product
 from lumigen.lower.bounds import Bounds, extreme, loop_bounds
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
-from lumigen.lower.contract import Lowered, flatten
-from lumigen.lower.pipeline import are_counted, operand
+from lumigen.lower.contract import Lowered, as_operand, flatten
+from lumigen.lower.pipeline import are_counted
 from lumigen.lower.scaling import linear, straightened, unscaled
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
@@ -249,7 +249,7 @@ class StreamBuilder:
 
     def streamed(self, tile: Buffer, e: Expr, major: Axis, depth: Axis) -> Streamed:
         at = {self.m: ix(self.m0), self.k: ix(self.k0)}
-        o = operand(self.over(e), major, depth)
+        o = as_operand(self.over(e), major, depth)
         return Streamed(tile, o, major, at.get(major, ix(0)), depth, at.get(depth, ix(0)))
 
     @property

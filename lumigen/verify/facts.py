@@ -100,6 +100,13 @@ def broken_tile(b: Buffer, facts: Facts) -> Iterator[str]:
         yield f"{b} is no f32 scratch"
 
 
+def broken_packed(b: Buffer, facts: Facts, *, stored: bool) -> Iterator[str]:
+    """Rows of a product: packed or, if they may be just `stored`, written."""
+    yield from broken_tile(b, facts)
+    if b not in facts.packed:
+        yield from broken_read(b, facts) if stored else (f"{b} is not packed yet",)
+
+
 def broken_size(b: Buffer, needed: Ix, scope: Scope) -> Iterator[str]:
     size = ix(1)
     for d in b.dims:

@@ -70,6 +70,7 @@ from lumigen.verify.facts import (
     broken_map,
     broken_name,
     broken_numbers,
+    broken_packed,
     broken_read,
     broken_rows,
     broken_size,
@@ -326,12 +327,11 @@ def _broken_product(s: Mma, facts: Facts, scope: Scope) -> Iterator[str]:
         yield from broken_indices((s.a_stride,), facts, scope)
         yield from broken_use(s.a, facts)
     else:
-        yield from broken_tile(s.a, facts)
-        if s.a not in facts.packed:
-            yield f"{s.a} is not packed yet"
+        yield from broken_packed(s.a, facts, stored=s.is_row)
     if s.acc.dtype is not f32:
         yield f"products of {s.acc.dtype}"
-    if not s.b.panels and s.b.stride != 1:
+    row_from_zero = s.is_row and s.b.k_stride == 1 and s.accumulate == 0
+    if not (s.b.panels or s.b.stride == 1 or row_from_zero):
         yield f"columns {s.b.stride} apart, with no panels"
 
 

@@ -11,6 +11,11 @@ LUMIGEN_INLINE Mask mask_all(bool truth) { return lt(splat(0.0f), splat(truth ? 
 
 // Lane i: base + i * step >= 0, for any 64-bit base and step.
 LUMIGEN_INLINE Mask mask_affine(int64_t base, int64_t step) {
+  constexpr int64_t kStep = 1 << 24, kBase = 1 << 29;  // a base beyond these decides for all lanes alike
+  if (-kStep <= step && step <= kStep) {
+    const int64_t near = base < -kBase ? -kBase : base > kBase ? kBase : base;
+    return lt(splat_int(-1), splat_int(int32_t(near)) + splat_int(int32_t(step)) * iota_int());
+  }
   float each[kLanes];
   for (int i = 0; i < kLanes; i++) each[i] = base + i * step >= 0 ? 1.0f : 0.0f;
   return lt(splat(0.0f), load(each, AllLanes{}));

@@ -72,9 +72,19 @@ inline void multiply(float* c, int64_t ldc, const float* packed_a, const T* pack
 }
 
 // As multiply, with B left as it is: element (k, n) at b[k * ldb + n]. Reads nothing beyond `cols`.
-inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const float* b, int64_t ldb,
-                              int rows, int64_t cols, int64_t k, bool accumulate) {
-  multiply_tiles(c, ldc, packed_a, Columns<float>{b, kPanel, ldb}, rows, cols, k, accumulate);
+template <class T>
+inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const T* b, int64_t ldb, int rows,
+                              int64_t cols, int64_t k, bool accumulate) {
+  multiply_tiles(c, ldc, packed_a, Columns<T>{b, kPanel, ldb}, rows, cols, k, accumulate);
+}
+
+// c (cols) = a row of A (k) times B left as it is, whose columns are contiguous: element (k, n) at b[n * ldb
+// + k]. Vectors run along k, so each element is a sum of lanes, in an order that depends on k alone.
+template <class T>
+inline void multiply_row(float* c, const float* a, const T* b, int64_t ldb, int64_t cols, int64_t k) {
+  int64_t n = 0;
+  for (; n + kSideBySide <= cols; n += kSideBySide) dot_columns<kSideBySide>(c + n, a, b + n * ldb, ldb, k);
+  for (; n < cols; n++) dot_columns<1>(c + n, a, b + n * ldb, ldb, k);
 }
 
 // `cols` columns and as many more as whole vectors have.

@@ -214,6 +214,22 @@ inline void multiply_tiles(float* c, int64_t ldc, const float* packed_a, Columns
   if (n < cols) multiply_last_columns(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
 }
 
+// c (kColumnsOf) = a (k) times as many columns of B, each contiguous and `ldb` elements from the next.
+template <int kColumnsOf, class T>
+LUMIGEN_INLINE void dot_columns(float* c, const float* a, const T* b, int64_t ldb, int64_t k) {
+  Vec sums[kColumnsOf];
+#pragma GCC unroll 8
+  for (int n = 0; n < kColumnsOf; n++) sums[n] = splat(0.0f);
+  for_lanes(k, [&](int64_t i, auto lanes) {
+    const Vec x = load(a + i, lanes);
+#pragma GCC unroll 8
+    for (int n = 0; n < kColumnsOf; n++) add_product(sums[n], x, load(b + n * ldb + i, lanes));
+  });
+#pragma GCC unroll 8
+  for (int n = 0; n < kColumnsOf; n++) c[n] = reduce_add(sums[n]);
+}
+constexpr int kSideBySide = 4;  // columns whose sums are under way at once: one alone would wait for itself
+
 // multiply_groups for A in panels of 16 rows, a_stride elements from one to the next; B's rows are ldb apart.
 template <int kV, int kR, class A>
 inline int64_t multiply_panel_groups(float* c, int64_t ldc, const A* a, int64_t a_stride, const float* b,

@@ -66,6 +66,38 @@ static void check_contraction(Random& random, int rows, int64_t cols, int64_t k)
   CHECK(std::memcmp(whole.data(), direct.data(), bytes) == 0);
 }
 
+// A row times columns that are contiguous; whatever lies between them is not read.
+static void check_row(Random& random, int64_t cols, int64_t k) {
+  const int64_t ldb = k + random.below(5);
+  const auto a = noise(random, k);
+  auto b = noise(random, cols * ldb);
+  std::vector<BF16> halves(b.size());
+  for (size_t i = 0; i < b.size(); i++) {
+    if (int64_t(i) % ldb >= k) b[i] = NAN;
+    std::memcpy(&halves[i], reinterpret_cast<const char*>(&b[i]) + 2, 2);
+  }
+  std::vector<float> found(size_t(cols) + 1, 7.0f), of_halves = found;
+  multiply_row(found.data(), a.data(), b.data(), ldb, cols, k);
+  multiply_row(of_halves.data(), a.data(), halves.data(), ldb, cols, k);
+  CHECK(found.back() == 7.0f && of_halves.back() == 7.0f);
+  for (int64_t n = 0; n < cols; n++) {
+    double sum = 0.0, rounded = 0.0, size = 0.0;
+    for (int64_t i = 0; i < k; i++) {
+      const double x = double(a[size_t(i)]), y = double(b[size_t(n * ldb + i)]);
+      sum += x * y;
+      rounded += x * double(widened(halves[size_t(n * ldb + i)]));
+      size += std::fabs(x * y);
+    }
+    const double bound = 0x1p-24 * (2.0 + std::sqrt(double(k))) * size;
+    CHECK(std::fabs(double(found[size_t(n)]) - sum) <= bound);
+    CHECK(std::fabs(double(of_halves[size_t(n)]) - rounded) <= bound);
+    float alone;
+    multiply_row(&alone, a.data(), b.data() + n * ldb, ldb, 1, k);
+    CHECK(std::memcmp(&alone, &found[size_t(n)], sizeof alone) ==
+          0);  // however columns are divided among calls
+  }
+}
+
 // Operands of 16 bits: the same bits as those of the floats that they widen to.
 template <class T>
 static void check_halves(Random& random, int rows, int64_t cols, int64_t k) {
@@ -178,6 +210,8 @@ static void check_row_panels(Random& random, int rows, int64_t cols, int64_t k) 
 
 int main() {
   Random random;
+  for (int64_t cols : {1, 3, 4, 9})
+    for (int64_t k : {1, 5, 8, 16, 31, 64, 100}) check_row(random, cols, k);
   for (int64_t length : {1, 2, 5, 7, 8, 9, 16, 17, 31, 56})
     for (int64_t begin : {0, 1, 3})
       for (int64_t end : {length, length - 1, length / 2}) {

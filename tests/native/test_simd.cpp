@@ -1,5 +1,6 @@
 // Vector primitives lane by lane against plain C++, over ordinary and special values, and partial
 // loads and stores against the end of a page that must not be touched.
+#include "lanes.h"
 #include "simd.h"
 
 #include <sys/mman.h>
@@ -7,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 
 #include "check.h"
 
@@ -214,8 +216,21 @@ static void check_transpose() {
   }
 }
 
+// Comparisons with a number of each lane, also where it is far beyond 32 bits.
+static void check_affine() {
+  const int64_t far = int64_t(1) << 62;
+  for (int64_t base : {-far, -(int64_t(1) << 31), int64_t(-20), int64_t(-1), int64_t(0), int64_t(3), far})
+    for (int64_t step : {-far / 32, -(int64_t(1) << 24), int64_t(-3), int64_t(-1), int64_t(0), int64_t(1),
+                         int64_t(7), (int64_t(1) << 24) + 1, far / 32}) {
+      float x[kLanes];
+      store(x, select(mask_affine(base, step), splat(1.0f), splat(0.0f)), AllLanes{});
+      for (int l = 0; l < kLanes; l++) CHECK(x[l] == (base + l * step >= 0 ? 1.0f : 0.0f));
+    }
+}
+
 int main() {
   check_arithmetic();
+  check_affine();
   check_mod();
   check_masks();
   check_integers();
