@@ -104,8 +104,8 @@ inline void pack_a_from_bf16(float* dst, int rows, int64_t k, F&& at) {
 
 // --- products ---
 
-// c (kM x kN tiles) = or += `deep` tiles of A from `a` on, and of each row of tiles below it, times those of
-// B.
+// c (kM x kN tiles: 1 or 2 by 1 or 2, or 1 x 4) = or += `deep` tiles of A from `a` on, and of each row of
+// tiles below it, times those of B.
 template <int kM, int kN>
 LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride,
                                    const BF16Pair* b, int64_t b_stride, int64_t deep, bool accumulate) {
@@ -116,19 +116,30 @@ LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int
     if constexpr (kN == 2) _tile_loadd(1, c + kPanel, row);
     if constexpr (kM == 2) _tile_loadd(2, below, row);
     if constexpr (kM == 2 && kN == 2) _tile_loadd(3, below + kPanel, row);
+    if constexpr (kN == 4) {
+      _tile_loadd(1, c + kPanel, row);
+      _tile_loadd(2, c + 2 * kPanel, row);
+      _tile_loadd(3, c + 3 * kPanel, row);
+    }
   } else {
     _tile_zero(0);
-    if constexpr (kN == 2) _tile_zero(1);
-    if constexpr (kM == 2) _tile_zero(2);
-    if constexpr (kM == 2 && kN == 2) _tile_zero(3);
+    if constexpr (kN >= 2) _tile_zero(1);
+    if constexpr (kM == 2 || kN == 4) _tile_zero(2);
+    if constexpr ((kM == 2 && kN == 2) || kN == 4) _tile_zero(3);
   }
   for (int64_t t = 0; t < deep; t++) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
-    if constexpr (kN == 2) {
+    if constexpr (kN >= 2) {
       _tile_loadd(7, b + b_stride, 64);
       _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (kN == 4) {
+      _tile_loadd(5, b + 2 * b_stride, 64);
+      _tile_dpbf16ps(2, 4, 5);
+      _tile_loadd(6, b + 3 * b_stride, 64);
+      _tile_dpbf16ps(3, 4, 6);
     }
     if constexpr (kM == 2) {
       _tile_loadd(5, a + a_stride, 64);
@@ -142,6 +153,11 @@ LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int
   if constexpr (kN == 2) _tile_stored(1, c + kPanel, row);
   if constexpr (kM == 2) _tile_stored(2, below, row);
   if constexpr (kM == 2 && kN == 2) _tile_stored(3, below + kPanel, row);
+  if constexpr (kN == 4) {
+    _tile_stored(1, c + kPanel, row);
+    _tile_stored(2, c + 2 * kPanel, row);
+    _tile_stored(3, c + 3 * kPanel, row);
+  }
 }
 
 // A block at the edge, of which `rows` x `cols` are wanted, is made beside c.
@@ -167,7 +183,8 @@ inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_st
 }
 
 // Blocks of rows are the outer loop: theirs of A stay in the first-level cache, panels of B come from the
-// second.
+// second. A single row of tiles takes four panels at a time: B comes from memory then, faster in four streams
+// than in two.
 inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b, int rows,
                      int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
   const int64_t deep = (k + kTileDepth - 1) / kTileDepth, a_stride = deep * kTile,
@@ -176,7 +193,15 @@ inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pai
   __asm__ volatile("" ::: "memory");  // the compiler is not told what loads of tiles read
   for (int r = 0; r < rows; r += 2 * kTileRows) {
     const BF16Pair* b = packed_b;
-    for (int64_t n = 0; n < cols; n += 2 * kPanel) {
+    int64_t n = 0;
+    if (rows - r <= kTileRows) {
+      for (; n + 4 * kPanel <= cols; n += 4 * kPanel) {
+        multiply_edge<1, 4>(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n,
+                            accumulate);
+        b += 4 * b_stride;
+      }
+    }
+    for (; n < cols; n += 2 * kPanel) {
       const auto block = [&](auto multiply_some) {
         multiply_some(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n, accumulate);
       };

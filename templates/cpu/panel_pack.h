@@ -52,10 +52,11 @@ __attribute__((noinline)) inline void transpose_rows(float* dst, const T* src, i
     for (int r = 0; r < n; r++) dst[j * step + r] = value_as<E>(src[r * stride + j]);
 }
 
-// One block of A: dst (k, rows) from element (r, i) at src[r * row_stride + i * k_stride].
+// One block of A: dst (k, rows) from element (r, i) at src[r * row_stride + i * k_stride]. There are `beyond`
+// rows more behind the block.
 template <class E, class T>
 inline void pack_row_block(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows,
-                           int64_t k) {
+                           int beyond, int64_t k) {
   if (rows == 1 && k_stride == 1) {
     for_lanes(k, [&](int64_t i, auto lanes) { store(dst + i, load_as<E>(src + i, lanes), lanes); });
   } else if (k_stride == 1) {
@@ -64,7 +65,12 @@ inline void pack_row_block(float* dst, const T* src, int64_t row_stride, int64_t
       transpose_rows<E>(dst + r, src + r * row_stride, row_stride, n, k, rows, rows > kLanes);
     }
   } else if (row_stride == 1) {
-    for (int64_t i = 0; i < k; i++)
+    // whole vectors while there is something to read, and what they overwrite comes later
+    int64_t i = 0;
+    if (rows <= kLanes && rows + beyond >= kLanes)
+      for (; (k - i) * rows >= kLanes; i++)
+        store(dst + i * rows, load_as<E>(src + i * k_stride, AllLanes{}), AllLanes{});
+    for (; i < k; i++)
       for_lanes(rows, [&](int64_t r, auto lanes) {
         store(dst + i * rows + r, load_as<E>(src + i * k_stride + r, lanes), lanes);
       });
@@ -80,7 +86,8 @@ inline void pack_a(float* dst, const T* src, int64_t row_stride, int64_t k_strid
   const RowBlocks blocks(rows);
   for (int b = 0; b < blocks.count; b++) {
     const int n = blocks.rows_of(b);
-    pack_row_block<E>(dst, src, row_stride, k_stride, n, k);
+    rows -= n;
+    pack_row_block<E>(dst, src, row_stride, k_stride, n, rows, k);
     dst += n * k;
     src += n * row_stride;
   }
