@@ -14,6 +14,7 @@ Sites: `visits` of elements in a work tile and `lanes` of a lane axis whose elem
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lumigen.condition import Cmp
@@ -21,6 +22,7 @@ from lumigen.dtype import computed, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Dim, Ix, ceildiv, ix, minimum, product
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit
+from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.sweeps import lane_axis
 from lumigen.lower.window import windowed
 from lumigen.plan import Loop, RegionPlan
@@ -89,12 +91,16 @@ class _Loops:
         if lane is None:
             _fill(row_scope, self.folds, stores, None, self.where)
         else:
-            vector = lane if lanes_ok else None
-            inner = row_scope.inner([lane], vector)
-            inner.alone = shared and not lanes_ok
-            _fill(inner, self.folds, stores, vector, self.where)
-            loop = For(lane, *lanes, lanes_ok, tuple(inner.stmts), dealt=inner.alone)
-            row_scope.stmts.append(loop)
+            cut = lanes_ok and not (shared or self.folds) and lanes == (ix(0), self.points)
+            whole = Stretch(lane, tuple(stores), self.where)
+            for part in stretches(whole) if cut else (whole,):
+                vector = part.lane if lanes_ok else None
+                inner = row_scope.inner([part.lane], vector)
+                inner.alone = shared and not lanes_ok
+                _fill(inner, self.folds, part.stores, vector, part.where)
+                span = lanes if part is whole else (ix(0), part.lane.extent)
+                loop = For(part.lane, *span, lanes_ok, tuple(inner.stmts), dealt=inner.alone)
+                row_scope.stmts.append(loop)
         return For(self.row, *rows, False, tuple(row_scope.stmts), dealt=shared)
 
 
@@ -158,7 +164,7 @@ def _steps(grid: Loop) -> tuple[list[Loop], list[Store]]:
 def _fill(
     scope: Scope,
     folds: list[Loop],
-    stores: list[Store],
+    stores: Sequence[Store],
     lanes: Axis | None,
     where: tuple[Cmp, ...],
 ) -> None:

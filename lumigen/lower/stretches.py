@@ -1,0 +1,72 @@
+"""stretches: cut a loop over lanes where the conditions of what it computes change.
+
+Before: a value over lanes with a choice between reads, one of which may lie outside its buffer: the halves of a
+concatenation, a rotated half, a padded edge.  After: the same value over several axes one behind another, each of
+which has a part of the lanes, so that index arithmetic decides the choice in each part and its reads are vectors.
+
+Without it such a choice is evaluated lane by lane.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from lumigen.condition import Cmp
+from lumigen.index import Axis, ceildiv, floordiv, ix
+from lumigen.lower.scope import is_per_lane
+from lumigen.region import Choose, Holds, Store, substitute, walk
+
+MOST = 4  # stretches of a loop: each is as much code as the loop
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Lanes as an axis of their own, from 0 on, with the stores and conditions over it."""
+
+    lane: Axis
+    stores: tuple[Store, ...]
+    where: tuple[Cmp, ...]
+
+
+def stretches(whole: Stretch) -> tuple[Stretch, ...]:
+    """The stretches of the lanes in order; the whole alone where nothing is to be gained."""
+    if not whole.lane.extent.is_const:
+        return (whole,)
+    length = whole.lane.extent.const
+    cuts = {cut for s in whole.stores for cut in _cuts(s, whole.lane) if 0 < cut < length}
+    ends = [0, *sorted(cuts), length]
+    if not 2 < len(ends) <= MOST + 1:
+        return (whole,)
+    return tuple(_part(whole, lo, hi - lo) for lo, hi in itertools.pairwise(ends))
+
+
+def _cuts(store: Store, lane: Axis) -> Iterator[int]:
+    """The lanes at which a condition that is evaluated lane by lane begins or ceases to hold."""
+    for e in walk([store.value]):
+        if isinstance(e, Choose) and isinstance(e.condition, Holds) and is_per_lane(e, lane):
+            for c in e.condition.conditions:
+                factor = c.slack.coefficient(lane)
+                if factor is None or not factor.is_const or factor == 0:
+                    continue
+                rest = c.slack - factor * lane  # factor * lane + rest >= 0
+                if rest.is_const and factor.const > 0:
+                    yield ceildiv(-rest, factor).const  # the first lane where it holds
+                elif rest.is_const:
+                    yield floordiv(rest, -factor).const + 1  # the first where it does not
+
+
+def _part(whole: Stretch, lo: int, count: int) -> Stretch:
+    lane = Axis(f"{whole.lane.name}_from_{lo}" if lo else whole.lane.name, ix(count))
+    moved = {whole.lane: ix(lane) + lo}
+    stores = tuple(
+        replace(
+            s,
+            axes=tuple(lane if a == whole.lane else a for a in s.axes),
+            at=tuple(i.substitute(moved) for i in s.at),
+            value=substitute(s.value, moved),
+        )
+        for s in whole.stores
+    )
+    return Stretch(lane, stores, tuple(c.substitute(moved) for c in whole.where))
