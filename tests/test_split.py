@@ -45,6 +45,8 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "of_none": (lambda x: x[1:].sum(), lg.spec(N)),
     "a_triangle": (lambda x: lg.tril(x).sum(1), lg.spec(3, N)),
     "backwards": (lambda x: (x.flip(0) * x).sum(), lg.spec(N)),
+    "a_sum_beside_the_spread": (lambda x: {"s": x.sum(0), "v": x.var(0)}, lg.spec(N, 5)),
+    "a_mean_beside_the_spread": (lambda x: {"m": x.mean(-1), "v": x.var(-1)}, lg.spec(2, N)),
     "a_sum_of_sums": (lambda x: x.softmax(1).sum(), lg.spec(3, N)),
 }
 

@@ -61,7 +61,7 @@ class _Loops:
             changed, asked = windowed(stores[0])
             if lane_axis(changed) not in frozenset[Axis]().union(*(c.axes for c in asked)):
                 stores, where = [changed], asked
-        store = stores[-1]  # has the values of the others
+        store = stores[-1]
         lane = lane_axis(store)
         return _Loops(folds, stores, where, lane, tuple(a for a in store.axes if a is not lane))
 
@@ -87,7 +87,7 @@ class _Loops:
             rest = rest // a.extent
         lane, stores = self.lane, self.stores
         in_lanes = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
-        lanes_ok = lane is not None and in_lanes and lanes_fit([stores[-1].value], lane)
+        lanes_ok = lane is not None and in_lanes and lanes_fit([s.value for s in stores], lane)
         if lane is None:
             _fill(row_scope, self.folds, stores, None, self.where)
         else:
@@ -178,7 +178,7 @@ def _fill(
 def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int]:
     """Rows and lanes of a work tile."""
     lane = loops.lane
-    reductions = kernel_reductions([loops.stores[-1].value])
+    reductions = kernel_reductions(s.value for s in loops.stores)
     visits = sum(product(tuple(a.extent for a in r.axes)).estimate() for r in reductions)
     if lane is None:
         return max(1, sizes["visits"] // max(1, visits)), 1

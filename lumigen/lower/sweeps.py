@@ -1,8 +1,7 @@
 """sweeps: the plan that runs anything, one loop for each group of reductions that stand side by side.
 
-Before: a region of stores over the same axes, the last of which has all values of the others.  After: one kernel. Its
-grid loop holds, in order, the folds that compute the reductions and the stores; reductions that vary with the last
-axis stand in a loop over it.
+Before: a region of stores over the same axes.  After: one kernel. Its grid loop holds, in order, the folds that compute
+the reductions and the stores; reductions that vary with the last axis stand in a loop over it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ WINDOW = 8  # points of an axis: fewer fill no vector
 def plan_sweeps(region: Region) -> RegionPlan:
     stores = merge_axes(region.stores)
     store = stores[-1]
-    reductions = kernel_reductions([store.value])
+    reductions = kernel_reductions(s.value for s in reversed(stores))
     lane = lane_axis(store)
     inner = [r for r in reductions if lane is not None and lane in free_axes(r)]
     outer = tuple(r for r in reductions if r not in inner and free_axes(r) <= set(store.axes))
