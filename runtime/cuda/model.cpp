@@ -117,6 +117,7 @@ void close_context(Context* context) noexcept {
     if (current.enter(model->gpu.id, "context_close") == kOk) {
       cudaDeviceSynchronize();  // the caller's stream may have been destroyed, but not what it still runs
       if (context->staging != nullptr) context->memory.release(context->staging, context->staging_bytes);
+      for (const Block& block : context->outgrown) context->memory.release(block.start, block.bytes);
       context->release_arena();
       context->release_states();
       if (!context->stream_is_callers) cudaStreamDestroy(context->stream);
@@ -135,7 +136,42 @@ Run::~Run() {
 Status Run::claim(Context* context) {
   if (const Status s = SharedRun::claim(context, "its GPU is")) return s;
   context_ = context;
-  return gpu_.enter(context->model->gpu.id, entry_);
+  if (const Status s = gpu_.enter(context->model->gpu.id, entry_)) return s;
+  if (!context->stream_is_callers) return kOk;
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  const cudaError_t code = cudaStreamIsCapturing(context->stream, &capture);
+  if (const Status s = check(code, entry_, "the stream does not say whether it is captured")) return s;
+  is_captured_ = capture != cudaStreamCaptureStatusNone;
+  return kOk;
+}
+
+Status Run::reserve(int64_t bytes) {
+  Context& c = *context_;
+  if (!c.arena_is_callers) {
+    if (const Status s = outgrow(&c.arena, &c.arena_bytes, bytes)) return s;
+  }
+  c.was_captured |= is_captured_;
+  return SharedRun::reserve(bytes);
+}
+
+// A block that has fewer bytes than `wanted` is about to make way for a larger one.
+Status Run::outgrow(char** start, size_t* bytes, int64_t wanted) {
+  if (static_cast<size_t>(wanted) <= *bytes) return kOk;
+  if (is_captured_)
+    return fail(
+        kUnsupported,
+        "[%s] the stream is captured, when no memory can be allocated, and the context has %zu bytes, "
+        "must have %lld for these dims. Make a call like this one before.",
+        entry_, *bytes, static_cast<long long>(wanted));
+  if (!context_->was_captured || *start == nullptr) return kOk;
+  try {
+    context_->outgrown.push_back({*start, *bytes});
+  } catch (const std::bad_alloc&) {
+    return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
+  }
+  *start = nullptr;
+  *bytes = 0;
+  return kOk;
 }
 
 Status Run::begin(const void* dims, size_t dims_bytes, Tensor* tensors, const Port* const* ports,
@@ -150,20 +186,14 @@ Status Run::begin(const void* dims, size_t dims_bytes, Tensor* tensors, const Po
           "with device_id %d.",
           entry_, ports[i]->name, static_cast<int>(there), static_cast<int>(here), static_cast<int>(there));
   }
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  if (context_->stream_is_callers) {
-    const cudaError_t code = cudaStreamIsCapturing(context_->stream, &capture);
-    if (const Status s = check(code, entry_, "the stream does not say whether it is captured")) return s;
-  }
-  const bool is_captured = capture != cudaStreamCaptureStatusNone;
-  if (is_captured && is_profiled())
+  if (is_captured_ && is_profiled())
     return fail(kUnsupported,
                 "[%s] the stream is captured, but the context is profiled, and kernels that are captured do "
                 "not run. End the profile.",
                 entry_);
   try {
     context_->timer.begin();
-    context_->graphs.begin(entry_, dims, dims_bytes, is_captured, is_profiled());
+    context_->graphs.begin(entry_, dims, dims_bytes, is_captured_, is_profiled());
     return stage(tensors, inputs, count);
   } catch (const std::bad_alloc&) {
     return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
@@ -177,6 +207,7 @@ Status Run::stage(Tensor* tensors, int32_t inputs, int32_t count) {
   for (int32_t i = 0; i < count; ++i) {
     if (tensors[i].device_type == kCpu) total += align64(static_cast<int64_t>(bytes_of(tensors[i])));
   }
+  if (const Status s = outgrow(&c.staging, &c.staging_bytes, total)) return s;
   if (static_cast<size_t>(total) > c.staging_bytes) {
     if (c.staging != nullptr) c.memory.release(c.staging, c.staging_bytes);
     c.staging_bytes = 0;
@@ -257,6 +288,9 @@ Status Run::copy(void* to, const void* from, size_t bytes) {
 }
 
 Status Run::settle() {
+  if (is_captured_)
+    return fail(kUnsupported,
+                "[%s] the stream is captured, and what it was given does not run. End the capture.", entry_);
   return check(cudaStreamSynchronize(context_->stream), entry_, "what runs before cannot be waited for");
 }
 

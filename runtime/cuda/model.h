@@ -40,6 +40,12 @@ struct Model : SharedModel {
   Weights weights;
 };
 
+// Memory of the GPU's that a context holds.
+struct Block {
+  char* start;
+  size_t bytes;
+};
+
 // An output that the caller has in the host's memory.
 struct Copy {
   void* to;
@@ -54,6 +60,8 @@ struct Context : SharedContext {
   char* staging = nullptr;
   size_t staging_bytes = 0;
   std::vector<Copy> copies;  // of the call in progress
+  bool was_captured = false;
+  std::vector<Block> outgrown;  // which what was captured still has the addresses of
   Graphs graphs;
   Timer timer;
 };
@@ -73,6 +81,9 @@ class Run : public SharedRun {
   // The context is there, of this process and idle; its GPU becomes the thread's until the call is over.
   Status claim(Context* context);
 
+  // The arena has room for `bytes`. What a graph of the caller's works in stays where it is.
+  Status reserve(int64_t bytes);
+
   // Copies inputs, the first `inputs` of `count` tensors, from the host's memory to the GPU's, and makes
   // `tensors` say where on the GPU they are and where outputs go. `dims` are the struct of the entry's dims.
   Status begin(const void* dims, size_t dims_bytes, Tensor* tensors, const Port* const* ports, int32_t inputs,
@@ -91,9 +102,11 @@ class Run : public SharedRun {
 
  private:
   Status stage(Tensor* tensors, int32_t inputs, int32_t count);
+  Status outgrow(char** start, size_t* bytes, int64_t wanted);
 
   OnGpu gpu_;
   Context* context_ = nullptr;
+  bool is_captured_ = false;   // the caller makes a graph of what his stream is given
   bool is_waited_for_ = true;  // nothing of this call is under way on our own stream
 };
 

@@ -243,6 +243,31 @@ static void test_streams(tiny_model* model) {
   tiny_context_close(own);
 }
 
+static void test_capture(tiny_model* model) {
+  char stream = 0;
+  tiny_context* c = context(model, &stream);
+  Forward small(4, 0, 0), host(4), large(60, 0, 0), large_host(60), reference(60);
+  const auto captured = [&](Forward* call) {
+    fake::state.is_capturing = true;
+    const tiny_status status = call->run(c);
+    fake::state.is_capturing = false;
+    return status;
+  };
+  expect(captured(&small) == TINY_UNSUPPORTED && says("the stream is captured, when no memory can be allocated"),
+         "no memory is asked for during a capture");
+  expect(small.run(c) == TINY_OK && captured(&small) == TINY_OK, "a capture after a call like it");
+  expect(captured(&host) == TINY_UNSUPPORTED && says("has 0 bytes"), "nor for what lies in the host's");
+  expect(host.run(c) == TINY_OK && captured(&host) == TINY_OK && host.same(&small), "a capture of copies");
+  expect(captured(&large) == TINY_UNSUPPORTED, "larger dims");
+  const long blocks = fake::state.blocks;
+  expect(large.run(c) == TINY_OK && fake::state.blocks == blocks + 1, "a captured arena stays where it is");
+  expect(large_host.run(c) == TINY_OK && fake::state.blocks == blocks + 2, "and so does a place for copies");
+  tiny_context* own = context(model);
+  expect(reference.run(own) == TINY_OK && large.same(&reference) && large_host.same(&reference), "the same numbers");
+  tiny_context_close(own);
+  tiny_context_close(c);
+}
+
 static void test_gpus(tiny_model* first) {
   tiny_model* second = nullptr;
   expect(open(&second, 1) == TINY_OK && fake::state.current == 0, "a model on another GPU");
@@ -382,6 +407,7 @@ int main(int, char** argv) {
   test_failures(model, kernel_named("k01_project_20x7"));
   test_contract(model);
   test_streams(model);
+  test_capture(model);
   test_gpus(model);
   test_profile(kernel_named("k01_project_20x7"));
   test_threads(model);

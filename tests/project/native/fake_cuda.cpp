@@ -151,6 +151,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cud
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** out, size_t bytes) {
+  if (state.is_capturing) return cudaErrorStreamCaptureUnsupported;
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   char* at = range();
   for (const auto& [start, size] : blocks) {

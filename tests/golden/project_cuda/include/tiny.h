@@ -77,7 +77,9 @@ typedef struct {
   size_t struct_size;
   int32_t threads;        /* not used on a GPU */
   void *stream;           /* a cudaStream_t: calls return when all is enqueued, and tensors must live until the stream
-                             gets there. NULL: a stream of the context's own, and calls return when outputs are there */
+                             gets there. NULL: a stream of the context's own, and calls return when outputs are there.
+                             It may be captured: a call then becomes a part of the caller's graph, which works in
+                             memory of the context's until that is closed. A call like it must come before */
   void *workspace;        /* of the GPU's memory, aligned to 64 bytes; NULL: the context allocates as runs need it */
   size_t workspace_bytes; /* see the _workspace functions */
   void *user;
