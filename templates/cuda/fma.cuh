@@ -130,7 +130,7 @@ struct FmaFeeder {
       for_each([&](int i, int line) {
         const uint32_t there = to + 4 * i * (offset(kLineStep) - offset(0));
         if constexpr (kVectors)
-          copy_16(there, source + i * step, line < lines ? min(max(left, 0) * 4, 16) : 0);
+          copy_16(there, source + i * step, line < lines ? bytes_there<float>(left) : 0);
         else
           copy_4(there, source + i * step, line < lines && left > 0);
       });

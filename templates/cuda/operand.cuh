@@ -22,6 +22,13 @@ union Vector {
   __device__ __forceinline__ Vector() : bits(make_uint4(0, 0, 0, 0)) {}
 };
 
+// The bytes of a vector that exist where `left` elements do: all, some, or none.
+template <class T>
+__host__ __device__ constexpr int bytes_there(int left) {
+  constexpr int kVector = 16 / int(sizeof(T));
+  return (left < 0 ? 0 : left < kVector ? left : kVector) * int(sizeof(T));
+}
+
 // An operand in memory: element (major, k) at data[major * major_stride + k * depth_stride].
 template <class T, Along kDirection, Copy kHow>
 struct Strided {

@@ -159,7 +159,7 @@ struct Feeder {
         // Rows, and elements of this thread's vector, that exist.
         const int rows = kDeep ? from.majors - major : end - k;
         const int left = (kDeep ? end - k : from.majors - major) - along;
-        const int bytes = min(max(left * int(sizeof(T)), 0), 16);
+        const int bytes = bytes_there<T>(left);
         const T* source =
             kDeep ? from.at(major + first_row(), k + along) : from.at(major + along, k + first_row());
         const int64_t step = kRowStep * (kDeep ? from.major_stride : from.depth_stride);

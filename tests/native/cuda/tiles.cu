@@ -5,6 +5,10 @@
 
 using namespace LUMIGEN_NS;
 
+// Also of a row that is longer than an int has bytes.
+static_assert(bytes_there<float>(INT32_MAX) == 16 && bytes_there<bf16>(INT32_MAX) == 16);
+static_assert(bytes_there<bf16>(3) == 6 && bytes_there<float>(0) == 0 && bytes_there<bf16>(INT32_MIN) == 0);
+
 struct Problem {
   float* c;
   const void *a, *b;
