@@ -90,6 +90,13 @@ def test_where_is_one_choice() -> None:
     assert where(negated(wanted), a, b).condition in (wanted, negated(wanted))
 
 
+def test_a_choice_inside_one_of_the_same_condition_is_made() -> None:
+    a, b, other = load("A", i), load("B", i), load("C", i)
+    c = at_most(i, 3)
+    assert choose(c, choose(c, a, other), b) is choose(c, a, b)
+    assert choose(c, choose(c, a, b), b) is choose(c, a, b)
+
+
 def test_a_select_stands_alone_without_its_mirror() -> None:
     a, b = load("A", i), load("B", i)
     out = add(mul(at_most(i, 3), a), mul(at_most(i, 2), b))

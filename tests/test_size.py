@@ -17,6 +17,7 @@ LARGER: dict[str, tuple[int, str]] = {
     "lumigen/lower/partition.py": (550, "what is cut decides what is inlined, in loops as well"),
     "lumigen/interp/tile.py": (460, "a meaning for each statement, over the same memory"),
     "lumigen/verify/tile.py": (470, "a rule for each statement"),
+    "lumigen/region.py": (460, "each expression with the one spelling that it has"),
     "lumigen/index.py": (610, "arithmetic and proofs need each other: bounds simplify quotients"),
 }
 
