@@ -352,7 +352,7 @@ def random(key: Expr, at: Ix, site: int, dtype: DType) -> Expr:
 def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     if isinstance(condition, Const):
         return then if condition.value else otherwise
-    if isinstance(then, Choose) and then.condition is condition:  # a view inside what it is written to
+    if isinstance(then, Choose) and then.condition is condition:  # as a slice of what it updates
         then = then.then
     if then is otherwise:
         return then

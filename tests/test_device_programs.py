@@ -15,12 +15,14 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen.emit.kernel import device_kernel_body
 from lumigen.graph import tensor_of
+from lumigen.index import ix
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import CPU, CUDA
+from lumigen.lower.pipeline import multiplied_in
 from lumigen.ops import Op
-from lumigen.region import Prim, walk
+from lumigen.region import Buffer, Expr, Prim, Role, read, walk
 from lumigen.verify.tile import verify
 
 ROWS = lg.Dim("rows", 1, 300, typical=40)
@@ -256,6 +258,17 @@ def test_every_kernel_keeps_the_rules_and_has_a_text(name: str) -> None:
 def test_products_run_in_tiles() -> None:
     for name in ("product", "computed_operand", "by_row_sums", "by_counts", "batched", "attention"):
         assert any(k.program.skeleton == "pipeline" for k in lowered(name)[1].kernels), name
+
+
+def test_operands_of_f32_products_keep_their_digits_and_range() -> None:
+    def held(role: Role, dtype: lg.DType) -> Expr:
+        return read(Buffer("m", role, (ix(8), ix(8)), dtype), (ix(0), ix(0)))
+
+    product = multiplied_in(held(Role.TEMP, lg.bf16), held(Role.TEMP, lg.bf16))
+    assert product is lg.bf16
+    assert multiplied_in(held(Role.TEMP, lg.f16), held(Role.TEMP, lg.bf16)) is lg.f32
+    assert multiplied_in(held(Role.TEMP, lg.bf16), held(Role.WEIGHT, lg.f32)) is lg.f32
+    assert multiplied_in(held(Role.STATE, lg.f32), held(Role.WEIGHT, lg.bf16)) is lg.bf16
 
 
 def test_no_tile_is_twice_as_long_as_a_product() -> None:

@@ -154,6 +154,11 @@ def _threads(sizes: Schedule) -> int:
 
 
 def multiplied_in(rows: Expr, columns: Expr) -> DType:
-    """The type that a matrix instruction takes: 16 bits where memory holds an operand so, else f32."""
-    held = [e.source.dtype for e in (rows, columns) if isinstance(e, Read)]
-    return next((d for d in held if d.bits == 16), f32)
+    """The type that a matrix instruction takes: the 16 bits in which memory holds an operand, else f32.
+
+    f32 too where the other is in the other 16 bits, or a weight that stayed in f32: it would lose range, or digits.
+    """
+    sources = [e.source for e in (rows, columns) if isinstance(e, Read)]
+    halves = {b.dtype for b in sources if b.dtype.bits == 16}
+    exact = any(b.dtype is f32 and b.role is Role.WEIGHT for b in sources)
+    return halves.pop() if len(halves) == 1 and not exact else f32
