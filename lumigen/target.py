@@ -45,7 +45,8 @@ class Target:
         """CMake's list: machine code for each architecture, and PTX of the lowest for later ones."""
         numbers = [a.removeprefix("sm_") for a in self.architectures]
         portable = [n for n in numbers if n.isdecimal()]  # the PTX of sm_90a is for sm_90a alone
-        return ";".join([f"{n}-real" for n in numbers] + [f"{n}-virtual" for n in portable[:1]])
+        real = [n for n in numbers if CONTAINED.get(f"sm_{n}") not in self.architectures]
+        return ";".join([f"{n}-real" for n in real] + [f"{n}-virtual" for n in portable[:1]])
 
 
 # What nvcc 13 compiles for that has the instructions our kernels use. Code for sm_90a, with the features
@@ -56,6 +57,10 @@ ARCHITECTURES = {
         *("sm_103", "sm_103a", "sm_110", "sm_110a", "sm_120", "sm_120a", "sm_121", "sm_121a"),
     )
 }
+
+
+# GPUs that run the first all run the second. Of both the driver might take the one that lacks kernels.
+CONTAINED = {"sm_90": "sm_90a"}
 
 
 def _capability(architecture: str) -> str:

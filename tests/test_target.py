@@ -28,6 +28,7 @@ def test_architectures_are_in_order_and_once() -> None:
         ("cuda", "80-real;90a-real;100-real;120-real;80-virtual"),
         ("cuda:sm_90a,sm_100", "90a-real;100-real;100-virtual"),
         ("cuda:sm_90a", "90a-real"),  # its PTX would run nowhere else
+        ("cuda:sm_90,sm_90a", "90a-real;90-virtual"),  # one machine code for the same GPUs
     ],
 )
 def test_the_lowest_has_ptx(text: str, cmake: str) -> None:

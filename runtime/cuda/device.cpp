@@ -1,6 +1,7 @@
 #include "device.h"
 
 #include <cstdio>
+#include <cstring>
 
 namespace LUMIGEN_NS {
 
@@ -31,6 +32,13 @@ Status no_gpu(cudaError_t code, const char* compiled) {
                 "CUDA_VISIBLE_DEVICES.",
                 where);
   return fail(kDeviceFailed, "[%s] CUDA does not start: %s. Check nvidia-smi.", where, reason);
+}
+
+// Whether code of that generation alone is here: sm_90a, compute_90a, or 90a as CMake has both in one.
+bool has_code_for(int32_t capability, const char* compiled) {
+  char name[16];
+  std::snprintf(name, sizeof name, "%da", static_cast<int>(capability));
+  return std::strstr(compiled, name) != nullptr;
 }
 
 constexpr int kOverlaps = 90;  // from this architecture on kernels can wait for those before
@@ -108,6 +116,13 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
                   static_cast<int>(gpu->capability));
     }
     if (const Status s = check_kernel(loaded, where, *kernels[i], "cannot be loaded")) return s;
+    const int32_t only = kernels[i]->capability;
+    if (only == gpu->capability && !has_code_for(only, compiled))
+      return fail(kUnsupported,
+                  "[%s] kernel %s (%s) is for sm_%da alone, and this library was compiled for %s. Configure "
+                  "its project with %da-real among the architectures.",
+                  where, kernels[i]->name, kernels[i]->lines, static_cast<int>(only), compiled,
+                  static_cast<int>(only));
     gpu->overlaps = gpu->overlaps && found.ptxVersion >= kOverlaps;
     // More than a block has without asking. A kernel for other GPUs may want more than there is; such a one
     // is not launched here.

@@ -50,7 +50,12 @@ def sources(tmp_path_factory: pytest.TempPathFactory, arrays) -> Path:
 
 
 def compile_program(
-    sources: Path, main: str, *flags: str, name: str = "", model: str = "tiny"
+    sources: Path,
+    main: str,
+    *flags: str,
+    name: str = "",
+    model: str = "tiny",
+    compiled: str = "sm_80, compute_80",
 ) -> Path:
     """A program of the project's own sources, the fake and `main`."""
     program = sources / (name or Path(main).stem)
@@ -63,7 +68,7 @@ def compile_program(
     ]
     folders = [sources, sources / "include", sources / "kernels", sources / "runtime", NATIVE]
     command = ["c++", "-std=c++17", "-g", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
-    command += [f"-DLUMIGEN_NS={model}_impl", '-DLUMIGEN_ARCHITECTURES="sm_80, compute_80"']
+    command += [f"-DLUMIGEN_NS={model}_impl", f'-DLUMIGEN_ARCHITECTURES="{compiled}"']
     command += [*(f"-I{f}" for f in folders), "-isystem", str(cuda_headers())]
     subprocess.run([*command, *map(str, files), "-o", str(program), "-pthread"], check=True)
     return program
@@ -90,7 +95,11 @@ def test_runtime_over_a_fake_of_cuda(sources, arrays, tmp_path, flags):
         np.testing.assert_allclose(found[100:], y.sum(-1), rtol=2e-5, atol=2e-5)
 
 
-def test_a_kernel_for_hopper_is_launched_where_it_runs(tmp_path):
+@pytest.mark.parametrize(
+    "compiled",
+    ["sm_80, sm_90a, compute_80", pytest.param("sm_80, compute_80", marks=pytest.mark.slow)],
+)
+def test_a_kernel_for_hopper_is_launched_where_it_runs(compiled, tmp_path):
     model = lg.Model("wide")
 
     @model.entry(
@@ -101,15 +110,17 @@ def test_a_kernel_for_hopper_is_launched_where_it_runs(tmp_path):
         return {"y": x @ w}
 
     target = parse_target("cuda:sm_80,sm_90a")
-    compiled = lower_model(model.trace(), {}, target=target).model
-    assert [k.name for k in compiled.kernels] == [
+    lowered = lower_model(model.trace(), {}, target=target).model
+    assert [k.name for k in lowered.kernels] == [
         "k00_pipeline",
         "k01_roles",
         "k02_roles",
         "k03_roles",
     ]
-    write_project(render_project(compiled), tmp_path)
-    run(compile_program(tmp_path, str(NATIVE / "roles_test.cpp"), model="wide"))
+    write_project(render_project(lowered), tmp_path)
+    main = str(NATIVE / "roles_test.cpp")
+    program = compile_program(tmp_path, main, model="wide", compiled=compiled)
+    run(program, *([] if "sm_90a" in compiled else ["refused"]))
 
 
 @pytest.mark.slow
