@@ -154,6 +154,7 @@ class EntryContext:
     method: str  # of the C++ and the Python class
     signature: str
     shape_note: str
+    values: str  # of integer inputs: ids 0..9; empty if no range is declared
     dims: tuple[DimContext, ...]
     inputs: tuple[PortContext, ...]
     outputs: tuple[PortContext, ...]

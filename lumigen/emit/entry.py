@@ -125,6 +125,9 @@ def entry_context(
         name=program.entry,
         method=identifier(program.entry, METHODS),
         signature=signature(program),
+        values=", ".join(
+            f"{p.name} {p.range[0]}..{p.range[1]}" for p in program.inputs if p.range is not None
+        ),
         shape_note="" if all(p.shape for p in program.outputs) else "; none for one without axes",
         dims=dim_contexts(program),
         inputs=tuple(port_context(p, program) for p in program.inputs),

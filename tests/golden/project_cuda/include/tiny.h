@@ -114,6 +114,8 @@ TINY_API tiny_status tiny_forward_shape(const tiny_forward_dims *, int64_t y[2],
 TINY_API tiny_status tiny_forward(tiny_context *, const tiny_tensor *x, const tiny_tensor *y, const tiny_tensor *total);
 
 /* lookup(ids: i64[n + 1]) -> rows: f32[n + 1, 7]; n 2..1000, a multiple of 2
+ * Values: ids 0..9. Others are refused where the host's memory holds them; in the GPU's nobody looks, and they
+ * lead outside of tensors.
  * _workspace: the bytes a run needs at these dims, at their maxima for NULL. _shape: the shapes of the outputs. */
 typedef struct {
   int64_t n; /* 2..1000, a multiple of 2 */
