@@ -63,7 +63,7 @@ class GpuArray:
         self.streams.append(stream)
         order = reversed(self.array.shape) if self.transposed else self.array.shape
         shape = (ctypes.c_int64 * self.array.ndim)(*order)
-        strides = (ctypes.c_int64 * self.array.ndim)(1, self.array.shape[-1])
+        strides = (ctypes.c_int64 * 2)(1, self.array.shape[-1])
         self.parts = Managed(self.data, GPU, 0, self.array.ndim, FLOAT, 32, 1, shape)
         if self.transposed:
             self.parts.strides = strides

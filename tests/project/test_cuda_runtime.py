@@ -26,6 +26,7 @@ from lumigen.target import parse_target
 from lumigen.toolchain import nvcc
 
 NATIVE = Path(__file__).parent / "native"
+UNSUPPORTED = 7
 
 
 def cuda_headers() -> Path:
@@ -226,6 +227,31 @@ def test_python_streams(module, model, arrays):
         found = taken(module.cuda, y.__dlpack__(stream=77))
         np.testing.assert_allclose(found, forward(x, arrays), rtol=2e-5, atol=2e-5)
         np.testing.assert_allclose(context.forward(x).y, forward(x, arrays), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_python_during_a_capture(module, model, arrays):
+    x = np.ones((2, 7), np.float32)
+    given = GpuArray(module.cuda, x)
+    out = tuple(GpuArray(module.cuda, np.zeros(s, np.float32)) for s in ((2, 20), (2,)))
+    context = model.context(stream=1234)
+    context.forward(given, out=out)
+    module.cuda.fake_capture(1)
+    try:
+        assert context.forward(given, out=out) is out
+        for x_given, out_given in (
+            (given, None),
+            (x, out),
+            (given, (out[0], np.zeros(2, np.float32))),
+        ):
+            with pytest.raises(
+                module.Error, match=r"\[forward\] the stream is captured, and not all"
+            ) as e:
+                context.forward(x_given, out=out_given)
+            assert e.value.status == UNSUPPORTED
+    finally:
+        module.cuda.fake_capture(0)
+    np.testing.assert_allclose(out[0].fetch(), forward(x, arrays), rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.slow

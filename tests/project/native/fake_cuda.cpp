@@ -56,6 +56,9 @@ struct Step {
 
 }  // namespace fake
 
+// For tests that cannot reach the state.
+extern "C" void fake_capture(int on) { fake::state.is_capturing = on != 0; }
+
 // The kernels' argument sizes are not part of the CUDA interface; the test's table has them.
 extern "C" size_t fake_args_bytes(const void* function);
 

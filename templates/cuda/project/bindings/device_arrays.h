@@ -48,6 +48,18 @@ class CallStream {
   // As __dlpack__ takes it.
   int64_t number() const { return static_cast<int64_t>(reinterpret_cast<intptr_t>(stream_)); }
 
+  // During a capture memory can neither be allocated nor waited for: what a call needs must be there.
+  void require_not_captured(const char* entry) const {
+    if (!is_callers_) return;
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    const cudaError_t code = cudaStreamIsCapturing(stream_, &capture);
+    require(check(code, entry, "the stream does not say whether it is captured"), raise_);
+    if (capture != cudaStreamCaptureStatusNone)
+      raise_(kUnsupported, std::string("[") + entry +
+                               "] the stream is captured, and not all arrays are on the GPU. Pass such, "
+                               "contiguous ones, and out= too.");
+  }
+
   // All that was enqueued is done. Without the GIL.
   Status wait(const char* entry) const {
     return check(cudaStreamSynchronize(stream_), entry,
