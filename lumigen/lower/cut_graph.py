@@ -156,6 +156,8 @@ class CutGraph:
         if n.op is Op.IOTA:
             return index(at[0], computed(n.dtype))
         axes, body = self.inlined(n)
+        if at == tuple(map(ix, axes)):
+            return body
         return substitute(body, dict(zip(axes, at, strict=True)))
 
     def inlined(self, n: Node) -> tuple[tuple[Axis, ...], Expr]:
@@ -166,8 +168,11 @@ class CutGraph:
         return self.memo[n]
 
     def own_axes(self, n: Node) -> tuple[Axis, ...]:
-        """The axes that the node's value is written over."""
-        return tuple(Axis(f"{self.prefix}n{self.number[n]}_{d}", e) for d, e in enumerate(n.shape))
+        """The axes that the node's value is written over.
+
+        All nodes of a shape have the same, so that a chain of ops is written down once, not once more for each op.
+        """
+        return tuple(Axis(f"{self.prefix}x{d}", e) for d, e in enumerate(n.shape))
 
     def body(self, n: Node, axes: tuple[Axis, ...]) -> Expr:
         if n in self.loops:
