@@ -90,6 +90,7 @@ def test_runtime_over_a_fake_of_cuda(sources, arrays, tmp_path, flags):
         np.testing.assert_allclose(found[100:], y.sum(-1), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow  # builds a project with its runtime
 def test_a_kernel_for_hopper_is_launched_where_it_runs(tmp_path):
     model = lg.Model("wide")
 
