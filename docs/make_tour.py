@@ -16,6 +16,7 @@ from lumigen.forms import text_after
 from lumigen.frontend import load_model_file
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
+from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
@@ -64,12 +65,10 @@ def plain(text):
 def regions(name):
     """The regions of a model as plans see them: over canonical buffers and axes, each once."""
     ((_, graph),) = compilation(name).graphs["fold"]
-    cut = partition(
-        graph,
-        lambda r: CPU.runs_whole(r, f32),
-        lambda r: CPU.in_loops(unify_axes(r)),
-        one_row=CPU.one_row,
+    skeletons = Skeletons(
+        lambda r: CPU.runs_whole(r, f32), lambda r: CPU.in_loops(unify_axes(r)), CPU.one_row
     )
+    cut = partition(graph, skeletons)
     found = (canonical(unify_axes(r)).region for r in choose_layouts(cut))
     return tuple(dict.fromkeys(found))
 

@@ -8,7 +8,7 @@ cannot leave its tensor, a loop bound) is proven from the ranges of the atoms, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
@@ -809,4 +809,18 @@ def product(extents: tuple[Ix, ...]) -> Ix:
     out = ix(1)
     for e in extents:
         out = out * e
+    return out
+
+
+def extent_of(axes: Iterable[Axis]) -> Ix:
+    """The points that the axes have together; 1 for none."""
+    return product(tuple(a.extent for a in axes))
+
+
+def unravel(place: IxLike, axes: Sequence[Axis]) -> dict[Axis, Ix]:
+    """The coordinates over `axes` of a place in row-major order, which is below their points; the last axis first."""
+    rest, out = ix(place), dict[Axis, Ix]()
+    for position, axis in reversed(tuple(enumerate(axes))):
+        out[axis] = rest % axis.extent if position else rest
+        rest = rest // axis.extent
     return out

@@ -21,7 +21,6 @@ from lumigen.graph import Graph, Node, tensor_of
 from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import assemble
 from lumigen.target import TARGETS, Target
 
 Array = np.ndarray[Any, Any]
@@ -128,17 +127,18 @@ class Library:
         good: list[tuple[str, Graph]] = []
         for p in programs:
             try:
-                good.append((p.name, passed(p.name, p.graph)))
+                good.append((p.name, p.graph))
             except Exception as e:  # noqa: BLE001  # reported by the test of this program alone
                 self.errors[p.name] = e
         self._load(good)
 
     def _load(self, entries: Sequence[tuple[str, Graph]]) -> None:
-        """One library; where a compiler refuses it, halves, until the culprits stand alone."""
+        """One library, of forms checked on the way; where one is refused, halves, until the culprits stand alone."""
         if not entries:
             return
         try:
-            lane = fast_lane.load(assemble(tuple(entries)), self.optimise)
+            model = lower_model(Traced("library", "0", tuple(entries), ()), {})
+            lane = fast_lane.load(model.lowered, self.optimise)
         except Exception as e:  # noqa: BLE001
             if len(entries) == 1:
                 self.errors[entries[0][0]] = e

@@ -166,7 +166,12 @@ def test_the_graph_is_attention_over_the_text(function: Callable[..., Any], n: A
 @counts
 @pytest.mark.parametrize(
     ("device", "dtype"),
-    [("cpu", lg.f32), ("cpu", lg.bf16), ("cuda", lg.f32), ("cuda", lg.bf16)],
+    [
+        ("cpu", lg.f32),
+        pytest.param("cpu", lg.bf16, marks=pytest.mark.slow),
+        ("cuda", lg.f32),
+        ("cuda", lg.bf16),
+    ],
     ids=str,
 )
 def test_kernels_are_attention_over_the_text(

@@ -200,7 +200,9 @@ def folded(name: str, dtype: Any) -> tuple[Any, LoweredModel, LoweredModel]:
 SLOW = {"few_of_many_heads", "gqa", "sink"}  # to interpret
 
 
-@pytest.mark.parametrize("dtype", [lg.f32, lg.f16, lg.bf16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [lg.f32, pytest.param(lg.f16, marks=pytest.mark.slow), lg.bf16], ids=str
+)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in FOLDED]
 )

@@ -356,6 +356,18 @@ def test_not_provably_less(a: Ix, b: Ix) -> None:
     assert not ixs.is_less(a, b)
 
 
+@pytest.mark.parametrize("extents", [(), (5,), (3, 4), (2, 1, 7), (2, 3, 4, 5)])
+def test_unravel_is_numpy_s(extents: tuple[int, ...]) -> None:
+    axes = tuple(Axis(f"x{d}", ix(e)) for d, e in enumerate(extents))
+    count = ixs.extent_of(axes)
+    place = Axis("place", count)
+    coordinates = ixs.unravel(place, axes)
+    assert tuple(coordinates) == axes[::-1]
+    for i in range(int(count)):
+        found = tuple(coordinates[a].evaluate({place: i}) for a in axes)
+        assert found == tuple(map(int, np.unravel_index(i, extents)))
+
+
 def test_text_is_stable() -> None:
     assert str((IS * T + KT * 3 + 1) // 4) == "((i*t + 3*k + 1)//4)"
     assert str(less(I8, 5)) == "-i + 4 >= 0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,11 @@ LAYERS: tuple[frozenset[str], ...] = (
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 
 FILES = sorted(ROOT.rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def module_of(path: Path, root: Path = ROOT) -> str:
@@ -78,6 +84,7 @@ def imports(tree: ast.AST, package: list[str], modules: set[str]) -> set[str]:
     return found
 
 
+@cache
 def present(root: Path = ROOT) -> set[str]:
     return {module_of(path, root) for path in root.rglob("*.py")}
 
@@ -100,7 +107,7 @@ def test_imports_point_down(path: Path) -> None:
     module = module_of(path)
     if module not in LEVEL:
         pytest.fail(f"{module} has no row; see test_every_module_has_a_row")
-    found = imports(ast.parse(path.read_text(encoding="utf-8")), dotted(path), present())
+    found = imports(parsed(path), dotted(path), present())
     wrong = wrong_imports(module, found)
     assert not wrong, (
         f"{module} may not import {sorted(wrong)}: imports point to lower rows only. "
@@ -162,7 +169,7 @@ def environment_reads(tree: ast.AST) -> Iterator[int]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_only_debug_reads_the_environment(path: Path) -> None:
-    lines = list(environment_reads(ast.parse(path.read_text(encoding="utf-8"))))
+    lines = list(environment_reads(parsed(path)))
     assert module_of(path) == "debug" or not lines, (
         f"lines {lines} read the environment; add a function to debug.py and call that"
     )
@@ -177,8 +184,7 @@ def test_environment_reads_are_seen(line: str) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_only_emit_imports_jinja(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom)]
+    found = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.Import | ast.ImportFrom)]
     names = {a.name for n in found if isinstance(n, ast.Import) for a in n.names}
     names |= {n.module or "" for n in found if isinstance(n, ast.ImportFrom)}
     jinja = {name for name in names if name.split(".")[0] == "jinja2"}

@@ -57,7 +57,10 @@ def test_only_what_is_asked_for_is_probed() -> None:
     assert probe_cpu(1, set()).arithmetic == {}
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_120a"])
+@pytest.mark.parametrize(
+    "architecture",
+    ["sm_80", *(pytest.param(a, marks=pytest.mark.slow) for a in ("sm_90a", "sm_120a"))],
+)
 def test_the_probes_of_gpus_compile(
     architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,7 +259,14 @@ def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(
         agree(found, wanted.numpy(), TO_EXACT[dtype])
 
 
-@pytest.mark.parametrize("name", ["matmul", "deep", "mlp", "chain", "embedding"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "matmul",
+        "chain",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("deep", "mlp", "embedding")),
+    ],
+)
 def test_matrix_units_compute_the_same(name: str) -> None:
     """But for the order in which they sum: every instruction set rounds the same operands."""
     graph = graph_of(BY_NAME[name])

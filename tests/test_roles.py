@@ -99,7 +99,12 @@ def roles_of(model: LoweredModel) -> list[LoweredKernel]:
     return [k for k in model.kernels if k.program.skeleton == "roles"]
 
 
-@pytest.mark.parametrize("name", MAPPED)
+SLOW = {"few", "few_columns", "large_columns"}  # to interpret
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in MAPPED]
+)
 def test_every_kernel_computes_the_graph(name: str, rng: np.random.Generator) -> None:
     graph, model = lowered(MAPPED[name], "sm_80", "sm_90a")
     assert roles_of(model)

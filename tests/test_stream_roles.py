@@ -104,7 +104,12 @@ def cascades(model: LoweredModel) -> list[LoweredKernel]:
     return [k for k in model.kernels if k.program.skeleton == "cascade_roles"]
 
 
-@pytest.mark.parametrize("name", MAPPED)
+SLOW = {"full_128", "full_256"}  # to interpret
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in MAPPED]
+)
 def test_both_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> None:
     graph, model = lowered(MAPPED[name], "sm_90a")
     (kernel,) = cascades(model)

@@ -19,6 +19,7 @@ from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
 from lumigen.lower.contract import Lowered
+from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU, Device
 from lumigen.lower.join import join_regions
 from lumigen.lower.layout import choose_layouts
@@ -189,12 +190,12 @@ class _Model:
     counters: int = 0
 
     def entry(self, name: str, graph: Graph) -> Program:
-        regions = partition(
-            graph,
+        skeletons = Skeletons(
             lambda region: self.device.runs_whole(region, self.dtype),
             lambda region: self.device.in_loops(unify_axes(region)),
-            one_row=self.device.one_row,
+            self.device.one_row,
         )
+        regions = partition(graph, skeletons)
         regions = retype_temporaries(regions, self.dtype)
         regions = self.sliced(choose_layouts(regions))
         regions = join_regions(tuple(map(unify_axes, regions)), self.device.in_loops, self.whole)

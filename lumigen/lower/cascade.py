@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, Quotient, ceildiv, ix, minimum, product
+from lumigen.index import Axis, Ix, Quotient, ceildiv, extent_of, ix, minimum
 from lumigen.lower.bounds import loop_bounds
 from lumigen.lower.contract import Lowered, as_operand, flatten
 from lumigen.lower.contractions import is_plain, scored_factors
@@ -166,7 +166,7 @@ def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis, after: Expr
     ordered = tuple(a for a in store.axes if a in columns)
     out_rows = outers[0].rows
     grid = tuple(a for a in store.axes if a not in (*ordered, *out_rows))
-    lengths = [product(tuple(a.extent for a in axes)) for axes in (inner.axes, out_rows)]
+    lengths = [extent_of(axes) for axes in (inner.axes, out_rows)]
     if any(n.bounds()[1] is None or n.bounds()[1] > LONGEST for n in lengths):  # type: ignore[operator]
         return None
     return Cascade(
@@ -264,13 +264,10 @@ class _Builder:
     def program(self) -> TileProgram:
         found = self.found
         tiles = ceildiv(self.n.extent, self.wide)
-        task = Axis("task", product(tuple(a.extent for a in found.grid)) * tiles)
+        task = Axis("task", extent_of(found.grid) * tiles)
         top = Scope(Names(), frozenset({task}))
-        part, rest = ix(task) % tiles, ix(task) // tiles
-        for axis in reversed(found.grid):
-            top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
-            rest = rest // axis.extent
-        top.bind(self.n0, part * self.wide)
+        top.spread(ix(task) // tiles, found.grid)
+        top.bind(self.n0, ix(task) % tiles * self.wide)
         top.bind(self.n1, minimum(ix(self.n0) + self.wide, self.n.extent))
         top.stmts.append(self.pack_columns())
         for i, c in enumerate(found.fold.carries):

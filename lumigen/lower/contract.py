@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp, less
 from lumigen.dtype import bf16, f32
-from lumigen.index import Axis, Dim, Ix, ceildiv, ix, maximum, minimum, product
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum, unravel
 from lumigen.lower.contractions import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
 from lumigen.lower.simt import dims_of, simt
@@ -126,7 +126,7 @@ def _column_axes(store: Store, candidates: frozenset[Axis], last: Axis) -> tuple
     at = address(store.dst, store.at)
     out = [last]
     for axis in reversed(store.axes[: store.axes.index(last)]):
-        width = product(tuple(a.extent for a in out))
+        width = extent_of(out)
         if axis not in candidates or at.coefficient(axis) != width:
             break
         out.insert(0, axis)
@@ -135,16 +135,8 @@ def _column_axes(store: Store, candidates: frozenset[Axis], last: Axis) -> tuple
 
 def flatten(axes: tuple[Axis, ...], name: str) -> tuple[Axis, dict[Axis, Ix]]:
     """One axis over the product of `axes`, and each of them as an expression of it."""
-    if len(axes) == 1:
-        joined = Axis(name, axes[0].extent)
-        return joined, {axes[0]: ix(joined)}
-    joined = Axis(name, product(tuple(a.extent for a in axes)))
-    mapping: dict[Axis, Ix] = {}
-    rest = ix(joined)
-    for a in reversed(axes):
-        mapping[a] = rest % a.extent
-        rest = rest // a.extent
-    return joined, mapping
+    joined = Axis(name, extent_of(axes))
+    return joined, unravel(joined, axes)
 
 
 def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
@@ -311,7 +303,7 @@ def _program(
         row_tasks, column_tasks = 1, sizes["tasks"]
     m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), row_tasks))
     n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, m_tiles))
-    grid_size = product(tuple(x.extent for x in found.grid))
+    grid_size = extent_of(found.grid)
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
     top = Scope(Names(), frozenset({task}))
@@ -325,14 +317,10 @@ def _program(
     top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
     m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
     top.bind(n_part, ix(task) % column_tiles)
-    rest = ix(task) // column_tiles
-    top.bind(m_part, rest % row_tiles)
-    rest = rest // row_tiles
+    top.bind(m_part, ix(task) // column_tiles % row_tiles)
     each = Axis("rows_each", m.extent + whole)
     top.bind(each, rows_each)
-    for axis in reversed(found.grid):
-        top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
-        rest = rest // axis.extent
+    top.spread(ix(task) // column_tiles // row_tiles, found.grid)
     m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
     n0, n1 = Axis("n0", n.extent), Axis("n1", n.extent + 1)
     top.bind(m0, minimum(ix(m_part) * each, m.extent))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lumigen.index import Axis, Ix, Lookup, product
+from lumigen.index import Axis, Ix, Lookup, extent_of, product
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -162,7 +162,7 @@ def _feeds(b: Buffer, contractions: list[Reduce]) -> bool:
 
 def volume(axes: Iterable[Axis]) -> int:
     """The product of the extents at the dims' typical values."""
-    return volume_of(tuple(a.extent for a in axes))
+    return extent_of(axes).estimate()
 
 
 def volume_of(extents: tuple[Ix, ...]) -> int:

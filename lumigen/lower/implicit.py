@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
-from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, product
+from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, extent_of, ix, maximum, minimum, unravel
 from lumigen.lower.contract import (
     WIDTH,
     Contraction,
@@ -77,13 +77,8 @@ def find_runs(value: Expr, axes: tuple[Axis, ...], flat: Axis, whole: Expr) -> R
     if found is not None or len(axes) == 1:
         return found
     *others, run = axes
-    outer = Axis("outer", product(tuple(a.extent for a in others)))
-    rest, mapping = ix(outer), dict[Axis, Ix]()
-    for position in range(len(others) - 1, -1, -1):
-        a = others[position]
-        mapping[a] = rest % a.extent if position else rest
-        rest = rest // a.extent
-    return _runs_along(substitute(value, mapping), run, outer)
+    outer = Axis("outer", extent_of(others))
+    return _runs_along(substitute(value, unravel(outer, others)), run, outer)
 
 
 def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
@@ -118,7 +113,7 @@ def implicit(region: Region, sizes: Schedule) -> Lowered | None:
     n, n_map = flatten(found.n_axes, "n")
     k, k_map = flatten(found.reduce.axes, "k")
     depth = tuple(a for a in found.reduce.axes if a.extent != 1) or found.reduce.axes[:1]
-    inside = product(tuple(a.extent for a in depth[1:]))
+    inside = extent_of(depth[1:])
     if not inside.is_const or inside.const > MOST_INSIDE:
         return None
     flat = substitute(substitute(found.columns, k_map), n_map)
@@ -214,17 +209,13 @@ def _program(
         number("row_tiles", m_tiles, dims),
         number("column_tiles", n_tiles, dims),
     )
-    grid_size = product(tuple(x.extent for x in found.grid))
+    grid_size = extent_of(found.grid)
     task = Axis("task", grid_size * m_tiles * n_tiles)
     top = Scope(Names(), frozenset({task}))
     m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
     top.bind(n_part, ix(task) % column_tiles)
-    rest = ix(task) // column_tiles
-    top.bind(m_part, rest % row_tiles)
-    rest = rest // row_tiles
-    for axis in reversed(found.grid):
-        top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
-        rest = rest // axis.extent
+    top.bind(m_part, ix(task) // column_tiles % row_tiles)
+    top.spread(ix(task) // column_tiles // row_tiles, found.grid)
     m0, m1 = _share(top, m, m_part, row_tiles, "m", "rows_each")
     n0, n1 = _share(top, n, n_part, column_tiles, "n", "columns_each")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix, ix, product
+from lumigen.index import Axis, Ix, extent_of, ix
 from lumigen.lower.contract import Lowered
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
@@ -56,12 +56,9 @@ def _whole(store: Store, length: Ix) -> Store:
 def _program(region: Region, source: Buffer, threads: int) -> TileProgram:
     (store,) = region.stores
     *rows, last = store.axes
-    task = Axis("task", product(tuple(a.extent for a in rows)))
+    task = Axis("task", extent_of(rows))
     top = Scope(Names(), frozenset({task}))
-    rest = ix(task)
-    for a in reversed(rows):
-        top.bind(a, rest % a.extent if a is not rows[0] else rest)
-        rest = rest // a.extent
+    top.spread(task, rows)
     place = Axis("place", source.dims[-1])
     at = tuple(map(ix, rows))
     value = read(source, (*at, ix(place)))

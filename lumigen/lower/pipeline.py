@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lumigen.dtype import DType, f32
-from lumigen.index import Axis, Ix, ceildiv, ix, product
+from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.contract import Contraction, Lowered, as_operand, find_contraction, flatten
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
@@ -51,7 +51,7 @@ def pipeline(region: Region, sizes: Schedule) -> Lowered | None:
 
 def are_counted(*groups: tuple[Axis, ...]) -> bool:
     """Whether an int of the device's headers counts the points of each group of axes, and a tile beyond them."""
-    most = (product(tuple(a.extent for a in axes)).bounds()[1] for axes in groups)
+    most = (extent_of(axes).bounds()[1] for axes in groups)
     return all(n is not None and n < MOST for n in most)
 
 
@@ -59,18 +59,14 @@ def _program(region: Region, store: Store, found: Contraction, sizes: Schedule) 
     flat = Flat.of(found)
     m, n, k = flat.m, flat.n, flat.k
     m_tiles, n_tiles = ceildiv(m.extent, sizes["rows"]), ceildiv(n.extent, sizes["columns"])
-    grid = product(tuple(x.extent for x in found.grid))
+    grid = extent_of(found.grid)
     task = Axis("task", grid * m_tiles * n_tiles)
 
     top = Scope(Names(), frozenset({task}))
     m0, n0 = Axis("m0", m.extent), Axis("n0", n.extent)
     top.bind(m0, ix(task) % m_tiles * sizes["rows"])  # blocks side by side share columns
-    rest = ix(task) // m_tiles
-    top.bind(n0, rest % n_tiles * sizes["columns"])
-    rest = rest // n_tiles
-    for axis in reversed(found.grid):
-        top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
-        rest = rest // axis.extent
+    top.bind(n0, ix(task) // m_tiles % n_tiles * sizes["columns"])
+    top.spread(ix(task) // m_tiles // n_tiles, found.grid)
 
     acc = Buffer("acc", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["columns"])), f32)
     a, b = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)

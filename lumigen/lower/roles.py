@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, ceildiv, ix, product
+from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.contract import Contraction, Form, as_operand, find_contraction
 from lumigen.lower.mapped import BOX, Mapped
 from lumigen.lower.pipeline import LANES, Flat, are_counted, for_tile
@@ -139,7 +139,7 @@ def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: 
     n, k = flat.n.extent.estimate(), flat.k.extent.estimate()
     a, b = (x.source_elements() for x in mapped)
     a = a * m // flat.m.extent.estimate()
-    batch = product(tuple(x.extent for x in found.grid)).estimate()
+    batch = extent_of(found.grid).estimate()
 
     def time(t: Tile) -> float:
         down, across = (n, m) if t.turned else (m, n)
@@ -182,7 +182,7 @@ def _program(
     m, n, k = flat.m, flat.n, flat.k
     rows, columns, cluster = sizes["rows"], sizes["columns"], sizes["cluster"]
     m_tiles, n_tiles = ceildiv(m.extent, rows * cluster), ceildiv(n.extent, columns)
-    batch = Axis("batch", product(tuple(x.extent for x in found.grid)))
+    batch = Axis("batch", extent_of(found.grid))
     task = Axis("task", batch.extent * m_tiles * n_tiles)
 
     top = Scope(Names(), frozenset({task}))  # its place first: the device's header knows it
@@ -190,10 +190,7 @@ def _program(
     top.bind(m0, ix(task) % m_tiles * (rows * cluster))
     top.bind(n0, ix(task) // m_tiles % n_tiles * columns)
     top.bind(batch, ix(task) // m_tiles // n_tiles)
-    rest = ix(batch)
-    for axis in reversed(found.grid):
-        top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
-        rest = rest // axis.extent
+    top.spread(batch, found.grid)
 
     a, b = mapped
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)

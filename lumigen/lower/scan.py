@@ -8,7 +8,7 @@ have their carries in one vector.
 from __future__ import annotations
 
 from lumigen.dtype import computed, f32
-from lumigen.index import Axis, ceildiv, ix, minimum, product
+from lumigen.index import Axis, ceildiv, extent_of, ix, minimum
 from lumigen.lower.scope import Names, Scope, address, lanes_fit
 from lumigen.lower.simt import WARP, dims_of
 from lumigen.lower.sweeps import grid_loop
@@ -47,17 +47,14 @@ def scan(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     threads = sizes.get("threads", 1)
     team, per_row, chunk = _grain(store.value, store, lane, sizes, vectors=vectors)
 
-    row_axis = rows[0] if len(rows) == 1 else Axis("row", product(tuple(a.extent for a in rows)))
+    row_axis = rows[0] if len(rows) == 1 else Axis("row", extent_of(rows))
     row_tasks = ceildiv(row_axis.extent, per_row)
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
     task = Axis("task", row_tasks * lane_tasks)
     top = Scope(Names(), frozenset({task}))
     row_scope = top.inner([row_axis])
-    rest = ix(row_axis)
-    for position in range(len(rows) - 1, -1, -1) if len(rows) > 1 else ():
-        a = rows[position]
-        row_scope.bind(a, rest % a.extent if position else rest)
-        rest = rest // a.extent
+    if row_axis not in rows:
+        row_scope.spread(row_axis, rows)
     along = scans_lanes(store, store.value)
     if along and store.value.element is not None:
         _along(row_scope, store, store.value, store.value.element, threads)

@@ -10,7 +10,7 @@ lane axis whose elements each run a reduction.
 from __future__ import annotations
 
 from lumigen.dtype import f32
-from lumigen.index import product
+from lumigen.index import extent_of
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import find_contraction, is_paired
@@ -75,7 +75,7 @@ def schedule_blocks(plan: RegionPlan) -> Schedule:
     if multiplied_in(found.rows, found.columns) is f32:
         tiles, sites = SCALAR_TILES, SCALAR_SITES
     groups = (found.m_axes, found.n_axes, found.grid)
-    m, n, batch = (product(tuple(a.extent for a in axes)).estimate() for axes in groups)
+    m, n, batch = (extent_of(axes).estimate() for axes in groups)
     filled = [t for t in tiles if t[0] < 2 * m and t[1] < 2 * n] or tiles[-1:]
     busy = (t for t in filled if -(-m // t[0]) * -(-n // t[1]) * batch >= MULTIPROCESSORS)
     return schedule("pipeline", dict(zip(sites, next(busy, filled[-1]), strict=True)))
@@ -138,7 +138,7 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
     if fold is not None:
         # scores and weights of 64 x 64 and accumulators stay in the first two caches; few columns would leave most
         # lanes idle, so they run one by one
-        most = product(tuple(a.extent for a in fold.columns)).bounds()[1]
+        most = extent_of(fold.columns).bounds()[1]
         columns = 1 if most is not None and most <= FEW_COLUMNS else 64
         return schedule("panel", {"columns": columns, "depth": 64}, places)
     return VECTOR_LOOPS

@@ -7,12 +7,23 @@ become loops. Both skeletons build their bodies with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, computed, f32
-from lumigen.index import Axis, Ix, Lookup, is_less, is_nonnegative, ix, maximum, minimum
+from lumigen.index import (
+    Axis,
+    Ix,
+    IxLike,
+    Lookup,
+    is_less,
+    is_nonnegative,
+    ix,
+    maximum,
+    minimum,
+    unravel,
+)
 from lumigen.ops import Op
 from lumigen.plan import Loop
 from lumigen.region import (
@@ -165,6 +176,11 @@ class Scope:
     def bind(self, axis: Axis, value: Ix) -> None:
         self.stmts.append(Bind(axis, value))
         self.axes |= {axis}
+
+    def spread(self, place: IxLike, axes: Sequence[Axis]) -> None:
+        """Bind each of the axes to its coordinate of a place in row-major order over them."""
+        for axis, value in unravel(place, axes).items():
+            self.bind(axis, value)
 
     def find(self, e: Expr) -> Expr | None:
         scope: Scope | None = self

@@ -22,7 +22,7 @@ import numpy as np
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, f64, i64
-from lumigen.index import Axis, is_nonnegative, product
+from lumigen.index import Axis, extent_of, is_nonnegative
 from lumigen.lower.algebra import (
     Polynomial,
     add,
@@ -297,7 +297,7 @@ class _Synthesis:
     def _state(self, r: Reduce, t: Term, e: _Exponent) -> Expr:
         """The state of a term once the loop has ended; the number of points if it has no data."""
         if not t.data and not e.data and not t.guards:
-            points = index(product(tuple(a.extent for a in self.axes)), i64)
+            points = index(extent_of(self.axes), i64)
             return prim(Op.CONTIGUOUS, (points,), r.acc)
         factors = polynomial_of_product(t.data)
         key = _key(factors, _sum_of_terms(e.data), frozenset(e.maxima), t.guards, r.acc)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Dim, Ix, ceildiv, ix, minimum, product
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.sweeps import lane_axis
@@ -70,7 +70,7 @@ class _Loops:
         """All rows as one axis."""
         if len(self.rows) == 1:
             return self.rows[0]
-        return Axis("row", product(tuple(a.extent for a in self.rows)))
+        return Axis("row", extent_of(self.rows))
 
     @property
     def points(self) -> Ix:
@@ -80,11 +80,8 @@ class _Loops:
     def run(self, top: Scope, rows: tuple[Ix, Ix], lanes: tuple[Ix, Ix], shared: bool) -> For:
         """For these rows and lanes, each from the first up to an end; threads may have a `shared` task."""
         row_scope = top.inner([self.row])
-        rest = ix(self.row)
-        for position in range(len(self.rows) - 1, -1, -1) if len(self.rows) > 1 else ():
-            a = self.rows[position]
-            row_scope.bind(a, rest % a.extent if position else rest)
-            rest = rest // a.extent
+        if self.row not in self.rows:
+            row_scope.spread(self.row, self.rows)
         lane, stores = self.lane, self.stores
         in_lanes = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
         lanes_ok = lane is not None and in_lanes and lanes_fit([s.value for s in stores], lane)
@@ -179,7 +176,7 @@ def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int]:
     """Rows and lanes of a work tile."""
     lane = loops.lane
     reductions = kernel_reductions(s.value for s in loops.stores)
-    visits = sum(product(tuple(a.extent for a in r.axes)).estimate() for r in reductions)
+    visits = sum(extent_of(r.axes).estimate() for r in reductions)
     if lane is None:
         return max(1, sizes["visits"] // max(1, visits)), 1
     extent = lane.extent.estimate()
@@ -223,7 +220,7 @@ def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int
         return teams, 1
     chunk = team * sizes["width"]
     if any(lane not in free_axes(r) for fold in loops.folds for r, _ in fold.results):
-        visits = sum(product(tuple(a.extent for a in fold.axes)).estimate() for fold in loops.folds)
+        visits = sum(extent_of(fold.axes).estimate() for fold in loops.folds)
         if _is_repeated(visits, lane.extent.estimate(), sizes["repeated"] * chunk):
             return teams, sizes["repeated"] * chunk
         return teams, lane.extent.bounds()[1] or lane.extent.estimate()

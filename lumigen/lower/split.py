@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.condition import less
-from lumigen.index import Axis, ceildiv, is_nonnegative, ix, product
+from lumigen.index import Axis, ceildiv, extent_of, is_nonnegative, ix, product
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.sweeps import lane_axis
 from lumigen.names import fresh
@@ -117,8 +117,8 @@ def _with(region: Region, values: Mapping[Expr, Expr]) -> Region:
 def _parts(r: Reduce, store: Store, division: Division) -> int:
     """Into how many parts the reduction is to be split, at the dims' typical values."""
     grain = _grain(r, store, division)
-    terms = product(tuple(a.extent for a in r.axes)).estimate()
-    results = product(tuple(a.extent for a in free_axes(r))).estimate()
+    terms = extent_of(r.axes).estimate()
+    results = extent_of(free_axes(r)).estimate()
     if terms < WORTH * grain.terms:
         return 1
     longest = max(a.extent.estimate() for a in r.axes)
@@ -138,7 +138,7 @@ def _divided(r: Reduce, store: Store, count: int, most: int, name: str) -> tuple
     What a lane has of each part lies beside what its neighbour has; else the parts of a result lie side by side.
     """
     long = max(r.axes, key=lambda a: a.extent.estimate())
-    beside = product(tuple(a.extent for a in r.axes if a is not long)).estimate()
+    beside = extent_of(a for a in r.axes if a is not long).estimate()
     chunk = min(-(-long.extent.estimate() // count), -(-most // max(1, beside)))
     unit = WHOLE_LINES if chunk > 4 * WHOLE_LINES else 4
     chunk = -(-chunk // unit) * unit

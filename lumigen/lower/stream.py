@@ -26,7 +26,7 @@ from math import inf
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f16, f32
-from lumigen.index import Axis, Ix, ceildiv, floordiv, ix, minimum, product
+from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, minimum
 from lumigen.lower.bounds import Bounds, extreme, loop_bounds
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
 from lumigen.lower.contract import Lowered, as_operand, flatten
@@ -136,7 +136,7 @@ def find_streamable(store: Store, rows: int, temporaries: DType = f32) -> Stream
 
 def size(axes: tuple[Axis, ...]) -> int:
     """The least tile that holds the product of so many points: a power of two."""
-    most = product(tuple(a.extent for a in axes)).bounds()[1]
+    most = extent_of(axes).bounds()[1]
     assert most is not None, "find_cascade bounds it"
     return max(NARROWEST, 1 << (most - 1).bit_length())
 
@@ -205,17 +205,14 @@ class StreamBuilder:
     def program(self) -> TileProgram:
         found, rows = self.found, self.sizes["rows"]
         m_tiles = ceildiv(self.m.extent, rows)
-        task = Axis("task", product(tuple(a.extent for a in found.grid)) * m_tiles)
+        task = Axis("task", extent_of(found.grid) * m_tiles)
         top = Scope(self.names, frozenset({task}))
         place = ix(task) % m_tiles  # blocks side by side share what streams by
         if self.limits().hi.axes & {self.m0, self.m1}:
             place = m_tiles - 1 - place  # the longest loops first, so that none is left for the end
         top.bind(self.m0, place * rows)
         top.bind(self.m1, minimum(ix(self.m0) + rows, self.m.extent))
-        rest = ix(task) // m_tiles
-        for axis in reversed(found.grid):
-            top.bind(axis, rest % axis.extent if axis is not found.grid[0] else rest)
-            rest = rest // axis.extent
+        top.spread(ix(task) // m_tiles, found.grid)
         for i, c in enumerate(found.carries):
             top.stmts.append(Fill(self.state(i), float(c.identity)))
         top.stmts.append(self.loop(top))

@@ -6,7 +6,7 @@ the reductions and the stores; reductions that vary with the last axis stand in 
 
 from __future__ import annotations
 
-from lumigen.index import Axis, Ix, Lookup, ix, product
+from lumigen.index import Axis, Ix, Lookup, extent_of, ix
 from lumigen.lower.scope import address, kernel_reductions
 from lumigen.plan import Carry, KernelPlan, Loop, RegionPlan, Step
 from lumigen.region import (
@@ -46,7 +46,7 @@ def plan_sweeps(region: Region) -> RegionPlan:
 
 def grid_loop(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> Loop:
     """Independent work tiles over the product of `axes`."""
-    return Loop(axes, "grid", ix(0), _points(axes), (), body)
+    return Loop(axes, "grid", ix(0), extent_of(axes), (), body)
 
 
 def lane_axis(store: Store) -> Axis | None:
@@ -107,11 +107,7 @@ def _fold(group: tuple[Reduce, ...]) -> Loop:
     axes = group[0].axes
     carries = tuple(Carry(r, r.monoid, r.body, None) for r in group)
     results = tuple((r, carried(i, "new", r.dtype)) for i, r in enumerate(group))
-    return Loop(axes, "seq", ix(0), _points(axes), carries, (), results=results)
-
-
-def _points(axes: tuple[Axis, ...]) -> Ix:
-    return product(tuple(a.extent for a in axes))
+    return Loop(axes, "seq", ix(0), extent_of(axes), carries, (), results=results)
 
 
 def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:

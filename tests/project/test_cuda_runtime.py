@@ -96,10 +96,8 @@ def test_runtime_over_a_fake_of_cuda(sources, arrays, tmp_path, flags):
         np.testing.assert_allclose(found[100:], y.sum(-1), rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-    "compiled",
-    ["sm_80, sm_90a, compute_80", pytest.param("sm_80, compute_80", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow  # builds a project with its runtime
+@pytest.mark.parametrize("compiled", ["sm_80, sm_90a, compute_80", "sm_80, compute_80"])
 def test_a_kernel_for_hopper_is_launched_where_it_runs(compiled, tmp_path):
     model = lg.Model("wide")
 

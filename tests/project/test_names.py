@@ -125,7 +125,12 @@ def test_a_weight_may_be_called_like_the_constant_of_a_tensor(tmp_path):
     compile_files(render(model), tmp_path, ("src/go",))
 
 
-@pytest.mark.parametrize("entry", ["View", "cancel", "handle", "Model", "check", "tensors", "dims"])
+MEMBERS = ("handle", "Model", "check", "tensors", "dims")
+
+
+@pytest.mark.parametrize(
+    "entry", ["View", "cancel", *(pytest.param(n, marks=pytest.mark.slow) for n in MEMBERS)]
+)
 def test_entries_may_be_called_like_members(tmp_path, entry):
     compile_files(render(model_of(entry=entry)), tmp_path, (f"src/{entry}.cpp", "examples/cpp"))
 

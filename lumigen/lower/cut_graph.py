@@ -1,0 +1,334 @@
+"""cut_graph: what the nodes of a graph compute, and the regions that a set of cuts makes of it.
+
+A value that is cut is read from its buffer wherever it is wanted; everything else is inlined, so elementwise fusion
+needs no pass of its own. Which nodes are cut is decided elsewhere (`cuts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from lumigen.dtype import computed
+from lumigen.errors import SourceLocation
+from lumigen.graph import (
+    Edge,
+    Graph,
+    Kernel,
+    Node,
+    Stream,
+    axes_of,
+    literal_of,
+    tensor_of,
+    toposort,
+)
+from lumigen.index import Axis, Ix, ix
+from lumigen.lower.guard import guard_reductions
+from lumigen.lower.measure import Sizes
+from lumigen.lower.places import (
+    At,
+    Looped,
+    Place,
+    along,
+    is_map,
+    is_whole,
+    loop_of,
+    looped,
+    ordered,
+    stored_as,
+)
+from lumigen.ops import ROWS, SOURCES, Form, Op
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Monoid,
+    Region,
+    Role,
+    Store,
+    carried,
+    choose,
+    const,
+    holds,
+    index,
+    prim,
+    random,
+    read,
+    reduce,
+    scan,
+    substitute,
+    walk,
+)
+from lumigen.view import identity
+
+ROLES = {Op.INPUT: Role.INPUT, Op.WEIGHT: Role.WEIGHT, Op.STATE: Role.STATE}
+MONOIDS = {Op.SUM_REDUCE: Monoid.SUM, Op.MAX_REDUCE: Monoid.MAX}
+
+
+@dataclass
+class CutGraph:
+    """A graph and the nodes that it is cut at, which only become more."""
+
+    graph: Graph
+    prefix: str = ""  # of the names of its buffers and axes
+    given: Mapping[Node, Callable[[At], Expr]] = field(
+        default_factory=dict[Node, Callable[[At], Expr]]
+    )  # what the inputs of a body are
+    shown: list[tuple[Place, Edge]] = field(default_factory=list[tuple[Place, Edge]])
+    loops: dict[Node, Looped] = field(default_factory=dict[Node, "Looped"])  # by their results
+    order: list[Node] = field(init=False)
+    number: dict[Node, int] = field(init=False)
+    users: dict[Node, list[Node]] = field(init=False)
+    cut: set[Node] = field(default_factory=set[Node])
+    memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(
+        default_factory=dict[Node, tuple[tuple[Axis, ...], Expr]]
+    )
+    places: dict[Node, Place] = field(default_factory=dict[Node, Place])
+    sizes: Sizes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sizes = Sizes(self.cut)
+        self.order = toposort((*self.graph.inputs, *(e.node for e in self.graph.roots())))
+        self.number = {n: i for i, n in enumerate(self.order)}
+        self.users = {n: [] for n in self.order}
+        for n in self.order:
+            for a in n.args:
+                self.users[a.node].append(n)
+        for n in (n for n in self.order if n.op is Op.SCAN):
+            loop = loop_of(n)
+            if not is_map(loop):
+                found = next((x for x in self.loops.values() if x.is_of(n)), None)
+                name = f"{self.prefix}loop{len(set(self.loops.values()))}"
+                made = self.loops[n] = found or looped(name, n)
+                self.places[n] = Place(
+                    made.results[loop.result], (), loop.axis, int(loop.result < loop.carries)
+                )
+        if not self.shown:
+            self.shown = [
+                (Place(Buffer(name, Role.OUTPUT, e.shape, e.dtype)), e)
+                for name, e in self.graph.outputs
+            ]
+        for place, e in self.shown:
+            if is_whole(e) and e.node not in self.places:
+                self.places[e.node] = place
+
+    def materialise(self, nodes: Iterable[Node]) -> None:
+        """Cut at these nodes, and forget the expressions that inlined them."""
+        stack = list(nodes)
+        self.cut.update(stack)
+        stale: set[Node] = set()
+        while stack:
+            n = stack.pop()
+            for user in self.users[n]:
+                if user in self.memo and user not in stale:
+                    stale.add(user)
+                    stack.append(user)
+        for n in stale:
+            del self.memo[n]
+
+    # ---- expressions ----
+
+    def place(self, n: Node) -> Place:
+        if n not in self.places:
+            if n.op in ROLES:
+                tensor = tensor_of(n)
+                made = Buffer(tensor.name, ROLES[n.op], n.shape, n.dtype, tensor.range)
+            else:
+                name = f"{self.prefix}t{self.number[n]}"
+                made = Buffer(name, Role.TEMP, n.shape, n.dtype)
+            self.places[n] = Place(made)
+        return self.places[n]
+
+    def at_edge(self, e: Edge, where: tuple[Ix, ...]) -> Expr:
+        """What the edge shows at a position."""
+        at, valid = e.view.at(where)
+        body = self.at_node(e.node, at)
+        return choose(holds(valid), body, const(e.view.fill, computed(e.dtype))) if valid else body
+
+    def at_node(self, n: Node, at: tuple[Ix, ...]) -> Expr:
+        if n in self.given:
+            return self.given[n](at)
+        if n.op in ROLES or n in self.cut:
+            place = self.place(n)
+            return read(place.buffer, place.at(at))
+        if n.op is Op.CONST:
+            return const(literal_of(n), computed(n.dtype))
+        if n.op is Op.IOTA:
+            return index(at[0], computed(n.dtype))
+        axes, body = self.inlined(n)
+        if at == tuple(map(ix, axes)):
+            return body
+        return substitute(body, dict(zip(axes, at, strict=True)))
+
+    def inlined(self, n: Node) -> tuple[tuple[Axis, ...], Expr]:
+        """The node's value over axes of its own, with everything inlined that is not cut."""
+        if n not in self.memo:
+            axes = self.own_axes(n)
+            self.memo[n] = axes, self.body(n, axes)
+        return self.memo[n]
+
+    def own_axes(self, n: Node) -> tuple[Axis, ...]:
+        """The axes that the node's value is written over.
+
+        All nodes of a shape have the same, so that a chain of ops is written down once, not once more for each op.
+        """
+        return tuple(Axis(f"{self.prefix}x{d}", e) for d, e in enumerate(n.shape))
+
+    def body(self, n: Node, axes: tuple[Axis, ...]) -> Expr:
+        if n in self.loops:
+            place = self.place(n)
+            return read(place.buffer, place.at(tuple(map(ix, axes))))
+        if n.op is Op.SCAN:
+            return self.scanned(n, axes)
+        if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
+            bound, where = self.reduced(n, axes)
+            return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), computed(n.dtype))
+        if isinstance(n.attr, Stream):
+            (key,) = (self.at_edge(a, ()) for a in n.args)
+            place = ix(0)
+            for a, extent in zip(axes, n.shape, strict=True):
+                place = place * extent + a
+            return random(key, place, n.attr.site, n.dtype)
+        if isinstance(n.attr, Kernel):
+            return self.meant(n, n.attr.meaning, axes)
+        args = tuple(self.at_edge(a, tuple(ix(a) for a in axes)) for a in n.args)
+        if n.op is Op.CONTIGUOUS and n.dtype is not n.args[0].dtype:
+            args = (
+                prim(n.op, args, n.dtype),
+            )  # rounds here, also where the value stays in a register
+        return prim(n.op, args, computed(n.dtype))
+
+    def meant(self, n: Node, meaning: Graph, axes: tuple[Axis, ...]) -> Expr:
+        """What a native node computes, over the buffers that it reads."""
+        inside = CutGraph(meaning)
+        for source, e in zip(meaning.inputs, n.args, strict=True):
+            inside.places[source] = self.place(e.node) if self.is_stored(e) else self.copy_of(n)
+        ((_, out),) = meaning.outputs
+        return inside.at_edge(out, tuple(map(ix, axes)))
+
+    def is_stored(self, e: Edge) -> bool:
+        """Whether some buffer holds just what the edge shows."""
+        kept = e.node.op in ROLES or e.node in self.cut
+        in_slices = e.node in self.given or e.node in self.loops
+        return kept and not in_slices and e.view == identity(e.node.shape)
+
+    def copy_of(self, n: Node) -> Place:
+        """The buffer of what a native node reads, where no other has it."""
+        (e,) = n.args
+        return Place(Buffer(f"{self.prefix}t{self.number[n]}_rows", Role.TEMP, e.shape, e.dtype))
+
+    def reduced(self, n: Node, axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Ix, ...]]:
+        """The bound axes of a reduction, and the positions of its operand over them and `axes`."""
+        extents = n.args[0].shape
+        gone = axes_of(n)
+        bound = tuple(Axis(f"{self.prefix}n{self.number[n]}_k{d}", extents[d]) for d in gone)
+        free = iter(axes)
+        by_dim = dict(zip(gone, bound, strict=True))
+        where = tuple(ix(by_dim[d]) if d in by_dim else ix(next(free)) for d in range(len(extents)))
+        return bound, where
+
+    def scanned(self, n: Node, axes: tuple[Axis, ...]) -> Expr:
+        """A scan whose step maps elements."""
+        loop = loop_of(n)
+        t, rest = axes[loop.axis], (*axes[: loop.axis], *axes[loop.axis + 1 :])
+        at = tuple(map(ix, rest))
+        carry, element, *others = loop.body.inputs
+        first, elements, *taken = n.args
+        inner = CutGraph(loop.body, f"{self.prefix}n{self.number[n]}_")
+        kind, known = computed(carry.dtype), loop.monoid is not None
+        inner.given = {
+            carry: lambda _: carried(0, "old", kind),
+            element: lambda where: (
+                carried(0, "new", kind) if known else self.at_edge(elements, along(loop, t, where))
+            ),
+            **{i: partial(self.at_edge, e) for i, e in zip(others, taken, strict=True)},
+        }
+        step = inner.at_edge(loop.body.outputs[0][1], at)
+        of = self.at_edge(elements, along(loop, t, at)) if known else None
+        return scan(t, self.at_edge(first, at), step, of, loop.monoid)
+
+    def bound_axes(self, n: Node) -> tuple[Axis, ...]:
+        """The axes that a reduction runs over."""
+        return self.reduced(n, self.own_axes(n))[0]
+
+    def factors(self, n: Node) -> list[tuple[Node, Expr]]:
+        """The operands of the product that a reduction ranges over; its own operand if that is no product."""
+        (e,) = n.args
+        _, where = self.reduced(n, self.own_axes(n))
+        at, valid = e.view.at(where)
+        of = e.node
+        plain_product = of.op is Op.MUL and not any(a.dtype.is_bool for a in of.args)
+        if plain_product and not valid and of not in self.cut:
+            return [(a.node, self.at_edge(a, at)) for a in of.args]
+        return [(of, self.at_edge(e, where))]
+
+    def is_large(self, n: Node) -> bool:
+        """Whether a value is made of too much. Its operands are not, so that no expression ever gets long."""
+        sizes = self.sizes
+        sizes.measure(n)
+        if sizes.is_deep(n):  # what was cut since shortens it
+            for a in self.order[: self.number[n] + 1]:
+                sizes.measure(a)
+        if sizes.is_long(n):
+            sizes.spelled[n] = len(walk([self.inlined(n)[1]]))
+        return sizes.is_deep(n) or sizes.is_long(n)
+
+    # ---- regions ----
+
+    def showing(self) -> list[Edge]:
+        """What is stored for others to see."""
+        return [e for e in self.graph.roots() if e.node not in self.given]
+
+    def roots(self) -> list[Node]:
+        """Nodes that are stored: cut ones and whatever an output shows."""
+        shown = {e.node for e in self.showing() if e.node not in self.cut}
+        return [n for n in self.order if n in self.cut or n in shown]
+
+    def inside(self, root: Node) -> list[Node]:
+        """The nodes that the root's region computes."""
+        seen: set[Node] = set()
+        stack = [root]
+        while stack:
+            n = stack.pop()
+            if n not in seen:
+                seen.add(n)
+                stack.extend(self.inlined_by(n))
+        return sorted(seen, key=self.number.__getitem__)
+
+    def inlined_by(self, n: Node) -> list[Node]:
+        """Its operands that are computed wherever it is."""
+        return [a.node for a in n.args if a.node not in self.cut and a.node.op not in SOURCES]
+
+    def beside(self, root: Node, stored: Node | None = None) -> list[Node]:
+        """The reductions of a region that are inside no other; the same if `stored` were cut as well."""
+        seen: set[Node] = set()
+        stack = [root]
+        while stack:
+            n = stack.pop()
+            if n not in seen:
+                seen.add(n)
+                stack.extend(
+                    a for a in self.inlined_by(n) if n.op not in MONOIDS and a is not stored
+                )
+        return sorted((n for n in seen if n.op in MONOIDS), key=self.number.__getitem__)
+
+    def stored(self, place: Place, e: Edge) -> Region:
+        """What an edge shows, in a buffer of its own."""
+        axes = tuple(Axis(f"{self.prefix}o{d}", extent) for d, extent in enumerate(e.shape))
+        at = tuple(ix(a) for a in axes)
+        value = stored_as(place.buffer, guard_reductions(self.at_edge(e, at)))
+        return Region(
+            (ordered(Store(place.buffer, axes, place.at(at), value)),), self.lines(e.node)
+        )
+
+    def region(self, n: Node) -> Region:
+        axes, body = self.inlined(n)
+        place = self.place(n)
+        value = stored_as(place.buffer, guard_reductions(body))
+        at = place.at(tuple(ix(a) for a in axes))
+        native = n.attr.name if isinstance(n.attr, Kernel) else None
+        return Region((Store(place.buffer, axes, at, value),), self.lines(n), native)
+
+    def lines(self, root: Node) -> tuple[SourceLocation, ...]:
+        found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
+        return tuple(sorted(found, key=lambda line: (line.file, line.line)))

@@ -1,0 +1,350 @@
+"""cuts: the rules that say which values are stored. They are the heuristic's, and `CUTS`, at the end, has all of them.
+
+A rule is a pure function of a graph as it is cut so far: it names nodes that are to be stored as well. It goes by
+index sets and sizes, never by names or the order of ops, so that equal layers are cut alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from lumigen.graph import Node
+from lumigen.lower.contractions import (
+    contractions_beside,
+    has_nested_contraction,
+    is_bounded_by_data,
+    is_contraction,
+    is_expanding,
+    is_plain,
+    is_product_of_one_row,
+    product_factors,
+    reductions_beside,
+    scored_factors,
+    volume,
+    volume_of,
+)
+from lumigen.lower.cut_graph import MONOIDS, CutGraph
+from lumigen.lower.guard import guard_reductions
+from lumigen.lower.places import Place, is_whole, is_widened
+from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
+from lumigen.region import Buffer, Reduce, Region, Role, free_axes, walk
+
+TABLE = 8  # elements of a region for each one of a value: then it is a table
+MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
+
+
+@dataclass(frozen=True)
+class Skeletons:
+    """What they can run.
+
+    `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
+    contraction has no other skeleton than loops over vectors, which may as well hold several. With `one_row` a
+    vector times weights is a contraction too.
+    """
+
+    runs_whole: Callable[[Region], bool]
+    in_loops: Callable[[Region], bool]
+    one_row: bool = False
+
+
+Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
+NodeRule = Callable[[CutGraph, Skeletons, Node], Iterable[Node]]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The rules by when they are asked."""
+
+    first: tuple[Rule, ...]  # once
+    at_nodes: tuple[
+        NodeRule, ...
+    ]  # at each node, its operands first: so no expression ever gets long
+    of_regions: tuple[Rule, ...]  # then; both again until none of them cuts
+    last: tuple[
+        Rule, ...
+    ]  # what no other rule has to say about; one that cuts has all others asked again
+
+
+# ---- first: what the graph itself says ----
+
+
+def new_versions(g: CutGraph, _: Skeletons) -> list[Node]:
+    """Each new version of a state: later reads see it, and it may lie where the old one did."""
+    return [e.node for _, e in g.graph.updates if is_whole(e)]
+
+
+def native_nodes(g: CutGraph, _: Skeletons) -> list[Node]:
+    """Native nodes and what they read: their kernels read and write buffers, and nothing can be inlined in them."""
+    native = [n for n in g.order if n.op is Op.NATIVE]
+    read = (e.node for n in native for e in n.args)
+    return [*native, *(a for a in read if a.op not in SOURCES)]
+
+
+def scans(g: CutGraph, _: Skeletons) -> list[Node]:
+    """Scans, what one that is a loop around regions is given, and what any other is given with a reduction in it.
+
+    A scan whose step maps elements alone is a region; what it is given with a reduction in it would be reduced again
+    in each step.
+    """
+    out: list[Node] = []
+    for n in (n for n in g.order if n.op is Op.SCAN):
+        for a in (e.node for e in n.args):
+            if a in g.given or a.op in SOURCES or is_widened(a):
+                continue
+            inside = [x for x in g.inside(a) if x.op in MONOIDS or x.op is Op.SCAN]
+            out += [a] if n in g.loops or inside else []
+        out.append(n)
+    return out
+
+
+# ---- at each node ----
+
+
+def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
+    """What a reduction reads many times and would have to compute each time.
+
+    A factor of a contraction that is itself computed: each of its elements is read by many sums. What any reduction
+    ranges over, if a reduction in it varies with the reduced axes. Neither if it is expanding: it holds a contraction
+    of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
+    consumed tile by tile. Nor if integers that are read bound its loop, as a position does in a cache: only the loop
+    of the reduction leaves out what lies beyond them.
+    """
+    return [f for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
+
+
+def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
+    """A value made of too much, or at the end of too long a chain of ops.
+
+    One that reads its operand at several places doubles what is computed: eight of them in a row make one value out of
+    hundreds.
+    """
+    return [n] if n not in g.cut and g.is_large(n) else []
+
+
+def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tuple[Node, bool]]:
+    """The computed operands of a reduction that are not expanding, and whether a loop is bounded for their sake."""
+    if n.op not in MONOIDS:
+        return
+    axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
+    values = tuple(value for _, value in factors)
+    contracts = is_contraction(values, axes, bound)
+    contracts |= skeletons.one_row and is_product_of_one_row(values, axes, bound)
+    for node, value in factors:
+        if node.op in SOURCES or node in g.cut:
+            continue
+        varying = any(free_axes(r) & set(bound) for r in walk([value]) if isinstance(r, Reduce))
+        wanted = varying or (contracts and not is_plain(value))
+        # windows show a value again and again, which makes it no larger
+        size = min(volume_of(node.shape), volume(free_axes(value)))
+        if wanted and not is_expanding(value, size, axes, contracts):
+            yield node, is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+
+
+# ---- of regions ----
+
+
+def shared_reductions(g: CutGraph, _: Skeletons) -> list[Node]:
+    """Reductions that more than one region would compute, the ones nearest to the inputs."""
+    owners = Counter(
+        n for root in g.roots() for n in g.inside(root) if n.op in MONOIDS and n is not root
+    )
+    return [n for n in g.order if owners[n] > 1 and _reduces(g, n)]
+
+
+def tables(g: CutGraph, _: Skeletons) -> list[Node]:
+    """Transcendentals that several regions read, each for many more elements than there are.
+
+    Without those that are inside others: the outermost is the table.
+    """
+    owners: dict[Node, list[Node]] = {}
+    for root in g.roots():
+        for n in g.inside(root):
+            if n.op in TRANSCENDENTALS and n is not root:
+                owners.setdefault(n, []).append(root)
+    found = [
+        n
+        for n, roots in owners.items()
+        if len(roots) > 1 and all(volume_of(r.shape) >= TABLE * volume_of(n.shape) for r in roots)
+    ]
+    within = {inner for n in found for inner in g.inside(n) if inner is not n}
+    return [n for n in found if n not in within]
+
+
+def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """Reductions of integers or truth values in a region that holds a contraction.
+
+    What is behind a tile of products is computed in vectors, which add up floats alone.
+    """
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        inner = [n for n in g.inside(root) if n.op in MONOIDS]
+        if any(n.op is Op.SUM_REDUCE and _contracts(g, skeletons, n) for n in inner):
+            out.update(dict.fromkeys(n for n in inner if not n.dtype.is_float and n is not root))
+    return list(out)
+
+
+def reductions_of_versions(g: CutGraph, _: Skeletons) -> list[Node]:
+    """The first reduction in each new version of a state: vector loops move what is new, and reduce nothing."""
+    versions = {e.node for _, e in g.graph.updates} & set(g.roots())
+    out: dict[Node, None] = {}
+    for root in versions:
+        inside = (n for n in g.inside(root) if n is not root and n.op in MONOIDS)
+        out.update(dict.fromkeys([n for n in inside if _reduces(g, n)][:1]))
+    return list(out)
+
+
+# ---- last: what skeletons refuse ----
+
+
+def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """What regions that would compute a contraction again and again are to read instead.
+
+    The operand of the reduction that the contraction is inside, with all that is done to it on the way; the
+    contraction itself where that operand is no node of its own. Nothing where a skeleton runs the region whole; all
+    of it where one does, but not as an output sees it.
+    """
+    bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        inside = [n for n in g.inside(root) if n is not root]
+        inner = [n for n in inside if n.op is Op.SUM_REDUCE and _contracts(g, skeletons, n)]
+        nested = any(n in bounded for n in inside) or (
+            bool(inner) and has_nested_contraction(g.inlined(root)[1], one_row=skeletons.one_row)
+        )
+        if nested and not skeletons.runs_whole(g.region(root)):
+            reductions = [n for n in g.inside(root) if n.op in MONOIDS]
+            operands = [f for n in reductions for f in _contracted(g, skeletons, n)]
+            out.update(dict.fromkeys(_innermost(g, operands) or inner))
+        elif nested and root not in g.cut and not _shown_whole(g, skeletons, root):
+            out[root] = None
+    return list(out)
+
+
+def contractions_side_by_side(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """Of contractions side by side in a region all but the last, which stays with what follows it.
+
+    A skeleton has tiles of one product, and the others would be summed element by element. Of the others what is done
+    to each alone is stored, unless it is larger; one that is seen at several places is stored itself.
+    """
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        value = g.inlined(root)[1]
+        if len(list(contractions_beside(value, one_row=skeletons.one_row))) < 2:
+            continue
+        beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
+        tiled = [n for n in beside if n is not root and not skeletons.in_loops(g.region(n))]
+        if not tiled:
+            continue
+        others = [n for n in beside if n is not tiled[-1]] or tiled
+        out.update(dict.fromkeys(_with_map(g, n, root, beside) for n in others))
+    return list(out)
+
+
+def repeated_reductions(g: CutGraph, _: Skeletons) -> list[Node]:
+    """Reductions that a region reads at several places, each of which would add up more than a launch costs."""
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        places = Counter(r.axes for r in reductions_beside(g.inlined(root)[1]))
+        if any(count > 1 for count in places.values()):
+            repeated = (n for n in g.beside(root) if places[g.bound_axes(n)] > 1)
+            out.update(dict.fromkeys(n for n in repeated if _has_many_terms(g, n)))
+    return list(out)
+
+
+def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """Contractions that a region wants at some of its places, with what is done to each of them alone.
+
+    So a concatenation wants them: no tile of products has those places alone.
+    """
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        value = guard_reductions(g.inlined(root)[1])
+        guarded = {r.axes for r in reductions_beside(value) if r.where}
+        beside = g.beside(root) if guarded else []
+        for n in beside:
+            large = g.bound_axes(n) in guarded and _has_many_terms(g, n)
+            if large and n is not root and _contracts(g, skeletons, n):
+                out[_with_map(g, n, root, beside)] = None
+    return list(out)
+
+
+# ---- questions that several rules ask ----
+
+
+def _contracts(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    value = g.inlined(n)[1]
+    if not isinstance(value, Reduce):
+        return False
+    return product_factors(value, one_row=skeletons.one_row) is not None
+
+
+def _reduces(g: CutGraph, n: Node) -> bool:
+    """Whether the reduction is still one after sifting (a gather costs nothing to repeat)."""
+    return isinstance(g.inlined(n)[1], Reduce)
+
+
+def _has_many_terms(g: CutGraph, n: Node) -> bool:
+    return volume(g.bound_axes(n)) * volume_of(n.shape) >= MANY_TERMS
+
+
+def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
+    """The operands of a reduction that hold a contraction, and are stored nowhere yet."""
+    return [
+        node
+        for node, value in g.factors(n)
+        if node.op not in SOURCES
+        and node not in g.cut
+        and any(
+            isinstance(r, Reduce) and scored_factors(r, one_row=skeletons.one_row)
+            for r in walk([value])
+        )
+    ]
+
+
+def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
+    """Those that hold none of the others: what is left of the region may run whole once they are stored."""
+    return [n for n in nodes if not set(g.inside(n)) & ({*nodes} - {n})]
+
+
+def _shown_whole(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    """Whether a skeleton runs the node's region as each output shows it."""
+    edges = [e for e in g.showing() if e.node is n and not is_whole(e)]
+    shown = (Buffer(f"o{i}", Role.OUTPUT, e.shape, e.dtype) for i, e in enumerate(edges))
+    regions = (g.stored(Place(b), e) for b, e in zip(shown, edges, strict=True))
+    return all(map(skeletons.runs_whole, regions))
+
+
+def _with_map(g: CutGraph, n: Node, root: Node, beside: list[Node]) -> Node:
+    """The last value that is made of this contraction and of none of the others, no larger than it is.
+
+    The contraction itself where the region would still compute it for the sake of something else.
+    """
+    last = n
+    for user in g.inside(root):
+        made_of = [b for b in g.beside(user) if b in beside]
+        is_map = made_of == [n] and user.dtype is n.dtype and user is not root
+        if is_map and volume_of(user.shape) <= volume_of(n.shape):
+            last = user
+    return n if n in g.beside(root, stored=last) else last
+
+
+# ---- all of them ----
+
+CUTS = Cuts(
+    first=(new_versions, native_nodes, scans),
+    at_nodes=(computed_operands, large_values),
+    of_regions=(
+        shared_reductions,
+        tables,
+        whole_numbers_beside_contractions,
+        reductions_of_versions,
+    ),
+    last=(
+        refused_whole,
+        contractions_side_by_side,
+        repeated_reductions,
+        contractions_wanted_in_parts,
+    ),
+)
