@@ -228,6 +228,9 @@ class Tensor:
     def __matmul__(self, other: Tensor) -> Tensor:
         return self.matmul(other)
 
+    def __rmatmul__(self, other: Tensor) -> Tensor:
+        return Tensor(contraction.matmul(other.edge, self.edge))
+
     def matmul(self, other: Tensor) -> Tensor:
         """`@` of any ranks; leading axes broadcast."""
         return Tensor(contraction.matmul(self.edge, other.edge))

@@ -13,6 +13,7 @@ import numpy as np
 from lumigen import graph
 from lumigen.dtype import DType, bf16, f32, of_numpy
 from lumigen.errors import BadArgument, StateMismatch
+from lumigen.frontend.primitive import check_dtype
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import current, emit, fail
 from lumigen.index import ix
@@ -40,6 +41,7 @@ class Parameter(Tensor):
                 value=shape,
                 expected="positive integers",
             )
+        check_dtype("Parameter", dtype)
         self._extents: Shape = tuple(ix(e) for e in shape)
         self._dtype = dtype
         self.name = name
@@ -72,6 +74,7 @@ class Parameter(Tensor):
 
     def declare(self, dtype: DType) -> None:
         """Change the dtype that the weights file must have; a value is converted."""
+        check_dtype("to", dtype)
         self._dtype = dtype
         if self.value is not None:
             self.value = self.value.astype(dtype.numpy)
