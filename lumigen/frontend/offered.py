@@ -20,15 +20,15 @@ def offered(namespace: Mapping[str, object], module: str) -> list[str]:
 
 def lacks(name: str, names: list[str], module: str) -> AttributeError:
     """The error for a name that a module does not have, with those of its names that are near or all of a few."""
-    where = module.rpartition(".")[2]
+    where = f"lumigen.{module.rpartition('.')[2]}" if "." in module else module
     if name.startswith("__"):
         return AttributeError(name)
     close = get_close_matches(name, names, n=3, cutoff=0.75)
     every = f"It has {', '.join(names)}."
     if len(names) > FEW:
-        every = f"dir(lumigen.{where}) lists the {len(names)} that it has."
+        every = f"dir({where}) lists the {len(names)} that it has."
     has = f"Did you mean {' or '.join(close)}?" if close else every
-    return AttributeError(f"lumigen.{where} has no {name}. {has}")
+    return AttributeError(f"{where} has no {name}. {has}")
 
 
 def instead_of(name: str, kind: type, functions: Mapping[str, object]) -> str:
