@@ -312,3 +312,9 @@ def test_a_model_that_could_not_be_opened_raises(tiny):
 def test_threads_are_an_integer(model, threads):
     with pytest.raises(TypeError, match=r"\[context\] threads is .* must be None or an integer"):
         model.context(threads)
+
+
+def test_a_path_is_taken_whole(tiny, tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(ValueError, match="embedded null byte"):
+        tiny.Model(str(tmp_path / "a\0b"))
