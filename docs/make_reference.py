@@ -68,7 +68,7 @@ FAMILIES = {"LumigenError", "UserError", "InternalError"}
 
 def documented():
     """The names of `lg` that the page has."""
-    dtypes = {"boolean" if d.name == "bool" else d.name for d in DTYPES}
+    dtypes = {name for d in DTYPES for name in names_of(d)}
     own = {name for name, _ in (*MODELS, *SMALL_WAY)}
     return own | {*functions.__all__} | dtypes | LARGE | FAMILIES
 
@@ -148,12 +148,18 @@ def table(head, rows):
     return "\n".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in r)} |" for r in cells)
 
 
+def names_of(dtype):
+    """The names of `lg` for a dtype, its own first; the others are PyTorch's."""
+    own = "boolean" if dtype.is_bool else dtype.name
+    return own, *(n for n in lg.__all__ if getattr(lg, n) is dtype and n != own)
+
+
 def dtypes():
     rows = []
     for d in DTYPES:
-        name = "lg.boolean" if d.is_bool else f"lg.{d.name}"
-        rows.append((f"`{name}`", d.kind.value, str(d.bits), f"`{d.numpy.__name__}`"))
-    return table(("name", "kind", "bits", "numpy"), rows)
+        own, *others = (f"`lg.{name}`" for name in names_of(d))
+        rows.append((own, ", ".join(others), d.kind.value, str(d.bits), f"`{d.numpy.__name__}`"))
+    return table(("name", "in PyTorch's words", "kind", "bits", "numpy"), rows)
 
 
 def items(module, names):

@@ -8,7 +8,29 @@ from lumigen import (
 )
 from lumigen.compile import compile, load
 from lumigen.compilers import CPUCompiler, GenericCompiler
-from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
+from lumigen.dtype import (
+    DType,
+    bf16,
+    bfloat16,
+    boolean,
+    double,
+    f16,
+    f32,
+    f64,
+    float16,
+    float32,
+    float64,
+    half,
+    i8,
+    i32,
+    i64,
+    int8,
+    int32,
+    int64,
+    long,
+    u8,
+    uint8,
+)
 from lumigen.errors import InternalError, LumigenError, UserError
 from lumigen.frontend import Context as Graph
 from lumigen.frontend import (
@@ -30,6 +52,7 @@ from lumigen.frontend import (
     special,
 )
 from lumigen.frontend.functions import *  # noqa: F403  # the names that it lists
+from lumigen.frontend.offered import lacks
 from lumigen.resources import lumigen_version
 from lumigen.weights import Weights, open_weights
 
@@ -38,6 +61,8 @@ __version__ = lumigen_version()
 # `import lumigen.nn as nn` works like `from lumigen import nn`.
 for module in (fft, functional, linalg, masked, nn, random, signal, special):
     sys.modules[f"{__name__}.{module.__name__.rpartition('.')[2]}"] = module
+for name, module in (("functional", functional), ("utils", nn.utils), ("utils.rnn", nn.utils.rnn)):
+    sys.modules[f"{__name__}.nn.{name}"] = module
 
 __all__ = [
     "CPUCompiler",
@@ -54,20 +79,30 @@ __all__ = [
     "UserError",
     "Weights",
     "bf16",
+    "bfloat16",
     "boolean",
     "compile",
+    "double",
     "errors",
     "f16",
     "f32",
     "f64",
     "fft",
+    "float16",
+    "float32",
+    "float64",
     "functional",
+    "half",
     "i8",
     "i32",
     "i64",
+    "int8",
+    "int32",
+    "int64",
     "linalg",
     "load",
     "load_model_file",
+    "long",
     "masked",
     "nn",
     "open_weights",
@@ -76,5 +111,15 @@ __all__ = [
     "spec",
     "special",
     "u8",
+    "uint8",
 ]
 __all__ += functions.__all__
+
+# PyTorch's names of dtypes that are Python's own too, which `import *` leaves alone.
+_PYTHONS = {"float": f32, "int": i32, "bool": boolean}
+
+
+def __getattr__(name: str) -> object:
+    if name in _PYTHONS:
+        return _PYTHONS[name]
+    raise lacks(name, __all__, __name__)

@@ -380,7 +380,7 @@ def user_location(skip: int = 0) -> SourceLocation | None:
     frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
-        if _is_user_code(code.co_filename, frame.f_globals.get("__name__", "")):
+        if is_user_code(code.co_filename, frame.f_globals.get("__name__", "")):
             if skip == 0:
                 return SourceLocation(code.co_filename, frame.f_lineno, code.co_name)
             skip -= 1
@@ -397,7 +397,8 @@ _COMMANDS = (
 
 
 @functools.cache
-def _is_user_code(file: str, module: str) -> bool:
+def is_user_code(file: str, module: str) -> bool:
+    """Whether a line of a file, run in a module, is neither ours nor a library's."""
     if module == "lumigen" or module.startswith(
         "lumigen."
     ):  # a method that dataclass wrote has no file

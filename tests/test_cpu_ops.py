@@ -1189,6 +1189,15 @@ row(
     lambda x: F.interpolate(x, (9, 13), mode="bilinear", align_corners=True),
     (2, 2, 5, 7),
 )
+row(
+    "interpolate_dynamic",
+    lambda x: {
+        "s_": F.interpolate(x, scale_factor=2),
+        "b_": F.interpolate(x, scale_factor=1.5, mode="bilinear"),
+        "z_": F.interpolate(x, size=(x.shape[3], x.shape[2]), mode="bilinear"),
+    },
+    (1, 2, N, M),
+)
 row("grid_sample", lambda x, g: F.grid_sample(x, g / 2), (2, 3, 5, 6), (2, 4, 5, 2))
 row(
     "other_norms",

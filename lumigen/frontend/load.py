@@ -25,6 +25,7 @@ from lumigen.errors import (
     UnknownOption,
     first_line,
 )
+from lumigen.frontend.misuse import explained
 from lumigen.frontend.model import Model
 from lumigen.weights import Weights
 
@@ -107,7 +108,8 @@ def _alone(file: Path) -> Generator[None]:
 def _reporting(file: Path) -> Generator[None]:
     """Any exception but ours as a ModelFileError that names the user's innermost line."""
     try:
-        yield
+        with explained():
+            yield
     except LumigenError:
         raise
     except SyntaxError as e:

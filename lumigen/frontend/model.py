@@ -18,6 +18,7 @@ from lumigen.dtype import DType
 from lumigen.errors import BadArgument, DimConflict, SourceLocation, UnknownDim, WeightMismatch
 from lumigen.frontend.application import TextGeneration
 from lumigen.frontend.extents import declared
+from lumigen.frontend.misuse import explained
 from lumigen.frontend.nn.module import Module, Parameter
 from lumigen.frontend.spec import Spec, check_identifier, taken
 from lumigen.frontend.tensor import Tensor
@@ -260,7 +261,8 @@ def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:
             name: graph.source(Op.INPUT, name, s.shape, s.dtype, s.range)
             for name, s in entry.inputs
         }
-        result = entry.function(**{name: Tensor(graph.edge(n)) for name, n in inputs.items()})
+        with explained():
+            result = entry.function(**{name: Tensor(graph.edge(n)) for name, n in inputs.items()})
         outputs = _named_outputs(entry, result)
         traced = Graph(tuple(inputs.values()), outputs, scope.updates(), scope.frozen_lines())
     _check_origin(entry, traced, scope)

@@ -8,6 +8,16 @@ from typing import cast
 
 FEW = 40  # names that an error lists
 
+_TARGET = "The target of the compilation decides where it runs: leave this out."
+_INFERENCE = "Nothing is differentiated: leave this out."
+# What another library's tensors have, and why ours need none of it.
+ELSEWHERE = {
+    **dict.fromkeys(("cpu", "cuda", "device", "is_cuda", "pin_memory"), _TARGET),
+    **dict.fromkeys(("backward", "grad", "requires_grad", "requires_grad_"), _INFERENCE),
+    "data": "A tensor is its data: leave this out.",
+    "nonzero": "Its shape would depend on data: use nonzero_static, or where and sums over masks.",
+}
+
 
 def offered(namespace: Mapping[str, object], module: str) -> list[str]:
     """The public names of a module, in order: those it lists in `__all__`, else those it defines itself."""
@@ -20,15 +30,15 @@ def offered(namespace: Mapping[str, object], module: str) -> list[str]:
 
 def lacks(name: str, names: list[str], module: str) -> AttributeError:
     """The error for a name that a module does not have, with those of its names that are near or all of a few."""
-    where = module.rpartition(".")[2]
+    where = f"lumigen.{module.rpartition('.')[2]}" if "." in module else module
     if name.startswith("__"):
         return AttributeError(name)
     close = get_close_matches(name, names, n=3, cutoff=0.75)
     every = f"It has {', '.join(names)}."
     if len(names) > FEW:
-        every = f"dir(lumigen.{where}) lists the {len(names)} that it has."
+        every = f"dir({where}) lists the {len(names)} that it has."
     has = f"Did you mean {' or '.join(close)}?" if close else every
-    return AttributeError(f"lumigen.{where} has no {name}. {has}")
+    return AttributeError(f"{where} has no {name}. {has}")
 
 
 def instead_of(name: str, kind: type, functions: Mapping[str, object]) -> str:
@@ -45,6 +55,12 @@ def instead_of(name: str, kind: type, functions: Mapping[str, object]) -> str:
 def lacks_method(name: str, kind: type) -> AttributeError:
     """The error for a method that a class of the frontend does not have, with those that are near."""
     names = [n for n in dir(kind) if not n.startswith("_")]
+    if name in ELSEWHERE:
+        return AttributeError(f"a {kind.__name__} has no {name}. {ELSEWHERE[name]}")
+    plain = name.rstrip("_")
+    if name != plain and plain in names:
+        is_value = f"A {kind.__name__} is a value, and no memory: write x = x.{plain}(...)."
+        return AttributeError(f"a {kind.__name__} has no {name}. {is_value}")
     close = get_close_matches(name, names, n=3, cutoff=0.75)
     has = (
         f"Did you mean {' or '.join(close)}?"

@@ -12,8 +12,8 @@ from typing import Union
 import numpy as np
 
 from lumigen import graph, view
-from lumigen.dtype import DType, accumulator, boolean, f32, i64
-from lumigen.errors import DimSpecialised, DtypeMismatch, ShapeMismatch
+from lumigen.dtype import DTYPES, DType, accumulator, boolean, f32, i64
+from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, ShapeMismatch
 from lumigen.frontend.promote import Rank, Vote, result_type, scalar_dtype
 from lumigen.frontend.trace import emit, fail
 from lumigen.graph import Edge
@@ -113,8 +113,16 @@ def tensor(a: Operand, dtype: DType) -> Edge:
     return constant(a, dtype)
 
 
+def check_dtype(op: str, dtype: object) -> None:
+    """BadArgument for what is no dtype of ours, such as torch's."""
+    if not isinstance(dtype, DType):
+        expected = f"one of {', '.join(map(repr, DTYPES))}"
+        raise fail(BadArgument, op=op, name="dtype", value=repr(dtype), expected=expected)
+
+
 def cast(a: Edge, dtype: DType) -> Edge:
     """Elements rounded or truncated to `dtype`; a number is true unless it is 0."""
+    check_dtype("to", dtype)
     if a.dtype is dtype:
         return a
     if dtype is boolean and not a.dtype.is_bool:

@@ -15,9 +15,10 @@ from lumigen.frontend.creation import arange
 from lumigen.frontend.extents import check_count, fixed
 from lumigen.frontend.operand import choice, where
 from lumigen.frontend.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, ix, maximum, minimum
+from lumigen.index import Ix, Symbolic, is_less, ix, maximum, minimum
 
 RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 MODES = ("nearest", "nearest-exact", "area", *RANKS)
@@ -29,31 +30,39 @@ FINEST = 2**20  # scales are fractions with denominators up to it
 class _Line:
     """Where element i of the result lies in the input: (slope i + offset) / unit, exactly."""
 
-    slope: int
-    offset: int
-    unit: int
+    slope: Ix
+    offset: Ix
+    unit: Ix
 
     @staticmethod
-    def of(slope: Fraction, offset: Fraction) -> _Line:
-        unit = math.lcm(slope.denominator, offset.denominator)
-        return _Line(int(slope * unit), int(offset * unit), unit)
+    def of(n: Ix, m: Ix, *, of_centres: bool, shift: int) -> _Line:
+        """i n / m, or (2 i + 1) n / 2 m less a half of `shift` elements for the centres of elements."""
+        if n.is_const and m.is_const:
+            scale = Fraction(n.const, m.const)
+            n, m = ix(scale.numerator), ix(scale.denominator)
+        return _Line(2 * n, n - m * shift, 2 * m) if of_centres else _Line(n, ix(0), m)
 
-    def floor(self, i: Ix) -> Ix:
-        return (i * self.slope + self.offset) // self.unit
+    def scaled(self, count: Ix) -> Tensor:
+        """The positions times `unit`, as i64."""
+        return arange(count) * self.slope + self.offset
 
-    def rest(self, count: int) -> Tensor:
+    def rest(self, count: Ix) -> Tensor:
         """The fractions between floor and position, as f32."""
-        return ((arange(count) * self.slope + self.offset) % self.unit).float() / self.unit
+        return (self.scaled(count) % self.unit).float() / self.unit
 
 
-def _read(x: Tensor, d: int, count: int, line: _Line, step: int) -> Tensor:
+def _read(x: Tensor, d: int, count: Ix, line: _Line, step: int) -> Tensor:
     """Element `floor(position) + step` of a dimension, the nearest one where there is none."""
     last = x.extents[d] - 1
+    if not (line.slope.is_const and line.unit.is_const):  # no view: a dim would be a factor in it
+        at = (line.scaled(count) // line.unit + step).clamp(0, last)
+        return x.index_select(d, at)
 
-    def at(i: Ix) -> Ix:
-        return minimum(maximum(line.floor(i) + step, 0), last)
+    def position(i: Ix) -> Ix:
+        floor = (i * line.slope.const + line.offset) // line.unit.const
+        return minimum(maximum(floor + step, 0), last)
 
-    return Tensor(movement.at_positions(x.edge, d, count, at))
+    return Tensor(movement.at_positions(x.edge, d, count, position))
 
 
 def _along(x: Tensor, d: int, values: Tensor) -> Tensor:
@@ -61,7 +70,7 @@ def _along(x: Tensor, d: int, values: Tensor) -> Tensor:
     return values.to(x.dtype).reshape(-1, *(1,) * (x.ndim - 1 - d))
 
 
-def _cubic(x: Tensor, d: int, count: int, line: _Line) -> Tensor:
+def _cubic(x: Tensor, d: int, count: Ix, line: _Line) -> Tensor:
     """The cubic convolution of four neighbours."""
     t = line.rest(count)
 
@@ -80,13 +89,13 @@ def _cubic(x: Tensor, d: int, count: int, line: _Line) -> Tensor:
     return out
 
 
-def _linear(x: Tensor, d: int, count: int, line: _Line) -> Tensor:
+def _linear(x: Tensor, d: int, count: Ix, line: _Line) -> Tensor:
     """The mean of two neighbours, weighted by how near they are."""
     t = line.rest(count)
-    t = where(arange(count) * line.slope + line.offset < 0, 0.0, t)
+    before = line.scaled(count) < 0  # before the first element: that alone
+    t = where(before, 0.0, t)
     low = _read(x, d, count, line, 0)
     high = _read(x, d, count, line, 1)
-    before = arange(count) * line.slope + line.offset < 0  # before the first element: that alone
     high = where(before.reshape(-1, *(1,) * (x.ndim - 1 - d)), low, high)
     weight = _along(x, d, t)
     return low * (1 - weight) + high * weight
@@ -94,7 +103,7 @@ def _linear(x: Tensor, d: int, count: int, line: _Line) -> Tensor:
 
 def interpolate(
     input: Tensor,
-    size: int | Sequence[int] | None = None,
+    size: Extent | Sequence[Extent] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -104,7 +113,7 @@ def interpolate(
     """(batch, channel, *extents) -> (batch, channel, *sizes) by neighbours in the input.
 
     `nearest`, `nearest-exact` (whose positions are centres), `area` (means), `linear`, `bilinear`, `trilinear`,
-    `bicubic`. With `align_corners` the first and last elements are kept, else the borders. Extents are fixed.
+    `bicubic`. With `align_corners` the first and last elements are kept, else the borders. Means want fixed extents.
     """
     op = "interpolate"
     choice(op, "mode", mode, *MODES)
@@ -123,7 +132,7 @@ def interpolate(
         scales = None
     if mode == "area":
         pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[rank - 1]
-        return pool(input, tuple(sizes))
+        return pool(input, tuple(fixed(op, "an extent of means", s) for s in sizes))
     if mode in RANKS and not input.dtype.is_float:
         raise fail(
             DtypeMismatch,
@@ -136,55 +145,58 @@ def interpolate(
     x = input
     for k, count in enumerate(sizes):
         d = 2 + k
-        n = fixed(op, "an extent that is resized", extents[k])
-        if count == n and (scales is None or scales[k] == 1):
+        n, m = extents[k], count
+        if scales is not None:
+            if n == m and scales[k] == 1:
+                continue
+            if not align_corners:
+                n, m = ix(scales[k].denominator), ix(scales[k].numerator)
+        elif n == m:
             continue
-        scale = Fraction(n, count) if scales is None else 1 / scales[k]
-        if mode in RANKS:
-            line = _line(n, count, scale, bool(align_corners))
+        if align_corners:
+            n, m = n - 1, maximum(m - 1, 1)
+        is_cubic_or_linear = mode in RANKS
+        of_centres = (is_cubic_or_linear and not align_corners) or mode == "nearest-exact"
+        line = _Line.of(n, m, of_centres=of_centres, shift=int(is_cubic_or_linear))
+        if is_cubic_or_linear:
             x = (_cubic if mode == "bicubic" else _linear)(x, d, count, line)
         else:
-            half = Fraction(1, 2) if mode == "nearest-exact" else Fraction(0)
-            x = _read(x, d, count, _Line.of(scale, half * scale), 0)
+            x = _read(x, d, count, line, 0)
     return x
-
-
-def _line(n: int, count: int, scale: Fraction, align_corners: bool) -> _Line:
-    if align_corners:
-        return _Line.of(Fraction(n - 1, count - 1) if count > 1 else Fraction(0), Fraction(0))
-    return _Line.of(scale, scale / 2 - Fraction(1, 2))
 
 
 def _sizes(
     op: str,
     extents: Sequence[Ix],
-    size: int | Sequence[int] | None,
+    size: Extent | Sequence[Extent] | None,
     scale_factor: float | Sequence[float] | None,
-) -> tuple[list[int], list[Fraction] | None]:
+) -> tuple[list[Ix], list[Fraction] | None]:
     """The extents of the result, and the scales if they were given."""
     if (size is None) == (scale_factor is None):
         value = "given with scale_factor" if size is not None else "given by neither"
         expected = "size or scale_factor"
         raise fail(BadArgument, op=op, name="the size", value=value, expected=expected)
     if size is not None:
-        given = [size] * len(extents) if isinstance(size, int) else list(size)
+        given = list(size) if isinstance(size, Sequence) else [size] * len(extents)
         for s in given:
-            check_count(op, "size", s)
+            if not isinstance(s, Symbolic | Ix):
+                check_count(op, "size", s)
         _check_length(op, "size", given, extents)
-        return given, None
+        return [ix(s) for s in given], None
     assert scale_factor is not None
     one = isinstance(scale_factor, int | float)
     factors = [scale_factor] * len(extents) if one else list(scale_factor)  # type: ignore[arg-type]
     _check_length(op, "scale_factor", factors, extents)
+    fractions = [Fraction(f).limit_denominator(FINEST) for f in factors]
     sizes = [
-        math.floor(fixed(op, "an extent that is scaled", e) * f)
-        for e, f in zip(extents, factors, strict=True)
+        ix(math.floor(e.const * f)) if e.is_const else e * exact.numerator // exact.denominator
+        for e, f, exact in zip(extents, factors, fractions, strict=True)
     ]
     for s, f in zip(sizes, factors, strict=True):
-        if s < 1:
+        if not is_less(ix(0), s):
             expected = "one that leaves an element"
             raise fail(BadArgument, op=op, name="scale_factor", value=f, expected=expected)
-    return sizes, [Fraction(f).limit_denominator(FINEST) for f in factors]
+    return sizes, fractions
 
 
 def _check_length(op: str, name: str, given: Sequence[object], extents: Sequence[Ix]) -> None:
@@ -195,7 +207,7 @@ def _check_length(op: str, name: str, given: Sequence[object], extents: Sequence
 
 def upsample(
     input: Tensor,
-    size: int | Sequence[int] | None = None,
+    size: Extent | Sequence[Extent] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -206,7 +218,7 @@ def upsample(
 
 def upsample_nearest(
     input: Tensor,
-    size: int | Sequence[int] | None = None,
+    size: Extent | Sequence[Extent] | None = None,
     scale_factor: float | Sequence[float] | None = None,
 ) -> Tensor:
     """`interpolate` by the nearest element."""
@@ -215,7 +227,7 @@ def upsample_nearest(
 
 def upsample_bilinear(
     input: Tensor,
-    size: int | Sequence[int] | None = None,
+    size: Extent | Sequence[Extent] | None = None,
     scale_factor: float | Sequence[float] | None = None,
 ) -> Tensor:
     """`interpolate` by `bilinear` with aligned corners."""

@@ -53,6 +53,12 @@ def _ints(args: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
     return tuple(a for a in args if not isinstance(a, Sequence))
 
 
+def _valueless(op: str, expected: str) -> Exception:
+    """The error for what asks a tensor for its numbers."""
+    value = "read while the model is traced: it has no numbers yet"
+    return fail(BadArgument, op=op, name="a tensor", value=value, expected=expected)
+
+
 class Tensor:
     """A value of the model while it is traced: a shape, a dtype, no numbers yet.
 
@@ -130,12 +136,40 @@ class Tensor:
         return f"Tensor({self.dtype}[{', '.join(map(str, self.extents))}])"
 
     def __bool__(self) -> Flag:
+        raise _valueless("if", "where(condition, a, b), or decide by shapes and options")
+
+    def __int__(self) -> Int:
+        raise _valueless("int", ".long(), and compute with tensors")
+
+    def __float__(self) -> Number:
+        raise _valueless("float", ".float(), and compute with tensors")
+
+    def __index__(self) -> Int:
+        raise _valueless("index", "index_select, gather or slices of sizes, which positions go to")
+
+    def item(self) -> Number:
+        """No number: a BadArgument that says so, as for all that asks for values while tracing."""
+        raise _valueless("item", "tensors of one element, which compute like numbers")
+
+    def tolist(self) -> list[Any]:
+        """No list, likewise."""
+        raise _valueless("tolist", "the tensor, or make it an output")
+
+    def numpy(self) -> Any:
+        """No array, likewise."""
+        raise _valueless("numpy", "the tensor, or make it an output")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise _valueless("numpy", "functions of lumigen, or make it an output")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
         raise fail(
             BadArgument,
-            op="if",
+            op="x[...] = y",
             name="a tensor",
-            value="true or false: it has no value while the model is traced",
-            expected="it to where(condition, a, b), or decide by shapes and options",
+            value="assigned to: it is a value, and no memory",
+            expected="it to where(mask, y, x), index_put, select_scatter or slice_scatter, and go on with the "
+            "result; memory that lasts is an nn.State",
         )
 
     def __len__(self) -> Int:
@@ -227,6 +261,9 @@ class Tensor:
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return self.matmul(other)
+
+    def __rmatmul__(self, other: Tensor) -> Tensor:
+        return Tensor(contraction.matmul(other.edge, self.edge))
 
     def matmul(self, other: Tensor) -> Tensor:
         """`@` of any ranks; leading axes broadcast."""
@@ -775,6 +812,10 @@ class Tensor:
         """The cast, to a dtype or that of a tensor: a rounding point. Floats become integers towards zero."""
         wanted = dtype.dtype if isinstance(dtype, Tensor) else dtype
         return Tensor(primitive.cast(self.edge, wanted))
+
+    def detach(self) -> Tensor:
+        """The tensor itself: nothing is differentiated."""
+        return self
 
     def float(self) -> Tensor:
         """The cast to f32."""

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import lumigen as lg
 from lumigen import errors, functional, nn
@@ -541,6 +543,15 @@ def test_a_tensor_says_which_method_was_meant() -> None:
 def test_modules_are_imported_as_users_of_pytorch_do() -> None:
     assert importlib.import_module("lumigen.nn") is lg.nn
     assert importlib.import_module("lumigen.functional") is lg.functional
+    assert importlib.import_module("lumigen.nn.functional") is lg.functional
+    assert importlib.import_module("lumigen.nn.utils.rnn") is nn.utils.rnn
+
+
+def test_dtypes_have_pytorchs_names() -> None:
+    assert (lg.float32, lg.bfloat16, lg.long, lg.uint8) == (lg.f32, lg.bf16, lg.i64, lg.u8)
+    assert (lg.float, lg.int, lg.bool) == (lg.f32, lg.i32, lg.boolean)
+    with pytest.raises(AttributeError, match=r"lumigen has no multinominal. Did you mean mult"):
+        _ = lg.multinominal
 
 
 def test_a_loop_over_a_dim_is_refused_in_words() -> None:
@@ -552,3 +563,86 @@ def test_a_loop_over_a_dim_is_refused_in_words() -> None:
 
     with pytest.raises(TypeError, match="batch is known only when the model runs"):
         model.trace()
+
+
+ARRAY = np.ones((4,), np.float32)
+
+# a call with an argument of a wrong kind, and what its error says behind the line
+MISUSES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: x @ ARRAY, "numpy.ndarray of shape (4,). Pass a tensor; an array is a parameter"),
+    (lambda x: ARRAY @ x, "[rmatmul] other cannot be a numpy.ndarray of shape (4,)."),
+    (lambda x: functional.linear(x, ARRAY), "[linear] weight cannot be a numpy.ndarray"),
+    (lambda x: functional.linear(x, torch.ones(4, 4)), "[linear] weight cannot be a torch.Tensor of shape (4, 4)."),
+    (lambda x: nn.Linear(4, 4)(None), "[Linear] input cannot be None. Pass a tensor."),
+    (lambda x: lg.cat([x, None]), "[Tensor(f32[batch, 4]), None]. Pass a sequence, each of it a tensor."),
+    (lambda x: lg.exp([1.0]), "[exp] input cannot be [1.0]. Pass a tensor."),
+    (lambda x: x.masked_fill([True], 0.0), "[masked_fill] mask cannot be [True]. Pass a tensor."),
+    (lambda x: x.reshape("b"), "[reshape] shape[0] cannot be 'b'. Pass an integer or an extent"),
+    (lambda x: x.to(torch.float16), "[to] dtype cannot be torch.float16. Pass one of lg.f32"),
+    (lambda x: x.to("cuda"), "[to] dtype cannot be 'cuda'. Pass one of lg.f32"),
+    (lambda x: x.sum(-1, dtype=np.float32), "dtype cannot be <class 'numpy.float32'>. Pass"),
+    (lambda x: nn.Linear(4, 4, dtype=torch.float16)(x), "[Parameter] dtype cannot be torch.float16."),
+    (lambda x: x.sum(np.int64(1)), "[sum] dim cannot be np.int64(1). Pass an integer or"),
+    (lambda x: lg.where(True, x, x), "[where] condition cannot be True. Pass a tensor."),
+    (lambda x: functional.scaled_dot_product_attention(x, None, x), "attention] key cannot be None."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "text"), MISUSES)
+def test_an_argument_of_a_wrong_kind_is_told_with_the_line_of_the_call(call, text):
+    with pytest.raises(errors.BadArgument) as caught:
+        trace(lambda x0: call(x0), lg.spec(B, 4))  # by its own name
+    assert text in str(caught.value)
+    where = caught.value.where
+    assert where is not None
+    assert (where.file, where.line) == (__file__, call.__code__.co_firstlineno)
+
+
+def test_an_exception_that_no_argument_explains_stays_what_it_is(monkeypatch):
+    def broken(*_: Any) -> Any:
+        raise TypeError("of ours")
+
+    monkeypatch.setattr("lumigen.frontend.elementary.exp", broken)
+    with pytest.raises(TypeError, match="of ours"):
+        trace(lambda x0: x0.exp(), lg.spec(B, 4))
+
+
+def assigned(x: Any) -> Any:
+    x[0] = 1.0
+    return x
+
+
+# what asks a tensor for its values, and what the error says of it
+VALUELESS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: x if x.sum() > 0 else -x, "[if] a tensor cannot be read while the model is traced: it has no numbers"),
+    (lambda x: x * float(x.sum()), "[float] a tensor cannot be read"),
+    (lambda x: x * int(x.sum()), "[int] a tensor cannot be read"),
+    (lambda x: range(x.sum()), "[index] a tensor cannot be read"),
+    (lambda x: x * x.sum().item(), "[item] a tensor cannot be read"),
+    (lambda x: x * x.tolist()[0], "[tolist] a tensor cannot be read"),
+    (lambda x: x + np.asarray(x), "[numpy] a tensor cannot be read"),
+    (assigned, "[x[...] = y] a tensor cannot be assigned to: it is a value, and no memory. Pass it to where("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "text"), VALUELESS)
+def test_values_cannot_be_asked_for(call, text):
+    with pytest.raises(errors.BadArgument) as caught:
+        trace(lambda x0: call(x0), lg.spec(B, 4))  # by its own name
+    assert text in str(caught.value)
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("add_", "a Tensor has no add_. A Tensor is a value, and no memory: write x = x.add(...)."),
+        ("cuda", "a Tensor has no cuda. The target of the compilation decides where it runs"),
+        ("requires_grad", "a Tensor has no requires_grad. Nothing is differentiated"),
+    ],
+)
+def test_what_tensors_elsewhere_have_is_told(name, text):
+    with pytest.raises(AttributeError) as caught:
+        trace(lambda x0: getattr(x0, name), lg.spec(B, 4))
+    assert text in str(caught.value)

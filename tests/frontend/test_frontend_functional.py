@@ -205,3 +205,32 @@ def test_half_precision_weights_meet_half_precision_inputs() -> None:
     assert math.isclose(
         float(interpret(lambda t: t.sum(), x)), float(x.astype("f8").sum()), abs_tol=5e-3
     )
+
+
+RESIZED: list[tuple[str, dict[str, Any]]] = [
+    *((mode, {"scale_factor": s}) for mode in ("nearest", "bilinear", "bicubic") for s in (2, 0.5, 1.7)),
+    *((mode, {}) for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")),
+    *((mode, {"align_corners": True}) for mode in ("bilinear", "bicubic")),
+    ("bilinear", {"scale_factor": 3, "align_corners": True}),
+    ("bilinear", {"size": 7}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "options"), RESIZED)
+def test_interpolation_of_dynamic_extents(mode: str, options: dict[str, Any]) -> None:
+    x_shape = lg.spec(1, 2, lg.Dim("height", 2, 9), lg.Dim("width", 2, 8))
+    like_shape = lg.spec(lg.Dim("rows", 1, 11), lg.Dim("columns", 1, 9))
+
+    def resized(library: Any, x: Any, like: Any) -> Any:
+        where = {} if "size" in options or "scale_factor" in options else {"size": like.shape}
+        return library.interpolate(x, mode=mode, **where, **options)
+
+    for sizes, wanted in (((2, 2), (1, 1)), ((5, 7), (9, 5)), ((9, 8), (11, 9)), ((6, 6), (6, 6))):
+        x, like = numbers(1, 2, *sizes), numbers(*wanted)
+        got = interpret(
+            lambda x, like: resized(functional, x, like) + 0 * like.sum(),
+            x,
+            like,
+            specs={"x0": x_shape, "x1": like_shape},
+        )
+        check(got, resized(torch_functional, as_torch(x), as_torch(like)), TOLERANCE, 1e-5)

@@ -232,3 +232,54 @@ def test_values_are_what_a_model_compiles_with(tmp_path: Path) -> None:
     lg.compile(model, output=tmp_path / "m", build=False)
     written = lg.open_weights(tmp_path / "m" / "weights" / "m.safetensors")
     np.testing.assert_array_equal(written["head.bias"], other.bias.detach().numpy())
+
+
+def test_parameters_of_arrays_have_their_values() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            self.scale = nn.Parameter(torch.full((3,), 2.0))
+            self.register_buffer("shift", np.arange(3, dtype=np.float64))
+            self.register_parameter("none", None)
+
+        def forward(self, x: Any) -> Any:
+            return x * self.scale + self.shift.float()
+
+    module = Scaled()
+    assert {n: repr(p) for n, p in module.state_dict().items()} == {
+        "scale": "Parameter(f32[3])",
+        "shift": "Buffer(f64[3])",
+    }
+    assert [n for n, _ in module.named_buffers()] == ["shift"]
+    model = lg.Model("scaled", module)
+    values = model.values()
+    np.testing.assert_array_equal(values["scale"], np.full(3, 2.0, np.float32))
+    np.testing.assert_array_equal(values["shift"], np.arange(3.0))
+    assert nn.Parameter(np.ones((2, 3)), dtype=lg.f32).value.dtype == np.float32
+    with pytest.raises(
+        errors.BadArgument, match=r"\[Parameter\] dtype cannot be dtype\('complex64'\)"
+    ):
+        nn.Parameter(np.ones(3, np.complex64))
+    with pytest.raises(errors.BadArgument, match="Pass positive integers, or an array alone"):
+        nn.Parameter(np.ones((0, 3)))
+    assert nn.Parameter(torch.tensor(2.5)).shape == ()
+
+
+def test_dtypes_of_a_whole_module() -> None:
+    for name, dtype in (
+        ("half", lg.f16),
+        ("bfloat16", lg.bf16),
+        ("double", lg.f64),
+        ("float", lg.f32),
+    ):
+        module = getattr(net(), name)()
+        assert {p.dtype for p in module.parameters()} == {dtype}
+
+
+def test_a_number_that_a_parameter_cannot_hold_is_refused() -> None:
+    ours = nn.Linear(2, 2)
+    state = {"weight": np.full((2, 2), 1e300), "bias": np.array([np.inf, np.nan])}
+    with pytest.raises(
+        errors.StateMismatch, match=r"weight has 1e\+300, above the greatest of f32"
+    ):
+        ours.load_state_dict(state)
+    ours.load_state_dict({**state, "weight": np.ones((2, 2))})

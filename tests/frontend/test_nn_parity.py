@@ -450,6 +450,28 @@ def test_a_recurrent_layer_is_pytorchs(
     same(run(ours, recurrent, arrays), expected)
 
 
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_packed_sequences_are_pytorchs(name: str, batch_first: bool) -> None:
+    theirs = getattr(torch.nn, name)(3, 4, 2, bidirectional=True, batch_first=batch_first)
+    ours = getattr(nn, name)(3, 4, 2, bidirectional=True, batch_first=batch_first)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 6, 3) if batch_first else (6, 4, 3)).astype(np.float32)
+    lengths = np.array([2, 6, 1, 5])
+
+    def tagged(module: Any, x: Any, lengths: Any) -> tuple[Any, ...]:
+        rnn = (nn if isinstance(module, nn.Module) else torch.nn).utils.rnn
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+        out, last = module(packed)
+        padded, lengths = rnn.pad_packed_sequence(out, batch_first, padding_value=-1.0)
+        return (padded, lengths, *(last if isinstance(last, tuple) else (last,)))
+
+    ours.load_state_dict(theirs.state_dict())
+    with torch.no_grad():
+        expected = tagged(theirs, torch.from_numpy(x), torch.from_numpy(lengths))
+    same(run(ours, tagged, [x, lengths]), expected)
+
+
 def test_a_size_to_transpose_to(rng: np.random.Generator) -> None:
     theirs = torch.nn.ConvTranspose2d(2, 3, 3, 2, 1)
     ours = nn.ConvTranspose2d(2, 3, 3, 2, 1)

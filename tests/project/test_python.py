@@ -282,3 +282,39 @@ def test_the_stub_is_beside_the_module(project: Path):
     stub = (project / "python" / "tiny.pyi").read_text()
     assert "def forward(self, x: Any, *, out: Any = None) -> forward_outputs: ..." in stub
     compile(stub, "tiny.pyi", "exec")
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("Model", lambda tiny, o: o.context()),
+        ("Context", lambda tiny, o: o.forward(np.zeros((1, models.IN), np.float32))),
+        ("Context", lambda tiny, o: o.times),
+        ("Entry", lambda tiny, o: o.signature),
+        ("Entry", lambda tiny, o: repr(o)),
+    ],
+)
+def test_an_object_that_nobody_constructed_raises(tiny, name, use):
+    kind = getattr(tiny, name)
+    with pytest.raises(TypeError, match=r"made by __new__ alone .* Call Model"):
+        use(tiny, kind.__new__(kind))
+
+
+def test_a_model_that_could_not_be_opened_raises(tiny):
+    model = tiny.Model.__new__(tiny.Model)
+    with pytest.raises(tiny.Error, match="no such file"):
+        model.__init__("no such file")
+    with pytest.raises(TypeError, match="holds nothing"):
+        model.context()
+
+
+@pytest.mark.parametrize("threads", ["two", 1.5, 10**30])
+def test_threads_are_an_integer(model, threads):
+    with pytest.raises(TypeError, match=r"\[context\] threads is .* must be None or an integer"):
+        model.context(threads)
+
+
+def test_a_path_is_taken_whole(tiny, tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(ValueError, match="embedded null byte"):
+        tiny.Model(str(tmp_path / "a\0b"))

@@ -6,6 +6,8 @@ the built model runs, or from `load_state_dict`. Signatures are PyTorch's, with 
 what only training needs is taken and does nothing.
 """
 
+from lumigen.frontend import functional as functional
+from lumigen.frontend.nn import utils as utils
 from lumigen.frontend.nn.activations import (
     CELU,
     ELU,

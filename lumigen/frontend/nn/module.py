@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, Self, TypeAlias, cast
 import numpy as np
 
 from lumigen import graph
-from lumigen.dtype import DType, bf16, f32, of_numpy
+from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
 from lumigen.errors import BadArgument, StateMismatch
+from lumigen.frontend.primitive import check_dtype
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import current, emit, fail
 from lumigen.index import ix
@@ -26,24 +27,33 @@ Part: TypeAlias = "Parameter | Module"
 class Parameter(Tensor):
     """A weight of fixed shape; a `name` of its own overrides its place in a module.
 
-    It has a `value` only after `load_state_dict`; else values come from a weights file.
+    Instead of a shape it takes an array, numpy's or torch's, whose shape, dtype and `value` it has then, as it has a
+    value after `load_state_dict`; else values come from a weights file.
     """
 
     __slots__ = ("_dtype", "_extents", "name", "value")
 
-    def __init__(self, *shape: Any, dtype: DType = f32, name: str | None = None) -> None:
-        if not all(isinstance(e, int) and e > 0 for e in shape):
-            raise fail(
-                BadArgument,
-                op="Parameter",
-                name="the shape",
-                value=shape,
-                expected="positive integers",
-            )
-        self._extents: Shape = tuple(ix(e) for e in shape)
-        self._dtype = dtype
-        self.name = name
+    def __init__(self, *shape: Any, dtype: DType | None = None, name: str | None = None) -> None:
+        value = _as_array(shape[0]) if len(shape) == 1 and _is_array(shape[0]) else None
+        declared = f32 if value is None else of_numpy(value.dtype)
         self.value: Array | None = None
+        self.name = name
+        if value is not None:
+            shape = value.shape
+        if not all(isinstance(e, int) and e > 0 for e in shape):
+            expected = "positive integers, or an array alone"
+            raise fail(
+                BadArgument, op="Parameter", name="the shape", value=shape, expected=expected
+            )
+        if dtype is not None:
+            declared = dtype
+        if declared is None:
+            declared = cast("DType", value.dtype if value is not None else dtype)
+        check_dtype("Parameter", declared)
+        self._extents: Shape = tuple(ix(e) for e in shape)
+        self._dtype = declared
+        if value is not None:
+            self.value = value.astype(declared.numpy, copy=False)
 
     @property
     def edge(self) -> graph.Edge:
@@ -72,6 +82,7 @@ class Parameter(Tensor):
 
     def declare(self, dtype: DType) -> None:
         """Change the dtype that the weights file must have; a value is converted."""
+        check_dtype("to", dtype)
         self._dtype = dtype
         if self.value is not None:
             self.value = self.value.astype(dtype.numpy)
@@ -156,8 +167,8 @@ class Module:
 
         A model whose parameters have values compiles without a weights file. Floats are converted to the
         dtype that a parameter declares, integers to its integers; with `assign` the parameter declares
-        theirs. StateMismatch where shapes or kinds differ and, if `strict`, where names are missing or
-        left over; counters of training (`num_batches_tracked`) may be either. Nothing is taken then.
+        theirs. StateMismatch where shapes or kinds differ, a number is too great and, if `strict`, where names
+        are missing or left over; counters of training (`num_batches_tracked`) may be either. Nothing is taken then.
         """
         wanted = self.state_dict()
         counters = {f"{p}.{c}" if p else c for p, m in self.named_modules() for c in m.counted}
@@ -171,6 +182,11 @@ class Module:
             f"{name} is {_shown(array)}, must be {wanted[name].dtype}{list(wanted[name].shape)}"
             for name, array in given.items()
             if not _fits(array, wanted[name])
+        ]
+        unlike += [
+            f"{name} has {great:.3g}, above the greatest of {wanted[name].dtype}"
+            for name, array in given.items()
+            if not unlike and (great := _too_great(array, wanted[name].dtype)) is not None
         ]
         if unlike or (strict and (missing or unexpected)):
             raise fail(
@@ -233,12 +249,12 @@ class Module:
     add_module = register_module
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Set an attribute, under any name."""
-        vars(self)[name] = param
+        """Set an attribute, under any name; an array becomes a parameter."""
+        vars(self)[name] = Parameter(param) if _is_array(param) else param
 
     def register_buffer(self, name: str, tensor: Buffer | None) -> None:
-        """Set an attribute, under any name."""
-        vars(self)[name] = tensor
+        """Set an attribute, under any name; an array becomes a buffer."""
+        vars(self)[name] = Buffer(tensor) if _is_array(tensor) else tensor
 
     def to(self, dtype: DType) -> Self:
         """Declare all floating parameters and buffers in `dtype`."""
@@ -246,6 +262,22 @@ class Module:
             if p.dtype.is_float:
                 p.declare(dtype)
         return self
+
+    def half(self) -> Self:
+        """`to(lg.f16)`."""
+        return self.to(f16)
+
+    def bfloat16(self) -> Self:
+        """`to(lg.bf16)`."""
+        return self.to(bf16)
+
+    def float(self) -> Self:
+        """`to(lg.f32)`."""
+        return self.to(f32)
+
+    def double(self) -> Self:
+        """`to(lg.f64)`."""
+        return self.to(f64)
 
     def eval(self) -> Self:
         """The module itself: it is always in inference."""
@@ -285,6 +317,10 @@ def _as_array(value: Any) -> Array:
     return np.asarray(value)
 
 
+def _is_array(value: Any) -> bool:
+    return not isinstance(value, Tensor) and hasattr(value, "shape") and hasattr(value, "dtype")
+
+
 def _fits(array: Array, parameter: Parameter) -> bool:
     kind = of_numpy(array.dtype)
     return (
@@ -292,6 +328,15 @@ def _fits(array: Array, parameter: Parameter) -> bool:
         and kind.kind is parameter.dtype.kind
         and array.shape == tuple(e.const for e in parameter.extents)
     )
+
+
+def _too_great(array: Array, dtype: DType) -> float | None:
+    """The greatest finite number of an array, if a float dtype cannot hold it."""
+    ours = of_numpy(array.dtype)
+    if ours is None or not dtype.is_float or ours.greatest <= dtype.greatest:
+        return None
+    great = float(np.max(np.abs(array), where=np.isfinite(array), initial=0))
+    return great if great > dtype.greatest else None
 
 
 def _shown(array: Array) -> str:

@@ -7,13 +7,14 @@ What PyTorch does for training alone (`dropout`) is taken and does nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument, RankMismatch
 from lumigen.frontend import functional as fn
 from lumigen.frontend import movement
 from lumigen.frontend.nn.module import Module, Parameter
+from lumigen.frontend.nn.packed import PackedSequence
 from lumigen.frontend.operand import choice
 from lumigen.frontend.scan import scan
 from lumigen.frontend.tensor import Tensor
@@ -31,6 +32,7 @@ class _Weights(NamedTuple):
 
 
 State = tuple[Tensor, ...]  # what a step carries, h first
+Sequences = TypeVar("Sequences", Tensor, PackedSequence)
 
 
 class _Step:
@@ -140,8 +142,11 @@ class _Layers(Module):
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         return _Weights(*(vars(self).get(f"{name}_{suffix}") for name in names))  # type: ignore[arg-type]
 
-    def _run(self, input: Tensor, given: State | None) -> tuple[Tensor, State]:
+    def _run(self, input: Sequences, given: State | None) -> tuple[Sequences, State]:
         """((time, batch, out), the last states (layers * directions, batch, ..)), or as the input is laid out."""
+        if isinstance(input, PackedSequence):
+            out, ends = self._layers(input.data, given, input.present().unsqueeze(-1))
+            return PackedSequence(out, input.lengths), ends
         if input.ndim not in (2, 3):
             raise fail(
                 RankMismatch,
@@ -157,6 +162,15 @@ class _Layers(Module):
             given = tuple(s.unsqueeze(1) for s in given)
         if is_batch and self.batch_first:
             x = x.transpose(0, 1)
+        out, ends = self._layers(x, given)
+        if not is_batch:
+            return out.squeeze(1), tuple(s.squeeze(1) for s in ends)
+        return (out.transpose(0, 1) if self.batch_first else out), ends
+
+    def _layers(
+        self, x: Tensor, given: State | None, present: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Of (time, batch, in). Where `present`, (time, batch, 1) of bool, does not hold, a state stays."""
         sizes = (self.proj_size or self.hidden_size, self.hidden_size)
         last: list[State] = []
         for layer in range(self.num_layers):
@@ -171,26 +185,32 @@ class _Layers(Module):
                     else tuple(s[len(last)] for s in given)
                 )
 
-                def step(state: State, element: Tensor, w: _Weights = w) -> tuple[State, Tensor]:
-                    following = self._kind.step(element, state, w)
+                def step(
+                    state: State, element: tuple[Tensor, ...], w: _Weights = w
+                ) -> tuple[State, Tensor]:
+                    gates, *kept = element
+                    following = self._kind.step(gates, state, w)
+                    if kept:
+                        pairs = zip(following, state, strict=True)
+                        following = tuple(new.where(kept[0], old) for new, old in pairs)
                     return following, following[0]
 
-                state, out = scan(step, start, gates)
+                mask = () if present is None else (present.flip(0) if backwards else present,)
+                state, out = scan(step, start, (gates, *mask))
                 last.append(state)
                 outs.append(out.flip(0) if backwards else out)
             x = outs[0] if len(outs) == 1 else Tensor(movement.cat([o.edge for o in outs], -1))
         ends = tuple(
             Tensor(movement.stack([s.edge for s in each])) for each in zip(*last, strict=True)
         )
-        if not is_batch:
-            return x.squeeze(1), tuple(s.squeeze(1) for s in ends)
-        return (x.transpose(0, 1) if self.batch_first else x), ends
+        return x, ends
 
 
 class RNN(_Layers):
     """(time, batch, in) -> (time, batch, hidden), (layers, batch, hidden): h' = f(x W_ih + b_ih + h W_hh + b_hh).
 
-    Both directions are concatenated, (.., 2 hidden); with `batch_first` the batch comes before the time.
+    Both directions are concatenated, (.., 2 hidden); with `batch_first` the batch comes before the time. A
+    PackedSequence gives one: each sequence ends at its own length, and begins there backwards.
     """
 
     def __init__(
@@ -218,7 +238,7 @@ class RNN(_Layers):
         )
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Sequences, hx: Tensor | None = None) -> tuple[Sequences, Tensor]:
         out, (h,) = self._run(input, None if hx is None else (hx,))
         return out, h
 
@@ -256,8 +276,8 @@ class LSTM(_Layers):
         )
 
     def forward(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        self, input: Sequences, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Sequences, tuple[Tensor, Tensor]]:
         out, (h, c) = self._run(input, hx)
         return out, (h, c)
 
@@ -291,7 +311,7 @@ class GRU(_Layers):
             dtype=dtype,
         )
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Sequences, hx: Tensor | None = None) -> tuple[Sequences, Tensor]:
         out, (h,) = self._run(input, None if hx is None else (hx,))
         return out, h
 

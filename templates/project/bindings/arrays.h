@@ -70,6 +70,18 @@ struct Raise {
   }
 };
 
+// An object that Python's `__new__` makes alone, or whose constructor throws, holds nothing. pybind11 hands
+// methods memory of `operator new` for it, in which nothing was constructed: here that raises. make_shared
+// does not call it.
+struct Constructed {
+  [[noreturn]] static void* operator new(size_t) {
+    throw py::type_error(
+        "[Model] the object was made by __new__ alone and holds nothing. Call Model(...), and context() of a "
+        "model.");
+  }
+  static void operator delete(void* object) { ::operator delete(object); }
+};
+
 // Where arrays may lie besides the host's memory, as DLPack has it.
 struct Device {
   int32_t type = 1, id = 0;  // 1: nowhere else

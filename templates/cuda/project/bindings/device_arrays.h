@@ -118,7 +118,7 @@ class Ready {
 };
 
 // An output in the GPU's memory. Whoever takes it through DLPack shares the memory, and keeps it alive.
-class DeviceArray {
+class DeviceArray : public Constructed {
  public:
   DeviceArray(const Raise& raise, const char* entry, const PortTable& port, std::vector<int64_t> shape,
               int32_t gpu)

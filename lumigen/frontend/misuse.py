@@ -1,0 +1,172 @@
+"""misuse: what an exception inside a function of ours says of the call, where the call is the mistake.
+
+Promises to accuse only arguments that are not what the function is annotated with: what is left is a bug of ours, and
+stays the exception that it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, cast
+
+import numpy as np
+
+from lumigen.dtype import DType
+from lumigen.errors import BadArgument, LumigenError, SourceLocation, is_user_code
+from lumigen.frontend.tensor import Tensor
+from lumigen.index import Ix, Symbolic
+
+_EXTENT = (int, Symbolic, Ix)
+_NUMBER = (*_EXTENT, float, np.generic)
+
+# What the names in annotations admit, and how an error calls it; a name that is not here admits anything.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "Tensor": ((Tensor,), "a tensor"),
+    "Scalar": (_NUMBER, "a number"),
+    "Number": (_NUMBER, "a number"),
+    "float": (_NUMBER, "a number"),
+    "int": (_EXTENT, "an integer"),
+    "Int": (_EXTENT, "an integer"),
+    "Extent": (_EXTENT, "an integer or an extent"),
+    "bool": (_NUMBER, "True or False"),
+    "Flag": (_NUMBER, "True or False"),
+    "str": ((str,), "a text"),
+    "DType": ((DType,), "a dtype, such as lg.f32"),
+    "None": ((type(None),), "None"),
+}
+_ALIASES = {
+    "Value": "Tensor | Scalar",
+    "Dims": "int | Sequence[int] | None",
+    "Sizes": "int | Sequence[int]",
+}
+
+
+@contextmanager
+def explained() -> Generator[None]:
+    """Exceptions that an argument of a call explains come as BadArgument with the line of the call."""
+    try:
+        yield
+    except Exception as e:
+        found = explanation(e)
+        if found is None:
+            raise
+        raise found from e
+
+
+def explanation(error: BaseException) -> LumigenError | None:
+    """The error of the call that the user's innermost line made, if an argument of it is of a wrong kind.
+
+    An error of ours gives way only to a missing tensor: it knows its values better.
+    """
+    where: SourceLocation | None = None
+    inside: list[FrameType] = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_user_code(code.co_filename, trace.tb_frame.f_globals.get("__name__", "")):
+            where = SourceLocation(code.co_filename, trace.tb_lineno, code.co_name)
+            inside = []
+        else:
+            inside.append(trace.tb_frame)
+        trace = trace.tb_next
+    for frame in inside if where is not None else ():
+        for name, wanted, given in _arguments(frame):
+            if isinstance(error, LumigenError) and wanted != "Tensor":
+                continue
+            if not _admits(wanted, given):
+                value, expected = _shown(given), _expected(wanted, given)
+                return BadArgument(
+                    where=where, op=_called(frame), name=name, value=value, expected=expected
+                )
+    return None
+
+
+def _arguments(frame: FrameType) -> Iterator[tuple[str, str, Any]]:
+    """(parameter, annotation, argument) of the function that a frame runs."""
+    code, given = frame.f_code, frame.f_locals
+    function = _function(frame)
+    if function is None:
+        return
+    wanted = dict(inspect.get_annotations(function))
+    names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    if names[:1] == ["self"] and code.co_qualname.startswith("Tensor."):
+        wanted["self"] = "Tensor"  # a method, called as a function
+    for name in names:
+        if name in given and isinstance(wanted.get(name), str):
+            yield ("input" if name == "self" else name), wanted[name], given[name]
+    if code.co_flags & inspect.CO_VARARGS:
+        rest = code.co_varnames[len(names)]
+        for i, each in enumerate(given.get(rest, ())):
+            yield f"{rest}[{i}]", str(wanted.get(rest, "Any")), each
+
+
+def _function(frame: FrameType) -> Callable[..., Any] | None:
+    """The function whose code a frame runs, where a name of its module leads to it."""
+    first, *rest = frame.f_code.co_qualname.split(".")
+    found: Any = frame.f_globals.get(first)
+    for part in rest:
+        found = inspect.getattr_static(found, part, None)
+    found = getattr(found, "__func__", found)
+    code: CodeType | None = getattr(found, "__code__", None)
+    return cast("Callable[..., Any]", found) if code is frame.f_code else None
+
+
+def _parts(text: str) -> list[str]:
+    """`A | B[C | D]` -> `A`, `B[C | D]`."""
+    out, depth = [""], 0
+    for c in _ALIASES.get(text, text):
+        depth += (c == "[") - (c == "]")
+        if c == "|" and depth == 0:
+            out.append("")
+        else:
+            out[-1] += c
+    parts = [part.strip() for part in out]
+    return parts if len(parts) == 1 else [p for part in parts for p in _parts(part)]
+
+
+def _admits(wanted: str, given: object) -> bool:
+    for part in _parts(wanted):
+        if part.startswith("Sequence["):
+            inner = part.removeprefix("Sequence[").removesuffix("]")
+            if isinstance(given, Sequence) and not isinstance(given, str):
+                items = cast("Sequence[object]", given)
+                if all(_admits(inner, item) for item in items):
+                    return True
+        elif part not in _KINDS or isinstance(given, _KINDS[part][0]):
+            return True
+    return False
+
+
+def _expected(wanted: str, given: object) -> str:
+    phrases = dict.fromkeys(_phrase(part) for part in _parts(wanted))
+    is_array = "a tensor" in phrases and hasattr(given, "dtype")
+    more = "; an array is a parameter of the model, among its weights" if is_array else ""
+    return " or ".join(phrases) + more
+
+
+def _phrase(part: str) -> str:
+    if part.startswith("Sequence["):
+        inner = part.removeprefix("Sequence[").removesuffix("]")
+        return f"a sequence, each of it {' or '.join(map(_phrase, _parts(inner)))}"
+    return _KINDS[part][1]
+
+
+def _called(frame: FrameType) -> str:
+    """What the user calls the function of a frame."""
+    name = frame.f_code.co_name
+    if name in {"forward", "__call__", "__init__"} and "self" in frame.f_locals:
+        return type(frame.f_locals["self"]).__name__
+    return name.strip("_")
+
+
+def _shown(given: object) -> str:
+    """An argument, shortly: an array by its dtype and shape."""
+    shape = getattr(given, "shape", None)
+    if isinstance(shape, tuple) and shape and not isinstance(given, Tensor):
+        kind = type(given)
+        return f"a {kind.__module__}.{kind.__qualname__} of shape {tuple(cast('tuple[object, ...]', shape))}"
+    text = repr(given)
+    return text if len(text) <= 60 else f"a {type(given).__name__}"
