@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.dtype import f32
-from lumigen.index import Axis, ix, minimum, product
+from lumigen.index import Axis, extent_of, ix, minimum
 from lumigen.lower.bounds import assuming, loop_bounds
 from lumigen.lower.cascade import Cascade, find_cascade
 from lumigen.lower.contract import Lowered, as_operand, flatten
@@ -98,12 +98,9 @@ class _Builder:
         return assuming(wanted, [c for c in where if c not in self.limits.residual])
 
     def program(self) -> TileProgram:
-        task = Axis("task", product(tuple(a.extent for a in self.grid)))
+        task = Axis("task", extent_of(self.grid))
         top = Scope(Names(), frozenset({task}))
-        rest = ix(task)
-        for axis in reversed(self.grid):
-            top.bind(axis, rest % axis.extent if axis is not self.grid[0] else rest)
-            rest = rest // axis.extent
+        top.spread(task, self.grid)
         for i, c in enumerate(self.fold.carries):
             top.stmts.append(Fill(self.states.get(i) or self.sums[i], float(c.identity)))
         if self.rows_of_d is not None:
