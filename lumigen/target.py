@@ -115,5 +115,7 @@ def parse_target(text: str) -> Target:
     for architecture in wanted:
         if architecture not in known:
             why = f"{architecture!r} is no architecture that it is compiled for"
-            raise UnsupportedTarget(target=text, why=why, known=list(known))
+            if not architecture:
+                why = "an architecture is missing behind its colon or a comma"
+            raise UnsupportedTarget(target=text, why=why, known=", ".join(known))
     return replace(row, architectures=tuple(sorted(set(wanted), key=known.index)))

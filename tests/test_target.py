@@ -41,7 +41,11 @@ def test_the_lowest_has_ptx(text: str, cmake: str) -> None:
         ("tpu", r"there is no such target. Choose one of: cpu, cuda\.$"),
         ("", r"there is no such target. Choose one of: cpu, cuda\.$"),
         ("metal", r"this version does not emit it. Choose one of: cpu, cuda\.$"),
-        ("cuda:", r"'' is no architecture that it is compiled for. Choose one of: sm_80, "),
+        (
+            "cuda:",
+            r"an architecture is missing behind its colon .* Choose one of: sm_80, .* sm_121",
+        ),
+        ("cuda:sm_90a,", r"an architecture is missing behind its colon or a comma"),
         ("cuda:sm_35", r"'sm_35' is no architecture .* Choose one of: sm_80, sm_86, "),
         ("cuda:sm_90a,90", r"cuda:sm_90a,90 cannot be used: '90' is no architecture"),
         ("cpu:avx2", r"the machine chooses"),

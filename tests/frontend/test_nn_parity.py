@@ -504,6 +504,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.TransformerEncoderLayer(8, 2, activation="tanh"), "'relu', 'gelu'"),
     (lambda: nn.MSELoss(reduction="max"), "'mean', 'sum' or 'none'"),
     (lambda: nn.ConvTranspose1d(2, 2, 3, padding_mode="reflect"), "'zeros'"),
+    (lambda: nn.Conv2d(3, 4, 3, groups=2), "a divisor of 3 in_channels and of 4 out_channels"),
+    (lambda: nn.ConvTranspose1d(4, 4, 3, groups=0), "a divisor of 4 in_channels"),
     (lambda: nn.Linear(2, 2).train(), "compiled for inference"),
 ]
 

@@ -278,6 +278,9 @@ def agree(got: list[np.ndarray], want: list[torch.Tensor]) -> None:
 # --- what an entry is here ------------------------------------------------------------------------
 
 
+REFUSED = frozenset({"item"})  # methods that only say what to do instead
+
+
 def called(name: str, calls: dict[str, Callable[..., Any]]) -> Callable[..., Any] | None:
     """How our frontend is called for an entry: a row of the table, or what has its name."""
     if name in calls:
@@ -285,14 +288,18 @@ def called(name: str, calls: dict[str, Callable[..., Any]]) -> Callable[..., Any
     op = name.partition("|")[0]
     if op in calls:
         return calls[op]
-    path = op.removeprefix("nn.").split(".")
-    if len(path) == 1 and path[0] not in lg.__all__:
-        found = getattr(Tensor, path[0], None)
-        return found if callable(found) else None
-    try:
-        return functools.reduce(getattr, path, lg)
-    except AttributeError:
+    if op in REFUSED:
         return None
+    path = op.removeprefix("nn.").split(".")
+    try:
+        found = functools.reduce(getattr, path, lg)
+    except AttributeError:
+        found = None
+    if len(path) == 1 and not (
+        callable(found) and op in lg.__all__
+    ):  # a method; dtypes have names of some
+        found = getattr(Tensor, op, None)
+    return found if callable(found) else None
 
 
 def dtypes_of(op: Any, wanted: Sequence[torch.dtype]) -> list[torch.dtype]:

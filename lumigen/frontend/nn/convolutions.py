@@ -20,6 +20,12 @@ CONV = {1: fn.conv1d, 2: fn.conv2d, 3: fn.conv3d}
 TRANSPOSED = {1: fn.conv_transpose1d, 2: fn.conv_transpose2d, 3: fn.conv_transpose3d}
 
 
+def _check_groups(op: str, in_channels: int, out_channels: int, groups: int) -> None:
+    if groups < 1 or in_channels % groups or out_channels % groups:
+        expected = f"a divisor of {in_channels} in_channels and of {out_channels} out_channels"
+        raise fail(BadArgument, op=op, name="groups", value=groups, expected=expected)
+
+
 class _Conv(Module):
     rank: ClassVar[int]
 
@@ -40,6 +46,7 @@ class _Conv(Module):
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
         name = type(self).__name__
+        _check_groups(name, in_channels, out_channels, groups)
         self.kernel_size = several(name, "kernel_size", kernel_size, self.rank)
         self.weight = Parameter(out_channels, in_channels // groups, *self.kernel_size, dtype=dtype)
         self.bias = Parameter(out_channels, dtype=dtype) if bias else None
@@ -105,6 +112,7 @@ class _ConvTranspose(Module):
             expected = "'zeros', the only one that transposes have"
             value = repr(padding_mode)
             raise fail(BadArgument, op=name, name="padding_mode", value=value, expected=expected)
+        _check_groups(name, in_channels, out_channels, groups)
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.output_padding, self.padding_mode = output_padding, padding_mode
