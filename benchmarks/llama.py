@@ -290,8 +290,6 @@ def emit(checkpoint: Path, directory: Path, dtype: str) -> None:
     from lumigen.frontend.load import load_model_file
     from lumigen.weights import open_weights
 
-    if (directory / "python").exists():
-        return
     weights = open_weights(checkpoint)
     options = {"length": str(LENGTH), "prefill": str(MOST), "cache": dtype}
     model = load_model_file(EXAMPLE, weights=weights, options=options)
