@@ -11,6 +11,7 @@ from lumigen.dtype import DType
 from lumigen.errors import ShapeMismatch
 from lumigen.frontend import elimination, products, reflections, statistics
 from lumigen.frontend.creation import eye
+from lumigen.frontend.offered import lacks
 from lumigen.frontend.operand import Dims, where
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
@@ -106,3 +107,40 @@ def matrix_exp(A: Tensor) -> Tensor:
     for number in range(DOUBLINGS):
         out = where(doublings > number, out @ out, out)
     return where(doublings > DOUBLINGS, math.nan, out)
+
+
+__all__ = [
+    "cholesky",
+    "cholesky_ex",
+    "cross",
+    "det",
+    "diagonal",
+    "householder_product",
+    "inv",
+    "inv_ex",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "lu_solve",
+    "matmul",
+    "matrix_exp",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_transpose",
+    "multi_dot",
+    "norm",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_ex",
+    "solve_triangular",
+    "tensorinv",
+    "tensorsolve",
+    "vander",
+    "vecdot",
+    "vector_norm",
+]
+
+
+def __getattr__(name: str) -> object:
+    raise lacks(name, list(__all__), __name__)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import cast
 
 FEW = 40  # names that an error lists
+
+# Where a name of PyTorch's may be; all are there when a user asks for one.
+NAMESPACES = (
+    "lumigen",
+    "lumigen.frontend.functional",
+    "lumigen.frontend.nn",
+    "lumigen.frontend.linalg",
+    "lumigen.frontend.special",
+)
 
 _TARGET = "The target of the compilation decides where it runs: leave this out."
 _INFERENCE = "Nothing is differentiated: leave this out."
@@ -28,12 +38,22 @@ def offered(namespace: Mapping[str, object], module: str) -> list[str]:
     return sorted(n for n in own if not n.startswith("_"))
 
 
+def spoken(module: str) -> str:
+    """What a user calls a module of ours."""
+    return f"lumigen.{module.rpartition('.')[2]}" if "." in module else module
+
+
 def lacks(name: str, names: list[str], module: str) -> AttributeError:
     """The error for a name that a module does not have, with those of its names that are near or all of a few."""
-    where = f"lumigen.{module.rpartition('.')[2]}" if "." in module else module
+    where = spoken(module)
     if name.startswith("__"):
         return AttributeError(name)
-    close = get_close_matches(name, names, n=3, cutoff=0.75)
+    there = [n for n in NAMESPACES if n != module and name in offered(vars(sys.modules[n]), n)]
+    if there:
+        has = " and as ".join(f"{spoken(n)}.{name}" for n in there)
+        return AttributeError(f"{where} has no {name}. It is here as {has}.")
+    close = [n for n in names if n.lower() == name.lower()]
+    close = close or get_close_matches(name, names, n=3, cutoff=0.75)
     every = f"It has {', '.join(names)}."
     if len(names) > FEW:
         every = f"dir({where}) lists the {len(names)} that it has."

@@ -520,6 +520,16 @@ def test_a_namespace_says_what_it_has() -> None:
         AttributeError, match=r"functional has no lstm. dir\(lumigen.functional\) lists"
     ):
         _ = lg.functional.lstm
+    with pytest.raises(AttributeError, match=r"lumigen.nn has no Lstm. Did you mean LSTM\?"):
+        _ = lg.nn.Lstm
+    with pytest.raises(AttributeError, match=r"no relu6. It is here as lumigen.functional.relu6\."):
+        _ = lg.relu6
+    with pytest.raises(
+        AttributeError, match=r"lumigen has no inv. It is here as lumigen.linalg.inv\."
+    ):
+        _ = lg.inv
+    with pytest.raises(AttributeError, match=r"lumigen.linalg has no svd. It has cholesky, "):
+        _ = lg.linalg.svd
     with pytest.raises(AttributeError, match=r"lumigen.nn has no States. Did you mean State\?"):
         _ = lg.nn.States
     assert "Linear" in dir(lg.nn)
