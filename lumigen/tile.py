@@ -399,6 +399,17 @@ class MapRows:
 
 
 @dataclass(frozen=True)
+class ForRows:
+    """`for m` over the rows from `m_lo` on that lie below `m_hi`, each by one thread; numbers of `rows` get names."""
+
+    m: Axis
+    m_lo: Ix
+    m_hi: Ix
+    rows: tuple[tuple[Local, Buffer], ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class ScaleRows:
     """Each row of a fragment times its number."""
 
@@ -494,6 +505,7 @@ Stmt = Union[
     MapTile,
     FoldRows,
     MapRows,
+    ForRows,
     ScaleRows,
     When,
     WhenLast,
@@ -504,6 +516,8 @@ Stmt = Union[
     Advance,
     ScanLanes,
 ]
+
+LOOPS = For | ForTile | ForRows | Stream | MapTile | MapRows | WhenLast | ScanLanes  # with a `body`
 
 
 @dataclass(frozen=True)
@@ -541,7 +555,7 @@ class TileProgram:
         while stack:
             s = stack.pop()
             yield s
-            if isinstance(s, For | ForTile | Stream | MapTile | MapRows | WhenLast | ScanLanes):
+            if isinstance(s, LOOPS):
                 stack.extend(reversed(s.body))
             if isinstance(s, When):
                 stack.extend(reversed((*s.body, *s.otherwise)))

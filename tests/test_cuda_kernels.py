@@ -125,6 +125,17 @@ def test_operands_that_lie_otherwise(arch: str, tmp_path: Path) -> None:
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
 
 
+def test_what_a_fold_carries_is_stored_too(tmp_path: Path) -> None:
+    def both(q: Any, k: Any, v: Any) -> dict[str, Any]:
+        scores = q @ k.mT * 0.125
+        return {"mixed": scores.softmax(-1) @ v, "total": scores.logsumexp(-1)}
+
+    made = kernel(both, 64, lg.bf16, 4)
+    assert len(made.region.stores) == 2
+    log = compile_for("80", made, tmp_path)
+    assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
 def test_sums_beside_a_product_that_no_row_and_no_column_has(tmp_path: Path) -> None:
     entry = traced(
         lambda x, y: (x @ x.mT) * y.square().sum(-1)[:, None, None],

@@ -66,8 +66,57 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], list[int]]] = {
 FUNCTIONS = (residual, three, columns, other_axes, other_types, product)
 
 
-def lowered(function: Callable[[Any, Any], Any], device: Device) -> tuple[Any, LoweredModel]:
-    graph = traced(function, x=SPECS["x"], r=SPECS["r"])
+POSITIONS = lg.Dim("positions", 1, 300, typical=200)
+
+
+def weighted(q: Any, k: Any, v: Any) -> Any:
+    """What a softmax weights, with what several of them are merged by."""
+    scores = q @ k.mT * 0.25
+    return {"mixed": scores.softmax(-1) @ v, "total": scores.logsumexp(-1)}
+
+
+def masked(q: Any, k: Any, v: Any) -> Any:
+    """No key is seen by some queries: their sum is 0, its logarithm -inf."""
+    i, j = lg.arange(q.shape[-2]).unsqueeze(-1), lg.arange(k.shape[-2])
+    scores = (q @ k.mT * 0.25).masked_fill(j >= i, -np.inf)
+    weights = (scores - scores.amax(-1, keepdim=True).maximum(-1e30)).exp()
+    return {"mixed": weights @ v, "total": scores.logsumexp(-1), "sum": weights.sum(-1)}
+
+
+def at_position(q: Any, k: Any, v: Any, position: Any) -> Any:
+    """One query, which sees the keys up to its own."""
+    scores = (q @ k.mT * 0.25).masked_fill(lg.arange(k.shape[-2]) > position, -np.inf)
+    return {"mixed": scores.softmax(-1) @ v, "total": scores.logsumexp(-1)}
+
+
+def rectified(q: Any, k: Any, v: Any) -> Any:
+    """Nothing is carried but sums."""
+    weights = (q @ k.mT * 0.25).relu()
+    return {"sum": weights.sum(-1, keepdim=True), "mixed": (weights @ v).transpose(1, 2)}
+
+
+KEYS = {"k": lg.spec(2, 3, POSITIONS, 16), "v": lg.spec(2, 3, POSITIONS, 40)}
+MANY = {"q": lg.spec(2, 3, POSITIONS, 16), **KEYS}
+POSITION = lg.spec(1, dtype=lg.i64, range=(0, 299))
+ONE = {
+    "q": lg.spec(2, 3, 1, 16),
+    "k": lg.spec(2, 3, 300, 16),
+    "v": lg.spec(2, 3, 300, 40),
+    "position": POSITION,
+}
+POINTS = (({"positions": 1}, {"positions": 77}), ({},))
+FOLDS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "weighted": (weighted, MANY),
+    "at_position": (at_position, ONE),
+    "masked": (masked, MANY),
+    "rectified": (rectified, MANY),
+}
+
+
+def lowered(
+    function: Callable[..., Any], device: Device, specs: dict[str, Any] = SPECS
+) -> tuple[Any, LoweredModel]:
+    graph = traced(function, **specs)
     entry = graph
     for step in GRAPH_PASSES:
         entry = step(entry)
@@ -110,7 +159,11 @@ def test_a_store_stays_before_what_reads_it() -> None:
     assert [s.dst for s in joined.stores] == [t, y]
     (joined,) = join_regions((second, first), lambda _: True)
     assert [s.dst for s in joined.stores] == [t, y]
-    assert join_regions((first, reads, second), lambda _: True) == (first, reads, second)
+    (joined, behind) = join_regions((first, reads, second), lambda _: True)
+    assert [s.dst for s in joined.stores] == [t, y]
+    assert behind == reads
+    both = stored(y, prim(Op.ADD, (half, read(u, (ix(i),))), f32))
+    assert join_regions((first, reads, both), lambda _: True) == (first, reads, both)
     assert join_regions((first, second), lambda r: r is first) == (first, second)
     assert len(join_regions((first, second, reads), lambda _: True)) == 2
 
@@ -118,6 +171,23 @@ def test_a_store_stays_before_what_reads_it() -> None:
 def test_joined_kernels_of_a_cpu() -> None:
     programs = [
         SmallProgram(f.__name__, f, tuple(SPECS.items()), ({"rows": 37},)) for f in FUNCTIONS
+    ]
+    library = Library(programs)
+    for p in programs:
+        library.check(p)
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_what_a_fold_carries_is_stored_beside_what_it_weights(name: str) -> None:
+    function, specs = FOLDS[name]
+    (kernel,) = lowered(function, CPU, specs)[1].kernels
+    assert kernel.program.skeleton == "cascade"
+
+
+def test_kernels_that_store_what_they_carry() -> None:
+    programs = [
+        SmallProgram(name, function, tuple(specs.items()), POINTS[specs is ONE])
+        for name, (function, specs) in FOLDS.items()
     ]
     library = Library(programs)
     for p in programs:

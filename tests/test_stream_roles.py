@@ -64,6 +64,11 @@ def turned(q: Any, k: Any, v: Any) -> Any:
     return (q @ k * 0.125).softmax(-1) @ v.mT
 
 
+def with_log_sum_exp(q: Any, k: Any, v: Any) -> dict[str, Any]:
+    scores = q @ k.mT * 0.125
+    return {"mixed": scores.softmax(-1) @ v, "total": scores.logsumexp(-1)}
+
+
 MAPPED: dict[str, Case] = {
     "full": (attention, heads()),
     "full_128": (attention, heads(features=128)),
@@ -88,6 +93,7 @@ MAPPED: dict[str, Case] = {
         {**heads(), "bias": spec(POSITIONS, KEYS)},
     ),
     "values_stored_before": (lambda q, k, v: attention(q, k, (v + 1).relu()), heads()),
+    "log_sum_exp": (with_log_sum_exp, heads()),
     "no_maximum": (lambda q, k, v: (q @ k.mT * 0.05).relu() @ v, heads()),
 }
 NOT_MAPPED: dict[str, Case] = {
@@ -164,6 +170,7 @@ def test_the_longest_loops_come_first() -> None:
 @pytest.mark.parametrize("arch", ["80", "90a", "100"])
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
     names = ("full", "full_128", "full_256", "half", "causal", "causal_128", "bias", "turned")
+    names += ("log_sum_exp",)
     kernels = compiled_kernels(MAPPED, names, "cascade_roles", arch, tmp_path)
     assert len(kernels) == len(names)
     for kernel, said in kernels:

@@ -30,6 +30,7 @@ from lumigen.tile import (
     Contract,
     Fill,
     FoldRows,
+    ForRows,
     ForTile,
     Let,
     MapRows,
@@ -88,6 +89,11 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer) -> list[str]:
             return [f"{name}({s.dst}, {s.src});"]
         case MapRows():
             return _map_rows(s, lines, r)
+        case ForRows():
+            names = "".join(f", float {name.name}" for name, _ in s.rows)
+            open_ = f"for_rows({_ends((s.m_lo, s.m_hi), r)}, [&](int64_t {s.m}{names}) {{"
+            numbers = ", ".join(str(b) for _, b in s.rows)
+            return [open_, *_indented(lines(s.body, None)), f"}}, {numbers});"]
         case When():
             return _when(s, lines, r)
         case ScaleRows():

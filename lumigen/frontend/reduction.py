@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lumigen.dtype import DType, boolean, f32, i64
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend import movement
-from lumigen.frontend.compare import INF, eq, isnan, logical_and, maximum, where
+from lumigen.frontend.compare import INF, isnan, logical_and, maximum, where
 from lumigen.frontend.elementary import absolute, exp, log, neg, square, sub
 from lumigen.frontend.movement import axis, flatten, flip, reshape, with_ones
 from lumigen.frontend.primitive import (
@@ -178,13 +178,15 @@ def emit_iota(n: Ix) -> Edge:
 
 
 def logsumexp(a: Edge, dim: Dims, *, keepdim: bool = False) -> Edge:
-    """log(sum(exp(a - m))) + m with m = max(a), or 0 where that is infinite."""
+    """log(sum(exp(a - m))) + m with m = max(a), or m where that is infinite.
+
+    The sum is that of a softmax of the same elements, which one loop then has for both.
+    """
     a = floating(a)
     gone = axes("logsumexp", a, dim)
     m = _greatest(a, gone, keepdim=True)
-    m = where(eq(absolute(m), INF), constant(0, a.dtype), m)
     total = log(sum(exp(sub(a, m)), gone, keepdim=True))
-    out = add(total, m)
+    out = where(less(absolute(m), INF), add(total, m), m)
     return out if keepdim else _dropped(out, gone)
 
 

@@ -43,6 +43,7 @@ from lumigen.tile import (
     Finish,
     FoldRows,
     For,
+    ForRows,
     ForTile,
     Hold,
     Keep,
@@ -216,6 +217,14 @@ class _Task:
                 made = [(self.tile(b), self.value(value)) for b, value in s.results]
                 for tile, value in made:
                     tile[...] = value
+            case ForRows():
+                (_, numbers), *_ = s.rows
+                rows = _below(self.number(s.m_lo), len(self.tile(numbers)), self.number(s.m_hi))
+                for row, m in enumerate(rows):
+                    self.axes[s.m] = int(m)
+                    self.name_rows(s.rows, row)
+                    self.run(s.body)
+                self.axes.pop(s.m, None)
             case When():
                 held = all(self.number(c.slack) >= 0 for c in s.conditions)
                 self.run(s.body if held else s.otherwise)

@@ -198,7 +198,12 @@ class _Model:
         regions = partition(graph, skeletons)
         regions = retype_temporaries(regions, self.dtype)
         regions = self.sliced(choose_layouts(regions))
-        regions = join_regions(tuple(map(unify_axes, regions)), self.device.in_loops, self.whole)
+        regions = join_regions(
+            tuple(map(unify_axes, regions)),
+            self.device.in_loops,
+            lambda region: self.device.runs_whole(region, f32),
+            self.whole,
+        )
         steps = [self.steps(region, number) for number, region in enumerate(regions)]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)
@@ -236,7 +241,7 @@ class _Model:
             plan, sizes, lowered = self.device.lower(form.region)
             named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
-            if len(named) == len(named[0].region.stores) == 1 and not form.region.native:
+            if len(named) == 1 and not form.region.native:
                 self.special[named[0].name] = self.special_kernels(named[0])
         lowered, kernels = self.by_region[form.region]
         actual = dict(form.binding)

@@ -8,6 +8,7 @@ contraction range over the same thing. Equal computations get equal text, which 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from lumigen.condition import Cmp
@@ -26,20 +27,36 @@ from lumigen.region import (
 
 
 def unify_axes(region: Region) -> Region:
-    return replace(region, stores=tuple(_unify(s) for s in region.stores))
+    """The region over canonical axes, which its stores share."""
+    own = dict.fromkeys(a for s in reversed(region.stores) for a in s.axes)
+    axes = {a: Axis(f"i{d}", a.extent) for d, a in enumerate(own)}
+    names: dict[Axis, Ix] = {old: ix(new) for old, new in axes.items()}
+    values = _canonical([substitute(s.value, names) for s in region.stores])
+    stores = (
+        Store(
+            s.dst,
+            tuple(axes[a] for a in s.axes),
+            tuple(i.substitute(names) for i in s.at),
+            value,
+            s.add,
+        )
+        for s, value in zip(region.stores, values, strict=True)
+    )
+    return replace(region, stores=tuple(stores))
 
 
-def _unify(store: Store) -> Store:
-    axes = tuple(Axis(f"i{d}", a.extent) for d, a in enumerate(store.axes))
-    names: dict[Axis, Ix] = {old: ix(new) for old, new in zip(store.axes, axes, strict=True)}
-    value = _share(substitute(store.value, names), {})
-    bound: dict[Axis, None] = {}
-    for e in walk([value]):
-        if isinstance(e, Reduce):
-            bound.update(dict.fromkeys(e.axes))
-    value = _rename(value, {a: Axis(f"k{n}", a.extent) for n, a in enumerate(bound)}, {})
-    at = tuple(i.substitute(names) for i in store.at)
-    return Store(store.dst, axes, at, value, store.add)
+def shared_axes(e: Expr) -> Expr:
+    """The expression with bound axes named by what they range over: equal reductions become one expression."""
+    return _share(e, {})
+
+
+def _canonical(exprs: Iterable[Expr]) -> list[Expr]:
+    memo: dict[Expr, Expr] = {}
+    values = [_share(e, memo) for e in exprs]
+    bound = dict.fromkeys(a for e in walk(values) if isinstance(e, Reduce) for a in e.axes)
+    names = {a: Axis(f"k{n}", a.extent) for n, a in enumerate(bound)}
+    renamed: dict[Expr, Expr] = {}
+    return [_rename(e, names, renamed) for e in values]
 
 
 def _share(e: Expr, memo: dict[Expr, Expr]) -> Expr:

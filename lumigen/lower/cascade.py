@@ -14,7 +14,8 @@ states are vectors over lanes and no step needs a reduction across lanes:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, Quotient, ceildiv, extent_of, ix, minimum
@@ -28,6 +29,7 @@ from lumigen.ops import Op
 from lumigen.plan import Fold
 from lumigen.region import (
     Buffer,
+    Carried,
     Choose,
     Expr,
     Local,
@@ -90,28 +92,47 @@ class Cascade:
     rows: tuple[Axis, ...]
     vectors: tuple[int, ...]  # carries with one value for each column
     outers: tuple[Outer, ...]
-    after: Expr  # the store's value over the final states
+    after: Expr  # the last store's value over the final states
+    others: tuple[Store, ...] = ()  # of the values of a column, over the final states
 
 
-def find_cascade(store: Store, *, one_row: bool = False) -> Cascade | None:
-    """The region's one fold around one contraction, or None; with `one_row` it may have a single column here."""
-    reductions = kernel_reductions([store.value])
+def find_cascade(stores: tuple[Store, ...], *, one_row: bool = False) -> Cascade | None:
+    """The one fold of a region's stores around one contraction, or None.
+
+    The last store has rows; what the others store is one value for each column. With `one_row` there may be a single
+    column here.
+    """
+    values = tuple(s.value for s in stores)
+    if any(s.add or s.value.dtype is not f32 for s in stores):
+        return None
+    reductions = kernel_reductions(values)
     inner, axes = _inner_contraction(reductions, one_row=one_row)
     if inner is None or len(axes) != 1:
         return None
-    fold = separate((store.value,), axes)
+    fold = separate(values, axes)
     if isinstance(fold, NotSeparable) or fold.cancelling:
         return None
     if any(c.dtype is not f32 or c.init != "identity" for c in fold.carries):
         return None
-    after = map_expr(store.value, dict(fold.results))
+    *others, store = (replace(s, value=map_expr(s.value, dict(fold.results))) for s in stores)
     tiles = [e for c in fold.carries for e in (c.tile, c.correct) if e is not None]
-    if kernel_reductions([after]) or kernel_reductions(tiles) != (inner,):
+    after = [s.value for s in (*others, store)]
+    if kernel_reductions(after) or kernel_reductions(tiles) != (inner,):
         return None  # a reduction that the fold does not compute
-    found = _by_index_sets(store, fold, inner, axes[0], after)
-    if found is None or found.columns:
+    found = _by_index_sets(store, fold, inner, axes[0])
+    if found is None or not all(_is_of_columns(s, found) for s in others):
+        return None
+    found = replace(found, others=tuple(others))
+    if found.columns:
         return found
     return found if one_row and _has_own_rows(found) else None
+
+
+def _is_of_columns(store: Store, found: Cascade) -> bool:
+    """Whether it stores one value for each column, made of states that have one."""
+    states = {e.carry for e in walk([store.value]) if isinstance(e, Carried)}
+    points = {a for a in (*found.grid, *found.columns) if a.extent != 1}
+    return {a for a in store.axes if a.extent != 1} == points and states <= {*found.vectors}
 
 
 def _has_own_rows(found: Cascade) -> bool:
@@ -138,7 +159,8 @@ def _inner_contraction(
     return inner.pop(), axes.pop()
 
 
-def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis, after: Expr) -> Cascade | None:
+def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis) -> Cascade | None:
+    """The cascade of a store whose value is over the final states."""
     factors = scored_factors(inner, one_row=True)
     assert factors is not None
     inner_columns, inner_rows = sorted(factors, key=lambda f: k in free_axes(f))
@@ -179,7 +201,7 @@ def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis, after: Expr
         out_rows,
         tuple(vectors),
         tuple(outers),
-        after,
+        store.value,
     )
 
 
@@ -210,22 +232,17 @@ def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr]
 
 def cascade(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernel of a region with a fold around a contraction; None if it has another form."""
-    (store,) = region.stores
-    if store.value.dtype is not f32 or store.add:
+    found = find_cascade(region.stores)
+    if found is None:
         return None
-    found = find_cascade(store)
-    return (
-        None
-        if found is None
-        else Lowered(((_Builder(region, store, found, sizes).program(), region),))
-    )
+    return Lowered(((_Builder(region, found, sizes).program(), region),))
 
 
 class _Builder:
     """Builds the tile program of one cascade."""
 
-    def __init__(self, region: Region, store: Store, found: Cascade, sizes: Schedule) -> None:
-        self.region, self.store, self.found = region, store, found
+    def __init__(self, region: Region, found: Cascade, sizes: Schedule) -> None:
+        self.region, self.store, self.found = region, region.stores[-1], found
         self.wide, self.deep = (
             sizes["columns"],
             sizes["depth"],
@@ -288,7 +305,7 @@ class _Builder:
             For(self.k0, limits.lo, limits.hi, False, tuple(turn.stmts), step=self.deep)
         )
         used = self.finish(top)
-        args = (*self.region.reads(), self.store.dst)
+        args = (*self.region.reads(), *(s.dst for s in self.region.stores))
         dims, body = dims_of(self.region), tuple(top.stmts)
         return TileProgram("cascade", args, dims, task, task.extent, used, body, self.overwritten())
 
@@ -319,36 +336,12 @@ class _Builder:
     def multiply_inner(self, turn: Scope) -> None:
         rows = substitute(substitute(self.found.inner_rows, self.d_map), self.mapping)
         operand = as_operand(rows, self.k, self.d)
-        count, cols = ix(self.k1) - self.k0, ix(self.n1) - self.n0
-        zero = ix(0)
-        turn.stmts.append(
-            Pack(
-                self.a_tile,
-                zero,
-                operand,
-                self.k,
-                ix(self.k0),
-                ix(self.k1),
-                self.d,
-                zero,
-                self.d.extent,
-            )
-        )
+        count, cols, zero = ix(self.k1) - self.k0, ix(self.n1) - self.n0, ix(0)
+        tile = (self.k, ix(self.k0), ix(self.k1), self.d, zero, self.d.extent)
+        turn.stmts.append(Pack(self.a_tile, zero, operand, *tile))
         panels = Operand(self.b_tile, zero, self.d.extent * 16, ix(16), None, panels=True)
-        turn.stmts.append(
-            Mma(
-                self.scores,
-                zero,
-                ix(self.wide),
-                self.a_tile,
-                zero,
-                panels,
-                count,
-                cols,
-                self.d.extent,
-                zero,
-            )
-        )
+        args = (self.scores, zero, ix(self.wide), self.a_tile, zero, panels, count, cols)
+        turn.stmts.append(Mma(*args, self.d.extent, zero))
 
     def carry_states(self, turn: Scope) -> None:
         """One pass over the lanes: states of one level after another, each in a loop over the tile's points."""
@@ -371,7 +364,7 @@ class _Builder:
         """The states that carry i is computed from."""
         c = self.found.fold.carries[i]
         roots = [c.tile] + ([c.correct] if c.correct is not None else [])
-        return {e for e in walk(roots) if type(e).__name__ == "Carried"}
+        return {e for e in walk(roots) if isinstance(e, Carried)}
 
     def level(
         self, lane: Scope, ready: list[int], outers: dict[int, Outer], state: dict[Expr, Expr]
@@ -425,36 +418,12 @@ class _Builder:
             rows.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
             turn.stmts.append(For(self.e, zero, self.e.extent, False, tuple(rows.stmts)))
         operand = as_operand(substitute(outer.operand, self.mapping), self.e, self.k)
-        count = ix(self.k1) - self.k0
-        turn.stmts.append(
-            Pack(
-                self.a_tile,
-                zero,
-                operand,
-                self.e,
-                zero,
-                self.e.extent,
-                self.k,
-                ix(self.k0),
-                ix(self.k1),
-            )
-        )
+        count, cols = ix(self.k1) - self.k0, ix(self.n1) - self.n0
+        tile = (self.e, zero, self.e.extent, self.k, ix(self.k0), ix(self.k1))
+        turn.stmts.append(Pack(self.a_tile, zero, operand, *tile))
         weights = Operand(self.weights[outer.carry], zero, ix(1), ix(self.wide), None)
-        cols = ix(self.n1) - self.n0
-        turn.stmts.append(
-            Mma(
-                total,
-                zero,
-                ix(self.wide),
-                self.a_tile,
-                zero,
-                weights,
-                self.e.extent,
-                cols,
-                count,
-                ix(1),
-            )
-        )
+        args = (total, zero, ix(self.wide), self.a_tile, zero, weights, self.e.extent, cols)
+        turn.stmts.append(Mma(*args, count, ix(1)))
 
     def finish(self, top: Scope) -> tuple[Buffer, ...]:
         """Store the value over the final states; returns the scratch tiles of the whole program."""
@@ -471,6 +440,7 @@ class _Builder:
                 turn = Transpose(tile, self.sums[o.carry], self.e.extent, ix(self.n1) - self.n0)
                 top.stmts.append(turn)
             state[carried(o.carry, "new", f32)] = read(tile, place)
+        self.store_columns(top, state)
         value = substitute(map_expr(self.found.after, state), self.mapping)
         spans = {self.n: (ix(self.n0), ix(self.n1)), self.e: (ix(0), self.e.extent)}
         outer, inner = (self.n, self.e) if along_rows else (self.e, self.n)
@@ -494,6 +464,17 @@ class _Builder:
         ]
         tiles += [*self.sums.values(), *(self.factors[i] for i in corrected)]
         return (*tiles, *(self.turned.values() if along_rows else ()))
+
+    def store_columns(self, top: Scope, state: Mapping[Expr, Expr]) -> None:
+        """Store what has one value for each column."""
+        if not self.found.others:
+            return
+        lane = top.inner([self.n], self.n)
+        values = [substitute(map_expr(s.value, state), self.mapping) for s in self.found.others]
+        for s, out in zip(self.found.others, lane.values(values), strict=True):
+            at = tuple(i.substitute(self.mapping) for i in s.at)
+            lane.stmts.append(StoreTile(s.dst, at, out, self.n))
+        top.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
 
 
 def _scratch(name: str, *dims: int) -> Buffer:

@@ -30,7 +30,6 @@ from lumigen.region import (
     Monoid,
     Region,
     Role,
-    Store,
     carried,
     local,
     map_expr,
@@ -56,22 +55,19 @@ from lumigen.tile import (
 
 def cascade_row(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernel of a region with a fold around a contraction, for a column at a time; None if it has another form."""
-    (store,) = region.stores
-    if sizes.get("columns", 0) != 1 or store.value.dtype is not f32 or store.add:
-        return None
-    found = find_cascade(store, one_row=True)
+    found = find_cascade(region.stores, one_row=True) if sizes.get("columns", 0) == 1 else None
     if found is None:
         return None
-    return Lowered(((_Builder(region, store, found, sizes["depth"]).program(), region),))
+    return Lowered(((_Builder(region, found, sizes["depth"]).program(), region),))
 
 
 class _Builder:
     """Builds the tile program of one cascade: a work tile is a point of the grid, to which columns belong here."""
 
-    def __init__(self, region: Region, store: Store, found: Cascade, deep: int) -> None:
-        self.region, self.store, self.found, self.deep = region, store, found, deep
+    def __init__(self, region: Region, found: Cascade, deep: int) -> None:
+        self.region, self.store, self.found, self.deep = region, region.stores[-1], found, deep
         self.fold = found.fold
-        self.grid = tuple(a for a in store.axes if a not in found.rows)
+        self.grid = tuple(a for a in self.store.axes if a not in found.rows)
         self.weighted = {o.carry: o.weights for o in found.outers}
         self.operands = {o.carry: o.operand for o in found.outers}
         self.e, self.mapping = flatten(found.rows, "e")
@@ -112,7 +108,7 @@ class _Builder:
         self.carry_states(turn)
         top.stmts.append(For(self.k0, lo, hi, False, tuple(turn.stmts), step=self.deep))
         self.finish(top)
-        args = (*self.region.reads(), self.store.dst)
+        args = (*self.region.reads(), *(s.dst for s in self.region.stores))
         row = () if self.rows_of_d is None else (self.row,)
         states, weights = self.states.values(), self.weights.values()
         tiles = (*row, self.scores, *states, *weights, *self.sums.values())
@@ -229,10 +225,13 @@ class _Builder:
         return name
 
     def finish(self, top: Scope) -> None:
-        """Store the value over the final states."""
+        """Store the values over the final states."""
         state: dict[Expr, Expr] = {}
         for i, b in self.states.items():
             state[carried(i, "new", f32)] = read(b, (ix(0),))
+        others = [substitute(map_expr(s.value, state), self.mapping) for s in self.found.others]
+        for s, value in zip(self.found.others, top.values(others), strict=True):
+            top.stmts.append(StoreTile(s.dst, s.at, value, None))
         for i, b in self.sums.items():
             state[carried(i, "new", f32)] = read(b, (ix(self.e),))
         at = tuple(i.substitute(self.mapping) for i in self.store.at)

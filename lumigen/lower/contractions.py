@@ -106,6 +106,16 @@ def has_nested_contraction(e: Expr, *, one_row: bool) -> bool:
     )
 
 
+def has_nested_reduction(e: Expr) -> bool:
+    """Whether a reduction varies with the axes of one around it."""
+    return any(
+        isinstance(r, Reduce) and free_axes(r) & set(outer.axes)
+        for outer in walk([e])
+        if isinstance(outer, Reduce)
+        for r in walk([outer.body])
+    )
+
+
 def product_factors(r: Reduce, *, one_row: bool = False) -> tuple[Expr, Expr] | None:
     """The two factors of a contraction, with `one_row` also of one row; None if the reduction is not one."""
     factors, free = _factors(r), tuple(free_axes(r))

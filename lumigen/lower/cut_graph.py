@@ -329,6 +329,14 @@ class CutGraph:
         native = n.attr.name if isinstance(n.attr, Kernel) else None
         return Region((Store(place.buffer, axes, at, value),), self.lines(n), native)
 
+    def shown_regions(self, n: Node) -> list[Region]:
+        """The regions of a root: what each output shows of it, or what is stored for others to read."""
+        if n in self.cut:
+            return [self.region(n)]
+        edges = [e for e in self.showing() if e.node is n]
+        shown = (Buffer(f"o{i}", Role.OUTPUT, e.shape, e.dtype) for i, e in enumerate(edges))
+        return [self.stored(Place(b), e) for b, e in zip(shown, edges, strict=True)]
+
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))

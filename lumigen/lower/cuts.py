@@ -14,6 +14,7 @@ from lumigen.graph import Node
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
+    has_nested_reduction,
     is_bounded_by_data,
     is_contraction,
     is_expanding,
@@ -27,9 +28,10 @@ from lumigen.lower.contractions import (
 )
 from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
-from lumigen.lower.places import Place, is_whole, is_widened
+from lumigen.lower.join import fold_together
+from lumigen.lower.places import is_whole, is_widened
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Buffer, Reduce, Region, Role, free_axes, walk
+from lumigen.region import Reduce, Region, free_axes, walk
 
 TABLE = 8  # elements of a region for each one of a value: then it is a table
 MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
@@ -145,12 +147,17 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
 # ---- of regions ----
 
 
-def shared_reductions(g: CutGraph, _: Skeletons) -> list[Node]:
-    """Reductions that more than one region would compute, the ones nearest to the inputs."""
-    owners = Counter(
-        n for root in g.roots() for n in g.inside(root) if n.op in MONOIDS and n is not root
-    )
-    return [n for n in g.order if owners[n] > 1 and _reduces(g, n)]
+def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """Reductions that more than one region would compute, the ones nearest to the inputs.
+
+    Not where a skeleton folds all of these regions in one loop.
+    """
+    together = _folded_together(g, skeletons)
+    return [
+        n
+        for n, roots in _owners(g).items()
+        if len(roots) > 1 and roots not in together and _reduces(g, n)
+    ]
 
 
 def tables(g: CutGraph, _: Skeletons) -> list[Node]:
@@ -206,8 +213,11 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     of it where one does, but not as an output sees it.
     """
     bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
+    together = frozenset[Node]().union(*_folded_together(g, skeletons))
     out: dict[Node, None] = {}
     for root in g.roots():
+        if root in together:
+            continue
         inside = [n for n in g.inside(root) if n is not root]
         inner = [n for n in inside if n.op is Op.SUM_REDUCE and _contracts(g, skeletons, n)]
         nested = any(n in bounded for n in inside) or (
@@ -273,6 +283,29 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
 # ---- questions that several rules ask ----
 
 
+def _owners(g: CutGraph) -> dict[Node, tuple[Node, ...]]:
+    """For each reduction, in order, the regions that compute it on their way."""
+    found: dict[Node, tuple[Node, ...]] = {}
+    for root in g.roots():
+        for n in g.inside(root):
+            if n.op in MONOIDS and n is not root:
+                found[n] = (*found.get(n, ()), root)
+    return {n: found[n] for n in g.order if n in found}
+
+
+def _folded_together(g: CutGraph, skeletons: Skeletons) -> set[tuple[Node, ...]]:
+    """The roots with a reduction in common whose regions a skeleton folds in one loop."""
+    shared = {roots for roots in _owners(g).values() if len(roots) > 1}
+    return {roots for roots in shared if _folds(g, skeletons, roots)}
+
+
+def _folds(g: CutGraph, skeletons: Skeletons, roots: tuple[Node, ...]) -> bool:
+    if not any(has_nested_reduction(g.inlined(root)[1]) for root in roots):
+        return False
+    together = fold_together([r for root in roots for r in g.shown_regions(root)])
+    return together is not None and skeletons.runs_whole(together)
+
+
 def _contracts(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     value = g.inlined(n)[1]
     if not isinstance(value, Reduce):
@@ -310,10 +343,7 @@ def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
 
 def _shown_whole(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     """Whether a skeleton runs the node's region as each output shows it."""
-    edges = [e for e in g.showing() if e.node is n and not is_whole(e)]
-    shown = (Buffer(f"o{i}", Role.OUTPUT, e.shape, e.dtype) for i, e in enumerate(edges))
-    regions = (g.stored(Place(b), e) for b, e in zip(shown, edges, strict=True))
-    return all(map(skeletons.runs_whole, regions))
+    return all(map(skeletons.runs_whole, g.shown_regions(n)))
 
 
 def _with_map(g: CutGraph, n: Node, root: Node, beside: list[Node]) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lumigen.dtype import DType, i32
+from lumigen.dtype import DType, f32, i32
 from lumigen.index import Ix, ix
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
@@ -58,6 +58,7 @@ class Device:
     schedule: Callable[[RegionPlan], Schedule]
     loops: Callable[[RegionPlan], Schedule]
     forms: tuple[Callable[[Region, Schedule], Lowered | None], ...]
+    folds: tuple[Callable[[Region, Schedule], Lowered | None], ...]  # those of several stores too
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     division: Division
     keeps: Keeps  # of native kernels that order rows
@@ -77,12 +78,13 @@ class Device:
             plan = verify_plan(plan_scan(region))
             sizes = self.loops(plan)
             return plan, sizes, Lowered(((scan(plan, sizes), region),))
-        if len(region.stores) > 1:
+        if self._is_joined_in_loops(region):
             return self._loops(region)
         plan = verify_plan(self.plan(region))
         sizes = self.schedule(plan)
         if sizes.skeleton != "simt":
-            found = (form(plan.region, sizes) for form in self.forms)
+            forms = self.forms if len(region.stores) == 1 else self.folds
+            found = (form(plan.region, sizes) for form in forms)
             lowered = next((f for f in found if f is not None), None)
             if lowered is not None:
                 return plan, sizes, lowered
@@ -102,12 +104,16 @@ class Device:
         return rest, self.loops(rest), Lowered((*before, *kernels), pieces.temps)
 
     def in_loops(self, region: Region) -> bool:
-        """Whether a region runs as vector loops: all that have several stores do."""
+        """Whether a region runs as vector loops."""
         if region.native:
             return False
-        if is_scan(region):
+        if is_scan(region) or self._is_joined_in_loops(region):
             return True
-        return len(region.stores) > 1 or self.schedule(self.plan(region)).skeleton == "simt"
+        return self.schedule(self.plan(region)).skeleton == "simt"
+
+    def _is_joined_in_loops(self, region: Region) -> bool:
+        """Whether a region has several stores that no fold computes: those are of vector loops."""
+        return len(region.stores) > 1 and not self.runs_whole(region, f32)
 
 
 def _counted(
@@ -124,14 +130,14 @@ def _counted(
 
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:
     """Whether a skeleton runs a contraction inside another reduction without storing it."""
-    (store,) = unify_axes(region).stores
-    return find_chain(store) is not None or find_cascade(store, one_row=True) is not None
+    stores = unify_axes(region).stores
+    is_chain = len(stores) == 1 and find_chain(stores[0]) is not None
+    return is_chain or find_cascade(stores, one_row=True) is not None
 
 
 def _streams(region: Region, temporaries: DType) -> bool:
     """The same of a skeleton for blocks of threads."""
-    (store,) = unify_axes(region).stores
-    return find_streamable(store, STREAM_ROWS, temporaries) is not None
+    return find_streamable(unify_axes(region).stores, STREAM_ROWS, temporaries) is not None
 
 
 def _kept_by_blocks(length: Ix, kept: Ix) -> bool:
@@ -147,6 +153,7 @@ CPU = Device(
     schedule=schedule_plan,
     loops=lambda _: VECTOR_LOOPS,
     forms=(implicit, contract, chain, cascade_row, cascade),
+    folds=(cascade_row, cascade),
     runs_whole=_has_skeleton,
     # results, 128 to a task, for every core of a large machine; parts of 128 KiB
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256)),
@@ -159,6 +166,7 @@ CUDA = Device(
     schedule=schedule_blocks,
     loops=vector_loops_of_blocks,
     forms=(pipeline, stream),
+    folds=(stream,),
     runs_whole=_streams,
     # four lanes to each of a thousand threads of every multiprocessor; a row is a block's
     division=Division(

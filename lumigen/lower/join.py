@@ -1,69 +1,177 @@
 """join: a value that one region stores and another computes on its way is computed once.
 
 Before: regions of one store each, over canonical axes.  After: where the value of a region is one that another has
-over the same axes, both are one region, which stores the inner value first and its whole last. Only regions that run
-as vector loops are joined: other skeletons hold parts of a value where no second store could take it from.
+over the same axes, both are one region of vector loops, which stores the inner value first and its whole last. Other
+skeletons hold parts of a value where no second store could take it from; but where one folds, what it carries is
+whole when it ends. So a region is also joined to one with a reduction in common, if a skeleton folds both in one
+loop: what a softmax weights, and the logarithm of the sum that it divides by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 from lumigen.dtype import computed
-from lumigen.region import Buffer, Expr, Region, Scan, walk
+from lumigen.index import Axis, Ix, ix
+from lumigen.lower.axes import shared_axes, unify_axes
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Reduce,
+    Region,
+    Scan,
+    Store,
+    substitute,
+    walk,
+)
+
+Asked = Callable[[Region], bool]
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """A region, and every value that its last store has."""
+    """A region, every value that its last store has, and the buffers that are read."""
 
     region: Region
     values: frozenset[Expr] = field(init=False)
+    reads: frozenset[Buffer] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", frozenset(walk([self.region.stores[-1].value])))
+        object.__setattr__(self, "reads", frozenset(self.region.reads()))
 
     @property
     def is_scan(self) -> bool:
         return any(isinstance(e, Scan) for e in self.values)
 
+    @property
+    def reduces(self) -> bool:
+        return any(isinstance(e, Reduce) for e in self.values)
+
 
 def join_regions(
     regions: tuple[Region, ...],
-    in_loops: Callable[[Region], bool],
+    in_loops: Asked,
+    runs_whole: Asked = lambda _: False,
     whole: Callable[[Buffer], Buffer] = lambda b: b,
 ) -> tuple[Region, ...]:
-    """`in_loops` says whether a region runs as vector loops, `whole` what a buffer is a slice of."""
+    """The regions of an entry in launch order, joined where that computes something once.
+
+    `in_loops` says whether a region runs as vector loops, `runs_whole` whether a skeleton folds all of it in one loop,
+    `whole` what a buffer is a slice of.
+    """
     out: list[_Whole] = []
     for region in regions:
-        made = _Whole(region)
-        for i, earlier in enumerate(out):
-            joined = _joined(earlier, made)
-            later = (*(w.region for w in out[i + 1 :]), region)
-            if joined is None or _is_read(earlier.region, later, whole):
-                continue
-            if in_loops(earlier.region) and in_loops(region):
-                del out[i]
-                made = _Whole(joined)
-                break
-        out.append(made)
+        _add(out, _Whole(region), in_loops, runs_whole, whole)
     return tuple(w.region for w in out)
+
+
+def _add(
+    out: list[_Whole],
+    made: _Whole,
+    in_loops: Asked,
+    runs_whole: Asked,
+    whole: Callable[[Buffer], Buffer],
+) -> None:
+    """Put a region behind the others, joined to those that it can run with."""
+    for i, joined in _partners(out, made, in_loops, runs_whole):
+        between = tuple(w.region for w in out[i + 1 :])
+        if not _is_read(out[i].region, (*between, made.region), whole):
+            del out[i]
+            _add(out, _Whole(joined), in_loops, runs_whole, whole)
+            return
+        if not _meet(made.region, (out[i].region, *between), whole):
+            out[i] = _Whole(joined)
+            return
+    out.append(made)
+
+
+def _partners(
+    out: list[_Whole], made: _Whole, in_loops: Asked, runs_whole: Asked
+) -> Iterator[tuple[int, Region]]:
+    """The regions that can run with the last one, and both as one."""
+    for i, earlier in enumerate(out):
+        if earlier.region.steps != made.region.steps or earlier.is_scan or made.is_scan:
+            continue
+        joined = _joined(earlier, made)
+        if joined is not None and in_loops(earlier.region) and in_loops(made.region):
+            yield i, joined
+        elif earlier.reduces and made.reduces and _nested(earlier.reads, made.reads):
+            folded = fold_together((earlier.region, made.region))
+            if folded is not None and runs_whole(folded):
+                yield i, folded
+
+
+def _nested(a: frozenset[Buffer], b: frozenset[Buffer]) -> bool:
+    return a <= b or b <= a
 
 
 def _joined(first: _Whole, second: _Whole) -> Region | None:
     """Both as one region; None if neither has the value of the other."""
-    if first.region.steps != second.region.steps or first.is_scan or second.is_scan:
-        return None
     for inner, outer in ((first, second), (second, first)):
         a, b = inner.region.stores[-1], outer.region.stores[-1]
         alike = computed(a.dst.dtype) is computed(b.dst.dtype)  # else no vectors compute both
         if a.axes == b.axes and alike and not a.add and not b.add and a.value in outer.values:
-            lines = dict.fromkeys((*inner.region.lines, *outer.region.lines))
-            in_order = sorted(lines, key=lambda line: (line.file, line.line))
-            stores = (*inner.region.stores, *outer.region.stores)
-            return Region(stores, tuple(in_order), steps=first.region.steps)
+            return _region((inner.region, outer.region))
     return None
+
+
+def fold_together(regions: Sequence[Region]) -> Region | None:
+    """The regions as one, over canonical axes; None where some of them has no reduction of the last.
+
+    The last is the one over the most axes. The others are over some of these.
+    """
+    *others, main = sorted(regions, key=lambda r: len(r.stores[-1].axes))
+    within = replace(main.stores[-1], value=shared_axes(main.stores[-1].value))
+    stores: list[Store] = []
+    for store in (s for other in others for s in other.stores):
+        moved = _moved(store, within)
+        if moved is None:
+            return None
+        stores.append(moved)
+    joined = _region((*others, main))
+    return unify_axes(replace(joined, stores=(*stores, *main.stores)))
+
+
+def _moved(store: Store, main: Store) -> Store | None:
+    """The store over axes of another, so that they have as many reductions in common as they can, but one at least."""
+    if store.add or main.add or len(store.axes) > len(main.axes):
+        return None
+    theirs = {e for e in walk([main.value]) if isinstance(e, Reduce)}
+    single = {a: ix(0) for a in store.axes if a.extent == 1}
+    axes = [a for a in store.axes if a not in single]
+    best, most = None, 0
+    for chosen in permutations(main.axes, len(axes)):
+        if any(a.extent != b.extent for a, b in zip(axes, chosen, strict=True)):
+            continue
+        names: dict[Axis, Ix] = single | {a: ix(b) for a, b in zip(axes, chosen, strict=True)}
+        value = shared_axes(substitute(store.value, names))
+        common = len(theirs.intersection(walk([value])))
+        if common > most:
+            at = tuple(i.substitute(names) for i in store.at)
+            best, most = Store(store.dst, chosen, at, value), common
+    return best
+
+
+def _region(regions: Iterable[Region]) -> Region:
+    """What all of them store, in their order."""
+    each = tuple(regions)
+    lines = dict.fromkeys(line for r in each for line in r.lines)
+    in_order = sorted(lines, key=lambda line: (line.file, line.line))
+    stores = tuple(s for r in each for s in r.stores)
+    return Region(stores, tuple(in_order), steps=each[-1].steps)
+
+
+def _meet(region: Region, before: tuple[Region, ...], whole: Callable[[Buffer], Buffer]) -> bool:
+    """Whether it must come after some of these: one stores what the other reads or stores."""
+
+    def stored(r: Region) -> set[Buffer]:
+        return {whole(s.dst) for s in r.stores}
+
+    own, read = stored(region), set(map(whole, region.reads()))
+    return any(stored(r) & (own | read) or own & set(map(whole, r.reads())) for r in before)
 
 
 def _is_read(region: Region, later: tuple[Region, ...], whole: Callable[[Buffer], Buffer]) -> bool:

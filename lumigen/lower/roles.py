@@ -95,8 +95,8 @@ THREADS = 384  # a warpgroup that produces, two that consume
 
 def roles(region: Region) -> tuple[Form, ...]:
     """How a region's contraction lies on Hopper, for few rows and for many; none if it has another form."""
-    (store,) = region.stores
-    found = find_contraction(store)
+    *others, store = region.stores
+    found = None if others else find_contraction(store)
     if found is None or not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         return ()
     flat = Flat.of(found)

@@ -67,7 +67,9 @@ def _rewritten(found: Cascade, number: int, tile: Expr, scaled: dict[Expr, Expr]
     )
     outers = tuple(replace(o, weights=map_expr(o.weights, scaled)) for o in found.outers)
     fold = replace(found.fold, carries=carries)
-    return replace(found, fold=fold, outers=outers, after=map_expr(found.after, scaled))
+    others = tuple(replace(s, value=map_expr(s.value, scaled)) for s in found.others)
+    after = map_expr(found.after, scaled)
+    return replace(found, fold=fold, outers=outers, after=after, others=others)
 
 
 def straightened(e: Expr, x: Expr) -> Expr:

@@ -60,15 +60,15 @@ def schedule_blocks(plan: RegionPlan) -> Schedule:
 
     No tile is twice as long as all there is, since most of it would be empty.
     """
-    (store,) = plan.region.stores
-    streamable = find_streamable(store, STREAM_ROWS)
+    *others, store = plan.region.stores
+    streamable = find_streamable(plan.region.stores, STREAM_ROWS)
     if streamable is not None:
         cascade = streamable.cascade
         columns, depth = size(cascade.rows), size(cascade.inner.axes)
         step = STREAM_STEP_OF_LONG if max(columns, depth) > LONG else STREAM_STEP
         sizes = (STREAM_ROWS, columns, depth, step, STREAM_WARPS)
         return schedule("cascade", dict(zip(STREAM_SITES, sizes, strict=True)))
-    found = find_contraction(store)
+    found = None if others else find_contraction(store)
     if found is None:
         return vector_loops_of_blocks(plan)
     tiles, sites = MATRIX_TILES, MATRIX_SITES
@@ -90,9 +90,9 @@ def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:
 
 
 def schedule_plan(plan: RegionPlan) -> Schedule:
-    (store,) = plan.region.stores
+    *others, store = plan.region.stores
     places = {"a": BLOCKS, "b": PANELS, "acc": Place("cache")}
-    found = find_contraction(store, one_row=True)
+    found = None if others else find_contraction(store, one_row=True)
     if found is not None and not found.m_axes:
         # a vector streams the panels past: each to its end, and so few of them that every thread has its share
         return schedule("panel", {**ONE_ROW}, places)
@@ -124,7 +124,7 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "held": 256,
         }
         return schedule("panel", tile, places)
-    chain = find_chain(store)
+    chain = None if others else find_chain(store)
     if chain is not None and is_paired(chain.outer):
         # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come
         tile = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024, "tasks": 4}
@@ -134,7 +134,7 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
         return schedule(
             "panel", {"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "tasks": 4}, places
         )
-    fold = find_cascade(store, one_row=True)
+    fold = find_cascade(plan.region.stores, one_row=True)
     if fold is not None:
         # scores and weights of 64 x 64 and accumulators stay in the first two caches; few columns would leave most
         # lanes idle, so they run one by one

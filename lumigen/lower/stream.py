@@ -61,6 +61,7 @@ from lumigen.schedule import Schedule
 from lumigen.tile import (
     Fill,
     FoldRows,
+    ForRows,
     ForTile,
     MapRows,
     MapTile,
@@ -101,9 +102,11 @@ class Streamable:
         return self.cascade.fold.carries
 
 
-def find_streamable(store: Store, rows: int, temporaries: DType = f32) -> Streamable | None:
-    """The region's cascade in blocks of so many rows, or None; its temporaries of f32 are held as `temporaries`."""
-    found = None if store.add or store.value.dtype is not f32 else find_cascade(store)
+def find_streamable(
+    stores: tuple[Store, ...], rows: int, temporaries: DType = f32
+) -> Streamable | None:
+    """The cascade of a region in blocks of so many rows, or None; its temporaries of f32 are held as `temporaries`."""
+    store, found = stores[-1], find_cascade(stores)
     if found is None or len(found.outers) != 1:
         return None
     if not are_counted(found.columns, found.fold.axes):
@@ -157,20 +160,17 @@ def _needs(c: Carry) -> set[int]:
 
 def stream(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernel of a region with a fold around a contraction; None if it has another form."""
-    (store,) = region.stores
-    if sizes.skeleton != "cascade":
-        return None
-    found = find_streamable(store, sizes["rows"])
+    found = find_streamable(region.stores, sizes["rows"]) if sizes.skeleton == "cascade" else None
     if found is None:
         return None
-    return Lowered(((StreamBuilder(region, store, found, sizes).program(), region),))
+    return Lowered(((StreamBuilder(region, found, sizes).program(), region),))
 
 
 class StreamBuilder:
     """Builds the tile program of one cascade."""
 
-    def __init__(self, region: Region, store: Store, found: Streamable, sizes: Schedule) -> None:
-        self.region, self.store, self.found, self.sizes = region, store, found, sizes
+    def __init__(self, region: Region, found: Streamable, sizes: Schedule) -> None:
+        self.region, self.store, self.found, self.sizes = region, region.stores[-1], found, sizes
         cascade = found.cascade
         self.m, m_map = flatten(found.m_axes, "m")
         self.e, e_map = flatten(cascade.rows, "e")
@@ -220,7 +220,7 @@ class StreamBuilder:
         scratch = (self.a_tile, self.b_tile, self.c_tile, self.scores, self.sums)
         program = TileProgram(
             "cascade",
-            (*self.region.reads(), self.store.dst),
+            (*self.region.reads(), *(s.dst for s in self.region.stores)),
             dims_of(self.region),
             task,
             task.extent,
@@ -426,11 +426,13 @@ class StreamBuilder:
         return name
 
     def finish(self, top: Scope) -> None:
-        """Store the value over the final states; what is the same in a whole row is computed once in it."""
+        """Store the values over the final states; what is the same in a whole row is computed once in it."""
         found = self.found
         states: dict[Expr, Buffer] = {
             carried(i, "new", f32): self.state(i) for i in (*found.first, *found.second)
         }
+        if found.cascade.others:
+            top.stmts.append(self.store_rows(top, states))
         after = found.cascade.after
         wanted = _of_rows(after, frozenset(states))
         results = {self.numbers(f"result{n}"): e for n, e in enumerate(wanted)}
@@ -448,6 +450,20 @@ class StreamBuilder:
         ends = (ix(self.m0), ix(0), self.m.extent, self.e.extent)
         rows = tuple((names[e], b) for b, e in results.items())
         top.stmts.append(ForTile(self.sums, self.m, self.e, *ends, total, tuple(inner.stmts), rows))
+
+    def store_rows(self, top: Scope, states: dict[Expr, Buffer]) -> ForRows:
+        """Store what has one value for each row."""
+        others = self.found.cascade.others
+        asked = dict.fromkeys(walk(s.value for s in others))
+        names = {x: self.local("row", frozenset({self.m})) for x in asked if x in states}
+        inner = top.inner([self.m])
+        inner.alone = True
+        values = [self.over(map_expr(s.value, dict(names))) for s in others]
+        for s, value in zip(others, inner.values(values), strict=True):
+            at = tuple(i.substitute(self.mapping) for i in s.at)
+            inner.stmts.append(StoreTile(s.dst, at, value, None))
+        rows = tuple((name, states[x]) for x, name in names.items())
+        return ForRows(self.m, ix(self.m0), self.m.extent, rows, tuple(inner.stmts))
 
 
 def _common(roots: list[Expr], inner: Expr) -> Expr:

@@ -35,15 +35,14 @@ BATCHES = 2  # dimensions of a map beside lines and elements
 
 def stream_roles(region: Region) -> tuple[Form, ...]:
     """How a region's cascade lies on Hopper; none if it has another form."""
-    (store,) = region.stores
     for longest, tile in TILES:
         sizes = schedule("cascade_roles", dict(zip(SITES, tile, strict=True)))
-        found = find_streamable(store, sizes["rows"])
+        found = find_streamable(region.stores, sizes["rows"])
         if found is None:
             return ()
         if max(size(found.cascade.rows), size(found.cascade.inner.axes)) > longest:
             continue
-        builder = _Builder(region, store, found, sizes)
+        builder = _Builder(region, found, sizes)
         if not builder.is_fetched():
             return ()
         program = builder.program()

@@ -23,6 +23,7 @@ from lumigen.region import (
     Scan,
 )
 from lumigen.tile import (
+    LOOPS,
     Accumulate,
     Accumulator,
     Advance,
@@ -33,6 +34,7 @@ from lumigen.tile import (
     Finish,
     FoldRows,
     For,
+    ForRows,
     ForTile,
     Hold,
     Keep,
@@ -116,7 +118,7 @@ def _prim(e: Prim) -> str:
 def _statements(body: Iterable[Stmt]) -> Iterator[str]:
     for s in body:
         yield _statement(s)
-        if isinstance(s, For | ForTile | Stream | MapTile | MapRows | WhenLast | ScanLanes):
+        if isinstance(s, LOOPS):
             yield from (f"  {line}" for line in _statements(s.body))
         if isinstance(s, When):
             yield from (f"  {line}" for line in _statements(s.body))
@@ -217,6 +219,8 @@ def _streamed(s: Stmt) -> str:
             return f"{s.dst} = {s.monoid.value}({s.dst}, rows of {s.src})"
         case MapRows():
             return f"map rows{_rows(s.rows)}"
+        case ForRows():
+            return f"for rows {s.m} in {s.m_lo} .. {s.m_hi} - 1{_rows(s.rows)}"
         case When():
             return f"when {', '.join(map(str, s.conditions))}"
         case WhenLast():

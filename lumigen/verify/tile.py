@@ -10,19 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import boolean, computed, f32, i64
+from lumigen.dtype import computed, f32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, ix
 from lumigen.region import (
     Buffer,
-    Carried,
-    Expr,
     Local,
-    Reduce,
     Role,
-    Scan,
-    indices_of,
-    walk,
 )
 from lumigen.tile import (
     Accumulate,
@@ -35,6 +29,7 @@ from lumigen.tile import (
     Finish,
     FoldRows,
     For,
+    ForRows,
     ForTile,
     Hold,
     Keep,
@@ -43,7 +38,6 @@ from lumigen.tile import (
     MapTile,
     Mma,
     Multiply,
-    Operand,
     Order,
     Pack,
     PackColumns,
@@ -78,7 +72,7 @@ from lumigen.verify.facts import (
     broken_use,
     never,
 )
-from lumigen.verify.region import inside, reached
+from lumigen.verify.value import broken_operand, broken_value
 
 
 def verify(program: TileProgram, after: str = "verify") -> TileProgram:
@@ -127,20 +121,25 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[s
             yield from _broken_body(s.body, facts, inner)
             if isinstance(s, MapTile):
                 last = replace(inner, locals=inner.locals | _lets(s.body))
-                yield from _broken_value(s.result, facts, last, s.n)
+                yield from broken_value(s.result, facts, last, s.n)
         if isinstance(s, ScanLanes):
             one = s.lanes if s.lanes in s.left.axes else None
             facts.locals.update({s.left: one, s.right: one, s.name: s.lanes})
             inner = replace(scope, locals=scope.locals | {s.left, s.right})
             yield from _broken_body(s.body, facts, inner)
             last = replace(inner, locals=inner.locals | _lets(s.body))
-            yield from _broken_value(s.result, facts, last, one)
+            yield from broken_value(s.result, facts, last, one)
         if isinstance(s, MapRows):
             inner = replace(scope, locals=scope.locals | _named_rows(s.rows, facts))
             yield from _broken_body(s.body, facts, inner)
             last = replace(inner, locals=inner.locals | _lets(s.body))
             for _, value in s.results:
-                yield from _broken_value(value, facts, last, None)
+                yield from broken_value(value, facts, last, None)
+        if isinstance(s, ForRows):
+            given = scope.given | {Cmp(ix(s.m) - s.m_lo), Cmp(s.m_hi - 1 - s.m)}
+            names = scope.locals | _named_rows(s.rows, facts)
+            inner = replace(scope, axes=scope.axes | {s.m}, locals=names, given=given)
+            yield from _broken_body(s.body, facts, inner)
         if isinstance(s, When):
             given = scope.given | set(s.conditions)
             yield from _broken_body(s.body, facts, replace(scope, given=given))
@@ -211,6 +210,8 @@ def _name(s: Stmt) -> str:
             return str(s.axis)
         case MapRows():
             return ", ".join(str(b) for b, _ in s.results)
+        case ForRows():
+            return str(s.m)
         case When():
             return ", ".join(map(str, s.conditions))
         case WhenLast():
@@ -242,7 +243,7 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
         case Hold():
             yield from broken_name(s.name, facts)
         case Keep():
-            yield from _broken_value(s.value, facts, scope, s.lanes)
+            yield from broken_value(s.value, facts, scope, s.lanes)
             if s.name not in facts.held:
                 yield "no registers hold this"
             elif facts.held[s.name] is not f32 and not are_neighbours(s, facts.held[s.name]):
@@ -270,7 +271,7 @@ def _broken_value_of(
         yield from broken_name(s.name, facts)
     # ahead of the loop over its lanes a carry is one number
     lanes = None if isinstance(s, Carry) and s.lanes not in scope.axes else s.lanes
-    yield from _broken_value(s.value, facts, scope, lanes)
+    yield from broken_value(s.value, facts, scope, lanes)
     if s.value.dtype is not s.name.dtype:
         yield f"a value of {s.value.dtype} as {s.name.dtype}"
 
@@ -283,12 +284,12 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
         case Pack():
             yield from broken_tile(s.dst, facts)
             yield from broken_indices((s.at, s.row_lo, s.row_hi, s.k_lo, s.k_hi), facts, scope)
-            yield from _broken_operand(s.operand, facts, scope, (s.row, s.k))
+            yield from broken_operand(s.operand, facts, scope, (s.row, s.k))
             yield from broken_size(s.dst, s.at + (s.row_hi - s.row_lo) * (s.k_hi - s.k_lo), scope)
         case PackColumns():
             yield from broken_tile(s.dst, facts)
             yield from broken_indices((s.lo, s.hi, s.k_hi), facts, scope)
-            yield from _broken_operand(s.operand, facts, scope, (s.column, s.k))
+            yield from broken_operand(s.operand, facts, scope, (s.column, s.k))
             yield from broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
         case PackRuns():
             yield from _broken_runs(s, facts, scope)
@@ -304,8 +305,8 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
         case Contract():
             yield from broken_tile(s.acc, facts)
             yield from broken_indices((s.m_lo, s.n_lo), facts, scope)
-            yield from _broken_operand(s.a, facts, scope, (s.m, s.k))
-            yield from _broken_operand(s.b, facts, scope, (s.n, s.k))
+            yield from broken_operand(s.a, facts, scope, (s.m, s.k))
+            yield from broken_operand(s.b, facts, scope, (s.n, s.k))
             if not (s.element is f32 or (s.element.is_float and s.element.bits == 16)):
                 yield f"products of {s.element}"
         case ForTile():
@@ -321,7 +322,7 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
 def _broken_product(s: Mma, facts: Facts, scope: Scope) -> Iterator[str]:
     indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
     yield from broken_indices(indices, facts, scope)
-    yield from _broken_operand(s.b, facts, scope, ())
+    yield from broken_operand(s.b, facts, scope, ())
     yield from broken_use(s.acc, facts)
     if s.a_stride is not None:
         yield from broken_indices((s.a_stride,), facts, scope)
@@ -378,17 +379,29 @@ def _broken_streamed(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
                 yield f"{s.dst.dims} from {s.src.dims}"
             if s.otherwise is None and reads_memory((*s.body, s.result)):
                 yield "memory is read outside the tile"
+        case _:
+            yield from _broken_rows(s, facts, scope)
+
+
+def _broken_rows(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
+    """Statements on numbers of rows."""
+    match s:
         case FoldRows():
             yield from broken_fragment(s.src, facts)
             yield from broken_read(s.src, facts)
             yield from broken_numbers(s.dst, s.src, facts)
-        case MapRows():
+        case MapRows() | ForRows():
             for name, b in s.rows:
                 yield from broken_name(name, facts)
                 yield from broken_tile(b, facts)
                 yield from broken_read(b, facts)
-            for b, _ in s.results:
-                yield from broken_tile(b, facts)
+            if isinstance(s, ForRows):
+                yield from broken_indices((s.m_lo, s.m_hi), facts, scope)
+                if not s.rows:
+                    yield "numbers of no rows"
+            else:
+                for b, _ in s.results:
+                    yield from broken_tile(b, facts)
         case ScaleRows():
             yield from broken_fragment(s.acc, facts)
             yield from broken_read(s.acc, facts)
@@ -405,7 +418,7 @@ def _broken_stream(s: Stream, facts: Facts, scope: Scope) -> Iterator[str]:
     for t in s.tiles:
         yield from broken_use(t.dst, facts)
         yield from broken_indices((t.major_lo, t.depth_lo), facts, inner)
-        yield from _broken_operand(t.operand, facts, inner, (t.major, t.depth))
+        yield from broken_operand(t.operand, facts, inner, (t.major, t.depth))
         if t.dst.role is not Role.SCRATCH or len(t.dst.dims) != 2:
             yield f"{t.dst} is no tile"
     if s.step < 1 or {s.axis} & (s.rows.major_lo.axes | s.rows.depth_lo.axes):
@@ -444,7 +457,7 @@ def _broken_total(s: Accumulator | Finish, facts: Facts, scope: Scope) -> Iterat
     if scope.lanes is not None and s.lanes != scope.lanes and differs:
         yield f"one accumulator for the lanes of {scope.lanes}"
     if s.start is not None:
-        yield from _broken_value(s.start, facts, scope, s.lanes)
+        yield from broken_value(s.start, facts, scope, s.lanes)
 
 
 def _broken_accumulate(s: Accumulate, facts: Facts, scope: Scope) -> Iterator[str]:
@@ -456,12 +469,12 @@ def _broken_accumulate(s: Accumulate, facts: Facts, scope: Scope) -> Iterator[st
         yield f"made for {made.monoid.value} over lanes {made.lanes}"
     if s.value.dtype is not s.into.dtype:
         yield f"a value of {s.value.dtype} into {s.into.dtype}"
-    yield from _broken_value(s.value, facts, scope, s.lanes)
+    yield from broken_value(s.value, facts, scope, s.lanes)
 
 
 def _broken_store(s: StoreTile, facts: Facts, scope: Scope) -> Iterator[str]:
     yield from broken_use(s.dst, facts)
-    yield from _broken_value(s.value, facts, scope, s.lanes)
+    yield from broken_value(s.value, facts, scope, s.lanes)
     if len(s.at) != len(s.dst.dims):
         yield f"{len(s.at)} indices for {len(s.dst.dims)} dims"
         return
@@ -490,51 +503,4 @@ def _broken_order(s: Order, facts: Facts, scope: Scope) -> Iterator[str]:
         yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
     if never(Cmp(s.place.extent - s.kept), scope.given):
         yield f"{s.kept} of {s.place.extent} places"
-    yield from _broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)
-
-
-# ---- what statements are made of ----
-
-
-def _broken_value(e: Expr, facts: Facts, scope: Scope, lanes: Axis | None) -> Iterator[str]:
-    """A value over the lanes of `lanes`, or the same one in all lanes."""
-    for x in walk([e]):
-        if isinstance(x, Reduce | Scan | Carried):
-            yield f"{type(x).__name__} is no value of one point"
-    if lanes is not None and lanes != scope.lanes:
-        yield f"over lanes {lanes}, where they are {scope.lanes}"
-    if lanes is not None and computed(e.dtype) not in (f32, boolean):
-        yield f"lanes of {e.dtype}"
-    for x in walk([e]):
-        for i in indices_of(x):
-            yield from broken_index(i, facts, scope, alike=lanes is None)
-        if isinstance(x, Local):
-            if x not in scope.locals:
-                yield f"{x.name} has no value here"
-            elif x in facts.held and x not in facts.kept:
-                yield f"{x.name} holds nothing yet"
-            elif facts.locals[x] not in (None, lanes):
-                yield f"{x.name} differs between the lanes of {facts.locals[x]}"
-    for read, given in reached([e]):
-        yield from broken_use(read.source, facts)
-        yield from broken_read(read.source, facts)
-        for c in inside(read):
-            if never(c, scope.given | given):
-                yield f"{read.source} is read outside: {c} never holds"
-
-
-def _broken_operand(
-    o: Operand, facts: Facts, scope: Scope, over: tuple[Axis, ...]
-) -> Iterator[str]:
-    if o.stride is not None and o.k_stride is not None and o.source is not None:
-        yield from broken_indices((o.base, o.stride, o.k_stride), facts, scope)
-        yield from broken_use(o.source, facts)
-        yield from broken_read(o.source, facts)
-        if computed(o.source.dtype) is not f32:
-            yield f"an operand of {o.source.dtype}"
-    elif o.value is None or not over:
-        yield "an operand with neither strides nor a value"
-    else:
-        yield from _broken_value(o.value, facts, replace(scope, axes=scope.axes | set(over)), None)
-        if o.value.dtype is not f32:
-            yield f"an operand of {o.value.dtype}"
+    yield from broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)

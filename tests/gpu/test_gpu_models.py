@@ -163,3 +163,26 @@ def test_attention_of_16_bits(interleaved, dtype: str, target: str, tmp_path: Pa
             wanted = wanted.transpose(1, 2) if interleaved else wanted
             error = ((found - wanted).norm() / wanted.norm()).item()
             assert error < 8e-3, f"{name} at {length}, {shift} elements from an aligned place"
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_attention_with_the_logarithm_of_its_sums(dtype: str, target: str, tmp_path: Path) -> None:
+    """Two results of one kernel, at lengths of whole tiles and others."""
+    torch = pytest.importorskip("torch")
+    kind, held = getattr(lg, dtype), getattr(torch, {"bf16": "bfloat16", "f16": "float16"}[dtype])
+    model = lg.Model(f"log_sum_exp_{dtype}")
+
+    @model.entry(**{n: lg.spec(2, 4, LENGTH, 64, dtype=kind) for n in "qkv"})
+    def attend(q, k, v):
+        scores = q @ k.mT * 0.125
+        return {"y": scores.softmax(-1) @ v, "total": scores.logsumexp(-1)}
+
+    compiled = lg.compile(model, target, tmp_path / "out")
+    context = compiled.Model().context()
+    for length in (1024, 1, 1499, 64):
+        q, k, v = (torch.randn(2, 4, length, 64, device="cuda").to(held) for _ in range(3))
+        scores = q.float() @ k.float().mT * 0.125
+        wanted = {"y": scores.softmax(-1) @ v.float(), "total": scores.logsumexp(-1)}
+        for (out, exact), found in zip(wanted.items(), context.attend(q, k, v), strict=True):
+            error = (torch.from_dlpack(found).float() - exact).norm() / exact.norm()
+            assert error.item() < 8e-3, f"{out} at {length}"

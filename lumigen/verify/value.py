@@ -1,0 +1,64 @@
+"""What must hold of values in a tile program: each has what it is made of where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lumigen.dtype import boolean, computed, f32
+from lumigen.index import Axis
+from lumigen.region import Carried, Expr, Local, Reduce, Scan, indices_of, walk
+from lumigen.tile import Operand
+from lumigen.verify.facts import (
+    Facts,
+    Scope,
+    broken_index,
+    broken_indices,
+    broken_read,
+    broken_use,
+    never,
+)
+from lumigen.verify.region import inside, reached
+
+
+def broken_value(e: Expr, facts: Facts, scope: Scope, lanes: Axis | None) -> Iterator[str]:
+    """A value over the lanes of `lanes`, or the same one in all lanes."""
+    for x in walk([e]):
+        if isinstance(x, Reduce | Scan | Carried):
+            yield f"{type(x).__name__} is no value of one point"
+    if lanes is not None and lanes != scope.lanes:
+        yield f"over lanes {lanes}, where they are {scope.lanes}"
+    if lanes is not None and computed(e.dtype) not in (f32, boolean):
+        yield f"lanes of {e.dtype}"
+    for x in walk([e]):
+        for i in indices_of(x):
+            yield from broken_index(i, facts, scope, alike=lanes is None)
+        if isinstance(x, Local):
+            if x not in scope.locals:
+                yield f"{x.name} has no value here"
+            elif x in facts.held and x not in facts.kept:
+                yield f"{x.name} holds nothing yet"
+            elif facts.locals[x] not in (None, lanes):
+                yield f"{x.name} differs between the lanes of {facts.locals[x]}"
+    for read, given in reached([e]):
+        yield from broken_use(read.source, facts)
+        yield from broken_read(read.source, facts)
+        for c in inside(read):
+            if never(c, scope.given | given):
+                yield f"{read.source} is read outside: {c} never holds"
+
+
+def broken_operand(o: Operand, facts: Facts, scope: Scope, over: tuple[Axis, ...]) -> Iterator[str]:
+    """A matrix operand over the axes of `over`: strided elements of a buffer, or a value for each."""
+    if o.stride is not None and o.k_stride is not None and o.source is not None:
+        yield from broken_indices((o.base, o.stride, o.k_stride), facts, scope)
+        yield from broken_use(o.source, facts)
+        yield from broken_read(o.source, facts)
+        if computed(o.source.dtype) is not f32:
+            yield f"an operand of {o.source.dtype}"
+    elif o.value is None or not over:
+        yield "an operand with neither strides nor a value"
+    else:
+        yield from broken_value(o.value, facts, replace(scope, axes=scope.axes | set(over)), None)
+        if o.value.dtype is not f32:
+            yield f"an operand of {o.value.dtype}"
