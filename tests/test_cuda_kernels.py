@@ -163,23 +163,17 @@ LOOPS: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
-IN_HASTE = {
-    "row",
-    "row_read_again",
-    "columns",
-}  # kept, streamed, across: nvcc takes seconds for each
-
-
 @pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in IN_HASTE else [pytest.mark.slow]) for n in LOOPS]
+    "name", [pytest.param(n, marks=[] if n == "row" else [pytest.mark.slow]) for n in LOOPS]
 )
 def test_vector_loops(arch: str, name: str, tmp_path: Path) -> None:
     log = compile_for(arch, vector_loops(*LOOPS[name]), tmp_path)
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
 
 
-@pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["80", "90a"])
 def test_the_order_of_rows_and_what_is_drawn(arch: str, tmp_path: Path) -> None:
     def function(x: Any, seed: Any) -> dict[str, Any]:
         noise = lg.randn_like(x, generator=lg.Generator(seed))

@@ -456,7 +456,7 @@ def test_conditions_on_positions(data: st.DataObject) -> None:
     arrays = {"x": floats(*sizes)}
 
     def integer() -> Edge:
-        kind = data.draw(st.sampled_from(["iota", "const", "add", "mul", "data"]))
+        kind = data.draw(st.sampled_from(("iota", "const", "add", "mul", "data")))
         if kind == "iota":
             d = data.draw(axis)
             return at(iota(ix(sizes[d]), i32), to, d)
@@ -473,7 +473,7 @@ def test_conditions_on_positions(data: st.DataObject) -> None:
         return everywhere(data.draw(st.integers(-2, 5)), i32, to)
 
     def condition() -> Edge:
-        kind = data.draw(st.sampled_from(["less", "less", "equal", "not", "both"]))
+        kind = data.draw(st.sampled_from(("less", "less", "equal", "not", "both")))
         if kind == "not":
             return negated(condition())
         if kind == "both":

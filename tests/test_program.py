@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -51,12 +52,10 @@ def block(x: Any, w: Any, up: Any, down: Any) -> Any:
     return x + functional.gelu(functional.layer_norm(x, (24,)) @ up) @ down
 
 
+@functools.cache
 def lowered() -> LoweredModel:
     graph = traced(block, x=spec(B, T, 24), w=spec(3, 24, 24), up=spec(24, 96), down=spec(96, 24))
     return assemble((("block", graph),))
-
-
-MODEL = lowered()
 
 
 def parameters(model: LoweredModel) -> dict[str, tuple[Parameter, ...]]:
@@ -64,15 +63,15 @@ def parameters(model: LoweredModel) -> dict[str, tuple[Parameter, ...]]:
 
 
 def test_a_lowered_model_keeps_the_rules() -> None:
-    (program,) = MODEL.programs
+    (program,) = lowered().programs
     assert len(program.launches) > 3
     assert len(program.arena) > 1
-    assert verify(program, parameters(MODEL)) is program
+    assert verify(program, parameters(lowered())) is program
 
 
 def test_every_slot_is_as_large_as_what_kernels_keep_in_it() -> None:
-    (program,) = MODEL.programs
-    kernels = {k.name: k for k in MODEL.kernels}
+    (program,) = lowered().programs
+    kernels = {k.name: k for k in lowered().kernels}
     for dims in points(program.dims):
         sizes = {s.name: int(s.bytes.evaluate(dims)) for s in program.arena}
         for launch in program.launches:

@@ -30,6 +30,11 @@ FREE = {
 }
 
 
+def at_most(text: str) -> int:
+    """No fewer lines than those of code, and quickly counted."""
+    return sum(not line.isspace() for line in text.splitlines())
+
+
 def code_lines(text: str) -> int:
     """The lines that hold a token of code, less those of docstrings."""
     lines: set[int] = set()
@@ -48,9 +53,9 @@ def test_files_stay_in_their_budget() -> None:
     over: list[str] = []
     for path in sorted((ROOT / "lumigen").rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        count = code_lines(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
         budget = LARGER.get(name, (BUDGET, ""))[0]
-        if count > budget:
+        if at_most(text) > budget and (count := code_lines(text)) > budget:
             over.append(f"{name}: {count} code lines, budget {budget}")
     assert not over, (
         "split these where a second idea begins, or raise the budget in LARGER with the reason:\n"
@@ -70,3 +75,4 @@ def test_only_code_counts() -> None:
     code = 'x = """two\nlines"""\n\n\ndef f():\n    """Doc."""\n    return x\n'
     assert code_lines(free) == 0
     assert code_lines(free + code) == 4
+    assert at_most(free + code) >= 4

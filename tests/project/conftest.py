@@ -33,13 +33,20 @@ def arrays() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, np.ndarray]) -> Path:
-    """`tiny`, built with its tests below a path with spaces and accents; both kinds of weights."""
+    """`tiny`, built below a path with spaces and accents; both kinds of weights."""
     directory = tmp_path_factory.mktemp("projets") / "été à la mer"
     write_project(render_project(models.tiny()), directory)
     write_weights(models.tiny(), arrays, directory / "weights" / "tiny.safetensors")
     safetensors.numpy.save_file(arrays, directory / "original.safetensors")
-    build_project(directory, tests=True)
+    build_project(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def tested(project: Path) -> Path:
+    """The same, with its tests and examples."""
+    build_project(project, tests=True)
+    return project
 
 
 @pytest.fixture(scope="session")

@@ -75,13 +75,12 @@ def compile_program(
     return program
 
 
+@pytest.mark.slow  # compiles the whole runtime
 @pytest.mark.parametrize(
     "flags",
     [
         pytest.param((), id="plain"),
-        pytest.param(
-            ("-fsanitize=address,undefined", "-DSANITIZED"), id="sanitized", marks=pytest.mark.slow
-        ),
+        pytest.param(("-fsanitize=address,undefined", "-DSANITIZED"), id="sanitized"),
     ],
 )
 def test_runtime_over_a_fake_of_cuda(sources, arrays, tmp_path, flags):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,18 +18,16 @@ sys.path.insert(0, str(HERE.parent / "frontend"))  # for the tokenizers of its t
 Driver = Callable[..., str]
 
 
-def compiled(folder: Path, *flags: str) -> Driver:
-    """Runs the driver with arguments and rows of input; what it prints."""
+def compiled(factory: pytest.TempPathFactory, name: str, *flags: str) -> Driver:
+    """Runs the driver with arguments and rows of input; what it prints. Processes of a test run compile it once."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
     program = folder / "driver"
-    runtime = ROOT / "runtime"
-    sources = [p for p in sorted((runtime / "text").glob("*.cpp")) if p.name != "command_line.cpp"]
-    sources += [runtime / f"{name}.cpp" for name in ("json", "file_map", "status")]
-    # as one, which reads the headers of the standard library once
-    whole = folder / "whole.cpp"
-    whole.write_text("".join(f'#include "{p}"\n' for p in (*sources, HERE / "driver.cpp")))
-    warnings = ["-Wall", "-Wextra", "-Werror", "-DLUMIGEN_NS=text_test", f"-I{ROOT}"]
-    command = ["c++", "-std=c++17", "-O0", *warnings, *flags, "-o", program]
-    subprocess.run([*command, whole], check=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.is_file():
+            compile_driver(program, *flags)
 
     def run(*arguments: object, rows: str = "") -> str:
         done = subprocess.run(
@@ -44,13 +44,25 @@ def compiled(folder: Path, *flags: str) -> Driver:
     return run
 
 
+def compile_driver(program: Path, *flags: str) -> None:
+    runtime = ROOT / "runtime"
+    sources = [p for p in sorted((runtime / "text").glob("*.cpp")) if p.name != "command_line.cpp"]
+    sources += [runtime / f"{name}.cpp" for name in ("json", "file_map", "status")]
+    # as one, which reads the headers of the standard library once
+    whole = program.parent / "whole.cpp"
+    whole.write_text("".join(f'#include "{p}"\n' for p in (*sources, HERE / "driver.cpp")))
+    warnings = ["-Wall", "-Wextra", "-Werror", "-DLUMIGEN_NS=text_test", f"-I{ROOT}"]
+    command = ["c++", "-std=c++17", "-O0", *warnings, *flags, "-o", program]
+    subprocess.run([*command, whole], check=True)
+
+
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    return compiled(tmp_path_factory.mktemp("text"))
+    return compiled(tmp_path_factory, "text")
 
 
 @pytest.fixture(scope="session")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> Driver:
     """The same under the sanitizers."""
     flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"]
-    return compiled(tmp_path_factory.mktemp("checked"), *flags)
+    return compiled(tmp_path_factory, "checked", *flags)
