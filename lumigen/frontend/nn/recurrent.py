@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 from lumigen.dtype import DType, f32
-from lumigen.errors import BadArgument, RankMismatch
+from lumigen.errors import BadArgument, RankMismatch, ShapeMismatch
 from lumigen.frontend import functional as fn
 from lumigen.frontend import movement
 from lumigen.frontend.nn.module import Module, Parameter
@@ -33,6 +33,23 @@ class _Weights(NamedTuple):
 
 State = tuple[Tensor, ...]  # what a step carries, h first
 Sequences = TypeVar("Sequences", Tensor, PackedSequence)
+
+
+def _check_size(layer: Module, input: Tensor, size: int, axes: tuple[str, ...]) -> None:
+    """ShapeMismatch for an input whose last axis is not the layer's `input_size`; `axes` name those before it."""
+    last = input.extents[-1]
+    if last == size:
+        return
+    name = type(layer).__name__
+    other = f"Make it with input_size={last}, or pass" if last.is_const else "Pass"
+    raise fail(
+        ShapeMismatch,
+        op=name,
+        lhs=input.extents,
+        rhs=(*axes, size),
+        rule=f"the last axis of the input is {last}, and input_size of this {name} is {size}",
+        remedy=f"{other} an input whose last axis is {size}.",
+    )
 
 
 class _Step:
@@ -145,6 +162,7 @@ class _Layers(Module):
     def _run(self, input: Sequences, given: State | None) -> tuple[Sequences, State]:
         """((time, batch, out), the last states (layers * directions, batch, ..)), or as the input is laid out."""
         if isinstance(input, PackedSequence):
+            _check_size(self, input.data, self.input_size, ("time", "batch"))
             out, ends = self._layers(input.data, given, input.present().unsqueeze(-1))
             return PackedSequence(out, input.lengths), ends
         if input.ndim not in (2, 3):
@@ -157,6 +175,8 @@ class _Layers(Module):
                 remedy="Reshape it.",
             )
         is_batch = input.ndim == 3
+        with_batch = ("batch", "time") if self.batch_first else ("time", "batch")
+        _check_size(self, input, self.input_size, with_batch if is_batch else ("time",))
         x = input if is_batch else input.unsqueeze(1)
         if given is not None and not is_batch:
             given = tuple(s.unsqueeze(1) for s in given)
@@ -331,6 +351,16 @@ class _Cell(Module):
         self.bias_hh = Parameter(rows, dtype=dtype) if bias else None
 
     def _run(self, input: Tensor, given: State | None) -> State:
+        if input.ndim not in (1, 2):
+            raise fail(
+                RankMismatch,
+                op=type(self).__name__,
+                name="the input",
+                shape=input.extents,
+                expected="2 axes (batch, input_size), or 1 without a batch",
+                remedy="Reshape it.",
+            )
+        _check_size(self, input, self.input_size, ("batch",)[: input.ndim - 1])
         w = _Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         batch = input.shape[:-1]
         zeros = input.new_zeros(*batch, self.hidden_size)
