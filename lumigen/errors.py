@@ -209,12 +209,9 @@ class StateMismatch(UserError):
 
 
 class BadWeightsFile(UserError):
-    """The file is missing, truncated, untrue or of no kind we know; `why` is a clause."""
+    """The file is missing, truncated, untrue or of no kind we know; `why` is a clause, `remedy` a sentence."""
 
-    message = (
-        "[weights] {file} cannot be used: {why}. "
-        "Check the path, compare the file with its original, and fetch it again if they differ."
-    )
+    message = "[weights] {file} cannot be used: {why}. {remedy}"
 
 
 # --- the command line and the file system ---------------------------------------------------------

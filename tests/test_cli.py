@@ -440,6 +440,38 @@ def test_what_cannot_be_done_is_said(command: str, says: str, here: Path, run: R
     assert tree(here) == ["damaged/manifest.json", *(f"full/{name}" for name in files)]
 
 
+# what is named, and what is near it
+NEAR = [
+    ("compile modle.py", "there is no such file. Did you mean model.py?"),
+    ("compile digits.py", "Did you mean full/digits.py?"),
+    ("compile full/model.py", "Did you mean model.py?"),
+    ("compile full/model.py.txt", "Name a Python file that defines a model."),
+    ("compile model.py --weights w.npz", "there is no such file. Did you mean w.npy?"),
+    ("run digits_cpu", "there is no such directory. Did you mean digits-cpu?"),
+    ("test full/digits-cpu", "Did you mean digits-cpu?"),
+    ("inspect digitscpu", "Did you mean digits-cpu?"),
+]
+
+
+@pytest.mark.parametrize(("command", "says"), NEAR)
+def test_a_path_that_is_not_there_is_compared_with_those_that_are(
+    command: str, says: str, here: Path, run: Run
+) -> None:
+    for folder in ("full", "digits-cpu"):
+        (here / folder).mkdir()
+    for name in ("model.py", "model.txt", "full/digits.py", "w.npy", "digits-cpu/manifest.json"):
+        write(here / name, "mine")
+    code, out, err = run(*command.split())
+    assert (code, out) == (1, "")
+    assert f"{says} The working directory is {here}." in err
+
+
+def test_an_absolute_path_has_no_working_directory(here: Path, run: Run) -> None:
+    code, _, err = run("compile", here / "nowhere" / "model.py")
+    assert code == 1
+    assert "there is no such file. Name a Python file that defines a model.\n" in err
+
+
 @pytest.mark.parametrize(
     "command",
     [

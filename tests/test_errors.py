@@ -153,10 +153,14 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         ),
     ),
     errors.BadWeightsFile: (
-        {"file": "a.safetensors", "why": "the header says 900 bytes, the file has 12"},
+        {
+            "file": "a.safetensors",
+            "why": "the header says 900 bytes, the file has 12",
+            "remedy": "Fetch it again.",
+        },
         (
             "[weights] a.safetensors cannot be used: the header says 900 bytes, the file has 12. "
-            "Check the path, compare the file with its original, and fetch it again if they differ."
+            "Fetch it again."
         ),
     ),
     errors.ModelFileError: (

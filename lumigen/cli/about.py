@@ -12,15 +12,17 @@ from typing import Any
 import click
 import numpy as np
 
+from lumigen.build import MANIFEST
 from lumigen.cli.opened import manifest_of
 from lumigen.cli.options import example, json_option
 from lumigen.cli.terminal import result, result_json, say, size, table
 from lumigen.compile import weights_path
 from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
+from lumigen.missing import advice
 from lumigen.resources import lumigen_version
 from lumigen.toolchain import findings
-from lumigen.weights import read_header
+from lumigen.weights import COMPARE, read_header
 
 
 @click.command(epilog=example("inspect digits-cpu"))
@@ -35,7 +37,8 @@ def inspect(path: Path, as_json: bool) -> None:
         manifest, state = manifest_of_library(path), {}
     elif not path.exists():
         why = "there is no such directory or library"
-        remedy = "Name a directory that `lumigen compile` made, or a library built from it."
+        instead = "Name a directory that `lumigen compile` made, or a library built from it."
+        remedy = advice(path, instead, lambda p: (p / MANIFEST).is_file() or p.suffix == ".so")
         raise FileRefused(command="inspect", file=path, why=why, remedy=remedy)
     else:
         manifest = manifest_of("inspect", path)
@@ -109,7 +112,8 @@ def check_weights(file: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     begin = 8 + int.from_bytes(whole[:8].tobytes(), "little")
     found = f"{data_hash(whole[begin:].view(np.ndarray)):016x}"
     if stated is not None and stated != found:
-        raise BadWeightsFile(file=file, why="its data differ from the hash in its header")
+        why = "its data differ from the hash in its header"
+        raise BadWeightsFile(file=file, why=why, remedy=COMPARE)
     return {
         "bytes": whole.size,
         "tensors": len(tensors),

@@ -27,6 +27,7 @@ from lumigen.errors import (
     UnknownEntry,
     UnknownOption,
 )
+from lumigen.missing import advice
 from lumigen.weights import open_weights
 
 Array = npt.NDArray[Any]
@@ -45,7 +46,8 @@ def manifest_of(command: str, directory: Path) -> dict[str, Any]:
             raise FileRefused(command=command, file=directory / MANIFEST, why=why, remedy=remedy)
         return found
     file = directory / MANIFEST
-    remedy = "Name a directory that `lumigen compile` made."
+    instead = "Name a directory that `lumigen compile` made."
+    remedy = advice(directory, instead, lambda p: (p / MANIFEST).is_file())
     if file.is_file():
         why = "it is damaged, or of another program"
         remedy = "Compile the model again into an empty directory."
@@ -286,7 +288,7 @@ def read_array(command: str, path: Path) -> Array:
     try:
         found = np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        why = "there is no such file"
+        why, remedy = "there is no such file", advice(path, remedy)
         raise FileRefused(command=command, file=path, why=why, remedy=remedy) from None
     except (ValueError, EOFError):
         why = "it is no .npy file of numbers"

@@ -27,6 +27,7 @@ from lumigen.errors import (
 )
 from lumigen.frontend.misuse import explained
 from lumigen.frontend.model import Model
+from lumigen.missing import advice
 from lumigen.weights import Weights
 
 Options = Mapping[str, Any]
@@ -58,7 +59,8 @@ def load_model_file(
         why = f"it ends in {file.suffix or 'nothing'}, and Python files end in .py"
         raise _error(path, why, "Name a Python file that defines a model.")
     if not file.is_file():
-        raise _error(path, "there is no such file", "Name a Python file that defines a model.")
+        remedy = advice(Path(path), "Name a Python file that defines a model.", _is_python)
+        raise _error(path, "there is no such file", remedy)
     with _reporting(file), _alone(file):
         found = _find(file, _execute(file), name)
         model = (
@@ -73,6 +75,10 @@ def load_model_file(
             raise _error(path, why, remedy)
         model.trace()
     return model
+
+
+def _is_python(file: Path) -> bool:
+    return file.is_file() and file.suffix == ".py"
 
 
 def _execute(file: Path) -> types.ModuleType:

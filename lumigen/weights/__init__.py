@@ -8,9 +8,10 @@ file, not copies, but for those that are stored quantised.
 from lumigen.weights.opened import CONVERTED, Alias, Weights, fitted, missing, rounded
 from lumigen.weights.opening import open_weights
 from lumigen.weights.safetensors import OURS, read_header
-from lumigen.weights.stored import Array, Stored
+from lumigen.weights.stored import COMPARE, Array, Stored
 
 __all__ = [
+    "COMPARE",
     "CONVERTED",
     "OURS",
     "Alias",

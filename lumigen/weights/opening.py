@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from lumigen.missing import advice
 from lumigen.weights import archive, gguf, hugging_face, tokenizer_gguf, tokenizer_json
 from lumigen.weights.json_text import bounded_text, config_of, json_object
 from lumigen.weights.npz import read_npz
@@ -58,7 +59,8 @@ def open_weights(path: str | Path) -> Weights:
     if given.is_dir():
         return _open_directory(given)
     if not given.is_file():
-        raise bad(given, "there is no such file")
+        instead = f"Name a file of {KNOWN}, or a directory that holds one."
+        raise bad(given, "there is no such file", advice(given, instead, Path.exists))
     if given.suffix == ".json":
         return _open_index(given)
     with given.open("rb") as f:

@@ -39,9 +39,12 @@ class Stored:
     strides: tuple[int, ...] | None = None
 
 
-def bad(file: Path, why: str) -> BadWeightsFile:
-    """The error for a file that is not what it says; `why` is a clause."""
-    return BadWeightsFile(file=str(file), why=why)
+COMPARE = "Compare the file with its original, and fetch it again if they differ."
+
+
+def bad(file: Path, why: str, remedy: str = COMPARE) -> BadWeightsFile:
+    """The error for a file that is not what it says; `why` is a clause, `remedy` a sentence."""
+    return BadWeightsFile(file=str(file), why=why, remedy=remedy)
 
 
 def bytes_of(shape: tuple[int, ...], item: int, limit: int) -> int:
