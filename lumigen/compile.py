@@ -43,6 +43,7 @@ from lumigen.emit.weights_file import PackedWeights, misfits, pack_weights
 from lumigen.errors import (
     BadArgument,
     CompilerMissing,
+    user_location,
 )
 from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph, tensor_of
@@ -549,10 +550,15 @@ def compile(
     `force` overwrites emitted files that were edited, which are EditedFiles else. A target whose
     compiler is not here is CompilerMissing, unless `build=False`.
     """
+    if not isinstance(model, Model | Traced):  # pyright: ignore[reportUnnecessaryIsInstance]
+        value = f"of type {type(model).__name__}"
+        raise BadArgument(
+            where=user_location(), op="compile", name="model", value=value, expected="an lg.Model"
+        )
     parse_target(target)
     opened = open_weights(weights) if isinstance(weights, str | Path) else weights
-    if opened is None and isinstance(model, Model):
-        opened = model.values() or None
+    if isinstance(model, Model):
+        opened = model.sources(opened)
     summary = compile_project(
         model.trace() if isinstance(model, Model) else model,
         directory=None if output is None else Path(output),

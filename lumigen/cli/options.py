@@ -128,4 +128,4 @@ def load(
         path, name = model_file, ""
     opened = open_weights(weights) if weights else None
     model = load_model_file(path, name or None, opened, dict(settings))
-    return model, opened if opened is not None else model.values() or None
+    return model, model.sources(opened)

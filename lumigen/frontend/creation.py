@@ -56,7 +56,8 @@ def arange(
         return _spaced(first, step, count).to(dtype or f32)
     low, high = (ix(0), ix(start)) if end is None else (ix(start), ix(end))
     n = ceildiv(high - low, step) if step > 0 else ceildiv(low - high, -step)
-    out = reduction.emit_iota(maximum(n, 0))
+    check_extents("arange", (count := maximum(n, 0),))
+    out = reduction.emit_iota(count)
     if step != 1:
         out = primitive.mul(out, step)
     if low != 0:

@@ -10,12 +10,18 @@ from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, is_nonnegative
 from lumigen.view import Shape
 
+LARGEST = 2**62  # a size is below it
 MOST_DIMS = 8  # of an extent whose corners are tried
 
 
 def check_extents(op: str, shape: Shape) -> None:
-    """No extent of a result may be negative, for any value of the dims."""
+    """No extent of a result may be negative, for any value of the dims, or a number beyond 62 bits."""
     for d, extent in enumerate(shape):
+        if extent.is_const and extent.const >= LARGEST:
+            expected = "sizes below 2**62"
+            raise fail(
+                BadArgument, op=op, name=f"the size of axis {d}", value=extent, expected=expected
+            )
         check_extent(op, f"axis {d} would have extent {extent}", extent)
 
 

@@ -6,18 +6,27 @@ stays the exception that it is.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from lumigen.dtype import DType
-from lumigen.errors import BadArgument, LumigenError, SourceLocation, is_user_code
+from lumigen.errors import (
+    BadArgument,
+    LumigenError,
+    SourceLocation,
+    is_user_code,
+    user_location,
+)
 from lumigen.frontend.tensor import Tensor
 from lumigen.index import Ix, Symbolic
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _EXTENT = (int, Symbolic, Ix)
 _NUMBER = (*_EXTENT, float, np.generic)
@@ -56,12 +65,28 @@ def explained() -> Generator[None]:
         raise found from e
 
 
-def explanation(error: BaseException) -> LumigenError | None:
+def told(function: F) -> F:
+    """Likewise for every call of a function of ours that users call while nothing is traced."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as e:
+            found = explanation(e, user_location())
+            if found is None:
+                raise
+            raise found from e
+
+    return cast("F", call)
+
+
+def explanation(error: BaseException, where: SourceLocation | None = None) -> LumigenError | None:
     """The error of the call that the user's innermost line made, if an argument of it is of a wrong kind.
 
+    `where` is the user's line that called all of what the traceback shows, if there is none in it.
     An error of ours gives way only to a missing tensor: it knows its values better.
     """
-    where: SourceLocation | None = None
     inside: list[FrameType] = []
     trace = error.__traceback__
     while trace is not None:
@@ -109,7 +134,7 @@ def _function(frame: FrameType) -> Callable[..., Any] | None:
     found: Any = frame.f_globals.get(first)
     for part in rest:
         found = inspect.getattr_static(found, part, None)
-    found = getattr(found, "__func__", found)
+    found = inspect.unwrap(getattr(found, "__func__", found))
     code: CodeType | None = getattr(found, "__code__", None)
     return cast("Callable[..., Any]", found) if code is frame.f_code else None
 

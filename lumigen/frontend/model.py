@@ -18,8 +18,8 @@ from lumigen.dtype import DType
 from lumigen.errors import BadArgument, DimConflict, SourceLocation, UnknownDim, WeightMismatch
 from lumigen.frontend.application import TextGeneration
 from lumigen.frontend.extents import declared
-from lumigen.frontend.misuse import explained
-from lumigen.frontend.nn.module import Module, Parameter
+from lumigen.frontend.misuse import explained, told
+from lumigen.frontend.nn.module import Buffer, Module, Parameter
 from lumigen.frontend.spec import Spec, check_identifier, taken
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import Scope, fail, tracing
@@ -27,7 +27,7 @@ from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, product
 from lumigen.names import entry_symbols, model_symbols, model_taken_by
 from lumigen.ops import Op
-from lumigen.weights import Array
+from lumigen.weights import Array, Weights
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,6 +79,7 @@ class Model:
     made to those in the weights file. `apps` are programs that are emitted with it.
     """
 
+    @told
     def __init__(
         self,
         name: str,
@@ -94,6 +95,11 @@ class Model:
             raise fail(
                 BadArgument, op="Model", name="version", value=repr(version), expected="1.2.3"
             )
+        for module in net.values() if isinstance(net, Mapping) else () if net is None else (net,):
+            if not isinstance(module, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+                value = f"of type {type(module).__name__}"
+                expected = "a module, or modules by name, after the model's name"
+                raise fail(BadArgument, op="Model", name="net", value=value, expected=expected)
         self.name = name
         self.version = version
         self.net = net
@@ -209,7 +215,7 @@ class Model:
         modules = {f"{k}." if k else "": m for k, m in many.items()}
         out: dict[Parameter, str] = {}
         for prefix, module in modules.items():
-            for name, parameter in module.state_dict(self.prefix + prefix).items():
+            for name, parameter in module.named_weights(self.prefix + prefix):
                 out.setdefault(parameter, self._renamed(name))
         return out
 
@@ -217,6 +223,24 @@ class Model:
         """The arrays that `load_state_dict` gave the parameters, by their names; empty without any."""
         named = self.weight_names().items()
         return {name: p.value for p, name in named if p.value is not None}
+
+    def sources(
+        self, given: Weights | Mapping[str, Array] | None
+    ) -> Weights | Mapping[str, Array] | None:
+        """Where the arrays of a compilation are from: what is given, else the parameters' own; None without any.
+
+        Buffers that are not persistent are never of a file.
+        """
+        if given is None:
+            return self.values() or None
+        own = {
+            name: p.value
+            for p, name in self.weight_names().items()
+            if isinstance(p, Buffer) and not p.persistent and p.value is not None
+        }
+        if isinstance(given, Weights):
+            return given.beside(own) if own else given
+        return {**own, **given}
 
     def _renamed(self, name: str) -> str:
         if self.rename is None:

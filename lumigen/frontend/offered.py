@@ -18,7 +18,9 @@ NAMESPACES = (
     "lumigen.frontend.special",
 )
 
-_TARGET = "The target of the compilation decides where it runs: leave this out."
+_TARGET = (
+    "The target of the compilation, such as `--target cuda`, decides where it runs: leave this out."
+)
 _INFERENCE = "Nothing is differentiated: leave this out."
 # What another library's tensors have, and why ours need none of it.
 ELSEWHERE = {

@@ -6,8 +6,9 @@ scalar (weak: it takes the dtype of its partner) or an extent, which may be symb
 
 from __future__ import annotations
 
+import math
 from functools import reduce as fold
-from typing import Union
+from typing import NoReturn, Union
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from lumigen.graph import Edge
 from lumigen.index import Dim, Ix, Symbolic, is_less, is_nonnegative, ix
 from lumigen.ops import Op
 from lumigen.view import Shape, View
+
+DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")  # of torch, which `to` takes there
 
 Extent = Union[int, Symbolic, Ix]
 Scalar = Union[bool, int, float, Symbolic, Ix]
@@ -51,13 +54,28 @@ def _canonical(v: View, source: Shape) -> View:
 
 
 def constant(value: float | bool, dtype: DType) -> Edge:
-    """A 0-d constant, rounded to what `dtype` computes in; integers wrap around."""
+    """A 0-d constant, rounded to what `dtype` computes in; integers wrap around.
+
+    BadArgument for integers beyond 64 bits, and for what is none where one is needed.
+    """
+    whole = isinstance(value, int)
+    if whole and not (abs(value) < 2**1023 if dtype.is_float else -(2**63) <= value < 2**64):
+        _refuse(f"an integer of {value.bit_length()} bits", dtype)
     if dtype.is_float:
         with np.errstate(over="ignore"):
             return emit(graph.const(float(np.asarray(value, accumulator(dtype).numpy)), dtype))
+    if dtype.is_int and not whole and not math.isfinite(value):
+        _refuse(f"{value}, which is no integer", dtype)
     if dtype.is_int:
         return emit(graph.const(int(np.asarray(int(value)).astype(dtype.numpy)), dtype))
     return emit(graph.const(value, dtype))
+
+
+def _refuse(value: str, dtype: DType) -> NoReturn:
+    expected = f"a number from -2**63 to 2**63 - 1 for {dtype}"
+    if dtype.is_float:
+        expected = f"a float, such as 1e30, for {dtype}"
+    raise fail(BadArgument, op="constant", name="a number", value=value, expected=expected)
 
 
 def size(extent: Extent, dtype: DType = i64) -> Edge:
@@ -114,9 +132,14 @@ def tensor(a: Operand, dtype: DType) -> Edge:
 
 
 def check_dtype(op: str, dtype: object) -> None:
-    """BadArgument for what is no dtype of ours, such as torch's."""
+    """BadArgument for what is no dtype of ours, such as torch's, or a device."""
     if not isinstance(dtype, DType):
         expected = f"one of {', '.join(map(repr, DTYPES))}"
+        if str(dtype).partition(":")[0] in DEVICES:
+            expected = (
+                "a dtype; where a model runs is said when it is compiled: "
+                'lg.compile(model, target="cuda"), or `lumigen compile --target cuda`'
+            )
         raise fail(BadArgument, op=op, name="dtype", value=repr(dtype), expected=expected)
 
 

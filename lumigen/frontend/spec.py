@@ -12,13 +12,12 @@ import numpy as np
 
 from lumigen.dtype import DTYPES, DType, f32
 from lumigen.errors import BadArgument
-from lumigen.frontend.extents import declared
+from lumigen.frontend.extents import LARGEST, declared
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, Symbolic, is_less, ix
 from lumigen.names import taken_by
 from lumigen.view import Shape
 
-LARGEST = 2**62  # a dim is below it
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -44,9 +43,8 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None
         raise fail(BadArgument, op="spec", name="dtype", value=dtype, expected=f"one of {_names()}")
     for e in extents:
         if isinstance(e, bool) or not isinstance(e, int | Symbolic | Ix):
-            raise fail(
-                BadArgument, op="spec", name="an extent", value=repr(e), expected="integers or dims"
-            )
+            expected = _instead(e)
+            raise fail(BadArgument, op="spec", name="an extent", value=repr(e), expected=expected)
     out = Spec(tuple(ix(e) for e in extents), dtype, _checked_range(dtype, range))
     for dim in out.dims():
         _check_dim(dim)
@@ -56,6 +54,17 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None
                 BadArgument, op="spec", name="an extent", value=e, expected="extents of at least 1"
             )
     return out
+
+
+def _instead(extent: object) -> str:
+    """What to pass instead of what is no extent."""
+    if isinstance(extent, str):
+        name = extent if IDENTIFIER.fullmatch(extent) else "batch"
+        return f'a dim, with its least and its greatest size: lg.Dim("{name}", 1, 64)'
+    if isinstance(extent, tuple | list):
+        items = ", ".join(map(str, cast("list[object]", extent)))
+        return f"extents one by one: lg.spec({items})"
+    return "integers or dims"
 
 
 def _names() -> str:

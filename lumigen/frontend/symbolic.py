@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, TypeAlias, Union
+from typing import Any, Self, TypeAlias, Union
 
 from lumigen import index
-from lumigen.errors import DimSpecialised
+from lumigen.errors import BadArgument, DimSpecialised
 from lumigen.frontend.extents import check_extent, declared
 from lumigen.frontend.trace import fail
 from lumigen.index import Ix, Symbolic, is_less, is_nonnegative, ix
@@ -137,6 +137,24 @@ class Dim(SymbolicSize, index.Dim):
     What may differ is computed, as `lg.where(lg.full((), x.shape[0], lg.i64) == 4, a, b)` is. `int`,
     `range`, `/` and `**` of a size are TypeErrors.
     """
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """BadArgument without a name or a range, or with more than there is to say of a dim."""
+        known = [f.name for f in fields(cls)]
+        said = (*known[: len(given)], *named)
+        fits = len(given) <= len(known) and set(known[:3]) <= set(said) <= set(known)
+        fits = fits and isinstance(given[0] if given else named["name"], str)
+        if said and not fits:  # copy and pickle give nothing, and set the fields later
+            shown = [*map(repr, given), *(f"{key}={value!r}" for key, value in named.items())]
+            raise fail(
+                BadArgument,
+                op="Dim",
+                name="a dim",
+                value=f"lg.Dim({', '.join(shown)})",
+                expected='a name, the least and the greatest size, as in lg.Dim("batch", 1, 64), '
+                "and perhaps multiple_of= and typical=",
+            )
+        return super().__new__(cls)
 
     @property
     def expression(self) -> Ix:

@@ -21,6 +21,7 @@ from lumigen.frontend import (
     cumulative,
     elementary,
     elementwise,
+    elsewhere,
     indexing,
     movement,
     operand,
@@ -33,7 +34,7 @@ from lumigen.frontend import (
     special_functions,
     statistics,
 )
-from lumigen.frontend.offered import instead_of, lacks_method
+from lumigen.frontend.offered import lacks_method
 from lumigen.frontend.operand import Dims, Value, one_sequence, raw
 from lumigen.frontend.primitive import Extent, Scalar
 from lumigen.frontend.symbolic import Size, size_of
@@ -70,7 +71,6 @@ class Tensor:
     """
 
     __slots__ = ("_edge",)
-    __array_ufunc__ = None  # numpy leaves operators to this class
 
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
@@ -189,25 +189,20 @@ class Tensor:
 
     __hash__ = object.__hash__
 
-    @classmethod
-    def __torch_function__(
-        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """What torch calls where one of its functions is given a tensor of ours."""
-        del types, args, kwargs
-        from lumigen.frontend import functional  # noqa: PLC0415  # it is made of tensors
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """What numpy calls for its functions, and where its numbers stand left of an operator."""
+        del method
+        return elsewhere.of_numpy(ufunc.__name__, inputs, named, Tensor)
 
-        name = getattr(function, "__name__", str(function))
-        here = instead_of(name, Tensor, vars(functional))
-        raise fail(
-            BadArgument,
-            op=f"torch.{name}",
-            name="a lumigen tensor",
-            value="passed to torch: it is being traced, and has no values yet",
-            expected=f"it to {here}"
-            if here
-            else "tensors of torch, or compose it of lumigen's functions",
-        )
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """What numpy calls where a function of its own that is no ufunc is given a tensor of ours."""
+        del types, kwargs
+        return elsewhere.of_numpy_array(function.__name__, args, Tensor)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: Any) -> Any:
+        """What torch calls where one of its functions is given a tensor of ours."""
+        raise elsewhere.refused("torch", getattr(function, "__name__", str(function)), Tensor)
 
     # --- arithmetic -------------------------------------------------------------------------------
 

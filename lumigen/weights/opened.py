@@ -6,6 +6,7 @@ but floats of 16 and 32 bits into one another.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -53,9 +54,16 @@ class Weights:
         self.config = dict(config)
         self.metadata = dict(metadata)
         self._stored = dict(stored)
+        self._added: dict[str, Array] = {}
         self._load = load or mapped
         self._tokenizer = tokenizer
         self._aliases = {k: a for k, a in (aliases or {}).items() if k not in self._stored}
+
+    def beside(self, arrays: Mapping[str, Array]) -> Weights:
+        """These weights, with arrays that are in no file, under names of their own."""
+        found = copy.copy(self)
+        vars(found)["_added"] = {**self._added, **arrays}
+        return found
 
     def __repr__(self) -> str:
         return f"Weights({str(self.path)!r}, {len(self._stored)} tensors)"
@@ -86,7 +94,7 @@ class Weights:
         return None if self._tokenizer is None else self._tokenizer()
 
     def __contains__(self, name: object) -> bool:
-        return name in self._stored or name in self._aliases
+        return name in self._stored or name in self._aliases or name in self._added
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -96,6 +104,8 @@ class Weights:
 
     def __getitem__(self, name: str) -> Array:
         """The tensor; read-only, a view of the mapped file where the format allows."""
+        if name in self._added:
+            return self._added[name]
         stored = self._find(name)
         self.dtype(name)
         array = self._load(stored)

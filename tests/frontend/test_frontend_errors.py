@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import math
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -610,7 +612,7 @@ ARRAY = np.ones((4,), np.float32)
 # a call with an argument of a wrong kind, and what its error says behind the line
 MISUSES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: x @ ARRAY, "numpy.ndarray of shape (4,). Pass a tensor; an array is a parameter"),
-    (lambda x: ARRAY @ x, "[rmatmul] other cannot be a numpy.ndarray of shape (4,)."),
+    (lambda x: ARRAY @ x, "[operand] an operand cannot be a ndarray."),
     (lambda x: functional.linear(x, ARRAY), "[linear] weight cannot be a numpy.ndarray"),
     (lambda x: functional.linear(x, torch.ones(4, 4)), "[linear] weight cannot be a torch.Tensor of shape (4, 4)."),
     (lambda x: nn.Linear(4, 4)(None), "[Linear] input cannot be None. Pass a tensor."),
@@ -619,7 +621,8 @@ MISUSES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: x.masked_fill([True], 0.0), "[masked_fill] mask cannot be [True]. Pass a tensor."),
     (lambda x: x.reshape("b"), "[reshape] shape[0] cannot be 'b'. Pass an integer or an extent"),
     (lambda x: x.to(torch.float16), "[to] dtype cannot be torch.float16. Pass one of lg.f32"),
-    (lambda x: x.to("cuda"), "[to] dtype cannot be 'cuda'. Pass one of lg.f32"),
+    (lambda x: x.to("cuda"), "[to] dtype cannot be 'cuda'. Pass a dtype; where a model runs is said when it is"),
+    (lambda x: x.to(torch.device("cpu")), "Pass a dtype; where a model runs is said when it is compiled: lg.compile"),
     (lambda x: x.sum(-1, dtype=np.float32), "dtype cannot be <class 'numpy.float32'>. Pass"),
     (lambda x: nn.Linear(4, 4, dtype=torch.float16)(x), "[Parameter] dtype cannot be torch.float16."),
     (lambda x: x.sum(np.int64(1)), "[sum] dim cannot be np.int64(1). Pass an integer or"),
@@ -645,6 +648,100 @@ def test_an_exception_that_no_argument_explains_stays_what_it_is(monkeypatch):
     monkeypatch.setattr("lumigen.frontend.elementary.exp", broken)
     with pytest.raises(TypeError, match="of ours"):
         trace(lambda x0: x0.exp(), lg.spec(B, 4))
+
+
+# what is passed to numpy, and what the error says of it
+TO_NUMPY: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: np.maximum(x, x), "[numpy.maximum] a lumigen tensor cannot be passed to numpy: it is being traced"),
+    (lambda x: np.maximum(x, x), "Pass it to lumigen.functional.maximum or to its own method maximum."),
+    (lambda x: np.exp(x), "[numpy.exp] a lumigen tensor cannot be passed to numpy"),
+    (lambda x: np.abs(x), "Pass it to its own method abs."),
+    (lambda x: np.add(x, x), "[numpy.add] a lumigen tensor cannot be passed to numpy"),
+    (lambda x: np.add.reduce(x), "[numpy.add] a lumigen tensor cannot be passed to numpy"),
+    (lambda x: np.sum(x), "[numpy.sum] a lumigen tensor cannot be passed to numpy"),
+    (lambda x: np.concatenate([x, x]), "Pass it to lumigen.functional.cat."),
+    (lambda x: np.ones(4) + x, "[operand] an operand cannot be a ndarray."),
+    (lambda x: np.ones((4, 4)) @ x.mT, "[operand] an operand cannot be a ndarray."),
+    (lambda x: np.put(x, 0, 1), "[numpy.put] a lumigen tensor cannot be passed to numpy"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "text"), TO_NUMPY)
+def test_functions_of_numpy_take_no_tensors(call, text):
+    with pytest.raises(errors.BadArgument) as caught:
+        trace(lambda x0: call(x0), lg.spec(B, 4))  # by its own name
+    assert text in str(caught.value)
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
+
+
+def test_numbers_of_numpy_stand_left_of_operators():
+    def check(x0):
+        two = np.float32(2)
+        assert np.shape(x0) == x0.shape
+        assert np.ndim(x0) == 2
+        for theirs, ours in (
+            (two * x0, 2.0 * x0),
+            (two - x0, 2.0 - x0),
+            (two / x0, 2.0 / x0),
+            (two**x0, 2.0**x0),
+            (two < x0, x0 > 2.0),
+            (np.array(2.0) >= x0, x0 <= 2.0),
+            (np.int64(3) % x0.long(), 3 % x0.long()),
+            (np.True_ & (x0 > 0), True & (x0 > 0)),
+        ):
+            assert theirs.edge == ours.edge
+        return x0
+
+    trace(check, lg.spec(B, 4))
+
+
+# calls while nothing is traced, and what the error says of them
+OUTSIDE: list[tuple[Callable[[], Any], str]] = [
+    (lambda: lg.spec("batch"), "[spec] an extent cannot be 'batch'. Pass a dim, with its least and its greatest"),
+    (lambda: lg.spec((2, 3)), "[spec] an extent cannot be (2, 3). Pass extents one by one: lg.spec(2, 3)."),
+    (lambda: lg.Dim("batch"), "[Dim] a dim cannot be lg.Dim('batch'). Pass a name, the least and the greatest size,"),
+    (lambda: lg.Dim("batch", min=1, max=2), "[Dim] a dim cannot be lg.Dim('batch', min=1, max=2)."),
+    (lambda: lg.Dim(3, 1, 2), "[Dim] a dim cannot be lg.Dim(3, 1, 2). Pass a name"),
+    (lambda: lg.Model(3), "[Model] name cannot be 3. Pass a text."),
+    (lambda: lg.Model("m", 3), "[Model] net cannot be of type int. Pass a module, or modules by name"),
+    (lambda: lg.Model("m", nn.Linear), "[Model] net cannot be of type type."),
+    (lambda: lg.Model("m", version=1), "[Model] version cannot be 1. Pass a text."),
+    (lambda: lg.compile(nn.Linear(2, 2)), "[compile] model cannot be of type Linear. Pass an lg.Model."),
+    (lambda: nn.Linear(2, 2).load_state_dict(None), "[load_state_dict] state_dict cannot be of type NoneType. Pass"),
+    (lambda: nn.Linear(2, 2).load_state_dict("w.pt"), "[load_state_dict] state_dict cannot be of type str."),
+    (lambda: nn.LSTM(3, None), "[LSTM] hidden_size cannot be None. Pass an integer."),
+    (lambda: nn.Conv2d("a", 3, 3), "[Conv2d] in_channels cannot be 'a'. Pass an integer."),
+    (lambda: nn.Linear(2, 2).to("cuda"), "Pass a dtype; where a model runs is said when it is compiled"),
+    (lambda: lg.full((2,), 2**70), "[constant] a number cannot be an integer of 71 bits. Pass a number from -2**63 to"),
+    (lambda: lg.full((2,), 10**400, lg.f32), "[constant] a number cannot be an integer of 1329 bits. Pass a float"),
+    (lambda: lg.full((2,), math.nan, lg.i32), "[constant] a number cannot be nan, which is no integer."),
+    (lambda: lg.full((2**70,), 1.0), "[full] the size of axis 0 cannot be 1180591620717411303424. Pass sizes below"),
+    (lambda: lg.arange(2**70), "[arange] the size of axis 0 cannot be 1180591620717411303424."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "text"), OUTSIDE)
+def test_a_wrong_call_outside_of_an_entry_is_told_with_its_line(call, text):
+    with pytest.raises(errors.BadArgument) as caught:
+        call()
+    assert text in str(caught.value)
+    where = caught.value.where
+    assert where is not None
+    assert (where.file, where.line) == (__file__, call.__code__.co_firstlineno)
+
+
+def test_dims_are_copied_and_pickled():
+    assert copy.deepcopy(B).name == pickle.loads(pickle.dumps(B)).name == "batch"
+    assert lg.Dim(name="batch", lo=1, hi=64).hi == 64
+
+
+@pytest.mark.parametrize("name", ["cuda", "cpu"])
+def test_a_module_is_on_no_device(name):
+    with pytest.raises(AttributeError, match=r"a Linear has no .*--target cuda"):
+        getattr(nn.Linear(2, 2), name)
+    with pytest.raises(AttributeError, match="'Linear' object has no attribute 'wieght'"):
+        _ = nn.Linear(2, 2).wieght
 
 
 def assigned(x: Any) -> Any:
@@ -678,7 +775,10 @@ def test_values_cannot_be_asked_for(call, text):
     ("name", "text"),
     [
         ("add_", "a Tensor has no add_. A Tensor is a value, and no memory: write x = x.add(...)."),
-        ("cuda", "a Tensor has no cuda. The target of the compilation decides where it runs"),
+        (
+            "cuda",
+            "a Tensor has no cuda. The target of the compilation, such as `--target cuda`, decides",
+        ),
         ("requires_grad", "a Tensor has no requires_grad. Nothing is differentiated"),
     ],
 )

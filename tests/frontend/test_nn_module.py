@@ -283,3 +283,52 @@ def test_a_number_that_a_parameter_cannot_hold_is_refused() -> None:
     ):
         ours.load_state_dict(state)
     ours.load_state_dict({**state, "weight": np.ones((2, 2))})
+
+
+class Rotary(nn.Module):
+    def __init__(self) -> None:
+        self.scale = nn.Linear(3, 3, bias=False)
+        self.register_buffer("angles", np.arange(3, dtype=np.float32), persistent=False)
+        self.register_buffer("mean", np.ones(3, np.float32))
+
+    def forward(self, x):
+        return self.scale(x) * self.angles + self.mean
+
+
+class Theirs(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Linear(3, 3, bias=False)
+        self.register_buffer("angles", torch.arange(3.0), persistent=False)
+        self.register_buffer("mean", torch.ones(3))
+
+
+def test_buffers_that_are_not_persistent_are_in_no_state_dict() -> None:
+    ours, theirs = Rotary(), Theirs()
+    assert set(ours.state_dict()) == set(theirs.state_dict()) == {"scale.weight", "mean"}
+    assert {n for n, _ in ours.named_buffers()} == {n for n, _ in theirs.named_buffers()}
+    assert not ours.load_state_dict(theirs.state_dict()).missing_keys
+    assert "angles" not in copy.deepcopy(ours).state_dict()
+    assert ours.half().angles.dtype is lg.f16
+    with pytest.raises(errors.StateMismatch, match="unexpected: angles"):
+        ours.load_state_dict({**theirs.state_dict(), "angles": np.ones(3)})
+
+
+@pytest.mark.parametrize("given", ["none", "file", "arrays"])
+def test_buffers_that_are_not_persistent_need_no_file(tmp_path: Path, given: str) -> None:
+    net = Rotary()
+    model = lg.Model("rotary", net)
+
+    @model.entry(x=lg.spec(2, 3))
+    def turn(x):
+        return net(x)
+
+    held = {"scale.weight": np.eye(3, dtype=np.float32), "mean": np.zeros(3, np.float32)}
+    save_file({k: torch.tensor(v) for k, v in held.items()}, tmp_path / "w.safetensors")
+    if given == "none":
+        net.load_state_dict(held)
+    weights = {"none": None, "file": tmp_path / "w.safetensors", "arrays": held}[given]
+    lg.compile(model, output=tmp_path / "out", weights=weights, build=False)
+    packed = lg.open_weights(tmp_path / "out" / "weights" / "rotary.safetensors")
+    np.testing.assert_array_equal(packed["angles"], np.arange(3, dtype=np.float32))
+    assert "mean" in packed

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 
 from lumigen import graph
 from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
 from lumigen.errors import BadArgument, StateMismatch
+from lumigen.frontend.misuse import told
+from lumigen.frontend.offered import ELSEWHERE, lacks_method
 from lumigen.frontend.primitive import check_dtype
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import current, emit, fail
@@ -98,9 +100,27 @@ class Parameter(Tensor):
 
 
 class Buffer(Parameter):
-    """A weight that training keeps but does not learn, such as a running mean."""
+    """A weight that training keeps but does not learn, such as a running mean.
 
-    __slots__ = ()
+    One that is not `persistent` is in no state_dict: its value is the model's own, whatever file the weights are of.
+    """
+
+    __slots__ = ("persistent",)
+
+    def __init__(
+        self,
+        *shape: Any,
+        dtype: DType | None = None,
+        name: str | None = None,
+        persistent: bool = True,
+    ) -> None:
+        super().__init__(*shape, dtype=dtype, name=name)
+        self.persistent = persistent
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        copied = cast("Buffer", super().__deepcopy__(memo))
+        copied.persistent = self.persistent
+        return copied
 
 
 class IncompatibleKeys(NamedTuple):
@@ -112,6 +132,19 @@ class IncompatibleKeys(NamedTuple):
 
 class Module:
     """What has parameters, found in its attributes, lists and dicts included, and a `forward`."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        if "__init__" in vars(cls) and cls.__module__.startswith("lumigen."):
+            cls.__init__ = told(cls.__init__)
+
+    if not TYPE_CHECKING:  # which finds attributes by itself
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ELSEWHERE:
+                raise lacks_method(name, type(self))
+            kind = type(self).__name__
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
 
     training = False
     # names beside the parameters that a checkpoint may hold, because training needs them
@@ -154,12 +187,14 @@ class Module:
         yield from dict.fromkeys(p for _, p in self.named_buffers())
 
     def state_dict(self, prefix: str = "") -> dict[str, Parameter]:
-        """Parameters and buffers by path: PyTorch's names, less `num_batches_tracked` of training.
+        """Parameters and persistent buffers by path: PyTorch's names, less `num_batches_tracked` of training.
 
         Each has a shape and a dtype; its `value` is what `load_state_dict` gave it, or None.
         """
-        return dict(self.named_weights(prefix))
+        named = self.named_weights(prefix)
+        return {n: p for n, p in named if not isinstance(p, Buffer) or p.persistent}
 
+    @told
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
@@ -170,6 +205,12 @@ class Module:
         theirs. StateMismatch where shapes or kinds differ, a number is too great and, if `strict`, where names
         are missing or left over; counters of training (`num_batches_tracked`) may be either. Nothing is taken then.
         """
+        if not isinstance(state_dict, Mapping | Weights):  # pyright: ignore[reportUnnecessaryIsInstance]
+            value = f"of type {type(state_dict).__name__}"
+            expected = "arrays by name, as a state_dict() has them, or lg.open_weights(FILE)"
+            raise fail(
+                BadArgument, op="load_state_dict", name="state_dict", value=value, expected=expected
+            )
         wanted = self.state_dict()
         counters = {f"{p}.{c}" if p else c for p, m in self.named_modules() for c in m.counted}
         missing = [name for name in wanted if name not in state_dict]
@@ -252,13 +293,20 @@ class Module:
         """Set an attribute, under any name; an array becomes a parameter."""
         vars(self)[name] = Parameter(param) if _is_array(param) else param
 
-    def register_buffer(self, name: str, tensor: Buffer | None) -> None:
-        """Set an attribute, under any name; an array becomes a buffer."""
-        vars(self)[name] = Buffer(tensor) if _is_array(tensor) else tensor
+    def register_buffer(self, name: str, tensor: Buffer | None, persistent: bool = True) -> None:
+        """Set an attribute, under any name; an array becomes a buffer.
+
+        One that is not `persistent` is in no state_dict, and no weights file is asked for it: a compilation takes the
+        array. A project that opens another file than the one it was compiled with finds it there, or refuses the file.
+        """
+        held = Buffer(tensor) if _is_array(tensor) else tensor
+        if held is not None:
+            held.persistent = persistent
+        vars(self)[name] = held
 
     def to(self, dtype: DType) -> Self:
         """Declare all floating parameters and buffers in `dtype`."""
-        for p in dict.fromkeys(self.state_dict().values()):
+        for p in dict.fromkeys(p for _, p in self.named_weights()):
             if p.dtype.is_float:
                 p.declare(dtype)
         return self
