@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lumigen.compile import (
     KERNEL_FORMS,
+    Stages,
     lower_model,
     show_entries,
     show_kernels,
@@ -26,6 +27,7 @@ def text_after(
     kernel: str | None = None,
     target: str = "cpu",
     dtype: DType = f32,
+    stages: Stages | None = None,
 ) -> str:
     """A form of the whole model, or of one kernel of it."""
     if kernel is not None and form not in KERNELS:
@@ -36,7 +38,7 @@ def text_after(
     if form == "graph":
         return show_entries(traced.entries)
     row = parse_target(target)
-    compilation = lower_model(traced, {"target": row.text}, None, row, dtype=dtype)
+    compilation = lower_model(traced, {"target": row.text}, stages, row, dtype=dtype)
     if form in GRAPHS:
         return show_entries(compilation.graphs.get(form, traced.entries))
     if form == "program":

@@ -26,9 +26,11 @@ from safetensors.numpy import save_file
 
 import lumigen as lg
 from lumigen import cli
-from lumigen.cli import use
+from lumigen.cli import terminal, use
 from lumigen.cli.bench import beside, kernel_times, places
 from lumigen.cli.opened import Project, inputs_for, manifest_of
+from lumigen.compile import Progress
+from lumigen.errors import BadInput
 from lumigen.forms import FORMS
 from lumigen.interp.graph import evaluate
 from lumigen.limits import Limits, Memory, Rate
@@ -331,6 +333,32 @@ def test_each_stage_is_named_once_and_its_time_once(here: Path, run: Run) -> Non
     assert [re.sub(r" [\d.]+ (s|ms|us)$", "", t) for t in times.split(", ")] == stages
 
 
+@pytest.mark.parametrize("command", [("compile", DIGITS, "--no-build"), ("show", DIGITS)])
+def test_progress_is_quiet_when_asked(command: tuple[Any, ...], here: Path, run: Run) -> None:
+    assert run(*command)[2].startswith("trace\n")
+    code, out, err = run(*command, "-q")
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_a_long_stage_is_told_of_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter([0.0, 1.0, 9.0, 11.0, 12.0, 21.5, 22.0])
+    monkeypatch.setattr(terminal, "monotonic", lambda: next(seconds))
+    with terminal.progress() as listener:
+        listener(Progress("compile"))
+        for done in range(1, 6):
+            listener(Progress("compile", done, 5, f"{done}.cpp"))
+        listener(Progress("write"))
+    assert capsys.readouterr().err.splitlines() == [
+        "compile",
+        "compile 3/5",
+        "compile 5/5",
+        "write",
+    ]
+
+
 @pytest.mark.skipif(shutil.which("script") is None, reason="no script(1) to be a terminal")
 def test_a_terminal_keeps_no_lines_of_progress(here: Path) -> None:
     command = f"{sys.executable} -m lumigen compile {DIGITS} --no-build"
@@ -466,6 +494,54 @@ def test_a_path_that_is_not_there_is_compared_with_those_that_are(
     assert f"{says} The working directory is {here}." in err
 
 
+CTEST = """\
+1/3 Test #1: digits.kernels ....................***Skipped   0.01 sec
+2/3 Test #2: digits.entries ....................***Skipped   0.01 sec
+3/3 Test #3: digits_example_c ..................   Passed    0.12 sec
+
+100% tests passed, 0 tests failed out of 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "want"),
+    [("cuda", "a GPU that runs the project"), ("cpu", "instruction sets of other processors")],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_skipped_tests_are_said_to_prove_nothing(
+    target: str, want: str, as_json: bool, emitted: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = emitted / "manifest.json"
+    file.write_text(file.read_text().replace('"target": "cpu"', f'"target": "{target}"'))
+    done = types.SimpleNamespace(returncode=0, stdout=CTEST)
+    built = types.SimpleNamespace(log=emitted / "log")
+    monkeypatch.setattr(use, "build_project", lambda *_, **__: built)
+    monkeypatch.setattr(use.subprocess, "run", lambda *_, **__: done)
+    code, out, err = run("test", emitted, *(["--json"] if as_json else []))
+    assert code == 0
+    assert (
+        f"note: 2 of 3 tests were skipped for want of {want}, so nothing is proven of what they "
+        "test. The exit status is 0 where no test failed, skipped ones included.\n"
+    ) in err
+    if as_json:
+        found = json.loads(out)
+        assert (found["passed"], found["skipped"]) == (True, 2)
+        assert found["tests"]["digits_example_c"] == "passed"
+
+
+def test_an_array_of_another_type_is_told_how_to_convert_the_file(
+    here: Path, emitted: Path
+) -> None:
+    project = emitted_project(emitted)
+    np.save(here / "x.npy", np.ones((2, 64)))
+    with pytest.raises(BadInput) as caught:
+        inputs_for(project, project.entry(None), {"x": "x.npy"}, {})
+    assert str(caught.value) == (
+        "[classify] x in x.npy is float64, must be float32. "
+        "Convert the file: np.save('x.npy', np.load('x.npy').astype(np.float32))."
+    )
+
+
 def test_an_absolute_path_has_no_working_directory(here: Path, run: Run) -> None:
     code, _, err = run("compile", here / "nowhere" / "model.py")
     assert code == 1
@@ -572,14 +648,13 @@ SHOWN = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_stage_can_be_shown(form: str, run: Run) -> None:
-    code, out, err = run("show", DIGITS, "--after", form)
+    code, out, err = run("show", DIGITS, "--after", form, "-q")
     assert (code, err) == (0, "")
     for text in SHOWN[form]:
         assert text in out
-    assert run("show", DIGITS, "--after", form)[1] == out, "and is the same each time"
     code, as_json, _ = run("show", DIGITS, "--after", form, "--json")
     assert code == 0
-    assert json.loads(as_json)["text"].rstrip("\n") == out.rstrip("\n")
+    assert json.loads(as_json)["text"].rstrip("\n") == out.rstrip("\n"), "the same each time"
 
 
 STRANGE = """import lumigen as lg
@@ -640,6 +715,11 @@ def test_a_single_kernel_can_be_shown(run: Run) -> None:
     assert code == 0
     assert out.startswith("k02_simt  # ")
     assert "k00_panel" not in out
+    code, alone, _ = run("show", DIGITS, "--kernel", "k02_simt")
+    assert code == 0
+    assert alone == run("show", DIGITS, "--after", "source", "--kernel", "k02_simt")[1]
+    assert "void k02_simt(" in alone
+    assert run("show", DIGITS)[1] == run("show", DIGITS, "--after", "program")[1]
 
 
 def test_a_new_model_compiles_as_it_is(here: Path, run: Run) -> None:
@@ -725,7 +805,7 @@ def test_help_says_what_is_taken_without_an_option(command: str, run: Run) -> No
 
 
 def test_a_reader_who_leaves_is_no_error(here: Path) -> None:
-    show = f"{sys.executable} -m lumigen show '{DIGITS}' --after source"
+    show = f"{sys.executable} -m lumigen show '{DIGITS}' -q --after source"
     shown = f"{show} | head -n 1; exit ${{PIPESTATUS[0]}}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = ["bash", "-c", shown]
@@ -794,7 +874,8 @@ def test_a_file_of_wider_floats_is_rounded(here: Path, run: Run) -> None:
         assert (arrays["x"].dtype, found) == (bf16, notes)
         np.testing.assert_array_equal(arrays["x"], x.astype(bf16))
     np.save("x.npy", x.astype(np.int64))
-    assert inputs_for(project, project.entry(None), {"x": "x.npy"}, {})[0]["x"].dtype == np.int64
+    with pytest.raises(BadInput, match=r"x in x.npy is int64, must be bfloat16\..*float32"):
+        inputs_for(project, project.entry(None), {"x": "x.npy"}, {})
 
 
 TWO_ENTRIES = """
@@ -920,7 +1001,7 @@ def test_random_inputs_are_said_to_be(digits: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("array", "options", "says"),
     [
-        (np.zeros((2, 64)), "", "[classify] x is float64, must be float32. "),
+        (np.zeros((2, 64)), "", "[classify] x in x.npy is float64, must be float32. "),
         (np.zeros((2, 63), np.float32), "", "[classify] x has shape (2, 63), must be"),
         (np.zeros((65, 64), np.float32), "", "[classify] "),
         (np.zeros(64, np.float32), "", "[classify] "),

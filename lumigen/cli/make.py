@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lumigen.cli import start
-from lumigen.cli.options import example, json_option, load, traced_options
+from lumigen.cli.options import example, json_option, load, quiet_option, traced_options
 from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
 from lumigen.compile import Stages, Summary, compile_project
 from lumigen.dtype import BY_NAME
@@ -43,6 +43,7 @@ def new(name: str, as_json: bool) -> None:
 @click.option("--build/--no-build", default=True, help="Whether to compile what was emitted.")
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
+@quiet_option
 @json_option
 def compile_command(
     model_file: str,
@@ -54,13 +55,14 @@ def compile_command(
     build: bool,
     embed_weights: bool,
     force: bool,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Emit a model as a C++ project and build it."""
     parse_target(target)
     if output == "":
         raise BadArgument(op="compile", name="-o", value="empty", expected="a directory")
-    with progress() as listener:
+    with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
             model, opened = load(model_file, settings, weights)
@@ -177,18 +179,17 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     )
 
 
-@click.command(epilog=example("show model.py --after source --kernel k00_panel"))
+@click.command(epilog=example("show model.py --kernel k00_panel"))
 @traced_options
 @click.option(
     "--after",
     type=click.Choice(FORMS),
-    default="program",
-    show_default=True,
-    help="Which stage to print.",
+    help="Which stage to print; program, or the source of the kernel that is named, by default.",
 )
 @click.option(
     "--kernel", metavar="NAME", help="Only this kernel; after regions, plan, tile or source."
 )
+@quiet_option
 @json_option
 def show(
     model_file: str,
@@ -196,15 +197,21 @@ def show(
     weights: str | None,
     settings: tuple[tuple[str, str], ...],
     dtype: str,
-    after: str,
+    after: str | None,
     kernel: str | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Print a stage of the compilation as text."""
     parse_target(target)
-    model, _ = load(model_file, settings, weights)
-    text = text_after(model.trace(), after, kernel, target, BY_NAME[dtype])
+    form = after or ("program" if kernel is None else "source")
+    with progress(quiet=quiet) as listener:
+        stages = Stages(listener)
+        with stages.stage("trace"):
+            model, _ = load(model_file, settings, weights)
+            traced = model.trace()
+        text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
     if as_json:
-        result_json({"model": model.name, "after": after, "kernel": kernel, "text": text})
+        result_json({"model": model.name, "after": form, "kernel": kernel, "text": text})
     else:
         result(text.rstrip("\n"))

@@ -209,6 +209,7 @@ def inputs_for(
                 notes.append(
                     f"{files[name]} is {read.dtype}, rounded to {port['dtype']} for {name}"
                 )
+            _check_dtype(entry, port, given[name].dtype, files[name])
     sizes = sizes_of(entry, {**_sizes_in(entry, given), **dims})
     for port in entry["inputs"]:
         if port["name"] in given:
@@ -259,6 +260,21 @@ def _sizes_in(entry: Entry, given: Mapping[str, Array]) -> dict[str, int]:
             pairs = zip(port["shape"], array.shape, strict=True)
             found |= {str(e): size for e, size in pairs if e in names}
     return found
+
+
+def _check_dtype(entry: Entry, port: Mapping[str, Any], found: np.dtype[Any], file: str) -> None:
+    """Refuse an array of another type, with the call that converts the file: nothing is converted unasked."""
+    wanted = NUMPY[port["dtype"]]
+    if found == wanted:
+        return
+    name = "float32" if wanted.name == "bfloat16" else wanted.name  # numpy's files have no bfloat16
+    raise BadInput(
+        entry=entry["name"],
+        name=f"{port['name']} in {file}",
+        got=found.name,
+        expected=wanted.name,
+        remedy=f"Convert the file: np.save({file!r}, np.load({file!r}).astype(np.{name})).",
+    )
 
 
 def _check_dims(

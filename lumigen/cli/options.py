@@ -116,6 +116,7 @@ def example(text: str) -> str:
     return f"\b\nExample: lumigen {text}"
 
 
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
 
 

@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +16,8 @@ from rich.text import Text
 
 from lumigen.compile import Listener, Progress
 from lumigen.errors import printable, printable_lines
+
+EVERY = 10.0  # seconds
 
 
 def result(text: str) -> None:
@@ -36,14 +40,17 @@ def say(text: str, style: str = "") -> None:
 
 
 @contextmanager
-def progress() -> Generator[Listener]:
-    """A listener that shows where it is: live on a terminal, else a line for each stage.
+def progress(*, quiet: bool = False) -> Generator[Listener]:
+    """A listener that shows where it is: live on a terminal, else a line for each stage and now and then a step.
 
     How long a stage took is a result, and the summary's.
     """
     console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if quiet:
+        yield lambda _: None
+        return
     if not console.is_terminal:
-        yield lambda p: say(p.stage) if p.has_begun else None
+        yield Lines()
         return
     with console.status("") as status:
 
@@ -52,6 +59,19 @@ def progress() -> Generator[Listener]:
             status.update(Text(f"{p.stage}{count} {p.what}"[: console.width - 4]))
 
         yield live
+
+
+@dataclass
+class Lines:
+    """Progress where lines stay: of a stage its beginning, of its steps one in `EVERY` seconds."""
+
+    said: float = 0.0  # when the last line was
+
+    def __call__(self, p: Progress) -> None:
+        now = monotonic()
+        if p.has_begun or now - self.said >= EVERY:
+            say(p.stage if p.has_begun else f"{p.stage} {p.done}/{p.total}")
+            self.said = now
 
 
 def table(rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:

@@ -39,12 +39,15 @@ def first_line(e: Exception) -> str:
 
 
 def names(file: Path) -> list[str]:
-    """The names in an archive, unchecked; none if it cannot be read."""
+    """The names in an archive, unchecked; the first alone of one whose list of contents, at its end, is missing."""
     try:
         with zipfile.ZipFile(file) as archive:
             return archive.namelist()
     except ERRORS:
-        return []
+        with file.open("rb") as f:
+            head = f.read(LOCAL_HEADER)
+            length = int.from_bytes(head[26:28], "little")
+            return [f.read(length).decode(errors="replace")]
 
 
 def members(file: Path, what: str, remedy: str) -> dict[str, Member]:
@@ -72,5 +75,8 @@ def members(file: Path, what: str, remedy: str) -> dict[str, Member]:
                     raise bad(file, f"{name[:80]} claims {size} bytes at {begin}, of {total}")
                 found[name] = Member(name, begin, size)
     except ERRORS as e:
+        if not zipfile.is_zipfile(file):
+            why = f"it is truncated: it has no list of contents, with which every {what} ends"
+            raise bad(file, why) from None
         raise bad(file, f"it is no {what}: {first_line(e)}") from None
     return found

@@ -290,7 +290,7 @@ OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "missing shard": (_index(weight_map={"a": "two.safetensors"}), "missing"),
     "not in the shard": (_index(weight_map={"b": "one.safetensors"}), "does not hold b"),
     "bad config": (_config, "config.json"),
-    "no zip": (_text("w.npz", b"PK\x03\x04 nonsense"), "no npz"),
+    "no zip": (_text("w.npz", b"PK\x03\x04 nonsense"), "it is truncated"),
     "no magic": (_text("w.npz", b"PK nonsense"), "none of safetensors"),
     "no npy": (_npz("a.npy", b"hello"), "no npz"),
     "compressed": (_npz("a.npy", _npy("(2,)", EIGHT), zipfile.ZIP_DEFLATED), "compressed"),

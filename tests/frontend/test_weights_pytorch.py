@@ -408,6 +408,8 @@ def test_truncation_anywhere(tmp_path: Path) -> None:
         file.write_bytes(content[:end])
         with pytest.raises(errors.BadWeightsFile):
             open_weights(file)
+    file.write_bytes(content[:-30])
+    refused(file, "truncated: it has no list of contents, with which every file of PyTorch ends")
 
 
 CHANGES = st.lists(

@@ -59,7 +59,7 @@ def test_warnings_of_both_compilers_are_errors_where_asked(project, tmp_path, to
 
 @needs_nvcc
 @pytest.mark.slow
-def test_without_a_gpu_tests_are_skipped_and_say_why(project, tool):
+def test_without_a_gpu_tests_are_skipped_and_say_why(project, tool, capsys):
     if cuda_driver().is_ok:
         pytest.skip("there is a GPU")
     build = project / "build" / "release"
@@ -73,6 +73,8 @@ def test_without_a_gpu_tests_are_skipped_and_say_why(project, tool):
         )
         assert alone.returncode == 77
         assert alone.stdout.startswith("skipped: [model_open] there is no ")
+    assert cli.run(["test", str(project)]) == 0
+    assert "tests were skipped for want of a GPU that runs the project" in capsys.readouterr().err
 
 
 @needs_nvcc
