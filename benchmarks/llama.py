@@ -373,10 +373,10 @@ def bytes_of_token(model: str, dtype: str, position: int) -> int:
 def main() -> None:
     parser = harness.arguments(__doc__.splitlines()[0])
     parser.add_argument("--models", default=",".join(MODELS), help="110m,1b by default")
-    parser.add_argument("--dtypes", default=",".join(WIDTH), help="f32,bf16 by default")
+    parser.set_defaults(dtype=None)  # without one, both
     parser.add_argument("--threads", default="1,2", help="1,2 by default")
     options = parser.parse_args()
-    models, dtypes = options.models.split(","), options.dtypes.split(",")
+    models, dtypes = options.models.split(","), [options.dtype] if options.dtype else list(WIDTH)
     threads = [int(t) for t in options.threads.split(",")]
     rounds = options.rounds or (5 if options.quick else harness.ROUNDS)
     work: Path = options.work
