@@ -1,6 +1,7 @@
 #include "weights.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -149,8 +150,10 @@ void pack_panels(char* packed, const char* source, const Panels& panels, int32_t
   }
 }
 
-void convert_floats(char* out, const char* source, size_t n, Floats held, const WeightSpec& spec) {
+Status convert_floats(const char* where, char* out, const char* source, size_t n, Floats held,
+                      const WeightSpec& spec) {
   const Floats read = floats(spec.dtype);
+  float lost = 0;  // the greatest number that f16 has not
   for (size_t i = 0; i < n; ++i) {
     float x;
     uint16_t item;
@@ -164,9 +167,18 @@ void convert_floats(char* out, const char* source, size_t n, Floats held, const 
       std::memcpy(out + i * sizeof x, &x, sizeof x);
     } else {
       item = read == Floats::kBF16 ? to_bf16(x) : to_f16(x);
+      const float size = x < 0 ? -x : x;
+      if (read == Floats::kF16 && size >= 65520 && size <= FLT_MAX) lost = std::max(lost, size);
       std::memcpy(out + i * sizeof item, &item, sizeof item);
     }
   }
+  if (lost > 0)
+    return fail(
+        kBadWeights,
+        "[%s] weight %s has %g, but the greatest number of f16, in which this model holds it, is 65504. "
+        "Compile the model with --dtype bf16 or --dtype f32, or scale the weight.",
+        where, spec.name, static_cast<double>(lost));
+  return kOk;
 }
 
 Status WeightsFile::open_file(const char* where, const char* path, const WeightTable& table) {

@@ -78,8 +78,9 @@ class WeightsFile {
 void pack_panels(char* packed, const char* source, const Panels& panels, int32_t item_bytes);
 
 // Converts n floats of a row to what the kernels read: the nearest ones, the even one between two. Neither
-// side needs to be aligned.
-void convert_floats(char* out, const char* source, size_t n, Floats held, const WeightSpec& spec);
+// side needs to be aligned. A number that would become infinite is refused.
+Status convert_floats(const char* where, char* out, const char* source, size_t n, Floats held,
+                      const WeightSpec& spec);
 
 // Whether the file is sound: header, names, dtypes and shapes as in `specs`, and its recorded hash, if any.
 Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) noexcept;

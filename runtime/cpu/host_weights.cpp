@@ -42,7 +42,8 @@ Status Weights::place(const char* where, const WeightTable& table, const Allocat
     if (row.is_converted()) {
       const size_t items = row.items();
       converted.resize(pack ? items * static_cast<size_t>(spec.item_bytes) : 0);
-      convert_floats(pack ? converted.data() : copy, source, items, row.held, spec);
+      char* out = pack ? converted.data() : copy;
+      if (const Status s = convert_floats(where, out, source, items, row.held, spec)) return s;
       source = converted.data();
     }
     if (pack) {

@@ -108,7 +108,7 @@ Status put_bytes(Upload* upload, const char* from, size_t bytes) {
 }
 
 // Floats, converted on the way to what kernels read.
-Status put_converted(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
+Status put_converted(Upload* upload, const char* where, const FoundWeight& row, const WeightSpec& spec) {
   const char* from = row.data;
   const size_t item_bytes = static_cast<size_t>(spec.item_bytes);
   for (size_t items = row.items(); items > 0;) {
@@ -116,7 +116,7 @@ Status put_converted(Upload* upload, const FoundWeight& row, const WeightSpec& s
     size_t room = 0;
     if (const Status s = upload->room(&place, &room, item_bytes)) return s;
     const size_t count = std::min(room / item_bytes, items);
-    convert_floats(place, from, count, row.held, spec);
+    if (const Status s = convert_floats(where, place, from, count, row.held, spec)) return s;
     upload->put(count * item_bytes);
     from += count * (row.bytes / row.items());
     items -= count;
@@ -134,12 +134,13 @@ Status put_zeros(Upload* upload, size_t bytes) {  // fewer than a buffer has
 }
 
 // Panel by panel: a buffer holds one at least.
-Status put_packed(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
+Status put_packed(Upload* upload, const char* where, const FoundWeight& row, const WeightSpec& spec) {
   const char* source = row.data;
   std::vector<char> converted;
   if (row.is_converted()) {
     converted.resize(row.items() * static_cast<size_t>(spec.item_bytes));
-    convert_floats(converted.data(), row.data, row.items(), row.held, spec);
+    const size_t items = row.items();
+    if (const Status s = convert_floats(where, converted.data(), row.data, items, row.held, spec)) return s;
     source = converted.data();
   }
   const Panels& all = *spec.panels;
@@ -156,9 +157,9 @@ Status put_packed(Upload* upload, const FoundWeight& row, const WeightSpec& spec
   return kOk;
 }
 
-Status put(Upload* upload, const FoundWeight& row, const WeightSpec& spec) {
-  if (spec.panels != nullptr && !row.is_packed) return put_packed(upload, row, spec);
-  if (row.is_converted()) return put_converted(upload, row, spec);
+Status put(Upload* upload, const char* where, const FoundWeight& row, const WeightSpec& spec) {
+  if (spec.panels != nullptr && !row.is_packed) return put_packed(upload, where, row, spec);
+  if (row.is_converted()) return put_converted(upload, where, row, spec);
   return put_bytes(upload, row.data, static_cast<size_t>(spec.bytes));
 }
 
@@ -190,7 +191,7 @@ Status Weights::upload(const char* where, const WeightsFile& file, const WeightT
     const WeightSpec& spec = table.specs[i];
     const FoundWeight& row = file.rows()[static_cast<size_t>(i)];
     const size_t bytes = static_cast<size_t>(spec.bytes);
-    if (const Status s = put(&upload, row, spec)) return s;
+    if (const Status s = put(&upload, where, row, spec)) return s;
     if (const Status s = put_zeros(&upload, round_up(bytes) - bytes)) return s;
     file.done_with(row);
   }

@@ -129,19 +129,21 @@ def test_floats_are_converted_where_others_are_read(tmp_path):
     for held in (f32, f16, bf16):
         with np.errstate(over="ignore", invalid="ignore"):
             original = w.astype(held.numpy)
-        safetensors.numpy.save_file({"w": original}, tmp_path / "original")
-        command = [program, tmp_path / "original", "80", "37"]
-        found = subprocess.run(command, check=True, capture_output=True).stdout
-        for dtype in (f32, f16, bf16):
+        for dtype in (f32, bf16, f16):
+            if dtype is f16:  # refuses what is too great for it
+                original = np.where(np.isinf(rounded(original, f16)), np.inf, original).astype(
+                    held.numpy
+                )
+            safetensors.numpy.save_file({"w": original}, tmp_path / "original")
+            command = [program, tmp_path / "original", "80", "37", dtype.name.upper()]
+            found = subprocess.run(command, check=True, capture_output=True).stdout
             layout = Panels(80, 37, 37, 1, pairs=dtype is bf16)
             numbers = np.frombuffer(found, f"u{dtype.itemsize}")
             count = original.size + layout.elements
-            as_it_is, panels = numbers[: original.size], numbers[original.size : count]
-            found = found[count * dtype.itemsize :]
+            as_it_is, panels = numbers[: original.size], numbers[original.size :]
+            assert numbers.size == count
             forms = (Stored("w", WeightInfo("w", w.shape, dtype), None),)
-            # a file of numbers too great for f16 is refused, the runtime makes them infinite
-            given = rounded(original, f16) if dtype is f16 else original
-            write_weights(replace(models.tiny(), weights=forms), {"w": given}, tmp_path / "w")
+            write_weights(replace(models.tiny(), weights=forms), {"w": original}, tmp_path / "w")
             written = safetensors.numpy.load_file(tmp_path / "w")["w"]
             assert written.dtype == np.dtype(dtype.numpy)
             wanted = written.view(as_it_is.dtype).reshape(-1)
@@ -152,6 +154,18 @@ def test_floats_are_converted_where_others_are_read(tmp_path):
             ):
                 np.testing.assert_array_equal(got[~nan], want[~nan])
                 assert np.isnan(got[nan].view(dtype.numpy).astype(np.float32)).all()
+
+    for greatest, shown in ((65520.0, "65520"), (1e30, "1e+30")):
+        safetensors.numpy.save_file(
+            {"w": np.full((80, 37), -greatest, np.float32)}, tmp_path / "original"
+        )
+        command = [program, tmp_path / "original", "80", "37", "F16"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"[test] weight w has {shown}, but the greatest number of f16, in which this model holds it, is "
+            "65504. Compile the model with --dtype bf16 or --dtype f32, or scale the weight."
+        )
 
 
 def test_wrong_arrays_are_refused(tmp_path, arrays):
