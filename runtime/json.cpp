@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "utf8.h"
+
 namespace LUMIGEN_NS {
 
 bool Json::wrong(const char* what) {
@@ -47,36 +49,20 @@ bool Json::key(std::string* name) {
 bool Json::string(std::string* value) {
   value->clear();
   if (!take('"')) return wrong("a string is expected");
+  bool plain = true;
   while (at_ < bytes_) {
     const char c = text_[at_++];
-    if (c == '"') return true;
-    if (static_cast<unsigned char>(c) < 0x20) return wrong("a string holds a control character");
+    if (c == '"') return plain || first_ill_formed(*value) == value->size() || wrong("a string is no UTF-8");
     const unsigned char byte = static_cast<unsigned char>(c);
+    if (byte < 0x20) return wrong("a string holds a control character");
     if (c == '\\') {
       if (!escape(value)) return false;
-    } else if (byte < 0x80) {
+    } else {
+      plain = plain && byte < 0x80;
       value->push_back(c);
-    } else if (!multibyte(byte, value)) {
-      return wrong("a string is no UTF-8");
     }
   }
   return wrong("a string does not end");
-}
-
-// The rest of a UTF-8 character, in its shortest form and none of the halves that UTF-16 uses.
-bool Json::multibyte(unsigned char lead, std::string* value) {
-  const size_t more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-  if (lead < 0xc2 || lead > 0xf4 || bytes_ - at_ < more) return false;
-  const unsigned char next = static_cast<unsigned char>(text_[at_]);
-  if ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f)) return false;
-  if ((lead == 0xf0 && next < 0x90) || (lead == 0xf4 && next > 0x8f)) return false;
-  value->push_back(static_cast<char>(lead));
-  for (size_t i = 0; i < more; ++i) {
-    const char c = text_[at_++];
-    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) return false;
-    value->push_back(c);
-  }
-  return true;
 }
 
 bool Json::escape(std::string* value) {
@@ -100,22 +86,7 @@ bool Json::escape(std::string* value) {
   } else if (point >= 0xdc00 && point < 0xe000) {
     return wrong("half a character is missing");
   }
-  const auto push = [&](uint32_t byte) { value->push_back(static_cast<char>(byte)); };
-  if (point < 0x80) {
-    push(point);
-  } else if (point < 0x800) {
-    push(0xc0 | point >> 6);
-    push(0x80 | (point & 0x3f));
-  } else if (point < 0x10000) {
-    push(0xe0 | point >> 12);
-    push(0x80 | (point >> 6 & 0x3f));
-    push(0x80 | (point & 0x3f));
-  } else {
-    push(0xf0 | point >> 18);
-    push(0x80 | (point >> 12 & 0x3f));
-    push(0x80 | (point >> 6 & 0x3f));
-    push(0x80 | (point & 0x3f));
-  }
+  append_utf8(value, point);
   return true;
 }
 

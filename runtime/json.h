@@ -40,7 +40,6 @@ class Json {
   void spaces();
   bool take(char c);
   bool escape(std::string* value);
-  bool multibyte(unsigned char lead, std::string* value);
   bool hex(uint32_t* unit);
   bool number();
   bool word(const char* expected);

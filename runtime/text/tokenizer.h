@@ -13,7 +13,7 @@
 #include "pattern.h"
 #include "runtime/json.h"
 #include "runtime/status.h"
-#include "utf8.h"
+#include "runtime/utf8.h"
 
 namespace LUMIGEN_NS {
 

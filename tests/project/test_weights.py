@@ -120,7 +120,7 @@ def test_floats_are_converted_where_others_are_read(tmp_path):
     w = np.resize(w, (80, 37)).astype(np.float32)
     program = tmp_path / "converted"
     sources = [str(runtime_dir() / f"{name}.cpp") for name in ("weights", "safetensors", "json")]
-    sources += [str(runtime_dir() / f"{name}.cpp") for name in ("file_map", "status")]
+    sources += [str(runtime_dir() / f"{name}.cpp") for name in ("file_map", "status", "utf8")]
     sources += [str(runtime_dir() / "cpu" / f"{name}.cpp") for name in ("host_weights", "memory")]
     folders = [f"-I{folder}" for folder in (runtime_dir(), runtime_dir() / "cpu")]
     command = ["c++", "-std=c++17", "-DLUMIGEN_NS=rt", *folders, "-Wall", "-Wextra"]

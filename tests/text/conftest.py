@@ -47,7 +47,7 @@ def compiled(factory: pytest.TempPathFactory, name: str, *flags: str) -> Driver:
 def compile_driver(program: Path, *flags: str) -> None:
     runtime = ROOT / "runtime"
     sources = [p for p in sorted((runtime / "text").glob("*.cpp")) if p.name != "command_line.cpp"]
-    sources += [runtime / f"{name}.cpp" for name in ("json", "file_map", "status")]
+    sources += [runtime / f"{name}.cpp" for name in ("json", "utf8", "file_map", "status")]
     # as one, which reads the headers of the standard library once
     whole = program.parent / "whole.cpp"
     whole.write_text("".join(f'#include "{p}"\n' for p in (*sources, HERE / "driver.cpp")))
