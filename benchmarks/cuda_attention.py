@@ -1,8 +1,9 @@
-"""Attention in bf16 from plain ops on a GPU, beside FlashAttention 2 and cuDNN as torch has them.
+"""Attention from plain ops on a GPU, beside what torch has: in bf16 FlashAttention 2 and cuDNN, in f32 its own two.
 
 PYTHONPATH=. python3 benchmarks/cuda_attention.py
 
-Prints the rate and each peer's time over ours, the median of 7 measurements of 5 calls; needs an H100 or H200 and nvcc.
+Prints the rate and each peer's time over ours, the median of 7 measurements of 5 calls, and in brackets how far each is
+from float64; needs an H100 or H200 and nvcc.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from lumigen import functional
 
 WIDTH, LONGEST = 2048, 16384  # heads times features; keys
 PEERS = {
-    "FlashAttention 2": SDPBackend.FLASH_ATTENTION,
-    "cuDNN": SDPBackend.CUDNN_ATTENTION,
+    "bf16": {
+        "FlashAttention 2": SDPBackend.FLASH_ATTENTION,
+        "cuDNN": SDPBackend.CUDNN_ATTENTION,
+    },
+    "f32": {"efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH},
 }
+KEYS = {"bf16": (2048, 8192, 16384), "f32": (2048, 4096)}
 
 
-def model() -> lg.Model:
-    attention = lg.Model("attention")
+def model(dtype: str) -> lg.Model:
+    attention = lg.Model(f"attention_{dtype}")
     keys, batch = lg.Dim("keys", 1, LONGEST, typical=8192), lg.Dim("batch", 1, 16, typical=2)
     for features in (64, 128):
         for causal in (False, True):
@@ -35,7 +40,7 @@ def model() -> lg.Model:
                 return functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
             entry.__name__ = f"features_{features}_{'causal' if causal else 'full'}"
-            shape = lg.spec(batch, WIDTH // features, keys, features, dtype=lg.bf16)
+            shape = lg.spec(batch, WIDTH // features, keys, features, dtype=getattr(lg, dtype))
             attention.entry(q=shape, k=shape, v=shape)(entry)
     return attention
 
@@ -57,18 +62,21 @@ def milliseconds(call: Callable[[], object], stream: torch.cuda.Stream) -> float
 
 def main() -> None:
     stream = torch.cuda.Stream()
-    with tempfile.TemporaryDirectory() as folder:
-        module = lg.compile(model(), "cuda:sm_90a", Path(folder) / "attention")
-        context = module.Model().context(stream=stream)
-        for features in (64, 128):
-            for keys in (2048, 8192, 16384):
-                for causal in (False, True):
-                    compare(context, stream, features, keys, causal)
+    for dtype, lengths in KEYS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            module = lg.compile(model(dtype), "cuda:sm_90a", Path(folder) / "attention")
+            context = module.Model().context(stream=stream)
+            for features in (64, 128):
+                for keys in lengths:
+                    for causal in (False, True):
+                        compare(context, stream, dtype, features, keys, causal)
 
 
-def compare(context, stream, features: int, keys: int, causal: bool) -> None:
-    shape = (LONGEST // keys, WIDTH // features, keys, features)
-    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+def compare(context, stream, dtype: str, features: int, keys: int, causal: bool) -> None:
+    batch = LONGEST // keys // (4 if dtype == "f32" else 1)
+    shape = (batch, WIDTH // features, keys, features)
+    held = {"bf16": torch.bfloat16, "f32": torch.float32}[dtype]
+    q, k, v = (torch.randn(shape, device="cuda", dtype=held) for _ in range(3))
     out = torch.empty_like(q)
     name = f"features_{features}_{'causal' if causal else 'full'}"
     entry = getattr(context, name)
@@ -78,13 +86,22 @@ def compare(context, stream, features: int, keys: int, causal: bool) -> None:
 
     ours = milliseconds(lambda: entry(q, k, v, out=out), stream)
     ratios: list[str] = []
-    for title, backend in PEERS.items():
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        q[:1].double(), k[:1].double(), v[:1].double(), is_causal=causal
+    )
+    for title, backend in PEERS[dtype].items():
         with sdpa_kernel(backend):
-            ratios.append(f"{title} / ours {milliseconds(peer, stream) / ours:.2f}")
-    error = ((out.float() - peer().float()).norm() / peer().float().norm()).item()
+            ratio = milliseconds(peer, stream) / ours
+            ratios.append(f"{title} / ours {ratio:.2f} ({error(peer()[:1], exact):.1e})")
     flops = 4 * shape[0] * shape[1] * keys**2 * features * (0.5 if causal else 1)
     rate = flops / ours / 1e9
-    print(f"{name} {keys} keys: {rate:.0f} TFLOP/s  {'  '.join(ratios)}  error {error:.1e}")
+    said = f"{dtype} {name} {keys} keys: {rate:.0f} TFLOP/s ({error(out[:1], exact):.1e})"
+    print(said, *ratios, sep="  ")
+
+
+def error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    """Of the result's norm."""
+    return ((found.double() - exact).norm() / exact.norm()).item()
 
 
 if __name__ == "__main__":

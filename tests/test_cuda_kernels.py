@@ -57,12 +57,12 @@ def turned(q: Any, k: Any, v: Any) -> Any:
     return scores.softmax(-1) @ v.reshape(1, 4, -1, POSITIONS).mT
 
 
-def kernel(function: Any, features: int, dtype: Any, heads: int) -> LoweredKernel:
+def kernel(function: Any, features: int, dtype: Any, heads: int, batch: int = 1) -> LoweredKernel:
     entry = traced(
         function,
-        q=lg.spec(1, 4, POSITIONS, features, dtype=dtype),
-        k=lg.spec(1, heads, POSITIONS, features, dtype=dtype),
-        v=lg.spec(1, heads, POSITIONS, features, dtype=dtype),
+        q=lg.spec(batch, 4, POSITIONS, features, dtype=dtype),
+        k=lg.spec(batch, heads, POSITIONS, features, dtype=dtype),
+        v=lg.spec(batch, heads, POSITIONS, features, dtype=dtype),
     )
     for step in GRAPH_PASSES:
         entry = step(entry)
@@ -134,6 +134,39 @@ def test_what_a_fold_carries_is_stored_too(tmp_path: Path) -> None:
     assert len(made.region.stores) == 2
     log = compile_for("80", made, tmp_path)
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+SCALAR = [  # features, batch: of many rows to a block, and of few
+    (64, 32),
+    *(pytest.param(f, b, marks=pytest.mark.slow) for f in (16, 64, 128, 256) for b in (1, 32)),
+]
+
+
+@pytest.mark.parametrize(
+    "arch", ["80", *(pytest.param(a, marks=pytest.mark.slow) for a in ("90a", "120"))]
+)
+@pytest.mark.parametrize(("features", "batch"), SCALAR)
+def test_a_fold_in_f32(arch: str, features: int, batch: int, tmp_path: Path) -> None:
+    made = kernel(causal, features, lg.f32, 2, batch)
+    log = compile_for(arch, made, tmp_path)
+    assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+@pytest.mark.parametrize("arch", [pytest.param("80", marks=pytest.mark.slow), "90a"])
+def test_f32_that_lies_otherwise(arch: str, tmp_path: Path) -> None:
+    log = compile_for(arch, kernel(turned, 64, lg.f32, 4), tmp_path)
+    assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+@pytest.mark.parametrize(
+    ("features", "batch"), [(f, b) for f in (16, 64, 128, 256) for b in (1, 32)]
+)
+def test_a_block_in_f32_fits_the_smallest_device(features: int, batch: int) -> None:
+    """99 KiB of shared memory: a tile of rows, two slots of the others, and a fragment where none of them has room."""
+    tile = kernel(causal, features, lg.f32, 2, batch).program.tile
+    rows, columns, depth, step, _ = map(int, re.findall(r"\d+", tile))
+    fragment = 0 if rows <= depth else rows * step
+    assert 4 * (rows * depth + 2 * step * (depth + columns) + fragment) <= 99 * 1024
 
 
 def test_sums_beside_a_product_that_no_row_and_no_column_has(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from folds import FEW, FOLDED, KEYS, POSITIONS, specs_of
 from small_programs import agree
 from tiles import run_entry, traced
 
@@ -22,6 +23,7 @@ from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import CPU, CUDA
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.ops import Op
+from lumigen.printer.tile import show as show_tile
 from lumigen.region import Buffer, Expr, Prim, Role, read, walk
 from lumigen.verify.tile import verify
 
@@ -86,131 +88,8 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
-POSITIONS = lg.Dim("positions", 1, 1024, typical=512)
-KEYS = lg.Dim("keys", 1, 1024, typical=512)
-FEW = lg.Dim("few", 1, 1024, typical=8)
-
-
-def positions(x: Any) -> tuple[Any, Any]:
-    return lg.arange(x.shape[2]).unsqueeze(-1), lg.arange(x.shape[2])
-
-
-def windowed(q: Any, k: Any, v: Any) -> Any:
-    i, j = positions(q)
-    return F.scaled_dot_product_attention(q, k, v, (i < j + 70) & (j < i + 1))
-
-
-def biased(q: Any, k: Any, v: Any, slopes: Any) -> Any:
-    i, j = positions(q)
-    distance = (j - i).to(q.dtype)
-    return ((q @ k.mT) * 0.25 + distance * slopes.reshape(2, 1, 1)).softmax(-1) @ v
-
-
-def with_log_sum_exp(q: Any, k: Any, v: Any) -> dict[str, Any]:
-    scores = q @ k.mT * 0.25
-    return {"mixed": scores.softmax(-1) @ v, "total": scores.logsumexp(-1)}
-
-
-def heads_last(q: Any, k: Any, v: Any) -> dict[str, Any]:
-    """Grouped heads whose result is (batch, position, head, feature), with m + log(sum) of (batch, head, position)."""
-    k, v = (x.repeat_interleave(2, 1) for x in (k, v))
-    i, j = positions(q)
-    scores = (q @ k.mT * 0.25).masked_fill(j > i, -np.inf)
-    largest = scores.amax(-1, keepdim=True)
-    weights = (scores - largest).exp()
-    total = weights.sum(-1, keepdim=True)
-    mixed = (weights @ v / total).transpose(1, 2)
-    return {"mixed": mixed, "total": (largest + total.log()).squeeze(-1)}
-
-
-def states_of_softmax(q: Any, k: Any, v: Any) -> dict[str, Any]:
-    """What parts of a softmax are merged from: its maximum, its sum, and what it weights before it is divided."""
-    scores = q @ k.mT * 0.25
-    largest = scores.amax(-1, keepdim=True)
-    weights = (scores - largest).exp()
-    return {"largest": largest, "total": weights.sum(-1), "mixed": weights @ v}
-
-
-def with_sink(q: Any, k: Any, v: Any) -> Any:
-    scores = q @ k.mT * 0.25
-    largest = scores.amax(-1, keepdim=True).maximum(0.0)
-    weights = (scores - largest).exp()
-    return (weights @ v) / (weights.sum(-1, keepdim=True) + (-largest).exp())
-
-
-# name: the function, heads of q, heads of k and v, features, further inputs
-FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, ...]]]] = {
-    "full": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
-    "other_keys": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
-    "few_of_many_heads": (
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-        16,
-        1,
-        16,
-        {},
-    ),
-    "features_200": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 1, 1, 200, {}),
-    "features_80": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 1, 1, 80, {}),
-    "causal": (
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-        2,
-        2,
-        16,
-        {},
-    ),
-    "bias": (
-        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),
-        2,
-        2,
-        16,
-        {"mask": (POSITIONS, POSITIONS)},
-    ),
-    "mask": (
-        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask < 1.5),
-        2,
-        2,
-        16,
-        {"mask": (1, 1, 1, POSITIONS)},
-    ),
-    "window": (windowed, 2, 2, 16, {}),
-    "slopes": (biased, 2, 2, 16, {"slopes": (2,)}),
-    "softcap": (lambda q, k, v: ((q @ k.mT / 5).tanh() * 5).softmax(-1) @ v, 2, 2, 16, {}),
-    "relu": (lambda q, k, v: (q @ k.mT * 0.05).relu() @ v, 2, 2, 16, {}),
-    "sink": (with_sink, 2, 2, 16, {}),
-    "gqa": (
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
-        4,
-        2,
-        16,
-        {},
-    ),
-    "values_turned": (
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, (v + 1).relu()),
-        2,
-        2,
-        16,
-        {},
-    ),
-    "log_sum_exp": (with_log_sum_exp, 1, 1, 16, {}),
-    "heads_last": (heads_last, 4, 2, 16, {}),
-    "states_of_softmax": (states_of_softmax, 2, 2, 16, {}),
-}
-APART = {
-    "relu in f16": "nothing bounds the weights, which f16 may not hold",
-}
-
-
 def folded(name: str, dtype: Any) -> tuple[Any, LoweredModel, LoweredModel]:
-    function, heads, kept, features, more = FOLDED[name]
-    keys = KEYS if name in ("other_keys", "few_of_many_heads") else POSITIONS
-    queries = FEW if name == "few_of_many_heads" else POSITIONS
-    inputs = {
-        "q": lg.spec(1, heads, queries, features, dtype=dtype),
-        "k": lg.spec(1, kept, keys, features, dtype=dtype),
-        "v": lg.spec(1, kept, keys, features, dtype=dtype),
-        **{n: lg.spec(*shape, dtype=dtype) for n, shape in more.items()},
-    }
-    graph = traced(function, **inputs)
+    graph = traced(FOLDED[name][0], **specs_of(name, dtype))
     entry = graph
     for step in GRAPH_PASSES:
         entry = step(entry)
@@ -229,15 +108,13 @@ SLOW = {"few_of_many_heads", "gqa", "heads_last", "sink"}  # to interpret
 )
 def test_folds_around_a_contraction(name: str, dtype: Any, rng: np.random.Generator) -> None:
     graph, model, on_cpu = folded(name, dtype)
-    apart = dtype is lg.f32 or name in APART or f"{name} in {dtype}" in APART
     skeletons = [k.program.skeleton for k in model.kernels]
     before = ["simt"] * (name == "values_turned")  # each value is made once, for all queries
-    assert apart or skeletons == [*before, "cascade"]
+    assert skeletons == [*before, "cascade"]
     assert len(on_cpu.kernels) == len(before) + 1
-    assert not (apart and "cascade" in skeletons)
     for kernel in model.kernels:
         verify(kernel.program, name)
-    for count in (1, 33) if apart else (1, 2, 63, 65, 130):
+    for count in (1, 2, 63, 65, 130):
         inputs = {}
         for n in graph.inputs:
             shape = [
@@ -247,6 +124,44 @@ def test_folds_around_a_contraction(name: str, dtype: Any, rng: np.random.Genera
         expected = evaluate(graph, inputs, {})
         for out, value in run_entry(model, inputs, {}).items():
             agree(value, expected[out], f"{name} at {count} positions")
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+@pytest.mark.parametrize("features", [16, 64, 128, 256])
+@pytest.mark.parametrize("typical", [1, 8, 100, 400])
+def test_a_fold_of_any_length_is_one_kernel(typical: int, features: int, dtype: Any) -> None:
+    length = lg.Dim("length", 1, 1024, typical=typical)
+    q = lg.spec(2, 4, length, features, dtype=dtype)
+    entry = traced(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), q=q, k=q, v=q)
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    kernels = assemble((("entry", entry),), CUDA).kernels
+    assert [k.program.skeleton for k in kernels] == ["cascade"]
+
+
+def test_few_rows_past_which_much_streams_are_stored() -> None:
+    """A block would be alone with all of a long axis; a stored product is divided among many."""
+    keys = lg.spec(1, 4, 4096, 64)
+    entry = traced(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+        q=lg.spec(1, 4, 8, 64),
+        k=keys,
+        v=keys,
+    )
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    kernels = assemble((("entry", entry),), CUDA).kernels
+    assert "cascade" not in [k.program.skeleton for k in kernels]
+
+
+@pytest.mark.parametrize(("name", "held"), [("causal", lg.f32), ("relu", lg.f16)])
+def test_a_fold_in_f32(name: str, held: lg.DType, golden: Callable[[str, str], None]) -> None:
+    """What f32 holds, and weights that f16 may not hold, are multiplied as f32."""
+    (kernel,) = folded(name, held)[1].kernels
+    assert all(b.dtype is lg.f32 for b in kernel.program.scratch)
+    text = device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1")
+    golden(f"tile/fold_{name}_{held}.txt", show_tile(kernel.program))
+    golden(f"tile/fold_{name}_{held}.cu", text)
 
 
 def lowered(name: str) -> tuple[Any, LoweredModel]:
@@ -281,7 +196,7 @@ def test_every_kernel_keeps_the_rules_and_has_a_text(name: str) -> None:
 
 
 def test_products_run_in_tiles() -> None:
-    for name in ("product", "computed_operand", "by_row_sums", "by_counts", "batched", "attention"):
+    for name in ("product", "computed_operand", "by_row_sums", "by_counts", "batched"):
         assert any(k.program.skeleton == "pipeline" for k in lowered(name)[1].kernels), name
 
 
@@ -348,8 +263,8 @@ def test_a_transcendental_that_regions_read_like_a_table_is_stored(
 
 
 def test_a_softmax_between_products_that_are_stored_is_one_kernel() -> None:
-    """No skeleton of f32 keeps the scores on the GPU's chip: they are stored, and nothing else twice."""
-    specs = [lg.spec(2, 4, 256, 64)] * 3
+    """Registers do not hold rows of 512: the scores are stored, and nothing else twice."""
+    specs = [lg.spec(2, 4, 256, 512)] * 3
     graph = traced(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
         **dict(zip("qkv", specs, strict=True)),

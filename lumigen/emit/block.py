@@ -59,7 +59,14 @@ def is_staged(program: TileProgram) -> bool:
 Lines = Callable[[Iterable[Stmt], Axis | None], list[str]]  # of the statements of a body
 
 
-def block_lines(s: Stmt, lines: Lines, r: Renderer) -> list[str]:
+def narrowed(program: TileProgram) -> frozenset[Buffer]:
+    """The fragments that are rounded to 16 bits to be multiplied."""
+    multiplied = (s for s in program.statements() if isinstance(s, Multiply))
+    return frozenset(s.a for s in multiplied if s.b.dtype.bits == 16)
+
+
+def block_lines(s: Stmt, lines: Lines, r: Renderer, narrow: frozenset[Buffer]) -> list[str]:
+    """The text of a statement; `narrow`: the fragments that will be rounded to 16 bits."""
     match s:
         case Contract():
             return _contract(s, r)
@@ -75,8 +82,7 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer) -> list[str]:
             return [f"{name}({s.acc}, {s.a}, {s.b});"]
         case MapTile():
             indices = (s.m_lo, s.n_lo, *(() if s.otherwise is None else (s.m_hi, s.n_hi)))
-            # weights of products of 16 bits
-            inner = Renderer(r.dims, s.n, flushes=True, wraps=r.wraps)
+            inner = Renderer(r.dims, s.n, flushes=s.dst in narrow, wraps=r.wraps)
             body = [*lines(s.body, s.n), f"return {inner.vector(s.result).code};"]
             guarded = "map_elements" if reads_memory((*s.body, s.result)) else "map_within"
             name = "map_all" if s.otherwise is None else guarded
@@ -302,9 +308,9 @@ def block_operand(
     """An operand as a ring takes it in: vectors along the direction in which it is contiguous."""
     spelled = BLOCK_TYPES[element.name]
     majors = as_int(r.index(major.extent))
+    along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
     held = o.source is not None and o.source.dtype is element
     if held and o.stride is not None and o.k_stride is not None:
-        along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
         how = "kEither" if 1 in (o.stride, o.k_stride) else "kElements"
         source = pointer(str(o.source), r.index(o.base))
         if element is not f32:
@@ -317,9 +323,7 @@ def block_operand(
         f"const int64_t {major.name} = at_major, {k.name} = at_depth;",
         f"return {r.scalar(o.value).code};",
     ]
-    head = (
-        f"const auto {name} = computed<{spelled}, Along::kDepth>([&](int at_major, int at_depth) {{"
-    )
+    head = f"const auto {name} = computed<{spelled}, Along::{along}>([&](int at_major, int at_depth) {{"
     return [head, *_indented(body), f"}}, {majors});"]
 
 
@@ -344,4 +348,4 @@ def _indented(lines: Iterable[str]) -> list[str]:
     return [INDENT + line for line in lines]
 
 
-__all__ = ["BLOCK_TYPES", "Local", "block_lines", "declarations", "filled"]
+__all__ = ["BLOCK_TYPES", "Local", "block_lines", "declarations", "filled", "narrowed"]

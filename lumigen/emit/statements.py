@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32
 from lumigen.emit.block import as_int as _int
-from lumigen.emit.block import block_lines, filled, is_staged
+from lumigen.emit.block import block_lines, filled, is_staged, narrowed
 from lumigen.emit.expression import (
     Renderer,
     Text,
@@ -69,6 +69,7 @@ class Statements:
         self.totals = {  # of the threads of a team
             s.name for s in program.statements() if isinstance(s, Accumulator) and s.dealt
         }
+        self.narrow = narrowed(program)
         self.dealt = 0  # loops around the statement whose points threads share
         self.packets = Packets(program.width) if is_loops or is_staged(program) else None
 
@@ -166,7 +167,7 @@ class Statements:
                 key = f"[&](int64_t {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
                 return [f"order_row<{way}>({dst}, {sizes}, {key});"]
             case _:
-                return block_lines(s, self.lines, r)
+                return block_lines(s, self.lines, r, self.narrow)
 
     def _accumulate(self, s: Accumulate, r: Renderer) -> str:
         name = s.into.name

@@ -194,6 +194,7 @@ class _Model:
             lambda region: self.device.runs_whole(region, self.dtype),
             lambda region: self.device.in_loops(unify_axes(region)),
             self.device.one_row,
+            self.device.short,
         )
         regions = partition(graph, skeletons)
         regions = retype_temporaries(regions, self.dtype)

@@ -53,8 +53,14 @@ def is_contraction(
     return bool(a & b & reduced) and bool((a - b) & set(free)) and bool((b - a) & set(free))
 
 
-def is_expanding(value: Expr, size: int, kept: tuple[Axis, ...], contracts: bool) -> bool:
-    """Whether a factor, of `size` elements, is much larger than all it is made of and all it is reduced to."""
+def is_expanding(
+    value: Expr, size: int, kept: tuple[Axis, ...], contracts: bool, *, is_short: bool
+) -> bool:
+    """Whether a factor, of `size` elements, is much larger than all it is made of and all it is reduced to.
+
+    `is_short`: the loop over its tiles costs less than to store it. It need not be larger then, unless weights are
+    among what it is made of, which each tile reads again.
+    """
     inner = [r for r in walk([value]) if isinstance(r, Reduce)]
     contractions = [r for r in inner if product_factors(r) is not None]
     if not contractions or any(_nested(r) for r in contractions):
@@ -67,7 +73,8 @@ def is_expanding(value: Expr, size: int, kept: tuple[Axis, ...], contracts: bool
     row = volume(frozenset(kept) - free_axes(value))
     depth = max(volume(frozenset(r.axes)) for r in contractions)
     largest = max((volume_of(b.dims) for b in made_of), default=1)
-    return row <= limit and depth <= limit and size >= EXPANSION * largest
+    large = size >= EXPANSION * largest or (is_short and not weighted)
+    return row <= limit and depth <= limit and large
 
 
 def is_product_of_one_row(

@@ -43,12 +43,14 @@ class Skeletons:
 
     `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
     contraction has no other skeleton than loops over vectors, which may as well hold several. With `one_row` a
-    vector times weights is a contraction too.
+    vector times weights is a contraction too. A loop over tiles of at most `short` points takes no longer than to
+    store them.
     """
 
     runs_whole: Callable[[Region], bool]
     in_loops: Callable[[Region], bool]
     one_row: bool = False
+    short: int = 0
 
 
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -140,7 +142,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         wanted = varying or (contracts and not is_plain(value))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
-        if wanted and not is_expanding(value, size, axes, contracts):
+        is_short = volume(bound) <= skeletons.short
+        if wanted and not is_expanding(value, size, axes, contracts, is_short=is_short):
             yield node, is_bounded_by_data(value, bound, one_row=skeletons.one_row)
 
 

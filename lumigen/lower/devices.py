@@ -66,6 +66,7 @@ class Device:
     special: tuple[Special, ...] = ()
     counts_blocks: bool = False  # the last block of a launch may go on
     one_row: bool = False  # a vector times weights is a product like others
+    short: int = 0  # points of a loop over tiles that takes no longer than to store them
 
     def lower(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """The plan, the schedule and the kernels that the heuristics choose for a canonical region."""
@@ -173,6 +174,7 @@ CUDA = Device(
         lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
     ),
     counts_blocks=True,
+    short=512,  # some steps of a block, as against the launches that it saves
     keeps=_kept_by_blocks,
     threads=BLOCK,
     special=(Special("sm_90a", roles), Special("sm_90a", stream_roles)),

@@ -16,7 +16,7 @@ from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import find_contraction, is_paired
 from lumigen.lower.pipeline import MATRIX_SITES, SCALAR_SITES, multiplied_in
 from lumigen.lower.stream import SITES as STREAM_SITES
-from lumigen.lower.stream import find_streamable, size
+from lumigen.lower.stream import Streamable, find_streamable, size
 from lumigen.plan import RegionPlan
 from lumigen.schedule import Layout, Place, Schedule, schedule
 
@@ -53,6 +53,13 @@ MULTIPROCESSORS = 132  # that should all have a tile
 # rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time:
 # fewer where rows are so long that their sums fill the registers
 STREAM_ROWS, STREAM_WARPS, STREAM_STEP, STREAM_STEP_OF_LONG, LONG = 64, 4, 64, 32, 128
+# of f32, for the longest of a row and of the inner contraction: rows, points, warps, from many rows in a block to few.
+# 32 rows of a warp read least for a product; no block has more than the 99 KiB of the smallest devices
+SCALAR_STREAMS = {
+    64: ((128, 32, 4), (64, 32, 4)),
+    128: ((128, 16, 4), (64, 16, 4)),
+    256: ((32, 16, 2),),
+}
 
 
 def schedule_blocks(plan: RegionPlan) -> Schedule:
@@ -63,11 +70,7 @@ def schedule_blocks(plan: RegionPlan) -> Schedule:
     *others, store = plan.region.stores
     streamable = find_streamable(plan.region.stores, STREAM_ROWS)
     if streamable is not None:
-        cascade = streamable.cascade
-        columns, depth = size(cascade.rows), size(cascade.inner.axes)
-        step = STREAM_STEP_OF_LONG if max(columns, depth) > LONG else STREAM_STEP
-        sizes = (STREAM_ROWS, columns, depth, step, STREAM_WARPS)
-        return schedule("cascade", dict(zip(STREAM_SITES, sizes, strict=True)))
+        return _stream_of_blocks(streamable)
     found = None if others else find_contraction(store)
     if found is None:
         return vector_loops_of_blocks(plan)
@@ -79,6 +82,21 @@ def schedule_blocks(plan: RegionPlan) -> Schedule:
     filled = [t for t in tiles if t[0] < 2 * m and t[1] < 2 * n] or tiles[-1:]
     busy = (t for t in filled if -(-m // t[0]) * -(-n // t[1]) * batch >= MULTIPROCESSORS)
     return schedule("pipeline", dict(zip(sites, next(busy, filled[-1]), strict=True)))
+
+
+def _stream_of_blocks(found: Streamable) -> Schedule:
+    """Of rows past which tiles stream by."""
+    columns, depth = size(found.cascade.rows), size(found.cascade.inner.axes)
+    longest = max(columns, depth)
+    step = STREAM_STEP_OF_LONG if longest > LONG else STREAM_STEP
+    tiles = ((STREAM_ROWS, step, STREAM_WARPS),)
+    if found.element is f32:
+        tiles = next(t for most, t in SCALAR_STREAMS.items() if longest <= most)
+    m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    busy = (t for t in tiles if -(-m // t[0]) * batch >= MULTIPROCESSORS)
+    rows, step, warps = next(busy, tiles[-1])
+    sizes = (rows, columns, depth, step, warps)
+    return schedule("cascade", dict(zip(STREAM_SITES, sizes, strict=True)))
 
 
 def vector_loops_of_blocks(plan: RegionPlan) -> Schedule:

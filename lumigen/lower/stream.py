@@ -11,9 +11,11 @@ stream by, and each turn of the loop over tiles of the folded axis k is
     scores        = weights, rounded to the operands' type
     sums[m, e]    = sums * factors + scores C[e, :]
 
-so that nothing of size m by k leaves the registers. Matrix instructions take 16 bits: a region whose operands memory
-holds in f32 has another form. (Three products of tf32 hold 22 bits, but the instruction cuts its own sums off instead
-of rounding them: a sum of 128 positive terms is off by 1.5e-6, one of 1024 by 1e-5, one of 4096 by 4e-5.)
+so that nothing of size m by k leaves the registers, or in f32 a warp's own rows of shared memory. Matrix instructions
+take operands that memory holds in one 16-bit type. All others are multiplied as f32, exactly: those of f32, those of
+several types, and weights that no maximum bounds, which f16 may not hold. (Three products of tf32 hold 22 bits, but the
+instruction cuts its own sums off instead of rounding them: a sum of 128 positive terms is off by 1.5e-6, one of 1024 by
+1e-5, one of 4096 by 4e-5.)
 
 Sites: `rows` of a block, `columns` and `depth` that hold the result's row and the inner contraction's, `step` points
 of k in a turn, `warps`.
@@ -118,7 +120,7 @@ def find_streamable(
     e, e_map = flatten(found.rows, "e")
     to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
     lengths = [size(found.inner.axes), size(found.rows)]
-    if element is None or max(lengths) > WIDEST or to.coefficient(e) is None:
+    if max(lengths) > WIDEST or to.coefficient(e) is None:
         return None
     carries = found.fold.carries
     first = tuple(i for i in found.vectors if not _needs(carries[i]))
@@ -129,7 +131,7 @@ def find_streamable(
     if any(free_axes(c) & {*found.columns, *found.fold.axes} for c in corrections):
         return None
     if element is f16 and carries[outer.carry].correct is None:
-        return None  # weights that no maximum bounds may not fit
+        element = f32  # weights that no maximum bounds may not fit
     # A batch of rows shares a block only where it is short: bounds of k differ between its rows.
     last = found.columns[-1]
     joined = found.columns if last.extent.estimate() < rows else (last,)
@@ -144,12 +146,12 @@ def size(axes: tuple[Axis, ...]) -> int:
     return max(NARROWEST, 1 << (most - 1).bit_length())
 
 
-def _held_in(operands: tuple[Expr, ...], temporaries: DType) -> DType | None:
-    """The 16-bit type in which memory holds all that is read of the operands."""
+def _held_in(operands: tuple[Expr, ...], temporaries: DType) -> DType:
+    """The 16-bit type in which memory holds all that is read of the operands; else f32, which holds any of it."""
     sources = [e.source for e in walk(operands) if isinstance(e, Read)]
     held = {temporaries if b.role is Role.TEMP and b.dtype is f32 else b.dtype for b in sources}
-    element = held.pop() if len(held) == 1 else None
-    return element if element is not None and element.is_float and element.bits == 16 else None
+    element = held.pop() if len(held) == 1 else f32
+    return element if element.is_float and element.bits == 16 else f32
 
 
 def _needs(c: Carry) -> set[int]:

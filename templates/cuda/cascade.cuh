@@ -10,6 +10,7 @@
 //   });
 #pragma once
 
+#include "fma_fragment.cuh"
 #include "maps.cuh"
 #include "pipeline.cuh"
 
@@ -33,9 +34,13 @@ struct CascadeTile {
   using Fragment = Accumulators<Divided<kWide>>;
   using Numbers = PerRow<Divided<kStep>>;  // one for each row
 
+  // Rows of f32 that are themselves a fragment pass through shared memory: where a tile of B lay, if it is as
+  // large.
+  static constexpr bool kInPlace = kRows <= kDepth;
   template <class T>
   static constexpr int shared_bytes() {
-    return (kRows * kDepth + kSlots * kStep * (kDepth + kColumns)) * int(sizeof(T));
+    const int fragment = std::is_same_v<T, float> && !kInPlace ? kRows * kStep : 0;
+    return (kRows * kDepth + kSlots * kStep * (kDepth + kColumns) + fragment) * int(sizeof(T));
   }
 };
 
@@ -43,6 +48,13 @@ struct CascadeTile {
 template <class Shared>
 struct Placed {
   uint32_t address;
+};
+
+// A tile of f32, and where rows that are to be multiplied by it lie meanwhile. kInPlace: other warps may
+// still be reading what was there.
+template <class Shared, class Rows, bool kInPlace>
+struct PlacedBesideRows {
+  uint32_t address, rows;
 };
 
 // acc = A B for rows in registers or in shared memory, and acc += A B for rows that are themselves a
@@ -55,16 +67,20 @@ LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc,
 }
 template <class Tile, class SharedA, class SharedB>
 LUMIGEN_INLINE void multiply(MmaAccumulators<Tile>& acc, Placed<SharedA> a, Placed<SharedB> b) {
-  const uint32_t place_a = SharedA::template place<Side::kA>(Tile::first_row());
-  const uint32_t place_b = SharedB::template place<Side::kB>(Tile::first_column());
   clear(acc);
+  if constexpr (std::is_same_v<typename SharedA::Element, float>) {
+    multiply_add_f32<SharedA, SharedB>(acc, a.address, b.address);
+  } else {
+    const uint32_t place_a = SharedA::template place<Side::kA>(Tile::first_row());
+    const uint32_t place_b = SharedB::template place<Side::kB>(Tile::first_column());
 #pragma unroll
-  for (int k = 0; k < SharedA::kDepthBlocks; k++) {
-    RowFragments<Tile::kRowBlocks, 1> rows;
+    for (int k = 0; k < SharedA::kDepthBlocks; k++) {
+      RowFragments<Tile::kRowBlocks, 1> rows;
 #pragma unroll
-    for (int i = 0; i < Tile::kRowBlocks; i++)
-      SharedA::template load<Side::kA>(rows.value[i][0], a.address, place_a, i, k);
-    multiply_block<SharedB>(acc, rows, 0, b.address, place_b, k);
+      for (int i = 0; i < Tile::kRowBlocks; i++)
+        SharedA::template load<Side::kA>(rows.value[i][0], a.address, place_a, i, k);
+      multiply_block<SharedB>(acc, rows, 0, b.address, place_b, k);
+    }
   }
 }
 template <class Tile, class Rows, class Shared>
@@ -72,12 +88,20 @@ LUMIGEN_INLINE void multiply_fragment(MmaAccumulators<Tile>& acc, const MmaAccum
                                       Placed<Shared> b) {
   multiply_add<Shared>(acc, as_rows<typename Shared::Element>(rows), b.address);
 }
+template <class Tile, class Rows, class Shared, class SharedRows, bool kInPlace>
+LUMIGEN_INLINE void multiply_fragment(MmaAccumulators<Tile>& acc, const MmaAccumulators<Rows>& rows,
+                                      PlacedBesideRows<Shared, SharedRows, kInPlace> b) {
+  if constexpr (kInPlace) __syncthreads();
+  store_fragment<SharedRows>(b.rows, rows);
+  __syncwarp();  // a warp reads its own rows; the next turn, which changes them, is behind a barrier
+  multiply_add_f32<SharedRows, Shared>(acc, b.rows, b.address);
+}
 
-// The rows of A where they are to be multiplied: in registers, or, if they are too long, as they lie.
+// The rows of A where they are to be multiplied: in registers, or, if they are too long or f32, as they lie.
 template <class Tile, class Shared>
 LUMIGEN_INLINE auto held_rows(uint32_t tile) {
   using Divided = typename Tile::template Divided<Tile::kStep>;
-  if constexpr (Divided::kRowBlocks * Tile::kDepth <= 128) {
+  if constexpr (sizeof(typename Shared::Element) == 2 && Divided::kRowBlocks * Tile::kDepth <= 128) {
     RowFragments<Divided::kRowBlocks, Shared::kDepthBlocks> rows;
     load_rows<Shared, Divided>(rows, tile);
     return rows;
@@ -129,8 +153,15 @@ LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const 
       copy_commit();  // empty groups too: the wait counts groups
     copy_wait<1>();
     __syncthreads();
-    const uint32_t tile_b = slots + slot * kSlotBytes;
-    f(int64_t(k), rows, Placed<SharedB>{tile_b}, Placed<SharedC>{tile_b + SharedB::kBytes});
+    const uint32_t tile_b = slots + slot * kSlotBytes, tile_c = tile_b + SharedB::kBytes;
+    if constexpr (std::is_same_v<T, float>) {
+      using SharedRows = SharedTile<T, Tile::kRows, Tile::kStep, Along::kDepth>;
+      using Outer = PlacedBesideRows<SharedC, SharedRows, Tile::kInPlace>;
+      const uint32_t fragment = Tile::kInPlace ? tile_b : slots + Tile::kSlots * kSlotBytes;
+      f(int64_t(k), rows, Placed<SharedB>{tile_b}, Outer{tile_c, fragment});
+    } else {
+      f(int64_t(k), rows, Placed<SharedB>{tile_b}, Placed<SharedC>{tile_c});
+    }
     slot ^= 1;
     __syncthreads();  // all have read the slot that the next step fills
   }

@@ -112,7 +112,8 @@ LUMIGEN_INLINE void fold_sum(PerRow<Tile>& state, const MmaAccumulators<Tile>& a
   for_each_row([](int, float& x, float& y) { x += y; }, state, more);
 }
 
-// f(m, number ...) for the rows that begin at m_lo and lie below m_hi, each in one of the threads that have it.
+// f(m, number ...) for the rows that begin at m_lo and lie below m_hi, each in one of the threads that have
+// it.
 template <class F, class Tile, class... More>
 LUMIGEN_INLINE void for_rows(int64_t m_lo, int64_t m_hi, F&& f, PerRow<Tile>& first, More&... more) {
   static_assert(Tile::kWarpColumns == 1, "the rest of a row is in another warp");

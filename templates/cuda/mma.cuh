@@ -85,6 +85,12 @@ __device__ __forceinline__ void load_shared_16(float (&x)[4], uint32_t from) {
                : "memory");
 }
 
+__device__ __forceinline__ float2 load_shared_8(uint32_t from) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ uint32_t load_shared_4(uint32_t from) {
   uint32_t v;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");

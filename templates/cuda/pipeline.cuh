@@ -83,9 +83,11 @@ struct SharedTile {
   static_assert(kDepth % (2 * kVector) == 0 && kMajors % 16 == 0);
   static_assert(kRowVectors % 8 == 0 || 8 % kRowVectors == 0, "no exclusive or within such rows");
 
+  static __device__ __forceinline__ int moved(int row) {
+    return kRowVectors >= 8 ? row % 8 : row / (8 / kRowVectors) % kRowVectors;
+  }
   static __device__ __forceinline__ int offset(int row, int vector) {
-    const int moved = kRowVectors >= 8 ? row % 8 : row / (8 / kRowVectors) % kRowVectors;
-    return (row * kRowVectors + (vector ^ moved)) * 16;
+    return (row * kRowVectors + (vector ^ moved(row))) * 16;
   }
 
   // Where this lane begins to read the blocks of a warp whose first major is `first`. The exclusive or with a

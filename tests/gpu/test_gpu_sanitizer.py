@@ -75,14 +75,15 @@ def entry_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return entry
 
 
-@pytest.fixture(scope="module", params=["own", "portable"])
+@pytest.fixture(scope="module", params=["own", "portable", "f32"])
 def project(
     request: pytest.FixtureRequest, target: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """With the instructions of this GPU alone, and with those that every GPU has."""
-    chosen = target if request.param == "own" else target.rstrip("a")
+    """In bf16 with the instructions of this GPU alone, and with those that every GPU has; in f32."""
+    chosen = target.rstrip("a") if request.param == "portable" else target
+    dtype = lg.f32 if request.param == "f32" else lg.bf16
     directory = tmp_path_factory.mktemp("sanitized") / "skeletons"
-    lg.compile(skeletons(), chosen, directory, dtype=lg.bf16)
+    lg.compile(skeletons(), chosen, directory, dtype=dtype)
     build_project(directory, tests=True)
     return directory
 

@@ -1,0 +1,58 @@
+#define LUMIGEN_TEAM 1  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
+#include "runtime/cascade.cuh"
+#include "runtime/index.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/turn.h"
+
+namespace LUMIGEN_NS {
+
+using Tile = CascadeTile<64, 16, 16, 32, 4>;
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade(const __grid_constant__ k00_cascade_args args) {
+  extern __shared__ __align__(128) char shared[];
+  const uint16_t* const x0 = args.x0;
+  const uint16_t* const x1 = args.x1;
+  const uint16_t* const x2 = args.x2;
+  uint16_t* const out = args.out;
+  [[maybe_unused]] const int64_t positions = args.positions;
+  const int64_t task = blockIdx.x;
+  await_turn();
+  Tile::Fragment<32> scores;
+  Tile::Fragment<16> sums;
+  const int64_t m0 = 64 * (task % ((positions + 63) / 64));
+  const int64_t i1 = (task / ((positions + 63) / 64));
+  const int64_t i0 = 0;
+  clear(sums);
+  {
+    const auto a = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
+      const int64_t m = at_major, d = at_depth;
+      return load_f16(x0[d + 16 * i1 * positions + 16 * m]);
+    }, static_cast<int>(positions));
+    const auto b = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
+      const int64_t k1 = at_major, d = at_depth;
+      return load_f16(x1[d + 16 * i1 * positions + 16 * k1]);
+    }, static_cast<int>(positions));
+    const auto c = computed<float, Along::kMajor>([&](int at_major, int at_depth) {
+      const int64_t e = at_major, k1 = at_depth;
+      return load_f16(x2[e + 16 * i1 * positions + 16 * k1]);
+    }, 16);
+    for_steps<Tile>(a, static_cast<int>(m0), 16, b, c, 0, static_cast<int>(positions), static_cast<int>(positions), shared, [&](int64_t k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
+      multiply(scores, a_tile, b_tile);
+      map_within(scores, scores, m0, k_begin, positions, positions, 0.0f, [&](int /*m*/, int /*k1*/, Vec score0, auto /*lanes*/) {
+        const Vec v0 = score0 * splat(0.05f);
+        return max_ordered(v0, splat(0.0f));
+      });
+      multiply_fragment(sums, scores, c_tile);
+    });
+  }
+  for_each_element(sums, m0, 0, positions, 16, [&](int64_t m, int64_t e, Vec total0, auto lanes) {
+    store_f16(out + e + 32 * i0 * positions + 16 * i1 * positions + 16 * m, total0, lanes);
+  });
+}
+
+const KernelRow k00_cascade_row = {
+    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade),
+    sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
+
+}  // namespace LUMIGEN_NS
