@@ -86,16 +86,17 @@ def compare(context, stream, dtype: str, features: int, keys: int, causal: bool)
 
     ours = milliseconds(lambda: entry(q, k, v, out=out), stream)
     ratios: list[str] = []
+    head = (slice(1), slice(1))  # whose scores in float64 fit
     exact = torch.nn.functional.scaled_dot_product_attention(
-        q[:1].double(), k[:1].double(), v[:1].double(), is_causal=causal
+        q[head].double(), k[head].double(), v[head].double(), is_causal=causal
     )
     for title, backend in PEERS[dtype].items():
         with sdpa_kernel(backend):
             ratio = milliseconds(peer, stream) / ours
-            ratios.append(f"{title} / ours {ratio:.2f} ({error(peer()[:1], exact):.1e})")
+            ratios.append(f"{title} / ours {ratio:.2f} ({error(peer()[head], exact):.1e})")
     flops = 4 * shape[0] * shape[1] * keys**2 * features * (0.5 if causal else 1)
     rate = flops / ours / 1e9
-    said = f"{dtype} {name} {keys} keys: {rate:.0f} TFLOP/s ({error(out[:1], exact):.1e})"
+    said = f"{dtype} {name} {keys} keys: {rate:.0f} TFLOP/s ({error(out[head], exact):.1e})"
     print(said, *ratios, sep="  ")
 
 
