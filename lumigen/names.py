@@ -64,6 +64,8 @@ CMAKE_TARGETS = frozenset(_CMAKE_TARGETS.split())
 RUNTIME = frozenset(
     {"check", "close", "open"}
 )  # check_tensor and others are functions of the runtime
+# <unistd.h> has macros R_OK, W_OK, X_OK and F_OK, as the status of a model is called
+UNISTD = frozenset("frwx")
 PYTHON_MODULES = frozenset({"collections", "json", "lumigen", "ml_dtypes", "numpy", "os", "sys"})
 
 # C symbols of the model itself, without its name in front.
@@ -102,6 +104,8 @@ def model_taken_by(name: str) -> str | None:
     """The same for the name of a model."""
     if name in HEADER_FILES:
         return f"the system's header <{name}.h>"
+    if name.lower() in UNISTD:
+        return f"the system's header <unistd.h>, which has a macro {name.upper()}_OK"
     if name in RUNTIME:
         return "the runtime of emitted projects"
     if name in CMAKE_TARGETS:
