@@ -115,9 +115,10 @@ def _count(shape: tuple[int, ...]) -> int:
 class Parameter:
     """A field of a kernel's argument struct: a pointer to `dtype`, an int64_t value, or a map.
 
-    The pointer is to const unless written. `range` bounds integer elements, inclusive: where a
+    The pointer is to const unless changed. `range` bounds integer elements, inclusive: where a
     kernel takes them as indices, its test needs it. A map tells the tensor copy engine where the
     tensor of the parameter `maps` lies. `shape` is what a pointer points to, for readers; None if unsaid.
+    `works`: a launch works in it, and what is there means nothing before and after.
     """
 
     name: str
@@ -126,10 +127,15 @@ class Parameter:
     range: tuple[int, int] | None = None
     maps: str = ""
     shape: Shape | None = None
+    works: bool = False
 
     @property
     def is_pointer(self) -> bool:
         return self.dtype is not None and not self.maps
+
+    @property
+    def changed(self) -> bool:
+        return self.written or self.works
 
     @property
     def ctype(self) -> str:
@@ -137,7 +143,7 @@ class Parameter:
             return "TensorMap"
         if self.dtype is None:
             return "int64_t"
-        return f"{self.dtype.ctype}*" if self.written else f"const {self.dtype.ctype}*"
+        return f"{self.dtype.ctype}*" if self.changed else f"const {self.dtype.ctype}*"
 
 
 @dataclass(frozen=True)
@@ -167,9 +173,10 @@ class StateArg:
 
 @dataclass(frozen=True)
 class CounterArg:
-    """A number of the context, an i32 which is 0 before a launch and after it."""
+    """`count` numbers of the context from one on, of i32, which are 0 before a launch and after it."""
 
     number: int
+    count: int = 1
 
 
 @dataclass(frozen=True)

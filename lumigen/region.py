@@ -31,7 +31,8 @@ class Role(Enum):
     STATE = "state"
     TEMP = "temp"
     OUTPUT = "output"
-    COUNTER = "counter"  # a number that is 0 before and after a launch
+    COUNTER = "counter"  # numbers that are 0 before and after a launch
+    WORKSPACE = "workspace"  # what the tasks of one launch leave for each other, and nothing else
     SCRATCH = "scratch"  # a tile of one thread; tile programs only
 
 

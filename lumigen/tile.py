@@ -268,7 +268,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Contract:
-    """acc = A[m_lo .., :] B[n_lo .., :] over all of k, by a block of threads that share a ring of stages.
+    """acc = A[m_lo .., :] B[n_lo .., :] over k in k_lo .. k_hi - 1, by a block of threads that share a ring of stages.
 
     acc is a fragment: each thread holds some of its elements in registers. Operands are zero past the extents of
     `m`, `n` and `k`; what is not held in `element` is rounded to it.
@@ -282,6 +282,8 @@ class Contract:
     k: Axis
     m_lo: Ix
     n_lo: Ix
+    k_lo: Ix
+    k_hi: Ix
     element: DType
 
 
@@ -439,6 +441,24 @@ class WhenLast:
 
 
 @dataclass(frozen=True)
+class WhenSummed:
+    """`body` in the last of `parts` tasks to come here that have a tile together; `acc` is the sum of theirs then.
+
+    It is added up in the order of the parts, whichever was last. Each task keeps what it has at `sums[tile, part]`,
+    (rows, columns) of the fragment, of which only so many rows are used. `arrived[tile]` counts those that came; the
+    last one makes it 0 again. Of one part nothing is kept nor counted.
+    """
+
+    acc: Buffer
+    sums: Buffer
+    arrived: Buffer
+    tile: Ix
+    part: Ix
+    parts: Ix
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """What a tensor copy engine is told of an operand: (groups, batches, lines, elements) of `source` from `base` on.
 
@@ -509,6 +529,7 @@ Stmt = Union[
     ScaleRows,
     When,
     WhenLast,
+    WhenSummed,
     Hold,
     Keep,
     Order,
@@ -517,7 +538,9 @@ Stmt = Union[
     ScanLanes,
 ]
 
-LOOPS = For | ForTile | ForRows | Stream | MapTile | MapRows | WhenLast | ScanLanes  # with a `body`
+LOOPS = (
+    For | ForTile | ForRows | Stream | MapTile | MapRows | WhenLast | WhenSummed | ScanLanes
+)  # with a `body`
 
 
 @dataclass(frozen=True)

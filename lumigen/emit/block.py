@@ -11,7 +11,7 @@ from lumigen.emit.expression import Renderer, literal, pointer
 from lumigen.emit.packets import Packets
 from lumigen.emit.sharing import always
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Ix
 from lumigen.lower.scope import is_per_lane
 from lumigen.region import (
     Buffer,
@@ -43,6 +43,7 @@ from lumigen.tile import (
     Stream,
     TileProgram,
     When,
+    WhenSummed,
     nodes_of,
     reads_memory,
 )
@@ -104,6 +105,8 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer, narrow: frozenset[Buffer]) -
             return _when(s, lines, r)
         case ScaleRows():
             return [f"scale_rows({s.acc}, {s.by});"]
+        case WhenSummed():
+            return [f"if ({_summed(s, r)}) {{", *_indented(lines(s.body, None)), "}"]
         case _:
             raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
 
@@ -293,13 +296,22 @@ def products_of(s: Stream) -> tuple[Buffer, Buffer]:
 
 
 def _contract(s: Contract, r: Renderer) -> list[str]:
-    part = ", ".join(as_int(r.index(i)) for i in (s.m_lo, s.n_lo, ix(0), s.k.extent))
+    part = ", ".join(as_int(r.index(i)) for i in (s.m_lo, s.n_lo, s.k_lo, s.k_hi))
     return [
         *block_operand("a", s.a, s.m, s.k, s.element, r),
         *block_operand("b", s.b, s.n, s.k, s.element, r),
         f"Accumulators<Tile> {s.acc};",
         f"contract({s.acc}, a, b, Part{{{part}}}, shared);",
     ]
+
+
+def _summed(s: WhenSummed, r: Renderer) -> str:
+    """Whether this block has the sums of all parts of its tile."""
+    _, _, rows, columns = s.sums.dims
+    sums = pointer(str(s.sums), r.index(s.tile * s.parts * rows * columns))
+    arrived = pointer(str(s.arrived), r.index(s.tile))
+    numbers = ", ".join(as_int(r.index(i)) for i in (s.part, s.parts, rows))
+    return f"add_parts<Tile>({s.acc}, Together{{{sums}, {arrived}, {numbers}}})"
 
 
 def block_operand(

@@ -516,8 +516,8 @@ def _extent(itemsize: int, argument: Argument, program: Program, kept: Kept) -> 
             return next(s.bytes for s in program.arena if s.name == slot) // itemsize
         case WeightArg(name, base):
             return ix(stored[name].bytes // itemsize - base)
-        case CounterArg():
-            return ix(1)
+        case CounterArg(_, count):
+            return ix(count)
         case ValueArg() | MapArg():
             raise LoweringFailed(step="emit", what="a number has no elements")
 

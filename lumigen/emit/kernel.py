@@ -151,8 +151,12 @@ def device_kernel_body(
     return render("cuda/kernel.cu.j2", kernel=context)
 
 
+ASKED = {"random_bits": "random.h", "add_parts": "parts.cuh"}  # by what kernels say
+
+
 def _headers(always: tuple[str, ...], lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted((*always, "random.h"))) if "random_bits" in _words(lines) else always
+    words = _words(lines)
+    return tuple(sorted((*always, *(header for word, header in ASKED.items() if word in words))))
 
 
 def _element(program: TileProgram) -> str:

@@ -131,7 +131,8 @@ class Statements:
         if isinstance(s, ScanLanes):
             return self._scan(s, r)
         if isinstance(s, WhenLast):
-            return [f"if (is_last_block({s.arrived})) {{", *_indented(self.lines(s.body)), "}"]
+            head = f"if (is_last_block({s.arrived}, gridDim.x)) {{"
+            return [head, *_indented(self.lines(s.body)), "}"]
         if isinstance(s, StoreTile):
             store = self._store(s, r)
             if s.where:

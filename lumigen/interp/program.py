@@ -152,8 +152,8 @@ class _Memory:
                 given = self.weights[name].reshape(-1)[base:]
             case StateArg(name):
                 given = self.states[name]
-            case CounterArg():
-                given = np.zeros(1, np.int32)
+            case CounterArg(_, count):
+                given = np.zeros(count, np.int32)
             case SlotArg(name):
                 given = self.arena[name]
             case _:

@@ -67,6 +67,7 @@ from lumigen.tile import (
     Transpose,
     When,
     WhenLast,
+    WhenSummed,
 )
 
 Array = npt.NDArray[Any]
@@ -185,6 +186,9 @@ class _Task:
                 self.contract(s)
             case ForTile():
                 self.elements(s)
+            case WhenSummed():
+                if self.sums_parts(s):
+                    self.run(s.body)
             case Fill():
                 self.memory[s.dst.name][:] = s.value
             case Order():
@@ -381,13 +385,27 @@ class _Task:
         acc = self.tile(s.acc)
         rows = _below(self.number(s.m_lo), acc.shape[0], self.number(s.m.extent))
         columns = _below(self.number(s.n_lo), acc.shape[1], self.number(s.n.extent))
-        depth = np.arange(self.number(s.k.extent))
+        depth = np.arange(self.number(s.k_lo), self.number(s.k_hi))
         a = self.operand(s.a, s.m, rows, s.k, depth)
         b = self.operand(s.b, s.n, columns, s.k, depth)
         acc[...] = 0
         with np.errstate(all="ignore"):
             product = _widened(cast(a, s.element)) @ _widened(cast(b, s.element)).T
         acc[: len(rows), : len(columns)] = product
+
+    def sums_parts(self, s: WhenSummed) -> bool:
+        """Whether all parts of the tile are there, and its fragment is what they come to."""
+        tile, part, parts = (self.number(i) for i in (s.tile, s.part, s.parts))
+        if parts == 1:
+            return True
+        acc, sums, arrived = (self.tile(b) for b in (s.acc, s.sums, s.arrived))
+        rows = sums.shape[2]
+        sums[tile, part] = acc[:rows]
+        arrived[tile] = (arrived[tile] + 1) % parts
+        acc[...] = np.nan
+        with np.errstate(all="ignore"):
+            acc[:rows] = _widened(sums[tile, :parts]).sum(0)
+        return bool(arrived[tile] == 0)
 
     def elements(self, s: ForTile) -> None:
         acc = self.tile(s.acc)

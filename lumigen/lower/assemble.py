@@ -57,7 +57,7 @@ from lumigen.program import (
     WeightInfo,
     elements,
 )
-from lumigen.region import Buffer, Read, Region, Role, lookup_sources, walk
+from lumigen.region import Buffer, Read, Region, Role, Store, lookup_sources, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import Contract, Mma, Multiply, TileProgram
 
@@ -80,6 +80,11 @@ class LoweredKernel:
         return cost(replace(self.region, stores=changed))
 
     @property
+    def results(self) -> tuple[Store, ...]:
+        """What it stores, less the counters that it leaves as they were."""
+        return tuple(s for s in self.region.stores if s.dst.role is not Role.COUNTER)
+
+    @property
     def computes(self) -> DType:
         """The type whose arithmetic bounds its speed: what a matrix instruction takes, else its widest floats."""
         for s in self.program.statements():
@@ -98,7 +103,15 @@ class LoweredKernel:
     def parameters(self) -> tuple[Parameter, ...]:
         out = {s.dst for s in self.region.stores}
         pointers = tuple(
-            Parameter(b.name, b.dtype, b in out, b.range, shape=b.dims) for b in self.program.args
+            Parameter(
+                b.name,
+                b.dtype,
+                b in out,
+                b.range,
+                shape=b.dims,
+                works=b.role is Role.WORKSPACE,
+            )
+            for b in self.program.args
         )
         maps = tuple(
             Parameter(t.name, t.source.dtype, maps=t.source.name) for t in self.program.maps
@@ -124,7 +137,7 @@ class LoweredModel:
     weights: tuple[Stored, ...]
     kernels: tuple[LoweredKernel, ...]
     states: tuple[StateInfo, ...] = ()
-    counters: int = 0  # of blocks that are done, one for each launch that has one
+    counters: int = 0  # of blocks that are done, of all launches that count some
 
 
 def assemble(
@@ -254,7 +267,7 @@ class _Model:
             for b in kernel.program.args:
                 if b.role is Role.COUNTER:
                     actual[b] = replace(b, name=str(self.counters))
-                    self.counters += 1
+                    self.counters += elements(b.dims).const
         for temp in lowered.temps:
             actual[temp] = replace(temp, name=f"s{number}_{temp.name}")
         out: list[_Step] = []
@@ -290,9 +303,10 @@ class _Model:
         for special in self.device.special:
             if special.architecture not in self.architectures:
                 continue
-            for form in special.forms(general.region):
+            meaning = replace(general.region, stores=general.results)
+            for form in special.forms(meaning):
                 assert general.plan is not None
-                own = self.kernel(form.program, general.region, general.plan, form.schedule)
+                own = self.kernel(form.program, meaning, general.plan, form.schedule)
                 out.append((special.architecture, form.conditions, own))
         return tuple(out)
 
@@ -348,7 +362,7 @@ class _Model:
         for i, s in enumerate(steps):
             for b in s.actual.values():
                 held = self.whole(b)
-                if held.role is Role.TEMP:
+                if held.role in (Role.TEMP, Role.WORKSPACE):
                     uses.setdefault(held.name, []).append(2 * i)
                     size[held.name] = elements(held.dims) * held.dtype.itemsize
                     sliced |= {held.name} if held is not b else set()
@@ -409,7 +423,7 @@ class _Model:
         if actual.role is Role.STATE:
             return StateArg(actual.name)
         if actual.role is Role.COUNTER:
-            return CounterArg(int(actual.name))
+            return CounterArg(int(actual.name), elements(actual.dims).const)
         return SlotArg(place[actual.name])
 
 
@@ -437,7 +451,7 @@ def in_place(
     kernel: LoweredKernel, actual: dict[Buffer, Buffer], dies: Callable[[str], bool]
 ) -> tuple[str, str] | None:
     """(destination, source) of a temporary whose elements are read only to compute themselves."""
-    store, *others = kernel.region.stores
+    store, *others = kernel.results
     if others:
         return None  # what one store has overwritten the other may still need
     target = actual.get(store.dst)

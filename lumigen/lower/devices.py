@@ -20,7 +20,6 @@ from lumigen.lower.plan_region import plan_blocks, plan_region
 from lumigen.lower.roles import roles
 from lumigen.lower.scan import is_scan, plan_scan, scan
 from lumigen.lower.schedule_plan import (
-    MULTIPROCESSORS,
     STREAM_ROWS,
     VECTOR_LOOPS,
     schedule_blocks,
@@ -32,6 +31,7 @@ from lumigen.lower.split import Division, Grain, Split, is_little, split
 from lumigen.lower.stream import find_streamable, stream
 from lumigen.lower.stream_roles import stream_roles
 from lumigen.lower.sweeps import plan_sweeps
+from lumigen.lower.tile_time import MULTIPROCESSORS
 from lumigen.plan import RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
 from lumigen.schedule import Schedule, schedule

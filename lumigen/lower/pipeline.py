@@ -5,18 +5,28 @@ block computes a tile of the product in registers, its operands coming through a
 and applies the rest of the expression to the elements of the tile.
 
 Sites: `rows` and `columns` of a tile, `depth` of a stage; `stages` in the ring and `warp_rows` by `warp_columns` warps
-with matrix instructions, or `thread_rows` by `thread_columns` products of a thread, in which f32 stays f32.
+with matrix instructions, or `thread_rows` by `thread_columns` products of a thread, in which f32 stays f32. With
+`parts_of`, where tiles are few and the depth is long, blocks have a tile together, each a part of the depth: as many as
+come to about so many blocks in all. The last of them adds what they have, in order, and goes on to the rest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lumigen.dtype import DType, f32
-from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
-from lumigen.lower.contract import Contraction, Lowered, as_operand, find_contraction, flatten
+from lumigen.dtype import DType, f32, i32
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
+from lumigen.lower.contract import (
+    Contraction,
+    Lowered,
+    as_operand,
+    find_contraction,
+    flatten,
+    number,
+)
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
+from lumigen.lower.tile_time import LEAST_STEPS, MOST_PARTS
 from lumigen.region import (
     Buffer,
     Expr,
@@ -26,13 +36,14 @@ from lumigen.region import (
     Region,
     Role,
     Store,
+    const,
     local,
     map_expr,
     substitute,
     walk,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import Contract, ForTile, StoreTile, TileProgram
+from lumigen.tile import Contract, ForTile, StoreTile, TileProgram, WhenSummed
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
@@ -46,7 +57,16 @@ def pipeline(region: Region, sizes: Schedule) -> Lowered | None:
     found = find_contraction(store)
     if found is None or not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         return None
-    return Lowered(((_program(region, store, found, sizes), region),))
+    flat = Flat.of(found)
+    tiles = _tiles(found, flat, sizes)
+    if not sizes["parts_of"]:
+        return Lowered(((_program(region, store, found, flat, sizes, None), region),))
+    parts = Parts.of(region, tiles, flat, sizes)
+    counted = Axis("tile", parts.arrived.dims[0])
+    none = Store(parts.arrived, (counted,), (ix(counted),), const(0, i32))
+    meaning = Region((store, none), region.lines)
+    program = _program(region, store, found, flat, sizes, parts)
+    return Lowered(((program, meaning),), (parts.sums,))
 
 
 def are_counted(*groups: tuple[Axis, ...]) -> bool:
@@ -55,32 +75,94 @@ def are_counted(*groups: tuple[Axis, ...]) -> bool:
     return all(n is not None and n < MOST for n in most)
 
 
-def _program(region: Region, store: Store, found: Contraction, sizes: Schedule) -> TileProgram:
-    flat = Flat.of(found)
+@dataclass(frozen=True)
+class Parts:
+    """How blocks have tiles together: `count` of them each, which the launch works out of `wanted`.
+
+    `sums` is where they keep what they have, none where a tile is one block's; `arrived` counts them, tile by tile.
+    """
+
+    count: Ix
+    wanted: Ix
+    sums: Buffer
+    arrived: Buffer
+
+    @staticmethod
+    def of(region: Region, tiles: Ix, flat: Flat, sizes: Schedule) -> Parts:
+        blocks, steps = sizes["parts_of"], ceildiv(flat.k.extent, sizes["depth"])
+        most = maximum(1, minimum(MOST_PARTS, steps // LEAST_STEPS))
+        wanted = minimum(most, maximum(1, blocks // maximum(1, tiles)))
+        count = wanted if wanted.is_const else ix(number("parts", wanted, dims_of(region)))
+        several = minimum(1, wanted - 1)
+        rows = minimum(flat.m.extent, sizes["rows"])
+        dims = (tiles * several, wanted, rows, ix(sizes["columns"]))
+        sums = Buffer("sums", Role.WORKSPACE, dims, f32)
+        arrived = Buffer("arrived", Role.COUNTER, (ix(blocks // 2),), i32, (0, 0))
+        return Parts(count, wanted, sums, arrived)
+
+    @property
+    def numbers(self) -> tuple[tuple[Dim, Ix], ...]:
+        return tuple((a, self.wanted) for a in self.count.atoms() if isinstance(a, Dim))
+
+    def share(self, part: Ix, k: Axis, depth: int) -> tuple[Ix, Ix]:
+        """From where to where a part goes: whole stages, as many as its neighbours, or one more."""
+        steps = ceildiv(k.extent, depth)
+        lo, hi = (steps * p // self.count * depth for p in (part, part + 1))
+        return lo, minimum(hi, k.extent)
+
+
+def _tiles(found: Contraction, flat: Flat, sizes: Schedule) -> Ix:
+    m_tiles, n_tiles = (
+        ceildiv(axis.extent, sizes[site]) for axis, site in ((flat.m, "rows"), (flat.n, "columns"))
+    )
+    return extent_of(found.grid) * m_tiles * n_tiles
+
+
+def _program(
+    region: Region,
+    store: Store,
+    found: Contraction,
+    flat: Flat,
+    sizes: Schedule,
+    parts: Parts | None,
+) -> TileProgram:
     m, n, k = flat.m, flat.n, flat.k
     m_tiles, n_tiles = ceildiv(m.extent, sizes["rows"]), ceildiv(n.extent, sizes["columns"])
-    grid = extent_of(found.grid)
-    task = Axis("task", grid * m_tiles * n_tiles)
+    tiles = _tiles(found, flat, sizes)
+    task = Axis("task", tiles if parts is None else tiles * parts.count)
 
     top = Scope(Names(), frozenset({task}))
+    tile, part, lo, hi = ix(task), ix(0), ix(0), k.extent
+    if parts is not None:
+        axes = Axis("tile", tiles), Axis("part", parts.count)
+        top.spread(ix(task), axes)
+        tile, part = map(ix, axes)
+        lo, hi = parts.share(part, k, sizes["depth"])
     m0, n0 = Axis("m0", m.extent), Axis("n0", n.extent)
-    top.bind(m0, ix(task) % m_tiles * sizes["rows"])  # blocks side by side share columns
-    top.bind(n0, ix(task) // m_tiles % n_tiles * sizes["columns"])
-    top.spread(ix(task) // m_tiles // n_tiles, found.grid)
+    top.bind(m0, tile % m_tiles * sizes["rows"])  # blocks side by side share columns
+    top.bind(n0, tile // m_tiles % n_tiles * sizes["columns"])
+    top.spread(tile // m_tiles // n_tiles, found.grid)
 
     acc = Buffer("acc", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["columns"])), f32)
     a, b = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
     element = multiplied_in(flat.rows, flat.columns)
-    top.stmts.append(Contract(acc, a, b, m, n, k, ix(m0), ix(n0), element))
-    top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
+    top.stmts.append(Contract(acc, a, b, m, n, k, ix(m0), ix(n0), lo, hi, element))
+    then = Scope(top.names, top.axes)
+    then.stmts.append(for_tile(then, store, found, flat, acc, (m0, n0)))
+    if parts is None:
+        top.stmts.extend(then.stmts)
+    else:
+        shared = (parts.sums, parts.arrived)
+        top.stmts.append(WhenSummed(acc, *shared, tile, part, parts.count, tuple(then.stmts)))
     return TileProgram(
         "pipeline",
-        (*region.reads(), store.dst),
+        (*region.reads(), store.dst, *((parts.sums, parts.arrived) if parts else ())),
         dims_of(region),
         task,
         task.extent,
         (acc,),
         tuple(top.stmts),
+        numbers=parts.numbers if parts else (),
         threads=_threads(sizes),
         width=LANES,
         tile=_tile(sizes),

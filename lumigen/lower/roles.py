@@ -195,7 +195,8 @@ def _program(
     a, b = mapped
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)
     factors = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
-    top.stmts.append(Contract(acc, *factors, m, n, k, ix(m0), ix(n0), a.source.dtype))
+    whole = ix(0), k.extent
+    top.stmts.append(Contract(acc, *factors, m, n, k, ix(m0), ix(n0), *whole, a.source.dtype))
     top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
     along = ("Along::kDepth" if x.is_deep else "Along::kMajor" for x in mapped)
     each = (a.source.dtype.name, rows, columns, sizes["stages"])

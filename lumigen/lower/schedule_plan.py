@@ -14,9 +14,10 @@ from lumigen.index import extent_of
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import find_contraction, is_paired
-from lumigen.lower.pipeline import MATRIX_SITES, SCALAR_SITES, multiplied_in
+from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, find_streamable, size
+from lumigen.lower.tile_time import MULTIPROCESSORS, fastest
 from lumigen.plan import RegionPlan
 from lumigen.schedule import Layout, Place, Schedule, schedule
 
@@ -38,18 +39,6 @@ ONE_ROW = {
 }
 
 
-# rows, columns, depth of a stage, stages, rows and columns of warps: from many products in a block to few. A warp
-# of 64 x 64 reads least for a product; no ring is larger than the 99 KiB that a block has on the smallest devices
-MATRIX_TILES = (
-    (128, 256, 64, 2, 2, 4),
-    (128, 128, 32, 4, 2, 4),
-    (128, 64, 32, 4, 4, 2),
-    (64, 64, 64, 4, 2, 2),
-    (32, 64, 64, 4, 1, 4),
-)
-# rows, columns, depth of a stage, rows and columns of a thread, which multiplies in f32 by itself
-SCALAR_TILES = ((128, 128, 16, 8, 8), (64, 64, 16, 4, 4), (32, 64, 16, 4, 4))
-MULTIPROCESSORS = 132  # that should all have a tile
 # rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time:
 # fewer where rows are so long that their sums fill the registers
 STREAM_ROWS, STREAM_WARPS, STREAM_STEP, STREAM_STEP_OF_LONG, LONG = 64, 4, 64, 32, 128
@@ -63,10 +52,7 @@ SCALAR_STREAMS = {
 
 
 def schedule_blocks(plan: RegionPlan) -> Schedule:
-    """Of blocks of threads: vector loops, or tiles of a product in as large blocks as keep the device busy.
-
-    No tile is twice as long as all there is, since most of it would be empty.
-    """
+    """Of blocks of threads: vector loops, or tiles of a product."""
     *others, store = plan.region.stores
     streamable = find_streamable(plan.region.stores, STREAM_ROWS)
     if streamable is not None:
@@ -74,14 +60,7 @@ def schedule_blocks(plan: RegionPlan) -> Schedule:
     found = None if others else find_contraction(store)
     if found is None:
         return vector_loops_of_blocks(plan)
-    tiles, sites = MATRIX_TILES, MATRIX_SITES
-    if multiplied_in(found.rows, found.columns) is f32:
-        tiles, sites = SCALAR_TILES, SCALAR_SITES
-    groups = (found.m_axes, found.n_axes, found.grid)
-    m, n, batch = (extent_of(axes).estimate() for axes in groups)
-    filled = [t for t in tiles if t[0] < 2 * m and t[1] < 2 * n] or tiles[-1:]
-    busy = (t for t in filled if -(-m // t[0]) * -(-n // t[1]) * batch >= MULTIPROCESSORS)
-    return schedule("pipeline", dict(zip(sites, next(busy, filled[-1]), strict=True)))
+    return fastest(found, multiplied_in(found.rows, found.columns))
 
 
 def _stream_of_blocks(found: Streamable) -> Schedule:

@@ -98,8 +98,8 @@ def _argument(a: Argument) -> str:
     match a:
         case InputArg(name) | OutputArg(name) | StateArg(name) | SlotArg(name):
             return name
-        case CounterArg(number):
-            return f"counter {number}"
+        case CounterArg(number, count):
+            return f"counter {number}" if count == 1 else f"counters {number} .. {number + count}"
         case PartArg():
             return f"{_argument(a.of)} + {a.base}"
         case WeightArg(name, base):

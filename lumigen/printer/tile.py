@@ -59,6 +59,7 @@ from lumigen.tile import (
     Transpose,
     When,
     WhenLast,
+    WhenSummed,
 )
 
 SIGNS = {Op.ADD: "+", Op.MUL: "*", Op.MOD: "%", Op.LESS_THAN: "<"}
@@ -191,7 +192,7 @@ def _matrix(s: Stmt) -> str:
             return f"{acc} {sign} {_place(s.a, s.a_at)}{panels} @ {_operand(s.b)}, {sizes}"
         case Contract():
             a, b = _operand(s.a), _operand(s.b)
-            where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in 0 .. {s.k.extent}"
+            where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in {s.k_lo} .. {s.k_hi}"
             return f"{s.acc} = {a} @ {b} in {s.element}, {where}"
         case ForTile():
             return f"for {s.value.name} of {s.acc}{_rows(s.rows)}, {_ends(s)}"
@@ -225,6 +226,10 @@ def _streamed(s: Stmt) -> str:
             return f"when {', '.join(map(str, s.conditions))}"
         case WhenLast():
             return f"when all {s.tasks} tasks have added to {s.arrived}"
+        case WhenSummed():
+            place = f"{s.sums}[{s.tile}, {s.part}]"
+            counted = f"{s.arrived}[{s.tile}] has counted {s.parts} parts"
+            return f"when {counted}, {s.acc} = their sum, {place} the part of this task"
         case ScaleRows():
             return f"{s.acc} = {s.acc} * rows {s.by}"
         case _:

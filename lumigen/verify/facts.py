@@ -6,10 +6,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, f32
+from lumigen.dtype import DType, f32, i32
 from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
 from lumigen.region import Buffer, Local, Read, Role
-from lumigen.tile import Accumulator, Advance, Carry, Keep, ScanLanes, TensorMap, TileProgram
+from lumigen.tile import (
+    Accumulator,
+    Advance,
+    Carry,
+    Keep,
+    ScanLanes,
+    TensorMap,
+    TileProgram,
+    WhenSummed,
+)
 from lumigen.verify.region import Conditions
 
 
@@ -105,6 +114,23 @@ def broken_packed(b: Buffer, facts: Facts, *, stored: bool) -> Iterator[str]:
     yield from broken_tile(b, facts)
     if b not in facts.packed:
         yield from broken_read(b, facts) if stored else (f"{b} is not packed yet",)
+
+
+def broken_sums(s: WhenSummed, facts: Facts, scope: Scope) -> Iterator[str]:
+    """Parts are counted by a counter of each tile, and lie where each of them has a place of its own."""
+    yield from broken_fragment(s.acc, facts)
+    yield from broken_read(s.acc, facts)
+    yield from broken_indices((s.tile, s.part, s.parts), facts, scope)
+    for b, role, dtype, rank in (
+        (s.sums, Role.WORKSPACE, f32, 4),
+        (s.arrived, Role.COUNTER, i32, 1),
+    ):
+        yield from broken_use(b, facts)
+        if b.role is not role or b.dtype is not dtype or len(b.dims) != rank:
+            yield f"{b} is no {role.value} of {rank} axes of {dtype}"
+            return
+    if s.sums.dims[3:] != s.acc.dims[1:] or not is_nonnegative(s.acc.dims[0] - s.sums.dims[2]):
+        yield f"{s.acc.dims} in {s.sums.dims}"
 
 
 def broken_size(b: Buffer, needed: Ix, scope: Scope) -> Iterator[str]:

@@ -107,7 +107,7 @@ def _slots(launch: Launch, kernels: Kernels) -> tuple[set[str], set[str]]:
     for a, p in _pairs(launch, kernels):
         slot = whole(a)
         if isinstance(slot, SlotArg):
-            out[p.written].add(slot.slot)
+            out[p.changed].add(slot.slot)
             if isinstance(a, PartArg) and not a.base.is_const:
                 out[0].add(slot.slot)
     return out
@@ -182,7 +182,7 @@ def _broken_argument(a: Argument, p: Parameter, program: Program) -> Iterator[st
                 yield f"is given slot {name}, which is not in the arena"
         case _:
             pass
-    if p.written and isinstance(a, InputArg | WeightArg):
+    if p.changed and isinstance(a, InputArg | WeightArg):
         yield f"is written, and is given {a}"
 
 
@@ -217,7 +217,7 @@ def _broken_by_order(program: Program, kernels: Kernels) -> Iterator[str]:
             for launch in variant.launches:
                 pairs = [(whole(a), p) for a, p in _pairs(launch, kernels)]
                 for a, p in pairs:
-                    if isinstance(a, SlotArg | OutputArg) and not p.written and a not in now:
+                    if isinstance(a, SlotArg | OutputArg) and not p.changed and a not in now:
                         yield f"launch of {launch.kernel}: {p.name} reads {a} before it is written"
                 now |= {a for a, p in pairs if p.written}
             after.append(now)

@@ -51,6 +51,7 @@ from lumigen.tile import (
     Transpose,
     When,
     WhenLast,
+    WhenSummed,
     reads_memory,
 )
 from lumigen.verify.facts import (
@@ -68,6 +69,7 @@ from lumigen.verify.facts import (
     broken_read,
     broken_rows,
     broken_size,
+    broken_sums,
     broken_tile,
     broken_use,
     never,
@@ -90,6 +92,8 @@ def _broken(program: TileProgram) -> Iterator[str]:
     yield from (f"{b} is no scratch" for b in program.scratch if b.role is not Role.SCRATCH)
     yield from (f"{b} is scratch" for b in program.args if b.role is Role.SCRATCH)
     yield from _broken_body(program.body, facts, Scope(frozenset({program.task}), frozenset()))
+    if any(isinstance(s, WhenSummed) and s not in program.body for s in program.statements()):
+        yield "parts of a tile that not every task comes to"
     for t in program.maps:
         yield from (f"map {t.name}: {broken}" for broken in broken_map(t, program))
     for b in program.args + program.scratch:
@@ -144,7 +148,7 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[s
             given = scope.given | set(s.conditions)
             yield from _broken_body(s.body, facts, replace(scope, given=given))
             yield from _broken_body(s.otherwise, facts, scope)
-        if isinstance(s, WhenLast):
+        if isinstance(s, WhenLast | WhenSummed):
             yield from _broken_body(s.body, facts, scope)
         if isinstance(s, Stream):
             facts.written |= {t.dst for t in s.tiles}
@@ -220,7 +224,7 @@ def _name(s: Stmt) -> str:
             return s.name.name
         case Accumulate():
             return s.into.name
-        case Mma() | Contract() | ForTile() | Multiply() | ScaleRows():
+        case Mma() | Contract() | ForTile() | Multiply() | ScaleRows() | WhenSummed():
             return str(s.acc)
         case _:
             return str(s.dst)
@@ -233,6 +237,8 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
     match s:
         case Bind() | For():
             yield from _broken_range(s, facts, scope)
+        case WhenSummed():
+            yield from broken_sums(s, facts, scope)
         case WhenLast():
             yield from broken_use(s.arrived, facts)
             yield from broken_indices((s.tasks,), facts, scope)
@@ -304,7 +310,7 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from _broken_product(s, facts, scope)
         case Contract():
             yield from broken_tile(s.acc, facts)
-            yield from broken_indices((s.m_lo, s.n_lo), facts, scope)
+            yield from broken_indices((s.m_lo, s.n_lo, s.k_lo, s.k_hi), facts, scope)
             yield from broken_operand(s.a, facts, scope, (s.m, s.k))
             yield from broken_operand(s.b, facts, scope, (s.n, s.k))
             if not (s.element is f32 or (s.element.is_float and s.element.bits == 16)):

@@ -126,7 +126,7 @@ Status find_gpu(Gpu* gpu, int32_t id, const char* compiled, const KernelRow* con
     gpu->overlaps = gpu->overlaps && found.ptxVersion >= kOverlaps;
     // More than a block has without asking. A kernel for other GPUs may want more than there is; such a one
     // is not launched here.
-    if (kernels[i]->shared_bytes > 48 * 1024 &&
+    if (found.sharedSizeBytes + static_cast<size_t>(kernels[i]->shared_bytes) > 48 * 1024 &&
         cudaFuncSetAttribute(kernels[i]->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kernels[i]->shared_bytes) != cudaSuccess)
       cudaGetLastError();

@@ -586,14 +586,14 @@ LUMIGEN_INLINE float reduce_max(Vec a, Parity&... parity) {
 
 // ---- blocks ----
 
-// Whether this is the last of the kernel's blocks to come here: all that they have stored can be read then.
+// Whether this is the last of so many blocks to come here: all that they have stored can be read then.
 // `arrived` counts them, and is 0 again after the last. Every thread of a block asks.
-LUMIGEN_INLINE bool is_last_block(int32_t* arrived) {
+LUMIGEN_INLINE bool is_last_block(int32_t* arrived, unsigned blocks) {
   __shared__ bool is_last;
   __threadfence();
   __syncthreads();  // all threads of the block have stored
   if (threadIdx.x == 0) {
-    const unsigned last = gridDim.x - 1;
+    const unsigned last = blocks - 1;
     is_last = atomicInc(reinterpret_cast<unsigned*>(arrived), last) == last;
   }
   __syncthreads();

@@ -114,6 +114,43 @@ def test_products_of_16_bits(dtype: str, target: str, tmp_path: Path) -> None:
             assert error < 4e-3, f"{name} at {rows} rows, {shift} elements from an aligned place"
 
 
+FEW = lg.Dim("few", 1, 300, typical=8)
+TENS = lg.Dim("tens", 1, 300, typical=64)
+DIVIDED = {
+    "weights": (lambda x, w: x @ w.T, (FEW, 4096), (520, 4096)),
+    "mapped": (lambda x, w: (x @ w.T).relu() * 2 + 1, (FEW, 2000), (136, 2000)),
+    "batched": (lambda x, w: x @ w.transpose(-1, -2), (3, FEW, 2048), (3, 70, 2048)),
+    # a ring of 48 KiB, which a block has without asking for it, and a word more
+    "tens_of_rows": (lambda x, w: x @ w.T, (TENS, 4096), (6144, 4096)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_products_whose_depth_blocks_share(dtype: str, target: str, tmp_path: Path) -> None:
+    """The same bits in every call, launched and as a graph, and in contexts that run side by side."""
+    torch = pytest.importorskip("torch")
+    model = lg.Model(f"divided_{dtype}")
+    kind, held = getattr(lg, dtype), getattr(torch, {"bf16": "bfloat16", "f32": "float32"}[dtype])
+    for name, (function, x, w) in DIVIDED.items():
+        model.entry(x=lg.spec(*x, dtype=kind), w=lg.spec(*w, dtype=kind))(named(function, name))
+    portable = lg.compile(model, target.rstrip("a"), tmp_path / "out").Model()
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    contexts = [portable.context(stream=s) for s in streams]
+    for name, (function, *shapes) in DIVIDED.items():
+        for rows in (8, 1, 300, 17, 64):
+            sizes = [[rows if isinstance(n, lg.Dim) else n for n in shape] for shape in shapes]
+            tensors = [torch.randn(*s, device="cuda").to(held) for s in sizes]
+            wanted = function(*(t.double() for t in tensors))
+            outs = [torch.empty(wanted.shape, device="cuda", dtype=held) for _ in range(24)]
+            torch.cuda.synchronize()
+            for number, out in enumerate(outs):
+                getattr(contexts[number % 2], name)(*tensors, out=out)
+            torch.cuda.synchronize()
+            error = ((outs[0] - wanted).norm() / wanted.norm()).item()
+            assert error < (4e-3 if dtype == "bf16" else 1e-5), f"{name} at {rows} rows"
+            assert all(torch.equal(out, outs[0]) for out in outs), f"{name} at {rows} rows"
+
+
 LENGTH = lg.Dim("length", 1, 1500, typical=1024)
 ATTENTIONS = {
     "full_64": (64, 4, {}),

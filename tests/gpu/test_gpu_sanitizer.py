@@ -15,6 +15,7 @@ from lumigen.build import build_project
 pytestmark = pytest.mark.gpu
 
 ROWS = lg.Dim("rows", 1, 200, typical=200)
+FEW = lg.Dim("few", 1, 200, typical=4)
 LENGTH = lg.Dim("length", 1, 300, typical=300)
 
 
@@ -36,6 +37,10 @@ def decayed(x: lg.Tensor) -> lg.Tensor:
 CASES: dict[str, tuple[Callable[..., Any], tuple[lg.Spec, ...]]] = {
     "product": (lambda x, w: functional.gelu(x @ w) + 1, (lg.spec(ROWS, 264), lg.spec(264, 200))),
     "in_parts": (lambda x, w: x @ w, (lg.spec(3, 2048), lg.spec(2048, 72))),
+    "few_in_parts": (
+        lambda x, w: functional.gelu(x @ w) + 1,
+        (lg.spec(FEW, 2048, dtype=lg.bf16), lg.spec(2048, 200, dtype=lg.bf16)),
+    ),
     **{
         f"scores_{features}": (
             scores,

@@ -37,6 +37,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile(Problem p)
 constexpr Along kDepth = Along::kDepth, kMajor = Along::kMajor;
 #define TILE(T, kA, kB, kHow, ...) template __global__ void tile<__VA_ARGS__, T, kA, kB, kHow>(Problem)
 
+TILE(bf16, kDepth, kDepth, Copy::kEither, PipelineTile<64, 128, 64, 4, 2, 2>);
+TILE(bf16, kDepth, kDepth, Copy::kEither, PipelineTile<16, 64, 128, 4, 1, 4>);
 TILE(bf16, kDepth, kDepth, Copy::kEither, PipelineTile<128, 256, 32, 4, 2, 4>);
 TILE(f16, kDepth, kMajor, Copy::kEither, PipelineTile<128, 256, 32, 4, 2, 4>);
 TILE(bf16, kDepth, kMajor, Copy::kVectors, PipelineTile<128, 128, 32, 4, 2, 4>);
@@ -48,3 +50,4 @@ TILE(float, kDepth, kDepth, Copy::kVectors, PipelineTile<128, 64, 32, 3, 4, 2, T
 TILE(float, kDepth, kDepth, Copy::kVectors, FmaTile<128, 64, 16>);
 TILE(float, kDepth, kMajor, Copy::kVectors, FmaTile<128, 64, 16>);
 TILE(float, kDepth, kDepth, Copy::kElements, FmaTile<64, 64, 16, 4, 4>);
+TILE(float, kDepth, kDepth, Copy::kElements, FmaTile<16, 64, 32, 4, 4>);

@@ -1,0 +1,48 @@
+// Contractions with few tiles and a long depth: several blocks have one tile of C together, each sums a part
+// of the depth, and the one that is done last adds what all of them have in the order of the parts, so that
+// the result is the same in every run. Any GPU; on Hopper split.cuh does it without memory.
+//
+//   contract(acc, a, b, Part{row, column, begin, end}, shared);
+//   if (add_parts(acc, Together{sums, arrived, part, parts, rows})) for_each_pair(acc, ...);
+#pragma once
+
+#include "fragment.cuh"
+#include "operand.cuh"
+#include "simd.h"
+
+namespace LUMIGEN_NS {
+
+// What the blocks of a tile share. Block `part` keeps the first `rows` rows of its tile, all that C has of
+// them, in `sums`: (parts, rows, Tile::kColumns) floats. `arrived` counts those that did, and is 0 before and
+// after.
+struct Together {
+  float* sums;
+  int32_t* arrived;
+  int part, parts, rows;
+};
+
+// Whether this block was the last one of its tile, which has the sums of all of them in `acc` then. Every
+// thread of a block asks.
+template <class Tile, class Accumulators>
+__device__ __forceinline__ bool add_parts(Accumulators& acc, const Together& t) {
+  if (t.parts == 1) return true;
+  const int size = t.rows * Tile::kColumns;
+  float2* const own = reinterpret_cast<float2*>(t.sums + int64_t{t.part} * size);
+  for_each_pair(acc, [&](int row, int column, float x, float y) {
+    if (row < t.rows) own[(row * Tile::kColumns + column) / 2] = make_float2(x, y);
+  });
+  if (!is_last_block(t.arrived, t.parts)) return false;
+  clear(acc);
+#pragma unroll 1
+  for (int part = 0; part < t.parts; part++) {
+    const float2* const sums = reinterpret_cast<const float2*>(t.sums + int64_t{part} * size);
+    for_each_pair(acc, [&](int row, int column, float& x, float& y) {
+      if (row >= t.rows) return;
+      const float2 sum = __ldcg(sums + (row * Tile::kColumns + column) / 2);  // others wrote it
+      x += sum.x, y += sum.y;
+    });
+  }
+  return true;
+}
+
+}  // namespace LUMIGEN_NS
