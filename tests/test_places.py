@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
+from test_cuda_kernels import compile_for
 from tiles import traced
 
 import lumigen as lg
+from lumigen import functional as F
 from lumigen.emit.kernel import device_kernel_body
 from lumigen.emit.places import NARROW, WIDE, counted_in, is_small
 from lumigen.index import Axis, ix
@@ -16,13 +21,18 @@ from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.lower.devices import CUDA
 
 FEW, MANY = lg.Dim("few", 1, 1 << 16), lg.Dim("many", 1, 1 << 40, typical=1 << 16)
+ROWS, MORE = lg.Dim("rows", 1, 1 << 11, typical=512), lg.Dim("rows", 1, 1 << 26, typical=512)
 
 
-def kernel(function: Any, **inputs: Any) -> LoweredKernel:
+def kernels(function: Any, *architectures: str, **inputs: Any) -> tuple[LoweredKernel, ...]:
     graph = traced(function, **inputs)
     for step in GRAPH_PASSES:
         graph = step(graph)
-    return assemble((("entry", graph),), CUDA).kernels[-1]
+    return assemble((("entry", graph),), CUDA, architectures=architectures).kernels
+
+
+def kernel(function: Any, **inputs: Any) -> LoweredKernel:
+    return kernels(function, **inputs)[-1]
 
 
 def text(k: LoweredKernel) -> str:
@@ -43,6 +53,65 @@ def test_a_map_counts_in_what_its_elements_need(shape: Any, expected: str) -> No
     made = kernel(lambda x: x + 1, x=lg.spec(*shape))
     assert counted_in(made.program) == expected
     assert ("int64_t" in text(made)) == (expected == WIDE)
+
+
+def bf16(*shape: Any) -> Any:
+    return lg.spec(*shape, dtype=lg.bf16)
+
+
+def attention(x: Any) -> Any:
+    return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+# skeleton: a function of rows, and what it takes of so many
+SKELETONS: dict[str, tuple[Any, Any]] = {
+    "pipeline": (
+        lambda x, w: F.gelu(x @ w),
+        lambda rows: {"x": bf16(rows, 264), "w": bf16(264, 72)},
+    ),
+    "cascade": (attention, lambda rows: {"x": bf16(1, 2, rows, 64)}),
+    "order": (lambda x: x.argsort(-1), lambda rows: {"x": lg.spec(3, rows)}),
+    "roles": (lambda x, w: x @ w, lambda rows: {"x": bf16(rows, 264), "w": bf16(264, 72)}),
+    "cascade_roles": (attention, lambda rows: {"x": bf16(1, 2, rows, 64)}),
+}
+
+
+@pytest.mark.parametrize("rows", [ROWS, MORE], ids=["few", "many"])
+@pytest.mark.parametrize("skeleton", SKELETONS)
+def test_every_skeleton_counts_by_one_rule(skeleton: str, rows: lg.Dim) -> None:
+    function, inputs = SKELETONS[skeleton]
+    made = kernels(function, "sm_90a", **inputs(rows))
+    of_skeleton = [k for k in made if k.program.skeleton == skeleton]
+    assert of_skeleton
+    for k in of_skeleton:
+        if skeleton == "order" and rows is MORE:
+            assert counted_in(k.program) == NARROW, "3 * 2^26 elements"
+            continue
+        assert counted_in(k.program) == (NARROW if rows is ROWS else WIDE)
+        counts = re.findall(r"int64_t\b(?!\*)", text(k))  # less the pointers to such numbers
+        assert bool(counts) == (rows is MORE), text(k)
+
+
+def test_an_operand_counts_as_far_as_a_tile_may_reach() -> None:
+    """The last tile of 2^14 rows ends behind them, and what a thread would read there has a place too."""
+    inside, outside = (
+        kernel(lambda x, w: x.sum(-1, keepdim=True) + x @ w, x=bf16(FEW, n), w=bf16(n, 64))
+        for n in ((1 << 14) - 128, 1 << 14)
+    )
+    assert {k.program.skeleton for k in (inside, outside)} == {"pipeline"}
+    assert counted_in(inside.program) == NARROW
+    assert counted_in(outside.program) == WIDE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@pytest.mark.parametrize("skeleton", ["pipeline", "cascade", "order"])
+def test_kernels_that_count_in_64_bits_compile(skeleton: str, tmp_path: Path) -> None:
+    function, inputs = SKELETONS[skeleton]
+    rows = lg.Dim("rows", 1, 1 << 30, typical=512) if skeleton == "order" else MORE
+    made = next(k for k in kernels(function, **inputs(rows)) if k.program.skeleton == skeleton)
+    assert counted_in(made.program) == WIDE
+    assert compile_for("80", made, tmp_path)
 
 
 def test_what_lies_between_counts_too() -> None:

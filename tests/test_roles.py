@@ -212,4 +212,4 @@ def test_a_dim_named_like_the_place_of_a_tile_stays_itself() -> None:
     text = device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1")
     inside = text[text.index("contract_tiles") :]
     assert "batch_ * sequence" in inside
-    assert "const int64_t batch_ = args.batch;" in text
+    assert "const int batch_ = static_cast<int>(args.batch);" in text

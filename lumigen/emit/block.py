@@ -9,6 +9,7 @@ from dataclasses import replace
 from lumigen.dtype import DType, f32
 from lumigen.emit.expression import Renderer, literal, pointer
 from lumigen.emit.packets import Packets
+from lumigen.emit.places import NARROW
 from lumigen.emit.sharing import always
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
@@ -75,7 +76,8 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer, narrow: frozenset[Buffer]) -
             ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
             if r.packets is not None:
                 return _staged(s, ends, lines, r, r.packets)
-            return _each(f"for_each_element({s.acc}, {ends}", s, lines(s.body, s.n))
+            head = f"for_each_element<{r.place}>({s.acc}, {ends}"
+            return _each(head, s, lines(s.body, s.n), r.place)
         case Stream():
             return _stream(s, lines, r)
         case Multiply():
@@ -83,14 +85,16 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer, narrow: frozenset[Buffer]) -
             return [f"{name}({s.acc}, {s.a}, {s.b});"]
         case MapTile():
             indices = (s.m_lo, s.n_lo, *(() if s.otherwise is None else (s.m_hi, s.n_hi)))
-            inner = Renderer(r.dims, s.n, flushes=s.dst in narrow, wraps=r.wraps)
+            flushes = s.dst in narrow
+            inner = Renderer(r.dims, s.n, flushes=flushes, wraps=r.wraps, place=r.place)
             body = [*lines(s.body, s.n), f"return {inner.vector(s.result).code};"]
             guarded = "map_elements" if reads_memory((*s.body, s.result)) else "map_within"
             name = "map_all" if s.otherwise is None else guarded
-            head = f"{name}({s.dst}, {s.src}, {_ends(indices, r)}"
+            head = f"{name}<{r.place}>({s.dst}, {s.src}, {_ends(indices, r)}"
             if s.otherwise is not None:
                 head += f", {literal(s.otherwise, f32)}"
-            return _each(head, s, body)
+            computes = _fits_int((*s.body, s.result))
+            return _each(head, s, body, NARROW if computes else r.place)
         case FoldRows():
             name = "fold_sum" if s.monoid is Monoid.SUM else "fold_max"
             return [f"{name}({s.dst}, {s.src});"]
@@ -98,7 +102,8 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer, narrow: frozenset[Buffer]) -
             return _map_rows(s, lines, r)
         case ForRows():
             names = "".join(f", float {name.name}" for name, _ in s.rows)
-            open_ = f"for_rows({_ends((s.m_lo, s.m_hi), r)}, [&](int64_t {s.m}{names}) {{"
+            ends = _ends((s.m_lo, s.m_hi), r)
+            open_ = f"for_rows<{r.place}>({ends}, [&]({r.place} {s.m}{names}) {{"
             numbers = ", ".join(str(b) for _, b in s.rows)
             return [open_, *_indented(lines(s.body, None)), f"}}, {numbers});"]
         case When():
@@ -132,16 +137,15 @@ def _kind(b: Buffer) -> str:
     return f"Tile::Fragment<{b.dims[1]}>" if len(b.dims) == 2 else "Tile::Numbers"
 
 
-def _each(head: str, s: ForTile | MapTile, body: list[str]) -> list[str]:
-    """A call with a lambda for pairs of neighbouring elements; its places are of 32 bits where that is enough."""
-    index = "int" if isinstance(s, MapTile) and _fits_int((*s.body, s.result)) else "int64_t"
+def _each(head: str, s: ForTile | MapTile, body: list[str], place: str) -> list[str]:
+    """A call with a lambda for pairs of neighbouring elements at places of a type."""
     words = _words(body)
     m, n = (_named(a.name, words) for a in (s.m, s.n))
     value = _named(s.value.name, words)
     rows = "".join(f", float {_named(name.name, words)}" for name, _ in s.rows)
     numbers = "".join(f", {b}" for _, b in s.rows)
     lanes = _named("lanes", words)
-    open_ = f"{head}, [&]({index} {m}, {index} {n}, Vec {value}, auto {lanes}{rows}) {{"
+    open_ = f"{head}, [&]({place} {m}, {place} {n}, Vec {value}, auto {lanes}{rows}) {{"
     return [open_, *_indented(body), f"}}{numbers});"]
 
 
@@ -154,19 +158,19 @@ def _staged(s: ForTile, ends: str, lines: Lines, r: Renderer, packets: Packets) 
     named = {e: local(name, free_axes(e), e.dtype) for e, name in zip(read, names, strict=True)}
     body = lines([_with_values(x, named) for x in s.body], s.n)
     if not read:
-        head = f"for_each_element(stage, {s.acc}, {ends}, {packets.asked(r.index)}"
-        return _each(head, s, body)
+        head = f"for_each_element<{r.place}>(stage, {s.acc}, {ends}, {packets.asked(r.index)}"
+        return _each(head, s, body, r.place)
     binds = lines([x for x in s.body if isinstance(x, Bind)], s.n)
     reads = used([*binds, f"return Vecs{{{values}}};"])
     body = [f"const auto& [{', '.join(names)}] = reads.at;", *used(body)]
     read_words, words = _words(reads), _words(body)
     m, n, value, lanes = s.m.name, s.n.name, s.value.name, "lanes"
-    places = [f"int64_t {_named(name, read_words)}" for name in (m, n)]
+    places = [f"{r.place} {_named(name, read_words)}" for name in (m, n)]
     first = ", ".join([*places, f"auto {_named(lanes, read_words)}"])
-    places = [f"int64_t {_named(name, words)}" for name in (m, n)]
+    places = [f"{r.place} {_named(name, words)}" for name in (m, n)]
     second = [*places, f"Vec {_named(value, words)}", "const auto& reads"]
     return [
-        f"for_each_element(stage, {s.acc}, {ends}, {packets.asked(r.index)}, [&]({first}) {{",
+        f"for_each_element<{r.place}>(stage, {s.acc}, {ends}, {packets.asked(r.index)}, [&]({first}) {{",
         *_indented(reads),
         f"}}, [&]({', '.join([*second, f'auto {_named(lanes, words)}'])}) {{",
         *_indented(body),
@@ -198,7 +202,7 @@ def used(lines: Iterable[str]) -> list[str]:
     out: list[str] = []
     words: set[str] = set()
     for line in reversed(list(lines)):
-        named = re.match(r"const int64_t (\w+) = ", line)
+        named = re.match(r"const int(?:64_t)? (\w+) = ", line)
         if named is None or named[1] in words:
             out.append(line)
             words |= _words([line])
@@ -247,24 +251,24 @@ def _map_rows(s: MapRows, lines: Lines, r: Renderer) -> list[str]:
 
 def _stream(s: Stream, lines: Lines, r: Renderer) -> list[str]:
     if s.rows.map:
-        return _flow(s, lines)
+        return _flow(s, lines, r)
     body = lines(s.body, None)
     axis = _named(s.axis.name, _words(body))
     tiles = ", ".join(f"const auto& {t.dst}" for t in s.tiles)
-    turn = f"[&](int64_t {axis}, {tiles}) {{"
+    turn = f"[&]({r.place} {axis}, {tiles}) {{"
     out = ["{"]
     for t, name in zip(s.tiles, "abc", strict=True):
         text = block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r)
         out += _indented(text)
     row, depth, points = (
-        as_int(r.index(i)) for i in (s.rows.major_lo, s.rows.depth.extent, s.outer.depth.extent)
+        count(r, i) for i in (s.rows.major_lo, s.rows.depth.extent, s.outer.depth.extent)
     )
-    lo, hi = as_int(r.index(s.lo)), as_int(r.index(s.hi))
+    lo, hi = count(r, s.lo), count(r, s.hi)
     out.append(f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, {points}, shared, {turn}")
     return [*out, *_indented(_indented(body)), "  });", "}"]
 
 
-def _flow(s: Stream, lines: Lines) -> list[str]:
+def _flow(s: Stream, lines: Lines, r: Renderer) -> list[str]:
     """Of a stream that a copy engine feeds the device's header does the products, ahead of what is between them."""
     scores, sums = products_of(s)
     between = s.body[1:-1]
@@ -273,7 +277,7 @@ def _flow(s: Stream, lines: Lines) -> list[str]:
     axis = _named(s.axis.name, _words(body))
     last = lines(before, None)
     return [
-        f"flow.for_steps({sums}, [&](int64_t {axis}, auto& {scores}) {{",
+        f"flow.for_steps({sums}, [&]({r.place} {axis}, auto& {scores}) {{",
         *_indented(body),
         f"}}, [&] {{ {' '.join(last)} }});" if last else "}, [] {});",
     ]
@@ -296,7 +300,7 @@ def products_of(s: Stream) -> tuple[Buffer, Buffer]:
 
 
 def _contract(s: Contract, r: Renderer) -> list[str]:
-    part = ", ".join(as_int(r.index(i)) for i in (s.m_lo, s.n_lo, s.k_lo, s.k_hi))
+    part = ", ".join(count(r, i) for i in (s.m_lo, s.n_lo, s.k_lo, s.k_hi))
     return [
         *block_operand("a", s.a, s.m, s.k, s.element, r),
         *block_operand("b", s.b, s.n, s.k, s.element, r),
@@ -307,11 +311,8 @@ def _contract(s: Contract, r: Renderer) -> list[str]:
 
 def _summed(s: WhenSummed, r: Renderer) -> str:
     """Whether this block has the sums of all parts of its tile."""
-    _, _, rows, columns = s.sums.dims
-    sums = pointer(str(s.sums), r.index(s.tile * s.parts * rows * columns))
-    arrived = pointer(str(s.arrived), r.index(s.tile))
-    numbers = ", ".join(as_int(r.index(i)) for i in (s.part, s.parts, rows))
-    return f"add_parts<Tile>({s.acc}, Together{{{sums}, {arrived}, {numbers}}})"
+    numbers = ", ".join(count(r, i) for i in (s.tile, s.part, s.parts, s.sums.dims[2]))
+    return f"add_parts<Tile>({s.acc}, Together{{{s.sums}, {s.arrived}, {numbers}}})"
 
 
 def block_operand(
@@ -319,7 +320,7 @@ def block_operand(
 ) -> list[str]:
     """An operand as a ring takes it in: vectors along the direction in which it is contiguous."""
     spelled = BLOCK_TYPES[element.name]
-    majors = as_int(r.index(major.extent))
+    majors = count(r, major.extent)
     along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
     held = o.source is not None and o.source.dtype is element
     if held and o.stride is not None and o.k_stride is not None:
@@ -328,15 +329,20 @@ def block_operand(
         if element is not f32:
             source = f"reinterpret_cast<const {spelled}*>({source})"
         strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
-        kind = f"Strided<{spelled}, Along::{along}, Copy::{how}>"
+        kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
         return [f"const {kind} {name} = {{{source}, {strides}, {majors}}};"]
     assert o.value is not None
     body = [
-        f"const int64_t {major.name} = at_major, {k.name} = at_depth;",
+        f"const {r.place} {major.name} = at_major, {k.name} = at_depth;",
         f"return {r.scalar(o.value).code};",
     ]
     head = f"const auto {name} = computed<{spelled}, Along::{along}>([&](int at_major, int at_depth) {{"
     return [head, *_indented(body), f"}}, {majors});"]
+
+
+def count(r: Renderer, i: Ix) -> str:
+    """An index as an int of the device's headers."""
+    return r.index(i) if r.place == NARROW else as_int(r.index(i))
 
 
 def as_int(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lumigen.emit.block import BLOCK_TYPES, declarations, used
 from lumigen.emit.environment import render
-from lumigen.emit.places import WIDE, counted_in
+from lumigen.emit.places import counted_in
 from lumigen.emit.roles import box_lines, is_split, tile_lines
 from lumigen.emit.statements import Statements
 from lumigen.index import product
@@ -118,7 +118,6 @@ def device_kernel_body(
     """The text of the translation unit of a kernel whose tasks are blocks of threads."""
     dims, lines = _rendered(program, parameters)
     words = _words(lines)
-    is_loops = program.skeleton == "simt"
     is_roles = bool(program.maps)
     pointers = (p for p in parameters if p.is_pointer)
     bounds, shared = f"kThreads, {program.blocks}" if program.blocks else "kThreads", "0"
@@ -129,7 +128,7 @@ def device_kernel_body(
         bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{element}>()"
     context = DeviceKernelContext(
         name=name,
-        place=counted_in(program) if is_loops else WIDE,
+        place=counted_in(program),
         origin=origin,
         team=program.team,
         width=program.width,

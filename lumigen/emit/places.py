@@ -1,7 +1,7 @@
 """places: the integers in which a kernel for GPUs counts and finds its elements.
 
-A multiprocessor adds and multiplies 32 bits at a time, and divides 64 by a function of its own. So a kernel counts in
-`int` wherever bounds prove that no place and no step of computing one leaves it; else in `int64_t`.
+A multiprocessor adds and multiplies 32 bits at a time, and divides 64 by a function of its own. So a kernel of any
+skeleton counts in `int` wherever bounds prove that no place and no step of computing one leaves it; else in `int64_t`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from lumigen.condition import Cmp
 from lumigen.index import Atom, Axis, Ix, Lookup, ix, of_atom, parts
 from lumigen.lower.scope import address
 from lumigen.region import Buffer, Expr, Holds, Index, Read, indices_of, walk
-from lumigen.tile import Stmt, StoreTile, TileProgram
+from lumigen.tile import Contract, Operand, Order, Stmt, StoreTile, Stream, Streamed, TileProgram
 
 WIDE, NARROW = "int64_t", "int"
 MOST = 1 << 30  # half of what an int holds: a loop steps past its end, a last vector ends behind it
+TILE = 256  # majors, and places along the depth, by which a tile may end behind its operand
 
 
 def counted_in(program: TileProgram) -> str:
-    """The type of a program's places."""
+    """The type of a program's places; of one thread always the wider one, which costs a CPU nothing."""
+    if program.threads == 1:
+        return WIDE
     small = all(map(is_small, (ix(d) for d in program.dim_arguments)))
     every = (i for s in program.statements() for i in _indices(s))
+    if not program.maps:  # else a copy engine finds the elements of operands
+        every = chain(every, (i for s in program.statements() for i in _reaches(s)))
     return NARROW if small and is_small(program.tasks) and all(map(is_small, every)) else WIDE
 
 
@@ -32,17 +38,40 @@ def _indices(s: Stmt) -> Iterator[Ix]:
     """All that a statement itself evaluates."""
     if isinstance(s, StoreTile):
         yield address(s.dst, s.at)
+    if isinstance(s, Order):
+        yield s.place.extent * 2  # runs are powers of two
     for f in fields(s):
-        value: Any = getattr(s, f.name)
-        for x in value if isinstance(value, tuple) else (value,):  # type: ignore[reportUnknownVariableType]
-            if isinstance(x, Ix):
-                yield x
-            elif isinstance(x, Axis):
-                yield x.extent
-            elif isinstance(x, Cmp):
-                yield x.slack
-            elif isinstance(x, Expr):
-                yield from _read_at(x)
+        yield from _inside_field(getattr(s, f.name))
+
+
+def _inside_field(value: Any) -> Iterator[Ix]:
+    """The indices of a field, less those of statements in it."""
+    if isinstance(value, Ix):
+        yield value
+    elif isinstance(value, Axis):
+        yield value.extent
+    elif isinstance(value, Cmp):
+        yield value.slack
+    elif isinstance(value, Expr):
+        yield from _read_at(value)
+    elif isinstance(value, Streamed | Operand):
+        for f in fields(value):
+            yield from _inside_field(getattr(value, f.name))
+    elif isinstance(value, tuple):
+        for x in value:  # type: ignore[reportUnknownVariableType]
+            yield from _inside_field(x)
+
+
+def _reaches(s: Stmt) -> Iterator[Ix]:
+    """How far the tiles of operands reach that are read by their strides."""
+    operands: list[tuple[Operand, Axis, Axis]] = []
+    if isinstance(s, Contract):
+        operands = [(s.a, s.m, s.k), (s.b, s.n, s.k)]
+    elif isinstance(s, Stream):
+        operands = [(t.operand, t.major, t.depth) for t in s.tiles]
+    for o, major, depth in operands:
+        if o.stride is not None and o.k_stride is not None:
+            yield o.base + (major.extent + TILE) * o.stride + (depth.extent + TILE) * o.k_stride
 
 
 def _read_at(e: Expr) -> Iterator[Ix]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lumigen.emit.block import as_int, declarations, used
+from lumigen.emit.block import count, declarations, used
 from lumigen.emit.expression import Renderer
 from lumigen.emit.statements import INDENT, Statements
 from lumigen.index import ix
@@ -30,13 +30,13 @@ def _flow_lines(program: TileProgram, dims: Mapping[str, str] | None) -> list[st
     place = [s for s in program.body if isinstance(s, Bind)]
     rest = [s for s in program.body if not isinstance(s, Bind)]
     statements = Statements(program, dims)
-    r = Renderer(dims or {})
+    r = Renderer(dims or {}, place=statements.place)
     lines = statements.lines(place)
     for name, t, tile in zip("abc", program.maps, stream.tiles, strict=True):
         group, batch = (*(ix(0),) * (2 - len(tile.batch)), *tile.batch)
-        at = f"{as_int(r.index(batch))}, {as_int(r.index(group))}"
+        at = f"{count(r, batch)}, {count(r, group)}"
         lines.append(f"const Batch {name} = {{{_map(t)}, {at}}};")
-    row, lo, hi = (as_int(r.index(i)) for i in (stream.rows.major_lo, stream.lo, stream.hi))
+    row, lo, hi = (count(r, i) for i in (stream.rows.major_lo, stream.lo, stream.hi))
     return [
         *lines,
         f"const Flow<Tile> flow(a, b, c, {row}, {lo}, {hi}, shared);",
@@ -53,16 +53,16 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str] | None) -> lis
     place = [s.axis for s in program.body if isinstance(s, Bind)][:3]
     band = max(1, BAND // contract.acc.dims[0].const)
     sizes = (contract.m.extent, contract.n.extent, place[2].extent, contract.k.extent)
-    index = Renderer(dims or {}).index
-    extent = ", ".join([*(as_int(index(i)) for i in sizes), str(band)])
+    statements = Statements(program, dims)
+    r = Renderer(dims or {}, place=statements.place)
+    extent = ", ".join([*(count(r, i) for i in sizes), str(band)])
     boxes = [
-        f"const Boxes {name} = {{{_map(t)}, {as_int(index(t.share))}, false}};"
+        f"const Boxes {name} = {{{_map(t)}, {count(r, t.share)}, false}};"
         for name, t in zip("ab", program.maps, strict=True)
     ]
     starts = zip(place, ("row", "column", "batch"), strict=True)
-    inner = [f"const int64_t {axis.name} = at.{field};" for axis, field in starts]
+    inner = [f"const {r.place} {axis.name} = at.{field};" for axis, field in starts]
     rest = [s for s in program.body[3:] if not isinstance(s, Contract)]
-    statements = Statements(program, dims)
     if statements.packets is not None:
         starts = {s.axis: s.value for s in program.body if isinstance(s, Bind)}
         for s in rest:

@@ -19,7 +19,7 @@ from lumigen.emit.expression import (
     suffix,
 )
 from lumigen.emit.packets import Packets
-from lumigen.emit.places import WIDE, counted_in
+from lumigen.emit.places import counted_in
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, ix, minimum, product
 from lumigen.lower.scope import address
@@ -63,7 +63,7 @@ class Statements:
         self.team = program.team
         self.threads = program.threads
         is_loops = program.skeleton == "simt" and program.threads > 1
-        self.place = counted_in(program) if is_loops else WIDE
+        self.place = counted_in(program)
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
         self.held = {s.name.name: s.element for s in program.statements() if isinstance(s, Hold)}
         self.totals = {  # of the threads of a team
@@ -165,8 +165,9 @@ class Statements:
                 way = "kDescending" if s.descending else "kAscending"
                 dst = pointer(str(s.dst), r.index(address(s.dst, s.at)))
                 sizes = f"{r.index(s.kept)}, {r.index(s.place.extent)}"
-                key = f"[&](int64_t {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
-                return [f"order_row<{way}>({dst}, {sizes}, {key});"]
+                key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
+                how = f"{way}, {self.place}" if self.threads > 1 else way
+                return [f"order_row<{how}>({dst}, {sizes}, {key});"]
             case _:
                 return block_lines(s, self.lines, r, self.narrow)
 

@@ -2,7 +2,7 @@
 // kStep points of the folded axis at a time. The product of A and B is a fragment; a map of it is the A
 // operand of the product with C, and what is between the two, of size rows by points, never exists in memory.
 //
-//   for_steps<Tile>(a, m0, depth, b, c, lo, hi, points, shared, [&](int64_t k0, auto rows, auto tile_b, auto
+//   for_steps<Tile>(a, m0, depth, b, c, lo, hi, points, shared, [&](int k0, auto rows, auto tile_b, auto
 //   tile_c) {
 //     multiply(scores, rows, tile_b);
 //     map_elements(scores, ...);
@@ -158,9 +158,9 @@ LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const 
       using SharedRows = SharedTile<T, Tile::kRows, Tile::kStep, Along::kDepth>;
       using Outer = PlacedBesideRows<SharedC, SharedRows, Tile::kInPlace>;
       const uint32_t fragment = Tile::kInPlace ? tile_b : slots + Tile::kSlots * kSlotBytes;
-      f(int64_t(k), rows, Placed<SharedB>{tile_b}, Outer{tile_c, fragment});
+      f(k, rows, Placed<SharedB>{tile_b}, Outer{tile_c, fragment});
     } else {
-      f(int64_t(k), rows, Placed<SharedB>{tile_b}, Placed<SharedC>{tile_c});
+      f(k, rows, Placed<SharedB>{tile_b}, Placed<SharedC>{tile_c});
     }
     slot ^= 1;
     __syncthreads();  // all have read the slot that the next step fills

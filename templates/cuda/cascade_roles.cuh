@@ -4,7 +4,7 @@
 //
 //   const Flow<Tile> flow(a, b, c, row, lo, hi, shared);
 //   if (flow.feeds()) return flow.feed();
-//   flow.for_steps(sums, [&](int64_t k, auto& scores) {  // of A and B
+//   flow.for_steps(sums, [&](int k, auto& scores) {  // of A and B
 //     map_elements(scores, ...);
 //   }, [&] { scale_rows(sums, ...); });
 //
@@ -192,7 +192,7 @@ class Flow {
     typename Tile::template Fragment<Tile::kStep> scores;
     start<SlabA>(scores, rows, b);
     finish<0>(scores, b);
-    f(int64_t(lo_), scores);
+    f(lo_, scores);
     before();
     auto weights = as_rows<T>(scores);
 #pragma unroll 1
@@ -200,7 +200,7 @@ class Flow {
       start<SlabA>(scores, rows, b);
       start(sums, weights, c);
       finish<1>(scores, b);
-      f(int64_t(k), scores);
+      f(k, scores);
       finish<0>(sums, c);
       before();
       weights = as_rows<T>(scores);

@@ -12,12 +12,13 @@ static_assert(
     "a thread has two neighbours of a row, two threads exchange theirs, or all pass through a stage");
 
 // f(m, n, vec, lanes) for the elements at (m, n), (m, n + 1), ... of which one at least lies below m_hi and
-// n_hi. The accumulators begin at (m_lo, n_lo).
-template <class Accumulators, class F>
-LUMIGEN_INLINE void for_each_element(Accumulators& acc, int64_t m_lo, int64_t n_lo, int64_t m_hi,
-                                     int64_t n_hi, F&& f) {
+// n_hi. The accumulators begin at (m_lo, n_lo). Place: int where it holds all places of a kernel, else
+// int64_t.
+template <class Place, class Accumulators, class F>
+LUMIGEN_INLINE void for_each_element(Accumulators& acc, Place m_lo, Place n_lo, Place m_hi, Place n_hi,
+                                     F&& f) {
   const auto some = [&](int row, int column, Vec vec) {
-    const int64_t m = m_lo + row, n = n_lo + column;
+    const Place m = m_lo + row, n = n_lo + column;
     if (m >= m_hi || n >= n_hi) return;
     if (n + kLanes <= n_hi) {
       f(m, n, vec, AllLanes{});
@@ -44,9 +45,9 @@ Vecs(V...) -> Vecs<sizeof...(V)>;
 // The same for a tile that goes through a stage (roles.cuh), four elements at a time: f(m, n, vec, what was
 // read, lanes), where read(m, n, lanes) is asked for several places ahead. `packed`: elements of a column
 // that is a multiple of four lie in memory as a packet may.
-template <class Stage, class Accumulators, class Read, class F>
-LUMIGEN_INLINE void for_each_element(const Stage& stage, const Accumulators& acc, int64_t m_lo, int64_t n_lo,
-                                     int64_t m_hi, int64_t n_hi, bool packed, Read&& read, F&& f) {
+template <class Place, class Stage, class Accumulators, class Read, class F>
+LUMIGEN_INLINE void for_each_element(const Stage& stage, const Accumulators& acc, Place m_lo, Place n_lo,
+                                     Place m_hi, Place n_hi, bool packed, Read&& read, F&& f) {
   const auto vec = [](const float (&x)[4]) { return build([&](int i) { return x[i]; }); };
   const bool whole = m_lo + Stage::Layout::kRows <= m_hi && n_lo + Stage::Layout::kColumns <= n_hi;
   if (packed && whole) {  // most tiles: nothing to ask of an element, and what all read goes out together
@@ -59,7 +60,7 @@ LUMIGEN_INLINE void for_each_element(const Stage& stage, const Accumulators& acc
   }
   const auto nothing = [](int, int) { return 0; };
   stage.template for_each<1>(acc, nothing, [&](int row, int column, const float (&x)[4], int) {
-    const int64_t m = m_lo + row, n = n_lo + column;
+    const Place m = m_lo + row, n = n_lo + column;
     if (m >= m_hi || n >= n_hi) return;
     if (packed && n + kLanes <= n_hi) {
       f(m, n, vec(x), read(m, n, PacketLanes{}), PacketLanes{});
@@ -71,12 +72,12 @@ LUMIGEN_INLINE void for_each_element(const Stage& stage, const Accumulators& acc
 }
 
 // The same where nothing is read: f(m, n, vec, lanes).
-template <class Stage, class Accumulators, class F>
-LUMIGEN_INLINE void for_each_element(const Stage& stage, const Accumulators& acc, int64_t m_lo, int64_t n_lo,
-                                     int64_t m_hi, int64_t n_hi, bool packed, F&& f) {
-  const auto nothing = [](int64_t, int64_t, auto) { return 0; };
-  const auto without = [&](int64_t m, int64_t n, Vec x, int, auto lanes) { f(m, n, x, lanes); };
-  for_each_element(stage, acc, m_lo, n_lo, m_hi, n_hi, packed, nothing, without);
+template <class Place, class Stage, class Accumulators, class F>
+LUMIGEN_INLINE void for_each_element(const Stage& stage, const Accumulators& acc, Place m_lo, Place n_lo,
+                                     Place m_hi, Place n_hi, bool packed, F&& f) {
+  const auto nothing = [](Place, Place, auto) { return 0; };
+  const auto without = [&](Place m, Place n, Vec x, int, auto lanes) { f(m, n, x, lanes); };
+  for_each_element<Place>(stage, acc, m_lo, n_lo, m_hi, n_hi, packed, nothing, without);
 }
 
 }  // namespace LUMIGEN_NS

@@ -125,7 +125,7 @@ struct FmaFeeder {
       const int left = (kDeep ? end - k : from.majors - major) - at();
       const float* const source =
           kDeep ? from.at(major + first_line(), k + at()) : from.at(major + at(), k + first_line());
-      const int64_t step = kLineStep * (kDeep ? from.major_stride : from.depth_stride);
+      const auto step = kLineStep * (kDeep ? from.major_stride : from.depth_stride);
       const uint32_t to = shared_address(tile + offset(first_line()));
       for_each([&](int i, int line) {
         const uint32_t there = to + 4 * i * (offset(kLineStep) - offset(0));

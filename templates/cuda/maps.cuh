@@ -19,21 +19,22 @@ LUMIGEN_INLINE Vec exp2_flushed(Vec a) {
 }
 
 // How many of kCount places from `lo` on are below `hi`; none or fewer where `lo` is not.
-template <int kCount>
-LUMIGEN_INLINE int below(int64_t lo, int64_t hi) {
+template <int kCount, class Place>
+LUMIGEN_INLINE int below(Place lo, Place hi) {
   return lo + kCount <= hi ? kCount : int(hi - lo);
 }
 
 // Each element of `to` becomes that of f(m, n, pair of `from`, lanes, number of the row ...), and `otherwise`
-// where it does not lie below m_hi and n_hi. Both begin at (m_lo, n_lo); they may be the same.
-template <class Tile, class F, class... Numbers>
-LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, int64_t m_lo,
-                                 int64_t n_lo, int64_t m_hi, int64_t n_hi, float otherwise, F&& f,
+// where it does not lie below m_hi and n_hi. Both begin at (m_lo, n_lo); they may be the same. Place: int
+// where it holds all places of a kernel, else int64_t.
+template <class Place, class Tile, class F, class... Numbers>
+LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, Place m_lo,
+                                 Place n_lo, Place m_hi, Place n_hi, float otherwise, F&& f,
                                  const Numbers&... numbers) {
   const int rows = below<Tile::kRows>(m_lo, m_hi), columns = below<Tile::kColumns>(n_lo, n_hi);
   const auto map = [&](auto inside) {
     const auto pair = [&](int row, int column, float x, float y, float& to_x, float& to_y, auto... number) {
-      const int64_t m = m_lo + row, n = n_lo + column;
+      const Place m = m_lo + row, n = n_lo + column;
       Vec vec = {{x, y}};
       if (decltype(inside)::value || (row < rows && column + 1 < columns)) {
         vec = f(m, n, vec, AllLanes{}, number...);
@@ -53,9 +54,9 @@ LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile
 }
 
 // The same for all elements, wherever they lie.
-template <class Tile, class F, class... Numbers>
-LUMIGEN_INLINE void map_all(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, int64_t m_lo,
-                            int64_t n_lo, F&& f, const Numbers&... numbers) {
+template <class Place, class Tile, class F, class... Numbers>
+LUMIGEN_INLINE void map_all(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, Place m_lo, Place n_lo,
+                            F&& f, const Numbers&... numbers) {
   const auto pair = [&](int row, int column, float x, float y, float& to_x, float& to_y, auto... number) {
     const Vec vec = f(m_lo + row, n_lo + column, Vec{{x, y}}, AllLanes{}, number...);
     to_x = vec.v[0], to_y = vec.v[1];
@@ -64,10 +65,9 @@ LUMIGEN_INLINE void map_all(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& fr
 }
 
 // As map_elements for an f that may be asked for elements outside too: without branches.
-template <class Tile, class F, class... Numbers>
-LUMIGEN_INLINE void map_within(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, int64_t m_lo,
-                               int64_t n_lo, int64_t m_hi, int64_t n_hi, float otherwise, F&& f,
-                               const Numbers&... numbers) {
+template <class Place, class Tile, class F, class... Numbers>
+LUMIGEN_INLINE void map_within(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, Place m_lo, Place n_lo,
+                               Place m_hi, Place n_hi, float otherwise, F&& f, const Numbers&... numbers) {
   const int rows = below<Tile::kRows>(m_lo, m_hi), columns = below<Tile::kColumns>(n_lo, n_hi);
   const auto pair = [&](int row, int column, float x, float y, float& to_x, float& to_y, auto... number) {
     const Vec vec = f(m_lo + row, n_lo + column, Vec{{x, y}}, AllLanes{}, number...);
@@ -79,12 +79,12 @@ LUMIGEN_INLINE void map_within(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>&
 
 // f(m, n, pair, lanes, number of the row ...) for the pairs of elements at (m, n), (m, n + 1) of which one at
 // least lies below m_hi and n_hi.
-template <class Tile, class F, class... Numbers>
-LUMIGEN_INLINE void for_each_element(MmaAccumulators<Tile>& acc, int64_t m_lo, int64_t n_lo, int64_t m_hi,
-                                     int64_t n_hi, F&& f, const Numbers&... numbers) {
+template <class Place, class Tile, class F, class... Numbers>
+LUMIGEN_INLINE void for_each_element(MmaAccumulators<Tile>& acc, Place m_lo, Place n_lo, Place m_hi,
+                                     Place n_hi, F&& f, const Numbers&... numbers) {
   const int rows = below<Tile::kRows>(m_lo, m_hi), columns = below<Tile::kColumns>(n_lo, n_hi);
   const auto pair = [&](int row, int column, float x, float y, auto... number) {
-    const int64_t m = m_lo + row, n = n_lo + column;
+    const Place m = m_lo + row, n = n_lo + column;
     if (row >= rows || column >= columns) return;
     if (column + 1 < columns) {
       f(m, n, Vec{{x, y}}, AllLanes{}, number...);
@@ -114,8 +114,8 @@ LUMIGEN_INLINE void fold_sum(PerRow<Tile>& state, const MmaAccumulators<Tile>& a
 
 // f(m, number ...) for the rows that begin at m_lo and lie below m_hi, each in one of the threads that have
 // it.
-template <class F, class Tile, class... More>
-LUMIGEN_INLINE void for_rows(int64_t m_lo, int64_t m_hi, F&& f, PerRow<Tile>& first, More&... more) {
+template <class Place, class F, class Tile, class... More>
+LUMIGEN_INLINE void for_rows(Place m_lo, Place m_hi, F&& f, PerRow<Tile>& first, More&... more) {
   static_assert(Tile::kWarpColumns == 1, "the rest of a row is in another warp");
   if (lane_index() % 4 != 0) return;
   for_each_row(

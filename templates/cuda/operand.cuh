@@ -29,8 +29,9 @@ __host__ __device__ constexpr int bytes_there(int left) {
   return (left < 0 ? 0 : left < kVector ? left : kVector) * int(sizeof(T));
 }
 
-// An operand in memory: element (major, k) at data[major * major_stride + k * depth_stride].
-template <class T, Along kDirection, Copy kHow>
+// An operand in memory: element (major, k) at data[major * major_stride + k * depth_stride]. Place: int where
+// it holds the places of all elements, and of as many behind them as a tile may reach, else int64_t.
+template <class T, Along kDirection, Copy kHow, class Place = int64_t>
 struct Strided {
   using Element = T;
   static constexpr Along kAlong = kDirection;
@@ -39,14 +40,14 @@ struct Strided {
   static constexpr int kVector = 16 / sizeof(T);
 
   const T* data;
-  int64_t major_stride, depth_stride;
+  Place major_stride, depth_stride;
   int majors;
 
   __device__ __forceinline__ bool is_async() const {
     if constexpr (kHow == Copy::kVectors) return true;
     if constexpr (kHow == Copy::kElements) return false;
-    const int64_t along = kAlong == Along::kDepth ? depth_stride : major_stride;
-    const int64_t across = kAlong == Along::kDepth ? major_stride : depth_stride;
+    const Place along = kAlong == Along::kDepth ? depth_stride : major_stride;
+    const Place across = kAlong == Along::kDepth ? major_stride : depth_stride;
     return along == 1 && across % kVector == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
   }
 
@@ -59,7 +60,7 @@ struct Strided {
     const int count = major < majors && k < end ? along : 0;
     const T* const from = at(major, k);
     Vector<T> v;
-    const int64_t step = kAlong == Along::kDepth ? depth_stride : major_stride;
+    const Place step = kAlong == Along::kDepth ? depth_stride : major_stride;
 #pragma unroll
     for (int e = 0; e < kVector; e++)
       if (e < count) v.element[e] = from[e * step];

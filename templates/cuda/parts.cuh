@@ -3,7 +3,7 @@
 // the result is the same in every run. Any GPU; on Hopper split.cuh does it without memory.
 //
 //   contract(acc, a, b, Part{row, column, begin, end}, shared);
-//   if (add_parts(acc, Together{sums, arrived, part, parts, rows})) for_each_pair(acc, ...);
+//   if (add_parts<Tile>(acc, Together{sums, arrived, tile, part, parts, rows})) for_each_pair(acc, ...);
 #pragma once
 
 #include "fragment.cuh"
@@ -13,12 +13,12 @@
 namespace LUMIGEN_NS {
 
 // What the blocks of a tile share. Block `part` keeps the first `rows` rows of its tile, all that C has of
-// them, in `sums`: (parts, rows, Tile::kColumns) floats. `arrived` counts those that did, and is 0 before and
-// after.
+// them, in `sums`: (tiles, parts, rows, Tile::kColumns) floats. `arrived` counts for each tile those that
+// did, and is 0 before and after.
 struct Together {
   float* sums;
   int32_t* arrived;
-  int part, parts, rows;
+  int tile, part, parts, rows;
 };
 
 // Whether this block was the last one of its tile, which has the sums of all of them in `acc` then. Every
@@ -26,20 +26,22 @@ struct Together {
 template <class Tile, class Accumulators>
 __device__ __forceinline__ bool add_parts(Accumulators& acc, const Together& t) {
   if (t.parts == 1) return true;
-  const int size = t.rows * Tile::kColumns;
-  float2* const own = reinterpret_cast<float2*>(t.sums + int64_t{t.part} * size);
+  const auto pairs_of = [&](int part) {  // of neighbours of a row
+    return reinterpret_cast<float2*>(t.sums + (int64_t{t.tile} * t.parts + part) * t.rows * Tile::kColumns);
+  };
+  float2* const own = pairs_of(t.part);
   for_each_pair(acc, [&](int row, int column, float x, float y) {
     if (row < t.rows) own[(row * Tile::kColumns + column) / 2] = make_float2(x, y);
   });
-  if (!is_last_block(t.arrived, t.parts)) return false;
+  if (!is_last_block(t.arrived + t.tile, t.parts)) return false;
   clear(acc);
 #pragma unroll 1
   for (int part = 0; part < t.parts; part++) {
-    const float2* const sums = reinterpret_cast<const float2*>(t.sums + int64_t{part} * size);
+    const float2* const pairs = pairs_of(part);
     for_each_pair(acc, [&](int row, int column, float& x, float& y) {
       if (row >= t.rows) return;
-      const float2 sum = __ldcg(sums + (row * Tile::kColumns + column) / 2);  // others wrote it
-      x += sum.x, y += sum.y;
+      const float2 pair = __ldcg(pairs + (row * Tile::kColumns + column) / 2);  // others wrote it
+      x += pair.x, y += pair.y;
     });
   }
   return true;

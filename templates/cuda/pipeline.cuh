@@ -164,7 +164,7 @@ struct Feeder {
         const int bytes = bytes_there<T>(left);
         const T* source =
             kDeep ? from.at(major + first_row(), k + along) : from.at(major + along, k + first_row());
-        const int64_t step = kRowStep * (kDeep ? from.major_stride : from.depth_stride);
+        const auto step = kRowStep * (kDeep ? from.major_stride : from.depth_stride);
         for_each_vector([&](int i, int row, uint32_t offset) {
           copy_16(tile + offset, source + i * step, row < rows ? bytes : 0);
         });

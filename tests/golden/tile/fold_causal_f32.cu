@@ -15,8 +15,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade(con
   const float* const x1 = args.x1;
   const float* const x2 = args.x2;
   float* const out = args.out;
-  [[maybe_unused]] const int64_t positions = args.positions;
-  const int64_t task = blockIdx.x;
+  [[maybe_unused]] const int positions = static_cast<int>(args.positions);
+  const int task = static_cast<int>(blockIdx.x);
   await_turn();
   Tile::Fragment<32> scores;
   Tile::Fragment<16> sums;
@@ -25,21 +25,21 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade(con
   Tile::Numbers state1;
   Tile::Numbers before0;
   Tile::Numbers result0;
-  const int64_t m0 = 64 * ((positions + 63) / 64) - 64 * (task % ((positions + 63) / 64)) - 64;
-  const int64_t m1 = index_min(m0 + 64, positions);
-  const int64_t i1 = (task / ((positions + 63) / 64));
-  const int64_t i0 = 0;
+  const int m0 = 64 * ((positions + 63) / 64) - 64 * (task % ((positions + 63) / 64)) - 64;
+  const int m1 = index_min(m0 + 64, positions);
+  const int i1 = (task / ((positions + 63) / 64));
+  const int i0 = 0;
   fill_rows(state0, -__builtin_inff());
   fill_rows(state1, 0.0f);
   clear(sums);
   {
-    const Strided<float, Along::kDepth, Copy::kEither> a = {x0 + 16 * i1 * positions, 16, 1, static_cast<int>(positions)};
-    const Strided<float, Along::kDepth, Copy::kEither> b = {x1 + 16 * i1 * positions, 16, 1, static_cast<int>(positions)};
-    const Strided<float, Along::kMajor, Copy::kEither> c = {x2 + 16 * i1 * positions, 1, 16, 16};
-    for_steps<Tile>(a, static_cast<int>(m0), 16, b, c, 0, static_cast<int>(m1), static_cast<int>(positions), shared, [&](int64_t k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
+    const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0 + 16 * i1 * positions, 16, 1, positions};
+    const Strided<float, Along::kDepth, Copy::kEither, int> b = {x1 + 16 * i1 * positions, 16, 1, positions};
+    const Strided<float, Along::kMajor, Copy::kEither, int> c = {x2 + 16 * i1 * positions, 1, 16, 16};
+    for_steps<Tile>(a, m0, 16, b, c, 0, m1, positions, shared, [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       if (!(k_begin + 31 <= m0 && k_begin + 32 <= positions)) {
-        map_within(scores, scores, m0, k_begin, positions, positions, -__builtin_inff(), [&](int m, int k1, Vec score0, auto /*lanes*/) {
+        map_within<int>(scores, scores, m0, k_begin, positions, positions, -__builtin_inff(), [&](int m, int k1, Vec score0, auto /*lanes*/) {
           return select(mask_affine(m - k1, -1), score0, splat(-__builtin_inff()));
         });
       }
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade(con
         const float row4 = at_factor0;
         at_state1 = row3 * row4;
       }, state1, factor0);
-      map_all(scores, scores, m0, k_begin, [&](int /*m*/, int /*k1*/, Vec score1, auto /*lanes*/, float row5) {
+      map_all<int>(scores, scores, m0, k_begin, [&](int /*m*/, int /*k1*/, Vec score1, auto /*lanes*/, float row5) {
         const float v1 = row5 * 0.25f;
         return exp2(fma(score1, splat(0.36067376f), splat(((v1 < -3.4028235e+38f) ? 0.0f : v1) * -1.0f * 1.442695f)));
       }, state0);
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade(con
     const float row7 = at_state1;
     at_result0 = recip((row6 * 0.25f < -3.4028235e+38f) ? __builtin_nanf("") : row7);
   }, state0, state1, result0);
-  for_each_element(sums, m0, 0, positions, 16, [&](int64_t m, int64_t e, Vec total0, auto lanes, float row8) {
+  for_each_element<int>(sums, m0, 0, positions, 16, [&](int m, int e, Vec total0, auto lanes, float row8) {
     store(out + e + 32 * i0 * positions + 16 * i1 * positions + 16 * m, total0 * splat(row8), lanes);
   }, result0);
 }

@@ -15,38 +15,38 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade(con
   const uint16_t* const x1 = args.x1;
   const uint16_t* const x2 = args.x2;
   uint16_t* const out = args.out;
-  [[maybe_unused]] const int64_t positions = args.positions;
-  const int64_t task = blockIdx.x;
+  [[maybe_unused]] const int positions = static_cast<int>(args.positions);
+  const int task = static_cast<int>(blockIdx.x);
   await_turn();
   Tile::Fragment<32> scores;
   Tile::Fragment<16> sums;
-  const int64_t m0 = 64 * (task % ((positions + 63) / 64));
-  const int64_t i1 = (task / ((positions + 63) / 64));
-  const int64_t i0 = 0;
+  const int m0 = 64 * (task % ((positions + 63) / 64));
+  const int i1 = (task / ((positions + 63) / 64));
+  const int i0 = 0;
   clear(sums);
   {
     const auto a = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
-      const int64_t m = at_major, d = at_depth;
+      const int m = at_major, d = at_depth;
       return load_f16(x0[d + 16 * i1 * positions + 16 * m]);
-    }, static_cast<int>(positions));
+    }, positions);
     const auto b = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
-      const int64_t k1 = at_major, d = at_depth;
+      const int k1 = at_major, d = at_depth;
       return load_f16(x1[d + 16 * i1 * positions + 16 * k1]);
-    }, static_cast<int>(positions));
+    }, positions);
     const auto c = computed<float, Along::kMajor>([&](int at_major, int at_depth) {
-      const int64_t e = at_major, k1 = at_depth;
+      const int e = at_major, k1 = at_depth;
       return load_f16(x2[e + 16 * i1 * positions + 16 * k1]);
     }, 16);
-    for_steps<Tile>(a, static_cast<int>(m0), 16, b, c, 0, static_cast<int>(positions), static_cast<int>(positions), shared, [&](int64_t k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
+    for_steps<Tile>(a, m0, 16, b, c, 0, positions, positions, shared, [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
-      map_within(scores, scores, m0, k_begin, positions, positions, 0.0f, [&](int /*m*/, int /*k1*/, Vec score0, auto /*lanes*/) {
+      map_within<int>(scores, scores, m0, k_begin, positions, positions, 0.0f, [&](int /*m*/, int /*k1*/, Vec score0, auto /*lanes*/) {
         const Vec v0 = score0 * splat(0.05f);
         return max_ordered(v0, splat(0.0f));
       });
       multiply_fragment(sums, scores, c_tile);
     });
   }
-  for_each_element(sums, m0, 0, positions, 16, [&](int64_t m, int64_t e, Vec total0, auto lanes) {
+  for_each_element<int>(sums, m0, 0, positions, 16, [&](int m, int e, Vec total0, auto lanes) {
     store_f16(out + e + 32 * i0 * positions + 16 * i1 * positions + 16 * m, total0, lanes);
   });
 }
