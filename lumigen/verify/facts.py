@@ -25,7 +25,7 @@ class Facts:
     accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
     carries: dict[Local, Carry] = field(default_factory=dict[Local, Carry])
     written: set[Buffer] = field(default_factory=set[Buffer])
-    packed: set[Buffer] = field(default_factory=set[Buffer])
+    packed: dict[Buffer, DType] = field(default_factory=dict[Buffer, DType])  # and as what
     used: set[Buffer] = field(default_factory=set[Buffer])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32, i64
+from lumigen.dtype import bf16, computed, f32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis, ix
 from lumigen.region import (
@@ -189,14 +189,15 @@ def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
             if isinstance(s, Accumulator):
                 facts.accumulators[s.name] = s
             return replace(scope, locals=scope.locals | {s.name})
-        case (
-            StoreTile() | PackColumns() | PackRuns() | Transpose() | Fill() | MapTile() | FoldRows()
-        ):
+        case StoreTile() | PackRuns() | Transpose() | Fill() | MapTile() | FoldRows():
             facts.written.add(s.dst)
+        case PackColumns():
+            facts.written.add(s.dst)
+            facts.packed[s.dst] = s.element
         case MapRows():
             facts.written |= {b for b, _ in s.results}
         case Pack():
-            facts.packed.add(s.dst)
+            facts.packed[s.dst] = s.element
         case Mma() | Contract() | Multiply() | ScaleRows():
             facts.written.add(s.acc)
         case _:
@@ -331,6 +332,11 @@ def _broken_product(s: Mma, facts: Facts, scope: Scope) -> Iterator[str]:
         yield from broken_packed(s.a, facts, stored=s.is_row)
     if s.acc.dtype is not f32:
         yield f"products of {s.acc.dtype}"
+    for b in (s.a, s.b.source):
+        if b in facts.packed and facts.packed[b] is not s.element:
+            yield f"{b} was packed as {facts.packed[b]} and is multiplied as {s.element}"
+    if s.b.pairs and s.element is not bf16:
+        yield f"pairs that are multiplied as {s.element}"
     row_from_zero = s.is_row and s.b.k_stride == 1 and s.accumulate == 0
     if not (s.b.panels or s.b.stride == 1 or row_from_zero):
         yield f"columns {s.b.stride} apart, with no panels"
