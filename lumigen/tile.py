@@ -155,7 +155,7 @@ class Operand:
 class Pack:
     """Rows `row_lo .. row_hi - 1` by `k_lo .. k_hi - 1` of A into row blocks in scratch, from `at` on.
 
-    `element`: what they are rounded to. What is packed as bf16 is multiplied with columns in pairs, and `at` counts as
+    `element`: what they are rounded to. What is packed as bf16 is multiplied with columns of bf16, and `at` counts as
     if rows came in sixteens: an instruction set may pack whole tiles.
     """
 
@@ -173,7 +173,10 @@ class Pack:
 
 @dataclass(frozen=True)
 class PackColumns:
-    """Columns `lo .. hi - 1` of B by all of k into panels of 16 columns in scratch, zeros past the end."""
+    """Columns `lo .. hi - 1` of B by all of k into panels of 16 columns in scratch, zeros past the end.
+
+    `element`: what they are rounded to, and rows are that they are multiplied with.
+    """
 
     dst: Buffer
     operand: Operand
@@ -182,6 +185,7 @@ class PackColumns:
     hi: Ix
     k: Axis
     k_hi: Ix
+    element: DType = f32
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,8 @@ class Mma:
     it was stored; B is read as its operand says, from column 0 and k 0 of its base: panels, rows that are contiguous,
     or columns that are, which one row is multiplied with from zero. With `a_stride`, A is a weight in panels of 16
     rows, so many elements from one to the next. `whole`: acc and B have columns up to a multiple of 16, whatever
-    these hold.
+    these hold. `element`: what both operands are rounded to, so that an instruction set may multiply it: A was packed
+    so, B too, or is a weight in pairs, or rows of floats that were rounded when they were stored.
     """
 
     acc: Buffer
@@ -238,11 +243,12 @@ class Mma:
     accumulate: Ix  # 0 starts from zero, anything else adds
     a_stride: Ix | None = None
     whole: bool = False
+    element: DType = f32
 
     @property
     def is_row(self) -> bool:
         """Whether A is one row, which is packed as it lies."""
-        return self.rows == 1 and self.a_stride is None and not self.b.pairs
+        return self.rows == 1 and self.a_stride is None and self.element is f32
 
 
 @dataclass(frozen=True)

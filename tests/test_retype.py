@@ -34,6 +34,7 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.retype import retype
 from lumigen.ops import Op
+from lumigen.tile import Mma
 from lumigen.verify.graph import verify
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
@@ -66,6 +67,19 @@ DEEP = weight(40, 2100)  # more than a share of the sum, and no multiple of what
 def attention(q: Any, k: Any, v: Any) -> Any:
     scores = q.matmul(k.transpose(-1, -2)) * (1 / math.sqrt(32))
     return scores.softmax(-1).matmul(v)
+
+
+def grouped(q: Any, k: Any, v: Any) -> Any:
+    """Three heads share keys and values, of odd sizes, up to their own position."""
+    scores = q.matmul(k.transpose(-1, -2)[:, None]) * (1 / math.sqrt(21))
+    before = lg.arange(N)[:, None] >= lg.arange(N)
+    return scores.masked_fill(~before, -math.inf).softmax(-1).matmul(v[:, None])
+
+
+def grouped_in_torch(_: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(
+        q, k[:, None].expand(-1, 3, -1, -1), v[:, None].expand(-1, 3, -1, -1), is_causal=True
+    )
 
 
 def normed(x: Any) -> Any:
@@ -148,6 +162,13 @@ ROWS = [
         ("panel",),
     ),
     Row("attention", attention, QKV, exact(attention), ("cascade",)),
+    Row(
+        "grouped_attention",
+        grouped,
+        {"q": spec(2, 3, N, 21), "k": spec(2, N, 21), "v": spec(2, N, 37)},
+        grouped_in_torch,
+        ("cascade",),
+    ),
     Row(
         "convolution",
         lambda x: F.relu(F.conv2d(x, KERNEL, padding=1)),
@@ -264,19 +285,60 @@ def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(
     [
         "matmul",
         "chain",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("deep", "mlp", "embedding")),
+        "grouped_attention",
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("attention", "deep", "mlp", "embedding")
+        ),
     ],
 )
 def test_matrix_units_compute_the_same(name: str) -> None:
     """But for the order in which they sum: every instruction set rounds the same operands."""
     graph = graph_of(BY_NAME[name])
-    assert "pack_a" in fast_lane.source(tiled(name).model)
-    for n in (1, 13, 64):
+    assert "const Multiplier multiplier;" in fast_lane.source(tiled(name).model)
+    for n in (1, 13, 64, 69):
         inputs, weights = arrays(graph, n)
         inputs = {k: rounded(x, bf16) for k, x in inputs.items()}
         found = tiled(name).run("entry", inputs, weights)["out"]
         wanted = lane(name, bf16).run("entry", inputs, weights)["out"]
         agree(found, wanted, ULP)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        pytest.param(lambda name: lane(name, bf16), id="lanes"),
+        pytest.param(tiled, id="tiles", marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_not_finite_stays_in_its_row(load: Callable[[str], FastLane]) -> None:
+    """Of a query; zeros stand behind the keys of a tile and behind their features, whatever was there before."""
+    graph = graph_of(BY_NAME["attention"])
+    inputs, weights = arrays(graph, 69)
+    inputs = {k: rounded(x, bf16) for k, x in inputs.items()}
+    loaded = load("attention")
+    clean = loaded.run("entry", inputs, weights)["out"]
+    inputs["q"][1, 66, 31], inputs["q"][2, 0, 5] = np.nan, np.inf
+    found = loaded.run("entry", inputs, weights)["out"]
+    changed = np.zeros((HEADS, 69), bool)
+    changed[1, 66] = changed[2, 0] = True
+    assert np.all(np.isnan(found[changed].astype(np.float32)))
+    assert found[~changed].tobytes() == clean[~changed].tobytes()
+
+
+def test_products_of_attention_are_of_what_memory_holds() -> None:
+    """Of bf16, where that is what queries, keys and values are all read from."""
+
+    def elements(**held: DType) -> list[DType]:
+        inputs = {name: spec(HEADS, N, 32, dtype=held[name]) for name in "qkv"}
+        graph = traced(lambda q, k, v: attention(q.to(f32), k.to(f32), v.to(f32)), **inputs)
+        (kernel,) = lowered(graph, f32).kernels
+        return [s.element for s in kernel.program.statements() if isinstance(s, Mma)]
+
+    assert elements(q=bf16, k=bf16, v=bf16) == [bf16, bf16]
+    assert elements(q=f32, k=bf16, v=bf16) == [f32, f32]
+    assert elements(q=bf16, k=bf16, v=f32) == [f32, f32]
+    assert elements(q=f16, k=f16, v=f16) == [f32, f32]
 
 
 @HALVES

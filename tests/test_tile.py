@@ -12,7 +12,7 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import nn
-from lumigen.dtype import f32, i32, i64
+from lumigen.dtype import bf16, f32, i32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.frontend import functional
 from lumigen.frontend.spec import spec
@@ -391,6 +391,14 @@ BROKEN: dict[str, tuple[Any, str]] = {
             PACK_X, replace(GRAM, b=COLUMNS_APART, rows=ix(1), accumulate=ix(1)), scratch=(TILE,)
         ),
         "columns 9 apart, with no panels",
+    ),
+    "rows of another type": (
+        program(replace(PACK_X, element=bf16), GRAM, scratch=(TILE,)),
+        "tile was packed as bf16 and is multiplied as f32",
+    ),
+    "pairs of another type": (
+        program(PACK_X, replace(GRAM, b=replace(GRAM.b, panels=True, pairs=True)), scratch=(TILE,)),
+        "pairs that are multiplied as f32",
     ),
     "rows that do not fit": (
         program(replace(PACK_X, at=ix(1)), GRAM, scratch=(TILE,)), "tile has 54 elements, not 55"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lumigen.dtype import bf16
 from lumigen.emit.block import BLOCK_TYPES, declarations, used
 from lumigen.emit.environment import render
 from lumigen.emit.places import counted_in
@@ -194,8 +195,8 @@ def _lines(program: TileProgram, spelled: Mapping[str, str] | None = None) -> li
 
 def multiplier(program: TileProgram) -> list[str]:
     """What a program holds that multiplies bf16, where an instruction set has to be told."""
-    paired = any(isinstance(s, Mma) and s.b.pairs for s in program.statements())
-    return ["[[maybe_unused]] const Multiplier multiplier;"] if paired else []
+    in_bf16 = any(isinstance(s, Mma) and s.element is bf16 for s in program.statements())
+    return ["[[maybe_unused]] const Multiplier multiplier;"] if in_bf16 else []
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:

@@ -304,18 +304,19 @@ class Statements:
     def _pack_columns(self, s: PackColumns, r: Renderer) -> list[str]:
         o = s.operand
         cols, depth = r.index(s.hi - s.lo), r.index(s.k_hi)
+        held = "_bf16" if s.element is bf16 else ""
         if o.stride is not None and o.k_stride is not None:
             source = _elements(o, r.index(o.base + o.stride * s.lo))
-            return [
-                f"pack_b({s.dst}, {source}, {r.index(o.stride)}, {r.index(o.k_stride)}, {cols}, {depth});"
-            ]
+            strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
+            return [f"pack_b{held}({s.dst}, {source}, {strides}, {cols}, {depth});"]
         assert o.value is not None
         body = [
             f"const int64_t {s.column.name} = {r.index(s.lo)} + pack_column;",
             f"const int64_t {s.k.name} = pack_k;",
             f"return {r.scalar(o.value).code};",
         ]
-        head = f"pack_b_from({s.dst}, {cols}, {depth}, [&](int64_t pack_column, int64_t pack_k) {{"
+        places = "int64_t pack_column, int64_t pack_k"
+        head = f"pack_b_from{held}({s.dst}, {cols}, {depth}, [&]({places}) {{"
         return [head, *_indented(body), "});"]
 
     def _mma(self, s: Mma, r: Renderer) -> str:
@@ -331,6 +332,9 @@ class Statements:
         rows, cols, k, ldc = (r.index(x) for x in (s.rows, s.cols, s.k, s.acc_stride))
         if s.whole:
             cols = f"whole_vectors({cols})"
+        in_bf16 = "_bf16" if s.element is bf16 else ""
+        if b.panels and in_bf16 and not b.pairs:
+            return f"multiply_bf16({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {again});"
         if b.panels:
             return f"multiply({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
         assert b.k_stride is not None
@@ -341,9 +345,8 @@ class Statements:
             return f"multiply_row_panels({acc}, {ldc}, {weight}, {strides}, {count}, {cols}, {k}, {again});"
         if b.stride != 1:
             return f"multiply_row({acc}, {a}, {where}, {r.index(b.stride)}, {cols}, {k});"
-        return (
-            f"multiply_direct_b({acc}, {ldc}, {a}, {where}, {ldb}, {count}, {cols}, {k}, {again});"
-        )
+        sizes = f"{ldb}, {count}, {cols}, {k}, {again}"
+        return f"multiply_direct_b{in_bf16}({acc}, {ldc}, {a}, {where}, {sizes});"
 
 
 def _pack_runs(s: PackRuns, r: Renderer) -> list[str]:

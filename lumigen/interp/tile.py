@@ -303,9 +303,7 @@ class _Task:
     def pack(self, s: Pack) -> None:
         rows = np.arange(self.number(s.row_lo), self.number(s.row_hi))
         depth = np.arange(self.number(s.k_lo), self.number(s.k_hi))
-        block = self.operand(s.operand, s.row, rows, s.k, depth)
-        if s.element is not f32:
-            block = cast(block, s.element)
+        block = _rounded(self.operand(s.operand, s.row, rows, s.k, depth), s.element)
         at = self.number(s.at)
         assert 0 <= at <= self.memory[s.dst.name].size - block.size, f"{s.dst} is too small"
         for name, start in list(self.packed):
@@ -318,6 +316,7 @@ class _Task:
         columns = np.arange(self.number(s.lo), self.number(s.hi))
         depth = self.number(s.k_hi)
         block = self.operand(s.operand, s.column, columns, s.k, np.arange(depth))
+        block = _rounded(block, s.element)
         panels = -(-len(columns) // PANEL)
         padded = np.zeros((panels * PANEL, depth), block.dtype)
         padded[: len(columns)] = block
@@ -376,7 +375,10 @@ class _Task:
         first = self.number(s.acc_at) + np.arange(rows)[:, None] * self.number(s.acc_stride)
         target = self.inside(s.acc, first + n)
         with np.errstate(all="ignore"):
-            out = _widened(a) @ _widened(self.flat(s.b.source, at))
+            b = _widened(self.flat(s.b.source, at))
+            is_rounded = np.array_equal(_widened(_rounded(b, s.element)), b, equal_nan=True)
+            assert is_rounded, f"{s.b.source} was not rounded to {s.element}"
+            out = _widened(a) @ b
             if self.number(s.accumulate):
                 out = out + _widened(self.memory[s.acc.name][target])
         self.memory[s.acc.name][target] = cast(out, s.acc.dtype)
@@ -562,6 +564,11 @@ class _Task:
 def _below(lo: int, count: int, hi: int) -> Array:
     """The numbers from `lo` on, at most `count` of them, that are below `hi`."""
     return np.arange(lo, max(lo, min(lo + count, hi)))
+
+
+def _rounded(a: Array, element: DType) -> Array:
+    """An operand as products take it: those of f32 are computed in f64 here, as everything is."""
+    return a if element is f32 else cast(a, element)
 
 
 def _wide(dtype: DType) -> np.dtype[Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
 from lumigen.cost import Cost, computed_in, cost
-from lumigen.dtype import DType, bf16, f32
+from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Axis, Dim, Ix, ix
@@ -91,8 +91,8 @@ class LoweredKernel:
             match s:
                 case Contract(element=element) if element.bits == 16:
                     return element
-                case Mma(b=columns) if columns.pairs:
-                    return bf16
+                case Mma(element=element) if element.bits == 16:
+                    return element
                 case Multiply(b=tile) if tile.dtype.bits == 16:
                     return tile.dtype
                 case _:

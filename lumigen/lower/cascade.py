@@ -10,6 +10,9 @@ states are vectors over lanes and no step needs a reduction across lanes:
     scores[k, n] = sum_d A[k, d] * B[d, n]        inner: rows k, columns n
     states[n]                                     carried, corrected when a maximum grows
     out[e, n]    = sum_k G[e, k] * weights[k, n]  outer: rows e, columns n
+
+Both products are of bf16 where memory holds A, B and G so: the inner one exactly, for the outer one weights are rounded
+as they are stored.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lumigen.dtype import f32
+from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, Quotient, ceildiv, extent_of, ix, minimum
 from lumigen.lower.bounds import loop_bounds
-from lumigen.lower.contract import Lowered, as_operand, flatten
-from lumigen.lower.contractions import is_plain, scored_factors
+from lumigen.lower.contract import Lowered, as_operand, flatten, in_tiles, whole_depth
+from lumigen.lower.contractions import is_plain, multiplied_as, scored_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.simt import dims_of
@@ -243,10 +246,8 @@ class _Builder:
 
     def __init__(self, region: Region, found: Cascade, sizes: Schedule) -> None:
         self.region, self.store, self.found = region, region.stores[-1], found
-        self.wide, self.deep = (
-            sizes["columns"],
-            sizes["depth"],
-        )  # lanes of a work tile, points of k in one turn
+        self.wide = sizes["columns"]  # lanes of a work tile
+        self.deep = sizes["depth"]  # points of k in one turn
         self.n, n_map = flatten(found.columns, "n")
         self.e, e_map = flatten(found.rows, "e")
         self.d, self.d_map = flatten(found.inner.axes, "d")
@@ -254,15 +255,17 @@ class _Builder:
         self.mapping = {**n_map, **e_map}
         self.depth = int(self.d.extent.bounds()[1] or 0)
         self.width = int(self.e.extent.bounds()[1] or 0)
-        longest = max(self.depth * self.deep, self.width * self.deep)
+        operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
+        self.element = multiplied_as(*operands)
+        sizes_of_rows = ((self.deep, self.depth), (self.width, self.deep))
+        longest = max(_packed_size(*rows, self.element) for rows in sizes_of_rows)
         self.a_tile = _scratch("a_tile", longest)
-        self.b_tile = _scratch("b_tile", self.wide, self.depth)
+        held = self.depth if self.element is f32 else whole_depth(self.depth)
+        self.b_tile = _scratch("b_tile", self.wide, held)
         self.scores = _scratch("scores", self.deep, self.wide)
         self.states = {i: _scratch(f"state{i}", self.wide) for i in found.vectors}
         self.factors = {o.carry: _scratch(f"factor{o.carry}", self.wide) for o in found.outers}
-        self.weights = {
-            o.carry: _scratch(f"weights{o.carry}", self.deep, self.wide) for o in found.outers
-        }
+        self.weights: dict[int, Buffer] = {}
         self.sums = {
             o.carry: _scratch(f"sum{o.carry}", self.width, self.wide) for o in found.outers
         }
@@ -329,19 +332,18 @@ class _Builder:
     def pack_columns(self) -> PackColumns:
         columns = substitute(substitute(self.found.inner_columns, self.d_map), self.mapping)
         operand = as_operand(columns, self.n, self.d)
-        return PackColumns(
-            self.b_tile, operand, self.n, ix(self.n0), ix(self.n1), self.d, self.d.extent
-        )
+        span = (self.n, ix(self.n0), ix(self.n1), self.d, self.d.extent)
+        return PackColumns(self.b_tile, operand, *span, self.element)
 
     def multiply_inner(self, turn: Scope) -> None:
         rows = substitute(substitute(self.found.inner_rows, self.d_map), self.mapping)
         operand = as_operand(rows, self.k, self.d)
         count, cols, zero = ix(self.k1) - self.k0, ix(self.n1) - self.n0, ix(0)
         tile = (self.k, ix(self.k0), ix(self.k1), self.d, zero, self.d.extent)
-        turn.stmts.append(Pack(self.a_tile, zero, operand, *tile))
+        turn.stmts.append(Pack(self.a_tile, zero, operand, *tile, self.element))
         panels = Operand(self.b_tile, zero, self.d.extent * 16, ix(16), None, panels=True)
         args = (self.scores, zero, ix(self.wide), self.a_tile, zero, panels, count, cols)
-        turn.stmts.append(Mma(*args, self.d.extent, zero))
+        turn.stmts.append(Mma(*args, self.d.extent, zero, element=self.element))
 
     def carry_states(self, turn: Scope) -> None:
         """One pass over the lanes: states of one level after another, each in a loop over the tile's points."""
@@ -356,8 +358,9 @@ class _Builder:
         waiting = list(range(len(found.fold.carries)))
         while waiting:
             ready = [i for i in waiting if self.needs(i) <= state.keys()]
-            self.level(lane, ready, outers, state)
             waiting = [i for i in waiting if i not in ready]
+            self.place_weights([i for i in ready if i in outers], is_last=not waiting)
+            self.level(lane, ready, outers, state)
         turn.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
 
     def needs(self, i: int) -> set[Expr]:
@@ -365,6 +368,12 @@ class _Builder:
         c = self.found.fold.carries[i]
         roots = [c.tile] + ([c.correct] if c.correct is not None else [])
         return {e for e in walk(roots) if isinstance(e, Carried)}
+
+    def place_weights(self, carries: list[int], *, is_last: bool) -> None:
+        """What is stored last of all lies where the scores did, which nothing reads any more: a tile less to cache."""
+        for i in carries:
+            beside = _scratch(f"weights{i}", self.deep, self.wide)
+            self.weights[i] = self.scores if is_last and i == carries[-1] else beside
 
     def level(
         self, lane: Scope, ready: list[int], outers: dict[int, Outer], state: dict[Expr, Expr]
@@ -399,7 +408,8 @@ class _Builder:
             points.stmts.append(Accumulate(name, self.found.fold.carries[i].monoid, value, self.n))
         where = (ix(self.k) - self.k0, ix(self.n) - self.n0)
         for i, value in zip((i for i in ready if i in outers), values[len(totals) :], strict=True):
-            points.stmts.append(StoreTile(self.weights[i], where, value, self.n))
+            rounded = prim(Op.CONTIGUOUS, (value,), self.element)
+            points.stmts.append(StoreTile(self.weights[i], where, rounded, self.n))
         lane.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(points.stmts)))
         for i, name in totals:
             lane.stmts.append(StoreTile(self.states[i], at, name, self.n))
@@ -420,10 +430,10 @@ class _Builder:
         operand = as_operand(substitute(outer.operand, self.mapping), self.e, self.k)
         count, cols = ix(self.k1) - self.k0, ix(self.n1) - self.n0
         tile = (self.e, zero, self.e.extent, self.k, ix(self.k0), ix(self.k1))
-        turn.stmts.append(Pack(self.a_tile, zero, operand, *tile))
+        turn.stmts.append(Pack(self.a_tile, zero, operand, *tile, self.element))
         weights = Operand(self.weights[outer.carry], zero, ix(1), ix(self.wide), None)
         args = (total, zero, ix(self.wide), self.a_tile, zero, weights, self.e.extent, cols)
-        turn.stmts.append(Mma(*args, count, ix(1)))
+        turn.stmts.append(Mma(*args, count, ix(1), element=self.element))
 
     def finish(self, top: Scope) -> tuple[Buffer, ...]:
         """Store the value over the final states; returns the scratch tiles of the whole program."""
@@ -458,9 +468,8 @@ class _Builder:
         tiles = [
             self.a_tile,
             self.b_tile,
-            self.scores,
+            *dict.fromkeys((self.scores, *self.weights.values())),
             *self.states.values(),
-            *self.weights.values(),
         ]
         tiles += [*self.sums.values(), *(self.factors[i] for i in corrected)]
         return (*tiles, *(self.turned.values() if along_rows else ()))
@@ -475,6 +484,13 @@ class _Builder:
             at = tuple(i.substitute(self.mapping) for i in s.at)
             lane.stmts.append(StoreTile(s.dst, at, out, self.n))
         top.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
+
+
+def _packed_size(majors: int, depth: int, element: DType) -> int:
+    """Floats that rows or columns of this depth take when they are packed."""
+    if element is f32:
+        return majors * depth
+    return in_tiles(ix(majors)).const * whole_depth(depth)
 
 
 def _scratch(name: str, *dims: int) -> Buffer:

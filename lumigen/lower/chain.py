@@ -186,6 +186,7 @@ def _program(
     turn = top.inner([k0])
     turn.bind(k1, minimum(ix(k0) + sizes["part"], k.extent))
     count = ix(k1) - k0
+    held = bf16 if v.pairs else f32
     for d0 in range(0, depth, sizes["depth"]):
         base = v.base + ix(k0) // WIDTH * (v.stride or zero) + d0 * WIDTH
         span = ix(min(sizes["depth"], depth - d0))
@@ -200,6 +201,7 @@ def _program(
             count,
             span,
             ix(d0),
+            element=held,
         )
         turn.stmts.append(inner)
     at = (ix(m) - m0, ix(k) - k0)
@@ -226,6 +228,7 @@ def _program(
             n.extent,
             count,
             ix(k0),
+            element=held,
         )
     )
     top.stmts.append(For(k0, zero, k.extent, False, tuple(turn.stmts), step=sizes["part"]))

@@ -360,9 +360,9 @@ def _program(
     if direct is not None:
         base, stride = direct
         acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
-    mma = Mma(
-        acc, acc_at, acc_stride, a_tile, ix(k0) * rows_held, shifted, rows, cols, k_end - k0, ix(k0)
-    )
+    a_at = ix(k0) * rows_held
+    sizes_of = (rows, cols, k_end - k0, ix(k0))
+    mma = Mma(acc, acc_at, acc_stride, a_tile, a_at, shifted, *sizes_of, element=element)
     inner: list[Stmt] = [
         For(k0, ix(0), k.extent, False, (mma,), step=each_part) if parts > 1 else _at_zero(mma, k0)
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Ix, Lookup, extent_of, product
 from lumigen.ops import Op
 from lumigen.region import (
@@ -25,6 +26,7 @@ from lumigen.region import (
     Role,
     children,
     free_axes,
+    is_zero,
     walk,
 )
 
@@ -40,6 +42,18 @@ def is_plain(e: Expr) -> bool:
             isinstance(e.condition, Holds) and is_plain(e.then) and isinstance(e.otherwise, Const)
         )
     return isinstance(e, Read | Const | Index)
+
+
+def multiplied_as(*operands: Expr) -> DType:
+    """What a processor may take plain operands of products as: bf16 where memory holds all of them so, else f32."""
+    return bf16 if all(map(_is_bf16, operands)) else f32
+
+
+def _is_bf16(e: Expr) -> bool:
+    """Whether memory holds the value in bf16, or zero where a guard fails."""
+    if isinstance(e, Choose):
+        return isinstance(e.condition, Holds) and _is_bf16(e.then) and is_zero(e.otherwise)
+    return isinstance(e, Read) and e.source.dtype is bf16
 
 
 def is_contraction(

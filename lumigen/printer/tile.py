@@ -173,10 +173,13 @@ def _matrix(s: Stmt) -> str:
     match s:
         case Pack():
             rows, depth = _span(s.row, s.row_lo, s.row_hi), _span(s.k, s.k_lo, s.k_hi)
-            return f"pack {_place(s.dst, s.at)} = rows {rows}, {depth} of {_operand(s.operand)}"
+            what = f"rows {rows}, {depth} of {_operand(s.operand)}{_element(s)}"
+            return f"pack {_place(s.dst, s.at)} = {what}"
         case PackColumns():
             columns, depth = _span(s.column, s.lo, s.hi), _span(s.k, Ix.interned((), 0), s.k_hi)
-            return f"pack {s.dst} = columns {columns}, {depth} of {_operand(s.operand)}"
+            return (
+                f"pack {s.dst} = columns {columns}, {depth} of {_operand(s.operand)}{_element(s)}"
+            )
         case PackRuns():
             columns = f"columns {s.lo} .. {s.hi} by ({s.outer}, {s.run})"
             where = f" where {' and '.join(map(str, s.where))}" if s.where else ""
@@ -189,7 +192,8 @@ def _matrix(s: Stmt) -> str:
             acc = f"{_place(s.acc, s.acc_at)} rows of {s.acc_stride}"
             sizes = f"{s.rows} x {s.cols} x {s.k}{', whole' * s.whole}"
             panels = f" in panels of {s.a_stride}" if s.a_stride is not None else ""
-            return f"{acc} {sign} {_place(s.a, s.a_at)}{panels} @ {_operand(s.b)}, {sizes}"
+            product = f"{_place(s.a, s.a_at)}{panels} @ {_operand(s.b)}{_element(s)}"
+            return f"{acc} {sign} {product}, {sizes}"
         case Contract():
             a, b = _operand(s.a), _operand(s.b)
             where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in {s.k_lo} .. {s.k_hi}"
@@ -256,6 +260,10 @@ def _operand(o: Operand) -> str:
         return show_expr(o.value) if o.value is not None else "nothing"
     what = ("paired panels of" if o.pairs else "panels of") if o.panels else "strides"
     return f"{_place(o.source, o.base)} {what} ({o.stride}, {o.k_stride})"
+
+
+def _element(s: Pack | PackColumns | Mma) -> str:
+    return "" if s.element is f32 else f" in {s.element}"
 
 
 def _place(b: Buffer, at: Ix) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32, i32
@@ -14,6 +14,7 @@ from lumigen.tile import (
     Advance,
     Carry,
     Keep,
+    PackRuns,
     ScanLanes,
     TensorMap,
     TileProgram,
@@ -34,7 +35,7 @@ class Facts:
     accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
     carries: dict[Local, Carry] = field(default_factory=dict[Local, Carry])
     written: set[Buffer] = field(default_factory=set[Buffer])
-    packed: set[Buffer] = field(default_factory=set[Buffer])
+    packed: dict[Buffer, DType] = field(default_factory=dict[Buffer, DType])  # and as what
     used: set[Buffer] = field(default_factory=set[Buffer])
 
 
@@ -148,6 +149,23 @@ def never(c: Cmp, given: Conditions) -> bool:
         return False
     # unless it is never reached: two conditions, or one, cannot hold
     return not any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given)
+
+
+def broken_runs(s: PackRuns, facts: Facts, scope: Scope) -> Iterator[str]:
+    """A row of B in runs of neighbours: what moves them apart is the same for all of a run."""
+    yield from broken_tile(s.dst, facts)
+    yield from broken_use(s.source, facts)
+    inner = replace(scope, axes=scope.axes | {s.outer, s.run})
+    yield from broken_indices((s.at, s.lo, s.hi), facts, scope)
+    yield from broken_indices((s.base, *(c.slack for c in s.where)), facts, inner)
+    if s.run in s.base.axes or not _is_affine(s.where, s.run):
+        yield f"no runs along {s.run}"
+
+
+def _is_affine(conditions: Iterable[Cmp], axis: Axis) -> bool:
+    """Whether each condition has a constant multiple of the axis, or nothing of it."""
+    factors = [c.slack.coefficient(axis) for c in conditions]
+    return all(f is not None and f.is_const for f in factors)
 
 
 def broken_carry(s: Advance | ScanLanes, facts: Facts, scope: Scope) -> Iterator[str]:

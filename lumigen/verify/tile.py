@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import computed, f32, i64
+from lumigen.dtype import bf16, computed, f32, i64
 from lumigen.errors import VerifyFailed
-from lumigen.index import Axis, ix
+from lumigen.index import ix
 from lumigen.region import (
     Buffer,
     Local,
@@ -68,6 +68,7 @@ from lumigen.verify.facts import (
     broken_packed,
     broken_read,
     broken_rows,
+    broken_runs,
     broken_size,
     broken_sums,
     broken_tile,
@@ -193,14 +194,15 @@ def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
             if isinstance(s, Accumulator):
                 facts.accumulators[s.name] = s
             return replace(scope, locals=scope.locals | {s.name})
-        case (
-            StoreTile() | PackColumns() | PackRuns() | Transpose() | Fill() | MapTile() | FoldRows()
-        ):
+        case StoreTile() | PackRuns() | Transpose() | Fill() | MapTile() | FoldRows():
             facts.written.add(s.dst)
+        case PackColumns():
+            facts.written.add(s.dst)
+            facts.packed[s.dst] = s.element
         case MapRows():
             facts.written |= {b for b, _ in s.results}
         case Pack():
-            facts.packed.add(s.dst)
+            facts.packed[s.dst] = s.element
         case Mma() | Contract() | Multiply() | ScaleRows():
             facts.written.add(s.acc)
         case _:
@@ -298,7 +300,7 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from broken_operand(s.operand, facts, scope, (s.column, s.k))
             yield from broken_size(s.dst, (s.hi - s.lo) * s.k_hi, scope)
         case PackRuns():
-            yield from _broken_runs(s, facts, scope)
+            yield from broken_runs(s, facts, scope)
         case Transpose():
             yield from broken_tile(s.dst, facts)
             yield from broken_tile(s.src, facts)
@@ -337,25 +339,14 @@ def _broken_product(s: Mma, facts: Facts, scope: Scope) -> Iterator[str]:
         yield from broken_packed(s.a, facts, stored=s.is_row)
     if s.acc.dtype is not f32:
         yield f"products of {s.acc.dtype}"
+    for b in (s.a, s.b.source):
+        if b in facts.packed and facts.packed[b] is not s.element:
+            yield f"{b} was packed as {facts.packed[b]} and is multiplied as {s.element}"
+    if s.b.pairs and s.element is not bf16:
+        yield f"pairs that are multiplied as {s.element}"
     row_from_zero = s.is_row and s.b.k_stride == 1 and s.accumulate == 0
     if not (s.b.panels or s.b.stride == 1 or row_from_zero):
         yield f"columns {s.b.stride} apart, with no panels"
-
-
-def _broken_runs(s: PackRuns, facts: Facts, scope: Scope) -> Iterator[str]:
-    yield from broken_tile(s.dst, facts)
-    yield from broken_use(s.source, facts)
-    inner = replace(scope, axes=scope.axes | {s.outer, s.run})
-    yield from broken_indices((s.at, s.lo, s.hi), facts, scope)
-    yield from broken_indices((s.base, *(c.slack for c in s.where)), facts, inner)
-    if s.run in s.base.axes or not _is_affine(s.where, s.run):
-        yield f"no runs along {s.run}"
-
-
-def _is_affine(conditions: Iterable[Cmp], axis: Axis) -> bool:
-    """Whether each condition has a constant multiple of the axis, or nothing of it."""
-    factors = [c.slack.coefficient(axis) for c in conditions]
-    return all(f is not None and f.is_const for f in factors)
 
 
 def _broken_streamed(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:

@@ -62,7 +62,11 @@ template <class Lanes>
 LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
   store_u16(p, bf16_bits(a), lanes);
 }
-LUMIGEN_INLINE Vec round_bf16(Vec a) { return from_bits(shift_left<16>(bf16_bits(a))); }
+LUMIGEN_INLINE Vec round_bf16(Vec a) {
+  const IVec wide = bits(a), odd = shift_right<16>(wide) & splat_int(1);
+  const IVec nearest = wide + (odd + splat_int(0x7fff));
+  return from_bits(select(is_nan(a), wide | splat_int(0x400000), nearest) & splat_int(-0x10000));
+}
 
 #if !defined(LUMIGEN_F16)
 

@@ -14,7 +14,9 @@ LUMIGEN_INLINE Mask mask_affine(int64_t base, int64_t step) {
   constexpr int64_t kStep = 1 << 24, kBase = 1 << 29;  // a base beyond these decides for all lanes alike
   if (-kStep <= step && step <= kStep) {
     const int64_t near = base < -kBase ? -kBase : base > kBase ? kBase : base;
-    return lt(splat_int(-1), splat_int(int32_t(near)) + splat_int(int32_t(step)) * iota_int());
+    // Compared to 0: all ones would be made where they are used, from what their register held before, so
+    // that each turn of a loop would wait for the one before.
+    return lt(splat_int(0), splat_int(int32_t(near) + 1) + splat_int(int32_t(step)) * iota_int());
   }
   float each[kLanes];
   for (int i = 0; i < kLanes; i++) each[i] = base + i * step >= 0 ? 1.0f : 0.0f;

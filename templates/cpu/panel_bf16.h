@@ -18,6 +18,26 @@ inline void pack_a_from_bf16(float* dst, int rows, int64_t k, F&& at) {
   pack_a_from<BF16>(dst, rows, k, at);
 }
 
+template <class T>
+inline void pack_b_bf16(float* dst, const T* src, int64_t n_stride, int64_t k_stride, int64_t n, int64_t k) {
+  pack_b<BF16>(dst, src, n_stride, k_stride, n, k);
+}
+
+template <class F>
+inline void pack_b_from_bf16(float* dst, int64_t n, int64_t k, F&& at) {
+  pack_b_from<BF16>(dst, n, k, at);
+}
+
+inline void multiply_bf16(float* c, int64_t ldc, const float* packed_a, const float* packed_b, int rows,
+                          int64_t cols, int64_t k, bool accumulate) {
+  multiply(c, ldc, packed_a, packed_b, rows, cols, k, k * kPanel, accumulate);
+}
+
+inline void multiply_direct_b_bf16(float* c, int64_t ldc, const float* packed_a, const float* b, int64_t ldb,
+                                   int rows, int64_t cols, int64_t k, bool accumulate) {
+  multiply_direct_b(c, ldc, packed_a, b, ldb, rows, cols, k, accumulate);
+}
+
 inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b, int rows,
                      int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
   const Columns<BF16Pair> columns{packed_b, panel_stride / 2, kPanel};

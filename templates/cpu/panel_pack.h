@@ -108,7 +108,7 @@ inline void pack_a_from(float* dst, int rows, int64_t k, F&& at) {
 
 // dst = packed B (k, n), from element (i, j) at src[i * k_stride + j * n_stride].
 // ceil(n / 16) * 16 * k floats.
-template <class T>
+template <class E = float, class T>
 inline void pack_b(float* dst, const T* src, int64_t n_stride, int64_t k_stride, int64_t n, int64_t k) {
   for (int64_t first = 0; first < n; first += kPanel) {
     const int width = n - first < kPanel ? int(n - first) : kPanel;
@@ -119,26 +119,27 @@ inline void pack_b(float* dst, const T* src, int64_t n_stride, int64_t k_stride,
     if (n_stride == 1) {
       for (int64_t i = 0; i < k; i++)
         for_lanes(width, [&](int64_t j, auto lanes) {
-          store(panel + i * kPanel + j, load(from + i * k_stride + j, lanes), lanes);
+          store(panel + i * kPanel + j, load_as<E>(from + i * k_stride + j, lanes), lanes);
         });
     } else if (k_stride == 1) {
       for (int j = 0; j < width; j += kLanes) {
         const int some = width - j < kLanes ? width - j : kLanes;
-        transpose_rows<float>(panel + j, from + j * n_stride, n_stride, some, k, kPanel, true);
+        transpose_rows<E>(panel + j, from + j * n_stride, n_stride, some, k, kPanel, true);
       }
     } else {
       for (int64_t i = 0; i < k; i++)
-        for (int j = 0; j < width; j++) panel[i * kPanel + j] = widened(from[i * k_stride + j * n_stride]);
+        for (int j = 0; j < width; j++)
+          panel[i * kPanel + j] = value_as<E>(from[i * k_stride + j * n_stride]);
     }
   }
 }
 
 // As pack_b, from any source: element (i, j), i of k and j of n, is at(j, i).
-template <class F>
+template <class E = float, class F>
 inline void pack_b_from(float* dst, int64_t n, int64_t k, F&& at) {
   for (int64_t first = 0; first < n; first += kPanel)
     for (int64_t i = 0; i < k; i++)
-      for (int64_t j = first; j < first + kPanel; j++) *dst++ = j < n ? at(j, i) : 0.0f;
+      for (int64_t j = first; j < first + kPanel; j++) *dst++ = j < n ? value_as<E>(at(j, i)) : 0.0f;
 }
 
 }  // namespace LUMIGEN_ISA

@@ -1,6 +1,6 @@
-// Products of bf16: against a sum in double, bit for bit against other divisions of the same work, and every way
-// to pack the same rows. Buffers are exactly as large as promised, so that a run under the address sanitizer
-// finds any access beyond them.
+// Products of bf16: against a sum in double, bit for bit against other divisions of the same work, and every
+// way to pack the same rows. Buffers are exactly as large as promised, so that a run under the address
+// sanitizer finds any access beyond them.
 #include "panel.h"
 
 #include <sys/syscall.h>
@@ -57,8 +57,8 @@ static void multiply_in_pieces(float* c, const BF16* a, const uint16_t* b, int r
       pack_a_bf16(packed.at, a + r * k + i, k, 1, some, depth);
       for (int64_t n = 0; n < cols; n += column_cut) {
         const int64_t width = cols - n < column_cut ? cols - n : column_cut;
-        multiply(c + r * cols + n, cols, packed.at, as_pairs(b + n / 16 * stride + i * 16), some, width, depth,
-                 stride, i > 0);
+        multiply(c + r * cols + n, cols, packed.at, as_pairs(b + n / 16 * stride + i * 16), some, width,
+                 depth, stride, i > 0);
       }
     }
   }
@@ -73,7 +73,8 @@ static void check_contraction(Random& random, int rows, int64_t cols, int64_t k)
     for (int64_t n = 0; n < cols; n++) {
       double sum = 0.0, size = 0.0;
       for (int64_t i = 0; i < k; i++) {
-        const double product = double(widened(a[size_t(r * k + i)])) * double(widened(b[size_t(i * cols + n)]));
+        const double product =
+            double(widened(a[size_t(r * k + i)])) * double(widened(b[size_t(i * cols + n)]));
         sum += product;
         size += std::fabs(product);
       }
@@ -86,7 +87,8 @@ static void check_contraction(Random& random, int rows, int64_t cols, int64_t k)
   CHECK(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(float)) == 0);
 }
 
-// Rows of floats are rounded, and lie as rows that were rounded before: contiguous, turned, spread, from a function.
+// Rows of floats are rounded, and lie as rows that were rounded before: contiguous, turned, spread, from a
+// function.
 static void check_packings(Random& random, int rows, int64_t k) {
   std::vector<float> a(size_t(rows * k)), turned(a.size()), spread(a.size() * 3);
   for (float& v : a) v = random.unit();
@@ -120,6 +122,57 @@ static void check_packings(Random& random, int rows, int64_t k) {
   }));
 }
 
+// Columns that a kernel packs, from wherever they lie, and columns that stay in rows of floats: the same
+// sums, to the last bit, as of a weight in pairs; from zero and added to what is there.
+static void check_columns(Random& random, int rows, int64_t cols, int64_t k) {
+  const auto a = halves(random, rows * k);
+  std::vector<float> b(size_t(k * cols)), turned(b.size()), spread(b.size() * 3);
+  std::vector<BF16> held(b.size()), held_turned(b.size()), held_spread(b.size() * 3);
+  const int64_t ldb = cols + random.below(20);
+  std::vector<float> rounded(size_t((k - 1) * ldb + cols), NAN);
+  for (int64_t i = 0; i < k; i++)
+    for (int64_t n = 0; n < cols; n++) {
+      const size_t at = size_t(i * cols + n), beside = size_t(n * k + i);
+      const float x = random.unit();
+      b[at] = turned[beside] = spread[at * 3] = x;
+      held[at].bits = held_turned[beside].bits = held_spread[at * 3].bits = bf16_bits(x);
+      rounded[size_t(i * ldb + n)] = round_bf16(x);
+    }
+  [[maybe_unused]] const Multiplier multiplier;
+  const Scratch packed_a = rows_scratch(rows, k);
+  pack_a_bf16(packed_a.at, a.data(), k, 1, rows, k);
+  const auto pairs = pairs_of(held, cols, k);
+  std::vector<float> start(size_t(rows * cols));
+  for (float& x : start) x = random.unit();
+  for (const bool accumulate : {false, true}) {
+    auto want = start;
+    multiply(want.data(), cols, packed_a.at, as_pairs(pairs.data()), rows, cols, k, up(k, 32) * 16,
+             accumulate);
+    const auto same = [&](const std::vector<float>& c) {
+      CHECK(std::memcmp(c.data(), want.data(), c.size() * sizeof(float)) == 0);
+    };
+    const auto product = [&](auto pack) {
+      const Scratch packed_b(up(cols, 16) * up(k, 32));
+      pack(packed_b.at);
+      auto c = start;
+      multiply_bf16(c.data(), cols, packed_a.at, packed_b.at, rows, cols, k, accumulate);
+      same(c);
+    };
+    product([&](float* to) { pack_b_bf16(to, held.data(), 1, cols, cols, k); });
+    product([&](float* to) { pack_b_bf16(to, held_turned.data(), k, 1, cols, k); });
+    product([&](float* to) { pack_b_bf16(to, held_spread.data(), 3, 3 * cols, cols, k); });
+    product([&](float* to) { pack_b_bf16(to, b.data(), 1, cols, cols, k); });
+    product([&](float* to) { pack_b_bf16(to, turned.data(), k, 1, cols, k); });
+    product([&](float* to) { pack_b_bf16(to, spread.data(), 3, 3 * cols, cols, k); });
+    product([&](float* to) {
+      pack_b_from_bf16(to, cols, k, [&](int64_t n, int64_t i) { return b[size_t(i * cols + n)]; });
+    });
+    auto c = start;
+    multiply_direct_b_bf16(c.data(), cols, packed_a.at, rounded.data(), ldb, rows, cols, k, accumulate);
+    same(c);
+  }
+}
+
 // An infinity or a NaN stays in its own row: zeros stand beside it, not whatever was in the scratch before.
 static void check_infinities(Random& random) {
   const int rows = 19;
@@ -150,6 +203,10 @@ int main() {
     check_contraction(random, 1 + random.below(100), 1 + random.below(100), 1 + random.below(200));
   for (int rows = 1; rows <= 40; rows += 3)
     for (const int64_t k : {1, 2, 5, 8, 16, 17, 31, 32, 33, 40, 63, 64, 65}) check_packings(random, rows, k);
+  for (int64_t k = 1; k <= 66; k++) check_columns(random, 5, 21, k);
+  for (const int rows : {1, 15, 16, 17, 33, 64})
+    for (const int64_t cols : {1, 3, 16, 17, 32, 63, 64, 65, 130})
+      check_columns(random, rows, cols, 1 + random.below(150));
   check_infinities(random);
   std::puts("multiply of bf16: right, and the same bits in pieces");
   return 0;

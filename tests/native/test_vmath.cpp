@@ -82,6 +82,7 @@ static void check_special_values() {
   CHECK(LUMIGEN_NS::exp2(inf) == inf && LUMIGEN_NS::exp2(128.0f) == inf);
   CHECK(LUMIGEN_NS::exp2(1e38f) == inf && LUMIGEN_NS::exp2(-1e38f) == 0.0f);
   CHECK(LUMIGEN_NS::exp2(-149.0f) == 0x1p-149f && LUMIGEN_NS::exp2(-151.0f) == 0.0f);
+  CHECK(LUMIGEN_NS::exp2(-150.0f) == 0.0f && LUMIGEN_NS::exp2(std::nextafter(-150.0f, 0.0f)) == 0x1p-149f);
   CHECK(LUMIGEN_NS::exp2(0.0f) == 1.0f && LUMIGEN_NS::exp2(-0.0f) == 1.0f);
   for (int n = -149; n < 128; n++) CHECK(LUMIGEN_NS::exp2(float(n)) == std::ldexp(1.0f, n));
   for (int n = -149; n < 128; n++) CHECK(LUMIGEN_NS::log2(std::ldexp(1.0f, n)) == float(n));
