@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 
@@ -47,6 +47,30 @@ def tested(project: Path) -> Path:
     """The same, with its tests and examples."""
     build_project(project, tests=True)
     return project
+
+
+@pytest.fixture
+def broken() -> Generator[Callable[..., None]]:
+    """Rebuilds a project, built with its tests, with a text of one file replaced; mended when the test is over.
+
+    All else of it is built already, which spares most of a build.
+    """
+    mend: list[Callable[[], None]] = []
+
+    def break_it(directory: Path, path: str, text: str, by: str, *, python: bool = True) -> None:
+        whole = (directory / path).read_text()
+        assert text in whole
+
+        def rebuild(content: str) -> None:
+            (directory / path).write_text(content)
+            build_project(directory, python=python, tests=True)
+
+        mend.append(lambda: rebuild(whole))
+        rebuild(whole.replace(text, by))
+
+    yield break_it
+    for rebuild_whole in mend:
+        rebuild_whole()
 
 
 @pytest.fixture(scope="session")

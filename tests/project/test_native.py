@@ -103,13 +103,9 @@ def test_the_projects_own_tests_pass(tested, tool):
 
 
 @pytest.mark.slow
-def test_a_broken_kernel_is_named_with_its_line(tool, tmp_path):
-    files = render_project(tiny_model())
-    path = "kernels/k01_project_20x7.cpp"
-    files[path] = files[path].replace("k < 7", "k < 6")
-    write_project(files, tmp_path)
-    build_project(tmp_path, python=False, tests=True)
-    text = ctest(tmp_path, tool)
+def test_a_broken_kernel_is_named_with_its_line(tested, broken, tool):
+    broken(tested, "kernels/k01_project_20x7.cpp", "k < 7", "k < 6")
+    text = ctest(tested, tool)
     assert "FAILED k01_project_20x7 (model.py:13)" in text
     assert "y at batch=8: element" in text
 
