@@ -15,8 +15,12 @@ from lumigen.toolchain import cpu_flags
 
 pytestmark = pytest.mark.slow
 
-LENGTHS = (1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 128, 200, 512)
+LENGTHS = (1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 128)
 SHAPES = [(batch, length) for length in LENGTHS for batch in (1, 2, 5)] + [
+    # the embedding of a sentence does not depend on the batch that it is in: another test
+    (1, 200),
+    (2, 200),
+    (1, 512),
     (64, 1),
     (64, 7),
     (64, 19),
@@ -63,16 +67,15 @@ def test_embeddings_are_those_of_torch(models, weights, doubles, batch, length):
         mask = sentences.mask(kind, batch, length)
         expected = embed(weights.config, doubles, ids, mask)
         for isa, model in models.items():
-            for threads in (1, 2):
-                got = model.context(threads=threads).embed(ids, mask).astype("f8")
-                about = f"{kind} mask, {isa}, {threads} threads"
-                norms = np.linalg.norm(got, axis=-1)
-                np.testing.assert_allclose(norms, 1, atol=1e-5, err_msg=about)
-                cosine = ((got * expected).sum(-1) / norms).min()
-                error = np.abs(got - expected).max()
-                sys.stdout.write(f"{about}: error {error:.2e}, 1 - cosine {1 - cosine:.1e}\n")
-                assert cosine >= LEAST_COSINE, about
-                assert error <= MOST_ERROR, about
+            got = model.context(threads=2).embed(ids, mask).astype("f8")  # as any number: see below
+            about = f"{kind} mask, {isa}"
+            norms = np.linalg.norm(got, axis=-1)
+            np.testing.assert_allclose(norms, 1, atol=1e-5, err_msg=about)
+            cosine = ((got * expected).sum(-1) / norms).min()
+            error = np.abs(got - expected).max()
+            sys.stdout.write(f"{about}: error {error:.2e}, 1 - cosine {1 - cosine:.1e}\n")
+            assert cosine >= LEAST_COSINE, about
+            assert error <= MOST_ERROR, about
 
 
 def test_an_instruction_set_that_does_not_exist_is_refused(minilm, monkeypatch):
