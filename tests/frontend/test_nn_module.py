@@ -310,6 +310,10 @@ def test_buffers_that_are_not_persistent_are_in_no_state_dict() -> None:
     assert not ours.load_state_dict(theirs.state_dict()).missing_keys
     assert "angles" not in copy.deepcopy(ours).state_dict()
     assert ours.half().angles.dtype is lg.f16
+    computed = lg.arange(3)
+    ours.register_buffer("computed", computed, persistent=False)
+    assert ours.computed is computed
+    assert "computed" not in ours.state_dict()
     with pytest.raises(errors.StateMismatch, match="unexpected: angles"):
         ours.load_state_dict({**theirs.state_dict(), "angles": np.ones(3)})
 

@@ -300,7 +300,9 @@ class Module:
         array. A project that opens another file than the one it was compiled with finds it there, or refuses the file.
         """
         held = Buffer(tensor) if _is_array(tensor) else tensor
-        if held is not None:
+        if isinstance(
+            held, Buffer
+        ):  # and no tensor that is computed, which is in no state_dict anyway
             held.persistent = persistent
         vars(self)[name] = held
 
