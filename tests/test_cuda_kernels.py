@@ -152,7 +152,8 @@ def test_a_fold_in_f32(arch: str, features: int, batch: int, tmp_path: Path) -> 
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
 
 
-@pytest.mark.parametrize("arch", [pytest.param("80", marks=pytest.mark.slow), "90a"])
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["80", "90a"])
 def test_f32_that_lies_otherwise(arch: str, tmp_path: Path) -> None:
     log = compile_for(arch, kernel(turned, 64, lg.f32, 4), tmp_path)
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
@@ -198,7 +199,7 @@ LOOPS: dict[str, tuple[Any, Any, Any]] = {
 
 @pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n == "row" else [pytest.mark.slow]) for n in LOOPS]
+    "name", [pytest.param(n, marks=[] if n == "row_of_f16" else [pytest.mark.slow]) for n in LOOPS]
 )
 def test_vector_loops(arch: str, name: str, tmp_path: Path) -> None:
     log = compile_for(arch, vector_loops(*LOOPS[name]), tmp_path)

@@ -445,7 +445,7 @@ def test_contractions_are_einsum(case: tuple, seed: int) -> None:
     proven(total(product, *gone), np.asarray(wanted), **arrays)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_conditions_on_positions(data: st.DataObject) -> None:
     """Sums under random conjunctions of comparisons of positions, offsets and data."""

@@ -242,7 +242,7 @@ def is_close(total: int, most: int) -> bool:
 
 def test_an_arena_wastes_little_on_what_networks_do() -> None:
     usual = {B: ix(8), T: ix(128)}
-    for seed in range(15):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         found = network(rng, int(rng.integers(3, 30)))
         fixed = tuple(replace(t, bytes=t.bytes.substitute(usual)) for t in found)

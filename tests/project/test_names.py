@@ -125,11 +125,11 @@ def test_a_weight_may_be_called_like_the_constant_of_a_tensor(tmp_path):
     compile_files(render(model), tmp_path, ("src/go",))
 
 
-MEMBERS = ("handle", "Model", "check", "tensors", "dims")
+MEMBERS = ("cancel", "handle", "Model", "check", "tensors", "dims")
 
 
 @pytest.mark.parametrize(
-    "entry", ["View", "cancel", *(pytest.param(n, marks=pytest.mark.slow) for n in MEMBERS)]
+    "entry", ["View", *(pytest.param(n, marks=pytest.mark.slow) for n in MEMBERS)]
 )
 def test_entries_may_be_called_like_members(tmp_path, entry):
     compile_files(render(model_of(entry=entry)), tmp_path, (f"src/{entry}.cpp", "examples/cpp"))
