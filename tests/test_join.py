@@ -12,9 +12,11 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen import nn
 from lumigen.dtype import f32
 from lumigen.index import Axis, ix
 from lumigen.interp.graph import evaluate
+from lumigen.interp.graph import step as evaluate_step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import CPU, CUDA, Device
@@ -166,6 +168,67 @@ def test_a_store_stays_before_what_reads_it() -> None:
     assert join_regions((first, reads, both), lambda _: True) == (first, reads, both)
     assert join_regions((first, second), lambda r: r is first) == (first, second)
     assert len(join_regions((first, second, reads), lambda _: True)) == 2
+
+
+def test_a_store_is_not_moved_behind_what_overwrites_what_it_reads() -> None:
+    i = Axis("i0", ix(8))
+    t, u, y = (Buffer(name, Role.TEMP, (ix(8),), f32) for name in "tuy")
+    held = Buffer("held", Role.STATE, (ix(8),), f32)
+
+    def stored(dst: Buffer, value: Expr) -> Region:
+        return Region((Store(dst, (i,), (ix(i),), value),))
+
+    old = prim(Op.EXP2, (read(held, (ix(i),)),), f32)
+    before, update = stored(t, old), stored(held, read(u, (ix(i),)))
+    behind = stored(y, prim(Op.SQRT, (old,), f32))  # of the new version, which lies in its place
+    assert join_regions((before, update, behind), lambda _: True) == (before, update, behind)
+    turned = stored(t, prim(Op.ADD, (old, read(held, (ix(7) - i,))), f32))
+    over = stored(held, old)
+    assert join_regions((turned, over), lambda _: True) == (turned, over)
+
+
+def old_and_new(x: Any) -> Any:
+    held = nn.State("held", (40, 40), lg.f32)
+    old = held[:].exp()
+    held[:] = held[:] * x
+    return {"before": old, "after": held[:].exp() + 1}
+
+
+def turned_and_new(x: Any) -> Any:
+    held = nn.State("held", (40, 40), lg.f32)
+    new = held[:] * x
+    out = new.exp() + held[:].transpose(0, 1).sum(-1, keepdim=True)
+    held[:] = new
+    return out
+
+
+def weighted_before_and_after(x: Any) -> Any:
+    held = nn.State("held", (40, 40), lg.f32)
+
+    def fold() -> tuple[Any, Any]:
+        scores = x @ held[:].mT * 0.1
+        return scores.softmax(-1) @ x, scores.logsumexp(-1)
+
+    mixed, total = fold()
+    held[:] = held[:] * 2 + x
+    later, after = fold()
+    return {"mixed": mixed, "total": total, "later": later, "after": after}
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("by_region", [False, True], ids=["programs", "regions"])
+@pytest.mark.parametrize("function", [old_and_new, turned_and_new, weighted_before_and_after])
+def test_what_is_made_of_an_old_version_of_a_state_is_not_made_of_the_new_one(
+    function: Callable[[Any], Any], by_region: bool, device: Device, rng: np.random.Generator
+) -> None:
+    graph, model = lowered(function, device, {"x": lg.spec(40, 40)})
+    given = {"x": rng.standard_normal((40, 40)).astype(np.float32)}
+    held = {"held": rng.standard_normal((40, 40)).astype(np.float32)}
+    expected, after = evaluate_step(graph, given, {}, held)
+    found = run_entry(model, given, {}, states=held, by_region=by_region)
+    for out, value in found.items():
+        agree(value, expected[out], out)
+    agree(held["held"], after["held"], "held")
 
 
 def test_joined_kernels_of_a_cpu() -> None:

@@ -78,7 +78,7 @@ def _add(
     """Put a region behind the others, joined to those that it can run with."""
     for i, joined in _partners(out, made, in_loops, runs_whole):
         between = tuple(w.region for w in out[i + 1 :])
-        if not _is_read(out[i].region, (*between, made.region), whole):
+        if not _comes_first(out[i].region, (*between, made.region), whole):
             del out[i]
             _add(out, _Whole(joined), in_loops, runs_whole, whole)
             return
@@ -174,15 +174,15 @@ def _meet(region: Region, before: tuple[Region, ...], whole: Callable[[Buffer], 
     return any(stored(r) & (own | read) or own & set(map(whole, r.reads())) for r in before)
 
 
-def _is_read(region: Region, later: tuple[Region, ...], whole: Callable[[Buffer], Buffer]) -> bool:
-    """Whether some of these need what the region stores, so that it cannot run with the last of them.
+def _comes_first(
+    region: Region, later: tuple[Region, ...], whole: Callable[[Buffer], Buffer]
+) -> bool:
+    """Whether it must come before some of these, so that it cannot run with the last of them.
 
-    Within a step of a loop slices are told apart; from outside each is all of its tensor.
+    They read or overwrite what it stores, or overwrite what it reads, as a new version of a state does. Within a step
+    of a loop slices are told apart; from outside each is all of its tensor.
     """
-    slices = {s.dst for s in region.stores}
-    wholes = set(map(whole, slices))
     return any(
-        b in slices if r.steps and r.steps == region.steps else whole(b) in wholes
+        _meet(region, (r,), (lambda b: b) if r.steps and r.steps == region.steps else whole)
         for r in later
-        for b in r.reads()
     )
