@@ -97,6 +97,24 @@ def rectified(q: Any, k: Any, v: Any) -> Any:
     return {"sum": weights.sum(-1, keepdim=True), "mixed": (weights @ v).transpose(1, 2)}
 
 
+def merged_heads(q: Any, k: Any, v: Any) -> Any:
+    """A result that is seen otherwise than it is folded."""
+    scores = q @ k.mT * 0.25
+    mixed = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+    return {"mixed": mixed, "total": scores.logsumexp(-1)[None]}
+
+
+def read_again(q: Any, k: Any, v: Any) -> Any:
+    """What the fold carries is an operand of something else."""
+    scores = q @ k.mT * 0.25
+    total = scores.logsumexp(-1)
+    return {
+        "mixed": scores.softmax(-1) @ v,
+        "both": lg.stack([total, total * 2]),
+        "z": total.sum(-1),
+    }
+
+
 KEYS = {"k": lg.spec(2, 3, POSITIONS, 16), "v": lg.spec(2, 3, POSITIONS, 40)}
 MANY = {"q": lg.spec(2, 3, POSITIONS, 16), **KEYS}
 POSITION = lg.spec(1, dtype=lg.i64, range=(0, 299))
@@ -112,7 +130,10 @@ FOLDS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "at_position": (at_position, ONE),
     "masked": (masked, MANY),
     "rectified": (rectified, MANY),
+    "merged_heads": (merged_heads, MANY),
+    "read_again": (read_again, MANY),
 }
+BEHIND = {"merged_heads": 1, "read_again": 2}  # kernels that read what the fold has stored
 
 
 def lowered(
@@ -243,8 +264,10 @@ def test_joined_kernels_of_a_cpu() -> None:
 @pytest.mark.parametrize("name", FOLDS)
 def test_what_a_fold_carries_is_stored_beside_what_it_weights(name: str) -> None:
     function, specs = FOLDS[name]
-    (kernel,) = lowered(function, CPU, specs)[1].kernels
+    kernel, *others = lowered(function, CPU, specs)[1].kernels
     assert kernel.program.skeleton == "cascade"
+    assert len(kernel.region.stores) > 1
+    assert [k.program.skeleton for k in others] == ["simt"] * BEHIND.get(name, 0)
 
 
 def test_kernels_that_store_what_they_carry() -> None:

@@ -284,15 +284,15 @@ class CutGraph:
         shown = {e.node for e in self.showing() if e.node not in self.cut}
         return [n for n in self.order if n in self.cut or n in shown]
 
-    def inside(self, root: Node) -> list[Node]:
-        """The nodes that the root's region computes."""
+    def inside(self, root: Node, stored: Node | None = None) -> list[Node]:
+        """The nodes that the root's region computes; the same if `stored` were cut as well."""
         seen: set[Node] = set()
         stack = [root]
         while stack:
             n = stack.pop()
             if n not in seen:
                 seen.add(n)
-                stack.extend(self.inlined_by(n))
+                stack.extend(a for a in self.inlined_by(n) if a is not stored)
         return sorted(seen, key=self.number.__getitem__)
 
     def inlined_by(self, n: Node) -> list[Node]:

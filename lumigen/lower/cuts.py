@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, combinations
 
 from lumigen.graph import Node
 from lumigen.lower.contractions import (
@@ -153,14 +154,14 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
 def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Reductions that more than one region would compute, the ones nearest to the inputs.
 
-    Not where a skeleton folds all of these regions in one loop.
+    Where a skeleton folds one of these regions whole, and in the same loop what the others need of it, they read that
+    instead.
     """
-    together = _folded_together(g, skeletons)
-    return [
-        n
-        for n, roots in _owners(g).items()
-        if len(roots) > 1 and roots not in together and _reduces(g, n)
-    ]
+    out: dict[Node, None] = {}
+    for roots, reductions in _shared(g).items():
+        found = _folded_together(g, skeletons, roots)
+        out.update(dict.fromkeys(reductions if found is None else found))
+    return [n for n in g.order if n in out]
 
 
 def tables(g: CutGraph, _: Skeletons) -> list[Node]:
@@ -216,7 +217,9 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     of it where one does, but not as an output sees it.
     """
     bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
-    together = frozenset[Node]().union(*_folded_together(g, skeletons))
+    together = {
+        n for roots in _shared(g) if _folded_together(g, skeletons, roots) == () for n in roots
+    }
     out: dict[Node, None] = {}
     for root in g.roots():
         if root in together:
@@ -286,27 +289,62 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
 # ---- questions that several rules ask ----
 
 
-def _owners(g: CutGraph) -> dict[Node, tuple[Node, ...]]:
-    """For each reduction, in order, the regions that compute it on their way."""
-    found: dict[Node, tuple[Node, ...]] = {}
+def _shared(g: CutGraph) -> dict[tuple[Node, ...], list[Node]]:
+    """The reductions that several regions compute on their way, by these regions."""
+    owners: dict[Node, tuple[Node, ...]] = {}
     for root in g.roots():
         for n in g.inside(root):
             if n.op in MONOIDS and n is not root:
-                found[n] = (*found.get(n, ()), root)
-    return {n: found[n] for n in g.order if n in found}
+                owners[n] = (*owners.get(n, ()), root)
+    out: dict[tuple[Node, ...], list[Node]] = {}
+    for n, roots in owners.items():
+        if len(roots) > 1 and _reduces(g, n):
+            out.setdefault(roots, []).append(n)
+    return out
 
 
-def _folded_together(g: CutGraph, skeletons: Skeletons) -> set[tuple[Node, ...]]:
-    """The roots with a reduction in common whose regions a skeleton folds in one loop."""
-    shared = {roots for roots in _owners(g).values() if len(roots) > 1}
-    return {roots for roots in shared if _folds(g, skeletons, roots)}
+def _folded_together(
+    g: CutGraph, skeletons: Skeletons, roots: tuple[Node, ...]
+) -> tuple[Node, ...] | None:
+    """What to store so that a skeleton folds it in one loop and none of the regions computes anything of it again.
+
+    Nothing where it does as it is; None where no skeleton does.
+    """
+    nested = [n for n in roots if has_nested_reduction(g.inlined(n)[1])]
+    for main in (n for n in nested if skeletons.runs_whole(g.region(n))):
+        parts = [_part_of(g, skeletons, main, n) for n in roots if n is not main]
+        found = [*(n for n in parts if n is not None), main]
+        if len(found) < len(roots):
+            continue
+        inner = tuple(n for n in found if n not in roots)
+        turned = [n for n in found if n in roots and n not in g.cut and not _is_shown_as_it_is(g, n)]
+        choices = (c for size in range(len(turned) + 1) for c in combinations(turned, size))
+        for stored in ((*inner, *c) for c in choices):
+            regions = ([g.region(n)] if n in stored else g.shown_regions(n) for n in found)
+            if _folds(skeletons, list(chain.from_iterable(regions))):
+                return stored
+    return None
 
 
-def _folds(g: CutGraph, skeletons: Skeletons, roots: tuple[Node, ...]) -> bool:
-    if not any(has_nested_reduction(g.inlined(root)[1]) for root in roots):
-        return False
-    together = fold_together([r for root in roots for r in g.shown_regions(root)])
+def _part_of(g: CutGraph, skeletons: Skeletons, main: Node, root: Node) -> Node | None:
+    """The last value of a region that is folded with another, and without which they have no reduction in common."""
+    shared = {n for n in g.inside(main) if n.op in MONOIDS and n is not main}
+    for n in reversed(g.inside(root)):
+        left = set[Node]() if n is root else shared.intersection(g.inside(root, stored=n))
+        folds = not left and not shared.isdisjoint(g.inside(n))
+        if folds and _folds(skeletons, [g.region(main), g.region(n)]):
+            return n
+    return None
+
+
+def _folds(skeletons: Skeletons, regions: list[Region]) -> bool:
+    together = fold_together(regions)
     return together is not None and skeletons.runs_whole(together)
+
+
+def _is_shown_as_it_is(g: CutGraph, n: Node) -> bool:
+    """Whether outputs show the value as it is."""
+    return all(is_whole(e) for e in g.showing() if e.node is n)
 
 
 def _contracts(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:

@@ -77,14 +77,18 @@ def _add(
 ) -> None:
     """Put a region behind the others, joined to those that it can run with."""
     for i, joined in _partners(out, made, in_loops, runs_whole):
-        between = tuple(w.region for w in out[i + 1 :])
-        if not _comes_first(out[i].region, (*between, made.region), whole):
-            del out[i]
+        first, before, after = out[i].region, list[_Whole](), list[_Whole]()
+        for w in out[i + 1 :]:
+            comes_after = _meets(w.region, (first, *(x.region for x in after)), whole)
+            (after if comes_after else before).append(w)
+        if _meets(made.region, (first, *(x.region for x in after)), whole):
+            continue
+        out[i:] = before
+        if after:
+            out += [_Whole(joined), *after]
+        else:
             _add(out, _Whole(joined), in_loops, runs_whole, whole)
-            return
-        if not _meet(made.region, (out[i].region, *between), whole):
-            out[i] = _Whole(joined)
-            return
+        return
     out.append(made)
 
 
@@ -123,7 +127,7 @@ def fold_together(regions: Sequence[Region]) -> Region | None:
 
     The last is the one over the most axes. The others are over some of these.
     """
-    *others, main = sorted(regions, key=lambda r: len(r.stores[-1].axes))
+    *others, main = sorted(regions, key=lambda r: sum(a.extent != 1 for a in r.stores[-1].axes))
     within = replace(main.stores[-1], value=shared_axes(main.stores[-1].value))
     stores: list[Store] = []
     for store in (s for other in others for s in other.stores):
@@ -137,7 +141,7 @@ def fold_together(regions: Sequence[Region]) -> Region | None:
 
 def _moved(store: Store, main: Store) -> Store | None:
     """The store over axes of another, so that they have as many reductions in common as they can, but one at least."""
-    if store.add or main.add or len(store.axes) > len(main.axes):
+    if store.add or main.add:
         return None
     theirs = {e for e in walk([main.value]) if isinstance(e, Reduce)}
     single = {a: ix(0) for a in store.axes if a.extent == 1}
@@ -164,25 +168,18 @@ def _region(regions: Iterable[Region]) -> Region:
     return Region(stores, tuple(in_order), steps=each[-1].steps)
 
 
-def _meet(region: Region, before: tuple[Region, ...], whole: Callable[[Buffer], Buffer]) -> bool:
-    """Whether it must come after some of these: one stores what the other reads or stores."""
+def _meets(region: Region, others: Iterable[Region], whole: Callable[[Buffer], Buffer]) -> bool:
+    """Whether it keeps its place beside one of these: one stores what the other reads or stores.
 
-    def stored(r: Region) -> set[Buffer]:
-        return {whole(s.dst) for s in r.stores}
-
-    own, read = stored(region), set(map(whole, region.reads()))
-    return any(stored(r) & (own | read) or own & set(map(whole, r.reads())) for r in before)
-
-
-def _comes_first(
-    region: Region, later: tuple[Region, ...], whole: Callable[[Buffer], Buffer]
-) -> bool:
-    """Whether it must come before some of these, so that it cannot run with the last of them.
-
-    They read or overwrite what it stores, or overwrite what it reads, as a new version of a state does. Within a step
-    of a loop slices are told apart; from outside each is all of its tensor.
+    A new version of a state may lie where the old one does. Within a step of a loop slices are told apart; from outside
+    each is all of its tensor.
     """
-    return any(
-        _meet(region, (r,), (lambda b: b) if r.steps and r.steps == region.steps else whole)
-        for r in later
-    )
+
+    def meet(a: Region, b: Region) -> bool:
+        def found(buffers: Iterable[Buffer]) -> set[Buffer]:
+            return set(buffers) if a.steps and a.steps == b.steps else set(map(whole, buffers))
+
+        stored, other = (found(s.dst for s in r.stores) for r in (a, b))
+        return bool(stored & (other | found(b.reads())) or other & found(a.reads()))
+
+    return any(meet(region, r) for r in others)
