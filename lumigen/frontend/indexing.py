@@ -218,7 +218,9 @@ def _need_index(op: str, index: Edge) -> Edge:
             name="the index",
             got=index.dtype,
             expected="an integer type",
-            remedy="Use where() for masks, or cast with .to(lg.i64).",
+            remedy="Use where() or masked_fill(): how many places a mask chooses is known when the model runs."
+            if index.dtype.is_bool
+            else "Cast it with .to(lg.i64).",
         )
     return cast(index, i64)
 

@@ -317,7 +317,9 @@ def _folded_together(
         if len(found) < len(roots):
             continue
         inner = tuple(n for n in found if n not in roots)
-        turned = [n for n in found if n in roots and n not in g.cut and not _is_shown_as_it_is(g, n)]
+        turned = [
+            n for n in found if n in roots and n not in g.cut and not _is_shown_as_it_is(g, n)
+        ]
         choices = (c for size in range(len(turned) + 1) for c in combinations(turned, size))
         for stored in ((*inner, *c) for c in choices):
             regions = ([g.region(n)] if n in stored else g.shown_regions(n) for n in found)
