@@ -191,6 +191,24 @@ def test_a_store_stays_before_what_reads_it() -> None:
     assert len(join_regions((first, second, reads), lambda _: True)) == 2
 
 
+def test_no_loop_is_split_around_a_joined_region() -> None:
+    i, s = Axis("i0", ix(8)), Axis("step", ix(3))
+    x, t, u, v, y = (Buffer(name, Role.TEMP, (ix(8),), f32) for name in "xtuvy")
+
+    def stored(dst: Buffer, value: Expr, *steps: Axis) -> Region:
+        return Region((Store(dst, (i,), (ix(i),), value),), steps=steps)
+
+    half = prim(Op.EXP2, (read(x, (ix(i),)),), f32)
+    first, second = stored(t, half), stored(y, prim(Op.SQRT, (half,), f32))
+    begins = stored(u, prim(Op.SIN, (read(v, (ix(i),)),), f32), s)
+    reads = stored(v, prim(Op.ADD, (read(t, (ix(i),)), read(u, (ix(i),))), f32), s)
+    apart = (first, begins, reads, second)
+    assert join_regions(apart, lambda _: True) == apart
+    (joined, *body) = join_regions((first, reads, second), lambda _: True)
+    assert [s.dst for s in joined.stores] == [t, y]
+    assert body == [reads]
+
+
 def test_a_store_is_not_moved_behind_what_overwrites_what_it_reads() -> None:
     i = Axis("i0", ix(8))
     t, u, y = (Buffer(name, Role.TEMP, (ix(8),), f32) for name in "tuy")

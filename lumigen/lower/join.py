@@ -81,7 +81,8 @@ def _add(
         for w in out[i + 1 :]:
             comes_after = _meets(w.region, (first, *(x.region for x in after)), whole)
             (after if comes_after else before).append(w)
-        if _meets(made.region, (first, *(x.region for x in after)), whole):
+        splits = _loops_in(before, first) & _loops_in(after, first)
+        if splits or _meets(made.region, (first, *(x.region for x in after)), whole):
             continue
         out[i:] = before
         if after:
@@ -90,6 +91,12 @@ def _add(
             _add(out, _Whole(joined), in_loops, runs_whole, whole)
         return
     out.append(made)
+
+
+def _loops_in(those: list[_Whole], beside: Region) -> set[Axis]:
+    """The loops that some regions are steps of, which another beside them is not."""
+    depth = len(beside.steps)
+    return {a for w in those for a in w.region.steps[depth : depth + 1]}
 
 
 def _partners(
