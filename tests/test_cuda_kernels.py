@@ -16,7 +16,7 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import device_kernel_body
+from lumigen.emit.kernel import device_kernel_body, symbol
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.lower.devices import CUDA
@@ -123,6 +123,20 @@ def test_a_fold_around_a_contraction(arch: str, features: int, tmp_path: Path) -
 def test_operands_that_lie_otherwise(arch: str, tmp_path: Path) -> None:
     log = compile_for(arch, kernel(turned, 64, lg.f16, 4), tmp_path)
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+@pytest.mark.parametrize(
+    ("origin", "lines"),
+    [
+        ("model.py:13", "_model_13"),
+        ("model.py:13, 14; my-blocks.py:7", "_model_13_14_my_blocks_7"),
+        ("model.py:1, 2, 3, 4, 5, 6 and 3 more", "_model_1_2_3_4_5_6"),
+        ("lärm.py:3", "_l_rm_3"),
+        ("", ""),
+    ],
+)
+def test_a_symbol_has_the_lines_of_the_model(origin: str, lines: str) -> None:
+    assert symbol("k01_softmax", origin) == f"k01_softmax{lines}"
 
 
 def test_what_a_fold_carries_is_stored_too(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ class DeviceKernelContext:
     """All that `cuda/kernel.cu.j2` may see."""
 
     name: str
+    symbol: str  # the name that profilers and sanitizers show
     place: str  # the type in which places are computed
     origin: str  # lines of the model
     team: int
@@ -129,6 +130,7 @@ def device_kernel_body(
         bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{element}>()"
     context = DeviceKernelContext(
         name=name,
+        symbol=symbol(name, origin),
         place=counted_in(program),
         origin=origin,
         team=program.team,
@@ -149,6 +151,12 @@ def device_kernel_body(
         lines=lines,
     )
     return render("cuda/kernel.cu.j2", kernel=context)
+
+
+def symbol(name: str, origin: str) -> str:
+    """`k01_softmax_model_13_14` of `model.py:13, 14`: tools that know only a symbol tell the model's lines by it."""
+    lines = re.sub(r" and \d+ more$", "", origin).replace(".py:", "_")
+    return re.sub(r"[^A-Za-z0-9]+", "_", f"{name} {lines}").strip("_")
 
 
 ASKED = {"random_bits": "random.h", "add_parts": "parts.cuh"}  # by what kernels say

@@ -52,19 +52,32 @@ def project(tmp_path_factory: pytest.TempPathFactory, target: str, arrays) -> Pa
     return directory
 
 
+Sanitized = Callable[[Path, str], subprocess.CompletedProcess[str]]
+
+
 @pytest.fixture
-def sanitized() -> Callable[[Path, str], str]:
-    """Runs a project's test under a tool of compute-sanitizer, which must find nothing; what both said."""
-    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
+def sanitizer() -> Sanitized:
+    """Runs a project's test under a tool of compute-sanitizer, which exits with 9 if it finds something."""
+    found = shutil.which("compute-sanitizer") or shutil.which(
         "compute-sanitizer", path="/usr/local/cuda/bin"
     )
-    if sanitizer is None:
+    if found is None:
         pytest.skip("there is no compute-sanitizer")
 
-    def run(program: Path, tool: str) -> str:
+    def run(program: Path, tool: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "LUMIGEN_TEST_MEGABYTES": "16"}
-        command = [sanitizer, "--tool", tool, "--error-exitcode", "9", str(program)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        command = [found, "--tool", tool, "--error-exitcode", "9", str(program)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    return run
+
+
+@pytest.fixture
+def sanitized(sanitizer: Sanitized) -> Callable[[Path, str], str]:
+    """The same, where it must find nothing; what both said."""
+
+    def run(program: Path, tool: str) -> str:
+        done = sanitizer(program, tool)
         assert done.returncode == 0, done.stdout[-3000:]
         return done.stdout
 

@@ -24,6 +24,10 @@ def scores(q: lg.Tensor, k: lg.Tensor, v: lg.Tensor) -> lg.Tensor:
     return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
 
 
+def doubled(x: lg.Tensor) -> dict[str, lg.Tensor]:
+    return {"y": x * 2}
+
+
 def decayed(x: lg.Tensor) -> lg.Tensor:
     """A loop around kernels."""
 
@@ -97,3 +101,24 @@ def project(
 def test_kernels_under_compute_sanitizer(project: Path, tool: str, sanitized) -> None:
     said = sanitized(project / "build" / "release" / "skeletons_kernels_test", tool)
     assert "FAIL" not in said
+
+
+def test_a_fault_in_a_kernel_is_told_with_the_line_of_the_model(
+    target: str, tmp_path: Path, sanitizer
+) -> None:
+    model = lg.Model("doubled")
+    model.entry(x=lg.spec(64))(doubled)
+    lg.compile(model, target, tmp_path / "doubled")
+    (kernel,) = (tmp_path / "doubled" / "kernels").glob("*.cu")
+    text = kernel.read_text()
+    assert text.count("  await_turn();\n") == 1
+    stray = "  await_turn();\n  *reinterpret_cast<volatile float*>(16) = 1.0f;\n"
+    kernel.write_text(text.replace("  await_turn();\n", stray))
+    build_project(tmp_path / "doubled", tests=True)
+    done = sanitizer(
+        tmp_path / "doubled" / "build" / "release" / "doubled_kernels_test", "memcheck"
+    )
+    line = doubled.__code__.co_firstlineno + 1
+    assert done.returncode == 9
+    (fault,) = {said for said in done.stdout.splitlines() if f"{kernel.name}:" in said}
+    assert f"_test_gpu_sanitizer_{line}(" in fault

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.emit.entry import source_lines
+from lumigen.emit.kernel import symbol
 from lumigen.program import CompiledModel, KernelSource
 from lumigen.target import CUDA, Target
 
@@ -17,19 +18,20 @@ def on_gpu(model: CompiledModel, target: Target = CUDA) -> CompiledModel:
 
 def cuda_text(kernel: KernelSource) -> str:
     name, lines = kernel.name, source_lines(kernel.lines)
+    kernel_symbol = symbol(name, lines)
     function = f"void {name}(const void* args, int64_t task, char* scratch) {{"
     body = kernel.body.replace("inline namespace LUMIGEN_ISA {\n", "")
     body = body.replace("}  // namespace LUMIGEN_ISA\n", "")
     body = body.replace(function, f"static __device__ {function.replace(name, f'{name}_tile')}")
     end = body.rindex("}  // namespace LUMIGEN_NS")
     return f"""{body[:end]}
-__global__ void __launch_bounds__(32) {name}(const __grid_constant__ {name}_args args) {{
+__global__ void __launch_bounds__(32) {kernel_symbol}(const __grid_constant__ {name}_args args) {{
   alignas(16) __shared__ char scratch[{max(kernel.scratch_bytes, 1)}];
   if (threadIdx.x == 0) {name}_tile(&args, blockIdx.x, scratch);
 }}
 
 extern const KernelRow {name}_row = {{
-    "{name}", "{lines}", reinterpret_cast<const void*>(&{name}), sizeof({name}_args), 32, 0}};
+    "{name}", "{lines}", reinterpret_cast<const void*>(&{kernel_symbol}), sizeof({name}_args), 32, 0}};
 
 {body[end:]}"""
 

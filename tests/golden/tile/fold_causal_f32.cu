@@ -9,7 +9,7 @@
 namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<64, 16, 16, 32, 4>;
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade(const __grid_constant__ k00_cascade_args args) {
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
   const float* const x0 = args.x0;
   const float* const x1 = args.x1;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade(con
 }
 
 const KernelRow k00_cascade_row = {
-    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade),
+    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade_model_1),
     sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
 
 }  // namespace LUMIGEN_NS

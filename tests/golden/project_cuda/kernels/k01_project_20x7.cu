@@ -17,12 +17,12 @@ static __device__ void k01_project_20x7_tile(const void* args, int64_t task, cha
 }
 
 
-__global__ void __launch_bounds__(32) k01_project_20x7(const __grid_constant__ k01_project_20x7_args args) {
+__global__ void __launch_bounds__(32) k01_project_20x7_model_13(const __grid_constant__ k01_project_20x7_args args) {
   alignas(16) __shared__ char scratch[80];
   if (threadIdx.x == 0) k01_project_20x7_tile(&args, blockIdx.x, scratch);
 }
 
 extern const KernelRow k01_project_20x7_row = {
-    "k01_project_20x7", "model.py:13", reinterpret_cast<const void*>(&k01_project_20x7), sizeof(k01_project_20x7_args), 32, 0};
+    "k01_project_20x7", "model.py:13", reinterpret_cast<const void*>(&k01_project_20x7_model_13), sizeof(k01_project_20x7_args), 32, 0};
 
 }  // namespace LUMIGEN_NS
