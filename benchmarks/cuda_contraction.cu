@@ -19,8 +19,8 @@ struct Problem {
   void* c;
   int rows, columns, depth;
   int64_t row_a, row_b, row_c;
-  int band;     // rows of C for a band of the raster
-  int overlap;  // 1: the launch overlaps the kernel before; 2: and b may be read early
+  int band;      // rows of C for a band of the raster
+  bool overlap;  // the launch overlaps the kernel before
   cudaStream_t stream;
 };
 
@@ -57,8 +57,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   using T = typename Tile::Element;
   extern __shared__ uint8_t shared[];
   contract_tiles<Tile>(
-      Boxes{&map_a, 1, false}, Boxes{&map_b, 1, false}, extent, shared,
-      [&](auto& acc, TileAt at, auto& stage) {
+      Boxes{&map_a, 1}, Boxes{&map_b, 1}, extent, shared, [&](auto& acc, TileAt at, auto& stage) {
         if constexpr (kEnd == End::kPairs) {
           for_each_pair(acc, [&](int r, int k, float& x, float& y) {
             store_pair(c, row_c, extent.rows, extent.columns, at.row + r, at.column + k, x, y);
@@ -75,21 +74,20 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
 template <class Tile, bool kSwapped>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-          typename Tile::Element* c, Extent extent, int64_t row_c, bool early) {
+          typename Tile::Element* c, Extent extent, int64_t row_c) {
   extern __shared__ uint8_t shared[];
-  contract_split<Tile>(Boxes{&map_a, 1, early && kSwapped}, Boxes{&map_b, 1, early && !kSwapped}, extent,
-                       shared, [&](auto& acc, TileAt at) {
-                         for_each_pair(acc, [&](int r, int k, float& x, float& y) {
-                           r += at.row, k += at.column;
-                           if constexpr (kSwapped) {
-                             if (r >= extent.rows) return;
-                             if (k < extent.columns) c[k * row_c + r] = x;
-                             if (k + 1 < extent.columns) c[(k + 1) * row_c + r] = y;
-                           } else {
-                             store_pair(c, row_c, extent.rows, extent.columns, r, k, x, y);
-                           }
-                         });
-                       });
+  contract_split<Tile>(Boxes{&map_a, 1}, Boxes{&map_b, 1}, extent, shared, [&](auto& acc, TileAt at) {
+    for_each_pair(acc, [&](int r, int k, float& x, float& y) {
+      r += at.row, k += at.column;
+      if constexpr (kSwapped) {
+        if (r >= extent.rows) return;
+        if (k < extent.columns) c[k * row_c + r] = x;
+        if (k + 1 < extent.columns) c[(k + 1) * row_c + r] = y;
+      } else {
+        store_pair(c, row_c, extent.rows, extent.columns, r, k, x, y);
+      }
+    });
+  });
 }
 
 template <class Tile, class T>
@@ -127,7 +125,7 @@ int start(void (*kernel)(Parameters...), int blocks, int threads, int bytes, int
   config.dynamicSmemBytes = size_t(bytes);
   config.stream = p.stream;
   config.attrs = attributes;
-  config.numAttrs = p.overlap > 0 ? 2 : 1;
+  config.numAttrs = p.overlap ? 2 : 1;
   if (resident != nullptr && *resident == 0) {  // the first launch; else the grid is that of all tiles
     if (int e = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                       "shared memory"))
@@ -174,7 +172,7 @@ int run_split(const Problem& p) {
   static int resident = 0;
   return start(split<Tile, kSwapped>, tiles * Tile::kSplit, Tile::kThreads, Tile::kSharedBytes, Tile::kSplit,
                p, &resident, a, b, static_cast<typename Tile::Element*>(p.c),
-               Extent{rows, columns, 1, p.depth, 1 << 20}, p.row_c, p.overlap > 1);
+               Extent{rows, columns, 1, p.depth, 1 << 20}, p.row_c);
 }
 
 template <class Tile, class T>
@@ -243,7 +241,7 @@ const char* contraction_error() { return last_error(); }
 
 // Strides are of rows, in elements, and multiples of 16 bytes. Returns 0, or 1 and a message.
 int contraction(int variant, void* c, const void* a, const void* b, int rows, int columns, int depth,
-                int64_t row_c, int64_t row_a, int64_t row_b, int band, int overlap, void* stream) {
+                int64_t row_c, int64_t row_a, int64_t row_b, int band, bool overlap, void* stream) {
   return kVariants[variant].run(
       {a, b, c, rows, columns, depth, row_a, row_b, row_c, band, overlap, static_cast<cudaStream_t>(stream)});
 }

@@ -185,6 +185,30 @@ PEERS = {"lumigen": lumigen_peer, "llama.cpp": llama_cpp_peer, "torch.compile": 
 # --- what they are built from ---------------------------------------------------------------------
 
 
+def shapes_of(c: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The weights of a Llama by their names in the layout of Hugging Face: matrices, and vectors of norms."""
+    h, inner = c["hidden_size"], c["intermediate_size"]
+    kv = h // c["num_attention_heads"] * c["num_key_value_heads"]
+    made: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (c["vocab_size"], h)}
+    made["model.norm.weight"] = (h,)
+    if not c["tie_word_embeddings"]:
+        made["lm_head.weight"] = (c["vocab_size"], h)
+    layer: dict[str, tuple[int, ...]] = {
+        "self_attn.q_proj": (h, h),
+        "self_attn.k_proj": (kv, h),
+        "self_attn.v_proj": (kv, h),
+        "self_attn.o_proj": (h, h),
+        "mlp.gate_proj": (inner, h),
+        "mlp.up_proj": (inner, h),
+        "mlp.down_proj": (h, inner),
+        "input_layernorm": (h,),
+        "post_attention_layernorm": (h,),
+    }
+    for i in range(c["num_hidden_layers"]):
+        made |= {f"model.layers.{i}.{name}.weight": shape for name, shape in layer.items()}
+    return made
+
+
 def make_checkpoint(directory: Path, model: str) -> Path:
     """Random weights in the layout of Hugging Face; sums stay of the size of what is summed."""
     from safetensors.numpy import save_file
@@ -194,34 +218,14 @@ def make_checkpoint(directory: Path, model: str) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     c, rng = config_of(model), np.random.default_rng(1)
     (directory / "config.json").write_text(json.dumps(c))
-    h, inner, head = (
-        c["hidden_size"],
-        c["intermediate_size"],
-        c["hidden_size"] // c["num_attention_heads"],
-    )
-    kv = head * c["num_key_value_heads"]
 
     def matrix(rows: int, columns: int) -> np.ndarray:
         return rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(columns**-0.5)
 
-    made = {"model.embed_tokens.weight": matrix(c["vocab_size"], h)}
-    made["model.norm.weight"] = np.ones(h, np.float32)
-    if not c["tie_word_embeddings"]:
-        made["lm_head.weight"] = matrix(c["vocab_size"], h)
-    shapes = {
-        "self_attn.q_proj": (h, h),
-        "self_attn.k_proj": (kv, h),
-        "self_attn.v_proj": (kv, h),
-        "self_attn.o_proj": (h, h),
-        "mlp.gate_proj": (inner, h),
-        "mlp.up_proj": (inner, h),
-        "mlp.down_proj": (h, inner),
+    made = {
+        name: matrix(*shape) if len(shape) == 2 else np.ones(shape, np.float32)
+        for name, shape in shapes_of(c).items()
     }
-    for i in range(c["num_hidden_layers"]):
-        for name, shape in shapes.items():
-            made[f"model.layers.{i}.{name}.weight"] = matrix(*shape)
-        for name in ("input_layernorm", "post_attention_layernorm"):
-            made[f"model.layers.{i}.{name}.weight"] = np.ones(h, np.float32)
     save_file(made, directory / "model.safetensors")
     return directory
 
@@ -283,7 +287,9 @@ def make_gguf(checkpoint: Path, file: Path, model: str, dtype: str) -> None:
     w.close()
 
 
-def emit(checkpoint: Path, directory: Path, dtype: str) -> None:
+def emit(
+    checkpoint: Path, directory: Path, dtype: str, target: str = "cpu", length: int = LENGTH
+) -> None:
     """The project, compiled, with its Python module; weights and caches of the dtype."""
     from lumigen.compile import compile_project
     from lumigen.dtype import bf16, f32
@@ -291,11 +297,18 @@ def emit(checkpoint: Path, directory: Path, dtype: str) -> None:
     from lumigen.weights import open_weights
 
     weights = open_weights(checkpoint)
-    options = {"length": str(LENGTH), "prefill": str(MOST), "cache": dtype}
+    options = {"length": str(length), "prefill": str(MOST), "cache": dtype}
     model = load_model_file(EXAMPLE, weights=weights, options=options)
     held = {"f32": f32, "bf16": bf16}[dtype]
     traced = dataclasses.replace(model.trace(), name=directory.name)
-    compile_project(traced, directory=directory, weights=weights, dtype=held, force=True)
+    compile_project(
+        traced,
+        directory=directory,
+        target=target,
+        weights=weights,
+        dtype=held,
+        force=True,
+    )
 
 
 def logits(c: Mapping[str, Any], w: Mapping[str, Any], ids: Any) -> Any:
@@ -336,7 +349,7 @@ def logits(c: Mapping[str, Any], w: Mapping[str, Any], ids: Any) -> Any:
         y = norm(x, layer + "post_attention_layernorm.weight")
         gate, up = (y @ w[f"{layer}mlp.{p}_proj.weight"].T for p in ("gate", "up"))
         x = x + (functional.silu(gate) * up) @ w[layer + "mlp.down_proj.weight"].T
-    head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
+    head = w["lm_head.weight" if "lm_head.weight" in w else "model.embed_tokens.weight"]
     return (norm(x[-1:], "model.norm.weight") @ head.T)[0]
 
 

@@ -57,7 +57,7 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str] | None) -> lis
     r = Renderer(dims or {}, place=statements.place)
     extent = ", ".join([*(count(r, i) for i in sizes), str(band)])
     boxes = [
-        f"const Boxes {name} = {{{_map(t)}, {count(r, t.share)}, false}};"
+        f"const Boxes {name} = {{{_map(t)}, {count(r, t.share)}}};"
         for name, t in zip("ab", program.maps, strict=True)
     ]
     starts = zip(place, ("row", "column", "batch"), strict=True)

@@ -23,12 +23,10 @@ constexpr int kRoleThreads = 384, kConsumerWarps = 8;
 constexpr int kRingDepth = 64;  // elements of depth in a slot: one 128-byte line
 
 // An operand behind a tensor map. `share` successive batches have the same data: 1 where each has its own,
-// all of them for a weight, the size of a group where heads share keys. `early`: no kernel that may
-// still run writes it, so that it can be read before wait_dependencies().
+// all of them for a weight, the size of a group where heads share keys.
 struct Boxes {
   const CUtensorMap* map;
   int share;
-  bool early;
 };
 
 // The majors from `major` on and the 64 of depth from `k` on of a batch of the product.

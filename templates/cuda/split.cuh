@@ -71,29 +71,15 @@ __device__ __forceinline__ void contract_split(const Boxes& a, const Boxes& b, c
 
   if (threadIdx.x < 128) {  // the producer
     if (threadIdx.x == 0) {
-      const auto load_a = [&](int step, uint32_t slot) {
-        load_panel<typename Tile::PanelA>(ring.template panel<0>(slot), a, ring.full(slot), at.row,
-                                          (first + step) * kRingDepth, at.batch);
-      };
-      const auto load_b = [&](int step, uint32_t slot) {
-        load_panel<typename Tile::PanelB>(ring.template panel<1>(slot), b, ring.full(slot), at.column,
-                                          (first + step) * kRingDepth, at.batch);
-      };
-      // What may be read early is, for the first round of the ring, while the kernel before still runs.
-      const int round = min(Tile::kStages, steps);
-      for (int step = 0; step < round; step++) {
-        ring.expect(step);
-        if (a.early) load_a(step, step);
-        if (b.early) load_b(step, step);
-      }
       wait_dependencies();
       for (int step = 0; step < steps; step++) {
-        if (step >= round) {
-          ring.wait_empty(cursor);
-          ring.expect(cursor.slot);
-        }
-        if (step >= round || !a.early) load_a(step, cursor.slot);
-        if (step >= round || !b.early) load_b(step, cursor.slot);
+        const int k = (first + step) * kRingDepth;
+        const uint32_t full = ring.full(cursor.slot);
+        ring.wait_empty(cursor);
+        ring.expect(cursor.slot);
+        load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), a, full, at.row, k, at.batch);
+        load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), b, full, at.column, k,
+                                          at.batch);
         cursor.advance();
       }
     }
