@@ -129,4 +129,4 @@ def group_kernels(directory: Path, suffix: str, together: int = 16) -> None:
     lists.write_text(text)
 
 
-__all__ = ["Shipped", "ship"]
+__all__ = ["Shipped", "group_kernels", "ship"]

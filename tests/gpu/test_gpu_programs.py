@@ -1,4 +1,4 @@
-"""Every row of test_cpu_ops and random programs on a GPU: what the interpreter says of them, in each dtype."""
+"""Every row of test_cpu_ops, every module and random programs on a GPU: what the interpreter says, in each dtype."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from module_programs import module_programs
 from random_programs import drawn
 from shipped_programs import ship
 from small_programs import SmallProgram
@@ -45,6 +46,13 @@ def test_rows(part: int, dtype: str, target: str, tmp_path: Path) -> None:
     if dtype != "f32":
         programs = [p for p in programs if p.name not in AGAIN]
     check(f"rows_{dtype}_{part}", programs, DTYPES[dtype], target, tmp_path)
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_modules(part: int, dtype: str, target: str, tmp_path: Path) -> None:
+    programs = held(module_programs(), DTYPES[dtype])[part::2]
+    check(f"modules_{dtype}_{part}", programs, DTYPES[dtype], target, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
