@@ -60,6 +60,10 @@ MAPPED: dict[str, Case] = {
         lambda x, w, bias, y: F.relu(x @ w.T + bias) * y,
         {"x": spec(FEW, 264), "w": spec(1200, 264), "bias": lg.spec(1200), "y": spec(FEW, 1200)},
     ),
+    "few_whose_place_is_no_line": (
+        lambda x, w: (x @ w.T).unflatten(-1, (2, 8)).transpose(1, 2),
+        {"x": spec(2, 3, 64), "w": spec(16, 64)},
+    ),
     "few_columns": (lambda x, w: x @ w, {"x": spec(FEW, 264), "w": spec(264, 1200)}),
     "batched": (
         lambda x, y: x @ y.transpose(-1, -2),

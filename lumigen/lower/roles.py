@@ -23,7 +23,7 @@ from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.contract import Contraction, Form, as_operand, find_contraction
 from lumigen.lower.mapped import BOX, Mapped
 from lumigen.lower.pipeline import LANES, Flat, are_counted, for_tile
-from lumigen.lower.scope import Names, Scope
+from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.region import Buffer, Region, Role
 from lumigen.schedule import Schedule, schedule
@@ -106,9 +106,13 @@ def roles(region: Region) -> tuple[Form, ...]:
         return ()
     if a.shared() is None or b.shared() is None:
         return ()
+    place = address(store.dst, tuple(i.substitute(flat.mapping) for i in store.at))
+    can_turn = (
+        place.coefficient(flat.m) is not None
+    )  # then rows are the lanes, which are stored together
     out: list[Form] = []
     for most, rows in _numbers_of_rows(flat.m.extent):
-        sizes = _schedule(found, flat, (a, b), rows)
+        sizes = _schedule(found, flat, (a, b), rows, can_turn=can_turn)
         if out and out[-1].schedule == sizes:
             out.pop()  # the same for more rows
         at = (flat.turned(), b, a) if sizes["turned"] else (flat, a, b)
@@ -131,7 +135,9 @@ def _numbers_of_rows(extent: Ix) -> list[tuple[int | None, int]]:
     return [*out[:-1], (None, out[-1][1])]
 
 
-def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: int) -> Schedule:
+def _schedule(
+    found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: int, *, can_turn: bool
+) -> Schedule:
     """The tile that takes the least time for m rows, else at the dims' typical values, in products of a multiprocessor.
 
     Either the products decide, in rounds of all multiprocessors, or what is read, each element once.
@@ -164,7 +170,8 @@ def _schedule(found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: 
         fetched = elements * ELEMENT / MULTIPROCESSORS / busy * empty
         return max(multiplied, fetched) + (rounds if t.split else 1) * BEGINNING
 
-    fitting = (t for t in TILES if _fits(t, mapped) and (m <= t.columns or not t.turned))
+    turning = (t for t in TILES if not t.turned or (can_turn and m <= t.columns))
+    fitting = (t for t in turning if _fits(t, mapped))
     return min(fitting, key=time).sizes
 
 
