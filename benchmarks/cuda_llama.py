@@ -69,26 +69,31 @@ class Decoder(torch.nn.Module):
         self.layers, self.heads = config["num_hidden_layers"], config["num_attention_heads"]
         self.groups, self.epsilon = config["num_key_value_heads"], config["rms_norm_eps"]
         self.features = config["hidden_size"] // self.heads
-        self.embedding = weights["model.embed_tokens.weight"]
-        self.head, self.norm = weights["lm_head.weight"], weights["model.norm.weight"]
+        # parameters and buffers: what is neither, a CUDA graph would copy in every step
+        self.embedding = torch.nn.Parameter(weights["model.embed_tokens.weight"], False)
+        self.head = torch.nn.Parameter(weights["lm_head.weight"], False)
+        self.norm = torch.nn.Parameter(weights["model.norm.weight"], False)
 
-        def stacked(layer: int, *names: str) -> torch.Tensor:
-            return torch.cat([weights[f"model.layers.{layer}.{name}.weight"] for name in names])
+        def stacked(*names: str) -> torch.nn.ParameterList:
+            """For each layer these weights as one."""
+            layers = (f"model.layers.{i}" for i in range(self.layers))
+            each = (torch.cat([weights[f"{at}.{name}.weight"] for name in names]) for at in layers)
+            return torch.nn.ParameterList([torch.nn.Parameter(w, False) for w in each])
 
-        all_layers = range(self.layers)
-        self.qkv = [stacked(i, *(f"self_attn.{n}_proj" for n in "qkv")) for i in all_layers]
-        self.out = [stacked(i, "self_attn.o_proj") for i in all_layers]
-        self.gate_up = [stacked(i, "mlp.gate_proj", "mlp.up_proj") for i in all_layers]
-        self.down = [stacked(i, "mlp.down_proj") for i in all_layers]
-        self.before = [stacked(i, "input_layernorm") for i in all_layers]
-        self.behind = [stacked(i, "post_attention_layernorm") for i in all_layers]
+        self.qkv = stacked(*(f"self_attn.{n}_proj" for n in "qkv"))
+        self.out = stacked("self_attn.o_proj")
+        self.gate_up = stacked("mlp.gate_proj", "mlp.up_proj")
+        self.down = stacked("mlp.down_proj")
+        self.before = stacked("input_layernorm")
+        self.behind = stacked("post_attention_layernorm")
         shape = (self.layers, 2, 1, self.groups, LENGTH, self.features)
-        self.caches = torch.zeros(shape, device="cuda", dtype=torch.bfloat16)
+        self.register_buffer("caches", torch.zeros(shape, device="cuda", dtype=torch.bfloat16))
         half = self.features // 2
         turns = config["rope_theta"] ** (-torch.arange(half, device="cuda") / half)
         angles = torch.arange(LENGTH, device="cuda")[:, None] * turns
-        self.cos, self.sin = angles.cos(), angles.sin()
-        self.places = torch.arange(LENGTH, device="cuda")
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        self.register_buffer("places", torch.arange(LENGTH, device="cuda"))
 
     def rotated(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         a, b = x.float().chunk(2, -1)
