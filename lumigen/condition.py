@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lumigen.index import Axis, Ix, IxLike, is_nonnegative, ix
+from lumigen.index import Axis, Ix, IxLike, is_nonnegative, ix, sides
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Cmp:
 
     def comparison(self, spell: Callable[[Ix], str] = str) -> str:
         """The condition with what is subtracted on the other side: `batch < 4`."""
-        more, less, number = self._sides()
+        more, less, number = sides(self.slack)
         if not less.terms and number == -1:
             return f"{spell(more)} > 0"
         if not less.terms:
@@ -36,16 +36,10 @@ class Cmp:
 
     def holds(self, value: Callable[[Ix], Any]) -> Any:
         """Whether it is true of what `value` gives. Each side is asked for alone: their difference may leave an i64."""
-        more, less, number = self._sides()
+        more, less, number = sides(self.slack)
         if number < 0:
             return value(less - number - 1) < value(more)
         return value(less) <= value(more + number)
-
-    def _sides(self) -> tuple[Ix, Ix, int]:
-        """(more, less, number), all that is added on one side of it: more - less + number >= 0."""
-        more = Ix.interned(tuple(t for t in self.slack.terms if t[1] > 0), 0)
-        less = Ix.interned(tuple((m, -k) for m, k in self.slack.terms if k < 0), 0)
-        return more, less, self.slack.const
 
     @property
     def axes(self) -> frozenset[Axis]:

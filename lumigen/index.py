@@ -1,8 +1,8 @@
 """Integer index expressions: quasi-affine arithmetic over axes, symbolic dims and integer reads.
 
 An `Ix` is a polynomial in canonical form, so equal expressions are the same object. Its atoms are
-axes, dims, floor quotients and remainders by positives, minima, maxima, and `Lookup`s (integers
-read from a tensor). Every fact that the compiler uses (a reshape that is affine, an index that
+axes, dims, floor quotients and remainders by positives, minima, maxima, indicators of comparisons, and
+`Lookup`s (integers read from a tensor). Every fact that the compiler uses (a reshape that is affine, an index that
 cannot leave its tensor, a loop bound) is proven from the ranges of the atoms, never from samples.
 """
 
@@ -115,6 +115,17 @@ class Extremum:
 
 
 @dataclass(frozen=True)
+class Indicator:
+    """1 where left < right, else 0."""
+
+    left: Ix
+    right: Ix
+
+    def __str__(self) -> str:
+        return f"({self.left} < {self.right})"
+
+
+@dataclass(frozen=True)
 class Lookup:
     """An integer read from a tensor at `at`, promised to be in `lo..hi` (None: unknown)."""
 
@@ -127,7 +138,7 @@ class Lookup:
         return f"{self.source}[{', '.join(map(str, self.at))}]"
 
 
-Atom = Union[Dim, Axis, Quotient, Remainder, Extremum, Lookup]
+Atom = Union[Dim, Axis, Quotient, Remainder, Extremum, Indicator, Lookup]
 
 
 class Ix:
@@ -341,7 +352,7 @@ def parts(atom: Atom) -> tuple[Ix, ...]:
     """The expressions directly inside an atom. An axis's extent is its range, not a part."""
     if isinstance(atom, Quotient | Remainder):
         return (atom.numerator, atom.denominator)
-    if isinstance(atom, Extremum):
+    if isinstance(atom, Extremum | Indicator):
         return (atom.left, atom.right)
     if isinstance(atom, Lookup):
         return atom.at
@@ -565,6 +576,25 @@ def _extremum(a: Ix, b: Ix, is_min: bool) -> Ix:
     return of_atom(Extremum(a, b, is_min))
 
 
+def indicator(slack: Ix) -> Ix:
+    """1 where `slack >= 0`, else 0."""
+    if is_nonnegative(slack):
+        return ix(1)
+    if is_nonnegative(-slack - 1):
+        return ix(0)
+    more, less, number = sides(slack)
+    if number < 0 or not less.terms:
+        return of_atom(Indicator(less - number - 1, more))
+    return of_atom(Indicator(less, more + number + 1))
+
+
+def sides(e: Ix) -> tuple[Ix, Ix, int]:
+    """(more, less, number), all that is added on one side of it: `e` is more - less + number."""
+    more = Ix.interned(tuple(t for t in e.terms if t[1] > 0), 0)
+    less = Ix.interned(tuple((m, -k) for m, k in e.terms if k < 0), 0)
+    return more, less, e.const
+
+
 def ceildiv(n: IxLike, d: IxLike) -> Ix:
     """ceil(n / d) for positive d."""
     return floordiv(ix(n) + ix(d) - 1, ix(d))
@@ -594,11 +624,16 @@ def is_nonnegative(e: Ix) -> bool:
 
 
 def _by_cases(e: Ix) -> bool:
-    """Whether `e >= 0` follows whichever side of its first minimum or maximum is the value of that."""
-    found = next(((m, k, a) for m, k in e.terms for a in m if isinstance(a, Extremum)), None)
+    """Whether `e >= 0` follows whatever its first minimum, maximum or indicator is the value of."""
+    either = ((m, k, a) for m, k in e.terms for a in m if isinstance(a, Extremum | Indicator))
+    found = next(either, None)
     if found is None:
         return False
     monomial, k, atom = found
+    if isinstance(atom, Indicator):
+        slack = atom.right - atom.left - 1
+        cases = ((e.substitute({atom: ix(1)}), slack), (e.substitute({atom: ix(0)}), -slack - 1))
+        return all(is_nonnegative(case) or is_nonnegative(case - s) for case, s in cases)
     rest = _remove(monomial, (atom,)) or ()
     factor = _term(rest, abs(k)) if _never_negative(rest) else ix(0)
     for this, other in ((atom.left, atom.right), (atom.right, atom.left)):
@@ -718,6 +753,8 @@ def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
         return 0, None if hi is None else max(0, hi - 1)
     if isinstance(atom, Lookup):
         return atom.lo, atom.hi
+    if isinstance(atom, Indicator):
+        return 0, 1
     if isinstance(atom, Extremum):
         (al, ah), (bl, bh) = atom.left.bounds(), atom.right.bounds()
         return _extremum_bounds((al, bl), (ah, bh), atom.is_min)
@@ -778,6 +815,8 @@ def _substitute_atom(atom: Atom, mapping: Mapping[Any, Ix], memo: dict[Ix, Ix]) 
         return mod(*inner)
     if isinstance(atom, Extremum):
         return _extremum(inner[0], inner[1], atom.is_min)
+    if isinstance(atom, Indicator):
+        return indicator(inner[1] - inner[0] - 1)
     if isinstance(atom, Lookup):
         return lookup(atom.source, inner, atom.lo, atom.hi)
     return of_atom(atom)
@@ -801,6 +840,8 @@ def _evaluate_atom(
         a, b = inner
         first = (a < b) if atom.is_min else (a > b)
         return first * a + (1 - first) * b
+    if isinstance(atom, Indicator):
+        return (inner[0] < inner[1]) * 1
     raise KeyError(f"no value for {atom}")
 
 

@@ -18,7 +18,7 @@ from typing import Union
 from lumigen.condition import Cmp, less
 from lumigen.dtype import DType, accumulator, boolean, computed, u8
 from lumigen.errors import SourceLocation
-from lumigen.index import Axis, Ix, Lookup, ix, lookup
+from lumigen.index import Axis, Dim, Ix, Lookup, indicator, ix, lookup, maximum, minimum
 from lumigen.ops import Op
 from lumigen.view import Shape
 
@@ -412,7 +412,25 @@ def as_index(e: Expr) -> Ix | None:
     if isinstance(e, Read) and e.dtype.is_int:
         lo, hi = e.source.range or _own_range(e.dtype)
         return lookup(e.source, e.at, lo, hi)
-    return None
+    return _chosen(e) if isinstance(e, Choose) else None
+
+
+@cache
+def _chosen(e: Choose) -> Ix | None:
+    """The lesser or the greater of two, or one of two that are always as far apart: clamps, positions from the end."""
+    if not isinstance(e.condition, Holds) or len(e.condition.conditions) > 1:
+        return None
+    then, otherwise = as_index(e.then), as_index(e.otherwise)
+    if then is None or otherwise is None:
+        return None
+    (slack,) = (c.slack for c in e.condition.conditions)
+    apart = then - otherwise
+    if slack in (apart, apart - 1):
+        return maximum(then, otherwise)
+    if slack in (-apart, -apart - 1):
+        return minimum(then, otherwise)
+    is_fixed = all(isinstance(a, Dim) for a in apart.atoms())
+    return otherwise + apart * indicator(slack) if is_fixed else None
 
 
 def _own_range(dtype: DType) -> Range:

@@ -16,7 +16,20 @@ from hypothesis import strategies as st
 
 from lumigen import index as ixs
 from lumigen.condition import Cmp, less
-from lumigen.index import Axis, Dim, Ix, ceildiv, floordiv, ix, lookup, maximum, minimum, mod
+from lumigen.index import (
+    Axis,
+    Dim,
+    Ix,
+    ceildiv,
+    floordiv,
+    indicator,
+    ix,
+    lookup,
+    maximum,
+    minimum,
+    mod,
+    of_atom,
+)
 from lumigen.view import compose, identity, reshape
 
 S = Dim("s", 1, 6)
@@ -52,6 +65,8 @@ def build(tree: Tree) -> Ix:
             return minimum(build(x), build(y))
         case ("max", x, y):
             return maximum(build(x), build(y))
+        case ("not less", x, y):
+            return indicator(build(x) - build(y))
         case _:
             return ix(tree)
 
@@ -72,6 +87,8 @@ def value(tree: Tree, env: dict[Any, int]) -> int:
             return min(value(x, env), value(y, env))
         case ("max", x, y):
             return max(value(x, env), value(y, env))
+        case ("not less", x, y):
+            return int(value(x, env) >= value(y, env))
         case int():
             return tree
         case _:
@@ -96,7 +113,7 @@ def _trees() -> st.SearchStrategy[Tree]:
 
     def grow(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
         return st.one_of(
-            st.tuples(st.sampled_from(["add", "sub", "min", "max"]), inner, inner),
+            st.tuples(st.sampled_from(["add", "sub", "min", "max", "not less"]), inner, inner),
             st.tuples(st.sampled_from(["mul"]), inner, st.one_of(st.integers(-6, 6), inner)),
             st.tuples(st.sampled_from(["div", "mod"]), inner, POSITIVES),
         )
@@ -282,6 +299,8 @@ def axis(name: str, extent: Any) -> Ix:
 
 I8, K4, M3 = axis("i", 8), axis("k", 4), axis("m", 3)
 IS, KT = axis("i", S), axis("k", T)
+ANY = ixs.Lookup("any", (), -8, 7)
+FROM_THE_END = of_atom(ANY) + indicator(-of_atom(ANY) - 1) * 8
 
 
 @pytest.mark.parametrize(
@@ -317,6 +336,11 @@ IS, KT = axis("i", S), axis("k", T)
         ((axis("j", ix(E) // 4) * 4 + K4) // 4, axis("j", ix(E) // 4)),
         (ix(E) // 2, ix(E) // 4 * 2),
         (ix(E) * E // 4, ix(E) // 4 * E),
+        (indicator(ix(S)), ix(1)),
+        (indicator(ix(S) - 7), ix(0)),
+        (indicator(ix(S) - T), indicator((ix(S) * 2 - T) - S)),
+        (FROM_THE_END.substitute({ANY: ix(-3)}), ix(5)),
+        (FROM_THE_END.substitute({ANY: I8}), I8),
     ],
 )
 def test_simplification(found: Ix, wanted: Ix) -> None:
@@ -349,6 +373,9 @@ def test_simplification(found: Ix, wanted: Ix) -> None:
         (axis("i", minimum(4, S)), ix(4)),
         (ix(S) - 1, maximum(4, S)),
         (minimum(S, T) - 1, maximum(S, T)),
+        (FROM_THE_END, ix(8)),
+        (ix(-1), FROM_THE_END),
+        (indicator(ix(S) - T), ix(2)),
     ],
 )
 def test_provably_less(less_one: Ix, greater: Ix) -> None:
@@ -381,6 +408,7 @@ def test_text_is_stable() -> None:
     assert str((IS * T + KT * 3 + 1) // 4) == "((i*t + 3*k + 1)//4)"
     assert str(less(I8, 5)) == "-i + 4 >= 0"
     assert str(-ix(S) - 1) == "-s - 1"
+    assert str(FROM_THE_END) == "8*(any[] < 0) + any[]"
 
 
 def test_axes_of_one_name_and_two_extents_stay_apart() -> None:

@@ -42,6 +42,7 @@ from lumigen.region import (
     Const,
     Expr,
     Holds,
+    Index,
     Monoid,
     Prim,
     Read,
@@ -49,6 +50,7 @@ from lumigen.region import (
     Region,
     Role,
     Store,
+    as_index,
     carried,
     choose,
     const,
@@ -190,6 +192,49 @@ def test_out_of_range_contributes_nothing() -> None:
     at = np.array([0, -1, 4, 5, 2**31 - 1, -(2**31)], np.int32)
     got = value(out, (i,), {"X": x, "IDS": at}, {})
     np.testing.assert_array_equal(got, [x[0], 0, x[4], 0, 0, 0])
+
+
+def test_an_index_that_counts_from_the_end_reads_one_element() -> None:
+    at = np.array([0, -1, 4, -5, 5, -6], np.int64)
+    x, expected = numbers("X", 5), [0, -1, 4, -5, None, None]
+    for bounds in (None, (-5, 4)):  # the latter needs no condition
+        ids = buffer("IDS", 6, dtype=i64, range=bounds)
+        found = read(ids, (ix(i),))
+        negative = prim(Op.LESS_THAN, (found, const(0, i64)), boolean)
+        wrapped = choose(negative, prim(Op.ADD, (found, const(5, i64)), i64), found)
+        place = index(ix(j), i64)
+        above, below = (
+            prim(Op.LESS_THAN, pair, boolean) for pair in ((place, wrapped), (wrapped, place))
+        )
+        out = total(mul(mul(negated(above), negated(below)), load("X", j)), j)
+        assert not any(isinstance(e, Reduce) for e in walk([out]))
+        assert isinstance(out, Choose if bounds is None else Read)
+        given = at if bounds is None else np.array([0, -1, 4, -5, 3, 2], np.int64)
+        wanted = [0 if n is None else x[n] for n in expected] if bounds is None else x[given]
+        np.testing.assert_array_equal(value(out, (i,), {"X": x, "IDS": given}, {}), wanted)
+
+
+def test_clamped_integers_are_indices() -> None:
+    found = read(buffer("IDS", 6, dtype=i64), (ix(i),))
+    at = np.array([0, -1, 4, -5, 5, 100], np.int64)
+
+    def below(a: Expr, b: Expr) -> Expr:
+        return prim(Op.LESS_THAN, (a, b), boolean)
+
+    zero, four = const(0, i64), const(4, i64)
+    low = choose(below(found, zero), zero, found)
+    both = choose(below(four, low), four, low)
+    mirrored = choose(negation(below(low, four)), four, low)
+    for e in (both, mirrored):
+        inside = as_index(e)
+        assert inside is not None
+        assert inside.bounds() == (0, 4)
+        np.testing.assert_array_equal(value(e, (i,), {"IDS": at}, {}), at.clip(0, 4))
+        again = prim(Op.ADD, (e, const(1, i64)), i64)
+        assert isinstance(again, Index)
+        np.testing.assert_array_equal(value(again, (i,), {"IDS": at}, {}), at.clip(0, 4) + 1)
+    other = read(buffer("OTHER", 6, dtype=i64), (ix(i),))
+    assert as_index(choose(below(found, zero), other, found)) is None
 
 
 @given(st.integers(-3, 3), st.integers(-8, 8), st.booleans(), st.integers(-4, 9))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Extremum, Ix, Lookup, Quotient, Remainder, is_nonnegative
+from lumigen.index import Atom, Extremum, Indicator, Ix, Lookup, Quotient, Remainder, is_nonnegative
 
 Names = Mapping[Any, str] | Callable[[Atom], str]
 Read = Callable[[Lookup], str]
@@ -89,6 +89,8 @@ def _atom(atom: Atom, names: Names, read: Read | None) -> str:
         case Extremum(left, right, is_min):
             function = "index_min" if is_min else "index_max"
             return f"{function}({_sum(left, names, read)}, {_sum(right, names, read)})"
+        case Indicator(left, right):
+            return f"({_sum(left, names, read)} < {_sum(right, names, read)})"
         case Lookup():
             if read is None:
                 raise LoweringFailed(

@@ -15,7 +15,7 @@ from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom
+from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
 from lumigen.lower.algebra import is_nonnegative
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
@@ -102,9 +102,7 @@ class Renderer:
     def holds(self, c: Cmp) -> str:
         """`0 <= slack` as a comparison of what is added with what is taken away: nothing overflows between them."""
         index = self.fitting(c.slack).index
-        above = Ix.interned(tuple(t for t in c.slack.terms if t[1] > 0), 0)
-        below = Ix.interned(tuple((m, -k) for m, k in c.slack.terms if k < 0), 0)
-        rest = c.slack.const
+        above, below, rest = sides(c.slack)
         if not above.terms:
             return f"{index(below)} <= {cxx.integer(rest)}"
         if rest == -1:

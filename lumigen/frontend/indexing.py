@@ -226,13 +226,14 @@ def _need_index(op: str, index: Edge) -> Edge:
 
 
 def from_the_end(index: Edge, extent: Ix) -> Edge:
-    """Negative indices count from the end; those declared not to be negative stay as they are."""
+    """Negative indices count from the end, in i64; those declared not to be negative stay as they are."""
     if index.node.op is Op.INPUT:
         bounds = tensor_of(index.node).range
         if bounds is not None and bounds[0] >= 0:
             return index
     if index.node.op is Op.IOTA:
         return index
+    index = cast(index, i64)  # a narrower type may not hold what is added
     return where(less(index, 0), add(index, size(extent)), index)
 
 
