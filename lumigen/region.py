@@ -559,13 +559,20 @@ def _add(a: Expr, b: Expr, dtype: DType) -> Expr:
 def reduce(
     monoid: Monoid, axes: tuple[Axis, ...], body: Expr, dtype: DType, where: tuple[Cmp, ...] = ()
 ) -> Expr:
-    """A reduction; conditions that guard its body move into `where`, an indicator of an axis is sifted."""
+    """A reduction; conditions that guard its body move into `where`, an indicator of an axis is sifted.
+
+    So is one in the maximum of truth values, which is whether any is true.
+    """
     if isinstance(body, Choose) and isinstance(body.condition, Holds):
         excluded = body.otherwise
         absent = is_zero(excluded) if monoid is Monoid.SUM else _is_lowest(excluded)
         if absent:
             return reduce(monoid, axes, body.then, dtype, (*where, *body.condition.conditions))
-    if monoid is Monoid.SUM:
+    if monoid is Monoid.MAX and isinstance(body, Prim) and body.op is Op.MUL and dtype.is_bool:
+        for condition, rest in (body.args, body.args[::-1]):
+            if isinstance(condition, Holds):
+                return reduce(monoid, axes, rest, dtype, (*where, *condition.conditions))
+    if monoid is Monoid.SUM or dtype.is_bool:
         for axis in axes:
             found = _sift(axis, where)
             if found is not None:
@@ -582,6 +589,7 @@ def reduce(
 
 
 def _zero(dtype: DType) -> Expr:
+    """What a sum has of no terms, and the greatest of no truth values."""
     return const(0.0 if dtype.is_float else 0, dtype)
 
 

@@ -20,11 +20,11 @@ from lumigen.index import ix
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CPU, CUDA
+from lumigen.lower.devices import CPU, CUDA, Device
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.ops import Op
 from lumigen.printer.tile import show as show_tile
-from lumigen.region import Buffer, Expr, Prim, Role, read, walk
+from lumigen.region import Buffer, Expr, Prim, Reduce, Role, read, walk
 from lumigen.verify.tile import verify
 
 ROWS = lg.Dim("rows", 1, 300, typical=40)
@@ -164,13 +164,16 @@ def test_a_fold_in_f32(name: str, held: lg.DType, golden: Callable[[str, str], N
     golden(f"tile/fold_{name}_{held}.cu", text)
 
 
+def lowered_graph(graph: Any, device: Device) -> LoweredModel:
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    return assemble((("entry", graph),), device)
+
+
 def lowered(name: str) -> tuple[Any, LoweredModel]:
     function, inputs = MODELS[name]
     graph = traced(function, **inputs)
-    entry = graph
-    for step in GRAPH_PASSES:
-        entry = step(entry)
-    return graph, assemble((("entry", entry),), CUDA)
+    return graph, lowered_graph(graph, CUDA)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -218,6 +221,52 @@ def test_no_tile_is_twice_as_long_as_a_product() -> None:
         rows, columns, *_ = map(int, re.findall(r"\d+", kernel.program.tile))
         assert rows < 2 * m, kernel.program.tile
         assert columns < 2 * n or columns == 64, kernel.program.tile
+
+
+INDEXED: dict[str, Callable[..., Any]] = {
+    "rows": lambda x, i, j, s: x[i],
+    "rows_by_32_bits": lambda x, i, j, s: x[i.to(lg.i32)],
+    "columns": lambda x, i, j, s: x[:, i],
+    "elements": lambda x, i, j, s: x[i, j],
+    "truth_values": lambda x, i, j, s: (x > 0)[i],
+    "take": lambda x, i, j, s: x.take(i),
+    "along": lambda x, i, j, s: x.take_along_dim(i.unsqueeze(1), 0),
+    "clamped": lambda x, i, j, s: x.index_select(0, i.clamp(0, x.shape[0] - 1)),
+    "written_out": lambda x, i, j, s: x.index_select(0, lg.where(i < 0, i + x.shape[0], i)),
+    "greatest": lambda x, i, j, s: x[s.argmax(-1)],
+    "product_of_indices": lambda x, i, j, s: x[i * j],
+    "sorted": lambda x, i, j, s: x[s.topk(3, -1).indices],
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("device", [CPU, CUDA])
+def test_reads_at_data_are_no_sums_over_what_they_read(name: str, device: Device) -> None:
+    """Indices may be negative and of any size: what is out of range reads as zero."""
+    graph = traced(
+        INDEXED[name],
+        x=lg.spec(40, 24),
+        i=lg.spec(9, dtype=lg.i64),
+        j=lg.spec(9, dtype=lg.i64),
+        s=lg.spec(9, 40),
+    )
+    model = lowered_graph(graph, device)
+    regions = [k.region for k in model.kernels]
+    reading = [r for r in regions if any(b.dims == (40, 24) for b in r.reads())]
+    assert reading
+    assert not any(isinstance(e, Reduce) for r in reading for e in walk(s.value for s in r.stores))
+    rng = np.random.default_rng(len(name))
+    far = [0, 23, -1, -24, 40, -41, 2**40, -(2**40), 7]
+    if name == "rows_by_32_bits":
+        far[6:8] = [2**31 - 1, -(2**31)]
+    inputs: dict[str, np.ndarray] = {
+        "x": rng.standard_normal((40, 24), np.float32),
+        "i": np.array(far, np.int64),
+        "j": rng.integers(-24, 24, 9),
+        "s": rng.standard_normal((9, 40), np.float32),
+    }
+    ((out, value),) = run_entry(model, inputs, {}).items()
+    np.testing.assert_array_equal(value, evaluate(graph, inputs, {})[out])
 
 
 @pytest.mark.parametrize(("width", "kernels"), [(64, 1), (2048, 2)])

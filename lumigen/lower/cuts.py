@@ -31,8 +31,9 @@ from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
+from lumigen.lower.positions import picked_by
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Reduce, Region, free_axes, walk
+from lumigen.region import Reduce, Region, as_index, free_axes, walk
 
 TABLE = 8  # elements of a region for each one of a value: then it is a table
 MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
@@ -126,6 +127,16 @@ def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
     hundreds.
     """
     return [n] if n not in g.cut and g.is_large(n) else []
+
+
+def computed_positions(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
+    """An integer that says which element a sum takes, and is no index expression: stored, the sum reads there."""
+    at = picked_by(n)
+    if at is None or at.op in SOURCES or at in g.cut or volume(g.bound_axes(n)) < TABLE:
+        return []
+    axes, value = g.inlined(at)
+    is_whole_tensor = volume(free_axes(value)) == volume_of(at.shape) or not axes
+    return [at] if is_whole_tensor and as_index(value) is None else []
 
 
 def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tuple[Node, bool]]:
@@ -407,7 +418,7 @@ def _with_map(g: CutGraph, n: Node, root: Node, beside: list[Node]) -> Node:
 
 CUTS = Cuts(
     first=(new_versions, native_nodes, scans),
-    at_nodes=(computed_operands, large_values),
+    at_nodes=(computed_positions, computed_operands, large_values),
     of_regions=(
         shared_reductions,
         tables,
