@@ -473,6 +473,10 @@ def _cast(a: Expr, dtype: DType) -> Expr:
     inside = as_index(a) if a.dtype.is_int and dtype.is_int else None
     if inside is not None and _fits(inside, dtype):
         return index(inside, dtype)
+    if dtype.is_float and isinstance(a, Prim) and a.op is Op.CONTIGUOUS:
+        (inner,) = a.args
+        if inner.dtype is dtype and a.dtype.is_float and dtype.bits < a.dtype.bits:
+            return inner  # widened, and back
     if isinstance(a, Const) and dtype.is_int and not a.dtype.is_float:
         return const(int(a.value), dtype)
     return _intern(Prim, Op.CONTIGUOUS, (a,), dtype)

@@ -63,6 +63,22 @@ def with_sink(q: Any, k: Any, v: Any) -> Any:
 
 
 # name: the function, heads of q, heads of k and v, features, further inputs
+def rounded(q: Any, k: Any, v: Any) -> Any:
+    """A softmax in f32, rounded to the values' type."""
+    scores = (q.to(lg.f32) @ k.to(lg.f32).mT) * 0.25
+    return scores.softmax(-1).to(v.dtype) @ v
+
+
+def rounded_causal(q: Any, k: Any, v: Any) -> Any:
+    i, j = positions(q)
+    scores = (q @ k.mT * 0.25).masked_fill(j > i, -np.inf)
+    return scores.to(lg.f32).softmax(-1).to(v.dtype) @ v
+
+
+def relu_rounded(q: Any, k: Any, v: Any) -> Any:
+    return (q.to(lg.f32) @ k.to(lg.f32).mT * 0.05).relu().to(v.dtype) @ v
+
+
 FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, ...]]]] = {
     "full": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
     "other_keys": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
@@ -126,6 +142,9 @@ FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, 
     ),
     "log_sum_exp": (with_log_sum_exp, 1, 1, 16, {}),
     "heads_last": (heads_last, 4, 2, 16, {}),
+    "rounded": (rounded, 2, 2, 16, {}),
+    "rounded_causal": (rounded_causal, 2, 2, 16, {}),
+    "relu_rounded": (relu_rounded, 2, 2, 16, {}),
     "states_of_softmax": (states_of_softmax, 2, 2, 16, {}),
 }
 

@@ -35,7 +35,7 @@ from exprs import (
     where,
 )
 
-from lumigen.dtype import bf16, f32
+from lumigen.dtype import DType, bf16, f16, f32, i32
 from lumigen.index import Axis, ix
 from lumigen.interp.plan import run_fold, run_folds
 from lumigen.interp.region import Evaluator, value
@@ -314,7 +314,35 @@ def rounded() -> Case:
     return Case((total(prim(Op.CONTIGUOUS, (p,), f32), k),), ((q,),), 3)
 
 
+def rounded_weights(dtype: DType, s: Expr) -> Expr:
+    """The weights of an attention, rounded as it writes them down."""
+    p = prim(Op.CONTIGUOUS, (prim(Op.CONTIGUOUS, (softmax(s),), dtype),), f32)
+    return total(mul(p, load("V", k, e, dtype=dtype)), k)
+
+
+def rounded_beside_f32() -> Case:
+    p = prim(Op.CONTIGUOUS, (prim(Op.CONTIGUOUS, (softmax(scores()),), bf16),), f32)
+    return Case((total(mul(p, load("V", k, e)), k),), ((q, e),), 3)
+
+
+def rounded_to_whole_numbers() -> Case:
+    p = prim(Op.CONTIGUOUS, (prim(Op.CONTIGUOUS, (softmax(scores()),), i32),), f32)
+    return Case((total(mul(p, load("V", k, e)), k),), ((q, e),), 3)
+
+
+def rounded_out_of_range() -> Case:
+    """What is divided by a sum may be larger than f16 can be, and the quotient not."""
+    s = mul(scores(), scores())
+    p = prim(Op.CONTIGUOUS, (div(s, total(s, k)),), f16)
+    return Case(
+        (total(mul(prim(Op.CONTIGUOUS, (p,), f32), load("V", k, e, dtype=f16)), k),), ((q, e),), 2
+    )
+
+
 REFUSED = (
+    rounded_beside_f32,
+    rounded_to_whole_numbers,
+    rounded_out_of_range,
     sine,
     softplus,
     another_maximum,
@@ -386,6 +414,29 @@ def test_refused(make: Callable[[], Case], seed: int) -> None:
     exprs = shuffled(case.outputs, seed) if seed else case.outputs
     assert isinstance(separate(exprs, (k,)), NotSeparable)
     agree(sweeps(exprs, (k,)), case, exprs, inputs(exprs, np.random.default_rng(seed)))
+
+
+@pytest.mark.parametrize("dtype", [bf16, f16], ids=str)
+@pytest.mark.parametrize("allowed", [INF, 100, -12])
+def test_weights_are_rounded_before_they_are_divided(dtype: DType, allowed: float) -> None:
+    """To as many digits; a row in which nothing is allowed is NaN as the ops have it."""
+    s = scores() if allowed == INF else masked(scores(), at_most(k, ix(q) + int(allowed)))
+    out = rounded_weights(dtype, s)
+    fold = one_loop((out,))
+    assert len(fold.carries) == 3
+    kinds = [x.dtype for c in fold.carries for x in walk([c.tile]) if isinstance(x, Prim)]
+    assert dtype in kinds
+    buffers = inputs((out,), np.random.default_rng(7))
+    exact = value(attend(s), (q, e), buffers, {})
+    expected = value(out, (q, e), buffers, {})
+    for tile in TILES:
+        (actual,) = run_folds((fold,), (out,), (q, e), buffers, {}, tile=tile)
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+        digits = 2.0 ** (-8 if dtype is bf16 else -11)
+        weighted = np.nanmax(np.abs(buffers["V"]))
+        assert np.nanmax(np.abs(actual - exact)) < digits * weighted
+        assert np.nanmax(np.abs(expected - exact)) < digits * weighted
+        assert np.nanmax(np.abs(actual - exact)) > 0
 
 
 # ---- extremes ----

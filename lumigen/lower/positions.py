@@ -1,7 +1,8 @@
 """positions: which integer picks the one element that a sum over an axis takes.
 
-Sums (and whether any is true) over a comparison with a position are how reads at an integer that is data are defined: they become reads where
-the integer is an index expression (`region.reduce`). This finds it in the graph, whatever it is.
+Sums (and whether any is true) over a comparison with a position are how reads at an integer that is data are defined:
+they become reads where the integer is an index expression (`region.reduce`). This finds the integer in the graph,
+whatever it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lumigen.view import position
 
 
 def picked_by(n: Node) -> Node | None:
-    """The integer that a position along the reduced axes equals where the summand is not zero; None if there is none."""
+    """The integer that a position along the reduced axes equals wherever summands are not zero, or None."""
     adds = n.op is Op.SUM_REDUCE or (n.op is Op.MAX_REDUCE and n.dtype.is_bool)
     if not adds or n.args[0].node.op is not Op.MUL or not is_whole(n.args[0]):
         return None

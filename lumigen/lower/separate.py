@@ -21,7 +21,7 @@ from itertools import product as choices
 import numpy as np
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, boolean, f64, i64
+from lumigen.dtype import DType, boolean, f16, f64, i64
 from lumigen.index import Axis, extent_of, is_nonnegative
 from lumigen.lower.algebra import (
     Polynomial,
@@ -46,6 +46,7 @@ from lumigen.region import (
     Holds,
     Monoid,
     Prim,
+    Read,
     Reduce,
     carried,
     choose,
@@ -198,7 +199,7 @@ class _Synthesis:
         data: list[Expr] = []
         state: list[Expr] = []
         for t in self.form.terms(body):
-            if t.guards or t.power or (t.data and t.state):
+            if t.guards or t.power or t.rounded or (t.data and t.state):
                 raise NoNormalForm("a maximum of what depends on a reduction over the same axis")
             (data if t.data else state).append(self._plain(t, r.acc))
         inner = _sum_of(data, r.acc)
@@ -282,7 +283,18 @@ class _Synthesis:
         return out
 
     def _check(self, t: Term, e: _Exponent) -> None:
-        """Whether no exponent, of a tile or of a correction, exceeds what the source computes."""
+        """Whether no exponent, of a tile or of a correction, exceeds what the source computes.
+
+        What is rounded is multiplied with what memory holds in that type. Nor does it leave the range of f16 if the
+        source's does not: it is a power of which a maximum was taken, divided later. The range of bf16 is that of f32.
+        """
+        held = {x.source.dtype for x in walk(t.data) if isinstance(x, Read)}
+        if t.rounded and held != {t.rounded.dtype}:
+            raise NoNormalForm(f"a cast to {t.rounded.dtype} beside no operand of that type")
+        if t.rounded and t.rounded.dtype is f16:
+            divided = all(isinstance(f, Prim) and f.op is Op.RECIP for f in t.state)
+            if t.rounded.data or t.fixed or not e.maxima or not divided:
+                raise NoNormalForm("a cast to f16 of what may be out of its range")
         if any(c > 0 for _, c in e.maxima):
             raise NoNormalForm("an exponent that grows with a maximum")
         if e.maxima:
@@ -296,11 +308,15 @@ class _Synthesis:
 
     def _state(self, r: Reduce, t: Term, e: _Exponent) -> Expr:
         """The state of a term once the loop has ended; the number of points if it has no data."""
-        if not t.data and not e.data and not t.guards:
+        if not t.data and not e.data and not t.guards and not t.rounded:
             points = index(extent_of(self.axes), i64)
             return prim(Op.CONTIGUOUS, (points,), r.acc)
         factors = polynomial_of_product(t.data)
-        key = _key(factors, _sum_of_terms(e.data), frozenset(e.maxima), t.guards, r.acc)
+        inside = () if t.rounded is None else t.rounded.data
+        key: tuple[object, ...] = (
+            *_key(factors, _sum_of_terms(e.data), frozenset(e.maxima), t.guards, r.acc),
+            *((t.rounded.dtype, frozen(polynomial_of_product(inside))) if t.rounded else ()),
+        )
         found = self.number.get(key)
         if found is not None:
             return carried(found, "new", r.acc)
@@ -309,8 +325,11 @@ class _Synthesis:
         data = [(self._plain(replace(p, coef=Fraction(1)), r.acc), p.coef) for p in e.data]
 
         def body(maxima: Sequence[tuple[Expr, Fraction]]) -> Expr:
-            power = [_power(data, maxima, r.acc)] if data else []
-            value = product_of([*power, *t.data], r.acc)
+            first = [*([_power(data, maxima, r.acc)] if data else []), *inside]
+            if t.rounded:
+                rounded = prim(Op.CONTIGUOUS, (product_of(first, r.acc),), t.rounded.dtype)
+                first = [prim(Op.CONTIGUOUS, (rounded,), r.acc)]
+            value = product_of([*first, *t.data], r.acc)
             return choose(conjunction(t.guards), value, const(0, r.acc))
 
         value = reduce(Monoid.SUM, self.axes, body(e.maxima), r.dtype)

@@ -52,6 +52,7 @@ from lumigen.region import (
     Store,
     carried,
     children,
+    choose,
     free_axes,
     local,
     map_expr,
@@ -132,11 +133,22 @@ def find_streamable(
         return None
     if element is f16 and carries[outer.carry].correct is None:
         element = f32  # weights that no maximum bounds may not fit
+    outer = replace(outer, weights=_not_rounded(outer.weights, element))
     # A batch of rows shares a block only where it is short: bounds of k differ between its rows.
     last = found.columns[-1]
     joined = found.columns if last.extent.estimate() < rows else (last,)
     grid = tuple(a for a in store.axes if a not in (*joined, *found.rows))
     return Streamable(found, element, joined, grid, outer, first, second)
+
+
+def _not_rounded(e: Expr, element: DType) -> Expr:
+    """The weights without a cast to what they are rounded to as operands, guarded perhaps."""
+    if isinstance(e, Choose):
+        return choose(e.condition, _not_rounded(e.then, element), e.otherwise)
+    rounded = prim(Op.CONTIGUOUS, (e,), element)
+    if isinstance(e, Prim) and isinstance(rounded, Prim) and rounded in e.args:
+        return rounded.args[0]  # so e widens what is rounded
+    return e
 
 
 def size(axes: tuple[Axis, ...]) -> int:

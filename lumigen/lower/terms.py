@@ -44,8 +44,19 @@ class NoNormalForm(Exception):
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """A cast to floats of fewer bits, of the product of some data and of a term's powers."""
+
+    dtype: DType
+    data: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
 class Term:
-    """coef * product(fixed, data, state) * 2^sum(power), where all guards hold; else absent."""
+    """coef * product(fixed, data, state) * 2^sum(power), where all guards hold; else absent.
+
+    With `rounded` the powers are inside that cast.
+    """
 
     coef: Fraction = Fraction(1)
     fixed: tuple[Expr, ...] = ()
@@ -53,8 +64,12 @@ class Term:
     state: tuple[Expr, ...] = ()
     power: tuple[Term, ...] = ()
     guards: tuple[Expr, ...] = ()
+    rounded: Rounded | None = None
 
     def times(self, other: Term) -> Term:
+        for a, b in ((self, other), (other, self)):
+            if a.rounded and (b.rounded or b.power):
+                raise NoNormalForm("a product of what is rounded with another power")
         return Term(
             self.coef * other.coef,
             self.fixed + other.fixed,
@@ -62,6 +77,7 @@ class Term:
             self.state + other.state,
             self.power + other.power,
             tuple(dict.fromkeys(self.guards + other.guards)),
+            self.rounded or other.rounded,
         )
 
 
@@ -113,9 +129,7 @@ class NormalForm:
             case Prim(op=Op.CONTIGUOUS) if widens(e):
                 return self.terms(e.args[0])
             case Prim(op=Op.CONTIGUOUS):
-                raise NoNormalForm(
-                    f"a cast to {e.dtype} rounds what depends on a reduction over the same axis"
-                )
+                return (self._rounding(e),)
             case Choose():
                 return self._choice(e)
             case Reduce(monoid=Monoid.SUM):
@@ -123,9 +137,23 @@ class NormalForm:
             case _:
                 raise NoNormalForm(f"{_name(e)} of what depends on a reduction over the same axis")
 
+    def _rounding(self, e: Prim) -> Term:
+        """A cast of a product: it rounds what varies, and what is known only behind the loop stays outside.
+
+        That is a licence: the cast stands at another factor of the product, and leaves as many digits of it.
+        """
+        inner = self.terms(e.args[0])
+        is_product = len(inner) == 1 and not inner[0].rounded and (inner[0].data or inner[0].power)
+        if not (is_product and e.dtype.is_float and e.dtype.bits == 16):
+            raise NoNormalForm(
+                f"a cast to {e.dtype} rounds what depends on a reduction over the same axis"
+            )
+        (t,) = inner
+        return replace(t, data=(), rounded=Rounded(e.dtype, t.data))
+
     def _inverse(self, e: Prim) -> Term:
         inner = self.terms(e.args[0])
-        if len(inner) != 1 or inner[0].guards:
+        if len(inner) != 1 or inner[0].guards or inner[0].rounded:
             raise NoNormalForm(
                 "the reciprocal of a sum that depends on a reduction over the same axis"
             )
@@ -151,7 +179,7 @@ class NormalForm:
             return self.terms(choose(exponent.condition, then, otherwise))
         summands = tuple(o for t in self.terms(exponent) for o in self._opened(t))
         for t in summands:
-            if t.power or t.guards or (t.data and t.state):
+            if t.power or t.guards or t.rounded or (t.data and t.state):
                 raise NoNormalForm("an exponent that is no sum of data and state")
         return (Term(power=summands),)
 
@@ -206,7 +234,7 @@ class NormalForm:
             return bool(free_axes(x) & inside)
 
         parts = [*t.state, *t.guards, *(f for p in t.power for f in (*p.fixed, *p.data, *p.state))]
-        if any(bound(f) for f in parts):
+        if t.rounded or any(bound(f) for f in parts):
             raise NoNormalForm("an inner sum over what depends on a reduction over the same axis")
         body = [f for f in (*t.fixed, *t.data) if bound(f)]
         inner = reduce(Monoid.SUM, e.axes, product_of(body, e.dtype), e.dtype, e.where)
