@@ -75,6 +75,12 @@ def rounded_causal(q: Any, k: Any, v: Any) -> Any:
     return scores.to(lg.f32).softmax(-1).to(v.dtype) @ v
 
 
+def by_log_sum_exp(q: Any, k: Any, v: Any) -> Any:
+    i, j = positions(q)
+    scores = (q @ k.mT * 0.25).to(lg.f32).masked_fill(j > i, -np.inf)
+    return (scores - scores.logsumexp(-1, keepdim=True)).exp().to(v.dtype) @ v
+
+
 def relu_rounded(q: Any, k: Any, v: Any) -> Any:
     return (q.to(lg.f32) @ k.to(lg.f32).mT * 0.05).relu().to(v.dtype) @ v
 
@@ -144,6 +150,7 @@ FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, 
     "heads_last": (heads_last, 4, 2, 16, {}),
     "rounded": (rounded, 2, 2, 16, {}),
     "rounded_causal": (rounded_causal, 2, 2, 16, {}),
+    "by_log_sum_exp": (by_log_sum_exp, 2, 2, 16, {}),
     "relu_rounded": (relu_rounded, 2, 2, 16, {}),
     "states_of_softmax": (states_of_softmax, 2, 2, 16, {}),
 }

@@ -184,6 +184,38 @@ def guarded_log_sum_exp() -> Case:
     return Case((add(m, log(total(exp(sub(x, m)), k))),), ((q,),), 2)
 
 
+def finite(m: Expr) -> Expr:
+    """Whether m is neither infinite nor NaN, as the frontend asks."""
+    return below(where(below(m, num(0)), scaled(m, -1), m), num(INF))
+
+
+def normalised(s: Expr, *, as_the_frontend: bool = True) -> Expr:
+    """What the powers of scores less their log-sum-exp weight."""
+    m = largest(s, k)
+    logs = log(total(exp(sub(s, m)), k))
+    whole = where(finite(m), add(logs, m), m) if as_the_frontend else add(m, logs)
+    return total(mul(exp(sub(s, whole)), load("V", k, e)), k)
+
+
+def by_log_sum_exp() -> Case:
+    return Case((normalised(scores()),), ((q, e),), 3)
+
+
+def by_masked_log_sum_exp() -> Case:
+    return Case((normalised(add(scores(), load("MASK", q, k))),), ((q, e),), 3)
+
+
+def by_plain_log_sum_exp() -> Case:
+    s = masked(scores(), at_most(k, ix(q) + 100))
+    return Case((normalised(s, as_the_frontend=False),), ((q, e),), 3)
+
+
+def by_late_log_sum_exp() -> Case:
+    """The first twelve rows may see no key at all."""
+    s = masked(scores(), at_most(k, ix(q) - 12))
+    return Case((normalised(s), normalised(s, as_the_frontend=False)), ((q, e),) * 2, 3)
+
+
 def whole_softmax() -> Case:
     return Case((softmax(load("X", q, k)),), ((q, k),), 2)
 
@@ -229,6 +261,9 @@ ONE_LOOP: tuple[Callable[[], Case], ...] = (
     cross_entropy,
     log_sum_exp,
     guarded_log_sum_exp,
+    by_log_sum_exp,
+    by_masked_log_sum_exp,
+    by_plain_log_sum_exp,
     whole_softmax,
     weighted_log_probabilities,
     rms_norm_matmul,
@@ -339,7 +374,16 @@ def rounded_out_of_range() -> Case:
     )
 
 
+def selected_by_log_sum_exp() -> Case:
+    """A row of which nothing is selected is 0, however small its log-sum-exp."""
+    s = scores()
+    whole = add(largest(s, k), log(total(exp(sub(s, largest(s, k))), k)))
+    p = where(at_most(k, ix(q) + 100), exp(sub(s, whole)), num(0))
+    return Case((total(mul(p, load("V", k, e)), k),), ((q, e),), 3)
+
+
 REFUSED = (
+    selected_by_log_sum_exp,
     rounded_beside_f32,
     rounded_to_whole_numbers,
     rounded_out_of_range,
@@ -471,7 +515,13 @@ def masked_sink() -> Case:
     return Case((total(mul(div(p, whole), load("V", k, e)), k),), ((q, e),), 3)
 
 
-MASKABLE = (additive_mask, masked_log_sum_exp, masked_sink, guarded_log_sum_exp)
+MASKABLE = (
+    additive_mask,
+    masked_log_sum_exp,
+    masked_sink,
+    guarded_log_sum_exp,
+    by_masked_log_sum_exp,
+)
 
 
 def mask_of(rows: int, kind: str, rng: np.random.Generator) -> np.ndarray:
@@ -507,7 +557,7 @@ def test_masks_of_infinity(make: Callable[[], Case], kind: str, offset: float) -
     agree((one_loop(case.outputs),), case, case.outputs, buffers, tiles=(16, 37))
 
 
-@pytest.mark.parametrize("make", [late_causal, late_window], **names)
+@pytest.mark.parametrize("make", [late_causal, late_window, by_late_log_sum_exp], **names)
 @pytest.mark.parametrize("offset", [0.0, 900.0, -900.0])
 def test_rows_and_prefixes_masked_by_comparisons(make: Callable[[], Case], offset: float) -> None:
     case = make()
@@ -517,7 +567,9 @@ def test_rows_and_prefixes_masked_by_comparisons(make: Callable[[], Case], offse
     agree((one_loop(case.outputs),), case, case.outputs, buffers, tiles=(16, 37))
 
 
-@pytest.mark.parametrize("make", [plain_attention, causal, with_log_sum_exp, sink, log_sum_exp])
+@pytest.mark.parametrize(
+    "make", [plain_attention, causal, with_log_sum_exp, sink, log_sum_exp, by_log_sum_exp]
+)
 @pytest.mark.parametrize("size", [30, 300, 4000])
 def test_large_scores(make: Callable[[], Case], size: float) -> None:
     case = make()
@@ -528,7 +580,9 @@ def test_large_scores(make: Callable[[], Case], size: float) -> None:
     agree((one_loop(case.outputs),), case, case.outputs, buffers, tiles=(16, 37))
 
 
-@pytest.mark.parametrize("make", [plain_attention, causal, with_log_sum_exp, guarded_log_sum_exp])
+@pytest.mark.parametrize(
+    "make", [plain_attention, causal, with_log_sum_exp, guarded_log_sum_exp, by_log_sum_exp]
+)
 @pytest.mark.parametrize("bad", [math.nan, INF])
 def test_what_is_no_number_shows_where_the_ops_show_it(
     make: Callable[[], Case], bad: float
@@ -548,7 +602,9 @@ def off_by(actual: np.ndarray, expected: np.ndarray) -> float:
 @pytest.mark.parametrize("size", [1, 300, 4000])
 @pytest.mark.parametrize("spread", ["wide", "narrow"])
 @pytest.mark.parametrize(
-    "make", [plain_attention, causal, sink, log_sum_exp, cross_entropy, whole_softmax], **names
+    "make",
+    [plain_attention, causal, sink, log_sum_exp, cross_entropy, whole_softmax, by_log_sum_exp],
+    **names,
 )
 def test_single_precision_is_as_good_as_that_of_the_ops(make, size: float, spread: str) -> None:
     """The loop in f32 is off by hardly more than the ops are; scores up to a size, or near it."""

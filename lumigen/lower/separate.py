@@ -37,7 +37,16 @@ from lumigen.lower.algebra import (
 )
 from lumigen.lower.algebra import product as polynomial_of_product
 from lumigen.lower.bounds import absent_unless, unmasked
-from lumigen.lower.terms import NoNormalForm, NormalForm, Term, conjunction, product_of
+from lumigen.lower.terms import (
+    NoNormalForm,
+    NormalForm,
+    Term,
+    conjunction,
+    plain,
+    product_of,
+    scaled,
+    sum_of,
+)
 from lumigen.ops import Op
 from lumigen.plan import Carry, Fold
 from lumigen.region import (
@@ -201,12 +210,12 @@ class _Synthesis:
         for t in self.form.terms(body):
             if t.guards or t.power or t.rounded or (t.data and t.state):
                 raise NoNormalForm("a maximum of what depends on a reduction over the same axis")
-            (data if t.data else state).append(self._plain(t, r.acc))
-        inner = _sum_of(data, r.acc)
+            (data if t.data else state).append(plain(t, r.acc))
+        inner = sum_of(data, r.acc)
         tile = choose(conjunction(guards), inner, const(r.acc.lowest, r.acc))
         value = reduce(Monoid.MAX, self.axes, tile, r.acc)
         found = self._carry((r.monoid, tile, r.acc), Carry(value, r.monoid, tile, None))
-        return _sum_of([found, *state], r.acc)
+        return sum_of([found, *state], r.acc)
 
     # ---- sums ----
 
@@ -216,7 +225,8 @@ class _Synthesis:
         maxima: dict[Expr, None] = {}
         outside: list[Expr] = []
         for term in self.form.terms(body):
-            t = replace(term, guards=tuple(dict.fromkeys((*guards, *term.guards))))
+            within = tuple(dict.fromkeys((*guards, *term.guards)))
+            t = replace(term, guards=within, selected=term.selected or bool(guards))
             e = self._exponent(t)
             self._check(t, e)
             parts.setdefault(self._state(r, t, e), []).append(self._factors(r, t, e))
@@ -226,7 +236,7 @@ class _Synthesis:
                 outside += t.state
         if len(parts) > 1 and (len(signs) > 1 or 0 in signs):
             self.cancelling |= {s.carry for s in parts if isinstance(s, Carried)}
-        out = _sum_of([_combined(s, factors, r.acc) for s, factors in parts.items()], r.acc)
+        out = sum_of([_combined(s, factors, r.acc) for s, factors in parts.items()], r.acc)
         self.undefined[r] = frozenset(maxima)
         if not any(self._is_undefined(f, self.undefined[r]) for f in outside):
             for m in maxima:
@@ -301,7 +311,7 @@ class _Synthesis:
             options = [[(tile, -c) for tile in self._bounds(m)] for m, c in e.maxima]
             if not any(_is_bounded(e.data, picked, t.guards) for picked in choices(*options)):
                 raise NoNormalForm("an exponent that its maximum does not bound")
-            if e.rest and (t.guards or not all(m in self.maxima for m, _ in e.maxima)):
+            if e.rest and t.selected:  # 0 * 2^inf where nothing is selected
                 raise NoNormalForm("an exponent that the source need not compute")
         elif any(p.state for p in e.rest) and frozen(_sum_of_terms(e.data)) not in self.own:
             raise NoNormalForm("an exponent that depends on a reduction but on no maximum")
@@ -322,7 +332,7 @@ class _Synthesis:
             return carried(found, "new", r.acc)
         now = [(self._subtracted(m, "new", r.acc), c) for m, c in e.maxima]
         before = [(self._subtracted(m, "old", r.acc), -c) for m, c in e.maxima]
-        data = [(self._plain(replace(p, coef=Fraction(1)), r.acc), p.coef) for p in e.data]
+        data = [(plain(replace(p, coef=Fraction(1)), r.acc), p.coef) for p in e.data]
 
         def body(maxima: Sequence[tuple[Expr, Fraction]]) -> Expr:
             first = [*([_power(data, maxima, r.acc)] if data else []), *inside]
@@ -349,13 +359,9 @@ class _Synthesis:
         """What a term multiplies its state with, once the loop has ended."""
         out = [*t.fixed, *(map_expr(f, self.results) for f in t.state)]
         if e.rest:
-            rest = [map_expr(self._plain(p, r.acc), self.results) for p in e.rest]
-            out.append(prim(Op.EXP2, (_sum_of(rest, r.acc),), r.acc))
+            rest = [map_expr(plain(p, r.acc), self.results) for p in e.rest]
+            out.append(prim(Op.EXP2, (sum_of(rest, r.acc),), r.acc))
         return [*out, const(float(t.coef), r.acc)] if t.coef != 1 else out
-
-    def _plain(self, t: Term, acc: DType) -> Expr:
-        """A product as an expression."""
-        return _scaled(product_of([*t.fixed, *t.data, *t.state], acc), t.coef, acc)
 
 
 def _key(
@@ -406,14 +412,6 @@ def _sum_of_terms(terms: Iterable[Term]) -> Polynomial:
     return out
 
 
-def _sum_of(summands: list[Expr], dtype: DType) -> Expr:
-    """The sum from left to right; zero for none."""
-    out: Expr | None = None
-    for e in summands:
-        out = e if out is None else prim(Op.ADD, (out, e), dtype)
-    return const(0, dtype) if out is None else out
-
-
 def _power(
     summands: Sequence[tuple[Expr, Fraction]],
     maxima: Sequence[tuple[Expr, Fraction]],
@@ -428,19 +426,15 @@ def _power(
     common = abs(maxima[0][1]) if maxima else Fraction(1)
     if any(abs(c) != common for _, c in maxima):
         common = Fraction(1)
-    inner = [_scaled(e, c / common, dtype) for e, c in both]
-    return prim(Op.EXP2, (_scaled(_sum_of(inner, dtype), common, dtype),), dtype)
-
-
-def _scaled(e: Expr, c: Fraction, dtype: DType) -> Expr:
-    return e if c == 1 else prim(Op.MUL, (e, const(float(c), dtype)), dtype)
+    inner = [scaled(e, c / common, dtype) for e, c in both]
+    return prim(Op.EXP2, (scaled(sum_of(inner, dtype), common, dtype),), dtype)
 
 
 def _combined(state: Expr, factors: list[list[Expr]], dtype: DType) -> Expr:
     """state * sum(products of factors)."""
     if len(factors) == 1:
         return product_of([state, *factors[0]], dtype)
-    return product_of([state, _sum_of([product_of(f, dtype) for f in factors], dtype)], dtype)
+    return product_of([state, sum_of([product_of(f, dtype) for f in factors], dtype)], dtype)
 
 
 def _is_lowest(m: Expr, dtype: DType) -> Expr:

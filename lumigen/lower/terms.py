@@ -55,7 +55,8 @@ class Rounded:
 class Term:
     """coef * product(fixed, data, state) * 2^sum(power), where all guards hold; else absent.
 
-    With `rounded` the powers are inside that cast.
+    With `rounded` the powers are inside that cast. `selected`: a guard chooses what is added up, else all of them stand
+    for powers that are zero.
     """
 
     coef: Fraction = Fraction(1)
@@ -65,6 +66,7 @@ class Term:
     power: tuple[Term, ...] = ()
     guards: tuple[Expr, ...] = ()
     rounded: Rounded | None = None
+    selected: bool = False
 
     def times(self, other: Term) -> Term:
         for a, b in ((self, other), (other, self)):
@@ -78,6 +80,7 @@ class Term:
             self.power + other.power,
             tuple(dict.fromkeys(self.guards + other.guards)),
             self.rounded or other.rounded,
+            self.selected or other.selected,
         )
 
 
@@ -176,7 +179,7 @@ class NormalForm:
             then, otherwise = (
                 _fold(prim(Op.EXP2, (a,), e.dtype)) for a in (exponent.then, exponent.otherwise)
             )
-            return self.terms(choose(exponent.condition, then, otherwise))
+            return self._of_either(exponent.condition, then, otherwise, selected=False)
         summands = tuple(o for t in self.terms(exponent) for o in self._opened(t))
         for t in summands:
             if t.power or t.guards or t.rounded or (t.data and t.state):
@@ -199,8 +202,22 @@ class NormalForm:
             case Prim(op=Op.MUL):
                 left, right = (self._summands(a) for a in e.args)
                 return tuple(a.times(b) for a in left for b in right)
+            case Choose():
+                return self._common(e)
             case _:
                 return (Term(state=(e,)),)
+
+    def _common(self, e: Choose) -> tuple[Term, ...]:
+        """A choice between two sums, with what both add in front: m + (a if c else b) for m + a if c else m + b."""
+        sides = [list(self._summands(s)) for s in (e.then, e.otherwise)]
+        common = [t for t in sides[0] if t in sides[1]]
+        for t in common:
+            for side in sides:
+                side.remove(t)
+        if not common:
+            return (Term(state=(e,)),)
+        left = (sum_of([plain(t, e.dtype) for t in side], e.dtype) for side in sides)
+        return (*common, Term(state=(choose(e.condition, *left),)))
 
     def _lifted(self, e: Expr) -> Expr:
         """A mixed choice inside sums and products, brought to the top."""
@@ -219,11 +236,16 @@ class NormalForm:
     def _choice(self, e: Choose) -> tuple[Term, ...]:
         if self.depends(e.condition):
             raise NoNormalForm("a choice that depends on a reduction over the same axis")
+        return self._of_either(e.condition, e.then, e.otherwise, selected=True)
+
+    def _of_either(
+        self, condition: Expr, then: Expr, otherwise: Expr, *, selected: bool
+    ) -> tuple[Term, ...]:
         out: list[Term] = []
-        for condition, side in ((e.condition, e.then), (negation(e.condition), e.otherwise)):
+        for guard, side in ((condition, then), (negation(condition), otherwise)):
             if not is_zero(side):
-                guard = Term(guards=(condition,))
-                out.extend(guard.times(t) for t in self.terms(side))
+                chosen = Term(guards=(guard,), selected=selected)
+                out.extend(chosen.times(t) for t in self.terms(side))
         return tuple(out)
 
     def _pulled(self, t: Term, e: Reduce) -> Term:
@@ -253,6 +275,23 @@ def product_of(factors: Sequence[Expr], dtype: DType) -> Expr:
     for f in factors:
         out = f if out is None else prim(Op.MUL, (out, f), dtype)
     return const(1, dtype) if out is None else out
+
+
+def plain(t: Term, dtype: DType) -> Expr:
+    """A product as an expression."""
+    return scaled(product_of([*t.fixed, *t.data, *t.state], dtype), t.coef, dtype)
+
+
+def scaled(e: Expr, c: Fraction, dtype: DType) -> Expr:
+    return e if c == 1 else prim(Op.MUL, (e, const(float(c), dtype)), dtype)
+
+
+def sum_of(summands: Sequence[Expr], dtype: DType) -> Expr:
+    """The sum from left to right; zero for none."""
+    out: Expr | None = None
+    for e in summands:
+        out = e if out is None else prim(Op.ADD, (out, e), dtype)
+    return const(0, dtype) if out is None else out
 
 
 def conjunction(guards: tuple[Expr, ...]) -> Expr:
