@@ -269,6 +269,51 @@ def test_reads_at_data_are_no_sums_over_what_they_read(name: str, device: Device
     np.testing.assert_array_equal(value, evaluate(graph, inputs, {})[out])
 
 
+MERGED: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = {
+    "one_row": (lambda x, w: (x @ w).relu().flatten(), (4, 24, 32), (32, 40)),
+    "batched": (lambda x, w: (x @ w).flatten(1) * 2, (3, 24, 32), (3, 32, 40)),
+    "heads": (lambda x, w: (x @ w).transpose(0, 1).reshape(24, 120), (3, 24, 32), (3, 32, 40)),
+    "einsum": (
+        lambda x, w: lg.einsum("bmk,hnk->bmhn", x, w).flatten(2) + lg.arange(40).to(lg.f32),
+        (4, 24, 32),
+        (8, 5, 32),
+    ),
+    "all": (lambda x, w: lg.einsum("bmk,bnk->bmn", x, w).flatten(), (3, 24, 32), (3, 40, 32)),
+    "split": (
+        lambda x, w: (x @ w).unflatten(-1, (8, 5)).transpose(1, 2).flatten(0, 1),
+        (4, 24, 32),
+        (32, 40),
+    ),
+    "convolution": (lambda x, w: F.conv2d(x, w, padding=1).flatten(1), (2, 4, 6, 6), (5, 4, 3, 3)),
+    "rows": (lambda x, w: (x @ w).flatten(0, 1), (ROWS, 24, 32), (32, 40)),  # type: ignore[dict-item]
+    "attention": (
+        lambda x, w: F.scaled_dot_product_attention(x, w, w).transpose(1, 2).flatten(2),
+        (2, 4, 24, 16),
+        (2, 4, 40, 16),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MERGED)
+@pytest.mark.parametrize("device", [CPU, CUDA])
+def test_products_whose_axes_are_merged_run_in_tiles(name: str, device: Device) -> None:
+    function, x, w = MERGED[name]
+    graph = traced(function, x=lg.spec(*x), w=lg.spec(*w))
+    model = lowered_graph(graph, device)
+    assert model.kernels[-1].program.skeleton in ("panel", "pipeline", "cascade")
+    assert device is CPU or len(model.kernels) == 1  # there columns may be packed before
+    rng = np.random.default_rng(len(name))
+    for rows in (1, 7):
+        given = (
+            (7 if d is ROWS and rows > 1 else 1 if d is ROWS else d for d in s) for s in (x, w)
+        )
+        inputs = {
+            n: rng.standard_normal(tuple(s), np.float32) for n, s in zip("xw", given, strict=True)
+        }
+        ((out, value),) = run_entry(model, inputs, {}).items()
+        agree(value, evaluate(graph, inputs, {})[out], name)
+
+
 @pytest.mark.parametrize(("width", "kernels"), [(64, 1), (2048, 2)])
 def test_sums_that_are_seen_at_several_places_are_stored_where_they_are_long(
     width: int, kernels: int

@@ -133,7 +133,7 @@ FOLDS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "merged_heads": (merged_heads, MANY),
     "read_again": (read_again, MANY),
 }
-BEHIND = {"merged_heads": 1, "read_again": 2}  # kernels that read what the fold has stored
+BEHIND = {"read_again": 2}  # kernels that read what the fold has stored
 
 
 def lowered(

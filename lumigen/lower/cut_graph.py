@@ -24,6 +24,7 @@ from lumigen.graph import (
     toposort,
 )
 from lumigen.index import Axis, Ix, ix
+from lumigen.lower.factors import split_axes
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.measure import Sizes
 from lumigen.lower.places import (
@@ -317,9 +318,8 @@ class CutGraph:
         axes = tuple(Axis(f"{self.prefix}o{d}", extent) for d, extent in enumerate(e.shape))
         at = tuple(ix(a) for a in axes)
         value = stored_as(place.buffer, guard_reductions(self.at_edge(e, at)))
-        return Region(
-            (ordered(Store(place.buffer, axes, place.at(at), value)),), self.lines(e.node)
-        )
+        store = split_axes(ordered(Store(place.buffer, axes, place.at(at), value)))
+        return Region((store,), self.lines(e.node))
 
     def region(self, n: Node) -> Region:
         axes, body = self.inlined(n)
@@ -327,7 +327,8 @@ class CutGraph:
         value = stored_as(place.buffer, guard_reductions(body))
         at = place.at(tuple(ix(a) for a in axes))
         native = n.attr.name if isinstance(n.attr, Kernel) else None
-        return Region((Store(place.buffer, axes, at, value),), self.lines(n), native)
+        store = Store(place.buffer, axes, at, value)
+        return Region((store if native else split_axes(store),), self.lines(n), native)
 
     def shown_regions(self, n: Node) -> list[Region]:
         """The regions of a root: what each output shows of it, or what is stored for others to read."""
