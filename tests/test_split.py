@@ -28,7 +28,7 @@ from lumigen.verify.tile import verify as verify_tile
 
 N = lg.Dim("n", 1, 4000, typical=300)
 # Parts of three terms and more, so that a few dozen make several, in several levels.
-EAGER = Division(lanes=64, row=Grain(4, 3, 4), column=Grain(1, 3, 64))
+EAGER = Division(lanes=64, row=Grain(4, 3, 4), column=Grain(1, 3, 64), again=64)
 DEVICES = {"cpu": replace(CPU, division=EAGER), "cuda": replace(CUDA, division=EAGER)}
 
 CASES: dict[str, tuple[Callable[..., Any], Any]] = {
@@ -36,6 +36,8 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "all_of_two_axes": (lambda x: x.square().sum(), lg.spec(3, N)),
     "rows": (lambda x: x.sum(-1), lg.spec(3, N)),
     "columns": (lambda x: x.sum(0), lg.spec(N, 5)),
+    "normal_columns": (lambda x: (x - x.mean(0)) / (x.var(0) + 1).sqrt(), lg.spec(N, 5)),
+    "centred_columns": (lambda x: (x - x.mean(0)).abs().amax(0), lg.spec(N, 2, 5)),
     "between": (lambda x: x.amax(1), lg.spec(2, N, 5)),
     "softmax": (lambda x: x.softmax(-1), lg.spec(2, N)),
     "centred": (lambda x: (x - x.mean()) / x.var().sqrt(), lg.spec(N)),
@@ -104,6 +106,17 @@ def test_the_last_block_does_what_is_little(name: str) -> None:
     counted = [k for k in model.kernels if any(isinstance(s, WhenLast) for s in k.program.body)]
     assert model.counters == len(counted) == (0 if name == "centred" else 1)
     assert lowered(traced(function, x=x), DEVICES["cpu"]).counters == 0
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_columns_are_merged_once_for_all_rows(device: Device) -> None:
+    """Of a mean and a variance each row takes the two numbers of a column, not all of their parts."""
+    graph = traced(lambda x: (x - x.mean(0)) / x.var(0).sqrt(), x=lg.spec(100_000, 64))
+    *_, last = (k.region for k in lowered(graph, device).kernels)
+    assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
+    graph = traced(lambda x: x - x.mean(0), x=lg.spec(600, 64))
+    *_, last = (k.region for k in lowered(graph, device).kernels)
+    assert any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
 
 
 def test_where_there_may_be_no_part_no_block_is_the_last() -> None:

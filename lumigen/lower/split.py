@@ -2,7 +2,8 @@
 
 Before: a region that runs as vector loops.  After: for each such reduction a region that stores what its parts come
 to, and the region itself, where the reduction runs over the parts. Whatever needs the result merges the parts by
-itself: they are few. Where little is left to do, the block that finishes the last part does it. How many parts there
+itself: they are few. Where lanes with results of their own would do so for each of many rows, what they come to is
+stored. Where little is left to do, the block that finishes the last part does it. How many parts there
 are follows from the dims, never from the machine that runs them, and they are merged in their order: the same numbers
 everywhere.
 
@@ -31,6 +32,7 @@ from lumigen.region import (
     read,
     reduce,
     substitute,
+    walk,
 )
 
 WHOLE_LINES = 64  # elements: parts of many begin where a line of memory does
@@ -55,12 +57,14 @@ class Grain:
 class Division:
     """When a device splits: `lanes` keep it busy.
 
-    `row`: lanes share the terms of a result. `column`: each lane has results of its own.
+    `row`: lanes share the terms of a result. `column`: each lane has results of its own. To read more parts than
+    `again` another time takes longer than a launch.
     """
 
     lanes: int
     row: Grain
     column: Grain
+    again: int = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -91,13 +95,49 @@ def split(region: Region, division: Division) -> Split:
             continue  # it belongs to another one's terms
         whole = map_expr(r, merged)
         while isinstance(whole, Reduce) and (count := _parts(whole, last, division)) > 1:
+            points = count * extent_of(free_axes(r)).estimate()
+            for key in _merged_often(merged, whole.body, last, points, division):
+                store, before, merged[key] = _stored(
+                    merged, key, fresh(f"merged{len(parts)}", taken)
+                )
+                parts.append(Region((store,), region.lines))
+                whole = map_expr(r, merged)
             name = fresh(f"parts{len(parts)}", taken)
             before = {**merged, r: whole}
             lanes = _grain(whole, last, division).lanes
             store, whole = _divided(whole, last, count, MOST_TERMS * lanes, name)
             merged[r] = whole
             parts.append(Region((store,), region.lines))
+    value, points = map_expr(last.value, merged), extent_of(last.axes).estimate()
+    for key in _merged_often(merged, value, last, points, division):
+        store, before, merged[key] = _stored(merged, key, fresh(f"merged{len(parts)}", taken))
+        parts.append(Region((store,), region.lines))
     return Split(tuple(parts), _with(region, merged), _with(region, before))
+
+
+def _merged_often(
+    merged: Mapping[Expr, Expr], value: Expr, store: Store, points: int, division: Division
+) -> list[Expr]:
+    """The reductions whose parts would be merged again at so many points of a value, by lanes that share no result."""
+    lane, inside = lane_axis(store), set(walk([value]))
+    found: list[Expr] = []
+    for key, whole in merged.items():
+        if whole in inside and isinstance(whole, Reduce) and lane in free_axes(whole):
+            again = points > extent_of(free_axes(whole)).estimate()
+            if again and points * extent_of(whole.axes).estimate() > division.again:
+                found.append(key)
+    return found
+
+
+def _stored(
+    merged: Mapping[Expr, Expr], key: Expr, name: str
+) -> tuple[Store, dict[Expr, Expr], Expr]:
+    """The store of what parts are merged to, all values as they are before it, and the read of it."""
+    whole = merged[key]
+    axes = tuple(sorted(free_axes(whole), key=str))
+    place = tuple(map(ix, axes))
+    b = Buffer(name, Role.TEMP, tuple(a.extent for a in axes), whole.dtype)
+    return Store(b, axes, place, whole), dict(merged), read(b, place)
 
 
 def is_little(pieces: Split, division: Division) -> bool:
