@@ -517,6 +517,10 @@ row(
 )
 row("cast_ids", lambda x: F.embedding((x * 3).to(i64), weight("w", 7, 5)), (N, M))
 row("gather_bool", lambda x, i: x[i], spec(8, M, dtype=boolean), spec(N, dtype=i64, range=(-8, 7)))
+row("groups", lambda x: F.group_norm(x, 2), (2, 4, 24, 70))
+row("normal_columns", lambda x: (x - x.mean(0)) / (x.var(0) + 1).sqrt(), (700, 30))
+row("flat_product", lambda a, b: (a @ b).relu().flatten(1), (2, 24, 32), (2, 32, 40))
+row("flat_rows", lambda a, b: (a @ b).flatten(), (N, 32), (32, 40))
 row("one_hot", lambda i: F.one_hot(i, 5), ids)
 row(
     "cross_entropy",

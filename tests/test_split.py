@@ -13,6 +13,7 @@ from small_programs import agree
 from tiles import run_entry, traced
 
 import lumigen as lg
+from lumigen import functional as F
 from lumigen.emit.kernel import device_kernel_body
 from lumigen.errors import UserError
 from lumigen.graph import Graph, tensor_of
@@ -38,6 +39,9 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "columns": (lambda x: x.sum(0), lg.spec(N, 5)),
     "normal_columns": (lambda x: (x - x.mean(0)) / (x.var(0) + 1).sqrt(), lg.spec(N, 5)),
     "centred_columns": (lambda x: (x - x.mean(0)).abs().amax(0), lg.spec(N, 2, 5)),
+    "groups": (lambda x: F.group_norm(x.reshape(2, 6, -1), 3), lg.spec(2, 3, 2, N)),
+    "channels": (lambda x: x.softmax(1), lg.spec(2, 5, N)),
+    "two_axes": (lambda x: x.amax((0, 1)) - x.sum((1, 2)).amax(), lg.spec(7, N, 5)),
     "between": (lambda x: x.amax(1), lg.spec(2, N, 5)),
     "softmax": (lambda x: x.softmax(-1), lg.spec(2, N)),
     "centred": (lambda x: (x - x.mean()) / x.var().sqrt(), lg.spec(N)),
@@ -109,12 +113,24 @@ def test_the_last_block_does_what_is_little(name: str) -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_what_rows_share_is_computed_once(device: Device) -> None:
+    """The mean and the variance of a group of channels, not once more for each row of pixels."""
+    graph = traced(lambda x: F.group_norm(x, 4), x=lg.spec(8, 16, 32, 32))
+    *stored, last = (k.region for k in lowered(graph, device).kernels)
+    assert len(stored) == 2
+    assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
+    graph = traced(lambda x: x.softmax(1), x=lg.spec(2, 64, 128, 128))
+    *_, last = (k.region for k in lowered(graph, device).kernels)
+    assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
 def test_columns_are_merged_once_for_all_rows(device: Device) -> None:
     """Of a mean and a variance each row takes the two numbers of a column, not all of their parts."""
     graph = traced(lambda x: (x - x.mean(0)) / x.var(0).sqrt(), x=lg.spec(100_000, 64))
     *_, last = (k.region for k in lowered(graph, device).kernels)
     assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
-    graph = traced(lambda x: x - x.mean(0), x=lg.spec(600, 64))
+    graph = traced(lambda x: x - x.mean(0), x=lg.spec(20, 64))
     *_, last = (k.region for k in lowered(graph, device).kernels)
     assert any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
 

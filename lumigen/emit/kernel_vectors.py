@@ -127,7 +127,8 @@ def _values(region: Region, numbers: Mapping[Dim, int]) -> int:
     none: frozenset[Axis] = frozenset()
     for store in region.stores:
         size = prod(concrete(store.dst.dims, numbers))
-        total += 0 if interp.in_order(store) else size
+        is_counted = size < 2**63  # else an element has no number
+        total += 0 if interp.in_order(store) and is_counted else size
         places = _places(store, few(size).size, numbers)
         stack: list[tuple[Expr, frozenset[Axis]]] = [(store.value, none)]
         while stack:

@@ -30,7 +30,7 @@ from lumigen.lower.simt import Last, simt
 from lumigen.lower.split import Division, Grain, Split, is_little, split
 from lumigen.lower.stream import find_streamable, stream
 from lumigen.lower.stream_roles import stream_roles
-from lumigen.lower.sweeps import plan_sweeps
+from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import MULTIPROCESSORS
 from lumigen.plan import RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
@@ -94,7 +94,7 @@ class Device:
 
     def _loops(self, region: Region) -> tuple[RegionPlan, Schedule, Lowered]:
         """Vector loops: those of the parts of long reductions, then those of the rest."""
-        pieces = split(region, self.division)
+        pieces = split(merge_reduced(region), self.division)
         plans = [verify_plan(plan_sweeps(r)) for r in (*pieces.parts, pieces.rest)]
         rest = plans[-1]
         kernels: list[tuple[TileProgram, Region]] = []
@@ -157,7 +157,7 @@ CPU = Device(
     folds=(cascade_row, cascade),
     runs_whole=_has_skeleton,
     # results, 128 to a task, for every core of a large machine; parts of 128 KiB
-    division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256)),
+    division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256), again=1 << 17),
     keeps=lambda _length, _kept: True,
     threads=1,
     one_row=True,

@@ -2,10 +2,9 @@
 
 Before: a region that runs as vector loops.  After: for each such reduction a region that stores what its parts come
 to, and the region itself, where the reduction runs over the parts. Whatever needs the result merges the parts by
-itself: they are few. Where lanes with results of their own would do so for each of many rows, what they come to is
-stored. Where little is left to do, the block that finishes the last part does it. How many parts there
-are follows from the dims, never from the machine that runs them, and they are merged in their order: the same numbers
-everywhere.
+itself: they are few. What would be computed again and again, at more points than it has results, is stored. Where
+little is left to do, the block that finishes the last part does it. How many parts there are follows from the dims,
+never from the machine that runs them, and they are merged in their order: the same numbers everywhere.
 
     y[i] = sum_k x[i, k]     parts[p, i] = sum_{c < 64} x[i, 64 p + c];  y[i] = sum_p parts[p, i]
 """
@@ -57,7 +56,7 @@ class Grain:
 class Division:
     """When a device splits: `lanes` keep it busy.
 
-    `row`: lanes share the terms of a result. `column`: each lane has results of its own. To read more parts than
+    `row`: lanes share the terms of a result. `column`: each lane has results of its own. To add up more terms than
     `again` another time takes longer than a launch.
     """
 
@@ -85,59 +84,73 @@ class Split:
 
 def split(region: Region, division: Division) -> Split:
     """The region as it is, if nothing in it is worth it."""
-    parts: list[Region] = []
-    merged: dict[Expr, Expr] = {}
-    before = dict(merged)
-    taken = {b.name for b in region.buffers()}
-    last = region.stores[-1]
-    for r in kernel_reductions([last.value]):
-        if not free_axes(r) <= set(last.axes):
-            continue  # it belongs to another one's terms
-        whole = map_expr(r, merged)
-        while isinstance(whole, Reduce) and (count := _parts(whole, last, division)) > 1:
-            points = count * extent_of(free_axes(r)).estimate()
-            for key in _merged_often(merged, whole.body, last, points, division):
-                store, before, merged[key] = _stored(
-                    merged, key, fresh(f"merged{len(parts)}", taken)
-                )
-                parts.append(Region((store,), region.lines))
-                whole = map_expr(r, merged)
-            name = fresh(f"parts{len(parts)}", taken)
-            before = {**merged, r: whole}
-            lanes = _grain(whole, last, division).lanes
-            store, whole = _divided(whole, last, count, MOST_TERMS * lanes, name)
-            merged[r] = whole
-            parts.append(Region((store,), region.lines))
-    value, points = map_expr(last.value, merged), extent_of(last.axes).estimate()
-    for key in _merged_often(merged, value, last, points, division):
-        store, before, merged[key] = _stored(merged, key, fresh(f"merged{len(parts)}", taken))
-        parts.append(Region((store,), region.lines))
-    return Split(tuple(parts), _with(region, merged), _with(region, before))
+    pieces = _Pieces(region, division)
+    own = frozenset(pieces.last.axes)
+    # the others belong to the terms of another one
+    reductions = [r for r in kernel_reductions([pieces.last.value]) if free_axes(r) <= own]
+    for r in reductions:
+        while (count := pieces.count(r)) > 1:
+            results = extent_of(free_axes(r)).estimate()
+            for inner in reductions[: reductions.index(r)]:
+                pieces.store_if_repeated(inner, pieces.now(r), count * results)
+            pieces.divide(r, count)
+    points = extent_of(pieces.last.axes).estimate()
+    for r in reductions:
+        pieces.store_if_repeated(r, pieces.now(pieces.last.value), points)
+    return pieces.split()
 
 
-def _merged_often(
-    merged: Mapping[Expr, Expr], value: Expr, store: Store, points: int, division: Division
-) -> list[Expr]:
-    """The reductions whose parts would be merged again at so many points of a value, by lanes that share no result."""
-    lane, inside = lane_axis(store), set(walk([value]))
-    found: list[Expr] = []
-    for key, whole in merged.items():
-        if whole in inside and isinstance(whole, Reduce) and lane in free_axes(whole):
-            again = points > extent_of(free_axes(whole)).estimate()
-            if again and points * extent_of(whole.axes).estimate() > division.again:
-                found.append(key)
-    return found
+class _Pieces:
+    """A region while it is taken apart."""
 
+    def __init__(self, region: Region, division: Division) -> None:
+        self.region, self.division, self.last = region, division, region.stores[-1]
+        self.lane = lane_axis(self.last)
+        self.taken = {b.name for b in region.buffers()}
+        self.parts: list[Region] = []
+        self.merged: dict[Expr, Expr] = {}  # what is read, or merged, in place of a reduction
+        self.before: dict[Expr, Expr] = {}  # the same without the last of the parts
 
-def _stored(
-    merged: Mapping[Expr, Expr], key: Expr, name: str
-) -> tuple[Store, dict[Expr, Expr], Expr]:
-    """The store of what parts are merged to, all values as they are before it, and the read of it."""
-    whole = merged[key]
-    axes = tuple(sorted(free_axes(whole), key=str))
-    place = tuple(map(ix, axes))
-    b = Buffer(name, Role.TEMP, tuple(a.extent for a in axes), whole.dtype)
-    return Store(b, axes, place, whole), dict(merged), read(b, place)
+    def now(self, e: Expr) -> Expr:
+        return self.merged.get(e) or map_expr(e, self.merged)
+
+    def count(self, r: Reduce) -> int:
+        whole = self.now(r)
+        return _parts(whole, self.last, self.division) if isinstance(whole, Reduce) else 1
+
+    def divide(self, r: Reduce, count: int) -> None:
+        """A further level of parts."""
+        whole = self.now(r)
+        assert isinstance(whole, Reduce)
+        lanes = _grain(whole, self.last, self.division).lanes
+        name = fresh(f"parts{len(self.parts)}", self.taken)
+        store, value = _divided(whole, self.last, count, MOST_TERMS * lanes, name)
+        self._append(r, store, value)
+
+    def store_if_repeated(self, r: Reduce, value: Expr, points: int) -> None:
+        """Store what a reduction comes to if a value of so many points would compute it again for many of them."""
+        whole = self.now(r)
+        if not isinstance(whole, Reduce) or whole not in walk([value]):
+            return
+        axes, length = free_axes(whole), 1
+        if self.lane is not None and self.lane not in axes:
+            length = max(1, self.lane.extent.estimate())  # once for all points along the lanes
+        again = points // length - extent_of(axes).estimate()
+        if again * extent_of(whole.axes).estimate() > self.division.again:
+            kept = tuple(a for a in self.last.axes if a in axes)
+            dims, place = tuple(a.extent for a in kept), tuple(map(ix, kept))
+            name = fresh(f"whole{len(self.parts)}", self.taken)
+            b = Buffer(name, Role.TEMP, dims, whole.dtype)
+            self._append(r, Store(b, kept, place, whole), read(b, place))
+
+    def _append(self, r: Reduce, store: Store, value: Expr) -> None:
+        self.before = {**self.merged, r: self.now(r)}
+        self.merged[r] = value
+        self.parts.append(Region((store,), self.region.lines))
+
+    def split(self) -> Split:
+        rest, after_last = (_with(self.region, v) for v in (self.merged, self.before))
+        return Split(tuple(self.parts), rest, after_last)
 
 
 def is_little(pieces: Split, division: Division) -> bool:

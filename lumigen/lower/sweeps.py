@@ -6,6 +6,8 @@ the reductions and the stores; reductions that vary with the last axis stand in 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lumigen.index import Axis, Ix, Lookup, extent_of, ix
 from lumigen.lower.scope import address, kernel_reductions
 from lumigen.plan import Carry, KernelPlan, Loop, RegionPlan, Step
@@ -19,6 +21,8 @@ from lumigen.region import (
     carried,
     free_axes,
     indices_of,
+    map_expr,
+    reduce,
     substitute,
     walk,
 )
@@ -59,16 +63,19 @@ def lane_axis(store: Store) -> Axis | None:
         return None
     last = store.axes[-1]
     varying = [r for r in kernel_reductions([store.value]) if last in free_axes(r)]
-    if not varying or any(_consecutive(r.body, (last,)) for r in varying):
+    if not varying or any(_consecutive(r, (last,)) for r in varying):
         return last
     long = [tuple(a for a in r.axes if a.extent.estimate() >= WINDOW) for r in varying]
-    along = all(_consecutive(r.body, axes) for r, axes in zip(varying, long, strict=True))
+    along = all(_consecutive(r, axes) for r, axes in zip(varying, long, strict=True))
     return None if along else last
 
 
-def _consecutive(body: Expr, axes: tuple[Axis, ...]) -> bool:
-    """Whether something is read whose neighbours along one of the axes are neighbours in memory."""
-    nodes = walk([body])
+def _consecutive(r: Reduce, axes: tuple[Axis, ...]) -> bool:
+    """Whether a term reads something whose neighbours along one of the axes are neighbours in memory.
+
+    What is the same in all terms is read once and does not count.
+    """
+    nodes = walk([r.body])
     places = [address(e.source, e.at) for e in nodes if isinstance(e, Read)]
     found = (a for e in nodes for i in indices_of(e) for a in i.atoms())
     places += [
@@ -76,7 +83,8 @@ def _consecutive(body: Expr, axes: tuple[Axis, ...]) -> bool:
         for a in found
         if isinstance(a, Lookup) and isinstance(a.source, Buffer)
     ]
-    return any(place.coefficient(a) == 1 for place in places for a in axes)
+    own = frozenset(r.axes)
+    return any(place.coefficient(a) == 1 for place in places if place.axes & own for a in axes)
 
 
 def sweeps_in_order(reductions: tuple[Reduce, ...]) -> list[tuple[Reduce, ...]]:
@@ -118,8 +126,7 @@ def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:
     while position >= 0:
         axes = stores[-1].axes
         left, right = axes[position : position + 2]
-        joined = Axis(f"{left.name}{right.name}", left.extent * right.extent)
-        split = {left: ix(joined) // right.extent, right: ix(joined) % right.extent}
+        joined, split = _join(left, right)
         axes = (*axes[:position], joined, *axes[position + 2 :])
         moved = tuple(
             Store(
@@ -131,15 +138,48 @@ def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:
             )
             for s in stores
         )
-        addresses = (a for s in moved for a in _addresses(s.value, s.dst, s.at))
+        addresses = [address(s.dst, s.at) for s in moved]
+        addresses += [a for s in moved for a in _addresses(s.value)]
         if all(a.coefficient(joined) is not None for a in addresses):
             stores = moved
         position -= 1
     return stores
 
 
-def _addresses(value: Expr, dst: Buffer, at: tuple[Ix, ...]) -> list[Ix]:
-    out = [address(dst, at)]
+def merge_reduced(region: Region) -> Region:
+    """Join neighbouring axes of reductions in the same way: what lies in a row is one loop, and one row to divide."""
+    merged: dict[Expr, Expr] = {}
+    for r in kernel_reductions(s.value for s in region.stores):
+        whole = map_expr(r, merged)
+        if isinstance(whole, Reduce) and (joined := _with_joined_axes(whole)) is not r:
+            merged[r] = joined
+    stores = (replace(s, value=map_expr(s.value, merged)) for s in region.stores)
+    return replace(region, stores=tuple(stores)) if merged else region
+
+
+def _with_joined_axes(r: Reduce) -> Expr:
+    axes, body = r.axes, r.body
+    guarded = frozenset(a for c in r.where for a in c.axes)
+    for position in reversed(range(len(axes) - 1)):
+        left, right = axes[position : position + 2]
+        joined, split = _join(left, right)
+        moved = substitute(body, split)
+        places = _addresses(moved)
+        affine = all(a.coefficient(joined) is not None for a in places)
+        if affine and not guarded & {left, right}:
+            axes, body = (*axes[:position], joined, *axes[position + 2 :]), moved
+    return r if axes == r.axes else reduce(r.monoid, axes, body, r.dtype, r.where)
+
+
+def _join(left: Axis, right: Axis) -> tuple[Axis, dict[Axis, Ix]]:
+    """One axis over the product of two, and each of them as an expression of it."""
+    joined = Axis(f"{left.name}{right.name}", left.extent * right.extent)
+    return joined, {left: ix(joined) // right.extent, right: ix(joined) % right.extent}
+
+
+def _addresses(value: Expr) -> list[Ix]:
+    """The places that are read, and what else is computed of axes."""
+    out: list[Ix] = []
     for e in walk([value]):
         out.extend([address(e.source, e.at)] if isinstance(e, Read) else indices_of(e))
     return out
