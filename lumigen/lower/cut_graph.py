@@ -84,6 +84,9 @@ class CutGraph:
     memo: dict[Node, tuple[tuple[Axis, ...], Expr]] = field(
         default_factory=dict[Node, tuple[tuple[Axis, ...], Expr]]
     )
+    folds: dict[tuple[Node, ...], tuple[Node, ...] | None] = field(
+        default_factory=dict[tuple[Node, ...], "tuple[Node, ...] | None"]
+    )  # what is to be stored so that these are folded together, as far as a rule has asked
     places: dict[Node, Place] = field(default_factory=dict[Node, Place])
     sizes: Sizes = field(init=False)
 
@@ -116,6 +119,8 @@ class CutGraph:
     def materialise(self, nodes: Iterable[Node]) -> None:
         """Cut at these nodes, and forget the expressions that inlined them."""
         stack = list(nodes)
+        if stack:
+            self.folds.clear()
         self.cut.update(stack)
         stale: set[Node] = set()
         while stack:
@@ -287,14 +292,7 @@ class CutGraph:
 
     def inside(self, root: Node, stored: Node | None = None) -> list[Node]:
         """The nodes that the root's region computes; the same if `stored` were cut as well."""
-        seen: set[Node] = set()
-        stack = [root]
-        while stack:
-            n = stack.pop()
-            if n not in seen:
-                seen.add(n)
-                stack.extend(a for a in self.inlined_by(n) if a is not stored)
-        return sorted(seen, key=self.number.__getitem__)
+        return self._reached(root, stored, frozenset())
 
     def inlined_by(self, n: Node) -> list[Node]:
         """Its operands that are computed wherever it is."""
@@ -302,16 +300,19 @@ class CutGraph:
 
     def beside(self, root: Node, stored: Node | None = None) -> list[Node]:
         """The reductions of a region that are inside no other; the same if `stored` were cut as well."""
+        return [n for n in self._reached(root, stored, frozenset(MONOIDS)) if n.op in MONOIDS]
+
+    def _reached(self, root: Node, stored: Node | None, ends: frozenset[Op]) -> list[Node]:
+        """What the root's region computes, in order, without the operands of `ends` and of `stored`."""
         seen: set[Node] = set()
         stack = [root]
         while stack:
             n = stack.pop()
             if n not in seen:
                 seen.add(n)
-                stack.extend(
-                    a for a in self.inlined_by(n) if n.op not in MONOIDS and a is not stored
-                )
-        return sorted((n for n in seen if n.op in MONOIDS), key=self.number.__getitem__)
+                if n.op not in ends:
+                    stack.extend(a for a in self.inlined_by(n) if a is not stored)
+        return sorted(seen, key=self.number.__getitem__)
 
     def stored(self, place: Place, e: Edge) -> Region:
         """What an edge shows, in a buffer of its own."""

@@ -319,8 +319,16 @@ def _folded_together(
 ) -> tuple[Node, ...] | None:
     """What to store so that a skeleton folds it in one loop and none of the regions computes anything of it again.
 
-    Nothing where it does as it is; None where no skeleton does.
+    Nothing where it does as it is; None where no skeleton does. Asked once for a graph as it is cut.
     """
+    if roots not in g.folds:
+        g.folds[roots] = _found_together(g, skeletons, roots)
+    return g.folds[roots]
+
+
+def _found_together(
+    g: CutGraph, skeletons: Skeletons, roots: tuple[Node, ...]
+) -> tuple[Node, ...] | None:
     nested = [n for n in roots if has_nested_reduction(g.inlined(n)[1])]
     for main in (n for n in nested if skeletons.runs_whole(g.region(n))):
         parts = [_part_of(g, skeletons, main, n) for n in roots if n is not main]
