@@ -4,6 +4,9 @@ Before: bound axes are named after the nodes they come from.  After: stores run 
 k0, k1, ...; two reductions over equal extents share an axis wherever neither would capture the other's.
 Renaming bound axes is always sound; sharing names is what lets later analysis see that a maximum, a sum and a
 contraction range over the same thing. Equal computations get equal text, which is the structural hash.
+
+An axis whose quotient is read beside a reduction is two: groups, and places in them. So all that a group shares varies
+with one axis alone, and channels of a group are the rows of a product.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.index import Axis, Ix, ix
+from lumigen.index import Axis, Ix, Quotient, ix
 from lumigen.region import (
     Expr,
     Reduce,
     Region,
     Store,
     free_axes,
+    indices_of,
     rebuild,
     reduce,
     substitute,
@@ -28,6 +32,7 @@ from lumigen.region import (
 
 def unify_axes(region: Region) -> Region:
     """The region over canonical axes, which its stores share."""
+    region = _grouped(region)
     own = dict.fromkeys(a for s in reversed(region.stores) for a in s.axes)
     axes = {a: Axis(f"i{d}", a.extent) for d, a in enumerate(own)}
     names: dict[Axis, Ix] = {old: ix(new) for old, new in axes.items()}
@@ -43,6 +48,40 @@ def unify_axes(region: Region) -> Region:
         for s, value in zip(region.stores, values, strict=True)
     )
     return replace(region, stores=tuple(stores))
+
+
+def _grouped(region: Region) -> Region:
+    """The region with axes of its stores divided where reductions read their quotients; the last, of lanes, stays."""
+    while (found := _divisible(region)) is not None:
+        axis, size = found
+        group, place = Axis(f"{axis.name}g", axis.extent // size), Axis(f"{axis.name}p", ix(size))
+        to = {axis: ix(group) * size + ix(place)}
+        stores = (
+            replace(
+                s,
+                axes=tuple(p for a in s.axes for p in ((group, place) if a == axis else (a,))),
+                at=tuple(i.substitute(to) for i in s.at),
+                value=substitute(s.value, to),
+            )
+            for s in region.stores
+        )
+        region = replace(region, stores=tuple(stores))
+    return region
+
+
+def _divisible(region: Region) -> tuple[Axis, int] | None:
+    """An axis of all stores but the last one, and the greatest size of groups of it that a reduction in them reads."""
+    reductions = [r for r in walk(s.value for s in region.stores) if isinstance(r, Reduce)]
+    read = walk(r.body for r in reductions)
+    atoms = [a for e in read for i in indices_of(e) for a in i.atoms() if isinstance(a, Quotient)]
+    for axis in region.stores[-1].axes[:-1]:
+        sizes = [
+            a.denominator.const for a in atoms if a.numerator == ix(axis) and a.denominator.is_const
+        ]
+        sizes = [n for n in sizes if axis.extent.is_const and axis.extent.const % n == 0]
+        if sizes and all(axis in s.axes for s in region.stores):
+            return axis, max(sizes)
+    return None
 
 
 def shared_axes(e: Expr) -> Expr:
