@@ -243,14 +243,17 @@ def await_all(workers: Sequence[Worker]) -> None:
 
 
 def compare(
-    workers: Sequence[Worker], expected: Mapping[str, np.ndarray], tolerance: float
+    workers: Sequence[Worker],
+    expected: Mapping[str, np.ndarray],
+    tolerance: float | Mapping[str, float],
 ) -> dict[str, dict[str, float]]:
-    """The largest difference of each peer to what is expected; too large a one ends the run."""
+    """The largest difference of each peer to what is expected; too large a one, of all or of a case, ends the run."""
     out: dict[str, dict[str, float]] = {}
     for w in workers:
         for case in w.cases if w.peer != "limits" else ():
             difference = float(np.abs(w.result(case) - expected[case]).max())
-            if not difference <= tolerance:
+            limit = tolerance[case] if isinstance(tolerance, Mapping) else tolerance
+            if not difference <= limit:
                 raise SystemExit(f"{w.peer} is wrong by {difference:.1e} at {case}.")
             known = out.setdefault(w.peer, {})
             known[case] = max(difference, known.get(case, 0.0))

@@ -112,27 +112,28 @@ def test_the_last_block_does_what_is_little(name: str) -> None:
     assert lowered(traced(function, x=x), DEVICES["cpu"]).counters == 0
 
 
-@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
-def test_what_rows_share_is_computed_once(device: Device) -> None:
-    """The mean and the variance of a group of channels, not once more for each row of pixels."""
-    graph = traced(lambda x: F.group_norm(x, 4), x=lg.spec(8, 16, 32, 32))
-    *stored, last = (k.region for k in lowered(graph, device).kernels)
-    assert len(stored) == 2
+def test_what_rows_share_is_computed_once() -> None:
+    """The maximum over channels, not once more for each of them.
+
+    On a CPU a loop behind it has all of the channels. The columns do not keep a GPU busy, whose blocks share the
+    channels: there it is stored.
+    """
+    graph = traced(lambda x: x.softmax(1), x=lg.spec(2, 4096, 64, 64))
+    *stored, last = (k.region for k in lowered(graph, CUDA).kernels)
+    assert len(stored) >= 2
     assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
-    graph = traced(lambda x: x.softmax(1), x=lg.spec(2, 64, 128, 128))
-    *_, last = (k.region for k in lowered(graph, device).kernels)
-    assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
+    (kernel,) = lowered(graph, CPU).kernels
+    assert split(kernel.region, CPU.division).parts == ()
 
 
-@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
-def test_columns_are_merged_once_for_all_rows(device: Device) -> None:
+def test_columns_are_merged_once_for_all_rows() -> None:
     """Of a mean and a variance each row takes the two numbers of a column, not all of their parts."""
     graph = traced(lambda x: (x - x.mean(0)) / x.var(0).sqrt(), x=lg.spec(100_000, 64))
-    *_, last = (k.region for k in lowered(graph, device).kernels)
+    *_, last = (k.region for k in lowered(graph, CUDA).kernels)
     assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
     graph = traced(lambda x: x - x.mean(0), x=lg.spec(20, 64))
-    *_, last = (k.region for k in lowered(graph, device).kernels)
-    assert any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
+    (kernel,) = (k.region for k in lowered(graph, CUDA).kernels)
+    assert any(isinstance(e, Reduce) for e in walk(s.value for s in kernel.stores))
 
 
 def test_where_there_may_be_no_part_no_block_is_the_last() -> None:

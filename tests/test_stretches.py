@@ -41,12 +41,24 @@ def of_any_length(x, turn):
     return lg.cat([turn, x], -1)
 
 
+def windows(x, turn):
+    padding = turn.shape[1] // 2
+    return lg.functional.conv1d(x, turn.unsqueeze(1), padding=padding, groups=x.shape[0])
+
+
+def maxima(x, turn):
+    return lg.functional.max_pool1d(x, 5, 1, 2) * turn[:, :1]
+
+
 CASES: dict[str, tuple[Callable, tuple, tuple, int]] = {
     "halves": (rotated, (5, 34), (5, 17), 2),
     "numbers, that lanes choose between": (rotated, (5, 2), (5, 1), 1),
     "three parts": (three, (5, 34), (5, 17), 3),
     "edges": (padded, (5, 21), (5, 3), 3),
     "more parts than are worth their code": (many, (5, 35), (5, 3), 1),
+    "sums of windows, and edges": (windows, (5, 21), (5, 3), 3),
+    "maxima of windows, and edges": (maxima, (5, 21), (5, 3), 3),
+    "windows as wide as what they are of": (windows, (5, 5), (5, 7), 1),
     "lanes of no fixed number": (of_any_length, (5, N), (5, 7), 1),
 }
 

@@ -73,6 +73,18 @@ def of_module(net: Any, x: Any) -> Graph:
 PROGRAMS: dict[str, Callable[[], Graph]] = {
     "softmax": lambda: traced(lambda x: functional.softmax(x, -1), x=spec(B, T)),
     "softmax_over_columns": lambda: traced(lambda x: functional.softmax(x, 1), x=spec(B, 9, T)),
+    "softmax_over_rows": lambda: traced(lambda x: functional.softmax(x, 0), x=spec(LONG, 21)),
+    "group_norm": lambda: traced(
+        lambda x, w, b: functional.group_norm(x, 2, w, b),
+        x=spec(B, 6, 3, T), w=spec(6), b=spec(6),
+    ),
+    "reduced_for_a_map": lambda: traced(
+        lambda x, w: x * functional.softmax(w, 0).unsqueeze(-1), x=spec(B, 7, LONG), w=spec(7)
+    ),
+    "grouped_conv2d": lambda: traced(
+        lambda x, w: functional.conv2d(x, w, padding=1, groups=2),
+        x=spec(B, 6, 5, 7), w=spec(8, 3, 3, 3),
+    ),
     "layer_norm": lambda: traced(
         lambda x, w, b: functional.layer_norm(x, (33,), w, b),
         x=spec(B, T, 33), w=spec(33), b=spec(33),

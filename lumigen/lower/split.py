@@ -11,13 +11,13 @@ never from the machine that runs them, and they are merged in their order: the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumigen.condition import less
 from lumigen.index import Axis, ceildiv, extent_of, is_nonnegative, ix, product
 from lumigen.lower.scope import kernel_reductions
-from lumigen.lower.sweeps import lane_axis
+from lumigen.lower.sweeps import axes_behind, lane_axis
 from lumigen.names import fresh
 from lumigen.region import (
     Buffer,
@@ -37,6 +37,8 @@ from lumigen.region import (
 WHOLE_LINES = 64  # elements: parts of many begin where a line of memory does
 LITTLE = 1 << 14  # parts that one block does not take long to merge
 MOST_TERMS = 1024  # of a lane, which adds them up one after the other: more lose digits, and time where dims are small
+REPEATED = 8  # times as much as it reduces does a task behind a fold that other tasks repeat
+IDLE = 2  # times as many lanes as are at work: then most of a device is idle
 WORTH = 8  # the least parts that a reduction has terms for, if it is to be split
 
 
@@ -94,10 +96,29 @@ def split(region: Region, division: Division) -> Split:
             for inner in reductions[: reductions.index(r)]:
                 pieces.store_if_repeated(inner, pieces.now(r), count * results)
             pieces.divide(r, count)
-    points = extent_of(pieces.last.axes).estimate()
+    points = extent_of(_repeating(pieces, reductions)).estimate()
     for r in reductions:
         pieces.store_if_repeated(r, pieces.now(pieces.last.value), points)
     return pieces.split()
+
+
+def _repeating(pieces: _Pieces, reductions: Sequence[Reduce]) -> tuple[Axis, ...]:
+    """The axes of the last store at whose points its reductions would run again.
+
+    Those that no reduction varies with have loops behind the folds, which are cut into tasks where that repeats little.
+    Such a loop counts only where the tasks leave most of the device idle for longer than a launch takes.
+    """
+    division, store = pieces.division, pieces.last
+    behind = axes_behind(pieces.region.stores)
+    points = extent_of(store.axes).estimate()
+    results = extent_of(a for a in store.axes if any(a in free_axes(r) for r in reductions))
+    left = [r for r in map(pieces.now, reductions) if isinstance(r, Reduce)]
+    again = sum(extent_of(r.axes).estimate() for r in left) * results.estimate()
+    tasks = max(1, points // max(1, REPEATED * again)) * results.estimate()
+    lanes = min((_grain(r, store, division).lanes for r in reductions), default=1)
+    if points > division.again and IDLE * tasks * lanes < division.lanes:
+        return store.axes
+    return tuple(a for a in store.axes if a not in behind)
 
 
 class _Pieces:

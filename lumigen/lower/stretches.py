@@ -1,8 +1,9 @@
 """stretches: cut a loop over lanes where the conditions of what it computes change.
 
 Before: a value over lanes with a choice between reads, one of which may lie outside its buffer: the halves of a
-concatenation, a rotated half, a padded edge.  After: the same value over several axes one behind another, each of
-which has a part of the lanes, so that index arithmetic decides the choice in each part and its reads are vectors.
+concatenation, a rotated half, a padded edge, also of windows that are summed up.  After: the same value over several
+axes one behind another, each of which has a part of the lanes, so that index arithmetic decides the choice in each part
+and its reads are vectors.
 
 Without it such a choice is evaluated lane by lane.
 """
@@ -14,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.index import Axis, ceildiv, floordiv, ix
+from lumigen.index import Axis, ix
 from lumigen.lower.scope import is_per_lane
-from lumigen.region import Choose, Holds, Store, substitute, walk
+from lumigen.region import Choose, Holds, Reduce, Store, substitute, walk
 
 MOST = 4  # stretches of a loop: each is as much code as the loop
 
@@ -43,18 +44,33 @@ def stretches(whole: Stretch) -> tuple[Stretch, ...]:
 
 
 def _cuts(store: Store, lane: Axis) -> Iterator[int]:
-    """The lanes at which a condition that is evaluated lane by lane begins or ceases to hold."""
+    """The lanes at which a condition that is evaluated lane by lane begins or ceases to hold.
+
+    One that the points of a reduction share: to hold for all of them, if it does so for most lanes. So it is in the
+    middle of an image whose edges are padded.
+    """
+    length = lane.extent.const
+    for c in _conditions(store, lane):
+        factor = c.slack.coefficient(lane)
+        if factor is None or not factor.is_const or factor == 0:
+            continue
+        rest = c.slack - factor * lane  # factor * lane + rest >= 0
+        least = rest.bounds()[0]
+        if least is None or not rest.axes.isdisjoint(store.axes):
+            continue
+        begins = factor.const > 0
+        cut = -(least // factor.const) if begins else least // -factor.const + 1
+        if rest.is_const or (2 * cut <= length if begins else 2 * cut >= length):
+            yield cut
+
+
+def _conditions(store: Store, lane: Axis) -> Iterator[Cmp]:
+    """Those that are asked in each lane: of choices without a vector form, and of terms of reductions."""
     for e in walk([store.value]):
         if isinstance(e, Choose) and isinstance(e.condition, Holds) and is_per_lane(e, lane):
-            for c in e.condition.conditions:
-                factor = c.slack.coefficient(lane)
-                if factor is None or not factor.is_const or factor == 0:
-                    continue
-                rest = c.slack - factor * lane  # factor * lane + rest >= 0
-                if rest.is_const and factor.const > 0:
-                    yield ceildiv(-rest, factor).const  # the first lane where it holds
-                elif rest.is_const:
-                    yield floordiv(rest, -factor).const + 1  # the first where it does not
+            yield from e.condition.conditions
+        elif isinstance(e, Reduce):
+            yield from e.where
 
 
 def _part(whole: Stretch, lo: int, count: int) -> Stretch:

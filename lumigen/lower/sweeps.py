@@ -1,7 +1,8 @@
 """sweeps: the plan that runs anything, one loop for each group of reductions that stand side by side.
 
 Before: a region of stores over the same axes.  After: one kernel. Its grid loop holds, in order, the folds that compute
-the reductions and the stores; reductions that vary with the last axis stand in a loop over it.
+the reductions and the stores; reductions that vary with the last axis stand in a loop over it. Axes that no reduction
+varies with have loops of their own behind the folds, so that nothing is reduced twice.
 """
 
 from __future__ import annotations
@@ -40,12 +41,35 @@ def plan_sweeps(region: Region) -> RegionPlan:
     body: tuple[Step, ...] = tuple(_fold(group) for group in sweeps_in_order(outer))
     ready = tuple(r for r in inner if free_axes(r) <= set(store.axes))
     folds = tuple(_fold(group) for group in sweeps_in_order(ready))
-    if lane is None or not outer:
-        grid = grid_loop(store.axes, (*body, *folds, *stores))
+    behind = axes_behind(stores)
+    rows = tuple(a for a in store.axes if a is not lane and a not in behind)
+    if lane is None:
+        grid = grid_loop(rows, (*body, *folds, *_seq(behind, stores)))
+    elif inner and outer:
+        loop = _seq((lane,), (*folds, *_seq(behind, stores)))
+        grid = grid_loop(rows, (*body, *loop))
+    elif outer:
+        grid = grid_loop(rows, (*body, *_seq(behind, _seq((lane,), stores))))
     else:
-        loop = Loop((lane,), "seq", ix(0), lane.extent, (), (*folds, *stores))
-        grid = grid_loop(store.axes[:-1], (*body, loop))
+        grid = grid_loop((*rows, lane), (*folds, *_seq(behind, stores)))
     return RegionPlan(Region(stores, region.lines), (KernelPlan((grid,)),))
+
+
+def _seq(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps for each point of the axes, if there are any."""
+    return (Loop(axes, "seq", ix(0), extent_of(axes), (), body),) if axes else body
+
+
+def axes_behind(stores: tuple[Store, ...]) -> tuple[Axis, ...]:
+    """The axes of the stores, but for the lanes, that no reduction in them varies with; none where none is reduced.
+
+    A loop over them belongs behind the folds, which would else run again for each of their points.
+    """
+    lane = lane_axis(stores[-1])
+    found = kernel_reductions(s.value for s in stores)
+    varying = frozenset[Axis]().union(*map(free_axes, found))
+    apart = (a for a in stores[-1].axes if a is not lane and a not in varying)
+    return tuple(a for a in apart if a.extent != 1) if found else ()
 
 
 def grid_loop(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> Loop:
