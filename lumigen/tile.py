@@ -228,7 +228,8 @@ class Mma:
     or columns that are, which one row is multiplied with from zero. With `a_stride`, A is a weight in panels of 16
     rows, so many elements from one to the next. `whole`: acc and B have columns up to a multiple of 16, whatever
     these hold. `element`: what both operands are rounded to, so that an instruction set may multiply it: A was packed
-    so, B too, or is a weight in pairs, or rows of floats that were rounded when they were stored.
+    so, B too, or is a weight in pairs, or rows of floats that were rounded when they were stored. A weight in pairs is
+    multiplied as f32 by one row.
     """
 
     acc: Buffer

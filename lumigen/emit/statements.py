@@ -335,6 +335,8 @@ class Statements:
         in_bf16 = "_bf16" if s.element is bf16 else ""
         if b.panels and in_bf16 and not b.pairs:
             return f"multiply_bf16({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {again});"
+        if b.pairs and not in_bf16:
+            return f"multiply_one({acc}, {a}, {where}, {cols}, {k}, {r.index(b.stride)}, {again});"
         if b.panels:
             return f"multiply({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
         assert b.k_stride is not None

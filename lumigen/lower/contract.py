@@ -290,13 +290,15 @@ def _program(
     sizes: Schedule,
 ) -> TileProgram:
     m, n, k = axes
-    element = bf16 if b.pairs else f32
+    # One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
+    is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
+    element = bf16 if b.pairs and not is_row else f32
     # work tiles: rows in equal shares, columns in shares of whole panel pairs
     most_rows = max(
         16, min(sizes["rows"], sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"]))
     )
     most_rows = min(most_rows, m.extent.bounds()[1] or most_rows)
-    whole = 2 * PAIRED_ROWS if b.pairs else 1  # rows of a share, but of the last one
+    whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     row_tasks, column_tasks = sizes["tasks"], 2
     if b.pairs and n.extent.const * k.extent.const > sizes["shared"]:
@@ -328,7 +330,7 @@ def _program(
     top.bind(n0, minimum(ix(n_part) * cols_each, n.extent))
     top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
     rows = ix(m1) - m0
-    rows_held = in_tiles(rows) if b.pairs else rows
+    rows_held = in_tiles(rows) if element is bf16 else rows
 
     depth_hi = k.extent.bounds()[1] or sizes["depth"]
     parts = -(-depth_hi // sizes["depth"])

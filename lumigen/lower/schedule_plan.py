@@ -133,9 +133,10 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
         )
     fold = find_cascade(plan.region.stores, one_row=True)
     if fold is not None:
-        # scores and weights of 64 x 64 and accumulators stay in the first two caches; few columns would leave most
-        # lanes idle, so they run one by one
+        # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in
+        # long streams; else scores and weights of 64 x 64 and accumulators stay in the first two caches
         most = extent_of(fold.columns).bounds()[1]
-        columns = 1 if most is not None and most <= FEW_COLUMNS else 64
-        return schedule("panel", {"columns": columns, "depth": 64}, places)
+        if most is not None and most <= FEW_COLUMNS:
+            return schedule("panel", {"columns": 1, "depth": 256}, places)
+        return schedule("panel", {"columns": 64, "depth": 64}, places)
     return VECTOR_LOOPS

@@ -71,6 +71,14 @@ inline void multiply(float* c, int64_t ldc, const float* packed_a, const T* pack
   multiply_tiles(c, ldc, packed_a, Columns<T>{packed_b, panel_stride, kPanel}, rows, cols, k, accumulate);
 }
 
+// As multiply, of a single row that bf16 holds, packed as floats, with B in pairs; a matrix unit is not used,
+// since the columns come from memory, which takes longer than either.
+inline void multiply_one(float* c, const float* packed_a, const BF16Pair* packed_b, int64_t cols, int64_t k,
+                         int64_t panel_stride, bool accumulate) {
+  multiply_tiles(c, cols, packed_a, Columns<BF16Pair>{packed_b, panel_stride / 2, kPanel}, 1, cols, k,
+                 accumulate);
+}
+
 // As multiply, with B left as it is: element (k, n) at b[k * ldb + n]. Reads nothing beyond `cols`.
 template <class T>
 inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const T* b, int64_t ldb, int rows,

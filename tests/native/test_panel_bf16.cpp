@@ -87,6 +87,33 @@ static void check_contraction(Random& random, int rows, int64_t cols, int64_t k)
   CHECK(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(float)) == 0);
 }
 
+// A single row that is multiplied by vectors: a sum in double, and the bits of whole columns in pieces;
+// columns behind the last wanted are left as they are.
+static void check_one(Random& random, int64_t cols, int64_t k) {
+  const auto a = halves(random, k), b = halves(random, k * cols);
+  const auto packed = pairs_of(b, cols, k);
+  std::vector<float> row(static_cast<size_t>(k)), whole(size_t(cols + 1), NAN), pieces = whole;
+  pack_a(row.data(), a.data(), k, 1, 1, k);
+  const int64_t stride = up(k, 32) * 16;
+  multiply_one(whole.data(), row.data(), as_pairs(packed.data()), cols, k, stride, false);
+  for (int64_t n = 0; n < cols; n++) {
+    double sum = 0.0, size = 0.0;
+    for (int64_t i = 0; i < k; i++) {
+      const double product = double(row[size_t(i)]) * double(widened(b[size_t(i * cols + n)]));
+      sum += product;
+      size += std::fabs(product);
+    }
+    CHECK(std::fabs(double(whole[size_t(n)]) - sum) <= 0x1p-24 * (2.0 + std::sqrt(double(k))) * size);
+  }
+  CHECK(std::isnan(whole[size_t(cols)]));
+  const int64_t cut = 32 * (1 + random.below(3));
+  for (int64_t i = 0; i < k; i += cut)
+    for (int64_t n = 0; n < cols; n += kPanel)
+      multiply_one(pieces.data() + n, row.data() + i, as_pairs(packed.data() + n / 16 * stride + i * 16),
+                   cols - n < kPanel ? cols - n : kPanel, k - i < cut ? k - i : cut, stride, i > 0);
+  CHECK(std::memcmp(whole.data(), pieces.data(), size_t(cols) * sizeof(float)) == 0);
+}
+
 // Rows of floats are rounded, and lie as rows that were rounded before: contiguous, turned, spread, from a
 // function.
 static void check_packings(Random& random, int rows, int64_t k) {
@@ -207,6 +234,8 @@ int main() {
   for (const int rows : {1, 15, 16, 17, 33, 64})
     for (const int64_t cols : {1, 3, 16, 17, 32, 63, 64, 65, 130})
       check_columns(random, rows, cols, 1 + random.below(150));
+  for (const int64_t cols : {1, 16, 17, 64, 67, 128, 130, 200})
+    for (const int64_t k : {1, 2, 31, 32, 33, 64, 97, 200}) check_one(random, cols, k);
   check_infinities(random);
   std::puts("multiply of bf16: right, and the same bits in pieces");
   return 0;
