@@ -195,6 +195,14 @@ def test_every_kernel_keeps_the_rules_and_has_a_text(name: str) -> None:
         assert "__global__ void __launch_bounds__" in text
 
 
+def test_the_name_of_a_file_cannot_leave_its_literal() -> None:
+    (kernel,) = lowered("map")[1].kernels
+    origin = '"b\\sin??!.py:3'
+    text = device_kernel_body(kernel.name, kernel.program, kernel.parameters, origin)
+    assert f'    "{kernel.name}", "\\"b\\\\sin?\\?!.py:3", reinterpret_cast' in text
+    assert f" {kernel.name}_b_sin_3(const __grid_constant__" in text
+
+
 def test_products_run_in_tiles() -> None:
     for name in ("product", "computed_operand", "by_row_sums", "by_counts", "batched"):
         assert any(k.program.skeleton == "pipeline" for k in lowered(name)[1].kernels), name
