@@ -139,6 +139,56 @@ def test_a_fold_of_any_length_is_one_kernel(typical: int, features: int, dtype: 
     assert [k.program.skeleton for k in kernels] == ["cascade"]
 
 
+def merged(x: Any) -> Any:
+    """Heads side by side."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def mixed(q: Any, k: Any, v: Any) -> Any:
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+AROUND: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "product": (lambda q, k, v, x, w: merged(mixed(q, k, v)) @ w, ["fold", "product"]),
+    "residual": (lambda q, k, v, x, w: merged(mixed(q, k, v)) + x, ["fold", "simt"]),
+    "gate": (
+        lambda q, k, v, x, w: (merged(mixed(q, k, v)) * x.sigmoid()) @ w,
+        ["fold", "simt", "product"],
+    ),
+    "difference": (
+        lambda q, k, v, x, w: mixed(q, k, v) - 0.5 * mixed(k, q, v),
+        ["fold", "fold"],
+    ),
+}
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("heads", [4, 16])  # few of them make a short depth of the product behind
+@pytest.mark.parametrize("name", AROUND)
+def test_what_follows_a_fold_leaves_it_whole(
+    name: str, heads: int, device: Device, rng: np.random.Generator
+) -> None:
+    function, kernels = AROUND[name]
+    length, width = lg.Dim("length", 1, 1024, typical=512), 16 * heads
+    part = lg.spec(2, heads, length, 16)
+    more = {"x": lg.spec(2, length, width), "w": lg.spec(width, width)}
+    graph = entry = traced(function, q=part, k=part, v=part, **more)
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    model = assemble((("entry", entry),), device)
+    kinds = {"cascade": "fold", "panel": "product", "pipeline": "product"}
+    launches = [g.variants[-1].launches[0].kernel for g in model.programs[0].groups]
+    skeleton = {k.name: k.program.skeleton for k in model.kernels}
+    assert [kinds.get(skeleton[n], skeleton[n]) for n in launches] == kernels
+    inputs: dict[str, Any] = {}
+    for n in graph.inputs:
+        shape = [int(e.evaluate({length: 5})) for e in n.shape]
+        inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(np.float32)
+    expected = evaluate(graph, inputs, {})
+    for out, value in run_entry(model, inputs, {}).items():
+        agree(value, expected[out], name)
+
+
 def test_few_rows_past_which_much_streams_are_stored() -> None:
     """A block would be alone with all of a long axis; a stored product is divided among many."""
     keys = lg.spec(1, 4, 4096, 64)
@@ -196,6 +246,14 @@ def test_every_kernel_keeps_the_rules_and_has_a_text(name: str) -> None:
         verify(kernel.program, name)
         text = device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1")
         assert "__global__ void __launch_bounds__" in text
+
+
+def test_the_name_of_a_file_cannot_leave_its_literal() -> None:
+    (kernel,) = lowered("map")[1].kernels
+    origin = '"b\\sin??!.py:3'
+    text = device_kernel_body(kernel.name, kernel.program, kernel.parameters, origin)
+    assert f'    "{kernel.name}", "\\"b\\\\sin?\\?!.py:3", reinterpret_cast' in text
+    assert f" {kernel.name}_b_sin_3(const __grid_constant__" in text
 
 
 def test_products_run_in_tiles() -> None:

@@ -270,6 +270,10 @@ class CaseContext:
         return string(self.title)
 
     @property
+    def place_literal(self) -> str:
+        return string(self.place)
+
+    @property
     def dim_values(self) -> str:
         return ", ".join(f"values[{i}]" for i in range(len(self.dims)))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lumigen.dtype import bf16
 from lumigen.emit.block import BLOCK_TYPES, declarations, used
+from lumigen.emit.cxx import string
 from lumigen.emit.environment import render
 from lumigen.emit.places import counted_in
 from lumigen.emit.roles import box_lines, is_split, tile_lines
@@ -71,7 +72,7 @@ class DeviceKernelContext:
     name: str
     symbol: str  # the name that profilers and sanitizers show
     place: str  # the type in which places are computed
-    origin: str  # lines of the model
+    origin: str  # lines of the model, a literal
     team: int
     width: int
     headers: tuple[str, ...]
@@ -132,7 +133,7 @@ def device_kernel_body(
         name=name,
         symbol=symbol(name, origin),
         place=counted_in(program),
-        origin=origin,
+        origin=string(origin),
         team=program.team,
         width=program.width,
         headers=_headers(DEVICE_HEADERS[program.skeleton], lines),

@@ -73,11 +73,12 @@ def is_expanding(
     """Whether a factor, of `size` elements, is much larger than all it is made of and all it is reduced to.
 
     `is_short`: the loop over its tiles costs less than to store it. It need not be larger then, unless weights are
-    among what it is made of, which each tile reads again.
+    among what it is made of, which each tile reads again. Not where all its contractions are inside its own reductions:
+    no skeleton has tiles of one inside two.
     """
     inner = [r for r in walk([value]) if isinstance(r, Reduce)]
     contractions = [r for r in inner if product_factors(r) is not None]
-    if not contractions or any(_nested(r) for r in contractions):
+    if not any(contractions_beside(value, one_row=False)) or any(_nested(r) for r in contractions):
         return False
     made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
     weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)

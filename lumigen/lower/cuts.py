@@ -223,8 +223,9 @@ def reductions_of_versions(g: CutGraph, _: Skeletons) -> list[Node]:
 def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """What regions that would compute a contraction again and again are to read instead.
 
-    The operand of the reduction that the contraction is inside, with all that is done to it on the way; the
-    contraction itself where that operand is no node of its own. Nothing where a skeleton runs the region whole; all
+    The last value on the way that a skeleton runs whole: then only what is done to it is not in the same kernel. Where
+    there is none, the operand of the reduction that the contraction is inside, with all that is done to it on the way;
+    the contraction itself where that operand is no node of its own. Nothing where a skeleton runs the region whole; all
     of it where one does, but not as an output sees it.
     """
     bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
@@ -241,6 +242,9 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             bool(inner) and has_nested_contraction(g.inlined(root)[1], one_row=skeletons.one_row)
         )
         if nested and not skeletons.runs_whole(g.region(root)):
+            if whole := _last_whole(g, skeletons, inside):
+                out.update(dict.fromkeys(whole))
+                continue
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
             operands = [f for n in reductions for f in _contracted(g, skeletons, n)]
             out.update(dict.fromkeys(_innermost(g, operands) or inner))
@@ -401,6 +405,15 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
     """Those that hold none of the others: what is left of the region may run whole once they are stored."""
     return [n for n in nodes if not set(g.inside(n)) & ({*nodes} - {n})]
+
+
+def _last_whole(g: CutGraph, skeletons: Skeletons, inside: list[Node]) -> list[Node]:
+    """The last of the nodes, if any, whose region holds a contraction inside a reduction and is run whole."""
+    for n in reversed(inside):
+        nested = has_nested_contraction(g.inlined(n)[1], one_row=skeletons.one_row)
+        if nested and n not in g.cut and skeletons.runs_whole(g.region(n)):
+            return [n]
+    return []
 
 
 def _shown_whole(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:

@@ -15,7 +15,7 @@ from lumigen.build import write_project
 from lumigen.emit.environment import environment
 from lumigen.emit.manifest import file_hash
 from lumigen.emit.project import render_project
-from lumigen.errors import BadArgument, LoweringFailed
+from lumigen.errors import BadArgument, LoweringFailed, SourceLocation
 from lumigen.index import Dim, ix
 from lumigen.program import Panels
 
@@ -112,6 +112,14 @@ def test_manifest_hashes_every_other_file():
 
 def test_source_lines_are_file_names():
     assert "// model.py:12\n" in render_project(models.tiny())["src/forward.cpp"]
+
+
+def test_names_of_files_cannot_leave_their_literals():
+    model = models.tiny()
+    lines = (SourceLocation('"b\\sin??!.py', 3),)
+    kernels = tuple(replace(k, lines=lines) for k in model.kernels)
+    text = render_project(replace(model, kernels=kernels))["tests/kernels_test.cpp"]
+    assert '     "\\"b\\\\sin?\\?!.py:3",\n' in text
 
 
 def test_misspelled_name_in_a_template_is_an_error():
