@@ -103,10 +103,11 @@ Status check_tensor(const Tensor* t, const Port& port) {
     return fail(kBadShape, "[%s] %s has no shape (NULL), must have %d axes: %s. Set `shape`.", port.entry,
                 port.name, static_cast<int>(port.rank), port.shape);
   if (t->device_type == 0)
-    return fail(kBadDevice,
-                "[%s] %s has device_type 0, which is no device. Set `device_type` to where its data is: 1 for the "
-                "host's memory.",
-                port.entry, port.name);
+    return fail(
+        kBadDevice,
+        "[%s] %s has device_type 0, which is no device. Set `device_type` to where its data is: 1 for the "
+        "host's memory.",
+        port.entry, port.name);
   if (const Status s = check_device(*t, port)) return s;
   if (t->data == nullptr)
     return fail(kBadArgument, "[%s] %s has no data (NULL), must have some. Set `data`.", port.entry,

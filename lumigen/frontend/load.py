@@ -176,7 +176,7 @@ def _find(file: Path, module: types.ModuleType, name: str | None) -> Model | Cal
     for key in names:
         found = getattr(module, key, None)
         if hasattr(found, "state_dict") and not inspect.isclass(found):
-            why = f"{key} is of type {spelled(type(found))}, and no lg.Model"
+            why = f"{key} is of type {spelled(found)}, and no lg.Model"
             remedy = 'Pass modules of lumigen.nn to lg.Model("name", net), and declare an entry.'
             raise _error(file, why, remedy)
         if isinstance(found, Model) or (found is not None and callable(found)):

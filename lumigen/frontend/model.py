@@ -97,7 +97,7 @@ class Model:
             )
         for module in net.values() if isinstance(net, Mapping) else () if net is None else (net,):
             if not isinstance(module, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
-                value = f"of type {spelled(type(module))}"
+                value = f"of type {spelled(module)}"
                 expected = "a module of lumigen.nn, or modules by name, after the model's name"
                 raise fail(BadArgument, op="Model", name="net", value=value, expected=expected)
         self.name = name

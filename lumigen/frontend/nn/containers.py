@@ -17,8 +17,7 @@ def checked(owner: Module, name: str, part: Any, kind: type[Part] = Module) -> A
     if isinstance(part, kind):
         return part
     expected = "a parameter" if kind is Parameter else "a module of lumigen.nn"
-    kind_of_part: type = type(part)
-    value = f"of type {spelled(kind_of_part)}"
+    value = f"of type {spelled(part)}"
     op = type(owner).__name__
     raise fail(BadArgument, op=op, name=f"part {name}", value=value, expected=expected)
 
