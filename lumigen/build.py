@@ -312,6 +312,11 @@ def check_buildable(directory: Path) -> None:
         raise FileRefused(command="build", file=directory, why=why, remedy=remedy)
 
 
+def check_ours(directory: Path) -> None:
+    """Refuse a file, and a directory that is neither empty nor a project of ours."""
+    _emitted_files(directory)
+
+
 def _find_tools(target: str) -> _Tools:
     cmake = packaged("cmake", "CMAKE_BIN_DIR")  # of the Python environment: the version we know
     ninja = packaged("ninja", "BIN_DIR")

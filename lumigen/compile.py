@@ -26,11 +26,12 @@ from lumigen.build import (
     WriteResult,
     build_project,
     check_buildable,
+    check_ours,
     load_module,
     read_manifest,
     write_project,
 )
-from lumigen.dtype import DType, bf16, f16, f32
+from lumigen.dtype import DType, bf16, f16, f32, of_numpy
 from lumigen.emit import manifest
 from lumigen.emit.contract import signature
 from lumigen.emit.entry import source_lines
@@ -66,7 +67,7 @@ from lumigen.verify.graph import verify
 from lumigen.verify.program import verify as verify_program
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
-from lumigen.weights import Weights, fitted, missing, open_weights
+from lumigen.weights import Weights, check_fit, fitted, missing, open_weights
 
 Entries = tuple[tuple[str, Graph], ...]
 Array = npt.NDArray[Any]
@@ -320,6 +321,9 @@ def compile_project(
     place = directory if directory is not None else Path(f"{traced.name}-{row.name}")
     if build and not why_not_built(row):
         check_buildable(place)
+    check_ours(place)
+    if weights is not None:
+        check_weights(traced, weights)
     at = stages or Stages()
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {})}
     with at.stage("recall"):
@@ -336,8 +340,7 @@ def compile_project(
     packed: PackedWeights | None = None
     if weights is not None:
         with at.stage("weights"):
-            source = str(weights.path) if isinstance(weights, Weights) else "the given arrays"
-            packed = pack_weights(model, wanted_weights(model, weights), source)
+            packed = pack_weights(model, wanted_weights(model, weights), source_of(weights))
     with at.stage("write"):
         found = packed.hash if packed else None
         files = render_project(
@@ -481,6 +484,26 @@ def weights_path(directory: Path, name: str) -> Path:
     return directory / "weights" / f"{name}.safetensors"
 
 
+def check_weights(traced: Traced, weights: Weights | Mapping[str, Array]) -> None:
+    """Refuse weights of which a name, a type or a shape is not the model's, before the work of compiling."""
+    source = source_of(weights)
+    read = {tensor_of(n).name: n for _, g in traced.entries for n in g.weights()}
+    for name, n in read.items():
+        if name not in weights:
+            raise missing(name, source, list(weights), list(read))
+        if isinstance(weights, Weights):
+            kind, shape = weights.dtype(name), weights.shape(name)
+        else:
+            array = np.asarray(weights[name])
+            kind, shape = of_numpy(array.dtype) or str(array.dtype), array.shape
+        check_fit(kind, shape, name, n.dtype, tuple(e.const for e in n.shape), source)
+
+
+def source_of(weights: Weights | Mapping[str, Array]) -> str:
+    """What an error calls the weights."""
+    return str(weights.path) if isinstance(weights, Weights) else "the given arrays"
+
+
 def wanted_weights(
     model: CompiledModel, weights: Weights | Mapping[str, Array]
 ) -> Mapping[str, Array]:
@@ -488,7 +511,7 @@ def wanted_weights(
 
     Raises for one that is missing or different.
     """
-    source = str(weights.path) if isinstance(weights, Weights) else "the given arrays"
+    source = source_of(weights)
     names = list(dict.fromkeys(s.weight.name for s in model.weights))
     found: dict[str, Array] = {}
     for w in (s.weight for s in model.weights):

@@ -223,6 +223,12 @@ class ModelFileError(UserError):
     message = "[model] {file}: {why}. {remedy}"
 
 
+class BadCall(UserError):
+    """Arguments that a function of ours does not take, or lacks; `why` is Python's clause, `call` how it is called."""
+
+    message = "[{op}] it {why}. It is called as {call}."
+
+
 class UnknownOption(UserError):
     """A `--set` key, or an option of a function, that nobody takes."""
 

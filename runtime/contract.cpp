@@ -90,6 +90,8 @@ uint64_t bytes_of(const Tensor& t) {
 Status check_tensor(const Tensor* t, const Port& port) {
   if (t == nullptr)
     return fail(kBadArgument, "[%s] %s is NULL, must be a tensor. Pass its address.", port.entry, port.name);
+  if (t->lanes == 0)
+    return fail(kBadDtype, "[%s] %s has 0 lanes, must have 1. Set `lanes`.", port.entry, port.name);
   if (t->code != port.code || t->bits != port.bits || t->lanes != 1)
     return fail(kBadDtype, "[%s] %s is %s, must be %s. Pass %s data; dtypes are never converted.", port.entry,
                 port.name, t->lanes == 1 ? dtype_name(t->code, t->bits) : "a vector type",
@@ -100,6 +102,12 @@ Status check_tensor(const Tensor* t, const Port& port) {
   if (t->ndim > 0 && t->shape == nullptr)
     return fail(kBadShape, "[%s] %s has no shape (NULL), must have %d axes: %s. Set `shape`.", port.entry,
                 port.name, static_cast<int>(port.rank), port.shape);
+  if (t->device_type == 0)
+    return fail(
+        kBadDevice,
+        "[%s] %s has device_type 0, which is no device. Set `device_type` to where its data is: 1 for the "
+        "host's memory.",
+        port.entry, port.name);
   if (const Status s = check_device(*t, port)) return s;
   if (t->data == nullptr)
     return fail(kBadArgument, "[%s] %s has no data (NULL), must have some. Set `data`.", port.entry,

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -182,7 +183,7 @@ BELONGS = "Pass the file that belongs to this model, or "
         ),
         (
             lambda given: given | {"0.bias": given["0.bias"].astype(np.float64)},
-            r"0\.bias in .* is f64\[8\], .* f32\[8\]\. .* net\.to\(lg\.f64\) before lg\.Model",
+            r"is f64\[8\], .* f32\[8\]\. Save .* in f32, .* v\.float\(\) for .*net\.to\(lg\.f64\) before lg",
         ),
         (
             lambda given: given | {"0.bias": given["0.bias"].astype(np.int32)},
@@ -207,6 +208,32 @@ def test_weights_must_be_there_and_fit(
         with pytest.raises((errors.UnknownWeight, errors.WeightMismatch), match=says):
             lg.compile(make_model(), output=out, weights=weights, build=False)
     assert not out.exists(), "what is refused leaves nothing behind"
+
+
+def test_what_is_given_is_refused_before_the_work(
+    tmp_path: Path, arrays: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the directory and of the weights, before anything is lowered."""
+
+    def lowered(*_: object, **__: object) -> None:
+        raise AssertionError("the model is lowered")
+
+    monkeypatch.setattr(sys.modules["lumigen.compile"], "lower_model", lowered)
+    file, taken = tmp_path / "w.safetensors", tmp_path / "taken"
+    taken.mkdir()
+    (taken / "notes.txt").write_text("somebody's\n")
+    save_file({**arrays, "0.bias": arrays["0.bias"][:3]}, file)
+    model = make_model()
+    cast("nn.Sequential", model.net).load_state_dict({**arrays})  # values that are in no file
+    for bad in ({}, {**arrays, "0.bias": arrays["0.bias"][:3]}, file):
+        with pytest.raises((errors.UnknownWeight, errors.WeightMismatch)):
+            lg.compile(make_model(), output=tmp_path / "out", weights=bad, build=False)
+    with pytest.raises(errors.DirectoryNotOurs):
+        lg.compile(make_model(), output=taken, build=False)
+    with pytest.raises(errors.NotADirectory):
+        lg.compile(make_model(), output=file, build=False)
+    with pytest.raises(AssertionError, match="is lowered"):
+        lg.compile(model, output=tmp_path / "out", build=False)
 
 
 def test_what_the_errors_of_weights_advise_fits(tmp_path: Path) -> None:

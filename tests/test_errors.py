@@ -171,6 +171,17 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         },
         "[model] model.py: it defines neither model nor build. Add `model = lg.Model(...)`.",
     ),
+    errors.BadCall: (
+        {
+            "op": "softmax",
+            "why": "got an unexpected keyword argument 'axis'",
+            "call": "softmax(dim, dtype=None)",
+        },
+        (
+            "[softmax] it got an unexpected keyword argument 'axis'. "
+            "It is called as softmax(dim, dtype=None)."
+        ),
+    ),
     errors.UnknownOption: (
         {"command": "compile", "name": "layer", "known": []},
         "[compile] there is no option layer; there are: none. Correct the name, or leave it out.",
@@ -420,6 +431,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadAxis: lambda _: tensor(2, 3).sum(2),
     errors.BadReshape: lambda _: tensor(2, 3).reshape(4, 2),
     errors.BadArgument: lambda _: lg.Model("not a name"),
+    errors.BadCall: lambda _: lg.nn.Linear(4, bais=True),  # pyright: ignore[reportCallIssue]
     errors.UnknownDim: dim_that_no_spec_declares,
     errors.DimSpecialised: dim_that_must_be_a_size,
     errors.DimConflict: dim_declared_twice,

@@ -422,6 +422,53 @@ def test_a_state_that_is_only_written_stays_f32() -> None:
     np.testing.assert_array_equal(states["s"], [2, 2, 2])
 
 
+@HALVES
+def test_an_output_that_is_cast_to_f32_stays_f32(dtype: DType) -> None:
+    """Last of all, movement apart: what was cast on the way is f32 in any case, and its output narrow."""
+    graph = traced(
+        lambda x, keys: {
+            "sum": x.logsumexp(-1).to(f32),
+            "moved": (x * 2).float().transpose(0, 1).reshape(40, 1, -1),
+            "rounded": (x * 2).to(dtype).to(f32),
+            "given": keys.float(),
+            "counted": (x > 0).float(),
+            "narrow": x * 2,
+            "after": x.float() * 3,
+            "like": (x * 4).type_as(x),
+            "above": (x > 1).type_as(x),
+            "added": lg.addmm(x.sum(0), x, x.new_ones(40, 40)),
+            "copied": (x * 5).contiguous(),
+        },
+        x=spec(N, 40),
+        keys=spec(N, 8),
+    )
+    model = lowered(graph, dtype)
+    wide = {"sum", "moved", "rounded", "given", "counted"}
+    (program,) = model.programs
+    assert {p.name for p in program.outputs if p.dtype is f32} == wide
+    assert {p.dtype for p in program.outputs if p.name not in wide} == {dtype}
+    inputs = {k: rounded(v, dtype) for k, v in arrays(graph, 13)[0].items()}
+    found = fast_lane.load(model, "-O1").run("entry", inputs, {})
+    x = torch.tensor(inputs["x"].astype("f8"))
+    agree(found["sum"], x.logsumexp(-1).numpy(), 1e-6)
+    np.testing.assert_array_equal(found["moved"], (x * 2).T.reshape(40, 1, -1).numpy())
+
+
+def test_a_cast_to_the_same_type_costs_nothing() -> None:
+    """Without another type no kernel knows of it, be it of what is computed, of an input or of a state."""
+
+    def program(cast: Callable[[lg.Tensor], lg.Tensor]) -> Callable[[lg.Tensor], lg.Tensor]:
+        def run(x: lg.Tensor) -> lg.Tensor:
+            state = lg.nn.State("s", (64, 40))
+            return cast(cast(x) @ cast(state).transpose(0, 1)) + cast(x).sum(-1, keepdim=True)
+
+        return run
+
+    plain = lowered(traced(program(lambda x: x), x=spec(N, 40)), f32)
+    same = lowered(traced(program(lambda x: x.float()), x=spec(N, 40)), f32)
+    assert fast_lane.source(same) == fast_lane.source(plain)
+
+
 def test_nothing_changes_without_and_nothing_more_with_a_second_run() -> None:
     graph = graph_of(BY_NAME["mlp"])
     assert retype(graph, f32) is graph

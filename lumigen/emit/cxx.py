@@ -41,7 +41,18 @@ def expression(e: Ix, names: Names, read: Read | None = None) -> str:
     `names` spells dims and axes; `read` spells a lookup. Quotients and remainders whose numerator
     might be negative, minima and maxima call functions of `runtime/index.h`.
     """
-    return _sum(e, names, read)
+    return _whole(e, names, read)
+
+
+def _whole(e: Ix, names: Names, read: Read | None) -> str:
+    """The text where nothing of it meets an operator: a quotient alone needs no brackets."""
+    text = _sum(e, names, read)
+    is_bracketed = (
+        _is_one_word(e)
+        and text.startswith("(")
+        and isinstance(e.terms[0][0][0], Quotient | Remainder)
+    )
+    return text[1:-1] if is_bracketed else text
 
 
 def _sum(e: Ix, names: Names, read: Read | None) -> str:
@@ -88,7 +99,7 @@ def _atom(atom: Atom, names: Names, read: Read | None) -> str:
             return _division("%", "floor_mod", numerator, denominator, names, read)
         case Extremum(left, right, is_min):
             function = "index_min" if is_min else "index_max"
-            return f"{function}({_sum(left, names, read)}, {_sum(right, names, read)})"
+            return f"{function}({_whole(left, names, read)}, {_whole(right, names, read)})"
         case Indicator(left, right):
             return f"({_sum(left, names, read)} < {_sum(right, names, read)})"
         case Lookup():
@@ -106,9 +117,9 @@ def _atom(atom: Atom, names: Names, read: Read | None) -> str:
 
 
 def _division(sign: str, function: str, n: Ix, d: Ix, names: Names, read: Read | None) -> str:
-    top, bottom = _sum(n, names, read), _sum(d, names, read)
     if not is_nonnegative(n):
-        return f"{function}({top}, {bottom})"
+        return f"{function}({_whole(n, names, read)}, {_whole(d, names, read)})"
+    top, bottom = _sum(n, names, read), _sum(d, names, read)
     left = top if _is_one_word(n) else f"({top})"
     right = bottom if _is_one_word(d) else f"({bottom})"
     return f"({left} {sign} {right})"

@@ -11,6 +11,7 @@ import numpy as np
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
+from lumigen.emit.horner import is_quotient, polynomial
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
@@ -396,8 +397,13 @@ def span_where(
 
 
 def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
-    """Sums and products in the spelling that a person would use: a - b, a / b, fma."""
+    """Sums and products in the spelling that a person would use: a - b, a / b, fma, polynomial."""
     a, b = e.args
+    terms = polynomial(e) if may_fuse else None
+    if terms is not None:
+        x, coefficients = terms
+        numbers = ", ".join(literal(c.value, c.dtype) for c in coefficients)
+        return Text(f"polynomial({render(x).code}, {numbers})")
     if e.op is Op.MUL:
         for x, y in ((a, b), (b, a)):
             if isinstance(y, Prim) and y.op is Op.RECIP:
@@ -410,7 +416,7 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
         if subtracted is not None:
             return Text(f"{render(x).within(SUM)} - {render(subtracted).within(PRODUCT)}", SUM)
     for x, y in ((b, a), (a, b)):
-        if may_fuse and isinstance(y, Prim) and y.op is Op.MUL and not _is_quotient(y):
+        if may_fuse and isinstance(y, Prim) and y.op is Op.MUL and not is_quotient(y):
             p, q = (render(z).code for z in y.args)
             return Text(f"fma({p}, {q}, {render(x).code})")
     return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
@@ -422,11 +428,6 @@ def _may_overflow(e: Ix) -> bool:
     is_one = e.const == 0 and len(e.terms) == 1 and e.terms[0][1] == len(e.terms[0][0]) == 1
     inside = lo is not None and hi is not None and lo >= -(2**63) and hi < 2**63
     return not is_one and not inside
-
-
-def _is_quotient(e: Prim) -> bool:
-    """Whether a product is written as a division: the reciprocal alone might overflow."""
-    return any(isinstance(a, Prim) and a.op is Op.RECIP for a in e.args)
 
 
 def _wrapped(e: Prim, text: Text) -> Text:

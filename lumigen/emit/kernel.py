@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lumigen.dtype import bf16
 from lumigen.emit.block import BLOCK_TYPES, declarations, used
+from lumigen.emit.columns import folded
 from lumigen.emit.cxx import string
 from lumigen.emit.environment import render
 from lumigen.emit.places import counted_in
@@ -112,7 +113,7 @@ def kernel_body(
         tiles=tuple(tiles),
         lines=lines,
     )
-    return render("cpu/kernel.cpp.j2", kernel=context), used
+    return folded(render("cpu/kernel.cpp.j2", kernel=context)), used
 
 
 def device_kernel_body(
@@ -151,7 +152,7 @@ def device_kernel_body(
         split=is_split(program),
         lines=lines,
     )
-    return render("cuda/kernel.cu.j2", kernel=context)
+    return folded(render("cuda/kernel.cu.j2", kernel=context))
 
 
 def symbol(name: str, origin: str) -> str:

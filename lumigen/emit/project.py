@@ -131,7 +131,7 @@ def plain_files(model: CompiledModel) -> dict[str, str]:
     target = model.target
     shared, own = templates_dir() / "project", templates_dir() / target.name
     sources = {f"runtime/{path.name}": path for path in (*runtime_files(model), *headers(own))}
-    for path in ("runtime/reference.h", "tests/testing.h", "bindings/arrays.h"):
+    for path in ("LICENSE", "runtime/reference.h", "tests/testing.h", "bindings/arrays.h"):
         sources[path] = shared / path
     sources |= {path: own / "project" / path for path in target.files}
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}

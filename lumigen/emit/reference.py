@@ -106,9 +106,9 @@ def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
     start, rank = ix(element) // kept * count, ix(element) % kept
     descending = "true" if region.native == "order_descending" else "false"
     root.lines += [
-        f"const int64_t start = {_bare(root.index(start))};",
+        f"const int64_t start = {root.index(start)};",
         f"const auto row = [&](int64_t place) {{ return {root.names.buffer(source)}(start + place); }};",
-        f"return place_of_rank({_bare(root.index(rank))}, {root.index(count)}, {descending}, row);",
+        f"return place_of_rank({root.index(rank)}, {root.index(count)}, {descending}, row);",
     ]
 
 
@@ -124,7 +124,7 @@ def _element_of(root: _Scope, store: Store, element: Axis) -> bool:
     scope = root if not conditions else root.branch()
     for axis, value in axes.items():
         if axis in free_axes(store.value):
-            scope.lines.append(f"const int64_t {scope.bind(axis)} = {_bare(root.index(value))};")
+            scope.lines.append(f"const int64_t {scope.bind(axis)} = {root.index(value)};")
     value = scope.root(store.value)
     scope.lines.append(f"return {_as_double(value, store.dst.dtype)};")
     if conditions:
@@ -416,7 +416,7 @@ class _Scope:
         return self.element(atom.source, atom.at)
 
     def element(self, source: Buffer, at: tuple[Ix, ...]) -> str:
-        return f"{self.names.buffer(source)}({_bare(self.index(address(source, at)))})"
+        return f"{self.names.buffer(source)}({self.index(address(source, at))})"
 
     def condition(self, c: Cmp) -> str:
         return c.comparison(self.index)
@@ -495,16 +495,6 @@ def _as_double(value: Text, dtype: DType) -> str:
 
 def _ctype(dtype: DType) -> str:
     return "double" if dtype.is_float else "bool" if dtype is boolean else "int64_t"
-
-
-def _bare(text: str) -> str:
-    """Without brackets around all of it."""
-    depth = 0
-    for position, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0 and position < len(text) - 1:
-            return text
-    return text[1:-1] if text.startswith("(") else text
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

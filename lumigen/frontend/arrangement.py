@@ -297,7 +297,7 @@ def _placed(input: Tensor, src: Tensor, d: int, at: Tensor) -> Tensor:
     tail = (1,) * (input.ndim - 1 - d)
     inside = (at >= 0).reshape(-1, *tail)
     taken = src.index_select(d, at.clamp(min=0)) if src.size(d) != 1 else src
-    return where(inside, taken.to(input.dtype).expand(input.extents), input)
+    return where(inside, taken.type_as(input).expand(input.extents), input)
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
@@ -305,7 +305,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     d = movement.axis("select_scatter", input.edge, dim)
     here = counting(input, input.extents[d]) == index % input.extents[d]
     tail = (1,) * (input.ndim - 1 - d)
-    return where(here.reshape(-1, *tail), src.to(input.dtype).unsqueeze(d), input)
+    return where(here.reshape(-1, *tail), src.type_as(input).unsqueeze(d), input)
 
 
 def slice_scatter(
@@ -337,7 +337,7 @@ def diagonal_scatter(
     i, j = _band(moved)
     rows, columns = moved.extents[-2:]
     down, right = max(-offset, 0), max(offset, 0)
-    spread = src.to(input.dtype).unsqueeze(-1)  # (.., count, 1)
+    spread = src.type_as(input).unsqueeze(-1)  # (.., count, 1)
     count = src.extents[-1]
     spread = spread.pad((0, 0, down, rows - down - count)).expand(*moved.extents)
     del right, columns

@@ -74,7 +74,7 @@ def _extremum(
     back = (1,) * (input.ndim - 1 - d)
     number = input.of(reduction.emit_iota(input.extents[d])).reshape(-1, *back)
     indices = _along(op, where(hit, number, 0), d, 0, "max", lambda a, b: a.maximum(b))
-    return Extremum(values.to(input.dtype), indices)
+    return Extremum(values.type_as(input), indices)
 
 
 def cumulative_trapezoid(

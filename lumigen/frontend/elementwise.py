@@ -95,7 +95,7 @@ def sgn(input: Tensor) -> Tensor:
 
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, `values` at 0."""
-    return where(input == 0, values, (input > 0).to(input.dtype))
+    return where(input == 0, values, (input > 0).type_as(input))
 
 
 def nan_to_num(

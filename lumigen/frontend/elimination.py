@@ -209,7 +209,7 @@ def _steps_of(pivots: Tensor) -> list[Tensor]:
 def _exchange_matrix(order: Tensor, like: Tensor) -> Tensor:
     """P of A = P B, where B has the rows of A in an order (.., rows)."""
     rows = order.extents[-1]
-    return (order.unsqueeze(-2) == arange(rows).unsqueeze(-1)).to(like.dtype)
+    return (order.unsqueeze(-2) == arange(rows).unsqueeze(-1)).type_as(like)
 
 
 def lu_unpack(

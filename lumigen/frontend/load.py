@@ -27,6 +27,7 @@ from lumigen.errors import (
 )
 from lumigen.frontend.misuse import explained
 from lumigen.frontend.model import Model
+from lumigen.frontend.nn.module import spelled
 from lumigen.missing import advice
 from lumigen.weights import Weights
 
@@ -128,9 +129,24 @@ def _reporting(file: Path) -> Generator[None]:
         text = first_line(e)[:300]
         said, _, remedy = text.rpartition(". ")
         if not remedy.startswith("Did you mean"):
-            said, remedy = text, "Correct the line."
+            said, remedy = text, _instead(e) or "Correct the line."
         why = f"it raised {type(e).__name__}" + (f": {said.rstrip('.')}" if said else "")
         raise _error(file, why, remedy, _place(file, e)) from None
+
+
+FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "flax", "mlx")
+
+
+def _instead(error: BaseException) -> str:
+    """What to do about a module that is not there; nothing about any other error."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    if error.name.partition(".")[0] in FRAMEWORKS:
+        return (
+            "A model is written with lumigen's own modules, by PyTorch's names: import lumigen as lg, "
+            "from lumigen import nn, from lumigen import functional as F."
+        )
+    return f"Correct the name, or install it for {sys.executable}."
 
 
 def _place(file: Path, error: BaseException) -> SourceLocation | None:
@@ -159,6 +175,10 @@ def _find(file: Path, module: types.ModuleType, name: str | None) -> Model | Cal
     names = [name] if name else ["model", "build"]
     for key in names:
         found = getattr(module, key, None)
+        if hasattr(found, "state_dict") and not inspect.isclass(found):
+            why = f"{key} is of type {spelled(found)}, and no lg.Model"
+            remedy = 'Pass modules of lumigen.nn to lg.Model("name", net), and declare an entry.'
+            raise _error(file, why, remedy)
         if isinstance(found, Model) or (found is not None and callable(found)):
             return found
     others = [k for k, v in vars(module).items() if isinstance(v, Model)]

@@ -97,7 +97,7 @@ def embedding_bag(
     total = where(hits, rows, 0.0).sum(1)
     if mode == "sum":
         return total
-    return total / belongs.sum(1).clamp(min=1).to(total.dtype).unsqueeze(-1)
+    return total / belongs.sum(1).clamp(min=1).type_as(total).unsqueeze(-1)
 
 
 def one_hot(input: Tensor, num_classes: Extent = -1) -> Tensor:

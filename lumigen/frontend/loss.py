@@ -174,7 +174,7 @@ def nll_loss(
     d = 1 if input.ndim > 1 else 0
     ids, keep = target.long(), target != ignore_index
     picked = where(keep, _at(input, ids, d), 0.0)
-    each = ones_like(picked) if weight is None else weight.to(input.dtype)[ids]
+    each = ones_like(picked) if weight is None else weight.type_as(input)[ids]
     each = where(keep, each, 0.0)
     loss = -picked * each
     if how == "none":
@@ -208,7 +208,7 @@ def cross_entropy(
     logs = input.log_softmax(d)
     classes = logs.new_full((), input.extents[d])
     tail = (1,) * (input.ndim - 1 - d)
-    by_class = None if weight is None else weight.to(input.dtype).reshape(-1, *tail)
+    by_class = None if weight is None else weight.type_as(input).reshape(-1, *tail)
     if target.dtype.is_float:
         spread = target
         if label_smoothing:
@@ -225,7 +225,7 @@ def cross_entropy(
     smooth = -(logs if by_class is None else logs * by_class).sum(d)
     smooth = where(keep, smooth, 0.0)
     if how == "mean":
-        each = ones_like(smooth) if weight is None else weight.to(input.dtype)[target.long()]
+        each = ones_like(smooth) if weight is None else weight.type_as(input)[target.long()]
         smooth = smooth.sum() / where(keep, each, 0.0).sum()
     elif how == "sum":
         smooth = smooth.sum()

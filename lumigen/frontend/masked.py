@@ -109,7 +109,7 @@ def argmax(
 ) -> Tensor:
     """The first position of the greatest of what is left in, in the dtype of the input."""
     x = input if dtype is None else input.to(dtype)
-    return _kept(x, mask, x.dtype.lowest).argmax(dim, keepdim).to(x.dtype)
+    return _kept(x, mask, x.dtype.lowest).argmax(dim, keepdim).type_as(x)
 
 
 def argmin(
@@ -122,7 +122,7 @@ def argmin(
 ) -> Tensor:
     """The first position of the least of what is left in."""
     x = input if dtype is None else input.to(dtype)
-    return _kept(x, mask, _most(x)).argmin(dim, keepdim).to(x.dtype)
+    return _kept(x, mask, _most(x)).argmin(dim, keepdim).type_as(x)
 
 
 def mean(
@@ -136,7 +136,7 @@ def mean(
     """The mean of what is left in."""
     x = floats(input) if dtype is None else input.to(dtype)
     total = _kept(x, mask, 0).sum(_dims(dim), keepdim)
-    return total / _number(x, mask, dim, keepdim).to(x.dtype)
+    return total / _number(x, mask, dim, keepdim).type_as(x)
 
 
 def var(
@@ -154,7 +154,7 @@ def var(
     less = correction if correction is not None else 1 if unbiased is None else int(unbiased)
     away = x - mean(x, dim, keepdim=True, mask=mask)
     total = _kept(away * away, mask, 0).sum(_dims(dim), keepdim)
-    count = _number(x, mask, dim, keepdim).to(x.dtype) - less
+    count = _number(x, mask, dim, keepdim).type_as(x) - less
     return total / count.clamp(min=0)
 
 
@@ -237,7 +237,7 @@ def logsumexp(
 ) -> Tensor:
     """log(sum(exp(x))) of what is left in."""
     x = floats(input) if dtype is None else input.to(dtype)
-    return _kept(x, mask, -math.inf).logsumexp(_dims(dim), keepdim).to(dtype or input.dtype)
+    return _kept(x, mask, -math.inf).logsumexp(_dims(dim), keepdim).type_as(x if dtype else input)
 
 
 def logaddexp(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType, FrameType
@@ -18,11 +20,13 @@ import numpy as np
 from lumigen.dtype import DType
 from lumigen.errors import (
     BadArgument,
+    BadCall,
     LumigenError,
     SourceLocation,
     is_user_code,
     user_location,
 )
+from lumigen.frontend.offered import NAMESPACES
 from lumigen.frontend.tensor import Tensor
 from lumigen.index import Ix, Symbolic
 
@@ -94,9 +98,11 @@ def explanation(error: BaseException, where: SourceLocation | None = None) -> Lu
         if is_user_code(code.co_filename, trace.tb_frame.f_globals.get("__name__", "")):
             where = SourceLocation(code.co_filename, trace.tb_lineno, code.co_name)
             inside = []
-        else:
+        elif code.co_filename != __file__:  # the frame of `told` has no call of its own
             inside.append(trace.tb_frame)
         trace = trace.tb_next
+    if isinstance(error, TypeError) and where is not None and not inside:
+        return _refused_call(error, where)
     for frame in inside if where is not None else ():
         for name, wanted, given in _arguments(frame):
             if isinstance(error, LumigenError) and wanted != "Tensor":
@@ -106,6 +112,28 @@ def explanation(error: BaseException, where: SourceLocation | None = None) -> Lu
                 return BadArgument(
                     where=where, op=_called(frame), name=name, value=value, expected=expected
                 )
+    return None
+
+
+def _refused_call(error: TypeError, where: SourceLocation) -> LumigenError | None:
+    """What Python says of a call that it did not make, with the parameters, where the function is one of ours."""
+    said = re.match(r"([\w.]+)\(\) (got|takes|missing) (.*)", str(error))
+    if said is None:
+        return None
+    name, verb, rest = said.groups()
+    first, *path = name.split(".")
+    for module in NAMESPACES:
+        found: Any = getattr(sys.modules[module], first, None)
+        call = first
+        for part in path:
+            found = getattr(found, part, None)
+            call = call if part == "__init__" else part
+        ours = str(getattr(found, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
+        if ours and callable(found) and found.__qualname__ == name:
+            parameters = list(inspect.signature(found).parameters.values())[bool(path) :]
+            bare = inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+            why = f"{'lacks' if verb == 'missing' else verb} {rest}"
+            return BadCall(where=where, op=call, why=why, call=f"{call}{bare}")
     return None
 
 

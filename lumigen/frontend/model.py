@@ -19,7 +19,7 @@ from lumigen.errors import BadArgument, DimConflict, SourceLocation, UnknownDim,
 from lumigen.frontend.application import TextGeneration
 from lumigen.frontend.extents import declared
 from lumigen.frontend.misuse import explained, told
-from lumigen.frontend.nn.module import Buffer, Module, Parameter
+from lumigen.frontend.nn.module import Buffer, Module, Parameter, spelled
 from lumigen.frontend.spec import Spec, check_identifier, taken
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import Scope, fail, tracing
@@ -97,8 +97,8 @@ class Model:
             )
         for module in net.values() if isinstance(net, Mapping) else () if net is None else (net,):
             if not isinstance(module, Module):  # pyright: ignore[reportUnnecessaryIsInstance]
-                value = f"of type {type(module).__name__}"
-                expected = "a module, or modules by name, after the model's name"
+                value = f"of type {spelled(module)}"
+                expected = "a module of lumigen.nn, or modules by name, after the model's name"
                 raise fail(BadArgument, op="Model", name="net", value=value, expected=expected)
         self.name = name
         self.version = version

@@ -70,7 +70,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     piece = where(x == high, bins - 1, piece)
     inside = (x >= low) & (x <= high)
     hits = (counting(x, bins).unsqueeze(1) == piece) & inside
-    return hits.sum(1).to(input.dtype)
+    return hits.sum(1).type_as(input)
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
@@ -116,7 +116,7 @@ def _edges(x: Tensor, bins: int | Tensor, range: Sequence[float] | None) -> Tens
         low, high = x.amin(), x.amax()
     same = low == high
     low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
-    part = counting(x, bins + 1).to(x.dtype) / bins
+    part = counting(x, bins + 1).type_as(x) / bins
     return where(part == 1, high, low + (high - low) * part)
 
 

@@ -156,8 +156,20 @@ def cast(a: Edge, dtype: DType) -> Edge:
     return emit(graph.contiguous(a, dtype))
 
 
+def wanted(a: Edge, dtype: DType) -> Edge:
+    """The cast that a user writes. One to f32 is followed by a copy, by which `--dtype` knows what stays f32.
+
+    The copy stands before the view: what movement makes of it is still what was cast.
+    """
+    e = cast(a, dtype)
+    if dtype is not f32 or e.node.op is Op.CONST:
+        return e
+    return Edge(emit(graph.contiguous(graph.edge(e.node))).node, e.view)
+
+
 def contiguous(a: Edge) -> Edge:
-    return emit(graph.contiguous(a))
+    """The elements in row-major order: `a` itself where they are."""
+    return a if a.view.is_identity(a.node.shape) else emit(graph.contiguous(a))
 
 
 # --- broadcasting ---------------------------------------------------------------------------------

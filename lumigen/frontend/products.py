@@ -104,14 +104,14 @@ def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Tensor:
     """beta x + alpha (a @ b) of matrices."""
-    return _plus(input, mm(mat1, mat2), beta, alpha).to(input.dtype)
+    return _plus(input, mm(mat1, mat2), beta, alpha).type_as(input)
 
 
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Tensor:
     """beta x + alpha (a @ v)."""
-    return _plus(input, mv(mat, vec), beta, alpha).to(input.dtype)
+    return _plus(input, mv(mat, vec), beta, alpha).type_as(input)
 
 
 def addr(
@@ -129,7 +129,7 @@ def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Tensor:
     """beta x + alpha (a @ b) of batches of matrices."""
-    return _plus(input, bmm(batch1, batch2), beta, alpha).to(input.dtype)
+    return _plus(input, bmm(batch1, batch2), beta, alpha).type_as(input)
 
 
 def addbmm(
@@ -137,7 +137,7 @@ def addbmm(
 ) -> Tensor:
     """beta x + alpha (the sum of a @ b over the batch)."""
     total = bmm(batch1, batch2).sum(0, dtype=batch1.dtype)
-    return _plus(input, total, beta, alpha).to(input.dtype)
+    return _plus(input, total, beta, alpha).type_as(input)
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
@@ -183,7 +183,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
         raise fail(BadArgument, op="matrix_power", name="n", value=n, expected=expected)
     if n == 0:
         i = counting(input, input.extents[-1])
-        return (i.unsqueeze(1) == i).to(input.dtype).expand(input.extents)
+        return (i.unsqueeze(1) == i).type_as(input).expand(input.extents)
     out: Tensor | None = None
     square = input
     while n:

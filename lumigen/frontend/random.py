@@ -193,7 +193,7 @@ def bernoulli(
     g = drawn("bernoulli", generator)
     wide = f64 if input.dtype is f64 else f32
     chance: Value = input.to(wide) if p is None else p
-    return (_uniform(g, input.extents, wide) < chance).to(input.dtype)
+    return (_uniform(g, input.extents, wide) < chance).type_as(input)
 
 
 def normal(
@@ -248,13 +248,13 @@ def uniform(
 def exponential(input: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Exponential numbers of rate `lambd` in the shape and dtype of the input: PyTorch's `exponential_`."""
     u = _positive(drawn("exponential", generator), input.extents, input.dtype)
-    return (u.log() * (-1 / lambd)).to(input.dtype)
+    return (u.log() * (-1 / lambd)).type_as(input)
 
 
 def geometric(input: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """How many trials of chance `p` it takes, in the shape and dtype of the input: PyTorch's `geometric_`."""
     u = _positive(drawn("geometric", generator), input.extents, input.dtype)
-    return (u.log() * (1 / math.log1p(-p))).ceil().maximum(1).to(input.dtype)
+    return (u.log() * (1 / math.log1p(-p))).ceil().maximum(1).type_as(input)
 
 
 def cauchy(
@@ -263,7 +263,7 @@ def cauchy(
     """Numbers of a Cauchy distribution in the shape and dtype of the input: PyTorch's `cauchy_`."""
     wide = f64 if input.dtype is f64 else f32
     u = _uniform(drawn("cauchy", generator), input.extents, wide)
-    return (((u - 0.5) * math.pi).tan() * sigma + median).to(input.dtype)
+    return (((u - 0.5) * math.pi).tan() * sigma + median).type_as(input)
 
 
 def log_normal(

@@ -55,7 +55,7 @@ def geqrf(input: Tensor) -> Reflected:
 
 def _vector(A: Tensor, k: int, rows: int) -> Tensor:
     i = column_of(rows)
-    return where(i > k, A[..., k : k + 1], where(i == k, 1, 0).to(A.dtype))
+    return where(i > k, A[..., k : k + 1], where(i == k, 1, 0).type_as(A))
 
 
 def ormqr(

@@ -67,7 +67,7 @@ def _read(x: Tensor, d: int, count: Ix, line: _Line, step: int) -> Tensor:
 
 def _along(x: Tensor, d: int, values: Tensor) -> Tensor:
     """A vector along a dimension, in the dtype of the tensor."""
-    return values.to(x.dtype).reshape(-1, *(1,) * (x.ndim - 1 - d))
+    return values.type_as(x).reshape(-1, *(1,) * (x.ndim - 1 - d))
 
 
 def _cubic(x: Tensor, d: int, count: Ix, line: _Line) -> Tensor:

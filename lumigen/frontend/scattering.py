@@ -74,7 +74,7 @@ class _Places:
             if how == "sum":
                 return total
             count = hits.sum(-1) + (1 if include_self else 0)
-            count = count.clamp(min=1).to(x.dtype)
+            count = count.clamp(min=1).type_as(x)
             return total / count if x.dtype.is_float else total // count
         fill: Scalar = {"prod": 1, "amax": x.dtype.lowest, "amin": _highest(x)}[how]
         found = where(hits, self.elements(src), _as(x, fill))
@@ -233,7 +233,7 @@ def index_put(
     flat_index, shape = indexing.linear([k.edge for k in indices], rows)
     at = input.of(flat_index).flatten()
     flat = input.reshape(product(rows), *rest)
-    given = values.to(input.dtype).expand(*shape, *rest).reshape(product(shape), *rest)
+    given = values.type_as(input).expand(*shape, *rest).reshape(product(shape), *rest)
     done = index_add(flat, 0, at, given) if accumulate else index_copy(flat, 0, at, given)
     return done.reshape(input.extents)
 
@@ -250,7 +250,7 @@ def _masked_put(input: Tensor, mask: Tensor, values: Tensor, accumulate: bool) -
     """Values where the mask, of the first axes, holds; with an axis of their own for each true one."""
     rest = input.extents[mask.ndim :]
     wide = mask.reshape(*mask.extents, *(1,) * len(rest))
-    given = values.to(input.dtype)
+    given = values.type_as(input)
     if given.ndim > len(rest):
         given = given.expand(given.extents[0], *rest) if rest else given
         many = given.extents[0] != 1
@@ -264,7 +264,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The elements of `source` in row-major order, where the mask holds."""
     shape = broadcast_shape("masked_scatter", input.extents, mask.extents)
     everywhere = mask.expand(shape)
-    taken = source.flatten().to(input.dtype)[_rank(everywhere)]
+    taken = source.flatten().type_as(input)[_rank(everywhere)]
     return where(everywhere, taken, input.expand(shape))
 
 

@@ -51,7 +51,7 @@ def _first(op: str, input: Tensor, kept: Extent | None, dim: int, *, descending:
 def taken(rows: Tensor, places: Tensor) -> Tensor:
     """The elements of rows at places that are inside them."""
     if rows.dtype.is_bool:
-        return taken(rows.to(u8), places).to(rows.dtype)
+        return taken(rows.to(u8), places).type_as(rows)
     return rows.of(indexing.gather(rows.edge, -1, places.edge))
 
 
@@ -213,7 +213,7 @@ def _quantile(
         )
     reduction.need_elements(op, rows.edge, -1)
     wanted = q if is_tensor(q) else input.of(tensor(raw(q), input.dtype))
-    numbers = _counted(rows).to(input.dtype)  # (.., 1)
+    numbers = _counted(rows).type_as(input)  # (.., 1)
     n = input.of(size(rows.extents[-1], input.dtype))
     ranks = wanted.reshape(-1) * (numbers - 1 if ignores_nan else n - 1)  # (.., q)
     ranks = ranks.maximum(0) if ignores_nan else where(numbers == n, ranks, n - 1)
@@ -232,9 +232,7 @@ def _quantile(
     if interpolation in {"linear", "midpoint"}:
         above = taken(ordered, ranks.ceil().to(i64))
         weight = (
-            value.new_full((), 0.5)
-            if interpolation == "midpoint"
-            else ranks - below.to(ranks.dtype)
+            value.new_full((), 0.5) if interpolation == "midpoint" else ranks - below.type_as(ranks)
         )
         value = value.lerp(above, weight)
     if dim is None:

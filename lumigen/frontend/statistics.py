@@ -85,7 +85,7 @@ def nanmean(
 ) -> Tensor:
     """The mean of what is no NaN."""
     x = input if dtype is None else input.to(dtype)
-    return nansum(x, dim, keepdim) / (~x.isnan()).sum(dim, keepdim).to(x.dtype)
+    return nansum(x, dim, keepdim) / (~x.isnan()).sum(dim, keepdim).type_as(x)
 
 
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
@@ -176,8 +176,8 @@ def cov(
         centred = x - x.mean(1, keepdim=True)
         norm = x.of(primitive.size(x.extents[1], x.dtype)) - correction
         return (centred.matmul(centred.mT) / norm.clamp(min=0)).squeeze()
-    counts = ones_like(x[0]) if fweights is None else fweights.to(x.dtype)
-    importance = ones_like(x[0]) if aweights is None else aweights.to(x.dtype)
+    counts = ones_like(x[0]) if fweights is None else fweights.type_as(x)
+    importance = ones_like(x[0]) if aweights is None else aweights.type_as(x)
     weights = counts * importance
     total = weights.sum()
     centred = x - (x * weights).sum(1, keepdim=True) / total
@@ -253,7 +253,7 @@ def vector_norm(
         reduction.need_elements("norm", x.edge, dim)
         return size.amax(dim, keepdim) if ord > 0 else size.amin(dim, keepdim)
     if ord == 0:
-        return (x != 0).to(x.dtype).sum(dim, keepdim)
+        return (x != 0).type_as(x).sum(dim, keepdim)
     if ord == 1:
         return size.sum(dim, keepdim)
     if ord == 2:
@@ -357,8 +357,8 @@ def gradient(
 def _slope(x: Tensor, d: int, spacing: float | Tensor, edge_order: int) -> Tensor:
     n = fixed("gradient", "an extent whose ends are special", x.extents[d])
     tail = (1,) * (x.ndim - 1 - d)
-    places = spacing if is_tensor(spacing) else counting(x, n).to(x.dtype) * spacing
-    steps = diff(places.to(x.dtype)).reshape(-1, *tail)
+    places = spacing if is_tensor(spacing) else counting(x, n).type_as(x) * spacing
+    steps = diff(places.type_as(x)).reshape(-1, *tail)
     rise = diff(x, dim=d) / steps
     before, after = steps.narrow(0, 0, n - 2), steps.narrow(0, 1, n - 2)
     first, last = rise.narrow(d, 0, 1), rise.narrow(d, n - 2, 1)

@@ -804,9 +804,13 @@ class Tensor:
     # --- dtype and memory -------------------------------------------------------------------------
 
     def to(self, dtype: DType | Tensor) -> Tensor:
-        """The cast, to a dtype or that of a tensor: a rounding point. Floats become integers towards zero."""
-        wanted = dtype.dtype if isinstance(dtype, Tensor) else dtype
-        return Tensor(primitive.cast(self.edge, wanted))
+        """The cast, to a dtype or that of a tensor: a rounding point. Floats become integers towards zero.
+
+        An output that is cast to f32 last of all stays f32 where the model is compiled with another `--dtype`.
+        """
+        if isinstance(dtype, Tensor):
+            return self.type_as(dtype)
+        return Tensor(primitive.wanted(self.edge, dtype))
 
     def detach(self) -> Tensor:
         """The tensor itself: nothing is differentiated."""
@@ -850,7 +854,7 @@ class Tensor:
 
     def type_as(self, other: Tensor) -> Tensor:
         """The cast to the dtype of another one."""
-        return self.to(other.dtype)
+        return Tensor(primitive.cast(self.edge, other.dtype))
 
     def clone(self) -> Tensor:
         """The same elements: tensors never change."""

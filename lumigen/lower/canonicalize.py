@@ -20,7 +20,7 @@ from lumigen.graph import Edge, Graph, Node, axes_of, binary, const, contiguous,
 from lumigen.index import Ix, ix
 from lumigen.interp.graph import apply, number
 from lumigen.lower.fold import everywhere, fold_node, rounded, seen_as
-from lumigen.ops import SOURCES, Op, neutral
+from lumigen.ops import Op, neutral
 from lumigen.pattern import (
     Bindings,
     Made,
@@ -112,10 +112,9 @@ def _terms_join(m: Bindings) -> bool:
 
 
 def _is_copy(m: Bindings) -> bool:
-    """Whether a Contiguous neither casts nor resets a view, of something that is computed."""
+    """Whether a Contiguous neither casts nor resets a view."""
     x = m["x"]
-    computed = x.node.op not in SOURCES
-    return x.dtype is m["c"].dtype and computed and x.view.is_identity(x.node.shape)
+    return x.dtype is m["c"].dtype and x.view.is_identity(x.node.shape)
 
 
 def _is_widened(m: Bindings) -> bool:

@@ -23,7 +23,7 @@ def retype(graph: Graph, dtype: DType) -> Graph:
     """The graph with inputs, outputs and weights of matrices in `dtype`, and casts between them and the values.
 
     A vector of weights (a bias, a scale) stays f32: it has few bytes and acts on every row. So does a state: what
-    it adds up over many runs must not lose digits in each.
+    it adds up over many runs must not lose digits in each. And so does an output that the user has cast to f32.
     """
     if dtype is f32:
         return graph
@@ -32,7 +32,11 @@ def retype(graph: Graph, dtype: DType) -> Graph:
         args = tuple(Edge(done[e.node], e.view) for e in n.args)
         done[n] = widened(n, dtype) if is_narrowed(n) else rebuild(n, args)
     narrowed = {n: done[n].args[0].node if is_narrowed(n) else done[n] for n in done}
-    outputs = tuple((name, narrow(Edge(done[e.node], e.view), dtype)) for name, e in graph.outputs)
+    outputs = tuple(
+        (name, out if is_asked(e.node) else narrow(out, dtype))
+        for name, e in graph.outputs
+        for out in (Edge(done[e.node], e.view),)
+    )
     updates = tuple((state, Edge(done[e.node], e.view)) for state, e in graph.updates)
     if all(new is n for n, new in done.items()) and outputs == graph.outputs:
         return graph
@@ -53,6 +57,14 @@ def widened(n: Node, dtype: DType) -> Node:
 
 def narrow(e: Edge, dtype: DType) -> Edge:
     return edge(contiguous(e, dtype)) if e.dtype is f32 else e
+
+
+def is_asked(n: Node) -> bool:
+    """Whether the user has cast it to f32 last of all: a copy of f32 that resets no view says so."""
+    if n.op is not Op.CONTIGUOUS or n.args[0].dtype is not f32:
+        return False
+    (e,) = n.args
+    return e.view.is_identity(e.node.shape) or is_asked(e.node)
 
 
 def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Region, ...]:

@@ -5,7 +5,7 @@ run, and never memory beyond a small multiple of the file's own size. Tensors ar
 file, not copies, but for those that are stored quantised.
 """
 
-from lumigen.weights.opened import CONVERTED, Alias, Weights, fitted, missing, rounded
+from lumigen.weights.opened import CONVERTED, Alias, Weights, check_fit, fitted, missing, rounded
 from lumigen.weights.opening import open_weights
 from lumigen.weights.safetensors import OURS, read_header
 from lumigen.weights.stored import COMPARE, Array, Stored
@@ -18,6 +18,7 @@ __all__ = [
     "Array",
     "Stored",
     "Weights",
+    "check_fit",
     "fitted",
     "missing",
     "open_weights",

@@ -16,12 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from lumigen.dtype import DType, bf16, f16, f32, of_numpy
+from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
 from lumigen.errors import UnknownWeight, WeightMismatch, WeightOverflow
 from lumigen.tokenizer import Tokenizer
 from lumigen.weights.stored import Array, Stored, bad, mapped
 
 CONVERTED = (f16, bf16, f32)  # a file may hold any of them where a model reads another
+PYTORCHS = {
+    f16: "half",
+    bf16: "bfloat16",
+    f32: "float",
+    f64: "double",
+}  # methods that convert a tensor
 
 
 @dataclass(frozen=True)
@@ -114,11 +120,15 @@ class Weights:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape; UnknownWeight, with the closest names, where there is no such tensor."""
+        if name in self._added:
+            return self._added[name].shape
         alias = self._aliases.get(name)
         return self._find(name).shape if alias is None else alias.shape
 
     def dtype(self, name: str) -> DType:
         """The dtype; BadWeightsFile where we have none for the file's."""
+        if name in self._added and (added := of_numpy(self._added[name].dtype)) is not None:
+            return added
         stored = self._find(name)
         if stored.dtype is None:
             short = name[:80]
@@ -163,22 +173,36 @@ def fitted(array: Array, name: str, dtype: DType, shape: tuple[int, ...], source
 
     WeightMismatch for any other, WeightOverflow where a finite number becomes infinite.
     """
+    check_fit(of_numpy(array.dtype) or str(array.dtype), array.shape, name, dtype, shape, source)
     found = rounded(array, dtype)
-    if found.dtype == np.dtype(dtype.numpy) and found.shape == shape:
-        if dtype is f16 and found is not array:
-            _refuse_overflow(array, found, name, source)
-        return found
-    ours = of_numpy(array.dtype)
+    if dtype is f16 and found is not array:
+        _refuse_overflow(array, found, name, source)
+    return found
+
+
+def check_fit(
+    kind: DType | str,
+    found: tuple[int, ...],
+    name: str,
+    dtype: DType,
+    shape: tuple[int, ...],
+    source: str,
+) -> None:
+    """WeightMismatch for a tensor of a `kind` and a shape that is no weight of `dtype` and `shape`."""
+    fits = kind is dtype or (kind in CONVERTED and dtype in CONVERTED)
+    if fits and found == shape:
+        return
     remedy = "Pass the file that belongs to this model, or change the declaration."
-    if ours and ours.is_float and dtype.is_float and found.shape == shape:
+    if isinstance(kind, DType) and kind.is_float and dtype.is_float and found == shape:
         remedy = (
-            f"Declare the weights as the file has them, with net.to(lg.{ours}) before "
-            "lg.Model(..., net), or pass a file of the declared type."
+            f"Save the file in {dtype}, from PyTorch's state_dict by "
+            f"{{k: v.{PYTORCHS[dtype]}() for k, v in state.items()}}, or compute in {kind} "
+            f"as well: net.to(lg.{kind}) before lg.Model(..., net)."
         )
     raise WeightMismatch(
         name=name,
         file=source,
-        got=f"{ours or array.dtype}[{', '.join(map(str, found.shape))}]",
+        got=f"{kind}[{', '.join(map(str, found))}]",
         expected=f"{dtype}[{', '.join(map(str, shape))}]",
         remedy=remedy,
     )

@@ -68,6 +68,13 @@ uint32_t supported() { return 1u << kBaseline; }
 
 #endif
 
+// The least of what is compiled, as an error calls it.
+const char* needs(uint32_t compiled) {
+  if (compiled >> kBaseline & 1) return "x86-64-v2 (SSE4.2, POPCNT)";
+  if (compiled >> kAvx2 & 1) return "AVX2, FMA or F16C";
+  return compiled >> kAvx512 & 1 ? "AVX-512 (F, DQ, BW, VL)" : "AMX (TILE, BF16)";
+}
+
 }  // namespace
 
 const char* isa_name(Isa isa) {
@@ -103,8 +110,9 @@ Status choose_isa(Isa* isa, uint32_t compiled, const char* variable) {
   }
   return fail(
       kUnsupported,
-      "[model_open] this processor lacks x86-64-v2 (SSE4.2, POPCNT), the least that the kernels need. "
-      "Run the model on a newer one.");
+      "[model_open] this processor lacks %s, the least that the kernels of this library need. Run the "
+      "model on a newer one%s.",
+      needs(compiled), (compiled >> kBaseline & 1) != 0 ? "" : ", or build it with more instruction sets");
 }
 
 }  // namespace LUMIGEN_NS

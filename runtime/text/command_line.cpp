@@ -219,21 +219,24 @@ Status open(const Program& program, Options* options, TextModel* model, Tokenize
   return program.open(options->settings, model);
 }
 
+// A single token has no rate: of what is generated, the first is what the prompt gives.
+void report_line(const char* what, int64_t tokens, double seconds, const char* why) {
+  const bool is_short = seconds < 1;
+  std::fprintf(stderr, "%s: %lld token%s in %.2f %s", what, static_cast<long long>(tokens),
+               tokens == 1 ? "" : "s", is_short ? seconds * 1e3 : seconds, is_short ? "ms" : "s");
+  if (tokens > 1)
+    std::fprintf(stderr, ", %.0f tokens per second", static_cast<double>(tokens) / std::max(seconds, 1e-9));
+  std::fprintf(stderr, "%s\n", why);
+}
+
 void report(const Outcome& outcome) {
-  const auto rate = [](int64_t count, double seconds) {
-    return static_cast<double>(count) / std::max(seconds, 1e-9);
-  };
   const char* why = "";
   if (outcome.why == Outcome::Why::kEnd) why = ", then the text ended";
   if (outcome.why == Outcome::Why::kStop) why = ", then came a stop string";
   if (outcome.why == Outcome::Why::kFull) why = ", then the model's cache was full";
   if (outcome.why == Outcome::Why::kCancelled) why = ", then it was interrupted";
-  std::fprintf(stderr, "prompt: %lld tokens in %.3f s, %.0f tokens per second\n",
-               static_cast<long long>(outcome.prompt_tokens), outcome.prompt_seconds,
-               rate(outcome.prompt_tokens, outcome.prompt_seconds));
-  std::fprintf(stderr, "generated: %lld tokens in %.3f s, %.0f tokens per second%s\n",
-               static_cast<long long>(outcome.new_tokens), outcome.new_seconds,
-               rate(outcome.new_tokens, outcome.new_seconds), why);
+  report_line("prompt", outcome.prompt_tokens, outcome.prompt_seconds, "");
+  report_line("generated", outcome.new_tokens, outcome.new_seconds, why);
 }
 
 Status run(const Program& program, Options* options, Outcome* outcome) {

@@ -144,6 +144,20 @@ LUMIGEN_INLINE float floor(float a) { return __builtin_floorf(a); }
 LUMIGEN_INLINE float trunc(float a) { return __builtin_truncf(a); }
 LUMIGEN_INLINE float round_even(float a) { return first_lane(round_even(splat(a))); }
 LUMIGEN_INLINE float fma(float a, float b, float c) { return first_lane(fma(splat(a), splat(b), splat(c))); }
+
+// highest * x^n + ... by Horner's rule, a fused product and sum for each of the n lower coefficients.
+template <class... C>
+LUMIGEN_INLINE Vec polynomial(Vec x, float highest, C... lower) {
+  Vec sum = splat(highest);
+  ((sum = fma(sum, x, splat(lower))), ...);
+  return sum;
+}
+template <class... C>
+LUMIGEN_INLINE float polynomial(float x, float highest, C... lower) {
+  float sum = highest;
+  ((sum = fma(sum, x, lower)), ...);
+  return sum;
+}
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
 LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
 LUMIGEN_INLINE bool is_nan(float a) { return a != a; }

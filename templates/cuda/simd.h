@@ -151,6 +151,21 @@ LUMIGEN_INLINE Vec fma(Vec a, Vec b, Vec c) {
 }
 
 LUMIGEN_INLINE float fma(float a, float b, float c) { return fmaf(a, b, c); }
+
+// highest * x^n + ... by Horner's rule, a fused product and sum for each of the n lower coefficients.
+template <class... C>
+LUMIGEN_INLINE Vec polynomial(Vec x, float highest, C... lower) {
+  Vec sum = splat(highest);
+  ((sum = fma(sum, x, splat(lower))), ...);
+  return sum;
+}
+template <class... C>
+LUMIGEN_INLINE float polynomial(float x, float highest, C... lower) {
+  float sum = highest;
+  ((sum = fma(sum, x, lower)), ...);
+  return sum;
+}
+
 LUMIGEN_INLINE float recip(float a) { return 1.0f / a; }
 LUMIGEN_INLINE float sqrt(float a) { return sqrtf(a); }
 LUMIGEN_INLINE float exp2(float a) { return exp2f(a); }

@@ -641,6 +641,36 @@ def test_an_argument_of_a_wrong_kind_is_told_with_the_line_of_the_call(call, tex
     assert (where.file, where.line) == (__file__, call.__code__.co_firstlineno)
 
 
+# a call that Python refuses, and what the error says of it
+REFUSED: list[tuple[Callable[[Any], Any], str]] = [
+    (
+        lambda x: x.softmax(axis=-1),
+        "[softmax] it got an unexpected keyword argument 'axis'. It is called as softmax(dim, dtype=None).",
+    ),
+    (lambda x: functional.gelu(x, aproximate="tanh"), "It is called as gelu(input, approximate='none')."),
+    (lambda x: nn.Linear(4), "[Linear] it lacks 1 required positional argument: 'out_features'. It is called as"),
+    (lambda x: x.sigmoid(1), "[sigmoid] it takes 1 positional argument but 2 were given. It is called as sigmoid()."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "text"), REFUSED)
+def test_a_call_that_python_refuses_is_told_with_the_parameters(call, text):
+    with pytest.raises(errors.BadCall) as caught:
+        trace(lambda x0: call(x0), lg.spec(B, 4))  # by its own name
+    assert text in str(caught.value)
+    where = caught.value.where
+    assert where is not None
+    assert (where.file, where.line) == (__file__, call.__code__.co_firstlineno)
+
+
+def test_a_refused_call_of_the_users_own_function_stays_what_it_is():
+    def softmax(x: Any) -> Any:
+        return x
+
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axis'"):
+        trace(lambda x0: softmax(x0, axis=1), lg.spec(B, 4))
+
+
 def test_an_exception_that_no_argument_explains_stays_what_it_is(monkeypatch):
     def broken(*_: Any) -> Any:
         raise TypeError("of ours")
@@ -704,7 +734,14 @@ OUTSIDE: list[tuple[Callable[[], Any], str]] = [
     (lambda: lg.Dim("batch", min=1, max=2), "[Dim] a dim cannot be lg.Dim('batch', min=1, max=2)."),
     (lambda: lg.Dim(3, 1, 2), "[Dim] a dim cannot be lg.Dim(3, 1, 2). Pass a name"),
     (lambda: lg.Model(3), "[Model] name cannot be 3. Pass a text."),
-    (lambda: lg.Model("m", 3), "[Model] net cannot be of type int. Pass a module, or modules by name"),
+    (lambda: lg.Model("m", 3), "[Model] net cannot be of type int. Pass a module of lumigen.nn, or modules"),
+    (lambda: lg.Model("m", torch.nn.Linear(1, 1)), "net cannot be of type Linear, a module of torch. Pass"),
+    (lambda: nn.Sequential(3), "[Sequential] part 0 cannot be of type int. Pass a module of lumigen.nn."),
+    (lambda: nn.Sequential(nn.ReLU(), functional.relu), "part 1 cannot be of type function. Pass a module of"),
+    (lambda: nn.Sequential({"a": torch.nn.ReLU()}), "part a cannot be of type ReLU, a module of torch."),
+    (lambda: nn.ModuleList([nn.ReLU()]).append(None), "[ModuleList] part 1 cannot be of type NoneType."),
+    (lambda: nn.ModuleDict({"a": 3}), "[ModuleDict] part a cannot be of type int."),
+    (lambda: nn.ParameterList([nn.ReLU()]), "[ParameterList] part 0 cannot be of type ReLU. Pass a parameter."),
     (lambda: lg.Model("m", nn.Linear), "[Model] net cannot be of type type."),
     (lambda: lg.Model("m", version=1), "[Model] version cannot be 1. Pass a text."),
     (lambda: lg.compile(nn.Linear(2, 2)), "[compile] model cannot be of type Linear. Pass an lg.Model."),

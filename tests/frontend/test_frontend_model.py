@@ -315,6 +315,10 @@ BAD_FILES: list[tuple[str, str, int | None]] = [
     ("x = 1\n", "neither model nor build()", None),
     ("import lumigen as lg\nx = 1 / 0\n", "ZeroDivisionError: division by zero", 2),
     ("import nowhere_to_be_found\n", "ModuleNotFoundError", 1),
+    ("import nowhere_to_be_found\n", "Correct the name, or install it for", 1),
+    ("from tensorflow import keras\n", "from lumigen import nn", 1),
+    ("import torch\nmodel = torch.nn.ReLU()\n", "ReLU, a module of torch, and no lg.Model", None),
+    ("from lumigen import nn\nmodel = nn.ReLU()\n", "model is of type ReLU, and no lg.Model", None),
     ("def f(:\n    pass\n", "not valid Python", 1),
     ("import sys\nsys.exit(3)\n", "SystemExit", 2),
     (

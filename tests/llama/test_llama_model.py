@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -416,7 +417,9 @@ def test_what_the_program_says(project: Path, tmp_path: Path) -> None:
     prompt = ("--prompt", "Once upon a time")
     greedy = said(project, *prompt, "--tokens", "40")
     assert "prompt: 5 tokens in " in greedy.stderr
-    assert "generated: 40 tokens in " in greedy.stderr
+    assert re.search(r"generated: 40 tokens in [\d.]+ m?s, \d+ tokens per second", greedy.stderr)
+    one = said(project, *prompt, "--tokens", "1")
+    assert re.search(r"generated: 1 token in [\d.]+ ms$", one.stderr, re.MULTILINE)
     drawn = ("--tokens", "40", "--temperature", "0.9", "--top-p=0.95", "--seed")
     first, again, other = (said(project, *prompt, *drawn, seed).stdout for seed in "112")
     assert first == again != other

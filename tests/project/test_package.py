@@ -164,7 +164,38 @@ def test_other_processors_get_the_plain_kernels(emitted, tool, tmp_path):
     run(tool("cmake"), "--build", tmp_path / "b", cwd=tmp_path)
     text = run(tool("ctest"), "--test-dir", tmp_path / "b", cwd=tmp_path)
     assert "100% tests passed" in text
-    assert text.count("Skipped") >= 4  # avx2 and avx512
+    assert "baseline" in text
+    assert "avx2" not in text
+
+
+def test_a_build_may_have_fewer_instruction_sets(emitted, tool, tmp_path):
+    configure = [tool("cmake"), "-S", emitted, "-B", tmp_path / "b", *ninja(tool)]
+    for wrong in ("avx3", "baseline;avx3", ""):
+        done = subprocess.run(
+            [*configure, f"-DTINY_ISA={wrong}"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        said = " ".join(done.stderr.split())
+        assert f"TINY_ISA {'has avx3' if wrong else 'is empty'}" in said
+        assert "to some of: baseline, avx2, avx512" in said
+    run(*configure, "-DTINY_ISA=baseline;avx2;baseline", cwd=tmp_path)
+    run(tool("cmake"), "--build", tmp_path / "b", cwd=tmp_path)
+    assert not list((tmp_path / "b").rglob("*kernels_avx512*"))
+    text = run(tool("ctest"), "--test-dir", tmp_path / "b", cwd=tmp_path)
+    assert "100% tests passed" in text
+    assert "tiny.kernels.avx2" in text
+    assert "avx512" not in text
+    test = tmp_path / "b" / "tiny_example_c"
+    weights = emitted / "weights" / "tiny.safetensors"
+    done = subprocess.run(
+        [test, weights],
+        env={**os.environ, "TINY_ISA": "avx512"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "for which this library holds no code" in done.stdout + done.stderr
 
 
 def test_lumigen_and_presets_share_a_build_directory(emitted, tool):

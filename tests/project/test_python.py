@@ -202,6 +202,8 @@ def test_wrong_calls_are_type_errors(model, x):
         c.forward()
     with pytest.raises(TypeError, match="has no input z"):
         c.forward(x, z=1)
+    with pytest.raises(TypeError, match=r"forward\(\) has no input X. It is forward\(x: f32"):
+        c.forward(X=x)
     with pytest.raises(TypeError, match="takes 1 inputs, not 2"):
         c.forward(x, x)
     with pytest.raises(TypeError, match="got x twice"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import gpu_models
 import jinja2
@@ -69,6 +70,16 @@ def test_a_project_says_what_it_is_for():
     cpu = json.loads(render_project(models.tiny())["manifest.json"])
     assert cpu["target"] == "cpu"
     assert "architectures" not in cpu
+
+
+def test_every_project_says_under_which_licence_it_is():
+    """The repository's, word for word, with an exception for what is compiled."""
+    ours = (Path(__file__).parents[2] / "LICENSE").read_text(encoding="utf-8")
+    for model in (models.tiny(), gpu_models.on_gpu(models.tiny())):
+        files = render_project(model)
+        assert ours.rstrip() in files["LICENSE"]
+        assert "LLVM Exceptions to the Apache 2.0 License" in files["LICENSE"]
+        assert "`LICENSE`" in files["README.md"]
 
 
 def test_a_target_has_nothing_of_another():

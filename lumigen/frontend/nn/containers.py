@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar, cast
 
-from lumigen.frontend.nn.module import Module, Parameter, Part
+from lumigen.errors import BadArgument
+from lumigen.frontend.nn.module import Module, Parameter, Part, spelled
+from lumigen.frontend.trace import fail
 
 P = TypeVar("P", bound="Part")
 
 
+def checked(owner: Module, name: str, part: Any, kind: type[Part] = Module) -> Any:
+    """The part; BadArgument with the user's line for what is no module of ours, or no parameter."""
+    if isinstance(part, kind):
+        return part
+    expected = "a parameter" if kind is Parameter else "a module of lumigen.nn"
+    value = f"of type {spelled(part)}"
+    op = type(owner).__name__
+    raise fail(BadArgument, op=op, name=f"part {name}", value=value, expected=expected)
+
+
 class _Named(Module, Generic[P]):
     """Parts under names of their own, in order."""
+
+    kind: type[Part] = Module
 
     def __init__(self, parts: Mapping[str, P] | Iterable[tuple[str, P]] | None = None) -> None:
         self._parts: dict[str, P] = {}
@@ -22,13 +36,14 @@ class _Named(Module, Generic[P]):
 
     def update(self, parts: Mapping[str, P] | Iterable[tuple[str, P]]) -> None:
         """Add parts, or replace those of the same names."""
-        self._parts.update(dict(parts))
+        for key, part in dict(parts).items():
+            self[key] = part
 
     def __getitem__(self, key: str) -> Any:
         return self._parts[key]
 
     def __setitem__(self, key: str, part: P) -> None:
-        self._parts[key] = part
+        self._parts[key] = checked(self, key, part, self.kind)
 
     def __delitem__(self, key: str) -> None:
         del self._parts[key]
@@ -66,25 +81,29 @@ class _Named(Module, Generic[P]):
 class _Row(Module, Generic[P]):
     """Parts under the names 0, 1, ..."""
 
+    kind: type[Part] = Module
+
     def __init__(self, parts: Iterable[P] | None = None) -> None:
-        self._parts: list[P] = list(parts or ())
+        self._parts: list[P] = []
+        self.extend(parts or ())
 
     def named_parts(self) -> Iterator[tuple[str, Part]]:
         yield from ((str(i), part) for i, part in enumerate(self._parts))
 
     def append(self, part: Any) -> Self:
         """Add one at the end."""
-        self._parts.append(part)
+        self.insert(len(self), part)
         return self
 
     def extend(self, parts: Iterable[Any]) -> Self:
         """Add several at the end."""
-        self._parts.extend(parts)
+        for part in list(parts):
+            self.append(part)
         return self
 
     def insert(self, index: int, part: P) -> None:
         """Add one before another."""
-        self._parts.insert(index, part)
+        self._parts.insert(index, checked(self, str(index), part, self.kind))
 
     def pop(self, key: int | slice) -> Any:
         """Take one out, or several."""
@@ -102,7 +121,7 @@ class _Row(Module, Generic[P]):
         return type(self)(self._parts[i]) if isinstance(i, slice) else self._parts[i]
 
     def __setitem__(self, i: int, part: P) -> None:
-        self._parts[i] = part
+        self._parts[i] = checked(self, str(i), part, self.kind)
 
     def __delitem__(self, i: int | slice) -> None:
         del self._parts[i]
@@ -124,6 +143,8 @@ class ModuleList(_Row[Module]):
 class ParameterList(_Row[Parameter]):
     """Parameters under the names 0, 1, ..."""
 
+    kind = Parameter
+
     def __init__(self, values: Iterable[Parameter] | None = None) -> None:
         super().__init__(values)
 
@@ -140,6 +161,8 @@ class ModuleDict(_Named[Module]):
 class ParameterDict(_Named[Parameter]):
     """Parameters under names of their own."""
 
+    kind = Parameter
+
     def __init__(
         self, parameters: Mapping[str, Parameter] | Iterable[tuple[str, Parameter]] | None = None
     ) -> None:
@@ -152,10 +175,9 @@ class Sequential(Module):
     def __init__(self, *args: Module | Mapping[str, Module]) -> None:
         self._modules: dict[str, Module] = {}
         if len(args) == 1 and isinstance(args[0], Mapping):
-            self._modules.update(args[0])
+            self._modules.update({n: checked(self, n, m) for n, m in args[0].items()})
         else:
-            modules = cast("tuple[Module, ...]", args)
-            self._modules.update({str(i): m for i, m in enumerate(modules)})
+            self.extend(cast("tuple[Module, ...]", args))
 
     def named_parts(self) -> Iterator[tuple[str, Part]]:
         yield from self._modules.items()
@@ -173,7 +195,8 @@ class Sequential(Module):
 
     def append(self, module: Module) -> Sequential:
         """Add a module at the end, under the next number."""
-        self._modules[str(len(self._modules))] = module
+        name = str(len(self._modules))
+        self._modules[name] = checked(self, name, module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Sequential:
@@ -194,7 +217,7 @@ class Sequential(Module):
         return list(self._modules.values())[i]
 
     def __setitem__(self, i: int, module: Module) -> None:
-        self._modules[list(self._modules)[i]] = module
+        self._modules[list(self._modules)[i]] = checked(self, str(i), module)
 
     def __delitem__(self, i: int | slice) -> None:
         chosen = list(self._modules)[i]

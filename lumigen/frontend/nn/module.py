@@ -391,3 +391,10 @@ def _too_great(array: Array, dtype: DType) -> float | None:
 
 def _shown(array: Array) -> str:
     return f"{of_numpy(array.dtype) or array.dtype}{list(array.shape)}"
+
+
+def spelled(value: object) -> str:
+    """The name of a value's type; of PyTorch's modules, whose names are those of ours, also whose it is."""
+    kind = type(value)
+    is_torch = any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)
+    return f"{kind.__name__}, a module of torch" if is_torch else kind.__name__

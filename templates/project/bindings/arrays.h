@@ -310,6 +310,11 @@ inline std::vector<py::object> bind_arguments(const EntryTable& entry, const py:
   if (positional.size() > entry.inputs.size())
     wrong("takes " + std::to_string(entry.inputs.size()) + " inputs, not " +
           std::to_string(positional.size()));
+  for (const auto& item : named) {
+    bool is_known = py::str(item.first).equal(py::str("out"));
+    for (const PortTable& port : entry.inputs) is_known |= py::str(item.first).equal(py::str(port.name));
+    if (!is_known) wrong("has no input " + py::str(item.first).cast<std::string>());
+  }
   std::vector<py::object> values;
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
     const py::str name(entry.inputs[i].name);
@@ -325,7 +330,6 @@ inline std::vector<py::object> bind_arguments(const EntryTable& entry, const py:
     }
   }
   *out = named.attr("pop")("out", py::none());
-  for (const auto& item : named) wrong("has no input " + py::str(item.first).cast<std::string>());
   return values;
 }
 

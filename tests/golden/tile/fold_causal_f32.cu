@@ -9,7 +9,8 @@
 namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<64, 16, 16, 32, 4>;
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
   const float* const x0 = args.x0;
   const float* const x1 = args.x1;
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade_mod
   Tile::Numbers result0;
   const int m0 = 64 * ((positions + 63) / 64) - 64 * (task % ((positions + 63) / 64)) - 64;
   const int m1 = index_min(m0 + 64, positions);
-  const int i1 = (task / ((positions + 63) / 64));
+  const int i1 = task / ((positions + 63) / 64);
   const int i0 = 0;
   fill_rows(state0, -__builtin_inff());
   fill_rows(state1, 0.0f);
@@ -36,10 +37,12 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade_mod
     const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0 + 16 * i1 * positions, 16, 1, positions};
     const Strided<float, Along::kDepth, Copy::kEither, int> b = {x1 + 16 * i1 * positions, 16, 1, positions};
     const Strided<float, Along::kMajor, Copy::kEither, int> c = {x2 + 16 * i1 * positions, 1, 16, 16};
-    for_steps<Tile>(a, m0, 16, b, c, 0, m1, positions, shared, [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
+    for_steps<Tile>(a, m0, 16, b, c, 0, m1, positions, shared,
+        [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       if (!(k_begin + 31 <= m0 && k_begin + 32 <= positions)) {
-        map_within<int>(scores, scores, m0, k_begin, positions, positions, -__builtin_inff(), [&](int m, int k1, Vec score0, auto /*lanes*/) {
+        map_within<int>(scores, scores, m0, k_begin, positions, positions, -__builtin_inff(),
+            [&](int m, int k1, Vec score0, auto /*lanes*/) {
           return select(mask_affine(m - k1, -1), score0, splat(-__builtin_inff()));
         });
       }

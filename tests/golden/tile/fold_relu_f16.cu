@@ -9,7 +9,8 @@
 namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<64, 16, 16, 32, 4>;
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
   const uint16_t* const x0 = args.x0;
   const uint16_t* const x1 = args.x1;
@@ -21,7 +22,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade_mod
   Tile::Fragment<32> scores;
   Tile::Fragment<16> sums;
   const int m0 = 64 * (task % ((positions + 63) / 64));
-  const int i1 = (task / ((positions + 63) / 64));
+  const int i1 = task / ((positions + 63) / 64);
   const int i0 = 0;
   clear(sums);
   {
@@ -37,9 +38,11 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) k00_cascade_mod
       const int e = at_major, k1 = at_depth;
       return load_f16(x2[e + 16 * i1 * positions + 16 * k1]);
     }, 16);
-    for_steps<Tile>(a, m0, 16, b, c, 0, positions, positions, shared, [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
+    for_steps<Tile>(a, m0, 16, b, c, 0, positions, positions, shared,
+        [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
-      map_within<int>(scores, scores, m0, k_begin, positions, positions, 0.0f, [&](int /*m*/, int /*k1*/, Vec score0, auto /*lanes*/) {
+      map_within<int>(scores, scores, m0, k_begin, positions, positions, 0.0f,
+          [&](int /*m*/, int /*k1*/, Vec score0, auto /*lanes*/) {
         const Vec v0 = score0 * splat(0.05f);
         return max_ordered(v0, splat(0.0f));
       });

@@ -151,6 +151,12 @@ static void test_calls(tiny_model* model) {
   f.tx.shape = nullptr;
   expect(f.run(c) == TINY_BAD_SHAPE && says("x has no shape (NULL), must have 2 axes"), "no shape");
   f.tx.shape = f.x_shape;
+  f.tx.device_type = 0;
+  expect(f.run(c) == TINY_BAD_DEVICE && says("x has device_type 0, which is no device"), "no device");
+  f.tx.device_type = 1;
+  f.tx.lanes = 0;
+  expect(f.run(c) == TINY_BAD_DTYPE && says("x has 0 lanes, must have 1"), "no lanes");
+  f.tx.lanes = 1;
   f.tt.data = f.y.data() + 3;
   expect(f.run(c) == TINY_BAD_ARGUMENT && says("output y overlaps total"), "outputs that overlap");
   f.tt.data = f.total.data();

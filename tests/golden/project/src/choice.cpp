@@ -110,7 +110,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
       args.y = data_of<float>(*y);
       if (const Status s = call.launch(1, kernels.k01_project_20x7, &args, dims.batch)) return s;
     }
-  } else if (call.model().isa >= kAvx2 && dims.batch >= 41 && (dims.batch % 16) < 1) {
+  } else if (call.model().isa >= kAvx2 && dims.batch >= 41 && dims.batch % 16 < 1) {
     // h = x * scale + shift
     // model.py:12
     {
