@@ -69,6 +69,11 @@ class Dim(Symbolic):
         return self.hi if self.typical is None else self.typical
 
 
+MOST_CHOICES = (
+    4  # indicators of an expression whose sign is proven case by case: twice as many cases for each
+)
+
+
 @dataclass(frozen=True)
 class Axis:
     """A loop variable, `0 <= axis < extent`. Axes of the same name and extent are the same axis."""
@@ -631,6 +636,8 @@ def _by_cases(e: Ix) -> bool:
         return False
     monomial, k, atom = found
     if isinstance(atom, Indicator):
+        if sum(isinstance(a, Indicator) for a in e.atoms()) > MOST_CHOICES:
+            return False
         slack = atom.right - atom.left - 1
         cases = ((e.substitute({atom: ix(1)}), slack), (e.substitute({atom: ix(0)}), -slack - 1))
         return all(is_nonnegative(case) or is_nonnegative(case - s) for case, s in cases)

@@ -18,7 +18,7 @@ from typing import Union
 from lumigen.condition import Cmp, less
 from lumigen.dtype import DType, accumulator, boolean, computed, u8
 from lumigen.errors import SourceLocation
-from lumigen.index import Axis, Dim, Ix, Lookup, indicator, ix, lookup, maximum, minimum
+from lumigen.index import Axis, Dim, Indicator, Ix, Lookup, indicator, ix, lookup, maximum, minimum
 from lumigen.ops import Op
 from lumigen.view import Shape
 
@@ -429,8 +429,10 @@ def _chosen(e: Choose) -> Ix | None:
         return maximum(then, otherwise)
     if slack in (-apart, -apart - 1):
         return minimum(then, otherwise)
+    # a choice by what was chosen stays a value: nothing is proven of it, and its text doubles each time
     is_fixed = all(isinstance(a, Dim) for a in apart.atoms())
-    return otherwise + apart * indicator(slack) if is_fixed else None
+    is_first = not any(isinstance(a, Indicator) for a in slack.atoms())
+    return otherwise + apart * indicator(slack) if is_fixed and is_first else None
 
 
 def _own_range(dtype: DType) -> Range:

@@ -37,7 +37,8 @@ def _parts(line: str) -> Iterator[str]:
     depth = 0  # of brackets that are open where the line begins
     outside = False  # whether a line has ended outside of all brackets
     while len(line) > WIDTH:
-        found = _break(line, depth, blanks + 2 * INDENT)
+        own = len(line) - len(line.lstrip())  # behind it a line is not empty
+        found = _break(line, depth, max(own, blanks + 2 * INDENT))
         if found is None:
             break
         at, depth = found
