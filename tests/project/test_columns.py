@@ -59,7 +59,8 @@ def test_breaking_changes_blanks_alone(seed):
 def test_a_line_that_a_condition_begins_is_not_left_empty() -> None:
     """Behind the break before `?` the line goes on with it, deeper than there is room for."""
     parts = " && ".join(f"0 < first_{i} + second_{i}" for i in range(6))
-    line = f"{' ' * 8}store(out, build_lanes([&](int lane) {{ return ({parts}) ? x0[{'i0 + ' * 30}7] : 0.0f; }}, lanes));"
+    chosen = f"({parts}) ? x0[{'i0 + ' * 30}7] : 0.0f"
+    line = f"{' ' * 8}store(out, build_lanes([&](int lane) {{ return {chosen}; }}, lanes));"
     lines = folded(line).split("\n")
     assert all(part.strip() for part in lines)
     assert "".join("".join(lines).split()) == "".join(line.split())
