@@ -415,6 +415,9 @@ def as_index(e: Expr) -> Ix | None:
     return _chosen(e) if isinstance(e, Choose) else None
 
 
+FURTHEST = 1 << 62  # that two positions are apart: further ones wrap around, and have no literal
+
+
 @cache
 def _chosen(e: Choose) -> Ix | None:
     """The lesser or the greater of two, or one of two that are always as far apart: clamps, positions from the end."""
@@ -432,7 +435,8 @@ def _chosen(e: Choose) -> Ix | None:
     # a choice by what was chosen stays a value: nothing is proven of it, and its text doubles each time
     is_fixed = all(isinstance(a, Dim) for a in apart.atoms())
     is_first = not any(isinstance(a, Indicator) for a in slack.atoms())
-    return otherwise + apart * indicator(slack) if is_fixed and is_first else None
+    fits = all(abs(k) <= FURTHEST for k in (apart.const, *(k for _, k in apart.terms)))
+    return otherwise + apart * indicator(slack) if is_fixed and is_first and fits else None
 
 
 def _own_range(dtype: DType) -> Range:

@@ -150,10 +150,10 @@ def mixed(q: Any, k: Any, v: Any) -> Any:
 
 AROUND: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "product": (lambda q, k, v, x, w: merged(mixed(q, k, v)) @ w, ["fold", "product"]),
-    "residual": (lambda q, k, v, x, w: merged(mixed(q, k, v)) + x, ["fold", "simt"]),
+    "residual": (lambda q, k, v, x, w: merged(mixed(q, k, v)) + x, ["fold"]),
     "gate": (
         lambda q, k, v, x, w: (merged(mixed(q, k, v)) * x.sigmoid()) @ w,
-        ["fold", "simt", "product"],
+        ["fold", "product"],
     ),
     "difference": (
         lambda q, k, v, x, w: mixed(q, k, v) - 0.5 * mixed(k, q, v),
