@@ -62,7 +62,6 @@ def with_sink(q: Any, k: Any, v: Any) -> Any:
     return (weights @ v) / (weights.sum(-1, keepdim=True) + (-largest).exp())
 
 
-# name: the function, heads of q, heads of k and v, features, further inputs
 def rounded(q: Any, k: Any, v: Any) -> Any:
     """A softmax in f32, rounded to the values' type."""
     scores = (q.to(lg.f32) @ k.to(lg.f32).mT) * 0.25
@@ -85,6 +84,7 @@ def relu_rounded(q: Any, k: Any, v: Any) -> Any:
     return (q.to(lg.f32) @ k.to(lg.f32).mT * 0.05).relu().to(v.dtype) @ v
 
 
+# name: the function, heads of q, heads of k and v, features, further inputs
 FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, ...]]]] = {
     "full": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),
     "other_keys": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), 2, 2, 16, {}),

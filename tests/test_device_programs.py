@@ -425,3 +425,20 @@ def test_a_softmax_between_products_that_are_stored_is_one_kernel() -> None:
         graph = step(graph)
     kernels = assemble((("entry", graph),), CUDA).kernels
     assert [k.program.skeleton for k in kernels] == ["pipeline", "simt", "pipeline"]
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_parts_of_one_tensor_attend_in_one_kernel(device: Device) -> None:
+    """Queries, keys and values that one product has made: what they are parts of counts once."""
+    length = lg.Dim("length", 1, 1024, typical=256)
+
+    def attend(x: Any) -> Any:
+        q, k, v = x.unflatten(-1, (3, 12, 64)).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return y.transpose(1, 2).flatten(2)
+
+    graph = traced(attend, x=lg.spec(2, length, 3 * 12 * 64))
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    (kernel,) = assemble((("entry", graph),), device).kernels
+    assert kernel.program.skeleton == "cascade"

@@ -80,14 +80,17 @@ def is_expanding(
     contractions = [r for r in inner if product_factors(r) is not None]
     if not any(contractions_beside(value, one_row=False)) or any(_nested(r) for r in contractions):
         return False
-    made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
+    reads = [e for e in walk([value]) if isinstance(e, Read)]
+    made_of = {e.source for e in reads}
     weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)
     if weighted and not (contracts and len(inner) == 1):
         return False  # only a product consumes a product with weights tile by tile
     limit = LONGEST if weighted else ON_CHIP
     row = volume(frozenset(kept) - free_axes(value))
     depth = max(volume(frozenset(r.axes)) for r in contractions)
-    largest = max((volume_of(b.dims) for b in made_of), default=1)
+    # queries and keys may be parts of one buffer
+    taken = (min(volume_of(e.source.dims), volume(free_axes(e))) for e in reads)
+    largest = max(taken, default=1)
     large = size >= EXPANSION * largest or (is_short and not weighted)
     return row <= limit and depth <= limit and large
 
