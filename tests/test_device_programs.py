@@ -189,6 +189,27 @@ def test_what_follows_a_fold_leaves_it_whole(
         agree(value, expected[out], name)
 
 
+BEHIND: dict[str, Callable[..., Any]] = {
+    "whether": lambda x, w: (x @ w) > 0,
+    "integers": lambda x, w: (x @ w * 8).round().to(lg.i8),
+    "edges": lambda x, w: F.pad(x @ w, (0, 8)),
+    "merged": lambda x, w: merged((x @ w).unflatten(1, (4, -1))),
+    "blocks": lambda x, w: F.pixel_shuffle((x @ w).unflatten(1, (16, -1)), 2),
+}
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_large_product_runs_in_tiles_whatever_is_behind_it(name: str, device: Device) -> None:
+    for size, kernels in ((512, 2), (16, 1)):  # a small one is no more than to store and read it
+        graph = traced(BEHIND[name], x=lg.spec(2, size, size), w=lg.spec(size, size))
+        for step in GRAPH_PASSES:
+            graph = step(graph)
+        found = [k.program.skeleton for k in assemble((("entry", graph),), device).kernels]
+        assert len(found) == kernels
+        assert found[-1] == "simt"
+
+
 def test_few_rows_past_which_much_streams_are_stored() -> None:
     """A block would be alone with all of a long axis; a stored product is divided among many."""
     keys = lg.spec(1, 4, 4096, 64)

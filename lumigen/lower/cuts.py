@@ -273,6 +273,23 @@ def contractions_side_by_side(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     return list(out)
 
 
+def contractions_in_loops(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """A large contraction that a skeleton has tiles of, but not as what follows it or an output sees it.
+
+    It is stored with the map behind it, and only the rest runs as loops: a comparison, heads side by side, edges.
+    """
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
+        if len(beside) != 1 or not _has_many_terms(g, beside[0]):
+            continue
+        if any(map(skeletons.in_loops, g.shown_regions(root))):
+            last = _with_map(g, beside[0], root, beside)
+            if last not in g.cut and not skeletons.in_loops(g.region(last)):
+                out[last] = None
+    return list(out)
+
+
 def repeated_reductions(g: CutGraph, _: Skeletons) -> list[Node]:
     """Reductions that a region reads at several places, each of which would add up more than a launch costs."""
     out: dict[Node, None] = {}
@@ -449,6 +466,7 @@ CUTS = Cuts(
     last=(
         refused_whole,
         contractions_side_by_side,
+        contractions_in_loops,
         repeated_reductions,
         contractions_wanted_in_parts,
     ),
