@@ -181,3 +181,14 @@ def test_the_manifest_has_every_launch() -> None:
     assert first["flops"] == "786432*rows"
     assert (first["bytes_read"], first["bytes_written"]) == ("1024*rows + 786432", "1536*rows")
     assert all(place.startswith("test_cost.py:") for place in softmax["lines"])
+
+
+def test_a_bag_reads_its_own_ids() -> None:
+    def flops(bags: int) -> int:
+        ids, table = spec(bags, 12, dtype=i64, range=(0, 99)), spec(100, 16)
+        graph = traced(
+            lambda ids, table: functional.embedding_bag(ids, table), ids=ids, table=table
+        )
+        return sum(int(k.cost.flops.evaluate({})) for k in assemble((("bags", graph),)).kernels)
+
+    assert flops(64) <= 64 * flops(1)

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from lumigen.dtype import i64
 from lumigen.errors import BadArgument
-from lumigen.frontend import contraction, indexing
+from lumigen.frontend import contraction, indexing, movement
 from lumigen.frontend.convolution import need_rank, same_dtype
-from lumigen.frontend.creation import arange
+from lumigen.frontend.creation import arange, full
 from lumigen.frontend.operand import choice, where
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.products import trilinear
@@ -74,26 +74,27 @@ def embedding_bag(
         expected = "offsets for ids in a row, none for ids (bag, n)"
         value = f"ids of {input.ndim} axes"
         raise fail(BadArgument, op="embedding_bag", name="the ids", value=value, expected=expected)
-    ids = input.flatten()
-    rows = embedding(ids, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
-    number = arange(ids.extents[0])
+    rows = embedding(input, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
     if offsets is None:
-        bags, size = input.extents
-        belongs = number // size == arange(bags).unsqueeze(1)
-    else:
+        belongs = full(input.extents, True)
+    else:  # (bag, n)
+        count = input.extents[0]
         starts = offsets.to(i64)
-        starts = starts.narrow(0, 0, starts.extents[0] - 1) if include_last_offset else starts
-        after = (number >= starts.unsqueeze(1)).long().sum(0) - 1
-        belongs = after == arange(starts.extents[0]).unsqueeze(1)
+        ends = starts.narrow(0, 1, starts.extents[0] - 1)
+        if include_last_offset:
+            starts = starts.narrow(0, 0, starts.extents[0] - 1)
+        else:
+            ends = Tensor(movement.cat([ends.edge, arange(count, count + 1).edge]))
+        number = arange(count)
+        belongs = (starts.unsqueeze(1) <= number) & (number < ends.unsqueeze(1))
     if padding_idx is not None:
-        pad = padding_idx % weight.extents[0]
-        belongs = belongs & (ids != pad)
+        belongs = belongs & (input != padding_idx % weight.extents[0])
     hits = belongs.unsqueeze(-1)  # (bag, n, 1)
     if mode == "max":
         found = where(hits, rows, weight.dtype.lowest).amax(1)
         return where(hits.any(1), found, 0.0)
     if per_sample_weights is not None:
-        rows = rows * per_sample_weights.flatten().unsqueeze(-1)
+        rows = rows * per_sample_weights.unsqueeze(-1)
     total = where(hits, rows, 0.0).sum(1)
     if mode == "sum":
         return total

@@ -30,7 +30,7 @@ from lumigen.region import (
     walk,
 )
 
-EXPANSION = 2  # an expanding factor is at least so many times larger than anything it is made of or made into
+EXPANSION = 2  # an expanding factor is at least so many times larger than what it is multiplied from or made into
 ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an inner operand
 LONGEST = 1024  # the same where one side is weights, which stream past while the other side stays in the caches
 
@@ -70,26 +70,27 @@ def is_contraction(
 def is_expanding(
     value: Expr, size: int, kept: tuple[Axis, ...], contracts: bool, *, is_short: bool
 ) -> bool:
-    """Whether a factor, of `size` elements, is much larger than all it is made of and all it is reduced to.
+    """Whether a factor, of `size` elements, is much larger than all its contractions read and all it is reduced to.
 
-    `is_short`: the loop over its tiles costs less than to store it. It need not be larger then, unless weights are
-    among what it is made of, which each tile reads again. Not where all its contractions are inside its own reductions:
-    no skeleton has tiles of one inside two.
+    What is read beside them, as a bias is, tiles read no more often than a loop that stores the factor. `is_short`:
+    the loop over its tiles costs less than to store it. It need not be larger then, unless weights are among what it
+    is made of, which each tile reads again. Not where all its contractions are inside its own reductions: no skeleton
+    has tiles of one inside two.
     """
     inner = [r for r in walk([value]) if isinstance(r, Reduce)]
     contractions = [r for r in inner if product_factors(r) is not None]
     if not any(contractions_beside(value, one_row=False)) or any(_nested(r) for r in contractions):
         return False
-    reads = [e for e in walk([value]) if isinstance(e, Read)]
-    made_of = {e.source for e in reads}
+    made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
     weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)
     if weighted and not (contracts and len(inner) == 1):
         return False  # only a product consumes a product with weights tile by tile
     limit = LONGEST if weighted else ON_CHIP
     row = volume(frozenset(kept) - free_axes(value))
     depth = max(volume(frozenset(r.axes)) for r in contractions)
+    factors = [e for e in walk(contractions) if isinstance(e, Read)]
     # queries and keys may be parts of one buffer
-    taken = (min(volume_of(e.source.dims), volume(free_axes(e))) for e in reads)
+    taken = (min(volume_of(e.source.dims), volume(free_axes(e))) for e in factors)
     largest = max(taken, default=1)
     large = size >= EXPANSION * largest or (is_short and not weighted)
     return row <= limit and depth <= limit and large
