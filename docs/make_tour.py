@@ -66,7 +66,10 @@ def regions(name):
     """The regions of a model as plans see them: over canonical buffers and axes, each once."""
     ((_, graph),) = compilation(name).graphs["fold"]
     skeletons = Skeletons(
-        lambda r: CPU.runs_whole(r, f32), lambda r: CPU.in_loops(unify_axes(r)), CPU.one_row
+        lambda r: CPU.runs_whole(r, f32),
+        lambda r: CPU.in_loops(unify_axes(r)),
+        lambda r: CPU.columns(unify_axes(r)),
+        CPU.one_row,
     )
     cut = partition(graph, skeletons)
     found = (canonical(unify_axes(r)).region for r in choose_layouts(cut))

@@ -85,6 +85,10 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda x, w: F.conv2d(x, w, padding=1),
         {"x": lg.spec(2, 3, 8, 9), "w": lg.spec(5, 3, 3, 3)},
     ),
+    "transposed": (
+        lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1),
+        {"x": lg.spec(1, 16, 24, 24), "w": lg.spec(16, 8, 4, 4)},
+    ),
 }
 
 
@@ -279,7 +283,14 @@ def test_the_name_of_a_file_cannot_leave_its_literal() -> None:
 
 
 def test_products_run_in_tiles() -> None:
-    for name in ("product", "computed_operand", "by_row_sums", "by_counts", "batched"):
+    for name in (
+        "product",
+        "computed_operand",
+        "by_row_sums",
+        "by_counts",
+        "batched",
+        "transposed",
+    ):
         assert any(k.program.skeleton == "pipeline" for k in lowered(name)[1].kernels), name
 
 

@@ -88,6 +88,21 @@ def test_windows_of_a_value_make_it_no_larger() -> None:
     assert (first.skeleton, last.skeleton) == ("panel", "panel")
 
 
+def test_what_is_put_between_is_computed_on_its_own() -> None:
+    """Tiles have columns side by side; loads of both phases put them between each other. Weights are packed once."""
+    for net in (
+        nn.ConvTranspose2d(16, 16, 2, 2),
+        nn.Sequential(nn.Conv2d(16, 64, 3, 1, 1), nn.ReLU(), nn.PixelShuffle(2)),
+    ):
+        done = lowered(net, 1, 16, 32, 32)
+        product, shuffle = programs(done)
+        assert (product.skeleton, shuffle.skeleton) == ("panel", "simt")
+        assert not any(isinstance(s, Pack) for s in product.statements())
+        body = done.model.kernels[-1].body
+        assert "load_phases<2>(" in body
+        assert "build_lanes(" not in body
+
+
 def test_pooling_runs_over_lanes() -> None:
     """Windows of a few points leave lanes to the axis of what is stored; reads at an edge are bounded."""
     for stride in (1, 2):
@@ -106,6 +121,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
     "dilated": (lambda: nn.Conv2d(3, 4, 3, 1, 3, 3), (2, 3, 8, 9)),
     "sequence": (lambda: nn.Conv1d(5, 7, 3, 2, 1), (1, 5, lg.Dim("length", 1, 40))),
     "volume": (lambda: nn.Conv3d(2, 3, 3, 1, 1), (1, 2, 4, 5, 6)),
+    "transposed": (lambda: nn.ConvTranspose2d(16, 8, 4, 2, 1), (1, 16, 24, 24)),
     "points": (lambda: nn.Conv2d(6, 20, 1), (2, 6, 7, 5)),
 }  # fmt: skip
 

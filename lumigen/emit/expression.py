@@ -18,6 +18,7 @@ from lumigen.emit.sharing import shared
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
 from lumigen.lower.algebra import is_nonnegative
+from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
 from lumigen.region import (
@@ -279,7 +280,12 @@ class Renderer:
         assert self.lanes is not None
         at = address(e.source, e.at)
         factor = at.coefficient(self.lanes)
-        assert factor is not None
+        if factor is None:
+            phases = in_phases(at, self.lanes)
+            assert phases is not None
+            where = pointer(str(e.source), self.index(phases.base))
+            places = f"{self.index(phases.start)}, {self.index(phases.between)}"
+            return Text(f"load_phases<{phases.count}>({where}, {places}, lanes)")
         where = pointer(str(e.source), self.index(at))
         kind = suffix(e.source.dtype)
         if factor == 1:

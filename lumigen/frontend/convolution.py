@@ -1,12 +1,14 @@
 """Convolutions: sums of products over windows, which the compiler finds by their index sets.
 
-The transposed ones are convolutions of the input with zeros between its elements.
+The transposed ones are convolutions too, one for each phase of the stride.
 """
 
 # signatures are PyTorch's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import gcd, prod
 from typing import TypeAlias
 
 from lumigen.errors import BadArgument, DtypeMismatch, RankMismatch
@@ -15,7 +17,7 @@ from lumigen.frontend.extents import check_count, check_extent, fixed
 from lumigen.frontend.primitive import unequal
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.index import ix
+from lumigen.index import Ix, ix
 
 Pair: TypeAlias = int | tuple[int, int]
 Sizes: TypeAlias = int | tuple[int, ...] | list[int]
@@ -261,23 +263,63 @@ def _transposed(
     step, less = several(op, "stride", stride, rank), several(op, "padding", padding, rank)
     steps = several(op, "dilation", dilation, rank)
     more = several(op, "output_padding", output_padding, rank)
-    x = spread(x, step)
-    widths: list[int] = []
-    for k, d, p, extra in reversed(list(zip(kernel, steps, less, more, strict=True))):
-        reach = d * (k - 1) - p
-        widths += [reach, reach + extra]
-    for axis in range(rank):
-        padded = x.extents[-1 - axis] + widths[2 * axis] + widths[2 * axis + 1]
-        left = padded - steps[-1 - axis] * (kernel[-1 - axis] - 1)
-        check_extent(op, f"the {names[-1 - axis]} of the result would be {left}", left)
-    channels, per_out = weight.extents[:2]
-    turned = weight.flip(*range(2, 2 + rank))
-    turned = turned.reshape(groups, channels // groups, per_out, *kernel).transpose(1, 2)
-    turned = turned.reshape(per_out * groups, channels // groups, *kernel)
-    return _conv(op, rank, x.pad(widths), turned, bias, 1, 0, steps, groups)
+    lengths: list[Ix] = []
+    for axis, n in enumerate(x.extents[2:]):
+        reach = steps[axis] * (kernel[axis] - 1) + 1
+        length = (n - 1) * step[axis] + reach + more[axis] - 2 * less[axis]
+        check_extent(op, f"the {names[axis]} of the result would be {length}", length)
+        lengths.append(length)
+    # zeros are between the results if stride and dilation share a factor; what is left of a dilation is zeros
+    # between the weights, unless all of them meet in one phase
+    between = tuple(map(gcd, step, steps))
+    phases = tuple(s // b for s, b in zip(step, between, strict=True))
+    apart = [d // b for d, b in zip(steps, between, strict=True)]
+    widened = [1 if s == 1 else d for s, d in zip(phases, apart, strict=True)]
+    dilated = tuple(d // w for d, w in zip(apart, widened, strict=True))
+    found = _in_phases(op, x, spread(weight, widened), phases, dilated, groups)
+    found = spread(found, between)
+    widths: list[Ix | int] = []
+    for have, length, cropped in zip(found.extents[2:], lengths, less, strict=True):
+        widths = [-cropped, length + cropped - have, *widths]
+    out = found.pad(widths)
+    return out if bias is None else out + bias.reshape(-1, *(1,) * rank)
 
 
-def spread(x: Tensor, step: tuple[int, ...]) -> Tensor:
+def _in_phases(
+    op: str,
+    x: Tensor,
+    weight: Tensor,
+    phases: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Tensor:
+    """out[q s + r] sums x[q - t dilation] * weight[t s + r]: a convolution for each phase r of a stride s.
+
+    They are channels of one convolution whose results are put between each other, so that no zeros of the input are
+    multiplied: only those behind a kernel whose size is no multiple of the stride.
+    """
+    rank = len(phases)
+    channels, per_out, *extents = weight.extents
+    kernel = [e.const for e in extents]
+    taps = tuple(-(-k // s) for k, s in zip(kernel, phases, strict=True))
+    missing = [t * s - k for k, t, s in zip(kernel, taps, phases, strict=True)]
+    filters = weight.pad([w for n in reversed(missing) for w in (0, n)])
+    parts = [n for both in zip(taps, phases, strict=True) for n in both]
+    filters = filters.reshape(groups, channels // groups, per_out, *parts)
+    of_taps, of_phases = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
+    filters = filters.flip(*of_taps).permute((0, 2, *of_phases, 1, *of_taps))
+    filters = filters.reshape(groups * per_out * prod(phases), channels // groups, *taps)
+    reach = [d * (t - 1) for d, t in zip(dilation, taps, strict=True)]
+    x = x.pad([w for n in reversed(reach) for w in (n, n)])
+    found = _conv(op, rank, x, filters, None, 1, 0, dilation, groups)
+    batch, _, *counts = found.extents
+    found = found.reshape(batch, groups * per_out, *phases, *counts)
+    found = found.permute((0, 1, *(d for k in range(2, 2 + rank) for d in (k + rank, k))))
+    whole = (n * s for n, s in zip(counts, phases, strict=True))
+    return found.reshape(batch, groups * per_out, *whole)
+
+
+def spread(x: Tensor, step: Sequence[int]) -> Tensor:
     """Zeros between the elements of the last axes, so that they are `step` apart."""
     rank = len(step)
     for k, s in enumerate(step):

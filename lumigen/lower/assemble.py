@@ -206,6 +206,7 @@ class _Model:
         skeletons = Skeletons(
             lambda region: self.device.runs_whole(region, self.dtype),
             lambda region: self.device.in_loops(unify_axes(region)),
+            lambda region: self.device.columns(unify_axes(region)),
             self.device.one_row,
             self.device.short,
         )

@@ -36,6 +36,7 @@ from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
 from lumigen.region import Reduce, Region, as_index, free_axes, walk
 
 TABLE = 8  # elements of a region for each one of a value: then it is a table
+FEW_COLUMNS = 16  # side by side: fewer leave a panel with gaps
 MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
 
 
@@ -44,13 +45,14 @@ class Skeletons:
     """What they can run.
 
     `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
-    contraction has no other skeleton than loops over vectors, which may as well hold several. With `one_row` a
-    vector times weights is a contraction too. A loop over tiles of at most `short` points takes no longer than to
-    store them.
+    contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
+    region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
+    contraction too. A loop over tiles of at most `short` points takes no longer than to store them.
     """
 
     runs_whole: Callable[[Region], bool]
     in_loops: Callable[[Region], bool]
+    columns: Callable[[Region], int]
     one_row: bool = False
     short: int = 0
 
@@ -276,17 +278,27 @@ def contractions_side_by_side(g: CutGraph, skeletons: Skeletons) -> list[Node]:
 def contractions_in_loops(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """A large contraction that a skeleton has tiles of, but not as what follows it or an output sees it.
 
-    It is stored with the map behind it, and only the rest runs as loops: a comparison, heads side by side, edges.
+    Nor has it if that puts columns between each other, of which few lie side by side then. It is stored with the map
+    behind it, and only the rest runs as loops: a comparison, heads side by side, edges, a pixel shuffle. Not where the
+    rest takes less than half of it.
     """
     out: dict[Node, None] = {}
     for root in g.roots():
         beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
         if len(beside) != 1 or not _has_many_terms(g, beside[0]):
             continue
-        if any(map(skeletons.in_loops, g.shown_regions(root))):
-            last = _with_map(g, beside[0], root, beside)
-            if last not in g.cut and not skeletons.in_loops(g.region(last)):
-                out[last] = None
+        shown = g.shown_regions(root)
+        least = min(skeletons.columns(g.region(beside[0])), FEW_COLUMNS)
+        taken = max(volume(s.axes) for r in shown for s in r.stores)
+        if volume_of(beside[0].shape) >= 2 * taken:
+            continue
+        if any(skeletons.columns(r) < least for r in shown):
+
+            def fits(n: Node, least: int = least) -> bool:
+                return skeletons.columns(g.region(n)) >= least
+
+            whole = root not in g.cut and fits(root)  # and shown otherwise
+            out[root if whole else _with_map(g, beside[0], root, beside, fits)] = None
     return list(out)
 
 
@@ -438,8 +450,14 @@ def _shown_whole(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     return all(map(skeletons.runs_whole, g.shown_regions(n)))
 
 
-def _with_map(g: CutGraph, n: Node, root: Node, beside: list[Node]) -> Node:
-    """The last value that is made of this contraction and of none of the others, no larger than it is.
+def _with_map(
+    g: CutGraph,
+    n: Node,
+    root: Node,
+    beside: list[Node],
+    fits: Callable[[Node], bool] = lambda _: True,
+) -> Node:
+    """The last value that fits, made of this contraction and of none of the others, no larger than it is.
 
     The contraction itself where the region would still compute it for the sake of something else.
     """
@@ -447,7 +465,7 @@ def _with_map(g: CutGraph, n: Node, root: Node, beside: list[Node]) -> Node:
     for user in g.inside(root):
         made_of = [b for b in g.beside(user) if b in beside]
         is_map = made_of == [n] and user.dtype is n.dtype and user is not root
-        if is_map and volume_of(user.shape) <= volume_of(n.shape):
+        if is_map and volume_of(user.shape) <= volume_of(n.shape) and fits(user):
             last = user
     return n if n in g.beside(root, stored=last) else last
 

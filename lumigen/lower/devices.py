@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lumigen.dtype import DType, f32, i32
-from lumigen.index import Ix, ix
+from lumigen.index import Ix, extent_of, ix
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.cascade_row import cascade_row
 from lumigen.lower.chain import chain, find_chain
-from lumigen.lower.contract import Form, Lowered, contract
+from lumigen.lower.contract import Form, Lowered, contract, find_contraction
 from lumigen.lower.hold import hold_rows
 from lumigen.lower.implicit import implicit
 from lumigen.lower.order import Keeps, order
@@ -111,6 +111,14 @@ class Device:
         if is_scan(region) or self._is_joined_in_loops(region):
             return True
         return self.schedule(self.plan(region)).skeleton == "simt"
+
+    def columns(self, region: Region) -> int:
+        """How many columns of a tile of products lie side by side; 0 in vector loops."""
+        if self.in_loops(region):
+            return 0
+        found = find_contraction(region.stores[0], one_row=True)
+        axes = region.stores[0].axes if found is None else found.n_axes
+        return extent_of(axes).estimate()
 
     def _is_joined_in_loops(self, region: Region) -> bool:
         """Whether a region has several stores that no fold computes: those are of vector loops."""

@@ -24,6 +24,7 @@ from lumigen.index import (
     minimum,
     unravel,
 )
+from lumigen.lower.phases import in_phases
 from lumigen.ops import Op
 from lumigen.plan import Loop
 from lumigen.region import (
@@ -102,8 +103,10 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
     if lanes not in free_axes(e):
         return False
     if isinstance(e, Read):
-        factor = address(e.source, e.at).coefficient(lanes)
-        return e.dtype is not f32 or factor is None
+        at = address(e.source, e.at)
+        if at.coefficient(lanes) is None:
+            return e.source.dtype is not f32 or in_phases(at, lanes) is None
+        return e.dtype is not f32
     if isinstance(e, Holds):
         return any(c.slack.coefficient(lanes) is None for c in e.conditions) or not is_safe(e)
     if isinstance(e, Choose):

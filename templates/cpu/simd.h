@@ -31,13 +31,14 @@ struct FirstLanes {
 // and the primitives on them: load store load_int store_int; + - * / fma sqrt max_ordered
 // min_ordered floor round_even trunc; bits from_bits to_float to_int; + - * & | ^ shift_left
 // shift_right on IVec; lt eq is_nan mask_and mask_or mask_not any select; splat splat_int iota_int
-// build first_lane exchange transpose; load_u16 store_u16, of integers below 65536 in IVec.
+// build first_lane exchange permute transpose; load_u16 store_u16, of integers below 65536 in IVec.
 //   fma(a, b, c)       a * b + c, rounded once where kFusedFma, twice elsewhere (SSE4.2)
 //   max_ordered(a, b)  exactly a < b ? b : a, so a NaN in b is dropped and a NaN in a is kept
 //   min_ordered(a, b)  exactly b < a ? b : a
 //   lt, eq             false where either side is NaN
 //   select(m, a, b)    m ? a : b
 //   shift_right        keeps the sign
+//   permute(a, i)      lane i[j] of a in lane j, of no meaning where i[j] is no lane
 #if defined(LUMIGEN_PORTABLE)
 #include "simd_portable.h"
 #elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
@@ -90,6 +91,27 @@ LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
   if (stride == 2 && lane_count(lanes) == kLanes)
     return even_then_odd(load(p, AllLanes{}), load(p + kLanes - 1, AllLanes{}));
   return build_lanes([&](int i) { return p[i * stride]; }, lanes);
+}
+
+// Lane i comes from p[k / kPhases + k % kPhases * between], where k = start + i.
+template <int kPhases, class Lanes>
+LUMIGEN_INLINE Vec load_phases(const float* p, int64_t start, int64_t between, Lanes lanes) {
+  static_assert(2 <= kPhases && kPhases <= 4, "a quotient of small numbers by a product");
+  const int first = int(start % kPhases), last = first + lane_count(lanes) - 1;
+  const IVec k = iota_int() + splat_int(first);
+  const IVec step = shift_right<8>(k * splat_int(256 / kPhases + 1)), phase = k - step * splat_int(kPhases);
+  p += start / kPhases;
+  if (between == 0) return zero_tail(permute(load(p, FirstLanes{last / kPhases + 1}), step), lanes, 0.0f);
+  Vec out = splat(0.0f);
+#pragma GCC unroll 4
+  for (int j = 0; j < kPhases; j++) {
+    const int skipped = j < first;  // its first step is before the lanes
+    const int count = (last - j + kPhases) / kPhases - skipped;
+    if (count == 0) continue;
+    const Vec steps = permute(load(p + skipped + j * between, FirstLanes{count}), step - splat_int(skipped));
+    out = select(eq(phase, splat_int(j)), steps, out);
+  }
+  return zero_tail(out, lanes, 0.0f);
 }
 
 // Lane i comes from p[at + i * stride] where begin <= i < end, and is `fill` elsewhere, where nothing is

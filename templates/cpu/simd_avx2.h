@@ -154,6 +154,8 @@ LUMIGEN_INLINE Vec exchange(Vec a) {
   if constexpr (kDistance == 1) return {_mm256_permute_ps(a.v, 0xB1)};
 }
 
+LUMIGEN_INLINE Vec permute(Vec a, IVec i) { return {_mm256_permutevar8x32_ps(a.v, i.v)}; }
+
 // Transposes the 8 x 8 floats held in rows[0..7]: lane j of rows[i] and lane i of rows[j] change places.
 LUMIGEN_INLINE void transpose(Vec (&rows)[kLanes]) {
   __m256 t[8];

@@ -145,6 +145,7 @@ LUMIGEN_INLINE Vec exchange(Vec a) {
   if constexpr (kDistance == 2) return {_mm512_maskz_permute_ps(kAll, a.v, 0x4E)};
   if constexpr (kDistance == 1) return {_mm512_maskz_permute_ps(kAll, a.v, 0xB1)};
 }
+LUMIGEN_INLINE Vec permute(Vec a, IVec i) { return {_mm512_maskz_permutexvar_ps(__mmask16(-1), i.v, a.v)}; }
 
 // Transposes the 16 x 16 floats held in rows[0..15]: lane j of rows[i] and lane i of rows[j] change
 // places. Four rounds; each exchanges blocks of half the size of the round before.

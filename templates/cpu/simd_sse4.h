@@ -130,6 +130,10 @@ LUMIGEN_INLINE Vec exchange(Vec a) {
   if constexpr (kDistance == 2) return {_mm_shuffle_ps(a.v, a.v, 0x4E)};
   if constexpr (kDistance == 1) return {_mm_shuffle_ps(a.v, a.v, 0xB1)};
 }
+LUMIGEN_INLINE Vec permute(Vec a, IVec i) {
+  const IVec bytes = i * splat_int(0x04040404) + splat_int(0x03020100);
+  return from_bits({_mm_shuffle_epi8(bits(a).v, bytes.v)});
+}
 
 // Transposes the 4 x 4 floats held in rows[0..3]: lane j of rows[i] and lane i of rows[j] change places.
 LUMIGEN_INLINE void transpose(Vec (&rows)[kLanes]) {

@@ -477,6 +477,16 @@ template <class Lanes>
 LUMIGEN_INLINE Vec load_strided(const float* p, int64_t stride, Lanes lanes) {
   return build_lanes([&](int i) { return p[i * stride]; }, lanes);
 }
+// Lane i comes from p[k / kPhases + k % kPhases * between], where k = start + i.
+template <int kPhases, class Place, class Lanes>
+LUMIGEN_INLINE Vec load_phases(const float* p, Place start, int64_t between, Lanes lanes) {
+  return build_lanes(
+      [&](int i) {
+        const Place k = start + i;
+        return p[k / kPhases + k % kPhases * between];
+      },
+      lanes);
+}
 // Lane i comes from p[at + i * stride] where begin <= i < end, and is `fill` elsewhere, where nothing is
 // read.
 template <class Place, class Lanes>

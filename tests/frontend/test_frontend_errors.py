@@ -346,7 +346,7 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         lambda x0: functional.conv_transpose2d(x0, nn.Parameter(3, 4, 2, 2, name="w"), padding=9),
         [lg.spec(1, 3, 4, 4)],
         errors.BadArgument,
-        ["[conv_transpose2d]", "the width of the result would be -13"],
+        ["[conv_transpose2d]", "the height of the result would be -13"],
     ),
     (
         lambda x0: functional.max_pool2d(x0, 3, padding=2),

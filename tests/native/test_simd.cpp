@@ -136,8 +136,35 @@ static float* end_of_page() {
   return reinterpret_cast<float*>(two + page);
 }
 
+// Rows of steps that end with the page; all phases have the one row if nothing is between them.
+template <int kPhases, class Lanes>
+static void check_phases(float* end, Lanes lanes) {
+  const int n = lane_count(lanes);
+  for (int start = 0; start < 2 * kPhases; start++) {
+    const int steps = (start + n - 1) / kPhases + 1;
+    for (const int between : {0, steps}) {
+      float* const p = end - (between == 0 ? steps : steps * kPhases);
+      for (float* x = p; x < end; x++) *x = float(x - p + 1);
+      float all[kLanes];
+      store(all, load_phases<kPhases>(p, start, between, lanes), AllLanes{});
+      for (int i = 0; i < kLanes; i++) {
+        const int k = start + i;
+        CHECK(all[i] == (i < n ? float(k / kPhases + k % kPhases * between + 1) : 0.0f));
+      }
+    }
+  }
+}
+
+template <class Lanes>
+static void check_all_phases(float* end, Lanes lanes) {
+  check_phases<2>(end, lanes);
+  check_phases<3>(end, lanes);
+  check_phases<4>(end, lanes);
+}
+
 static void check_partial_lanes() {
   float* const end = end_of_page();
+  check_all_phases(end, AllLanes{});
   for (int n = 1; n < kLanes; n++) {
     const FirstLanes lanes{n};
     float* const p = end - n;
@@ -171,6 +198,7 @@ static void check_partial_lanes() {
     for (int i = 0; i < kLanes; i++) CHECK(all[i] == (i < n ? float(n - 1 - i) : 0.0f));
     store(all, gather(wide, iota_int() * splat_int(3), lanes), AllLanes{});
     for (int i = 0; i < kLanes; i++) CHECK(all[i] == (i < n ? float(i) : 0.0f));
+    check_all_phases(end, lanes);
   }
 }
 
