@@ -155,7 +155,7 @@ LUMIGEN_INLINE Vec exchange(Vec a) {
   return build([&](int i) { return a.v[i ^ kDistance]; });
 }
 LUMIGEN_INLINE Vec permute(Vec a, IVec i) {
-  return build([&](int j) { return a.v[i.v[j] % kLanes]; });
+  return build([&](int j) { return a.v[i.v[j] & (kLanes - 1)]; });
 }
 
 // Transposes the 4 x 4 floats held in rows[0..3]: lane j of rows[i] and lane i of rows[j] change places.
