@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
-from tiles import traced
+from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import nn
 from lumigen.errors import BadArgument
 from lumigen.frontend import Tensor
+from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import CPU, CUDA, Device
@@ -70,6 +72,28 @@ def test_long_rows_are_scanned_in_lanes(device: Device, length: int, in_lanes: b
     model = lowered(lambda x: x.cumsum(1), device, x=lg.spec(B, length))
     found = [s for k in model.kernels for s in k.program.statements() if isinstance(s, ScanLanes)]
     assert bool(found) is in_lanes
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA])
+def test_a_step_may_take_elements_of_several_tensors(device: Device) -> None:
+    """Then it is still one kernel, if each element goes by itself, and not a loop around one."""
+
+    def step(h: Tensor, given: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        a, b = given
+        h = a * h + b
+        return h, h
+
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        return lg.scan(step, b[0], (a, b))[1]
+
+    graph = traced(function, a=lg.spec(T, B), b=lg.spec(T, B))
+    model = lowered(function, device, a=lg.spec(T, B), b=lg.spec(T, B))
+    (program,) = model.programs
+    assert not any(g.repeats for g in program.groups)
+    rng = np.random.default_rng(3)
+    inputs = {name: rng.normal(size=(9, 4)).astype(np.float32) for name in "ab"}
+    found, want = run_entry(model, inputs, {}), evaluate(graph, inputs, {})
+    np.testing.assert_allclose(found["out"], want["out"], 1e-5, 1e-6)
 
 
 def keep(h: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:

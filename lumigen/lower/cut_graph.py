@@ -238,19 +238,19 @@ class CutGraph:
         loop = loop_of(n)
         t, rest = axes[loop.axis], (*axes[: loop.axis], *axes[loop.axis + 1 :])
         at = tuple(map(ix, rest))
-        carry, element, *others = loop.body.inputs
-        first, elements, *taken = n.args
+        (carry, *stepped), (first, *given) = loop.body.inputs, n.args
         inner = CutGraph(loop.body, f"{self.prefix}n{self.number[n]}_")
         kind, known = computed(carry.dtype), loop.monoid is not None
-        inner.given = {
-            carry: lambda _: carried(0, "old", kind),
-            element: lambda where: (
-                carried(0, "new", kind) if known else self.at_edge(elements, along(loop, t, where))
-            ),
-            **{i: partial(self.at_edge, e) for i, e in zip(others, taken, strict=True)},
-        }
+        to: dict[Node, Callable[[tuple[Ix, ...]], Expr]]
+        to = {i: partial(self.at_edge, e) for i, e in zip(stepped, given, strict=True)}
+        to[carry] = lambda _: carried(0, "old", kind)
+        for i, e in zip(stepped[: loop.elements], given, strict=False):
+            to[i] = lambda where, e=e: self.at_edge(e, along(loop, t, where))
+        if known:  # then it is joined to one element
+            to[stepped[0]] = lambda _: carried(0, "new", kind)
+        inner.given = to
         step = inner.at_edge(loop.body.outputs[0][1], at)
-        of = self.at_edge(elements, along(loop, t, at)) if known else None
+        of = self.at_edge(given[0], along(loop, t, at)) if known else None
         return scan(t, self.at_edge(first, at), step, of, loop.monoid)
 
     def bound_axes(self, n: Node) -> tuple[Axis, ...]:

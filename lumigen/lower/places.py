@@ -72,7 +72,7 @@ def along(loop: Loop, step: Axis, where: At) -> At:
 
 def is_map(loop: Loop) -> bool:
     """Whether the step maps its one carry element by element, so that each element is scanned by itself."""
-    if (loop.carries, loop.elements, len(loop.body.outputs)) != (1, 1, 1):
+    if loop.carries != 1 or loop.elements < 1 or len(loop.body.outputs) != 1:
         return False
     if any(n.op in NOT_MAPS for n in loop.body.nodes()):
         return False
