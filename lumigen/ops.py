@@ -136,8 +136,27 @@ def order_descending(a: Any, kept: int) -> Any:
     return (array.shape[-1] - 1 - backwards)[..., :kept]
 
 
+def groups(a: Any, kept: int) -> Any:
+    """Of each row of numbers of groups: how many elements are of lesser groups, then their places by group.
+
+    A row of n elements has n places, so that `kept` is g + 1 + n for the groups 0, .., g - 1 and one past them.
+    What is of no group stands ahead of the first one or behind the last one; equal ones by position.
+    """
+    array: Array = np.asarray(a)
+    n = array.shape[-1]
+    last = kept - n - 1
+    keys: Array = np.clip(array.astype(np.int64), -1, last)
+    places: Array = np.argsort(keys, -1, kind="stable")
+    starts: Array = np.empty((*array.shape[:-1], last + 1), np.int64)
+    for i in np.ndindex(array.shape[:-1]):
+        sizes = np.bincount(keys[i] + 1, minlength=last + 2)
+        starts[i] = np.cumsum(sizes)[: last + 1]
+    return np.concatenate([starts, places], -1)
+
+
 # What native nodes compute, beside their meaning in the twelve ops: of rows, as many results as a row of theirs has.
 NATIVE: dict[str, Callable[[Any, int], Any]] = {
+    "groups": groups,
     "order": order,
     "order_descending": order_descending,
 }

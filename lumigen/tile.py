@@ -504,6 +504,21 @@ class Order:
 
 
 @dataclass(frozen=True)
+class GroupPlaces:
+    """`dst[at ..]` = of `place`'s points by `value`, an integer: how many are below each group, then they by group.
+
+    The groups are 0, .., `groups` - 1; the first `groups` + 1 elements are counts, then come as many places as there
+    are. Points of no group stand ahead of the first one or behind the last one, equal ones by place.
+    """
+
+    dst: Buffer
+    at: tuple[Ix, ...]
+    groups: Ix
+    place: Axis
+    value: Expr
+
+
+@dataclass(frozen=True)
 class Fill:
     """Every element of a scratch tile."""
 
@@ -540,6 +555,7 @@ Stmt = Union[
     Hold,
     Keep,
     Order,
+    GroupPlaces,
     Carry,
     Advance,
     ScanLanes,

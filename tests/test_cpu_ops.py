@@ -1113,6 +1113,21 @@ row(
     (3, 7),
 )
 row(
+    "scatters_to_many",
+    lambda x, i, s: {
+        "s_": x.scatter(0, i.unsqueeze(1).expand(-1, 3), s),
+        "e_": x.mT.scatter_add(1, i.expand(3, -1), s.mT),
+        "a_": x.index_add(0, i, s),
+        "m_": x.index_reduce(0, i, s, "mean"),
+        "h_": x.index_reduce(0, i, s, "amax", include_self=False),
+        "p_": x.index_reduce(0, i, s, "prod"),
+        "w_": (x > 0).index_put((i,), s > 0, accumulate=True),
+    },
+    (2 * M, 3),
+    spec(N, dtype=i64, range=(-4, 60)),
+    (N, 3),
+)
+row(
     "indices",
     lambda x, i, j: {"b_": x[i, :, j], "r_": x[:, i, j], "l_": x[[2, 0], 1:], "t_": x.take(i)},
     (4, 4, 4),

@@ -240,6 +240,26 @@ def test_the_order_of_rows_and_what_is_drawn(arch: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arch", ["80", "90a"])
+def test_rows_in_groups(arch: str, tmp_path: Path) -> None:
+    entry = traced(
+        lambda x, i, s: x.index_add(0, i, s),
+        x=lg.spec(ROWS, 64),
+        i=lg.spec(POSITIONS, dtype=lg.i64),
+        s=lg.spec(POSITIONS, 64),
+    )
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    made = assemble((("entry", entry),), CUDA).kernels
+    assert [k.program.skeleton for k in made] == ["groups", "simt"]
+    for k in made:
+        folder = tmp_path / k.name
+        folder.mkdir()
+        log = compile_for(arch, k, folder)
+        assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
+@pytest.mark.slow
 def test_rows_held_in_16_bits(tmp_path: Path) -> None:
     """Where vectors move as packets nothing spills; bytes that lie anywhere wait in a register each."""
 

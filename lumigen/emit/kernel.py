@@ -20,6 +20,7 @@ from lumigen.program import ALIGNMENT, Parameter
 from lumigen.tile import Bind, Contract, Mma, Stream, TileProgram
 
 HEADERS = {
+    "groups": ("group.h", "index.h", "scalar.h", "simd.h"),
     "order": ("index.h", "order.h", "scalar.h", "simd.h"),
     "simt": ("index.h", "lanes.h", "scalar.h", "simd.h", "vmath.h"),
     "panel": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "vmath.h"),
@@ -28,6 +29,7 @@ HEADERS = {
 DEVICE_HEADERS = {
     "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
     "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
+    "groups": ("group.cuh", "index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),
     "order": ("index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),
     "simt": ("index.h", "scalar.h", "simd.h", "turn.h"),
     "pipeline": (

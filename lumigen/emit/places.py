@@ -16,7 +16,17 @@ from lumigen.condition import Cmp
 from lumigen.index import Atom, Axis, Ix, Lookup, ix, of_atom, parts
 from lumigen.lower.scope import address
 from lumigen.region import Buffer, Expr, Holds, Index, Read, indices_of, walk
-from lumigen.tile import Contract, Operand, Order, Stmt, StoreTile, Stream, Streamed, TileProgram
+from lumigen.tile import (
+    Contract,
+    GroupPlaces,
+    Operand,
+    Order,
+    Stmt,
+    StoreTile,
+    Stream,
+    Streamed,
+    TileProgram,
+)
 
 WIDE, NARROW = "int64_t", "int"
 MOST = 1 << 30  # half of what an int holds: a loop steps past its end, a last vector ends behind it
@@ -38,7 +48,7 @@ def _indices(s: Stmt) -> Iterator[Ix]:
     """All that a statement itself evaluates."""
     if isinstance(s, StoreTile):
         yield address(s.dst, s.at)
-    if isinstance(s, Order):
+    if isinstance(s, Order | GroupPlaces):
         yield s.place.extent * 2  # runs are powers of two
     for f in fields(s):
         yield from _inside_field(getattr(s, f.name))

@@ -57,7 +57,7 @@ HEADERS = (
     (
         "reference.h",
         re.compile(
-            r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|modulo|to_integer|place_of_rank)[(<]"
+            r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|modulo|to_integer|place_of_rank|entry_of_groups)[(<]"
         ),
     ),
 )
@@ -104,12 +104,17 @@ def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
     (source,) = region.reads()
     kept, count = dst.dims[-1], source.dims[-1]
     start, rank = ix(element) // kept * count, ix(element) % kept
-    descending = "true" if region.native == "order_descending" else "false"
     root.lines += [
         f"const int64_t start = {root.index(start)};",
         f"const auto row = [&](int64_t place) {{ return {root.names.buffer(source)}(start + place); }};",
-        f"return place_of_rank({root.index(rank)}, {root.index(count)}, {descending}, row);",
     ]
+    if region.native == "groups":
+        sizes = f"{root.index(kept - count - 1)}, {root.index(count)}"
+        root.lines.append(f"return entry_of_groups({root.index(rank)}, {sizes}, row);")
+    else:
+        descending = "true" if region.native == "order_descending" else "false"
+        sizes = f"{root.index(rank)}, {root.index(count)}"
+        root.lines.append(f"return place_of_rank({sizes}, {descending}, row);")
 
 
 def _element_of(root: _Scope, store: Store, element: Axis) -> bool:

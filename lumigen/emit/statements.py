@@ -34,6 +34,7 @@ from lumigen.tile import (
     Fill,
     Finish,
     For,
+    GroupPlaces,
     Hold,
     Keep,
     Let,
@@ -168,6 +169,12 @@ class Statements:
                 key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
                 how = f"{way}, {self.place}" if self.threads > 1 else way
                 return [f"order_row<{how}>({dst}, {sizes}, {key});"]
+            case GroupPlaces():
+                dst = pointer(str(s.dst), r.index(address(s.dst, s.at)))
+                sizes = f"{r.index(s.groups)}, {r.index(s.place.extent)}"
+                key = f"[&]({self.place} {s.place.name}) {{ return {r.scalar(s.value).code}; }}"
+                how = f"<{self.place}>" if self.threads > 1 else ""
+                return [f"group_row{how}({dst}, {sizes}, {key});"]
             case _:
                 return block_lines(s, self.lines, r, self.narrow)
 

@@ -1,4 +1,4 @@
-"""native: the places of each row in the order of its elements, which a kernel of its own finds.
+"""native: the places of each row in the order of its elements, or by groups, which a kernel of its own finds.
 
 Its meaning is in the twelve ops: an element's rank is how many stand before it, and place r of the order is where
 the element of rank r lies. As many comparisons as pairs of elements: no device runs it so, all are tested by it.
@@ -7,18 +7,20 @@ the element of rank r lies. As many comparisons as pairs of elements: no device 
 from __future__ import annotations
 
 from lumigen.dtype import i64
-from lumigen.frontend.compare import eq
-from lumigen.frontend.movement import with_ones
+from lumigen.frontend.compare import clamp, eq
+from lumigen.frontend.movement import cat, with_ones
 from lumigen.frontend.primitive import (
     both,
     cast,
     complement,
+    constant,
     either,
     expand,
     is_ordered,
     less,
     reduce_sum,
     select,
+    size,
 )
 from lumigen.frontend.trace import emit
 from lumigen.graph import Edge, Graph, contiguous, edge, iota, native, source
@@ -38,20 +40,49 @@ def order(a: Edge, kept: Ix, *, descending: bool = False) -> Edge:
     if a.shape[-1] == 1:
         first = with_ones(edge(iota(a.shape[-1], i64)), tuple(range(len(a.shape) - 1)))
         return expand("order", first, (*a.shape[:-1], kept))
-    is_plain = a.view == identity(a.node.shape) and (a.node.op in READ or a.node.op not in SOURCES)
-    rows = a if is_plain else emit(contiguous(a))
+    rows = _stored(a)
     name = "order_descending" if descending else "order"
     meant = meaning(rows, kept, descending=descending)
     return emit(native(name, rows, meant))
 
 
+def groups(a: Edge, count: Ix) -> Edge:
+    """Of each row of (.., n) integers, its elements by group, as i64 (.., count + 1 + n).
+
+    An element g is of group g, of `count` groups, or of none. Entry g is how many elements are less than g, so that
+    the places of group g's begin there among the n that follow; what is behind the last group begins at `count`.
+    """
+    rows = _stored(a)
+    given = source(Op.INPUT, "rows", rows.shape, rows.dtype)
+    keys = clamp(cast(edge(given), i64), -1, cast(size(count), i64))
+    rank, n = len(rows.shape), rows.shape[-1]
+    wide = (*rows.shape[:-1], count + 1, n)  # (.., g, i)
+    key = expand("groups", with_ones(keys, (rank - 1,)), wide)
+    group = expand("groups", _counting(count + 1, rank, rank - 1), wide)
+    one = expand("groups", constant(1, i64), wide)
+    below = reduce_sum(select(less(key, group), one), (rank,))
+    out = cat([below, _places(keys, n, descending=False)], rank - 1)
+    return emit(native("groups", rows, Graph((given,), (("groups", out),))))
+
+
+def _stored(a: Edge) -> Edge:
+    """Rows as they lie in some memory."""
+    is_plain = a.view == identity(a.node.shape) and (a.node.op in READ or a.node.op not in SOURCES)
+    return a if is_plain else emit(contiguous(a))
+
+
 def meaning(a: Edge, kept: Ix, *, descending: bool) -> Graph:
     """The graph of one input, the rows, in the twelve ops."""
-    shape, n = a.shape, a.shape[-1]
-    rows = source(Op.INPUT, "rows", shape, a.dtype)
+    rows = source(Op.INPUT, "rows", a.shape, a.dtype)
+    return Graph((rows,), (("places", _places(edge(rows), kept, descending=descending)),))
+
+
+def _places(rows: Edge, kept: Ix, *, descending: bool) -> Edge:
+    """The places of the first elements by their ranks."""
+    shape, n = rows.shape, rows.shape[-1]
     rank = len(shape)
     wide = (*shape, n)  # (.., i, j)
-    mine, other = (expand("order", with_ones(edge(rows), (d,)), wide) for d in (rank, rank - 1))
+    mine, other = (expand("order", with_ones(rows, (d,)), wide) for d in (rank, rank - 1))
     if descending:
         ahead, behind = _before(mine, other), _before(other, mine)
     else:
@@ -63,8 +94,7 @@ def meaning(a: Edge, kept: Ix, *, descending: bool) -> Graph:
     to: Shape = (*shape[:-1], kept, n)  # (.., r, i)
     r, place = _counting(kept, rank, rank - 1), expand("order", _counting(n, rank, rank), to)
     hit = eq(with_ones(ranks, (rank - 1,)), expand("order", r, to))
-    out = reduce_sum(select(hit, place), (rank,))
-    return Graph((rows,), (("places", out),))
+    return reduce_sum(select(hit, place), (rank,))
 
 
 def _before(a: Edge, b: Edge) -> Edge:

@@ -1,7 +1,8 @@
 """Scattering: elements written to positions that are data, as sums over comparisons of indices.
 
-Where several go to one place, the last one stays; sums, products and extrema take them all. What it
-costs is the product of both extents: each place looks at every element.
+Where several go to one place, the last one stays; sums, products and extrema take them all. Where places or elements
+are few, each place compares every index. Else a native kernel puts the elements in groups, one for each place, which
+then looks at the elements of its own: a time that grows with places and elements, not with their product.
 """
 
 # ruff: noqa: FBT002  # signatures are PyTorch's
@@ -14,12 +15,16 @@ from typing import TYPE_CHECKING
 
 from lumigen.dtype import i64
 from lumigen.errors import BadArgument
-from lumigen.frontend import indexing, movement
+from lumigen.frontend import indexing, movement, native
 from lumigen.frontend.arrangement import counting
-from lumigen.frontend.operand import Value, choice, is_tensor, raw, where, zeros_like
+from lumigen.frontend.looping import scanned
+from lumigen.frontend.operand import Value, choice, filled, is_tensor, raw, where, zeros_like
 from lumigen.frontend.primitive import Scalar, broadcast_shape, tensor
+from lumigen.frontend.sorting import taken
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, ix, product
+from lumigen.graph import Edge
+from lumigen.index import Axis, Ix, ix, product
+from lumigen.view import positions
 
 if TYPE_CHECKING:
     from lumigen.frontend.tensor import Tensor
@@ -32,22 +37,53 @@ def _as(input: Tensor, value: Value) -> Tensor:
     return input.of(tensor(raw(value), input.dtype))
 
 
+# Comparisons, and places or elements, up to which each place compares every index: then one kernel does it all.
+FEW_COMPARISONS, FEW = 4096, 8
+
+
+def _places(input: Tensor, d: int, index: Tensor) -> _Places:
+    """What goes where along dimension `d`, found in one way or the other by the most that the extents may be."""
+    places, elements = (_most(x.extents[d]) for x in (input, index))
+    few = places * elements <= FEW_COMPARISONS or min(places, elements) <= FEW
+    return _Places(input, d, index) if few else _Groups(input, d, index)
+
+
+def _most(extent: Ix) -> float:
+    most = extent.bounds()[1]
+    return math.inf if most is None else most
+
+
 class _Places:
     """What goes where along dimension `d`: `hits[.., i, .., j]` is whether element j goes to i."""
 
     def __init__(self, input: Tensor, d: int, index: Tensor) -> None:
         self.input, self.d = input, d
-        shape = tuple(index.extents[k] if k == d else e for k, e in enumerate(input.extents))
-        at = index.pad(_missing(index, shape), -1)
-        last = at.movedim(d, -1).unsqueeze(d)  # (.., 1, .., elements)
-        places = counting(input, input.extents[d]).reshape(-1, *(1,) * (input.ndim - d))
-        self.hits = places == last
-        self.shape = shape
+        self.shape = tuple(index.extents[k] if k == d else e for k, e in enumerate(input.extents))
+        at = index.pad(_missing(index, self.shape), -1)
+        self.hits = self.compared(at.movedim(d, -1))
+
+    def compared(self, at: Tensor) -> Tensor:
+        """The hits of the indices (.., elements)."""
+        x, d = self.input, self.d
+        places = counting(x, x.extents[d]).reshape(-1, *(1,) * (x.ndim - d))
+        return places == at.unsqueeze(d)
+
+    def written(self, src: Tensor) -> Tensor:
+        """The elements (.., elements) in the dtype of what they go to."""
+        padded = src.to(self.input.dtype).pad(_missing(src, self.shape))
+        return padded.movedim(self.d, -1)
 
     def elements(self, src: Tensor) -> Tensor:
         """What is written, beside `hits`."""
-        padded = src.to(self.input.dtype).pad(_missing(src, self.shape))
-        return padded.movedim(self.d, -1).unsqueeze(self.d)
+        return self.written(src).unsqueeze(self.d)
+
+    def touched(self) -> Tensor:
+        """Whether anything goes to a place."""
+        return self.hits.any(-1)
+
+    def count(self) -> Tensor:
+        """How many elements go to each place."""
+        return self.hits.sum(-1)
 
     def last(self, src: Tensor) -> Tensor:
         """The last element that goes to each place, else what is there."""
@@ -61,33 +97,107 @@ class _Places:
         x = where(here, self.elements(src), zeros_like(self.elements(src)))
         return x.any(-1) if x.dtype.is_bool else x.sum(-1, dtype=x.dtype)
 
+    def multiplied(self, src: Tensor) -> Tensor:
+        """The product of what goes to each place, 1 of nothing."""
+        found = where(self.hits, self.elements(src), _as(self.input, 1))
+        return found.all(-1) if found.dtype.is_bool else found.prod(-1, dtype=found.dtype)
+
     def added(self, src: Tensor) -> Tensor:
         x = where(self.hits, self.elements(src), zeros_like(self.elements(src)))
         return x.any(-1) if x.dtype.is_bool else x.sum(-1, dtype=x.dtype)
 
     def reduced(self, src: Tensor, how: str, include_self: bool) -> Tensor:
         x, hits = self.input, self.hits
-        touched = hits.any(-1)
+        touched = self.touched()
         if how in ("sum", "mean"):
             base = x if include_self else where(touched, zeros_like(x), x)
             total = base | self.added(src) if x.dtype.is_bool else base + self.added(src)
             if how == "sum":
                 return total
-            count = hits.sum(-1) + (1 if include_self else 0)
+            count = self.count() + (1 if include_self else 0)
             count = count.clamp(min=1).type_as(x)
             return total / count if x.dtype.is_float else total // count
-        fill: Scalar = {"prod": 1, "amax": x.dtype.lowest, "amin": _highest(x)}[how]
-        found = where(hits, self.elements(src), _as(x, fill))
+        fill: Scalar = x.dtype.lowest if how == "amax" else _highest(x)
         if how == "prod":
-            found = found.all(-1) if x.dtype.is_bool else found.prod(-1, dtype=x.dtype)
+            found = self.multiplied(src)
             joint = x & found if x.dtype.is_bool else x * found
         elif how == "amax":
-            found = found.amax(-1)
+            found = where(hits, self.elements(src), _as(x, fill)).amax(-1)
             joint = x | found if x.dtype.is_bool else x.maximum(found)
         else:
-            found = found.amin(-1)
+            found = where(hits, self.elements(src), _as(x, fill)).amin(-1)
             joint = x & found if x.dtype.is_bool else x.minimum(found)
         return where(touched, joint if include_self else found, x)
+
+
+class _Groups(_Places):
+    """The same of many: elements stand by place, so that those of one place are neighbours."""
+
+    def compared(self, at: Tensor) -> Tensor:
+        """Whether each number in the order of places is one of those that each place has."""
+        count, n = self.input.extents[self.d], at.extents[-1]
+        self.index = _narrowed(at)
+        rows = self.index.extents[:-1]
+        several = [e for e in rows if e != 1]
+        groups = at.of(native.groups(self.index.reshape(*several, n).edge, count))
+        groups = groups.reshape(*rows, count + 1 + n)
+        self.order = groups.narrow(-1, count + 1, n)  # (.., elements)
+        self.first = groups.narrow(-1, 0, count)  # (.., places)
+        self.end = groups.narrow(-1, 1, count)
+        number = counting(at, n)
+        first, end = (e.unsqueeze(-1).movedim(-2, self.d) for e in (self.first, self.end))
+        return (number >= first) & (number < end)
+
+    def elements(self, src: Tensor) -> Tensor:
+        """Those of one place side by side."""
+        return _at(self.written(src), self.order).unsqueeze(self.d)
+
+    def touched(self) -> Tensor:
+        return (self.end > self.first).movedim(-1, self.d)
+
+    def count(self) -> Tensor:
+        return (self.end - self.first).movedim(-1, self.d)
+
+    def last(self, src: Tensor) -> Tensor:
+        return self.at_end(_at(self.written(src), self.order), self.input)
+
+    def at_end(self, ordered: Tensor, nothing: Tensor) -> Tensor:
+        """What stands at the last element of each place, and what is where there is none."""
+        found = _at(ordered, self.end - 1).movedim(-1, self.d)
+        return where(self.touched(), found, nothing)
+
+    def multiplied(self, src: Tensor) -> Tensor:
+        """A product begins anew with each place, and is whole at the last of its elements."""
+        x, n = _at(self.written(src), self.order), self.order.extents[-1]
+        place = _at(self.index.to(i64), self.order).clamp(min=0)
+        begins = counting(x, n) == _at(self.first, place)
+
+        def body(carries: list[Edge], elements: list[Edge]) -> tuple[list[Edge], list[Edge]]:
+            so_far, element, anew = (x.of(e) for e in (*carries, *elements))
+            joint = so_far & element if x.dtype.is_bool else so_far * element
+            return [where(anew, element, joint).edge], []
+
+        one = filled(x, x.extents[:-1], 1).edge
+        given = [x.edge, begins.expand(x.extents).edge]
+        (products,), _ = scanned(body, [one], given, axis=x.ndim - 1, length=n)
+        return self.at_end(x.of(products), _as(self.input, 1))
+
+
+def _narrowed(x: Tensor) -> Tensor:
+    """The tensor with one point of each axis but the last that it does not vary with."""
+    axes = positions(x.extents)
+    at, valid = x.edge.view.at(tuple(map(ix, axes)))
+    varying = frozenset[Axis]().union(*(i.axes for i in at), *(c.axes for c in valid))
+    for d, axis in enumerate(axes[:-1]):
+        x = x if axis in varying else x.narrow(d, 0, 1)
+    return x
+
+
+def _at(rows: Tensor, places: Tensor) -> Tensor:
+    """The elements of rows (.., n) at places (.., k) of them; either may have one row for all."""
+    shape = broadcast_shape("scatter", rows.extents[:-1], places.extents[:-1])
+    wide = places.expand(*shape, places.extents[-1])
+    return taken(rows.expand(*shape, rows.extents[-1]), wide)
 
 
 def _highest(input: Tensor) -> Scalar:
@@ -124,7 +234,7 @@ def scatter(
         return input
     x, d, at = _start("scatter", input, dim, index)
     given = _beside(x, at, src)
-    return _Places(x, d, at).last(given).reshape(input.extents)
+    return _places(x, d, at).last(given).reshape(input.extents)
 
 
 def _beside(input: Tensor, index: Tensor, src: Value) -> Tensor:
@@ -148,7 +258,7 @@ def scatter_reduce(
         return input
     x, d, at = _start("scatter_reduce", input, dim, index)
     given = _beside(x, at, src)
-    return _Places(x, d, at).reduced(given, reduce, include_self).reshape(input.extents)
+    return _places(x, d, at).reduced(given, reduce, include_self).reshape(input.extents)
 
 
 # --- along one dimension, by a list of positions --------------------------------------------------
@@ -165,7 +275,7 @@ def _rows(
     wide = at.reshape(-1, *(1,) * (x.ndim - 1 - d)).expand(
         tuple(at.extents[0] if k == d else e for k, e in enumerate(x.extents))
     )
-    return _Places(x, d, wide), slices
+    return _places(x, d, wide), slices
 
 
 def index_add(

@@ -45,6 +45,7 @@ from lumigen.tile import (
     For,
     ForRows,
     ForTile,
+    GroupPlaces,
     Hold,
     Keep,
     Let,
@@ -191,7 +192,7 @@ class _Task:
                     self.run(s.body)
             case Fill():
                 self.memory[s.dst.name][:] = s.value
-            case Order():
+            case Order() | GroupPlaces():
                 self.order(s)
             case _:
                 self.streamed(s)
@@ -271,12 +272,15 @@ class _Task:
             both = np.maximum if s.monoid is Monoid.MAX else np.add
             self.locals[s.into.name] = both(total, value)
 
-    def order(self, s: Order) -> None:
+    def order(self, s: Order | GroupPlaces) -> None:
         self.axes[s.place] = np.arange(self.number(s.place.extent))
         values = np.broadcast_to(self.value(s.value), np.shape(self.axes[s.place]))
         del self.axes[s.place]
-        rule = NATIVE["order_descending" if s.descending else "order"]
-        places = rule(values, self.number(s.kept))
+        if isinstance(s, GroupPlaces):
+            places = NATIVE["groups"](values, self.number(s.groups) + 1 + len(values))
+        else:
+            rule = NATIVE["order_descending" if s.descending else "order"]
+            places = rule(values, self.number(s.kept))
         self.memory[s.dst.name][
             self.inside(s.dst, self.element(s.dst, s.at) + np.arange(len(places)))
         ] = places

@@ -1,8 +1,8 @@
 """order: the skeleton of native kernels that put the places of each row in the order of its elements.
 
-Before: a region whose native kernel is `order` or `order_descending`.  After: a tile program of which a task orders
-one row, all of it or its first places. Where a device cannot keep so few places of rows so long, a first kernel
-orders whole rows and a second one copies what is kept.
+Before: a region whose native kernel is `order`, `order_descending` or `groups`.  After: a tile program of which a task
+orders one row, all of it or its first places, or puts it in groups. Where a device cannot keep so few places of rows so
+long, a first kernel orders whole rows and a second one copies what is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.ops import NATIVE
 from lumigen.region import Buffer, Region, Role, Store, read, substitute
-from lumigen.tile import Order, TileProgram
+from lumigen.tile import GroupPlaces, Order, TileProgram
 
 Keeps = Callable[
     [Ix, Ix], bool
@@ -34,7 +34,7 @@ def order(
     if region.native not in NATIVE or store.at != tuple(map(ix, store.axes)):
         raise LoweringFailed(step="order", what=f"no native kernel {region.native} of {store.dst}")
     length, kept = source.dims[-1], store.dst.dims[-1]
-    if length is kept or keeps(length, kept):
+    if region.native == "groups" or length is kept or keeps(length, kept):
         return Lowered(((_program(region, source, threads), region),))
     whole = _whole(store, length)
     first = replace(region, stores=(whole,))
@@ -62,10 +62,15 @@ def _program(region: Region, source: Buffer, threads: int) -> TileProgram:
     place = Axis("place", source.dims[-1])
     at = tuple(map(ix, rows))
     value = read(source, (*at, ix(place)))
-    descending = region.native == "order_descending"
-    top.stmts.append(Order(store.dst, (*at, ix(0)), last.extent, place, value, descending))
+    start = (*at, ix(0))
+    if region.native == "groups":
+        groups = last.extent - place.extent - 1
+        top.stmts.append(GroupPlaces(store.dst, start, groups, place, value))
+    else:
+        descending = region.native == "order_descending"
+        top.stmts.append(Order(store.dst, start, last.extent, place, value, descending))
     return TileProgram(
-        "order",
+        "groups" if region.native == "groups" else "order",
         region.buffers(),
         dims_of(region),
         task,

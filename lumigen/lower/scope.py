@@ -24,6 +24,7 @@ from lumigen.index import (
     minimum,
     unravel,
 )
+from lumigen.lower.runs import visited
 from lumigen.ops import Op
 from lumigen.plan import Loop
 from lumigen.region import (
@@ -365,15 +366,15 @@ def _lane_axis(r: Reduce) -> Axis | None:
         )
 
     best = max(reversed(r.axes), key=score)
-    return best if best.extent.estimate() >= 4 else None
+    return best if visited(r, best) >= 4 else None
 
 
 def _dealt_axis(r: Reduce) -> Axis | None:
     """The reduced axis whose points threads share: that along memory, unless a longer one busies more of them."""
     along = _lane_axis(r)
-    longest = max(r.axes, key=lambda a: a.extent.estimate())
-    if along is None or along.extent.estimate() < min(SHARED, longest.extent.estimate()):
-        return longest if longest.extent.estimate() >= 4 else None
+    longest = max(r.axes, key=lambda a: visited(r, a))
+    if along is None or visited(r, along) < min(SHARED, visited(r, longest)):
+        return longest if visited(r, longest) >= 4 else None
     return along
 
 

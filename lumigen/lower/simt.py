@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
+from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit
 from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.sweeps import axes_behind, lane_axis
@@ -85,7 +87,7 @@ class _Loops:
     @property
     def visits(self) -> int:
         """Terms of the reductions of a row, or of one lane of it if they vary with the lanes."""
-        return sum(extent_of(r.axes).estimate() for r in self.reductions)
+        return sum(map(terms_of, self.reductions))
 
     @property
     def reductions(self) -> tuple[Reduce, ...]:
@@ -272,7 +274,7 @@ def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
     for fold in folds:
         group = [r for r, _ in fold.results]
         if lane is None or not any(lane in free_axes(r) for r in group):
-            longest = max(a.extent.estimate() for a in fold.axes)
+            longest = max(visited(group[0], a) for a in fold.axes)
             vectors.append(-(-longest // (width if all(r.dtype is f32 for r in group) else 1)))
     most = max(vectors)
     if most > 4 * WARP:
@@ -287,7 +289,9 @@ def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int
     if lane is None:
         return teams, 1, _deep(loops.visits, 1, back, 1)
     if any(lane not in free_axes(r) for fold in loops.folds for r, _ in fold.results):
-        visits = sum(extent_of(fold.axes).estimate() for fold in loops.folds)
+        visits = sum(
+            prod(visited(fold.results[0][0], a) for a in fold.axes) for fold in loops.folds
+        )
         if _is_repeated(visits, lane.extent.estimate(), sizes["repeated"] * chunk):
             return teams, sizes["repeated"] * chunk, 1
         extent = lane.extent.estimate()

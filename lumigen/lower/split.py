@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.condition import less
 from lumigen.index import Axis, ceildiv, extent_of, is_nonnegative, ix, product
+from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.sweeps import axes_behind, lane_axis
 from lumigen.names import fresh
@@ -191,11 +192,11 @@ def _with(region: Region, values: Mapping[Expr, Expr]) -> Region:
 def _parts(r: Reduce, store: Store, division: Division) -> int:
     """Into how many parts the reduction is to be split, at the dims' typical values."""
     grain = _grain(r, store, division)
-    terms = extent_of(r.axes).estimate()
+    terms = terms_of(r)
     results = extent_of(free_axes(r)).estimate()
     if terms < WORTH * grain.terms:
         return 1
-    longest = max(a.extent.estimate() for a in r.axes)
+    longest = max(visited(r, a) for a in r.axes)
     wanted = -(-division.lanes // max(1, results * grain.lanes))
     return min(wanted, terms // grain.terms, longest)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.index import Axis, Ix, Lookup, extent_of, ix
+from lumigen.lower.runs import vary
 from lumigen.lower.scope import address, kernel_reductions
 from lumigen.plan import Carry, KernelPlan, Loop, RegionPlan, Step
 from lumigen.region import (
@@ -81,12 +82,15 @@ def lane_axis(store: Store) -> Axis | None:
     """The axis whose neighbouring points a vector computes: the last one, where that pays.
 
     It does not if the axis has one point, or if the reductions that vary with it read memory along their own axes,
-    and these are longer than a window: then each of them runs over lanes of its own.
+    and these are longer than a window: then each of them runs over lanes of its own. Nor if one of them has a loop
+    whose bounds are read for each of its points: lanes have one loop.
     """
     if not store.axes or store.axes[-1].extent == 1:
         return None
     last = store.axes[-1]
     varying = [r for r in kernel_reductions([store.value]) if last in free_axes(r)]
+    if any(vary(r, last) for r in varying):
+        return None
     if not varying or any(_consecutive(r, (last,)) for r in varying):
         return last
     long = [tuple(a for a in r.axes if a.extent.estimate() >= WINDOW) for r in varying]

@@ -36,6 +36,7 @@ from lumigen.tile import (
     For,
     ForRows,
     ForTile,
+    GroupPlaces,
     Hold,
     Keep,
     Let,
@@ -204,6 +205,9 @@ def _matrix(s: Stmt) -> str:
             way = " from the greatest on" if s.descending else ""
             where = f"{s.place} in 0 .. {s.place.extent}"
             return f"{s.dst}{_at(s.at)} = first {s.kept} of {where} by {show_expr(s.value)}{way}"
+        case GroupPlaces():
+            where = f"{s.place} in 0 .. {s.place.extent}"
+            return f"{s.dst}{_at(s.at)} = {s.groups} groups of {where} by {show_expr(s.value)}"
         case Fill():
             return f"fill {s.dst} = {s.value:.9g}"
         case _:

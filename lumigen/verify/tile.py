@@ -31,6 +31,7 @@ from lumigen.tile import (
     For,
     ForRows,
     ForTile,
+    GroupPlaces,
     Hold,
     Keep,
     Let,
@@ -263,7 +264,7 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from _broken_accumulate(s, facts, scope)
         case StoreTile():
             yield from _broken_store(s, facts, scope)
-        case Order():
+        case Order() | GroupPlaces():
             yield from _broken_order(s, facts, scope)
         case _:
             yield from _broken_matrix(s, facts, scope)
@@ -491,13 +492,16 @@ def _broken_store(s: StoreTile, facts: Facts, scope: Scope) -> Iterator[str]:
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
 
 
-def _broken_order(s: Order, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: Scope) -> Iterator[str]:
+    count = s.kept if isinstance(s, Order) else s.groups
     yield from broken_use(s.dst, facts)
-    yield from broken_indices((*s.at, s.kept), facts, scope)
+    yield from broken_indices((*s.at, count), facts, scope)
     if s.place in scope.axes or scope.lanes is not None:
         yield f"{s.place} has a value already, or there are lanes"
     if s.dst.dtype is not i64 or len(s.at) != len(s.dst.dims):
         yield f"places in {s.dst}, of {s.dst.dtype}, at {s.at}"
-    if never(Cmp(s.place.extent - s.kept), scope.given):
+    if isinstance(s, Order) and never(Cmp(s.place.extent - s.kept), scope.given):
         yield f"{s.kept} of {s.place.extent} places"
+    if isinstance(s, GroupPlaces) and not s.value.dtype.is_int:
+        yield f"groups are numbered by {s.value.dtype}"
     yield from broken_value(s.value, facts, replace(scope, axes=scope.axes | {s.place}), None)

@@ -61,6 +61,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[lg.Spec, ...]]] = {
     "log_sums": (lambda x: x.logcumsumexp(-1), (lg.spec(3, 5000),)),
     "decayed": (decayed, (lg.spec(500, 9),)),
     "sorted": (lambda x: x.sort(-1)[0], (lg.spec(7, 700),)),
+    "grouped": (
+        lambda x, y, z: x.index_add(0, y.to(lg.i64), z),
+        (lg.spec(300, 9), lg.spec(5000), lg.spec(5000, 9)),
+    ),
     "chosen": (lambda x: x.topk(5, -1)[0], (lg.spec(ROWS, 300),)),
     "convolved": (
         lambda x, w: functional.conv2d(x, w, stride=2, padding=1),

@@ -80,4 +80,17 @@ double place_of_rank(int64_t rank, int64_t count, bool descending, const Row& ro
   return static_cast<double>(places[static_cast<size_t>(rank)]);
 }
 
+// An entry of a row of `count` elements by their groups, 0, .., groups - 1: how many are less than `entry`,
+// up to `groups`; then the places, what is of no group ahead of the first one or behind the last one.
+template <class Row>
+double entry_of_groups(int64_t entry, int64_t groups, int64_t count, const Row& row) {
+  const auto group = [&](int64_t place) {
+    return std::min(std::max(static_cast<int64_t>(row(place)), int64_t{-1}), groups);
+  };
+  if (entry > groups) return place_of_rank(entry - groups - 1, count, false, group);
+  int64_t below = 0;
+  for (int64_t place = 0; place < count; ++place) below += group(place) < entry ? 1 : 0;
+  return static_cast<double>(below);
+}
+
 }  // namespace LUMIGEN_NS

@@ -1,0 +1,40 @@
+// The places of a row's elements by group, and where each group begins among them.
+#pragma once
+
+#include "simd.h"
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+// out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of
+// them: of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater
+// behind them, equal ones by place. key(place) is an integer. Elements are counted, then each takes the next
+// of its places.
+template <class Key>
+LUMIGEN_INLINE void group_row(int64_t* out, int64_t groups, int64_t count, const Key& key) {
+  // Entry 0 counts what is less than all groups and entry g + 1 group g, so that an entry whose places are
+  // all taken holds the first one of the next group. The rest has no entry.
+  const auto entry = [&](int64_t place) {
+    const int64_t g = static_cast<int64_t>(key(place));
+    return g < 0 ? 0 : g < groups ? g + 1 : groups + 1;
+  };
+  for (int64_t g = 0; g <= groups; ++g) out[g] = 0;
+  for (int64_t place = 0; place < count; ++place) {
+    const int64_t e = entry(place);
+    if (e <= groups) ++out[e];
+  }
+  int64_t next = 0;
+  for (int64_t g = 0; g <= groups; ++g) {
+    const int64_t size = out[g];
+    out[g] = next;
+    next += size;
+  }
+  int64_t* places = out + groups + 1;
+  for (int64_t place = 0; place < count; ++place) {
+    const int64_t e = entry(place);
+    places[e <= groups ? out[e]++ : next++] = place;
+  }
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

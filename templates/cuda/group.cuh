@@ -1,0 +1,32 @@
+// The places of a row's elements by group, and where each group begins among them, by a block of threads.
+#pragma once
+
+#include "order.cuh"
+
+namespace LUMIGEN_NS {
+
+// out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of
+// them: of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater
+// behind them, equal ones by place. key(place) is an integer. Places are sorted, then each group's first one
+// is searched.
+template <class Place, class Key>
+LUMIGEN_INLINE void group_row(int64_t* out, Place groups, Place count, const Key& key) {
+  const auto group = [&](Place place) -> Place {
+    const int64_t g = static_cast<int64_t>(key(place));
+    return g < 0 ? -1 : g < groups ? static_cast<Place>(g) : groups;
+  };
+  int64_t* places = out + groups + 1;
+  order_row<kAscending, Place>(places, count, count, group);
+  for (Place g = threadIdx.x; g <= groups; g += kThreads) {
+    Place first = 0;
+    for (Place rest = count; rest > 0;) {
+      const Place half = rest / 2;
+      const bool is_less = group(static_cast<Place>(places[first + half])) < g;
+      first = is_less ? first + half + 1 : first;
+      rest = is_less ? rest - half - 1 : half;
+    }
+    out[g] = first;
+  }
+}
+
+}  // namespace LUMIGEN_NS

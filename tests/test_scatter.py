@@ -1,0 +1,228 @@
+"""Scattering to many places: elements in groups, one for each place, and what that costs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from test_order import lowered
+from tiles import run_entry, traced
+
+import lumigen as lg
+from lumigen.dtype import DTYPES, DType
+from lumigen.frontend import native
+from lumigen.interp.graph import evaluate
+from lumigen.lower.devices import DEVICES
+from lumigen.ops import NATIVE
+from lumigen.printer import tile as tile_text
+
+PLACES, COUNT = 70, 90  # more comparisons than are made for each place
+EDGES = lg.Dim("edges", 1, 400)
+NODES = lg.Dim("nodes", 1, 100)
+
+Function = Callable[..., Any]
+
+
+def reduced(how: str, *, include_self: bool) -> Function:
+    return lambda x, i, s: x.scatter_reduce(0, i, s, how, include_self=include_self)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "scatter_add": lambda x, i, s: x.scatter_add(0, i, s),
+    **{
+        f"{how}{'' if own else '_alone'}": reduced(how, include_self=own)
+        for how in ("prod", "mean", "amax", "amin")
+        for own in (True, False)
+    },
+    "index_add": lambda x, i, s: x.index_add(0, i[:, 0], s),
+    "index_reduce": lambda x, i, s: x.index_reduce(0, i[:, 0], s, "amax"),
+    "columns": lambda x, i, s: x.mT.index_add(1, i[:, 0], s.mT),
+    "accumulated": lambda x, i, s: x.index_put((i[:, 0],), s, accumulate=True),
+}
+LAST: dict[str, Function] = {  # of several PyTorch leaves open which one stays
+    "scatter": lambda x, i, s: x.scatter(0, i, s),
+    "index_copy": lambda x, i, s: x.index_copy(0, i[:, 0], s),
+    "index_put": lambda x, i, s: x.index_put((i[:, 0],), s),
+}
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """Of which few products leave the range of a type, and most sums are exact."""
+    if dtype.is_bool:
+        return rng.random(shape) < 0.5
+    low = 0 if dtype.name == "u8" else -2
+    return rng.integers(low, 3, shape).astype(dtype.numpy)
+
+
+def indices(rng: np.random.Generator, which: str, count: int, places: int) -> np.ndarray:
+    """(count, 3), some of them as often as they please."""
+    made = {
+        "any": rng.integers(0, places, (count, 3)),
+        "one": np.full((count, 3), places - 1),
+        "few": rng.integers(3, 6, (count, 3)),
+    }
+    return made[which]
+
+
+def inputs(dtype: DType, which: str = "any", count: int = COUNT) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(7)
+    return {
+        "x": numbers(rng, (PLACES, 3), dtype),
+        "i": indices(rng, which, count, PLACES),
+        "s": numbers(rng, (count, 3), dtype),
+    }
+
+
+def specs(dtype: DType) -> dict[str, Any]:
+    x, s = lg.spec(PLACES, 3, dtype=dtype), lg.spec(COUNT, 3, dtype=dtype)
+    return {"x": x, "i": lg.spec(COUNT, 3, dtype=lg.i64), "s": s}
+
+
+def grouped(model: Any) -> bool:
+    return any(k.region.native == "groups" for k in model.kernels)
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize(
+    "dtype",
+    [lg.f32, *(pytest.param(d, marks=pytest.mark.slow) for d in (lg.bf16, lg.i64, lg.u8))],
+    ids=str,
+)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_graph_gives_what_torch_gives(name: str, dtype: DType) -> None:
+    torch = pytest.importorskip("torch")
+    function = FUNCTIONS[name]
+    graph = traced(function, **specs(dtype))
+    for which in ("any", "one", "few"):
+        given = inputs(dtype, which)
+        held = torch.bfloat16 if dtype is lg.bf16 else None  # numpy's is none that PyTorch knows
+        tensors = {
+            k: torch.from_numpy(v.astype(np.float32)).to(held)
+            if held and k != "i"
+            else torch.from_numpy(v)
+            for k, v in given.items()
+        }
+        want = function(**tensors).to(torch.float64).numpy()
+        for brute in (False, True):
+            (found,) = evaluate(graph, given, {}, brute=brute).values()
+            tolerance = 2e-2 if dtype is lg.bf16 else 1e-6
+            np.testing.assert_allclose(
+                found.astype(np.float64), want, tolerance, 1e-6, err_msg=f"{which} {brute}"
+            )
+
+
+@pytest.mark.parametrize("name", ["scatter_add", "prod", "amax_alone", "amin"])
+def test_truth_values(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    graph, given = traced(FUNCTIONS[name], **specs(lg.boolean)), inputs(lg.boolean)
+    want = FUNCTIONS[name](**{k: torch.from_numpy(v) for k, v in given.items()})
+    (found,) = evaluate(graph, given, {}).values()
+    np.testing.assert_array_equal(found, want.numpy())
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_the_last_one_stays(name: str) -> None:
+    for which in ("any", "one", "few"):
+        given = inputs(lg.f32, which)
+        want = given["x"].copy()
+        for j in range(COUNT):
+            for c in range(3):
+                at = given["i"][j, c if name == "scatter" else 0]
+                want[at, c] = given["s"][j, c]
+        (found,) = evaluate(traced(LAST[name], **specs(lg.f32)), given, {}).values()
+        np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", [*FUNCTIONS, *LAST])
+def test_kernels_are_what_the_graph_means(name: str, device: str) -> None:
+    """What is out of range goes nowhere."""
+    function = (FUNCTIONS | LAST)[name]
+    x, s = lg.spec(NODES, 3), lg.spec(EDGES, 3)
+    names = {"x": x, "i": lg.spec(EDGES, 3, dtype=lg.i64), "s": s}
+    model, graph = lowered(function, DEVICES[device], **names), traced(function, **names)
+    assert grouped(model)
+    rng = np.random.default_rng(5)
+    for nodes, edges in ((1, 1), (7, 40), (100, 211)):
+        given = {
+            "x": rng.normal(size=(nodes, 3)).astype(np.float32),
+            "i": rng.integers(
+                -2 if "accum" not in name and "put" not in name else 0, nodes + 2, (edges, 3)
+            ),
+            "s": rng.normal(size=(edges, 3)).astype(np.float32),
+        }
+        (found,), (want,) = (
+            run_entry(model, given, {}).values(),
+            evaluate(graph, given, {}).values(),
+        )
+        np.testing.assert_allclose(found, want, 1e-5, 1e-5, err_msg=f"{nodes} {edges}")
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d.is_int], ids=str)
+def test_groups_are_what_their_meaning_says(dtype: DType) -> None:
+    """Of rows whose numbers reach past both ends."""
+    graph = traced(
+        lambda i: i.of(native.groups(i.edge, i.extents[-1] - 12)), i=lg.spec(3, 17, dtype=dtype)
+    )
+    rng = np.random.default_rng(2)
+    low = 0 if dtype.name == "u8" else -3
+    i = rng.integers(low, 9, (3, 17)).astype(dtype.numpy)
+    i[0, :2] = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
+    (found,), (meant,) = (
+        evaluate(graph, {"i": i}, {}, brute=brute).values() for brute in (False, True)
+    )
+    np.testing.assert_array_equal(found, meant)
+    np.testing.assert_array_equal(found, NATIVE["groups"](i, 5 + 1 + 17))
+    np.testing.assert_array_equal(found[:, :6], [[(row < g).sum() for g in range(6)] for row in i])
+
+
+# ---- what it costs ----
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["scatter_add", "amax", "index_add", "columns"])
+def test_a_place_visits_its_own_elements_alone(name: str, device: str) -> None:
+    """The loop of a reduction goes from where a place's elements begin to where they end."""
+    x, s = lg.spec(5000, 3), lg.spec(20000, 3)
+    given = {"x": x, "i": lg.spec(20000, 3, dtype=lg.i64), "s": s}
+    model = lowered(FUNCTIONS[name], DEVICES[device], **given)
+    texts = [tile_text.show(k.program) for k in model.kernels if k.region.native is None]
+    loops = [line for t in texts for line in t.splitlines() if re.match(r"\s*for k0 in", line)]
+    assert len(loops) == 1
+    run = (
+        r"for k0 in max\(0, (x\d)\[(.*)\]\) \.\. min\(20000, \1\[\2 \+ 1\]\)( dealt| over lanes)?$"
+    )
+    assert re.match(r"\s*" + run, loops[0]), loops[0]
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_what_stays_is_read_without_a_loop(name: str) -> None:
+    given = {"x": lg.spec(5000, 3), "i": lg.spec(20000, 3, dtype=lg.i64), "s": lg.spec(20000, 3)}
+    model = lowered(LAST[name], **given)
+    assert grouped(model)
+    assert not any(re.search(r"\bk\d in", tile_text.show(k.program)) for k in model.kernels)
+
+
+def test_what_is_repeated_is_grouped_once() -> None:
+    """Indices that are expanded along rows, as graph networks have them."""
+    given = {"x": lg.spec(5000, 8), "i": lg.spec(20000, dtype=lg.i64), "s": lg.spec(20000, 8)}
+    model = lowered(
+        lambda x, i, s: x.scatter_reduce(0, i.unsqueeze(-1).expand(20000, 8), s, "mean"), **given
+    )
+    (groups,) = (k.region for k in model.kernels if k.region.native)
+    assert [b.dims for b in groups.reads()] == [(20000,)]
+
+
+def test_few_comparisons_are_made_in_one_kernel() -> None:
+    x, i, s = lg.spec(60, 3), lg.spec(60, dtype=lg.i64), lg.spec(60, 3)
+    assert len(lowered(lambda x, i, s: x.index_add(0, i, s), x=x, i=i, s=s).kernels) == 1
+    few = lowered(
+        lambda x, i, s: x.index_copy(0, i, s),
+        x=lg.spec(100000, 3),
+        i=lg.spec(8, dtype=lg.i64),
+        s=lg.spec(8, 3),
+    )
+    assert not grouped(few)
