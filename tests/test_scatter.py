@@ -16,8 +16,10 @@ from lumigen.dtype import DTYPES, DType
 from lumigen.frontend import native
 from lumigen.interp.graph import evaluate
 from lumigen.lower.devices import DEVICES
+from lumigen.lower.runs import terms_of
 from lumigen.ops import NATIVE
 from lumigen.printer import tile as tile_text
+from lumigen.region import Reduce, walk
 
 PLACES, COUNT = 70, 90  # more comparisons than are made for each place
 EDGES = lg.Dim("edges", 1, 400)
@@ -226,3 +228,30 @@ def test_few_comparisons_are_made_in_one_kernel() -> None:
         s=lg.spec(8, 3),
     )
     assert not grouped(few)
+
+
+# ---- what else counts or ranks ----
+
+COUNTED: dict[str, Function] = {
+    "histc": lambda lib, x, s: x.histc(20, -2, 2),
+    "nonzero": lambda lib, x, s: lib.nonzero_static(x > 1, size=100),
+    "masked": lambda lib, x, s: x.masked_scatter(x > 0, s),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", COUNTED)
+def test_counts_and_ranks_compare_no_pairs(name: str, device: str) -> None:
+    torch = pytest.importorskip("torch")
+    given = {"x": lg.spec(700), "s": lg.spec(700)}
+    model = lowered(lambda x, s: COUNTED[name](lg, x, s), DEVICES[device], **given)
+    plain = [k.region for k in model.kernels if k.region.native is None]
+    terms = [
+        terms_of(e) for r in plain for e in walk(s.value for s in r.stores) if isinstance(e, Reduce)
+    ]
+    assert all(n <= 700 // 20 for n in terms)
+    rng = np.random.default_rng(4)
+    inputs = {n: rng.normal(size=700).astype(np.float32) for n in given}
+    (found,) = run_entry(model, inputs, {}).values()
+    want = COUNTED[name](torch, *(torch.from_numpy(v) for v in inputs.values()))
+    np.testing.assert_array_equal(found, want.numpy())

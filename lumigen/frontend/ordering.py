@@ -13,6 +13,7 @@ from lumigen.frontend.arrangement import counting
 from lumigen.frontend.extents import check_count, fixed
 from lumigen.frontend.movement import stack
 from lumigen.frontend.operand import Value, common, is_tensor, where
+from lumigen.frontend.scattering import counted, rank
 from lumigen.frontend.trace import fail
 
 if TYPE_CHECKING:
@@ -69,17 +70,15 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     piece = ((x - low) * bins / (high - low)).floor()
     piece = where(x == high, bins - 1, piece)
     inside = (x >= low) & (x <= high)
-    hits = (counting(x, bins).unsqueeze(1) == piece) & inside
-    return hits.sum(1).type_as(input)
+    return counted(where(inside, piece.to(i64), -1), bins).type_as(input)
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The positions of the first `size` elements that are not 0, as rows; `fill_value` where there are fewer."""
     mask = (input != 0).flatten()
     number = counting(mask, mask.extents[0])
-    rank = (mask & (number < number.unsqueeze(1))).sum(1)
-    hit = mask & (rank == counting(mask, size).unsqueeze(1))  # (size, elements)
-    found, at = hit.any(1), where(hit, number, 0).sum(1)
+    at = number.new_full((size,), -1).scatter(0, where(mask, rank(mask), -1), number)
+    found = at >= 0
     columns: list[Tensor] = []
     for extent in reversed(input.shape):
         columns.append(where(found, at % extent, fill_value))

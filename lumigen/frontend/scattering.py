@@ -19,7 +19,7 @@ from lumigen.frontend import indexing, movement, native
 from lumigen.frontend.arrangement import counting
 from lumigen.frontend.looping import scanned
 from lumigen.frontend.operand import Value, choice, filled, is_tensor, raw, where, zeros_like
-from lumigen.frontend.primitive import Scalar, broadcast_shape, tensor
+from lumigen.frontend.primitive import Extent, Scalar, broadcast_shape, tensor
 from lumigen.frontend.sorting import taken
 from lumigen.frontend.trace import fail
 from lumigen.graph import Edge
@@ -324,6 +324,11 @@ def index_reduce(
     return places.reduced(slices, reduce, include_self).reshape(input.extents)
 
 
+def counted(index: Tensor, places: Extent) -> Tensor:
+    """How many of the indices (n,) name each place below `places`, as i64."""
+    return _places(index.new_zeros(places, dtype=i64), 0, index).count()
+
+
 # --- by several tensors, and by masks -------------------------------------------------------------
 
 
@@ -348,12 +353,10 @@ def index_put(
     return done.reshape(input.extents)
 
 
-def _rank(mask: Tensor) -> Tensor:
+def rank(mask: Tensor) -> Tensor:
     """How many elements of a mask are true before each one, in row-major order."""
-    flat = mask.flatten()
-    i = counting(mask, flat.extents[0])
-    before = flat & (i < i.unsqueeze(1))
-    return before.sum(1).reshape(mask.extents)
+    flat = mask.flatten().to(i64)
+    return (flat.cumsum(0) - flat).reshape(mask.extents)
 
 
 def _masked_put(input: Tensor, mask: Tensor, values: Tensor, accumulate: bool) -> Tensor:
@@ -364,7 +367,7 @@ def _masked_put(input: Tensor, mask: Tensor, values: Tensor, accumulate: bool) -
     if given.ndim > len(rest):
         given = given.expand(given.extents[0], *rest) if rest else given
         many = given.extents[0] != 1
-        given = given[_rank(mask)] if many else given.squeeze(0)
+        given = given[rank(mask)] if many else given.squeeze(0)
     if accumulate:
         given = input | given if input.dtype.is_bool else input + given
     return where(wide, given, input)
@@ -374,7 +377,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The elements of `source` in row-major order, where the mask holds."""
     shape = broadcast_shape("masked_scatter", input.extents, mask.extents)
     everywhere = mask.expand(shape)
-    taken = source.flatten().type_as(input)[_rank(everywhere)]
+    taken = source.flatten().type_as(input)[rank(everywhere)]
     return where(everywhere, taken, input.expand(shape))
 
 

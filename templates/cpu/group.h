@@ -6,9 +6,10 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-// out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of them:
-// of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater behind
-// them, equal ones by place. key(place) is an integer. Elements are counted, then each takes the next of its places.
+// out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of
+// them: of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater
+// behind them, equal ones by place. key(place) is an integer. Elements are counted, then each takes the next
+// of its places.
 template <class Key>
 LUMIGEN_INLINE void group_row(int64_t* out, int64_t groups, int64_t count, const Key& key) {
   // Entry 0 counts what is less than all groups and entry g + 1 group g, so that an entry whose places are

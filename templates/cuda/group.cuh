@@ -5,9 +5,10 @@
 
 namespace LUMIGEN_NS {
 
-// out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of them:
-// of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater behind
-// them, equal ones by place. key(place) is an integer. Places are sorted, then each group's first one is searched.
+// out[g] = how many of `count` elements are less than g, for 0 <= g <= groups; then the places of all of
+// them: of the groups 0, .., groups - 1 one after the other, what is less ahead of them and what is greater
+// behind them, equal ones by place. key(place) is an integer. Places are sorted, then each group's first one
+// is searched.
 template <class Place, class Key>
 LUMIGEN_INLINE void group_row(int64_t* out, Place groups, Place count, const Key& key) {
   const auto group = [&](Place place) -> Place {
