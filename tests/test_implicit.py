@@ -103,6 +103,15 @@ def test_what_is_put_between_is_computed_on_its_own() -> None:
         assert "build_lanes(" not in body
 
 
+def test_rows_without_strides_are_packed_before() -> None:
+    """Once for all tiles of columns: the taps of each phase of a kernel larger than its stride."""
+    done = lowered(nn.ConvTranspose2d(16, 8, 4, 2, 1), 1, 16, 24, 24)
+    pack, product, shuffle = programs(done)
+    assert (pack.skeleton, product.skeleton, shuffle.skeleton) == ("simt", "panel", "simt")
+    assert not any(isinstance(s, Pack) for s in product.statements())
+    assert all(s.a_stride is not None for s in product.statements() if isinstance(s, Mma))
+
+
 def test_pooling_runs_over_lanes() -> None:
     """Windows of a few points leave lanes to the axis of what is stored; reads at an edge are bounded."""
     for stride in (1, 2):
@@ -122,6 +131,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
     "sequence": (lambda: nn.Conv1d(5, 7, 3, 2, 1), (1, 5, lg.Dim("length", 1, 40))),
     "volume": (lambda: nn.Conv3d(2, 3, 3, 1, 1), (1, 2, 4, 5, 6)),
     "transposed": (lambda: nn.ConvTranspose2d(16, 8, 4, 2, 1), (1, 16, 24, 24)),
+    "transposed_groups": (lambda: nn.ConvTranspose2d(16, 16, 5, 2, 1, 1, 2), (1, 16, 16, 17)),
     "points": (lambda: nn.Conv2d(6, 20, 1), (2, 6, 7, 5)),
 }  # fmt: skip
 

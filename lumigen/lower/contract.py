@@ -193,6 +193,23 @@ def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | No
     return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
 
 
+def packed_before(
+    value: Expr, major: Axis, k: Axis, batch: tuple[Axis, ...]
+) -> tuple[Operand, tuple[TileProgram, Region], Buffer]:
+    """An operand in panels for each point of the batch, the kernel that packs it, and where to."""
+    p, j = Axis("p", ceildiv(major.extent, WIDTH)), Axis("j", ix(WIDTH))
+    at = ix(p) * WIDTH + j
+    inside = holds((less(at, major.extent),))
+    body = choose(inside, substitute(value, {major: at}), const(0.0, f32))
+    dims = (*(a.extent for a in batch), p.extent, k.extent, ix(WIDTH))
+    packed = Buffer("panels", Role.TEMP, dims, f32)
+    axes = (*batch, p, k, j)
+    region = Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
+    base = address(packed, (*(ix(a) for a in batch), ix(0), ix(0), ix(0)))
+    operand = Operand(packed, base, k.extent * WIDTH, ix(WIDTH), None, panels=True)
+    return operand, (simt(plan_sweeps(region), PACKING), region), packed
+
+
 @dataclass(frozen=True)
 class Columns:
     """B in panels: a weight that is packed once, or a temporary that a kernel before this one packs."""
@@ -244,18 +261,8 @@ class Columns:
                 packed, ix(0), stride, ix(WIDTH), None, panels=True, pairs=panels.pairs
             )
             return operand, (), ((packed, source, panels),), ()
-        p, j = Axis("p", ceildiv(self.n.extent, WIDTH)), Axis("j", ix(WIDTH))
-        column = ix(p) * WIDTH + j
-        inside = holds((less(column, self.n.extent),))
-        body = choose(inside, substitute(self.value, {self.n: column}), const(0.0, f32))
-        dims = (*(a.extent for a in self.batch), p.extent, self.k.extent, ix(WIDTH))
-        packed = Buffer("panels", Role.TEMP, dims, f32)
-        axes = (*self.batch, p, self.k, j)
-        region = Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
-        base = address(packed, (*(ix(a) for a in self.batch), ix(0), ix(0), ix(0)))
-        panel_stride = self.k.extent * WIDTH
-        operand = Operand(packed, base, panel_stride, ix(WIDTH), None, panels=True)
-        return operand, ((simt(plan_sweeps(region), PACKING), region),), (), (packed,)
+        operand, before, packed = packed_before(self.value, self.n, self.k, self.batch)
+        return operand, (before,), (), (packed,)
 
     def element(self, operand: Operand, n_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Expr:
         """What the packed operand holds for the region's own axes."""

@@ -6,7 +6,7 @@ a convolution would be as many times the image as its window has points (implici
 A tile is some columns by some of k, in rows of k: for each k, runs of columns that are neighbours in memory are
 copied, zeros where a guard fails. Columns run along the last of their axes, or along all of them where addresses
 stay affine. Of k, whole points of the outermost axis make a part. Rows are weights in panels of 16 rows, packed
-once, or else packed by the kernel.
+once or by a kernel before, or else, where they lie in strides, packed by the kernel.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from lumigen.lower.contract import (
     flatten,
     joined,
     number,
+    packed_before,
     packed_once,
 )
 from lumigen.lower.contractions import product_factors
@@ -40,6 +41,7 @@ from lumigen.region import (
     Read,
     Region,
     Role,
+    free_axes,
     map_expr,
     read,
     substitute,
@@ -64,10 +66,16 @@ class Runs:
 
 @dataclass(frozen=True)
 class Rows:
-    """A: a weight that is packed once in panels, or what the kernel packs, an operand over m and k."""
+    """A, an operand over m and k: a weight that is packed once in panels, what a kernel before packs so, or strides.
+
+    `meaning` is what the kernel computes then.
+    """
 
     operand: Operand
-    once: Panels | None
+    meaning: Region
+    before: tuple[tuple[TileProgram, Region], ...] = ()
+    temps: tuple[Buffer, ...] = ()
+    packs: tuple[tuple[Buffer, Buffer, Panels], ...] = ()
 
 
 def find_runs(value: Expr, axes: tuple[Axis, ...], flat: Axis, whole: Expr) -> Runs | None:
@@ -124,11 +132,11 @@ def implicit(region: Region, sizes: Schedule) -> Lowered | None:
     runs = find_runs(columns, found.n_axes, n, substitute(columns, n_map))
     if runs is None:
         return None
-    rows, packs, meaning = _rows(region, found, m, m_map, k, k_map)
+    rows = _rows(region, found, m, m_map, k, k_map)
     parts = Parts.of(depth, inside.const, sizes["deep"])
     program = _program(region, found, (m, n, k), {**m_map, **n_map}, rows, runs, parts, sizes)
-    program = replace(program, args=(*meaning.reads(), store.dst))
-    return Lowered(((program, meaning),), (), packs)
+    program = replace(program, args=(*rows.meaning.reads(), store.dst))
+    return Lowered((*rows.before, (program, rows.meaning)), rows.temps, rows.packs)
 
 
 def _rows(
@@ -138,25 +146,33 @@ def _rows(
     m_map: dict[Axis, Ix],
     k: Axis,
     k_map: dict[Axis, Ix],
-) -> tuple[Rows, tuple[tuple[Buffer, Buffer, Panels], ...], Region]:
-    """A, the weight that it is packed from, and what the kernel then computes."""
-    (store,) = region.stores
+) -> Rows:
+    """A, and what the kernel then computes."""
     value = substitute(substitute(found.rows, k_map), m_map)
-    once = packed_once(value, m, k)
-    if once is None:
-        strided = affine(value, m, k)
-        if strided is None:
-            return Rows(Operand(None, ix(0), None, None, value), None), (), region
-        source, base, stride, k_stride = strided
-        return Rows(Operand(source, base, stride, k_stride, value), None), (), region
-    source, panels = once
-    packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), source.dtype)
-    operand = Operand(packed, ix(0), k.extent * WIDTH, ix(WIDTH), None, panels=True)
     row, at = joined(found.m_axes), joined(found.reduce.axes)
-    element = read(packed, (row // WIDTH * (k.extent * WIDTH) + at * WIDTH + row % WIDTH,))
-    contraction = map_expr(found.reduce, {found.rows: element})
-    meaning = Region((replace(store, value=map_expr(store.value, {found.reduce: contraction})),))
-    return Rows(operand, panels), ((packed, source, panels),), meaning
+    once = packed_once(value, m, k)
+    if once is not None:
+        source, panels = once
+        packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), source.dtype)
+        operand = Operand(packed, ix(0), k.extent * WIDTH, ix(WIDTH), None, panels=True)
+        element = read(packed, (row // WIDTH * (k.extent * WIDTH) + at * WIDTH + row % WIDTH,))
+        meaning = _over(region, found, element)
+        return Rows(operand, meaning, packs=((packed, source, panels),))
+    strided = affine(value, m, k)
+    if strided is not None:
+        source, base, stride, k_stride = strided
+        return Rows(Operand(source, base, stride, k_stride, value), region)
+    batch = tuple(a for a in found.grid if a in free_axes(value))
+    operand, before, packed = packed_before(value, m, k, batch)
+    element = read(packed, (*(ix(a) for a in batch), row // WIDTH, at, row % WIDTH))
+    return Rows(operand, _over(region, found, element), (before,), (packed,))
+
+
+def _over(region: Region, found: Contraction, rows: Expr) -> Region:
+    """The region with another spelling of the rows."""
+    (store,) = region.stores
+    contraction = map_expr(found.reduce, {found.rows: rows})
+    return Region((replace(store, value=map_expr(store.value, {found.reduce: contraction})),))
 
 
 @dataclass(frozen=True)
@@ -257,7 +273,7 @@ def _program(
         dims,
         task,
         grid_size * row_tiles * column_tiles,
-        (b_tile, c_tile) if rows.once else (a_tile, b_tile, c_tile),
+        (b_tile, c_tile) if rows.operand.panels else (a_tile, b_tile, c_tile),
         tuple(top.stmts),
         numbers=((row_tiles, m_tiles), (column_tiles, n_tiles)),
     )
@@ -310,12 +326,13 @@ def _multiply(
     b = Operand(b_tile, ix(0), ix(1), length, None)
     stride = rows.operand.stride
     a, a_at, before = a_tile, ix(0), ()
-    if rows.once is None:
+    if not rows.operand.panels:
         before = (Pack(a_tile, ix(0), rows.operand, m, ix(first), last, k, lo, lo + depth),)
     else:
         assert rows.operand.source is not None
         assert stride is not None
-        a, a_at = rows.operand.source, ix(first) // WIDTH * stride + lo * WIDTH
+        panel = ix(first) // WIDTH * stride
+        a, a_at = rows.operand.source, rows.operand.base + panel + lo * WIDTH
     mma = Mma(
         c_tile,
         (ix(first) - m0) * length,
@@ -327,7 +344,7 @@ def _multiply(
         columns,
         depth,
         begin,
-        a_stride=stride if rows.once else None,
+        a_stride=stride if rows.operand.panels else None,
         whole=True,
     )
     return For(first, m0, m1, False, (*before, mma), step=band)
