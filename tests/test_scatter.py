@@ -208,6 +208,18 @@ def test_what_stays_is_read_without_a_loop(name: str) -> None:
     assert not any(re.search(r"\bk\d in", tile_text.show(k.program)) for k in model.kernels)
 
 
+def test_kernels_know_the_extents_of_the_integers_they_read() -> None:
+    """Also where nothing else of a kernel has them, as what divides a sum by the number of its elements."""
+    given = {"x": lg.spec(NODES, 3), "i": lg.spec(EDGES, dtype=lg.i64), "s": lg.spec(EDGES, 3)}
+    model = lowered(
+        lambda x, i, s: {"sum": x.index_add(0, i, s), "mean": x.index_reduce(0, i, s, "mean")},
+        **given,
+    )
+    for k in model.kernels:
+        extents = {a for b in k.program.args for e in b.dims for a in e.atoms()}
+        assert extents <= {*k.program.dims}
+
+
 def test_what_is_repeated_is_grouped_once() -> None:
     """Indices that are expanded along rows, as graph networks have them."""
     given = {"x": lg.spec(5000, 8), "i": lg.spec(20000, dtype=lg.i64), "s": lg.spec(20000, 8)}

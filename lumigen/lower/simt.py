@@ -28,7 +28,7 @@ from lumigen.lower.stretches import Stretch, stretches
 from lumigen.lower.sweeps import axes_behind, lane_axis
 from lumigen.lower.window import windowed
 from lumigen.plan import Loop, RegionPlan
-from lumigen.region import Buffer, Read, Reduce, Region, Store, free_axes, indices_of, walk
+from lumigen.region import Buffer, Reduce, Region, Store, free_axes, indices_of, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
@@ -302,17 +302,16 @@ def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int
 
 def dims_of(region: Region) -> tuple[Dim, ...]:
     """The symbolic dims that the region's extents and indices mention, in order of name."""
-    found: set[Dim] = set()
+    extents = [e for b in region.reads() for e in b.dims]
     for s in region.stores:
-        extents = [*(a.extent for a in s.axes), *s.dst.dims, *s.at]
+        extents += [*(a.extent for a in s.axes), *s.dst.dims, *s.at]
         for e in walk([s.value]):
-            extents.extend(indices_of(e))
-            if isinstance(e, Read):
-                extents.extend(e.source.dims)
+            extents += indices_of(e)
             if isinstance(e, Reduce):
-                extents.extend(a.extent for a in e.axes)
-        for extent in extents:
-            found.update(a for a in extent.atoms() if isinstance(a, Dim))
-            for axis in extent.axes:
-                found.update(a for a in axis.extent.atoms() if isinstance(a, Dim))
+                extents += (a.extent for a in e.axes)
+    found: set[Dim] = set()
+    for extent in extents:
+        found.update(a for a in extent.atoms() if isinstance(a, Dim))
+        for axis in extent.axes:
+            found.update(a for a in axis.extent.atoms() if isinstance(a, Dim))
     return tuple(sorted(found, key=lambda d: d.name))
