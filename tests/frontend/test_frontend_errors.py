@@ -851,3 +851,27 @@ def test_what_tensors_elsewhere_have_is_told(name, text):
     with pytest.raises(AttributeError) as caught:
         trace(lambda x0: getattr(x0, name), lg.spec(B, 4))
     assert text in str(caught.value)
+
+
+def test_a_result_that_is_no_result_is_told_with_what_it_holds_and_its_line():
+    def pair(x0: Any) -> Any:
+        y = x0 + 1
+        return y, (x0, 3)
+
+    def either(x0: Any) -> Any:
+        if x0.shape[1] == 4:
+            return None
+        return x0
+
+    with pytest.raises(errors.BadArgument) as caught:
+        trace(pair, lg.spec(B, 4))
+    assert (
+        "cannot be a tuple of (Tensor(f32[batch, 4]), tuple of (Tensor(f32[batch, 4]), int))"
+        in str(caught.value)
+    )
+    assert caught.value.where is not None
+    assert caught.value.where.line == pair.__code__.co_firstlineno + 2
+    with pytest.raises(errors.BadArgument, match="the result cannot be None") as caught:
+        trace(either, lg.spec(B, 4))
+    assert caught.value.where is not None
+    assert caught.value.where.line == either.__code__.co_firstlineno
