@@ -22,6 +22,7 @@ class Target:
     device_type: int  # DLPack's, of the memory that kernels work on; 1 is the host's
     features: Mapping[str, str]  # what a variant's guard may ask for, as entry code asks it
     templates: tuple[tuple[str, str], ...]  # its own: below templates/<name>/project, its place
+    skeletons: Mapping[str, str]  # how a kernel works, by the word in its name
     files: tuple[str, ...] = ()  # copied as they are, from templates/<name>/project
     architectures: tuple[str, ...] = ()  # that kernels are compiled for, the lowest first
 
@@ -70,6 +71,10 @@ def _capability(architecture: str) -> str:
     return f"call.model().gpu.capability {compared}"
 
 
+_SIMT = "loops over elements: maps, sums along an axis, gathers, scans"
+_ORDER = "sorts each row, or finds the places of its first elements"
+_CASCADE = "two products and what is between them in one loop, which stores nothing in between"
+_GROUPS = "puts the places of elements in the order of their groups, for what reduces each group"
 CPU = Target(
     name="cpu",
     kernel_suffix="cpp",
@@ -82,6 +87,13 @@ CPU = Target(
         "amx": "call.model().isa >= kAmx",
     },
     templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),
+    skeletons={
+        "simt": _SIMT,
+        "panel": "a product of matrices and what follows it, over columns that are packed for vectors",
+        "cascade": _CASCADE,
+        "order": _ORDER,
+        "groups": _GROUPS,
+    },
 )
 CUDA = Target(
     name="cuda",
@@ -90,6 +102,15 @@ CUDA = Target(
     device_type=2,
     features={name: _capability(name) for name in ARCHITECTURES["cuda"]},
     templates=(),
+    skeletons={
+        "simt": _SIMT,
+        "pipeline": "a product of matrices and what follows it: operands come while others are multiplied",
+        "roles": "a product of matrices and what follows it on Hopper: warps that bring operands, warps that multiply",
+        "cascade": _CASCADE,
+        "cascade_roles": "a cascade on Hopper: warps that bring operands, warps that compute",
+        "order": _ORDER,
+        "groups": _GROUPS,
+    },
     files=("bindings/device_arrays.h", "tests/device.h"),
     architectures=("sm_80", "sm_90a", "sm_100", "sm_120"),
 )

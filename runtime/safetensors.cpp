@@ -24,6 +24,13 @@ struct Reader {
     return fail(kBadWeights, "[%s] %s %s: tensor %.200s %s. Compare it with its original.", where, kind, file,
                 tensor.c_str(), what);
   }
+  Status other(const char* format) const {
+    return fail(
+        kBadWeights,
+        "[%s] %s %s: it is %s, and must be a safetensors file. Save its tensors as one, with save_file of "
+        "the Python package safetensors.",
+        where, kind, file, format);
+  }
   Status malformed(const Json& json) const {
     return fail(kBadWeights,
                 "[%s] %s %s: the header is no valid JSON: %s, at byte %zu. Compare it with its original.",
@@ -47,6 +54,13 @@ int item_bits(const std::string& dtype) {
     if (dtype == row.name) return row.bits;
   }
   return 0;
+}
+
+// What a file is whose first bytes are no length of a header; nullptr where they do not tell.
+const char* other_format(const char* begin) {
+  if (std::memcmp(begin, "GGUF", 4) == 0) return "a GGUF file";
+  if (std::memcmp(begin, "PK\x03\x04", 4) == 0) return "a zip archive, as torch.save and numpy.savez write";
+  return nullptr;
 }
 
 Status Reader::metadata(Json& json) const {
@@ -174,6 +188,8 @@ Status read_safetensors(Safetensors* out, const char* where, const char* file, c
   if (bytes < 8) return reader.wrong("it is shorter than any safetensors file");
   uint64_t header = 0;
   for (int i = 7; i >= 0; --i) header = header << 8 | static_cast<unsigned char>(begin[i]);
+  const char* format = other_format(begin);
+  if (format != nullptr && header > std::min<uint64_t>(bytes - 8, kMaxHeader)) return reader.other(format);
   if (header > bytes - 8)
     return reader.wrong("its header reaches past the end; it is cut off or no safetensors file");
   if (header > kMaxHeader) return reader.wrong("its header is larger than 100 MB");

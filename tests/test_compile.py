@@ -397,6 +397,7 @@ def test_models_of_one_name_are_modules_of_their_own(tmp_path: Path) -> None:
 
 def test_emitted_sources_say_what_a_reader_asks() -> None:
     files = render_project(lower_model(make_model().trace(), {}).model)
+    assert re.search(r"^\* `simt`: loops", files["README.md"], re.MULTILINE)
     assert re.search(
         r"^  const float\* x0;  // f32\[batch, \d+\]$", files["kernels/kernels.h"], re.MULTILINE
     )

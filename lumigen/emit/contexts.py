@@ -392,6 +392,12 @@ class ModelContext:
         return tuple(c for c in self.cases if c.vectors is not None)
 
     @property
+    def skeletons(self) -> tuple[tuple[str, str], ...]:
+        """(the word in kernels' names, how such a kernel works) for those that the model has."""
+        words = {kernel.name.partition("_")[2] for kernel in self.kernels}
+        return tuple((word, how) for word, how in self.target.skeletons.items() if word in words)
+
+    @property
     def kernel_count(self) -> int:
         return len(self.kernels)
 

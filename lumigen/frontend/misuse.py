@@ -77,7 +77,7 @@ def told(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except Exception as e:
-            found = explanation(e, user_location())
+            found = explanation(e, user_location(), _constructed(function, args))
             if found is None:
                 raise
             raise found from e
@@ -85,10 +85,25 @@ def told(function: F) -> F:
     return cast("F", call)
 
 
-def explanation(error: BaseException, where: SourceLocation | None = None) -> LumigenError | None:
+def _constructed(function: Callable[..., Any], args: tuple[Any, ...]) -> type | None:
+    """The class of ours that a call of `function` makes an object of; which may inherit its `__init__`."""
+    if function.__name__ != "__init__":
+        return None
+    return next(kind for kind in type(args[0]).__mro__ if _is_ours(kind))
+
+
+def _is_ours(found: object) -> bool:
+    module = str(getattr(found, "__module__", ""))
+    return module.partition(".")[0] == __name__.partition(".")[0]
+
+
+def explanation(
+    error: BaseException, where: SourceLocation | None = None, made: type | None = None
+) -> LumigenError | None:
     """The error of the call that the user's innermost line made, if an argument of it is of a wrong kind.
 
-    `where` is the user's line that called all of what the traceback shows, if there is none in it.
+    `where` is the user's line that called all of what the traceback shows, if there is none in it; `made` the
+    class that it called, if it was one.
     An error of ours gives way only to a missing tensor: it knows its values better.
     """
     inside: list[FrameType] = []
@@ -102,7 +117,7 @@ def explanation(error: BaseException, where: SourceLocation | None = None) -> Lu
             inside.append(trace.tb_frame)
         trace = trace.tb_next
     if isinstance(error, TypeError) and where is not None and not inside:
-        return _refused_call(error, where)
+        return _refused_call(error, where, made)
     for frame in inside if where is not None else ():
         for name, wanted, given in _arguments(frame):
             if isinstance(error, LumigenError) and wanted != "Tensor":
@@ -115,12 +130,27 @@ def explanation(error: BaseException, where: SourceLocation | None = None) -> Lu
     return None
 
 
-def _refused_call(error: TypeError, where: SourceLocation) -> LumigenError | None:
+def _refused_call(
+    error: TypeError, where: SourceLocation, made: type | None
+) -> LumigenError | None:
     """What Python says of a call that it did not make, with the parameters, where the function is one of ours."""
     said = re.match(r"([\w.]+)\(\) (got|takes|missing) (.*)", str(error))
     if said is None:
         return None
     name, verb, rest = said.groups()
+    for call, found in _of_that_name(name, made):
+        if _is_ours(found) and callable(found) and found.__qualname__ == name:
+            parameters = list(inspect.signature(found).parameters.values())["." in name :]
+            bare = inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+            why = f"{'lacks' if verb == 'missing' else verb} {rest}"
+            return BadCall(where=where, op=call, why=why, call=f"{call}{bare}")
+    return None
+
+
+def _of_that_name(name: str, made: type | None) -> Iterator[tuple[str, Any]]:
+    """(what a user calls it, function) for what Python may mean by the name of a function."""
+    if made is not None:
+        yield made.__name__, made.__init__
     first, *path = name.split(".")
     for module in NAMESPACES:
         found: Any = getattr(sys.modules[module], first, None)
@@ -128,13 +158,7 @@ def _refused_call(error: TypeError, where: SourceLocation) -> LumigenError | Non
         for part in path:
             found = getattr(found, part, None)
             call = call if part == "__init__" else part
-        ours = str(getattr(found, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
-        if ours and callable(found) and found.__qualname__ == name:
-            parameters = list(inspect.signature(found).parameters.values())[bool(path) :]
-            bare = inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
-            why = f"{'lacks' if verb == 'missing' else verb} {rest}"
-            return BadCall(where=where, op=call, why=why, call=f"{call}{bare}")
-    return None
+        yield call, found
 
 
 def _arguments(frame: FrameType) -> Iterator[tuple[str, str, Any]]:

@@ -6,6 +6,7 @@ knows the user's lines it comes from.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ from lumigen.names import entry_symbols, model_symbols, model_taken_by
 from lumigen.ops import Op
 from lumigen.weights import Array, Weights
 
+RETURNS = ("RETURN_VALUE", "RETURN_CONST")  # the instructions that end a function
+FEW = 4  # items of a result that an error lists
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -304,10 +307,10 @@ def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], .
         named = getattr(cast("object", result), "_asdict", dict[Any, Any])()
     if not named or not all(isinstance(v, Tensor) for v in named.values()):
         raise BadArgument(
-            where=_first_line(entry),
+            where=_last_line(entry),
             op=entry.name,
             name="the result",
-            value="None" if result is None else f"a {_kind(cast('object', result))}",
+            value="None" if result is None else f"a {_held(cast('object', result))}",
             expected="a tensor, a dict of tensors by name or a named tuple of them",
         )
     inputs = {name for name, _ in entry.inputs}
@@ -318,8 +321,16 @@ def _named_outputs(entry: Entry, result: Any) -> tuple[tuple[str, graph.Edge], .
     return tuple((str(name), value.edge) for name, value in named.items())
 
 
-def _kind(value: object) -> str:
-    return type(value).__name__
+def _held(value: object) -> str:
+    """What a function returned, for errors: tensors by dtype and shape, tuples and lists by what they hold."""
+    if value is None or isinstance(value, Tensor):
+        return repr(value)
+    kind = type(value).__name__
+    if not isinstance(value, tuple | list):
+        return kind
+    items = cast("Sequence[object]", value)
+    more = ", ..." if len(items) > FEW else ""
+    return f"{kind} of ({', '.join(map(_held, items[:FEW]))}{more})"
 
 
 def _check_origin(entry: Entry, traced: Graph, scope: Scope) -> None:
@@ -355,6 +366,20 @@ def _check_origin(entry: Entry, traced: Graph, scope: Scope) -> None:
 def _first_line(entry: Entry) -> SourceLocation | None:
     code = getattr(inspect.unwrap(entry.function), "__code__", None)
     return SourceLocation(code.co_filename, code.co_firstlineno) if code else None
+
+
+def _last_line(entry: Entry) -> SourceLocation | None:
+    """The line that returns; the first one of the function where several do."""
+    code = getattr(inspect.unwrap(entry.function), "__code__", None)
+    if code is None:
+        return None
+    ends = {
+        i.positions.lineno
+        for i in dis.get_instructions(code)
+        if i.opname in RETURNS and i.positions
+    }
+    (line, *others) = ends or {None}
+    return _first_line(entry) if others or line is None else SourceLocation(code.co_filename, line)
 
 
 def check_dims(entry: str, traced: Graph) -> None:

@@ -34,6 +34,9 @@ class State(Tensor):
     the newest version; `state[...] = x` makes one. Keys are integers, slices without steps, and tensors of one
     integer: `state[:, pos]`, `state[:, pos:pos + x.shape[1]]`. Such positions count from 0, and what would lie
     outside is left out. All entries of a model share its states, which are told apart by name.
+
+    A state keeps the dtype that it is declared with: `--dtype bf16` leaves it in f32. `State("keys", shape, lg.bf16)`
+    takes half the bytes; what is assigned to it is rounded, and products with f32 read `keys.float()`.
     """
 
     __slots__ = ("_dtype", "_extents", "name")

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from lumigen.weights.stored import bad
+from lumigen.weights.stored import COMPARE, bad
 
 Call: TypeAlias = Callable[[tuple[Any, ...]], Any]
 Step: TypeAlias = "Callable[[Machine], object]"
+SAVE_ALONE = "Save its weights alone: torch.save(model.state_dict(), path)."
 KEYS = (str, int, float, bytes, type(None))  # what a dict may be indexed by: cheap to hash
 
 
@@ -62,9 +63,9 @@ class Machine:
                 raise self.wrong(f"has the opcode {bytes([op])!r}, which weights do not need")
             step(self)
 
-    def wrong(self, why: str) -> Exception:
+    def wrong(self, why: str, remedy: str = COMPARE) -> Exception:
         """The error, with the place in the pickle."""
-        return bad(self.file, f"its pickle {why}, at byte {self.at}")
+        return bad(self.file, f"its pickle {why}, at byte {self.at}", remedy)
 
     def take(self, count: int) -> bytes:
         """The next bytes."""
@@ -132,10 +133,12 @@ class Machine:
             raise self.wrong(f"calls {name} wrongly ({str(e)[:80]})") from None
 
     def refused(self, name: Global) -> Exception:
-        """The error for a name that stands for code."""
+        """The error for a name that stands for code: what all of the file is, if nothing is before it."""
+        if not self.stack:
+            whole = f"it holds a whole module or other object, of {name}, and no dict of tensors"
+            return bad(self.file, whole, SAVE_ALONE)
         return self.wrong(
-            f"names {name}, code that reading would have to run and does not; "
-            "save the state_dict() alone"
+            f"names {name}, code that reading would have to run and does not", SAVE_ALONE
         )
 
     def look_up(self, name: Global) -> None:

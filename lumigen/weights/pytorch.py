@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.weights import archive
-from lumigen.weights.pickled import Call, Global, Machine
+from lumigen.weights.pickled import SAVE_ALONE, Call, Global, Machine
 from lumigen.weights.stored import MAX_RANK, Stored, bad, shown
 
 MAX_DEPTH = 32  # dicts and lists in one another
@@ -91,7 +91,7 @@ def read_pytorch(file: Path) -> dict[str, Stored]:
         raise bad(file, f"it holds {len(found)} pickles called {PICKLE}")
     folder = found[0].name.removesuffix(PICKLE)
     if f"{folder}constants.pkl" in members:
-        raise bad(file, "it is a program of TorchScript; save the state_dict() of the module")
+        raise bad(file, "it is a program of TorchScript", SAVE_ALONE)
     with file.open("rb") as f:
         order = members.get(f"{folder}byteorder")
         if order is not None:
@@ -190,7 +190,7 @@ class _Reader:
             what = (
                 "one tensor without a name" if isinstance(value, _Tensor) else "no dict of tensors"
             )
-            raise bad(self.file, f"it holds {what}; save the state_dict() of the module")
+            raise bad(self.file, f"it holds {what}", SAVE_ALONE)
         found: dict[str, Stored] = {}
         spent = 0  # a pickle may hold one dict in many places: what is named is bounded by its size
         todo: list[tuple[str, Any, int]] = [("", value, 0)]

@@ -663,6 +663,34 @@ def test_a_call_that_python_refuses_is_told_with_the_parameters(call, text):
     assert (where.file, where.line) == (__file__, call.__code__.co_firstlineno)
 
 
+def modules() -> list[str]:
+    """Those with parameters: of the rest Python says `Tanh() takes no arguments`, and an Identity takes any."""
+    kinds = {n: k for n in nn.__all__ if isinstance(k := getattr(nn, n), type)}
+    own = {n: k for n, k in kinds.items() if issubclass(k, nn.Module) and k is not nn.Identity}
+    return [n for n, k in own.items() if k.__init__ is not object.__init__]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_module_says_how_it_is_called(name):
+    """By its own name, whichever class has its `__init__`."""
+    with pytest.raises(errors.BadCall) as caught:
+        getattr(nn, name)(no_such=1)
+    text = str(caught.value)
+    assert f"[{name}] it " in text
+    assert f"It is called as {name}(" in text
+
+
+def test_a_users_kind_of_a_module_is_told_how_ours_is_called():
+    class Mine(nn.Conv2d):
+        def __init__(self) -> None:
+            super().__init__(3, 8, kernel=3)  # pyright: ignore[reportCallIssue]
+
+    with pytest.raises(
+        errors.BadCall, match=r"called as Conv2d\(in_channels, out_channels, kernel_size,"
+    ):
+        Mine()
+
+
 def test_a_refused_call_of_the_users_own_function_stays_what_it_is():
     def softmax(x: Any) -> Any:
         return x
@@ -823,3 +851,27 @@ def test_what_tensors_elsewhere_have_is_told(name, text):
     with pytest.raises(AttributeError) as caught:
         trace(lambda x0: getattr(x0, name), lg.spec(B, 4))
     assert text in str(caught.value)
+
+
+def test_a_result_that_is_no_result_is_told_with_what_it_holds_and_its_line():
+    def pair(x0: Any) -> Any:
+        y = x0 + 1
+        return y, (x0, 3)
+
+    def either(x0: Any) -> Any:
+        if x0.shape[1] == 4:
+            return None
+        return x0
+
+    with pytest.raises(errors.BadArgument) as caught:
+        trace(pair, lg.spec(B, 4))
+    assert (
+        "cannot be a tuple of (Tensor(f32[batch, 4]), tuple of (Tensor(f32[batch, 4]), int))"
+        in str(caught.value)
+    )
+    assert caught.value.where is not None
+    assert caught.value.where.line == pair.__code__.co_firstlineno + 2
+    with pytest.raises(errors.BadArgument, match="the result cannot be None") as caught:
+        trace(either, lg.spec(B, 4))
+    assert caught.value.where is not None
+    assert caught.value.where.line == either.__code__.co_firstlineno

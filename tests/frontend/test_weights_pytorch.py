@@ -208,8 +208,13 @@ def test_code_is_refused_by_name(
 
 
 def test_a_whole_module_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(errors.BadWeightsFile, match=r"save the state_dict\(\)"):
+    with pytest.raises(errors.BadWeightsFile) as caught:
         saved(tmp_path, torch.nn.Linear(2, 2))
+    said = str(caught.value)
+    assert (
+        "it holds a whole module or other object, of torch.nn.modules.linear.Linear, and no" in said
+    )
+    assert said.endswith("Save its weights alone: torch.save(model.state_dict(), path).")
 
 
 def deep(levels: int) -> Any:

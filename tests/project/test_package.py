@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -206,6 +207,18 @@ def test_lumigen_and_presets_share_a_build_directory(emitted, tool):
     cache = (emitted / "build" / "release" / "CMakeCache.txt").read_text()
     assert "CMAKE_GENERATOR:INTERNAL=Ninja" in cache
     run(tool("cmake"), "--build", "--preset", "release", cwd=emitted)
+
+
+def test_what_readme_says_to_ship_configures_elsewhere(project, tool, tmp_path):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    left_out = set(re.findall(r"--exclude=/(\w+)", readme))
+    shipped = tmp_path / "shipped"
+    shutil.copytree(project, shipped, ignore=lambda at, _: left_out if Path(at) == project else ())
+    assert not left_out & {path.name for path in shipped.iterdir()}
+    isa = "-DTINY_ISA=baseline;avx2"
+    run(tool("cmake"), "--preset", "release", *ninja(tool), isa, cwd=shipped)
+    described = json.loads((shipped / "manifest.json").read_text())
+    assert all((shipped / path).is_file() for path in described["files"])
 
 
 def test_the_manifest_in_the_binary_says_nothing_of_files(tiny, project):

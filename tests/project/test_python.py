@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -264,6 +265,20 @@ def test_nothing_leaks(model, x):
     del o
     gc.collect()
     assert [sys.getrefcount(o) for o in owners] == before
+
+
+def test_a_module_without_weights_beside_it_says_how_to_pass_them(project, tmp_path):
+    shutil.copytree(project / "python", tmp_path / "python")
+    code = "import tiny; tiny.Model()"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / "python",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "tiny.Error: [model_open] no weights are given" in run.stderr
+    assert "Pass weights=, a path or a buffer" in run.stderr
 
 
 def test_import_from_the_python_folder_finds_the_weights(project, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,13 @@ import pytest
 
 from lumigen.build import write_project
 from lumigen.emit.environment import environment
+from lumigen.emit.kernel import DEVICE_HEADERS, HEADERS
 from lumigen.emit.manifest import file_hash
 from lumigen.emit.project import render_project
 from lumigen.errors import BadArgument, LoweringFailed, SourceLocation
 from lumigen.index import Dim, ix
 from lumigen.program import Panels
+from lumigen.target import CPU, CUDA
 
 GOLDEN = (
     "CMakeLists.txt",
@@ -79,6 +82,25 @@ def test_every_project_says_under_which_licence_it_is():
         files = render_project(model)
         assert ours.rstrip() in files["LICENSE"]
         assert "`LICENSE`" in files["README.md"]
+
+
+def test_a_project_says_how_its_kernels_work():
+    for model in (models.tiny(), gpu_models.on_gpu(models.tiny())):
+        (plain, *_), skeletons = model.kernels, model.target.skeletons
+        assert "how it works" not in render_project(model)["README.md"]
+        kernels = (
+            *model.kernels,
+            replace(plain, name="k10_cascade"),
+            replace(plain, name="k11_order"),
+        )
+        readme = render_project(replace(model, kernels=kernels))["README.md"]
+        said = re.findall(r"^\* `(\w+)`: (.*)$", readme, re.MULTILINE)
+        assert said == [(word, skeletons[word]) for word in ("cascade", "order")]
+
+
+def test_every_skeleton_of_a_target_is_explained():
+    assert set(CPU.skeletons) == set(HEADERS)
+    assert set(CUDA.skeletons) == set(DEVICE_HEADERS)
 
 
 def test_a_target_has_nothing_of_another():

@@ -211,6 +211,28 @@ def test_verify_checks_the_structure_of_a_file_without_a_hash(tiny, project, tmp
         tiny.verify_weights(tmp_path / "cut")
 
 
+@pytest.mark.parametrize(
+    ("begin", "said"),
+    [
+        (b"GGUF\x03\0\0\0" + bytes(64), "it is a GGUF file, and must be a safetensors file. Save"),
+        (
+            b"PK\x03\x04\0\0\x08\x08" + bytes(64),
+            "it is a zip archive, as torch.save and numpy.savez",
+        ),
+    ],
+)
+def test_files_of_other_formats_are_told(tiny, tmp_path, begin, said):
+    (tmp_path / "w").write_bytes(begin)
+    with pytest.raises(tiny.Error, match=said):
+        tiny.Model(tmp_path / "w")
+
+
+def test_a_file_without_a_hash_is_verified_without_its_values(tiny, tmp_path, original):
+    (tmp_path / "w").write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
+    tiny.verify_weights(tmp_path / "w")
+    assert "has no hash" in tiny.verify_weights.__doc__
+
+
 def change(key: str, **fields: object) -> Callable[[Header, bytes], bytes]:
     def apply(header: Header, data: bytes) -> bytes:
         return join({**header, key: {**header[key], **fields}}, data)

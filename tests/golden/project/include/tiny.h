@@ -96,7 +96,7 @@ TINY_API tiny_status tiny_context_cancel(tiny_context *); /* of the run in progr
  * first, it costs nothing.
  * TINY_BUSY during a call. */
 TINY_API tiny_status tiny_context_profile(tiny_context *, void (*report)(void *user, const char *kernel, int32_t launch, double seconds), void *user);
-TINY_API tiny_status tiny_weights_verify(const char *path); /* reads all of it and compares its hash */
+TINY_API tiny_status tiny_weights_verify(const char *path); /* reads all of it and compares the hash that lumigen wrote; of a plain safetensors file, which has none, it checks names, types, shapes and sizes */
 
 /* forward(x: f32[batch, 7]) -> y: f32[batch, 20], total: f32[batch]; batch 1..64
  * _workspace: the bytes a run needs at these dims, at their maxima for NULL. _shape: the shapes of the outputs. */
