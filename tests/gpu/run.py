@@ -90,8 +90,7 @@ def main() -> int:
             str(HERE),
             "-m",
             "gpu",
-            f"-n{max(4, (os.cpu_count() or 4) * 7 // 8)}",  # most of the time goes to compilers
-            "--maxschedchunk=1",
+            f"-n{max(4, (os.cpu_count() or 4) * 3 // 4)}",  # most of the time goes to compilers
             f"--junitxml={xml}",
         ]
         command += ["-W", "default", *(["-k", options.expression] if options.expression else [])]

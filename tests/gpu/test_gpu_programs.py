@@ -18,7 +18,7 @@ from lumigen.target import parse_target
 pytestmark = pytest.mark.gpu
 
 DTYPES = {"f32": f32, "f16": f16, "bf16": bf16}
-PARTS = 10  # of the rows: projects that are built side by side
+PARTS = 6  # of the rows: projects that are built side by side
 RANDOM = 60
 # Held in 16 bits, these look for a stored maximum among values that are computed again: equal in f32, as kernels
 # compute them, but not in the interpreter's f64.
