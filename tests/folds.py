@@ -62,6 +62,20 @@ def with_sink(q: Any, k: Any, v: Any) -> Any:
     return (weights @ v) / (weights.sum(-1, keepdim=True) + (-largest).exp())
 
 
+def with_sink_beside(q: Any, k: Any, v: Any, sink: Any) -> Any:
+    """A column more for what is attended nowhere, which takes its part of the softmax and is dropped."""
+    scores = (q @ k.mT * 0.25).to(lg.f32)
+    beside = sink.to(lg.f32).reshape(-1, 1, 1).expand(*scores.shape[:-1], 1)
+    weights = F.cat([scores, beside], -1).softmax(-1)
+    return weights[..., :-1].to(v.dtype) @ v
+
+
+def with_sink_ahead(q: Any, k: Any, v: Any, sink: Any) -> Any:
+    scores = q @ k.mT * 0.25
+    ahead = sink.reshape(-1, 1, 1).expand(*scores.shape[:-1], 1)
+    return F.cat([ahead, scores], -1).softmax(-1)[..., 1:] @ v
+
+
 def rounded(q: Any, k: Any, v: Any) -> Any:
     """A softmax in f32, rounded to the values' type."""
     scores = (q.to(lg.f32) @ k.to(lg.f32).mT) * 0.25
@@ -137,6 +151,8 @@ FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, 
     "softcap": (lambda q, k, v: ((q @ k.mT / 5).tanh() * 5).softmax(-1) @ v, 2, 2, 16, {}),
     "relu": (lambda q, k, v: (q @ k.mT * 0.05).relu() @ v, 2, 2, 16, {}),
     "sink": (with_sink, 2, 2, 16, {}),
+    "sink_beside": (with_sink_beside, 2, 2, 16, {"sink": (2,)}),
+    "sink_ahead": (with_sink_ahead, 2, 2, 16, {"sink": (2,)}),
     "gqa": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
         4,

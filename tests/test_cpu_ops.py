@@ -622,6 +622,13 @@ row(
 row("cat", lambda a, b: {"r": lg.cat([a, b], 0), "c": lg.cat([b, b * 2, b], 1)}, (N, M), (3, M))
 row("cat_three", lambda a, b, c: lg.cat([a, b, c], 1) * 2, (N, 3), (N, M), (N, 5), fill=specials)
 row("cat_reduced", lambda a, b: lg.cat([a, b], 1).sum(1), (N, M), (N, 5))
+row(
+    "cat_one",
+    lambda a, b: {"g": lg.cat([a, b], 1).amax(1), "l": lg.cat([b, a], 1).amin(1)},
+    (N, M),
+    (N, 1),
+    fill=specials,
+)
 row("cat_softmax", lambda a, b: lg.cat([a, b * 2], 1).softmax(-1), (N, M), (N, 5))
 row(
     "cat_of_sums", lambda a: lg.cat([a.sum(1, keepdim=True), a, a.amax(1, keepdim=True)], 1), (N, M)

@@ -27,6 +27,7 @@ from lumigen.index import Axis, Ix, ix
 from lumigen.lower.factors import split_axes
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.measure import Sizes
+from lumigen.lower.peel import peel_reductions
 from lumigen.lower.places import (
     At,
     Looped,
@@ -318,14 +319,14 @@ class CutGraph:
         """What an edge shows, in a buffer of its own."""
         axes = tuple(Axis(f"{self.prefix}o{d}", extent) for d, extent in enumerate(e.shape))
         at = tuple(ix(a) for a in axes)
-        value = stored_as(place.buffer, guard_reductions(self.at_edge(e, at)))
+        value = stored_as(place.buffer, guard_reductions(peel_reductions(self.at_edge(e, at))))
         store = split_axes(ordered(Store(place.buffer, axes, place.at(at), value)))
         return Region((store,), self.lines(e.node))
 
     def region(self, n: Node) -> Region:
         axes, body = self.inlined(n)
         place = self.place(n)
-        value = stored_as(place.buffer, guard_reductions(body))
+        value = stored_as(place.buffer, guard_reductions(peel_reductions(body)))
         at = place.at(tuple(ix(a) for a in axes))
         native = n.attr.name if isinstance(n.attr, Kernel) else None
         store = Store(place.buffer, axes, at, value)
