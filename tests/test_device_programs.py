@@ -211,7 +211,7 @@ def test_a_large_product_runs_in_tiles_whatever_is_behind_it(name: str, device: 
             graph = step(graph)
         return [k.program.skeleton for k in assemble((("entry", graph),), device).kernels]
 
-    assert skeletons(512)[0] != "simt"
+    assert set(skeletons(512)) != {"simt"}  # loops may pack its rows
     assert len(skeletons(16)) == 1  # a small one is no more than to store and read it
 
 
