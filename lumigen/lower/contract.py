@@ -301,14 +301,16 @@ def _program(
     is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
     element = bf16 if b.pairs and not is_row else f32
     # work tiles: rows in equal shares, columns in shares of whole panel pairs
+    streamed = b.pairs and n.extent.const * k.extent.const > sizes["shared"]
+    wanted_rows = sizes["rows"] if streamed or not b.pairs else sizes["near_rows"]
     most_rows = max(
-        16, min(sizes["rows"], sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"]))
+        16, min(wanted_rows, sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"]))
     )
     most_rows = min(most_rows, m.extent.bounds()[1] or most_rows)
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     row_tasks, column_tasks = sizes["tasks"], 2
-    if b.pairs and n.extent.const * k.extent.const > sizes["shared"]:
+    if streamed:
         row_tasks, column_tasks = 1, sizes["tasks"]
     m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), row_tasks))
     n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, m_tiles))
@@ -371,7 +373,8 @@ def _program(
         acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
     a_at = ix(k0) * rows_held
     sizes_of = (rows, cols, k_end - k0, ix(k0))
-    mma = Mma(acc, acc_at, acc_stride, a_tile, a_at, shifted, *sizes_of, element=element)
+    product = Mma(acc, acc_at, acc_stride, a_tile, a_at, shifted, *sizes_of, element=element)
+    mma = replace(product, streamed=streamed and element is bf16)
     inner: list[Stmt] = [
         For(k0, ix(0), k.extent, False, (mma,), step=each_part) if parts > 1 else _at_zero(mma, k0)
     ]

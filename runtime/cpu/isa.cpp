@@ -56,8 +56,9 @@ uint32_t supported() {
   // AVX512F, DQ, BW, VL; opmask, the upper halves of zmm0-15, zmm16-31
   if (!has(b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) || (saved & 0xe6) != 0xe6) return found;
   found |= 1u << kAvx512;
-  // AMX-BF16, AMX-TILE; the configuration and the data of tiles
-  if (has(d, 1u << 22 | 1u << 24) && (saved & 0x60000) == 0x60000) found |= 1u << kAmx;
+  // AMX-BF16, AMX-TILE; the configuration and the data of tiles; AVX512-BF16
+  const bool has_tiles = has(d, 1u << 22 | 1u << 24) && (saved & 0x60000) == 0x60000;
+  if (has_tiles && __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, 1u << 5)) found |= 1u << kAmx;
   return found;
 }
 
@@ -72,7 +73,7 @@ uint32_t supported() { return 1u << kBaseline; }
 const char* needs(uint32_t compiled) {
   if (compiled >> kBaseline & 1) return "x86-64-v2 (SSE4.2, POPCNT)";
   if (compiled >> kAvx2 & 1) return "AVX2, FMA or F16C";
-  return compiled >> kAvx512 & 1 ? "AVX-512 (F, DQ, BW, VL)" : "AMX (TILE, BF16)";
+  return compiled >> kAvx512 & 1 ? "AVX-512 (F, DQ, BW, VL)" : "AMX (TILE, BF16) or AVX512-BF16";
 }
 
 }  // namespace
