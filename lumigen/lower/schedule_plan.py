@@ -1,10 +1,9 @@
 """schedule_plan: tile sizes, places and the skeleton of a plan's kernel. The heuristic; a search would fill the same.
 
 Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time,
-`packed` floats of A in a tile, `tasks` wanted; where the kernel packs columns, `deep` of k in a tile and `held` rows of
-products; those of bf16 divide columns, not rows, where B has more than `shared` elements, and have `near_rows` where it
-has not. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a
-reduction.
+`tasks` wanted; where the kernel packs columns, `deep` of k in a tile and `held` rows of products; those of bf16 divide
+columns, not rows, where B has more than `shared` elements, and have `near_rows` where it has not. Sites of `simt`:
+`visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ ONE_ROW = {
     "columns": 128,
     "chunk": 128,
     "depth": LONGEST,
-    "packed": LONGEST,
     "tasks": 1,
     "shared": LONGEST,
     "near_rows": 1,
@@ -103,7 +101,6 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "columns": 1024,
             "chunk": 64,
             "depth": 2048,
-            "packed": 1024 * 1024,
             "tasks": 4,
             "shared": 512 * 1024,
             "near_rows": 64,
@@ -117,7 +114,6 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "columns": 512,
             "chunk": 128,
             "depth": 384,
-            "packed": 96 * 1024,
             "tasks": 4,
             # columns that the kernel packs: 144 to a row of a tile, 256 of k, beside 256 rows of products
             "deep": 256,

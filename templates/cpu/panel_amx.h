@@ -362,12 +362,12 @@ inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pai
                  accumulate);
 }
 
-// Behind a whole panel the next columns follow, behind a part of one its next k.
+// The next columns follow, with the same k.
 inline void multiply_streamed(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b,
                               int rows, int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
-  const int64_t deep = tiles_of(k), part = deep * kTile / 2, whole = panel_stride / 2;
-  const BF16Pair* next = packed_b + (part == whole ? (cols + kPanel - 1) / kPanel * whole : part);
-  multiply_pairs(c, ldc, as_tiles(packed_a), deep * kTile, packed_b, whole, rows, cols, deep, accumulate,
+  const int64_t deep = tiles_of(k), b_stride = panel_stride / 2;
+  const BF16Pair* next = packed_b + (cols + kPanel - 1) / kPanel * b_stride;
+  multiply_pairs(c, ldc, as_tiles(packed_a), deep * kTile, packed_b, b_stride, rows, cols, deep, accumulate,
                  next);
 }
 
