@@ -39,5 +39,9 @@ inline Floats multiply(Floats sums, Pairs a, Pairs b) {
 
 }  // namespace emulated_dot
 
+#if !defined(__AVX512F__) && defined(__AVX2__)
+#define __m512bh __m256i
+#elif !defined(__AVX512F__)
 #define __m512bh __m128i
+#endif
 #define _mm512_dpbf16_ps emulated_dot::multiply
