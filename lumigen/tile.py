@@ -229,7 +229,8 @@ class Mma:
     rows, so many elements from one to the next. `whole`: acc and B have columns up to a multiple of 16, whatever
     these hold. `element`: what both operands are rounded to, so that an instruction set may multiply it: A was packed
     so, B too, or is a weight in pairs, or rows of floats that were rounded when they were stored. A weight in pairs is
-    multiplied as f32 by one row.
+    multiplied as f32 by one row. `streamed`: such a weight comes from memory, and the columns behind these are
+    wanted next.
     """
 
     acc: Buffer
@@ -245,6 +246,7 @@ class Mma:
     a_stride: Ix | None = None
     whole: bool = False
     element: DType = f32
+    streamed: bool = False
 
     @property
     def is_row(self) -> bool:

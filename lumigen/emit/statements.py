@@ -345,7 +345,8 @@ class Statements:
         if b.pairs and not in_bf16:
             return f"multiply_one({acc}, {a}, {where}, {cols}, {k}, {r.index(b.stride)}, {again});"
         if b.panels:
-            return f"multiply({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
+            name = "multiply_streamed" if s.streamed else "multiply"
+            return f"{name}({acc}, {ldc}, {a}, {where}, {_int(rows)}, {cols}, {k}, {r.index(b.stride)}, {again});"
         assert b.k_stride is not None
         ldb, count = r.index(b.k_stride), _int(rows)
         if s.a_stride is not None:

@@ -301,14 +301,13 @@ def _program(
     is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
     element = bf16 if b.pairs and not is_row else f32
     # work tiles: rows in equal shares, columns in shares of whole panel pairs
-    most_rows = max(
-        16, min(sizes["rows"], sizes["packed"] // max(1, k.extent.bounds()[1] or sizes["packed"]))
-    )
+    streamed = b.pairs and n.extent.const * k.extent.const > sizes["shared"]
+    most_rows = sizes["rows"] if streamed or not b.pairs else sizes["near_rows"]
     most_rows = min(most_rows, m.extent.bounds()[1] or most_rows)
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     row_tasks, column_tasks = sizes["tasks"], 2
-    if b.pairs and n.extent.const * k.extent.const > sizes["shared"]:
+    if streamed:
         row_tasks, column_tasks = 1, sizes["tasks"]
     m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), row_tasks))
     n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, m_tiles))
@@ -337,24 +336,15 @@ def _program(
     top.bind(n0, minimum(ix(n_part) * cols_each, n.extent))
     top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
     rows = ix(m1) - m0
-    rows_held = in_tiles(rows) if element is bf16 else rows
 
     depth_hi = k.extent.bounds()[1] or sizes["depth"]
     parts = -(-depth_hi // sizes["depth"])
     each_part = -(-depth_hi // parts)  # equal shares at the greatest k
-    if b.pairs:
-        each_part = whole_depth(each_part)
-        depth_hi = whole_depth(depth_hi)
-    depth = ix(each_part) if parts > 1 else k.extent
-    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(most_rows), ix(depth_hi)), f32)
+    each_part = whole_depth(each_part) if b.pairs else each_part
+    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(most_rows), ix(each_part)), f32)
     k0 = Axis("k0", k.extent)
-    k_end = minimum(ix(k0) + depth, k.extent)
-    pack = Pack(a_tile, ix(k0) * rows_held, a, m, ix(m0), ix(m1), k, ix(k0), k_end, element)
-    top.stmts.append(
-        For(k0, ix(0), k.extent, False, (pack,), step=each_part)
-        if parts > 1
-        else _at_zero(pack, k0)
-    )
+    k_end = minimum(ix(k0) + each_part, k.extent) if parts > 1 else k.extent
+    pack = Pack(a_tile, ix(0), a, m, ix(m0), ix(m1), k, ix(k0), k_end, element)
 
     value = substitute(store.value, mapping)
     at = tuple(i.substitute(mapping) for i in store.at)
@@ -364,26 +354,37 @@ def _program(
     chunk_end = minimum(ix(chunk) + sizes["chunk"], n1)
     cols = chunk_end - chunk
     shifted = replace(b, base=b.base + ix(chunk) // WIDTH * (b.stride or ix(0)) + ix(k0) * WIDTH)
-    c_tile = Buffer("c_tile", Role.SCRATCH, (ix(most_rows), ix(sizes["chunk"])), f32)
-    acc, acc_at, acc_stride = c_tile, ix(0), ix(sizes["chunk"])
+    # products of a part of k wait for those of the other parts, those of all k for the epilogue of their chunk; rows
+    # that are a power of two apart would share few sets of a cache
+    held, held_end, wide = chunk, chunk_end, sizes["chunk"]
+    if parts > 1:
+        held, held_end, wide = n0, ix(n1), sizes["columns"] + WIDTH
+    c_tile = Buffer("c_tile", Role.SCRATCH, (ix(most_rows), ix(wide)), f32)
+    acc, acc_at, acc_stride = c_tile, ix(chunk) - held, ix(wide)
     if direct is not None:
         base, stride = direct
         acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
-    a_at = ix(k0) * rows_held
     sizes_of = (rows, cols, k_end - k0, ix(k0))
-    mma = Mma(acc, acc_at, acc_stride, a_tile, a_at, shifted, *sizes_of, element=element)
-    inner: list[Stmt] = [
-        For(k0, ix(0), k.extent, False, (mma,), step=each_part) if parts > 1 else _at_zero(mma, k0)
-    ]
+    product = Mma(acc, acc_at, acc_stride, a_tile, ix(0), shifted, *sizes_of, element=element)
+    mma = replace(product, streamed=streamed and element is bf16)
+    epilogue: list[Stmt] = []
     if direct is None:
-        row_scope = top.inner([chunk, m])
+        row_scope = top.inner([held, m])
         lane_scope = row_scope.inner([n], n)
-        product_tile = read(c_tile, (ix(m) - m0, ix(n) - chunk))
+        product_tile = read(c_tile, (ix(m) - m0, ix(n) - held))
         (out,) = lane_scope.values([map_expr(value, {contraction: product_tile})])
         lane_scope.stmts.append(StoreTile(store.dst, at, out, n))
-        row_scope.stmts.append(For(n, ix(chunk), chunk_end, True, tuple(lane_scope.stmts)))
-        inner.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
-    top.stmts.append(For(chunk, ix(n0), ix(n1), False, tuple(inner), step=sizes["chunk"]))
+        row_scope.stmts.append(For(n, ix(held), held_end, True, tuple(lane_scope.stmts)))
+        epilogue.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
+
+    def for_chunks(*body: Stmt) -> Stmt:
+        return For(chunk, ix(n0), ix(n1), False, body, step=sizes["chunk"])
+
+    if parts > 1:
+        part = (pack, for_chunks(mma))
+        top.stmts += [For(k0, ix(0), k.extent, False, part, step=each_part), *epilogue]
+    else:
+        top.stmts += [_at_zero(pack, k0), for_chunks(_at_zero(mma, k0), *epilogue)]
 
     scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
     wanted = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, row_tiles))
@@ -423,9 +424,9 @@ def _at_zero(s: Pack | Mma, k0: Axis) -> Stmt:
     """The statement for the whole depth at once: its loop variable is 0."""
     zero = {k0: ix(0)}
     if isinstance(s, Pack):
-        return replace(s, at=ix(0), k_lo=ix(0), k_hi=s.k_hi.substitute(zero))
+        return replace(s, k_lo=ix(0))
     b = replace(s.b, base=s.b.base.substitute(zero))
-    return replace(s, a_at=ix(0), b=b, k=s.k.substitute(zero), accumulate=ix(0))
+    return replace(s, b=b, k=s.k.substitute(zero), accumulate=ix(0))
 
 
 def _direct(dst: Buffer, at: tuple[Ix, ...], m: Axis, n: Axis) -> tuple[Ix, Ix] | None:

@@ -1,10 +1,9 @@
 """schedule_plan: tile sizes, places and the skeleton of a plan's kernel. The heuristic; a search would fill the same.
 
 Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time,
-`packed` floats of A in a tile, `tasks` wanted; where the kernel packs columns, `deep` of k in a tile and `held` rows of
-products; those of bf16 divide columns, not rows, where B has more than
-`shared` elements. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a
-lane axis whose elements each run a reduction.
+`tasks` wanted; where the kernel packs columns, `deep` of k in a tile and `held` rows of products; those of bf16 divide
+columns, not rows, where B has more than `shared` elements, and have `near_rows` where it has not. Sites of `simt`:
+`visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ ONE_ROW = {
     "columns": 128,
     "chunk": 128,
     "depth": LONGEST,
-    "packed": LONGEST,
     "tasks": 1,
     "shared": LONGEST,
+    "near_rows": 1,
 }
 
 
@@ -95,15 +94,16 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
         return schedule("panel", {**ONE_ROW}, places)
     if found is not None and is_paired(found):
         # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
-        # stay in the second cache. Columns of 1 MiB stay beside them, larger ones come once for all rows that there are
+        # stay in the second cache. Columns of more than 1 MiB come once for all rows that there are. Others stay beside
+        # them, and then 64 rows are better: products of 64 x 64 wait in the first cache to be rounded
         tile = {
             "rows": 256,
             "columns": 1024,
             "chunk": 64,
-            "depth": 1024,
-            "packed": 512 * 1024,
+            "depth": 2048,
             "tasks": 4,
             "shared": 512 * 1024,
+            "near_rows": 64,
         }
         return schedule("panel", tile, places)
     if found is not None:
@@ -114,7 +114,6 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "columns": 512,
             "chunk": 128,
             "depth": 384,
-            "packed": 96 * 1024,
             "tasks": 4,
             # columns that the kernel packs: 144 to a row of a tile, 256 of k, beside 256 rows of products
             "deep": 256,

@@ -191,7 +191,7 @@ def _matrix(s: Stmt) -> str:
         case Mma():
             sign = "=" if s.accumulate == 0 else f"+= if {s.accumulate}, ="
             acc = f"{_place(s.acc, s.acc_at)} rows of {s.acc_stride}"
-            sizes = f"{s.rows} x {s.cols} x {s.k}{', whole' * s.whole}"
+            sizes = f"{s.rows} x {s.cols} x {s.k}{', whole' * s.whole}{', streamed' * s.streamed}"
             panels = f" in panels of {s.a_stride}" if s.a_stride is not None else ""
             product = f"{_place(s.a, s.a_at)}{panels} @ {_operand(s.b)}{_element(s)}"
             return f"{acc} {sign} {product}, {sizes}"

@@ -70,7 +70,8 @@ uint32_t supported() {
   // AVX512F, DQ, BW, VL; opmask, the upper halves of zmm0-15, zmm16-31
   if (!has(b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) || (saved & 0xe6) != 0xe6) return found;
   found |= 1u << kAvx512;
-  if (multiplies_bf16()) found |= 1u << kAvx512Bf16;
+  if (!multiplies_bf16()) return found;
+  found |= 1u << kAvx512Bf16;
   // AMX-BF16, AMX-TILE; the configuration and the data of tiles
   if (has(d, 1u << 22 | 1u << 24) && (saved & 0x60000) == 0x60000) found |= 1u << kAmx;
   return found;
@@ -89,7 +90,7 @@ const char* needs(uint32_t compiled) {
   if (compiled >> kBaseline & 1) return "x86-64-v2 (SSE4.2, POPCNT)";
   if (compiled >> kAvx2 & 1) return "AVX2, FMA or F16C";
   if (compiled >> kAvx512 & 1) return "AVX-512 (F, DQ, BW, VL)";
-  return compiled >> kAvx512Bf16 & 1 ? "AVX-512 with BF16" : "AMX (TILE, BF16)";
+  return compiled >> kAvx512Bf16 & 1 ? "AVX512-BF16" : "AMX (TILE, BF16) or AVX512-BF16";
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // to the nearest, to even between two; what is too great becomes infinite, a NaN stays one.
 //
 // Included by simd.h only. Each instruction set has load_u16 and store_u16 for one of them in each lane;
-// those that convert f16 themselves define LUMIGEN_F16.
+// those that convert f16 themselves define LUMIGEN_F16, those that round to bf16 LUMIGEN_BF16.
 #pragma once
 
 namespace LUMIGEN_NS {
@@ -60,6 +60,9 @@ LUMIGEN_INLINE Vec load_bf16(const uint16_t* p, Lanes lanes) {
 }
 template <class Lanes>
 LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
+#if defined(LUMIGEN_BF16)
+  if (!any_denormal(a)) return store_halves(p, narrow_bf16(a), lanes);
+#endif
   store_u16(p, bf16_bits(a), lanes);
 }
 LUMIGEN_INLINE Vec round_bf16(Vec a) {

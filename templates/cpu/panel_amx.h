@@ -108,11 +108,19 @@ inline void pack_a_from_bf16(float* dst, int rows, int64_t k, F&& at) {
 
 // --- products ---
 
+// What to ask memory for beside a product: with each tile of a panel of B, some lines of a tile behind it,
+// for the second cache.
+struct Ahead {
+  const BF16Pair* next;
+  int lines;
+};
+
 // c (kM x kN tiles: 1 or 2 by 1 or 2, or 1 x 4) = or += `deep` tiles of A from `a` on, and of each row of
 // tiles below it, times those of B.
 template <int kM, int kN>
 LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride,
-                                   const BF16Pair* b, int64_t b_stride, int64_t deep, bool accumulate) {
+                                   const BF16Pair* b, int64_t b_stride, int64_t deep, bool accumulate,
+                                   Ahead ahead) {
   const int64_t row = ldc * int64_t(sizeof(float));
   float* const below = c + kTileRows * ldc;
   if (accumulate) {
@@ -150,6 +158,11 @@ LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int
       _tile_dpbf16ps(2, 5, 6);
     }
     if constexpr (kM == 2 && kN == 2) _tile_dpbf16ps(3, 5, 7);
+    for (int i = 0; i < ahead.lines; i++) {
+      __builtin_prefetch(ahead.next + i * kPanel, 0, 2);
+      if constexpr (kN == 2) __builtin_prefetch(ahead.next + b_stride + i * kPanel, 0, 2);
+    }
+    ahead.next += kTile / 2;
     a += kTile;
     b += kTile / 2;
   }
@@ -167,10 +180,11 @@ LUMIGEN_INLINE void multiply_block(float* c, int64_t ldc, const uint16_t* a, int
 // A block at the edge, of which `rows` x `cols` are wanted, is made beside c.
 template <int kM, int kN>
 inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride, const BF16Pair* b,
-                          int64_t b_stride, int64_t deep, int rows, int64_t cols, bool accumulate) {
+                          int64_t b_stride, int64_t deep, int rows, int64_t cols, bool accumulate,
+                          Ahead ahead) {
   constexpr int64_t kWide = kN * kPanel;
   if (rows >= kM * kTileRows && cols >= kWide)
-    return multiply_block<kM, kN>(c, ldc, a, a_stride, b, b_stride, deep, accumulate);
+    return multiply_block<kM, kN>(c, ldc, a, a_stride, b, b_stride, deep, accumulate, ahead);
   float part[kM * kTileRows * kWide] = {};
   const int some = rows < kM * kTileRows ? rows : kM * kTileRows;
   const int64_t width = cols < kWide ? cols : kWide;
@@ -179,7 +193,7 @@ inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_st
       store(part + r * kWide + j, load(c + r * ldc + j, lanes), lanes);
     });
   __asm__ volatile("" ::: "memory");
-  multiply_block<kM, kN>(part, kWide, a, a_stride, b, b_stride, deep, accumulate);
+  multiply_block<kM, kN>(part, kWide, a, a_stride, b, b_stride, deep, accumulate, ahead);
   for (int r = 0; r < some; r++)
     for_lanes(width, [&](int64_t j, auto lanes) {
       store(c + r * ldc + j, load(part + r * kWide + j, lanes), lanes);
@@ -188,24 +202,31 @@ inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_st
 
 // Blocks of rows are the outer loop: theirs of A stay in the first-level cache, panels of B come from the
 // second. A single row of tiles takes four panels at a time: B comes from memory then, faster in four streams
-// than in two.
+// than in two. If there is a `next`, the panels there come from memory meanwhile: each block of rows asks for
+// its share of them.
 inline void multiply_pairs(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride,
                            const BF16Pair* packed_b, int64_t b_stride, int rows, int64_t cols, int64_t deep,
-                           bool accumulate) {
+                           bool accumulate, const BF16Pair* next = nullptr) {
   __asm__ volatile("" ::: "memory");  // the compiler is not told what loads of tiles read
+  const int blocks = (rows + 2 * kTileRows - 1) / (2 * kTileRows);
+  const int share = (kTileRows + blocks - 1) / blocks;  // of the lines of a tile
   for (int r = 0; r < rows; r += 2 * kTileRows) {
     const BF16Pair* b = packed_b;
     int64_t n = 0;
+    const int first = r / (2 * kTileRows) * share;
+    const int lines = next == nullptr || first >= kTileRows ? 0 : share;
     if (rows - r <= kTileRows) {
       for (; n + 4 * kPanel <= cols; n += 4 * kPanel) {
         multiply_edge<1, 4>(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n,
-                            accumulate);
+                            accumulate, Ahead{b, 0});
         b += 4 * b_stride;
       }
     }
     for (; n < cols; n += 2 * kPanel) {
       const auto block = [&](auto multiply_some) {
-        multiply_some(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n, accumulate);
+        const Ahead ahead{lines == 0 ? b : next + (b - packed_b) + first * kPanel, lines};
+        multiply_some(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n, accumulate,
+                      ahead);
       };
       if (rows - r > kTileRows && cols - n > kPanel) {
         block(multiply_edge<2, 2>);
@@ -227,6 +248,15 @@ inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pai
   const int64_t deep = tiles_of(k);
   multiply_pairs(c, ldc, as_tiles(packed_a), deep * kTile, packed_b, panel_stride / 2, rows, cols, deep,
                  accumulate);
+}
+
+// The next columns follow, with the same k.
+inline void multiply_streamed(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b,
+                              int rows, int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
+  const int64_t deep = tiles_of(k), b_stride = panel_stride / 2;
+  const BF16Pair* next = packed_b + (cols + kPanel - 1) / kPanel * b_stride;
+  multiply_pairs(c, ldc, as_tiles(packed_a), deep * kTile, packed_b, b_stride, rows, cols, deep, accumulate,
+                 next);
 }
 
 inline void multiply_bf16(float* c, int64_t ldc, const float* packed_a, const float* packed_b, int rows,

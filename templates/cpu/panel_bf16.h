@@ -44,5 +44,10 @@ inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pai
   multiply_tiles(c, ldc, Rows<float>{packed_a, k, 0}, columns, rows, cols, k, accumulate);
 }
 
+inline void multiply_streamed(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b,
+                              int rows, int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
+  multiply(c, ldc, packed_a, packed_b, rows, cols, k, panel_stride, accumulate);
+}
+
 }  // namespace LUMIGEN_ISA
 }  // namespace LUMIGEN_NS

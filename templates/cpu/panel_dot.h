@@ -108,6 +108,11 @@ inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pai
                  rows, cols, pairs_in(k), accumulate);
 }
 
+inline void multiply_streamed(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b,
+                              int rows, int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
+  multiply(c, ldc, packed_a, packed_b, rows, cols, k, panel_stride, accumulate);
+}
+
 inline void multiply_bf16(float* c, int64_t ldc, const float* packed_a, const float* packed_b, int rows,
                           int64_t cols, int64_t k, bool accumulate) {
   multiply(c, ldc, packed_a, as_pairs(as_tiles(packed_b)), rows, cols, k, tiles_of(k) * kTile, accumulate);

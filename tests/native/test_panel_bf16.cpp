@@ -44,7 +44,7 @@ static std::vector<uint16_t> pairs_of(const std::vector<BF16>& b, int64_t cols, 
   return packed;
 }
 
-// C = A B in as many pieces as the cuts say.
+// C = A B in as many pieces as the cuts say, some of them streamed.
 static void multiply_in_pieces(float* c, const BF16* a, const uint16_t* b, int rows, int64_t cols, int64_t k,
                                int row_cut, int64_t column_cut, int64_t k_cut) {
   [[maybe_unused]] const Multiplier multiplier;
@@ -57,8 +57,11 @@ static void multiply_in_pieces(float* c, const BF16* a, const uint16_t* b, int r
       pack_a_bf16(packed.at, a + r * k + i, k, 1, some, depth);
       for (int64_t n = 0; n < cols; n += column_cut) {
         const int64_t width = cols - n < column_cut ? cols - n : column_cut;
-        multiply(c + r * cols + n, cols, packed.at, as_pairs(b + n / 16 * stride + i * 16), some, width,
-                 depth, stride, i > 0);
+        const auto product = [&](auto... given) {
+          n % 32 == 0 ? multiply_streamed(given...) : multiply(given...);
+        };
+        product(c + r * cols + n, cols, packed.at, as_pairs(b + n / 16 * stride + i * 16), some, width, depth,
+                stride, i > 0);
       }
     }
   }
