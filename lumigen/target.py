@@ -84,6 +84,7 @@ CPU = Target(
     features={
         "avx2": "call.model().isa >= kAvx2",
         "avx512": "call.model().isa >= kAvx512",
+        "avx512_bf16": "call.model().isa >= kAvx512Bf16",
         "amx": "call.model().isa >= kAmx",
     },
     templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),

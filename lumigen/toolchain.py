@@ -24,7 +24,10 @@ from lumigen.target import CUDA
 PROGRAM = (
     "#include <string_view>\nint main() { if constexpr (true) return std::string_view().size(); }\n"
 )
-FEATURES = ("sse4_2", "avx2", "fma", "f16c", "avx512f", "avx512bw", "amx_tile", "amx_bf16")
+FEATURES = (
+    *("sse4_2", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16"),
+    *("amx_tile", "amx_bf16"),
+)
 SECONDS = 60  # for a tool to say its version
 
 

@@ -48,7 +48,8 @@ TO_INTERPRETER = {f16: 2e-3, bf16: 1.6e-2}
 TO_EXACT = {f16: 4e-3, bf16: 3.2e-2}
 
 ULP = 2.0**-7  # of bf16, where a sum lies between two and its order decides
-TILES = Path(__file__).parent / "native" / "emulated_tiles.h"
+NATIVE = Path(__file__).parent / "native"
+EMULATED = {"LUMIGEN_AMX": NATIVE / "emulated_tiles.h", "LUMIGEN_DOT": NATIVE / "emulated_dot.h"}
 
 N = Dim("n", 1, 70, typical=64)
 M = Dim("m", 1, 600, typical=512)  # so many rows that what is between two products is not stored
@@ -223,11 +224,12 @@ def lane(name: str, dtype: DType) -> FastLane:
 
 
 @cache
-def tiled(name: str) -> FastLane:
-    """The kernels for AMX, over an emulation of its instructions in plain C++, where what is undefined ends the run."""
-    emulated = ("-DLUMIGEN_AMX", "-include", str(TILES), f"-DTILES_{crc32(TILES.read_bytes())}")
+def emulated(name: str, unit: str) -> FastLane:
+    """The kernels for what multiplies bf16, emulated in plain C++, where what is undefined ends the run."""
+    header = EMULATED[unit]
+    over = (f"-D{unit}", "-include", str(header), f"-DEMULATED_{crc32(header.read_bytes())}")
     checked = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
-    return fast_lane.load(lowered(graph_of(BY_NAME[name]), bf16), "-O1", (*emulated, *checked))
+    return fast_lane.load(lowered(graph_of(BY_NAME[name]), bf16), "-O1", (*over, *checked))
 
 
 def arrays(graph: Graph, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -292,14 +294,16 @@ def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(
         ),
     ],
 )
-def test_matrix_units_compute_the_same(name: str) -> None:
-    """But for the order in which they sum: every instruction set rounds the same operands."""
+@pytest.mark.parametrize("unit", EMULATED)
+def test_what_multiplies_bf16_computes_the_same(name: str, unit: str) -> None:
+    """But for the order in which it sums: every instruction set rounds the same operands."""
     graph = graph_of(BY_NAME[name])
-    assert "const Multiplier multiplier;" in fast_lane.source(tiled(name).model)
+    loaded = emulated(name, unit)
+    assert "const Multiplier multiplier;" in fast_lane.source(loaded.model)
     for n in (1, 13, 64, 69):
         inputs, weights = arrays(graph, n)
         inputs = {k: rounded(x, bf16) for k, x in inputs.items()}
-        found = tiled(name).run("entry", inputs, weights)["out"]
+        found = loaded.run("entry", inputs, weights)["out"]
         wanted = lane(name, bf16).run("entry", inputs, weights)["out"]
         agree(found, wanted, ULP)
 
@@ -308,7 +312,10 @@ def test_matrix_units_compute_the_same(name: str) -> None:
     "load",
     [
         pytest.param(lambda name: lane(name, bf16), id="lanes"),
-        pytest.param(tiled, id="tiles", marks=pytest.mark.slow),
+        *(
+            pytest.param(lambda name, u=unit: emulated(name, u), id=unit, marks=pytest.mark.slow)
+            for unit in EMULATED
+        ),
     ],
 )
 def test_what_is_not_finite_stays_in_its_row(load: Callable[[str], FastLane]) -> None:

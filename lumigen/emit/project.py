@@ -42,6 +42,8 @@ from lumigen.target import Target
 
 ABI = 1
 
+OF_BF16 = ("avx512_bf16", "amx")  # instruction sets that are wanted where a kernel multiplies bf16
+
 INCLUDED = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 SAFETENSORS_DTYPES = {
@@ -200,11 +202,11 @@ def model_context(
 
 
 def instruction_sets(model: CompiledModel) -> tuple[str, ...]:
-    """What kernels are compiled for, the least first; one that multiplies bf16 alone only where a kernel does."""
+    """What kernels are compiled for, the least first; those of bf16 only where a kernel multiplies it."""
     if not model.target.has_instruction_sets:
         return ()
     wanted = any(k.computes is bf16 for k in model.kernels)
-    return ("baseline", *(name for name in model.target.features if name != "amx" or wanted))
+    return ("baseline", *(name for name in model.target.features if wanted or name not in OF_BF16))
 
 
 def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:

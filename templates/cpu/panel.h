@@ -68,22 +68,23 @@ inline namespace LUMIGEN_ISA {
 template <class T>
 inline void multiply(float* c, int64_t ldc, const float* packed_a, const T* packed_b, int rows, int64_t cols,
                      int64_t k, int64_t panel_stride, bool accumulate) {
-  multiply_tiles(c, ldc, packed_a, Columns<T>{packed_b, panel_stride, kPanel}, rows, cols, k, accumulate);
+  multiply_tiles(c, ldc, Rows<float>{packed_a, k, 0}, Columns<T>{packed_b, panel_stride, kPanel}, rows, cols,
+                 k, accumulate);
 }
 
 // As multiply, of a single row that bf16 holds, packed as floats, with B in pairs; a matrix unit is not used,
 // since the columns come from memory, which takes longer than either.
 inline void multiply_one(float* c, const float* packed_a, const BF16Pair* packed_b, int64_t cols, int64_t k,
                          int64_t panel_stride, bool accumulate) {
-  multiply_tiles(c, cols, packed_a, Columns<BF16Pair>{packed_b, panel_stride / 2, kPanel}, 1, cols, k,
-                 accumulate);
+  multiply_tiles(c, cols, Rows<float>{packed_a, k, 0}, Columns<BF16Pair>{packed_b, panel_stride / 2, kPanel},
+                 1, cols, k, accumulate);
 }
 
 // As multiply, with B left as it is: element (k, n) at b[k * ldb + n]. Reads nothing beyond `cols`.
 template <class T>
 inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, const T* b, int64_t ldb, int rows,
                               int64_t cols, int64_t k, bool accumulate) {
-  multiply_tiles(c, ldc, packed_a, Columns<T>{b, kPanel, ldb}, rows, cols, k, accumulate);
+  multiply_tiles(c, ldc, Rows<float>{packed_a, k, 0}, Columns<T>{b, kPanel, ldb}, rows, cols, k, accumulate);
 }
 
 // c (cols) = a row of A (k) times B left as it is, whose columns are contiguous: element (k, n) at b[n * ldb
@@ -119,6 +120,8 @@ inline void multiply_row_panels(float* c, int64_t ldc, const A* a, int64_t a_str
 // 32, and what multiplies is a thread that has a Multiplier.
 #if defined(LUMIGEN_AMX)
 #include "panel_amx.h"
+#elif defined(LUMIGEN_DOT)
+#include "panel_dot.h"
 #else
 #include "panel_bf16.h"
 #endif

@@ -41,7 +41,7 @@ inline void multiply_direct_b_bf16(float* c, int64_t ldc, const float* packed_a,
 inline void multiply(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b, int rows,
                      int64_t cols, int64_t k, int64_t panel_stride, bool accumulate) {
   const Columns<BF16Pair> columns{packed_b, panel_stride / 2, kPanel};
-  multiply_tiles(c, ldc, packed_a, columns, rows, cols, k, accumulate);
+  multiply_tiles(c, ldc, Rows<float>{packed_a, k, 0}, columns, rows, cols, k, accumulate);
 }
 
 inline void multiply_streamed(float* c, int64_t ldc, const float* packed_a, const BF16Pair* packed_b,

@@ -4,9 +4,19 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
+// Where packed A lies: blocks of rows, each `depth` k deep, of which the ones from `start` on are wanted.
+// Elements are float, or pairs of k where those are multiplied (panel_dot.h): one of these is then what is
+// called a k here.
+template <class A>
+struct Rows {
+  const A* a;
+  int64_t depth, start;
+  const A* block(int64_t first, int rows) const { return a + first * depth + start * rows; }
+};
+
 // Where B lies. Rows are `step` elements apart; columns are contiguous within a panel of 16, and
 // panels are panel_stride apart. A plain row-major B is the case panel_stride = 16. The elements T are float,
-// BF16 or F16, widened as they are loaded, or pairs of them, and then a step is one of two k.
+// BF16 or F16, widened as they are loaded, or pairs of them, and then a step is one of two k, or of a pair.
 template <class T>
 struct Columns {
   const T* b;
@@ -33,20 +43,31 @@ LUMIGEN_INLINE void add_product(Vec& acc, Vec x, Vec y) {
 #endif
 }
 
-// Row i of B from `b` on, of which `at` are the columns wanted.
-template <class T, class Lanes>
+// An element of A for every lane.
+template <class A>
+LUMIGEN_INLINE Vec spread(const A* a) {
+  return splat(widened(*a));
+}
+
+// Row i of B from `b` on, of which `at` are the columns wanted, as elements A are multiplied by them.
+template <class A, class T, class Lanes>
 LUMIGEN_INLINE Vec load_row(const T* b, int64_t step, int64_t i, int64_t at, Lanes lanes) {
   return load(b + i * step + at, lanes);
 }
-template <class Lanes>
-LUMIGEN_INLINE Vec load_row(const BF16Pair* b, int64_t step, int64_t i, int64_t at, Lanes lanes) {
-  const IVec both = load_int(reinterpret_cast<const int32_t*>(b + i / 2 * step + at), lanes);
-  return from_bits(i % 2 == 0 ? shift_left<16>(both) : both & splat_int(-0x10000));
+template <class A, class Lanes>
+LUMIGEN_INLINE auto load_row(const BF16Pair* b, int64_t step, int64_t i, int64_t at, Lanes lanes) {
+  const int32_t* words = reinterpret_cast<const int32_t*>(b + at);
+  if constexpr (std::is_same_v<A, BF16Pair>) {
+    return load_int(words + i * step, lanes);
+  } else {
+    const IVec both = load_int(words + i / 2 * step, lanes);
+    return from_bits(i % 2 == 0 ? shift_left<16>(both) : both & splat_int(-0x10000));
+  }
 }
-template <class T>
+template <class A, class T>
 constexpr int kStepRows = 1;  // of B
 template <>
-inline constexpr int kStepRows<BF16Pair> = 2;
+inline constexpr int kStepRows<float, BF16Pair> = 2;
 
 // acc (kR, kV vectors) += a (kR) times a row of B (kV vectors): one k; row i of a step. The shorter factor is
 // held in registers, the longer passes through one.
@@ -55,25 +76,25 @@ LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const A* a, const T* b, int
                                  int64_t step, int64_t i) {
   const auto row = [&](int v) {
     const int64_t at = v * kLanes / kPanel * panel_stride + v * kLanes % kPanel;
-    return load_row(b, step, i, at, AllLanes{});
+    return load_row<A>(b, step, i, at, AllLanes{});
   };
   if constexpr (kR < kV) {
-    Vec x[kR];
+    decltype(spread(a)) x[kR];
 #pragma GCC unroll 16
-    for (int r = 0; r < kR; r++) x[r] = splat(widened(a[r]));
+    for (int r = 0; r < kR; r++) x[r] = spread(a + r);
 #pragma GCC unroll 8
     for (int v = 0; v < kV; v++) {
-      const Vec y = row(v);
+      const auto y = row(v);
 #pragma GCC unroll 16
       for (int r = 0; r < kR; r++) add_product(acc[r][v], x[r], y);
     }
   } else {
-    Vec y[kV];
+    decltype(row(0)) y[kV];
 #pragma GCC unroll 8
     for (int v = 0; v < kV; v++) y[v] = row(v);
 #pragma GCC unroll 16
     for (int r = 0; r < kR; r++) {
-      const Vec x = splat(widened(a[r]));
+      const auto x = spread(a + r);
 #pragma GCC unroll 8
       for (int v = 0; v < kV; v++) add_product(acc[r][v], x, y[v]);
     }
@@ -119,18 +140,19 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) __builtin_prefetch(c + r * ldc + kV * kLanes - 1, 1);
   constexpr int kPanels = kV * kLanes > kPanel ? kV * kLanes / kPanel : 1;
-  constexpr int kLineRows = kR == 1 ? kLineSteps<T> * kStepRows<T> : kStepRows<T>;
+  constexpr int kLineRows = kR == 1 ? kLineSteps<T> * kStepRows<A, T> : kStepRows<A, T>;
   constexpr int kUnroll = kV > 4 ? kLineRows : 4;  // many panels: addresses would not fit in registers
   const bool asks = kR == 1 && panel_stride != kPanel;
   constexpr int64_t kAhead = kLinesAhead * kLineSteps<T>;  // steps
   const T *ahead = b + kAhead * step, *const next = b + kPanels * panel_stride;
   int64_t i = 0;
-  for (int64_t end = asks ? k - kAhead * kStepRows<T> : k;; end = k) {
+  for (int64_t end = asks ? k - kAhead * kStepRows<A, T> : k;; end = k) {
     for (; i + kUnroll <= end; i += kUnroll) {
 #pragma GCC unroll 4
       for (int u = 0; u < kUnroll; u++) {
-        add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u % kStepRows<T>);
-        if (u % kStepRows<T> == kStepRows<T> - 1) b += step;  // at once: its multiples would take registers
+        add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u % kStepRows<A, T>);
+        if (u % kStepRows<A, T> == kStepRows<A, T> - 1)
+          b += step;  // at once: its multiples would take registers
         if (asks && u % kLineRows == kLineRows - 1) {
 #pragma GCC unroll 8
           for (int p = 0; p < kPanels; p++) {
@@ -148,8 +170,8 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
     ahead = next;  // the last rows ask for the first of the panels behind these
   }
   for (; i < k; i++) {
-    add_products<kR, kV>(acc, a, b, panel_stride, step, i % kStepRows<T>);
-    if (i % kStepRows<T> == kStepRows<T> - 1) b += step;
+    add_products<kR, kV>(acc, a, b, panel_stride, step, i % kStepRows<A, T>);
+    if (i % kStepRows<A, T> == kStepRows<A, T> - 1) b += step;
     a += kStep;
   }
 #pragma GCC unroll 16
@@ -172,15 +194,15 @@ inline void multiply_rows(float* c, int64_t ldc, const A* a, const T* b, int64_t
 // All row blocks, of at most kR rows, times as many groups of kV vectors of columns as fit between
 // `n` and `cols`. The blocks are the inner loop: they find this group's columns in the first-level
 // cache. Returns the first column left.
-template <int kV, int kR, class T>
-inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Columns<T> columns, int rows,
-                               int64_t n, int64_t cols, int64_t k, bool accumulate) {
+template <int kV, int kR, class A, class T>
+inline int64_t multiply_groups(float* c, int64_t ldc, Rows<A> a, Columns<T> columns, int rows, int64_t n,
+                               int64_t cols, int64_t k, bool accumulate) {
   const RowBlocks blocks(rows);
   for (; n + kV * kLanes <= cols; n += kV * kLanes) {
     int64_t first = 0;
     for (int i = 0; i < blocks.count; i++) {
       const int some = blocks.rows_of(i);
-      multiply_rows<kV, kR>(c + first * ldc + n, ldc, packed_a + first * k, columns.at(n),
+      multiply_rows<kV, kR>(c + first * ldc + n, ldc, a.block(first, some), columns.at(n),
                             columns.panel_stride, columns.step, some, k, accumulate);
       first += some;
     }
@@ -190,18 +212,18 @@ inline int64_t multiply_groups(float* c, int64_t ldc, const float* packed_a, Col
 
 // The last columns, fewer than a vector: B's are copied out with zeros beyond, some k at a time, and
 // the tile is made beside c, so that nothing beyond `cols` is read or written.
-template <class T>
-inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, Columns<T> columns, int rows,
-                                  int64_t n, int64_t cols, int64_t k, bool accumulate) {
+template <class A, class T>
+inline void multiply_last_columns(float* c, int64_t ldc, Rows<A> a, Columns<T> columns, int rows, int64_t n,
+                                  int64_t cols, int64_t k, bool accumulate) {
   constexpr int64_t kSome = 64;
   const FirstLanes lanes{int(cols - n)};
   const RowBlocks blocks(rows);
-  float part[kSome * kLanes];
+  A part[kSome * kLanes];
   float tile[kRows * kLanes];
   for (int64_t start = 0; start < k || start == 0; start += kSome) {
     const int64_t depth = k - start < kSome ? k - start : kSome;
     for (int64_t i = 0; i < depth; i++)
-      store(part + i * kLanes, load_row(columns.at(n), columns.step, start + i, 0, lanes), AllLanes{});
+      store(part + i * kLanes, load_row<A>(columns.at(n), columns.step, start + i, 0, lanes), AllLanes{});
     const bool goes_on = accumulate || start > 0;
     int64_t first = 0;
     for (int i = 0; i < blocks.count; i++) {
@@ -210,7 +232,7 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
       if (goes_on)
         for (int r = 0; r < kRows && r < some; r++)
           store(tile + r * kLanes, load(to + r * ldc, lanes), AllLanes{});
-      multiply_rows<1, kRows>(tile, kLanes, packed_a + first * k + start * some, part, kPanel, kLanes, some,
+      multiply_rows<1, kRows>(tile, kLanes, a.block(first, some) + start * some, part, kPanel, kLanes, some,
                               depth, goes_on);
       for (int r = 0; r < kRows && r < some; r++)
         store(to + r * ldc, load(tile + r * kLanes, AllLanes{}), lanes);
@@ -221,9 +243,9 @@ inline void multiply_last_columns(float* c, int64_t ldc, const float* packed_a, 
 
 // A single block of few rows has too few accumulators in two vectors of columns to keep the
 // multipliers busy, so it takes more: as many as registers allow.
-template <class T>
-inline int64_t multiply_few_rows(float* c, int64_t ldc, const float* packed_a, Columns<T> columns, int rows,
-                                 int64_t cols, int64_t k, bool accumulate) {
+template <class A, class T>
+inline int64_t multiply_few_rows(float* c, int64_t ldc, Rows<A> a, Columns<T> columns, int rows, int64_t cols,
+                                 int64_t k, bool accumulate) {
 #if defined(LUMIGEN_PORTABLE) || !defined(__AVX2__)
   constexpr int kRowsOf8 = 1, kRowsOf4 = 2;
 #elif defined(__AVX512F__)
@@ -234,21 +256,19 @@ inline int64_t multiply_few_rows(float* c, int64_t ldc, const float* packed_a, C
 #endif
   int64_t n = 0;
   if constexpr (kRowsOf8 > 0)
-    if (rows <= kRowsOf8)
-      n = multiply_groups<8, kRowsOf8>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
-  if (rows <= kRowsOf4)
-    n = multiply_groups<4, kRowsOf4>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
+    if (rows <= kRowsOf8) n = multiply_groups<8, kRowsOf8>(c, ldc, a, columns, rows, n, cols, k, accumulate);
+  if (rows <= kRowsOf4) n = multiply_groups<4, kRowsOf4>(c, ldc, a, columns, rows, n, cols, k, accumulate);
   return n;
 }
 
-template <class T>
-inline void multiply_tiles(float* c, int64_t ldc, const float* packed_a, Columns<T> columns, int rows,
-                           int64_t cols, int64_t k, bool accumulate) {
+template <class A, class T>
+inline void multiply_tiles(float* c, int64_t ldc, Rows<A> a, Columns<T> columns, int rows, int64_t cols,
+                           int64_t k, bool accumulate) {
   if (rows <= 0 || cols <= 0) return;
-  int64_t n = multiply_few_rows(c, ldc, packed_a, columns, rows, cols, k, accumulate);
-  n = multiply_groups<2, kRows>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
-  n = multiply_groups<1, kRows>(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
-  if (n < cols) multiply_last_columns(c, ldc, packed_a, columns, rows, n, cols, k, accumulate);
+  int64_t n = multiply_few_rows(c, ldc, a, columns, rows, cols, k, accumulate);
+  n = multiply_groups<2, kRows>(c, ldc, a, columns, rows, n, cols, k, accumulate);
+  n = multiply_groups<1, kRows>(c, ldc, a, columns, rows, n, cols, k, accumulate);
+  if (n < cols) multiply_last_columns(c, ldc, a, columns, rows, n, cols, k, accumulate);
 }
 
 // c (kColumnsOf) = a (k) times as many columns of B, each contiguous and `ldb` elements from the next.

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
-#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -67,6 +69,20 @@ bool has_sse2() { return true; }
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 bool has_avx512() { return bool(__builtin_cpu_supports("avx512f")); }
 
+// Vectors that add two products to each float.
+[[gnu::target("avx512f,avx512bf16")]] void avx512_bf16(int64_t n) {
+  __m512 sums[CHAINS];
+  for (int i = 0; i < CHAINS; ++i) sums[i] = _mm512_set1_ps(0.1f * float(i));
+  const __m512bh pairs = (__m512bh)_mm512_set1_epi32(0x3c003c00);
+  for (int64_t k = 0; k < n; ++k) {
+#pragma GCC unroll 12
+    for (int i = 0; i < CHAINS; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], pairs, pairs);
+  }
+  for (int i = 1; i < CHAINS; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
+  sink = _mm512_cvtss_f32(sums[0]);
+}
+bool has_avx512_bf16() { return bool(__builtin_cpu_supports("avx512bf16")); }
+
 #if defined(__linux__)
 // Products of tiles in registers: 16 x 16 sums of 32 products each, which take as long as 32 vector
 // instructions.
@@ -108,10 +124,10 @@ bool has_amx() { return false; }
 #endif
 
 const Rate RATES[] = {
-    {"bf16 amx", 16 * 16, amx_bf16, has_amx},     {"f32 sse2", 4, sse2_float, has_sse2},
-    {"f32 avx2", 8, avx2_float, has_avx2},        {"f32 avx512", 16, avx512_float, has_avx512},
-    {"f64 sse2", 2, sse2_double, has_sse2},       {"f64 avx2", 4, avx2_double, has_avx2},
-    {"f64 avx512", 8, avx512_double, has_avx512},
+    {"bf16 amx", 16 * 16, amx_bf16, has_amx},     {"bf16 avx512", 32, avx512_bf16, has_avx512_bf16},
+    {"f32 sse2", 4, sse2_float, has_sse2},        {"f32 avx2", 8, avx2_float, has_avx2},
+    {"f32 avx512", 16, avx512_float, has_avx512}, {"f64 sse2", 2, sse2_double, has_sse2},
+    {"f64 avx2", 4, avx2_double, has_avx2},       {"f64 avx512", 8, avx512_double, has_avx512},
 };
 #define CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
 #else

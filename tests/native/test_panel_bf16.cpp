@@ -90,6 +90,28 @@ static void check_contraction(Random& random, int rows, int64_t cols, int64_t k)
   CHECK(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(float)) == 0);
 }
 
+#if defined(LUMIGEN_DOT)
+// Of a pair the odd k comes first, each is fused to the sum, and denormals count as 0: the same bits as
+// scalars.
+static void check_order(Random& random, int rows, int64_t cols, int64_t k) {
+  auto a = halves(random, rows * k), b = halves(random, k * cols);
+  a[0].bits = b[size_t(k * cols - 1)].bits = 0x0040;  // 2^-127
+  std::vector<float> c(size_t(rows * cols), NAN);
+  multiply_in_pieces(c.data(), a.data(), pairs_of(b, cols, k).data(), rows, cols, k, rows, cols, up(k, 32));
+  const auto normal = [](float x) { return std::fabs(x) < 0x1p-126f ? 0.0f : x; };
+  for (int r = 0; r < rows; r++)
+    for (int64_t n = 0; n < cols; n++) {
+      float sum = 0.0f;
+      for (int64_t i = 0; i < k; i += 2)
+        for (const int64_t at : {i + 1, i})
+          if (at < k)
+            sum = normal(std::fma(normal(widened(a[size_t(r * k + at)])),
+                                  normal(widened(b[size_t(at * cols + n)])), sum));
+      CHECK(sum == c[size_t(r * cols + n)]);
+    }
+}
+#endif
+
 // A single row that is multiplied by vectors: a sum in double, and the bits of whole columns in pieces;
 // columns behind the last wanted are left as they are.
 static void check_one(Random& random, int64_t cols, int64_t k) {
@@ -240,6 +262,9 @@ int main() {
   for (const int64_t cols : {1, 16, 17, 64, 67, 128, 130, 200})
     for (const int64_t k : {1, 2, 31, 32, 33, 64, 97, 200}) check_one(random, cols, k);
   check_infinities(random);
+#if defined(LUMIGEN_DOT)
+  for (const int64_t k : {1, 2, 31, 64, 97}) check_order(random, 17, 35, k);
+#endif
   std::puts("multiply of bf16: right, and the same bits in pieces");
   return 0;
 }
