@@ -179,6 +179,11 @@ def test_a_build_may_have_fewer_instruction_sets(emitted, tool, tmp_path):
         said = " ".join(done.stderr.split())
         assert f"TINY_ISA {'has avx3' if wrong else 'is empty'}" in said
         assert "to some of: baseline, avx2, avx512" in said
+    run(*configure, "-DTINY_ISA=avx2", cwd=tmp_path)
+    run(tool("cmake"), "--build", tmp_path / "b", cwd=tmp_path)
+    text = run(tool("ctest"), "--test-dir", tmp_path / "b", cwd=tmp_path)
+    assert "tiny.entries.avx2 .." in text
+    assert "100% tests passed" in text
     run(*configure, "-DTINY_ISA=baseline;avx2;baseline", cwd=tmp_path)
     run(tool("cmake"), "--build", tmp_path / "b", cwd=tmp_path)
     assert not list((tmp_path / "b").rglob("*kernels_avx512*"))
