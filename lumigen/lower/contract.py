@@ -301,13 +301,14 @@ def _program(
     is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
     element = bf16 if b.pairs and not is_row else f32
     # work tiles: rows in equal shares, columns in shares of whole panel pairs
-    streamed = b.pairs and n.extent.const * k.extent.const > sizes["shared"]
+    is_weight = b.panels and b.source is not None and b.source.role is Role.WEIGHT
+    streamed = is_weight and n.extent.const * k.extent.const > sizes["shared"]
     most_rows = sizes["rows"] if streamed or not b.pairs else sizes["near_rows"]
     most_rows = min(most_rows, m.extent.bounds()[1] or most_rows)
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     row_tasks, column_tasks = sizes["tasks"], 2
-    if streamed:
+    if streamed and b.pairs:
         row_tasks, column_tasks = 1, sizes["tasks"]
     m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), row_tasks))
     n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, m_tiles))
@@ -324,8 +325,11 @@ def _program(
     cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
     top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
     m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
-    top.bind(n_part, ix(task) % column_tiles)
-    top.bind(m_part, ix(task) // column_tiles % row_tiles)
+    # all rows meet columns that come from memory while these are in a cache
+    inner, outer = (m_part, n_part) if streamed else (n_part, m_part)
+    inner_tiles, outer_tiles = (row_tiles, column_tiles) if streamed else (column_tiles, row_tiles)
+    top.bind(inner, ix(task) % inner_tiles)
+    top.bind(outer, ix(task) // inner_tiles % outer_tiles)
     each = Axis("rows_each", m.extent + whole)
     top.bind(each, rows_each)
     top.spread(ix(task) // column_tiles // row_tiles, found.grid)

@@ -1,9 +1,10 @@
 """schedule_plan: tile sizes, places and the skeleton of a plan's kernel. The heuristic; a search would fill the same.
 
 Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time,
-`tasks` wanted; where the kernel packs columns, `deep` of k in a tile and `held` rows of products; those of bf16 divide
-columns, not rows, where B has more than `shared` elements, and have `near_rows` where it has not. Sites of `simt`:
-`visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction.
+`tasks` wanted; where the kernel packs columns, `deep` of k in a tile and `held` rows of products. A weight of more than
+`shared` elements comes from memory: all rows meet some of its columns before others do. Products of bf16 then divide
+columns, not rows, and have `near_rows` else. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a lane
+axis whose elements each run a reduction.
 """
 
 from __future__ import annotations
@@ -115,6 +116,7 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "chunk": 128,
             "depth": 384,
             "tasks": 4,
+            "shared": 256 * 1024,
             # columns that the kernel packs: 144 to a row of a tile, 256 of k, beside 256 rows of products
             "deep": 256,
             "held": 256,
