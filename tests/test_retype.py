@@ -63,6 +63,7 @@ def weight(*shape: int) -> Parameter:
 UP, DOWN, BIAS, TABLE = weight(WIDE, IN), weight(IN, WIDE), weight(WIDE), weight(300, IN)
 KERNEL = weight(8, 4, 3, 3)
 DEEP = weight(40, 2100)  # more than a share of the sum, and no multiple of what a matrix unit takes
+LARGE = weight(600, 900)  # more than stays in a cache
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
@@ -142,6 +143,13 @@ ROWS = [
         ("panel",),
     ),
     Row(
+        "large",
+        lambda x: x.matmul(LARGE.transpose(0, 1)) + 1,
+        {"x": spec(N, 900)},
+        lambda w, x: x @ w["w600x900"].T + 1,
+        ("panel",),
+    ),
+    Row(
         "mlp",
         lambda x: F.gelu(x.matmul(UP.transpose(0, 1)) + BIAS).matmul(DOWN.transpose(0, 1)) + x,
         {"x": spec(N, IN)},
@@ -203,7 +211,7 @@ BY_NAME = {r.name: r for r in ROWS}
 
 
 def graph_of(row: Row) -> Graph:
-    names = {w: w.name for w in (UP, DOWN, BIAS, TABLE, KERNEL, DEEP)}
+    names = {w: w.name for w in (UP, DOWN, BIAS, TABLE, KERNEL, DEEP, LARGE)}
     return traced(row.program, names, **row.inputs)
 
 
@@ -290,7 +298,7 @@ def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(
         "grouped_attention",
         *(
             pytest.param(n, marks=pytest.mark.slow)
-            for n in ("attention", "deep", "mlp", "embedding")
+            for n in ("attention", "deep", "large", "mlp", "embedding")
         ),
     ],
 )
@@ -299,7 +307,9 @@ def test_what_multiplies_bf16_computes_the_same(name: str, unit: str) -> None:
     """But for the order in which it sums: every instruction set rounds the same operands."""
     graph = graph_of(BY_NAME[name])
     loaded = emulated(name, unit)
-    assert "const Multiplier multiplier;" in fast_lane.source(loaded.model)
+    source = fast_lane.source(loaded.model)
+    assert "const Multiplier multiplier;" in source
+    assert ("multiply_streamed(" in source) is (name == "large")
     for n in (1, 13, 64, 69):
         inputs, weights = arrays(graph, n)
         inputs = {k: rounded(x, bf16) for k, x in inputs.items()}
