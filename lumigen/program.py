@@ -22,6 +22,8 @@ from lumigen.view import Shape
 
 ALIGNMENT = 64  # bytes; of the arena and of every slot in it
 PAIRED_DEPTH = 32  # bf16 of a row that a matrix unit takes at a time
+# How many threads share the tasks of a launch. What a launch works out may follow from it; what kernels store does not.
+THREADS = Dim("threads()", 1, 1 << 16, typical=4)
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ class PartArg:
 
 @dataclass(frozen=True)
 class ValueArg:
-    """A number; later numbers and `tasks` of the launch may use it under `name`."""
+    """A number, of dims and THREADS; later numbers and `tasks` of the launch may use it under `name`."""
 
     value: Ix
     name: Dim | None = None
@@ -275,8 +277,8 @@ class Launch:
     lines: tuple[SourceLocation, ...] = ()
 
     def numbers(self, dims: Mapping[Dim, int]) -> dict[Dim, int]:
-        """The dims' values, and those of the number arguments that have a name."""
-        out = dict(dims)
+        """The dims' values, and those of the number arguments that have a name; THREADS as estimated unless given."""
+        out = {THREADS: THREADS.estimate, **dims}
         for a in self.arguments:
             if isinstance(a, ValueArg) and a.name is not None:
                 out[a.name] = int(a.value.evaluate(out))

@@ -42,6 +42,7 @@ from lumigen.errors import BadArgument, LoweringFailed, SourceLocation, printabl
 from lumigen.index import Atom, Dim, Ix, ix
 from lumigen.names import identifier
 from lumigen.program import (
+    THREADS,
     Argument,
     CompiledModel,
     CounterArg,
@@ -161,10 +162,10 @@ def _dim_names(program: Program) -> dict[Atom, str]:
     return {d: f"dims.{field}" for d, field in dim_fields(program).items()}
 
 
-def _launch_names(program: Program, launch: Launch) -> dict[Atom, str]:
-    """Dims, and the numbers that the launch has put into its arguments."""
+def _launch_names(program: Program, launch: Launch, threads: str) -> dict[Atom, str]:
+    """Dims, the threads, and the numbers that the launch has put into its arguments."""
     named = [a.name for a in launch.arguments if isinstance(a, ValueArg) and a.name is not None]
-    names = _dim_names(program)
+    names = {**_dim_names(program), THREADS: threads}
     names.update({number: f"args.{number.name}" for number in named})
     return names
 
@@ -300,7 +301,7 @@ def _launch(
         what = f"a launch of {kernel.name} with {len(launch.arguments)} arguments"
         raise LoweringFailed(step="emit", what=what)
     pairs = zip(kernel.parameters, launch.arguments, strict=True)
-    names, idents = _launch_names(program, launch), port_idents(program)
+    names, idents = _launch_names(program, launch, "call.threads()"), port_idents(program)
     names.update({r.step: step_name(program, depth) for depth, r in enumerate(repeats)})
     states = state_names(model)
     return LaunchContext(
@@ -419,6 +420,7 @@ def _case(
     stored: Mapping[str, Stored],
 ) -> CaseContext:
     kernel = model.kernel(launch.kernel)
+    names = _launch_names(program, launch, "kThreads")
     return CaseContext(
         function="",
         kernel=kernel.name,
@@ -431,12 +433,12 @@ def _case(
         ),
         guard=" && ".join(_conditions(program, variant.when)),
         arguments=tuple(
-            _case_argument(p, a, program, launch, (stored, model.states))
+            _case_argument(p, a, program, names, (stored, model.states))
             for p, a in zip(kernel.parameters, launch.arguments, strict=True)
             if not isinstance(a, MapArg)
         ),
-        maps=_maps(kernel, launch, _launch_names(program, launch)),
-        tasks=expression(launch.tasks, _launch_names(program, launch)),
+        maps=_maps(kernel, launch, names),
+        tasks=expression(launch.tasks, names),
         scratch_bytes=kernel.scratch_bytes,
         tolerance=f"tolerance({_loosest([kernel])})",
         vectors=None,
@@ -463,10 +465,9 @@ def _case_argument(
     parameter: Parameter,
     argument: Argument,
     program: Program,
-    launch: Launch,
+    names: Names,
     kept: Kept,
 ) -> CaseArgumentContext:
-    names = _launch_names(program, launch)
     if parameter.dtype is None or isinstance(argument, ValueArg):
         value = expression(argument.value, names) if isinstance(argument, ValueArg) else "0"
         return CaseArgumentContext(parameter.name, False, False, "", "", "", "", "", "", value)

@@ -19,6 +19,7 @@ from lumigen.index import Axis, Dim, Ix, Lookup
 from lumigen.interp.random import bits_at
 from lumigen.interp.region import cast
 from lumigen.ops import NATIVE, ROWS, Op
+from lumigen.program import THREADS
 from lumigen.region import (
     Buffer,
     Choose,
@@ -82,9 +83,9 @@ def run(
     *,
     order: Callable[[int], Iterable[int]] = range,
 ) -> dict[str, Array]:
-    """All arguments after the last task; what is not in `buffers` starts as zeros."""
+    """All arguments after the last task; what is not in `buffers` starts as zeros. `dims` may have THREADS."""
     memory = {b.name: _argument(b, buffers, dims) for b in program.args}
-    numbers = dict(dims)
+    numbers = {THREADS: THREADS.estimate, **dims}
     for number, value in program.numbers:
         numbers[number] = int(value.evaluate(numbers))
     run_in(program, memory, numbers, int(program.tasks.evaluate(numbers)), order=order)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lumigen.dtype import bf16, f32
-from lumigen.index import Axis, Ix, ceildiv, ix, maximum, minimum
+from lumigen.index import Axis, Ix, ceildiv, ix, minimum
 from lumigen.lower.contract import (
     WIDTH,
     Columns,
@@ -21,11 +21,13 @@ from lumigen.lower.contract import (
     in_tiles,
     number,
     packed_once,
+    tiles,
     whole_depth,
 )
 from lumigen.lower.contractions import LONGEST, is_plain, product_factors
 from lumigen.lower.scope import Names, Scope, kernel_reductions
 from lumigen.lower.simt import dims_of
+from lumigen.program import THREADS
 from lumigen.region import (
     Buffer,
     Expr,
@@ -156,13 +158,10 @@ def _program(
     sizes: Schedule,
 ) -> TileProgram:
     m, n, k, d = axes
-    tiles = maximum(
-        ceildiv(m.extent, sizes["rows"]),
-        minimum(ceildiv(m.extent, sizes["least_rows"]), sizes["tasks"]),
-    )
-    task = Axis("task", tiles)
+    wanted = tiles(m.extent, sizes["rows"], sizes["least_rows"], ix(THREADS))
+    task = Axis("task", wanted)
     top = Scope(Names(), frozenset({task}))
-    row_tiles = number("row_tiles", tiles, dims_of(region))
+    row_tiles = number("row_tiles", wanted, dims_of(region))
     m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
     rows_each = ceildiv(m.extent, row_tiles)
     each = Axis("rows_each", m.extent + 1)
@@ -251,7 +250,7 @@ def _program(
     args = (*reads, *sorted(sources, key=lambda b: b.name), store.dst)
     scratch = (x_tile, part, a_tile, sums)
     body = tuple(top.stmts)
-    numbers = ((row_tiles, tiles),)
+    numbers = ((row_tiles, wanted),)
     return TileProgram(
         "panel", args, dims_of(region), task, ix(row_tiles), scratch, body, (), numbers
     )

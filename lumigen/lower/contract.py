@@ -19,7 +19,7 @@ from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_
 from lumigen.lower.simt import dims_of, simt
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.names import fresh
-from lumigen.program import PAIRED_DEPTH, Panels
+from lumigen.program import PAIRED_DEPTH, THREADS, Panels
 from lumigen.region import (
     Buffer,
     Expr,
@@ -307,12 +307,11 @@ def _program(
     most_rows = min(most_rows, m.extent.bounds()[1] or most_rows)
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
-    row_tasks, column_tasks = sizes["tasks"], 2
-    if streamed and b.pairs:
-        row_tasks, column_tasks = 1, sizes["tasks"]
-    m_tiles = maximum(ceildiv(m.extent, most_rows), minimum(ceildiv(m.extent, 32), row_tasks))
-    n_tiles = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, m_tiles))
     grid_size = extent_of(found.grid)
+    shares = ceildiv(THREADS, grid_size)
+    row_shares = ix(1) if streamed and b.pairs else shares
+    m_tiles = tiles(m.extent, most_rows, 32, row_shares)
+    n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
     top = Scope(Names(), frozenset({task}))
@@ -391,7 +390,7 @@ def _program(
         top.stmts += [_at_zero(pack, k0), for_chunks(_at_zero(mma, k0), *epilogue)]
 
     scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
-    wanted = maximum(ceildiv(n.extent, sizes["columns"]), ceildiv(column_tasks, row_tiles))
+    columns = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, row_tiles))
     return TileProgram(
         "panel",
         (),
@@ -400,8 +399,14 @@ def _program(
         grid_size * row_tiles * column_tiles,
         scratch,
         tuple(top.stmts),
-        numbers=((row_tiles, m_tiles), (column_tiles, wanted)),
+        numbers=((row_tiles, m_tiles), (column_tiles, columns)),
     )
+
+
+def tiles(extent: Ix, most: int, least: int, shares: Ix) -> Ix:
+    """How many tiles of at most `most` an extent has: as many for each share, unless that left less than `least`."""
+    count = ceildiv(extent, most)
+    return maximum(count, minimum(ceildiv(extent, least), ceildiv(count, shares) * shares))
 
 
 def in_tiles(rows: Ix) -> Ix:

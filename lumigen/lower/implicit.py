@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
-from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, extent_of, ix, maximum, minimum, unravel
+from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, extent_of, ix, minimum, unravel
 from lumigen.lower.contract import (
     WIDTH,
     Contraction,
@@ -27,11 +27,12 @@ from lumigen.lower.contract import (
     number,
     packed_before,
     packed_once,
+    tiles,
 )
 from lumigen.lower.contractions import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.simt import dims_of
-from lumigen.program import Panels
+from lumigen.program import THREADS, Panels
 from lumigen.region import (
     Buffer,
     Choose,
@@ -213,19 +214,15 @@ def _program(
     chunk, held, band = sizes["chunk"], sizes["held"], sizes["rows"]
     # tiles of columns for every thread, and where there are few columns rows shared out as well: each share packs
     # its columns again
-    n_tiles = maximum(
-        ceildiv(n.extent, 2 * chunk), minimum(ceildiv(n.extent, chunk), sizes["tasks"])
-    )
-    m_tiles = maximum(
-        ceildiv(m.extent, held),
-        minimum(ceildiv(m.extent, held // 2), ceildiv(sizes["tasks"], n_tiles)),
-    )
+    grid_size = extent_of(found.grid)
+    shares = ceildiv(THREADS, grid_size)
+    n_tiles = tiles(n.extent, 2 * chunk, chunk, shares)
+    m_tiles = tiles(m.extent, held, held // 2, ceildiv(shares, n_tiles))
     dims = dims_of(region)
     row_tiles, column_tiles = (
         number("row_tiles", m_tiles, dims),
         number("column_tiles", n_tiles, dims),
     )
-    grid_size = extent_of(found.grid)
     task = Axis("task", grid_size * m_tiles * n_tiles)
     top = Scope(Names(), frozenset({task}))
     m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))

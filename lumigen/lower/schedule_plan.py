@@ -1,7 +1,7 @@
 """schedule_plan: tile sizes, places and the skeleton of a plan's kernel. The heuristic; a search would fill the same.
 
-Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time,
-`tasks` wanted; where the kernel packs columns, `deep` of k in a tile and `held` rows of products. A weight of more than
+Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time;
+where the kernel packs columns, `deep` of k in a tile and `held` rows of products. A weight of more than
 `shared` elements comes from memory: all rows meet some of its columns before others do. Products of bf16 then divide
 columns, not rows, and have `near_rows` else. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a lane
 axis whose elements each run a reduction.
@@ -33,7 +33,6 @@ ONE_ROW = {
     "columns": 128,
     "chunk": 128,
     "depth": LONGEST,
-    "tasks": 1,
     "shared": LONGEST,
     "near_rows": 1,
 }
@@ -102,7 +101,6 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "columns": 1024,
             "chunk": 64,
             "depth": 2048,
-            "tasks": 4,
             "shared": 512 * 1024,
             "near_rows": 64,
         }
@@ -115,7 +113,6 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
             "columns": 512,
             "chunk": 128,
             "depth": 384,
-            "tasks": 4,
             "shared": 256 * 1024,
             # columns that the kernel packs: 144 to a row of a tile, 256 of k, beside 256 rows of products
             "deep": 256,
@@ -125,13 +122,11 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
     chain = None if others else find_chain(store)
     if chain is not None and is_paired(chain.outer):
         # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come
-        tile = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024, "tasks": 4}
+        tile = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024}
         return schedule("panel", tile, places)
     if chain is not None:
         # fewer than 8 rows would read weights faster than multiply them
-        return schedule(
-            "panel", {"rows": 96, "least_rows": 8, "part": 128, "depth": 384, "tasks": 4}, places
-        )
+        return schedule("panel", {"rows": 96, "least_rows": 8, "part": 128, "depth": 384}, places)
     fold = find_cascade(plan.region.stores, one_row=True)
     if fold is not None:
         # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in

@@ -14,6 +14,7 @@ from lumigen.errors import VerifyFailed
 from lumigen.index import Dim, Ix, Lookup
 from lumigen.program import (
     ALIGNMENT,
+    THREADS,
     Argument,
     Group,
     InputArg,
@@ -146,7 +147,7 @@ def _broken_by_launches(program: Program, kernels: Kernels) -> Iterator[str]:
         parameters, where = kernels[launch.kernel], f"launch of {launch.kernel}"
         if len(parameters) != len(launch.arguments):
             yield f"{where}: {len(launch.arguments)} arguments for {len(parameters)} parameters"
-        known = set(program.dims)
+        known = {*program.dims, THREADS}
         for a, p in _pairs(launch, kernels):
             yield from (f"{where}: {p.name} {broken}" for broken in _broken_argument(a, p, program))
             if isinstance(a, PartArg):

@@ -51,6 +51,8 @@ class Run : public SharedRun {
   Status claim(Context* context);
 
   const Model& model() const { return *context_->model; }
+  // How many threads share the tasks of a launch: each of them should get some.
+  int64_t threads() const { return context_->pool.lanes(); }
   // Runs all tasks of a kernel, the launch of that number, unless the call was cancelled.
   Status launch(int32_t number, Kernel kernel, const void* args, int64_t tasks);
 

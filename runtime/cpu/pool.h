@@ -30,6 +30,7 @@ class Pool {
   // scratch memory at scratch + i * scratch_stride. False if the system gives no more threads.
   bool start(int32_t lanes, char* scratch, int64_t scratch_stride, ParallelFor host, void* user);
   void stop();
+  int32_t lanes() const { return lanes_; }
 
   // Runs every task of a kernel and returns after the last. Allocates nothing.
   void run(Kernel kernel, const void* args, int64_t tasks);
