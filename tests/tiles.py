@@ -13,6 +13,7 @@ from lumigen.graph import Graph
 from lumigen.interp import program as interp_program
 from lumigen.interp.graph import bind_dims
 from lumigen.lower.assemble import LoweredModel
+from lumigen.program import THREADS
 
 
 def traced(
@@ -30,10 +31,11 @@ def run_entry(
     *,
     states: Mapping[str, np.ndarray] | None = None,
     by_region: bool = False,
+    threads: int = THREADS.estimate,
 ) -> dict[str, np.ndarray]:
     """The outputs of an entry, or of a model's only one: what its kernels do, or what they mean.
 
-    The arrays of `states` are written over.
+    The arrays of `states` are written over. Work is divided as for so many threads.
     """
     (program,) = (p for p in model.programs if entry in {None, p.entry})
     kernels = {k.name: k.program for k in model.kernels}
@@ -42,7 +44,7 @@ def run_entry(
         for s in model.weights
         if s.weight.name in weights
     }
-    dims = bind_dims(program.inputs, inputs)
+    dims = {**bind_dims(program.inputs, inputs), THREADS: threads}
     meanings = {k.name: k.region for k in model.kernels} if by_region else None
     return interp_program.run(
         program, kernels, stored, inputs, dims, states=states, order=order, meanings=meanings

@@ -308,14 +308,14 @@ def _program(
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     grid_size = extent_of(found.grid)
-    shares = ceildiv(THREADS, grid_size)
+    dims = dims_of(region)
+    shares, numbers = threads_of(grid_size, dims)
     row_shares = ix(1) if streamed and b.pairs else shares
     m_tiles = tiles(m.extent, most_rows, 32, row_shares)
     n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
     task = Axis("task", grid_size * m_tiles * n_tiles)
 
     top = Scope(Names(), frozenset({task}))
-    dims = dims_of(region)
     row_tiles, column_tiles = (
         number("row_tiles", m_tiles, dims),
         number("column_tiles", n_tiles, dims),
@@ -399,8 +399,17 @@ def _program(
         grid_size * row_tiles * column_tiles,
         scratch,
         tuple(top.stmts),
-        numbers=((row_tiles, m_tiles), (column_tiles, columns)),
+        numbers=(*numbers, (row_tiles, m_tiles), (column_tiles, columns)),
     )
+
+
+def threads_of(grid: Ix, dims: tuple[Dim, ...]) -> tuple[Ix, tuple[tuple[Dim, Ix], ...]]:
+    """How many threads each point of a grid has, and the number that a launch works out for it, if there is one."""
+    threads = ceildiv(THREADS, grid)
+    if grid.is_const:
+        return threads, ()
+    shares = number("shares", threads, dims)
+    return ix(shares), ((shares, threads),)
 
 
 def tiles(extent: Ix, most: int, least: int, shares: Ix) -> Ix:

@@ -27,12 +27,13 @@ from lumigen.lower.contract import (
     number,
     packed_before,
     packed_once,
+    threads_of,
     tiles,
 )
 from lumigen.lower.contractions import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.simt import dims_of
-from lumigen.program import THREADS, Panels
+from lumigen.program import Panels
 from lumigen.region import (
     Buffer,
     Choose,
@@ -215,10 +216,10 @@ def _program(
     # tiles of columns for every thread, and where there are few columns rows shared out as well: each share packs
     # its columns again
     grid_size = extent_of(found.grid)
-    shares = ceildiv(THREADS, grid_size)
+    dims = dims_of(region)
+    shares, numbers = threads_of(grid_size, dims)
     n_tiles = tiles(n.extent, 2 * chunk, chunk, shares)
     m_tiles = tiles(m.extent, held, held // 2, ceildiv(shares, n_tiles))
-    dims = dims_of(region)
     row_tiles, column_tiles = (
         number("row_tiles", m_tiles, dims),
         number("column_tiles", n_tiles, dims),
@@ -272,7 +273,7 @@ def _program(
         grid_size * row_tiles * column_tiles,
         (b_tile, c_tile) if rows.operand.panels else (a_tile, b_tile, c_tile),
         tuple(top.stmts),
-        numbers=((row_tiles, m_tiles), (column_tiles, n_tiles)),
+        numbers=(*numbers, (row_tiles, m_tiles), (column_tiles, n_tiles)),
     )
 
 
