@@ -19,7 +19,7 @@ from lumigen.emit.reference import argument_sizes
 from lumigen.errors import VerifyFailed
 from lumigen.frontend import functional
 from lumigen.frontend.spec import spec
-from lumigen.index import Dim, ix
+from lumigen.index import Dim, ceildiv, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.printer.program import show
@@ -162,6 +162,9 @@ BROKEN: dict[str, tuple[Program, str]] = {
     ),
     "tasks without a value": (
         steps(Launch("copy", (X, OUT, N), ix(T))), "its tasks has the dim length"
+    ),
+    "a number divided by what may be 0": (
+        steps(Launch("copy", (X, OUT, N), ceildiv(64, ix(B) - 1))), "divided by batch - 1, which may be 0"
     ),
     "slots that overlap": (
         replace(GOOD, arena=(Slot("s", SMALL, ()), Slot("l", LARGE, ()))),

@@ -125,6 +125,35 @@ def test_results_do_not_depend_on_the_number_of_threads(name: str):
             np.testing.assert_array_equal(r[output], value)
 
 
+TAILS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (linear(64, 96), (64,)),
+    "window": (lambda: nn.Conv2d(8, 20, 3), (8, 12, 12)),
+    "grid": (Scores, (70, 24)),
+    "chain": (chain, (64,)),
+}
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+@pytest.mark.parametrize("name", TAILS)
+def test_rows_that_are_none_when_a_model_runs_are_divided_too(name: str, dtype: lg.DType):
+    made, inner = TAILS[name]
+    net = made()
+    model = lg.Model("net", net)
+
+    @model.entry(x=lg.spec(ROWS, *inner))
+    def run(x: lg.Tensor) -> lg.Tensor:
+        return net(x[1:]).tanh()
+
+    lowered = lower_model(model.trace(), {}, dtype=dtype).lowered
+    weights = {s.weight.name: np.ones(s.weight.shape, np.float32) for s in lowered.weights}
+    for rows in (1, 3):
+        x = np.ones((rows, *inner), dtype.numpy)
+        for threads in (1, 3):
+            (out,) = run_entry(lowered, {"x": x}, weights, threads=threads).values()
+            assert len(out) == rows - 1
+            assert np.isfinite(out.astype(np.float32)).all()
+
+
 def test_a_launch_asks_its_context_for_the_threads(tmp_path: Path):
     """A dim that is called as they are is another number."""
     case = CASES["grid"]

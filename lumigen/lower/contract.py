@@ -405,7 +405,7 @@ def _program(
 
 def threads_of(grid: Ix, dims: tuple[Dim, ...]) -> tuple[Ix, tuple[tuple[Dim, Ix], ...]]:
     """How many threads each point of a grid has, and the number that a launch works out for it, if there is one."""
-    threads = ceildiv(THREADS, grid)
+    threads = ceildiv(THREADS, maximum(grid, 1))
     if grid.is_const:
         return threads, ()
     shares = number("shares", threads, dims)
@@ -413,8 +413,11 @@ def threads_of(grid: Ix, dims: tuple[Dim, ...]) -> tuple[Ix, tuple[tuple[Dim, Ix
 
 
 def tiles(extent: Ix, most: int, least: int, shares: Ix) -> Ix:
-    """How many tiles of at most `most` an extent has: as many for each share, unless that left less than `least`."""
-    count = ceildiv(extent, most)
+    """How many tiles of at most `most` an extent has: as many for each share, unless that left less than `least`.
+
+    An extent of 0 has one: nothing is divided by 0, and a tile without rows stores nothing.
+    """
+    count = maximum(1, ceildiv(extent, most))
     return maximum(count, minimum(ceildiv(extent, least), ceildiv(count, shares) * shares))
 
 

@@ -1,10 +1,10 @@
 """schedule_plan: tile sizes, places and the skeleton of a plan's kernel. The heuristic; a search would fill the same.
 
-Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time;
-where the kernel packs columns, `deep` of k in a tile and `held` rows of products. A weight of more than
-`shared` elements comes from memory: all rows meet some of its columns before others do. Products of bf16 then divide
-columns, not rows, and have `near_rows` else. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a lane
-axis whose elements each run a reduction.
+Sites of `panel`: rows and columns of a work tile, `chunk` columns between two epilogues, `depth` of k at a time; where
+the kernel packs columns, `deep` of k in a tile and `held` rows of products. A weight of more than `shared` elements
+comes from memory: all rows meet some of its columns before others do. Products of bf16 then divide columns, not rows,
+and have `near_rows` else. Sites of `simt`: `visits` of elements in a work tile, `lanes` of a lane axis whose elements
+each run a reduction.
 """
 
 from __future__ import annotations

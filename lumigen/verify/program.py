@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from lumigen.errors import VerifyFailed
-from lumigen.index import Dim, Ix, Lookup
+from lumigen.index import Dim, Ix, Lookup, Quotient, Remainder
 from lumigen.program import (
     ALIGNMENT,
     THREADS,
@@ -247,8 +247,12 @@ def _broken_by_arena(program: Program, kernels: Kernels) -> Iterator[str]:
 
 
 def _broken_by_dims(what: str, e: Ix, known: Iterable[Dim]) -> Iterator[str]:
-    loose = {a for a in e.atoms() if isinstance(a, Dim)} - set(known)
+    atoms = set(e.atoms())
+    loose = {a for a in atoms if isinstance(a, Dim)} - set(known)
     yield from (f"{what} has the dim {d}, which has no value" for d in sorted(map(str, loose)))
+    for a in atoms:
+        if isinstance(a, Quotient | Remainder) and (a.denominator.bounds()[0] or 0) < 1:
+            yield f"{what} is divided by {a.denominator}, which may be 0"
 
 
 RULES = (

@@ -216,7 +216,8 @@ inline void multiply_pairs(float* c, int64_t ldc, const uint16_t* a, int64_t a_s
     const BF16Pair* b = packed_b;
     int64_t n = 0;
     const int first = r / (2 * kTileRows) * share;
-    const int lines = next == nullptr || first >= kTileRows ? 0 : share;
+    const int left = next == nullptr || first >= kTileRows ? 0 : kTileRows - first;
+    const int lines = left < share ? left : share;
     if (rows - r <= kTileRows) {
       for (; n + 4 * kPanel <= cols; n += 4 * kPanel) {
         multiply_edge<1, 4>(c + r * ldc + n, ldc, a, a_stride, b, b_stride, deep, rows - r, cols - n,
