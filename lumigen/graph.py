@@ -20,10 +20,11 @@ from lumigen.view import Shape, View, identity
 
 @dataclass(frozen=True)
 class Tensor:
-    """What an input, a weight or a state names. `range` bounds integer values, inclusive."""
+    """What an input, a weight or a state names. `range` and `most`, of dims, bound integer values, inclusive."""
 
     name: str
     range: tuple[int, int] | None = None
+    most: Ix | None = None
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,15 @@ def edge(n: Node) -> Edge:
 
 
 def source(
-    op: Op, name: str, shape: Shape, dtype: DType, bounds: tuple[int, int] | None = None
+    op: Op,
+    name: str,
+    shape: Shape,
+    dtype: DType,
+    bounds: tuple[int, int] | None = None,
+    most: Ix | None = None,
 ) -> Node:
     """An input, a weight or a state."""
-    return node(op, (), Tensor(name, bounds), shape, dtype)
+    return node(op, (), Tensor(name, bounds, most), shape, dtype)
 
 
 def const(value: float | int | bool, dtype: DType) -> Node:

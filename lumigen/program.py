@@ -16,6 +16,7 @@ from lumigen.condition import Cmp
 from lumigen.cost import NOTHING, Cost
 from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
+from lumigen.graph import Tensor
 from lumigen.index import Dim, Ix, ix
 from lumigen.target import CPU, Target
 from lumigen.view import Shape
@@ -28,12 +29,33 @@ THREADS = Dim("threads()", 1, 1 << 16, typical=4)
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of an entry; `range` bounds integer values, checked before a run."""
+    """An input or output of an entry; `range` and `most`, of dims, bound integer values, checked before a run."""
 
     name: str
     shape: Shape
     dtype: DType
     range: tuple[int, int] | None = None
+    most: Ix | None = None
+
+    @staticmethod
+    def of(tensor: Tensor, shape: Shape, dtype: DType) -> Port:
+        return Port(tensor.name, shape, dtype, tensor.range, tensor.most)
+
+    @property
+    def bounds(self) -> tuple[int, Ix] | None:
+        """The least and the greatest value at the dims of a call."""
+        if self.range is None:
+            return None
+        lo, hi = self.range
+        return lo, ix(hi) if self.most is None else self.most
+
+    @property
+    def always(self) -> tuple[int, int] | None:
+        """The values that are in range at all dims."""
+        if self.bounds is None:
+            return None
+        lo, hi = self.bounds
+        return lo, hi.bounds()[0] or lo
 
 
 @dataclass(frozen=True)

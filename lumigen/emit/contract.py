@@ -50,7 +50,7 @@ def port_text(port: Port) -> str:
 
 def test_range(port: Port) -> tuple[int, int]:
     """Of the integers that the tests give an input."""
-    return port.range or ((0, 1) if port.dtype.is_bool else (0, 7))
+    return port.always or ((0, 1) if port.dtype.is_bool else (0, 7))
 
 
 def range_text(dim: Dim) -> str:
@@ -256,13 +256,10 @@ def checks(program: Program) -> tuple[CheckContext, ...]:
                 CheckContext(call=f"check_apart(*{ident}, {constant}, *{other}, {other_constant})")
             )
     for port, ident, constant in inputs:
-        if port.range is not None and port.dtype.is_int:
-            lo, hi = port.range
-            lines.append(
-                CheckContext(
-                    call=f"check_values(*{ident}, {constant}, {integer(lo)}, {integer(hi)})"
-                )
-            )
+        if port.bounds is not None and port.dtype.is_int:
+            lo, hi = port.bounds
+            ends = f"{integer(lo)}, {expression(hi, names)}"
+            lines.append(CheckContext(call=f"check_values(*{ident}, {constant}, {ends})"))
     return tuple(lines)
 
 

@@ -127,7 +127,7 @@ def entry_context(
         method=identifier(program.entry, METHODS),
         signature=signature(program),
         values=", ".join(
-            f"{p.name} {p.range[0]}..{p.range[1]}" for p in program.inputs if p.range is not None
+            f"{p.name} {p.bounds[0]}..{p.bounds[1]}" for p in program.inputs if p.bounds is not None
         ),
         shape_note="" if all(p.shape for p in program.outputs) else "; none for one without axes",
         dims=dim_contexts(program),

@@ -99,8 +99,8 @@ def _port(port: Port) -> dict[str, object]:
         "dtype": NUMPY_NAMES[port.dtype.name],
         "shape": [e.const if e.is_const else str(e) for e in port.shape],
     }
-    if port.range is not None:
-        out["range"] = list(port.range)
+    if port.always is not None:
+        out["range"] = list(port.always)
     return out
 
 

@@ -197,6 +197,15 @@ class Model:
                     raise fail(
                         DimConflict, dim=dim.name, first=declared(first), second=declared(dim)
                     )
+        shaped = {dim for given in inputs.values() for dim in given.dims()}
+        for key, given in inputs.items():
+            loose = [str(dim) for dim in given.dims_of_most() if dim not in shaped]
+            if loose:
+                expected = "a range of dims that the shapes of the entry's inputs have"
+                value = f"up to {given.most}, with {', '.join(loose)}"
+                raise fail(
+                    BadArgument, op=name, name=f"the range of {key}", value=value, expected=expected
+                )
         parameters = inspect.signature(function).parameters.values()
         needed = {
             p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD
@@ -285,7 +294,7 @@ def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:
     """The graph of an entry."""
     with tracing(Scope(dict[object, str](names or {}))) as scope:
         inputs = {
-            name: graph.source(Op.INPUT, name, s.shape, s.dtype, s.range)
+            name: graph.source(Op.INPUT, name, s.shape, s.dtype, s.range, s.most)
             for name, s in entry.inputs
         }
         with explained():

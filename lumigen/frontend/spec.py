@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, cast
@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from lumigen.dtype import DTYPES, DType, f32
-from lumigen.errors import BadArgument
+from lumigen.errors import BadArgument, LumigenError
 from lumigen.frontend.extents import LARGEST, declared
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, Symbolic, is_less, ix
@@ -23,21 +23,30 @@ IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Spec:
-    """What an entry takes as one input; `range` bounds integer values, inclusive."""
+    """What an entry takes as one input; `range` and `most`, of dims, bound integer values, inclusive."""
 
     shape: Shape
     dtype: DType
     range: tuple[int, int] | None = None
+    most: Ix | None = None
 
     def dims(self) -> tuple[Dim, ...]:
-        return tuple(dict.fromkeys(a for e in self.shape for a in e.atoms() if isinstance(a, Dim)))
+        return _dims(self.shape)
+
+    def dims_of_most(self) -> tuple[Dim, ...]:
+        return _dims(() if self.most is None else (self.most,))
 
 
-def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None) -> Spec:
+def _dims(expressions: Iterable[Ix]) -> tuple[Dim, ...]:
+    return tuple(dict.fromkeys(a for e in expressions for a in e.atoms() if isinstance(a, Dim)))
+
+
+def spec(*extents: Any, dtype: DType = f32, range: tuple[int, Any] | None = None) -> Spec:
     """An input of these extents: ints of at least 1, dims, or expressions of dims.
 
     `range` bounds the values of integers, both ends included; host pointers are checked before a
-    run. BadArgument for anything else.
+    run. Its greatest may follow from dims of the entry's inputs: a position behind which `tokens`
+    fit into a cache is in `(0, 512 - tokens)`. BadArgument for anything else.
     """
     if dtype not in DTYPES:
         raise fail(BadArgument, op="spec", name="dtype", value=dtype, expected=f"one of {_names()}")
@@ -45,7 +54,7 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, int] | None = None
         if isinstance(e, bool) or not isinstance(e, int | Symbolic | Ix):
             expected = _instead(e)
             raise fail(BadArgument, op="spec", name="an extent", value=repr(e), expected=expected)
-    out = Spec(tuple(ix(e) for e in extents), dtype, _checked_range(dtype, range))
+    out = Spec(tuple(ix(e) for e in extents), dtype, *_checked_range(dtype, range))
     for dim in out.dims():
         _check_dim(dim)
     for e in out.shape:
@@ -88,23 +97,27 @@ def _check_dim(dim: Dim) -> None:
         raise fail(BadArgument, op="Dim", name=dim.name, value=declared(dim), expected=expected)
 
 
-def _checked_range(dtype: DType, given: object) -> tuple[int, int] | None:
+def _checked_range(dtype: DType, given: object) -> tuple[tuple[int, int] | None, Ix | None]:
+    """The range at any dims, and its greatest value where dims decide it."""
     if given is None:
-        return None
-    ends: tuple[object, ...] = tuple(given) if isinstance(given, tuple | list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return None, None
+
+    def wrong(expected: str) -> LumigenError:
+        return fail(BadArgument, op="spec", name="range", value=given, expected=expected)
+
+    ends: list[object] = list(given) if isinstance(given, tuple | list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    most = ix(last) if ends and isinstance(last := ends[-1], Symbolic | Ix) else None
+    if most is not None:
+        ends[-1] = most.bounds()[1]
     numbers = tuple(int(e) for e in ends if not isinstance(e, bool) and isinstance(e, Integral))
     if not dtype.is_int or len(ends) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
-        expected = "(least, greatest), integers, both inclusive, for an integer dtype"
-        raise fail(
-            BadArgument, op="spec", name="range", value=cast("object", given), expected=expected
-        )
+        raise wrong("(least, greatest), integers, both inclusive, for an integer dtype")
+    if most is not None and not is_less(ix(numbers[0] - 1), most):
+        raise wrong(f"a greatest value of at least {numbers[0]} at all dims")
     limits = np.iinfo(dtype.numpy)
     if numbers[0] < limits.min or numbers[1] > limits.max:
-        expected = f"numbers of {dtype}, {limits.min} to {limits.max}"
-        raise fail(
-            BadArgument, op="spec", name="range", value=cast("object", given), expected=expected
-        )
-    return numbers
+        raise wrong(f"numbers of {dtype}, {limits.min} to {limits.max}")
+    return (numbers[0], numbers[1]), most
 
 
 def check_identifier(op: str, name: str, taken_by: Callable[[str], str | None] = taken_by) -> None:

@@ -80,9 +80,7 @@ def computed(graph: Graph) -> list[Node]:
 
 def ports(graph: Graph) -> tuple[Port, ...]:
     """What the inputs of a graph must be."""
-    return tuple(
-        Port(tensor_of(n).name, n.shape, n.dtype, tensor_of(n).range) for n in graph.inputs
-    )
+    return tuple(Port.of(tensor_of(n), n.shape, n.dtype) for n in graph.inputs)
 
 
 def bind_dims(wanted: Iterable[Port], inputs: Arrays) -> dict[Dim, int]:
@@ -126,7 +124,7 @@ def _solve(extent: Ix, size: int, dims: Mapping[Dim, int]) -> tuple[Dim, int] | 
 
 
 def _check_input(port: Port, array: Array, dims: Mapping[Dim, int]) -> None:
-    name, wanted, bounds = port.name, _declared(port), port.range
+    name, wanted = port.name, _declared(port)
     named = {a for e in port.shape for a in e.atoms() if isinstance(a, Dim)}
     for dim in sorted(named, key=str):
         if dim not in dims:
@@ -147,9 +145,11 @@ def _check_input(port: Port, array: Array, dims: Mapping[Dim, int]) -> None:
             wanted,
             f"The dims are {', '.join(f'{d} = {v}' for d, v in dims.items())}.",
         )
-    if bounds and array.size and not (bounds[0] <= array.min() and array.max() <= bounds[1]):
-        got = f"{array.min()} to {array.max()}"
-        raise _bad(name, got, f"from {bounds[0]} to {bounds[1]}", "Correct the values.")
+    if port.bounds is not None and array.size:
+        lo, hi = port.bounds[0], int(port.bounds[1].evaluate(dims))
+        if array.min() < lo or array.max() > hi:
+            got = f"{array.min()} to {array.max()}"
+            raise _bad(name, got, f"from {lo} to {hi}", "Correct the values.")
 
 
 def _bad(name: str, got: str, expected: str, remedy: str) -> BadInput:

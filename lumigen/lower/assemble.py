@@ -224,9 +224,7 @@ class _Model:
         slots, place = self.arena([s for one in steps for s in one], dims)
         groups = tuple(self.group(one, place) for one in steps)
         inputs = tuple(
-            Port(tensor_of(n).name, n.shape, n.dtype, tensor_of(n).range)
-            for n in graph.inputs
-            if n.op is Op.INPUT
+            Port.of(tensor_of(n), n.shape, n.dtype) for n in graph.inputs if n.op is Op.INPUT
         )
         outputs = tuple(Port(out, e.shape, e.dtype) for out, e in graph.outputs)
         return Program(name, inputs, outputs, dims, groups, slots)

@@ -52,7 +52,9 @@ def is_narrowed(n: Node) -> bool:
 def widened(n: Node, dtype: DType) -> Node:
     """A source of f32 as a cast of one of `dtype`."""
     tensor = tensor_of(n)
-    return contiguous(edge(source(n.op, tensor.name, n.shape, dtype, tensor.range)), f32)
+    return contiguous(
+        edge(source(n.op, tensor.name, n.shape, dtype, tensor.range, tensor.most)), f32
+    )
 
 
 def narrow(e: Edge, dtype: DType) -> Edge:

@@ -61,8 +61,11 @@ def _range_of(dim: Dim) -> str:
 
 
 def _type(n: Node) -> str:
-    held = n.attr.range if isinstance(n.attr, Tensor) else None
-    return f"{n.dtype}{_extents(n.shape)}{f' in {held[0]}..{held[1]}' if held else ''}"
+    held = ""
+    if isinstance(n.attr, Tensor) and n.attr.range is not None:
+        lo, hi = n.attr.range
+        held = f" in {lo}..{hi if n.attr.most is None else n.attr.most}"
+    return f"{n.dtype}{_extents(n.shape)}{held}"
 
 
 def _extents(shape: Shape) -> str:

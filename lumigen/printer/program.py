@@ -76,7 +76,7 @@ def _group(group: Group) -> Iterator[str]:
 
 
 def _port(p: Port) -> str:
-    held = f" in {p.range[0]}..{p.range[1]}" if p.range else ""
+    held = f" in {p.bounds[0]}..{p.bounds[1]}" if p.bounds else ""
     return f"{p.name} {p.dtype}[{_list(p.shape)}]{held}"
 
 

@@ -527,6 +527,9 @@ SPECS: list[tuple[Callable[[], Any], type[errors.LumigenError], str]] = [
         "numbers of u8, 0 to 255",
     ),
     (lambda: lg.spec(3, dtype=i64, range=(0, 2**70)), errors.BadArgument, "numbers of i64"),
+    (lambda: lg.spec(dtype=i64, range=(0, 3 - B)), errors.BadArgument, "at least 0 at all dims"),
+    (lambda: lg.spec(dtype=i64, range=(B, 9)), errors.BadArgument, "(least, greatest)"),
+    (lambda: lg.spec(dtype=lg.u8, range=(0, B + 250)), errors.BadArgument, "numbers of u8"),
     (lambda: lg.spec(3, dtype=bool), errors.BadArgument, "lg.boolean"),  # type: ignore[arg-type]
     (lambda: lg.spec(lg.Dim("my dim", 1, 4)), errors.BadArgument, "'my dim'"),
     (lambda: lg.Model("my-model"), errors.BadArgument, "'my-model'"),

@@ -238,6 +238,24 @@ def test_a_dim_has_one_range_in_a_model() -> None:
     model.entry(x=lg.spec(lg.Dim("n", 1, 4)))(lambda_named("third"))
 
 
+def test_a_range_may_follow_from_the_dims_of_an_entry() -> None:
+    tokens, other = lg.Dim("tokens", 1, 4), lg.Dim("other", 1, 4)
+    ids, position = lg.spec(tokens), lg.spec(dtype=lg.i64, range=(0, 9 - tokens))
+    model = lg.Model("m")
+
+    @model.entry(x=ids, position=position)
+    def at(x: lg.Tensor, position: lg.Tensor) -> lg.Tensor:
+        return x + position
+
+    ((_, graph),) = model.trace().entries
+    x = np.ones(3, np.float32)
+    assert evaluate(graph, {"x": x, "position": np.array(6)}, {})["out"].tolist() == [7, 7, 7]
+    with pytest.raises(errors.BadInput, match="from 0 to 6"):
+        evaluate(graph, {"x": x, "position": np.array(7)}, {})
+    with pytest.raises(errors.BadArgument, match=r"range of position cannot be .* with other"):
+        model.entry(x=ids, position=lg.spec(dtype=lg.i64, range=(0, 9 - other)))(at)
+
+
 def lambda_named(name: str) -> Any:
     def f(x: lg.Tensor) -> lg.Tensor:
         return x

@@ -295,9 +295,9 @@ static double bfloat_value(uint16_t bits) {
         body=kernel_text("copy", "  (void)task;\n" + "\n".join(body)),
         reference=helpers + "\n".join(references) + "\n}",
     )
+    bounds = {"pos": ((1, N.hi + M.hi), ix(N) + M)}
     inputs = tuple(
-        Port(name, shapes[name], dtype, (1, 5) if name == "pos" else None)
-        for name, dtype, _ in COPIES
+        Port(name, shapes[name], dtype, *bounds.get(name, ())) for name, dtype, _ in COPIES
     )
     outputs = tuple(Port(f"{name}2", shapes[name], dtype) for name, dtype, _ in COPIES)
     echo = Program(

@@ -61,6 +61,7 @@ def test_numbers_are_tensors_without_axes(zoo):
     assert out.pos2 == 5
     with pytest.raises(zoo.Error, match=r"pos holds 6 at flat index 0, must be in 1..5"):
         zoo.Model().context(1).echo(**{**given, "pos": 6})
+    assert zoo.Model().context(1).echo(**{**inputs(2, 4), "default": True, "pos": 6}).pos2 == 6
     with pytest.raises(zoo.Error, match=r"pos is 4294967296, which no int32 holds"):
         zoo.Model().context(1).echo(**{**given, "pos": 1 << 32})
     with pytest.raises(zoo.Error, match="pos is of type float, must be an array of int32"):
