@@ -253,7 +253,7 @@ def test_a_range_may_follow_from_the_dims_of_an_entry() -> None:
     with pytest.raises(errors.BadInput, match="from 0 to 6"):
         evaluate(graph, {"x": x, "position": np.array(7)}, {})
     with pytest.raises(errors.BadArgument, match=r"range of position cannot be .* with other"):
-        model.entry(x=ids, position=lg.spec(dtype=lg.i64, range=(0, 9 - other)))(at)
+        lg.Model("m").entry(x=ids, position=lg.spec(dtype=lg.i64, range=(0, 9 - other)))(at)
 
 
 def lambda_named(name: str) -> Any:
