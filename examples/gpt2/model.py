@@ -7,6 +7,12 @@ The attributes are called as the checkpoint of Hugging Face calls its tensors, w
 import lumigen as lg
 from lumigen import functional, nn
 
+# the values that are computed here, where others would change what is computed
+SUPPORTED = {
+    "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
+    "add_cross_attention": (False,),
+}
+
 
 class Conv1D(nn.Module):
     """A linear layer whose weight is (inputs, outputs), as GPT-2's checkpoints have it."""
@@ -93,11 +99,7 @@ def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
 
     Where the checkpoint has a tokenizer a program comes with the model, unless `program` is false.
     """
-    config = weights.config
-    if config["activation_function"] not in ("gelu_new", "gelu_pytorch_tanh"):
-        raise ValueError(
-            f"the activation {config['activation_function']} is not known to this model"
-        )
+    config = weights.config_for("gpt2", supported=SUPPORTED)
     length = length or config["n_positions"]
     net = GPT2(config, length)
     # the file of the first release has bare names, what transformers saves has them in a module

@@ -5,9 +5,30 @@ The attributes are called as the checkpoint of Hugging Face calls its tensors, w
 """
 
 import math
+from typing import Literal
 
 import lumigen as lg
 from lumigen import functional, nn
+
+MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+ROPE = {
+    "rope_type": ("default", "linear", "llama3", "yarn"),
+    "type": ("default", "linear", "llama3", "yarn"),
+    "partial_rotary_factor": (1,),
+    "mscale_all_dim": (0,),
+}
+# what checkpoints of this form may say that changes what is computed: the values that are computed here
+SUPPORTED = {
+    "hidden_act": ("silu",),
+    "partial_rotary_factor": (1,),
+    **{f"{table}.{k}": v for table in ("rope_parameters", "rope_scaling") for k, v in ROPE.items()},
+    "no_rope_layers": (),
+    "embedding_multiplier": (1,),
+    "residual_multiplier": (1,),
+    "attention_multiplier": (),
+    "logits_scaling": (1,),
+}
+CACHES = {"f32": lg.f32, "bf16": lg.bf16, "f16": lg.f16}
 
 
 def frequencies(config):
@@ -30,7 +51,7 @@ def frequencies(config):
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
         fast = (turns * (made_for / (2 * math.pi)) - low) / (high - low)
         scale = 1.0
-    elif kind == "yarn":  # https://arxiv.org/abs/2309.00071
+    else:  # yarn, https://arxiv.org/abs/2309.00071
         made_for = made_for or config["max_position_embeddings"]
 
         def pair(rounds):  # the one that turns as often in the length that the model was made for
@@ -42,8 +63,6 @@ def frequencies(config):
         first, last = max(first, 0), min(last, 2 * half - 1)
         fast = 1 - (pairs - first) / max(last - first, 0.001)
         scale = rope.get("attention_factor") or 0.1 * math.log(factor) + 1
-    else:
-        raise ValueError(f"rope_scaling of the kind {kind!r} is not known to this model")
     fast = fast.clamp(0.0, 1.0)
     return turns * (fast + (1 - fast) / factor), scale
 
@@ -185,18 +204,25 @@ def application(weights):
     return lg.TextGeneration(tokenizer=weights.tokenizer, padded=True, ends=several)
 
 
-def build(weights, length: int = 0, prefill: int = 64, cache: str = "f32", *, program: bool = True):
+def build(
+    weights,
+    length: int = 0,
+    prefill: int = 64,
+    cache: Literal["f32", "bf16", "f16"] = "f32",
+    *,
+    program: bool = True,
+):
     """A text has up to `length` tokens (0: as many as the checkpoint was made for); `prefill` come at a time.
 
     `cache` is the type of the keys and values that are kept: f32, bf16 or f16.
     Where the checkpoint has a tokenizer a program comes with the model, unless `program` is false.
     """
-    config = dict(weights.config)
+    config = weights.config_for(*MODEL_TYPES, supported=SUPPORTED)
     config["head_dim"] = (
         config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     )
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
-    config["cache"] = {"f32": lg.f32, "bf16": lg.bf16, "f16": lg.f16}[cache]
+    config["cache"] = CACHES[cache]
     length = length or min(config["max_position_embeddings"], 4096)
     net = Llama(config, length, prefill)
     apps = [application(weights)] if program and weights.tokenizer else []

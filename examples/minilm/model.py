@@ -8,6 +8,13 @@ import math
 import lumigen as lg
 from lumigen import functional, nn
 
+# the values that are computed here, where others would change what is computed
+SUPPORTED = {
+    "hidden_act": ("gelu",),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+}
+
 
 class Embeddings(nn.Module):
     def __init__(self, config):
@@ -116,9 +123,7 @@ def names_in(weights):
 
 
 def build(weights, max_batch: int = 64) -> lg.Model:
-    config = weights.config
-    if config["hidden_act"] != "gelu":
-        raise ValueError(f"hidden_act is {config['hidden_act']}, this model has gelu")
+    config = weights.config_for("bert", supported=SUPPORTED)
     longest = config["max_position_embeddings"]
     bert = Bert(config)
     model = lg.Model("minilm", bert, rename=names_in(weights))

@@ -122,9 +122,7 @@ def statistics(weights):
 
 
 def build(weights, max_batch: int = 16):
-    config = weights.config
-    if config["hidden_act"] != "gelu":
-        raise ValueError(f"hidden_act is {config['hidden_act']}, this model has gelu")
+    config = weights.config_for("vit", supported={"hidden_act": ("gelu",)})
     labels = weights.shape("classifier.bias")[0]
     net = Classifier(config, labels)
     model = lg.Model("vit", net)

@@ -175,11 +175,7 @@ class Whisper(nn.Module):
 
 def build(weights, prefill: int = 64):
     """`prefill` tokens of a text come at a time."""
-    config = weights.config
-    if config["activation_function"] != "gelu":
-        raise ValueError(
-            f"the activation {config['activation_function']} is not known to this model"
-        )
+    config = weights.config_for("whisper", supported={"activation_function": ("gelu",)})
     net = Whisper(config)
     model = lg.Model("whisper", net, prefix="model.")
     samples = config["max_source_positions"] * 2 * STEP  # two frames for each position

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 from lumigen.weights.stored import bad
 
+CONFIG = "config.json"
 MAX_CONFIG = 10_000_000  # bytes
 
 
 def config_of(folder: Path) -> dict[str, Any]:
     """The config.json beside the weights; empty if there is none."""
-    file = folder / "config.json"
+    file = folder / CONFIG
     if not file.is_file():
         return {}
     return json_object(file, bounded_text(file, MAX_CONFIG))

@@ -19,6 +19,7 @@ import numpy as np
 from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
 from lumigen.errors import UnknownWeight, WeightMismatch, WeightOverflow
 from lumigen.tokenizer import Tokenizer
+from lumigen.weights.config import Config, Supported, checked
 from lumigen.weights.stored import Array, Stored, bad, mapped
 
 CONVERTED = (f16, bf16, f32)  # a file may hold any of them where a model reads another
@@ -55,15 +56,26 @@ class Weights:
         load: Callable[[Stored], Array] | None = None,
         aliases: Mapping[str, Alias] | None = None,
         tokenizer: Callable[[], Tokenizer | None] | None = None,
+        config_file: Path | None = None,
     ) -> None:
         self.path = path
         self.config = dict(config)
         self.metadata = dict(metadata)
         self._stored = dict(stored)
         self._added: dict[str, Array] = {}
+        self._config_file = config_file or path
         self._load = load or mapped
         self._tokenizer = tokenizer
         self._aliases = {k: a for k, a in (aliases or {}).items() if k not in self._stored}
+
+    def config_for(self, *model_types: str, supported: Supported | None = None) -> Config:
+        """The configuration, for a model that computes checkpoints of these types.
+
+        `supported` has for keys (`key`, or `table.key`) the values that the model computes; a key that
+        is left out has the family's usual one. BadWeightsFile for a type or a value that is not among
+        them, and when a key is read that is not there.
+        """
+        return checked(self.config, self._config_file, model_types, supported or {})
 
     def beside(self, arrays: Mapping[str, Array]) -> Weights:
         """These weights, with arrays that are in no file, under names of their own."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from lumigen.missing import advice
 from lumigen.weights import archive, gguf, hugging_face, tokenizer_gguf, tokenizer_json
-from lumigen.weights.json_text import bounded_text, config_of, json_object
+from lumigen.weights.json_text import CONFIG, bounded_text, config_of, json_object
 from lumigen.weights.npz import read_npz
 from lumigen.weights.opened import Weights
 from lumigen.weights.pytorch import is_pytorch, read_pytorch
@@ -126,7 +126,14 @@ def _with_config(
     """Weights with what lies beside them, config.json and tokenizer.json."""
     folder = file.parent
     tokenizer = partial(tokenizer_json.read_tokenizer, folder)
-    return Weights(file, stored, config_of(folder), metadata or {}, tokenizer=tokenizer)
+    return Weights(
+        file,
+        stored,
+        config_of(folder),
+        metadata or {},
+        tokenizer=tokenizer,
+        config_file=folder / CONFIG,
+    )
 
 
 def _open_directory(folder: Path) -> Weights:

@@ -311,6 +311,18 @@ def test_keys_of_config_json(tmp_path: Path, checkpoint: Any) -> None:
     assert config["llama.block_count"] == 2
 
 
+def test_a_configuration_for_a_model(tmp_path: Path, checkpoint: Any) -> None:
+    """As that of config.json: what it says is checked, and the file named."""
+    weights = open_weights(write_llama(tmp_path / "w.gguf", checkpoint))
+    supported = {"hidden_act": ("silu",), "partial_rotary_factor": (1,)}
+    config = weights.config_for("llama", supported=supported)
+    assert config == weights.config
+    with pytest.raises(errors.BadWeightsFile, match=r"w\.gguf cannot .* it has no none_such, "):
+        config["none_such"]
+    with pytest.raises(errors.BadWeightsFile, match=r"w\.gguf .* its model_type is llama, .* gpt2"):
+        weights.config_for("gpt2")
+
+
 def test_tied_embeddings(tmp_path: Path, checkpoint: Any) -> None:
     tied = {k: v for k, v in checkpoint.items() if k != "lm_head.weight"}
     weights = open_weights(write_llama(tmp_path / "w.gguf", tied))
