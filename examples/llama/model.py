@@ -228,17 +228,21 @@ def build(
     apps = [application(weights)] if program and weights.tokenizer else []
     model = lg.Model("llama", net, apps=apps)
     token = (0, config["vocab_size"] - 1)
-    position = lg.spec(dtype=lg.i64, range=(0, length - 1))
-    tokens = lg.Dim("tokens", 1, prefill, typical=prefill)
+    tokens = lg.Dim("tokens", 1, min(prefill, length), typical=min(prefill, length))
+
+    def text(count):
+        """So many tokens, and the position of the first: the text has room for them behind it."""
+        position = lg.spec(dtype=lg.i64, range=(0, length - count))
+        return {"ids": lg.spec(count, dtype=lg.i64, range=token), "position": position}
 
     def logits(ids, position):
         return {"logits": net(ids, position)}
 
-    @model.entry(ids=lg.spec(tokens, dtype=lg.i64, range=token), position=position)
+    @model.entry(**text(tokens))
     def prefill(ids, position):
         return logits(ids, position)
 
-    @model.entry(ids=lg.spec(1, dtype=lg.i64, range=token), position=position)
+    @model.entry(**text(1))
     def decode(ids, position):
         return logits(ids, position)
 

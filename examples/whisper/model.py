@@ -181,8 +181,12 @@ def build(weights, prefill: int = 64):
     samples = config["max_source_positions"] * 2 * STEP  # two frames for each position
     length = config["max_target_positions"]
     token = (0, config["vocab_size"] - 1)
-    position = lg.spec(dtype=lg.i64, range=(0, length - 1))
     tokens = lg.Dim("tokens", 1, min(prefill, length), typical=4)
+
+    def text(count):
+        """So many tokens, and the position of the first: the text has room for them behind it."""
+        position = lg.spec(dtype=lg.i64, range=(0, length - count))
+        return {"ids": lg.spec(count, dtype=lg.i64, range=token), "position": position}
 
     @model.entry(audio=lg.spec(samples, dtype=lg.f64))
     def listen(audio):
@@ -192,11 +196,11 @@ def build(weights, prefill: int = 64):
             layer.listen(hidden)
         return {"hidden": hidden}
 
-    @model.entry(ids=lg.spec(tokens, dtype=lg.i64, range=token), position=position)
+    @model.entry(**text(tokens))
     def prefill(ids, position):
         return {"logits": net.decoder(ids, position)}
 
-    @model.entry(ids=lg.spec(1, dtype=lg.i64, range=token), position=position)
+    @model.entry(**text(1))
     def decode(ids, position):
         return {"logits": net.decoder(ids, position)}
 
