@@ -201,3 +201,34 @@ def test_constants_divide_whatever_their_reciprocals_are(divisor: float, compile
     wanted = (once, once / float(c), once.reshape(4, 2), once + 1)
     for ours, torchs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours.numpy(), torchs.numpy(), rtol=5e-7)  # some roundings of f32
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("dtype", [lg.f16, lg.bf16, lg.f32, lg.f64], ids=str)
+def test_ndtri_is_accurate_in_both_tails(dtype: lg.DType, compiled: bool) -> None:
+    info = torch.finfo(getattr(torch, str(np.dtype(dtype.numpy).name)))
+    below = np.geomspace(info.smallest_normal, 0.5, 400)
+    some = [
+        0,
+        1,
+        -0.1,
+        1.1,
+        np.nan,
+        info.smallest_normal / 2,
+        1e-7,
+        1e-8,
+        1e-20,
+        1e-30,
+        1 - info.eps,
+    ]
+    p = np.concatenate([below, 1 - below, some, [np.exp(-2), 1 - np.exp(-2)]]).astype(dtype.numpy)
+    cx = lg.Graph()
+    found = lg.special.ndtri(cx.tensor(p.shape, dtype).set(p)).retrieve()
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    with np.errstate(all="ignore"):
+        cx.execute()
+    want = torch.special.ndtri(torch.from_numpy(p.astype(np.float64))).numpy()
+    accuracy = {"f16": 1e-3, "bf16": 8e-3, "f32": 1e-6, "f64": 1e-14}[dtype.name]
+    got = found.numpy().astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=accuracy)
