@@ -602,6 +602,7 @@ row(
     (N, 1, 8, 6),
 )
 row("max_pool_computed", lambda x: F.max_pool2d(x.exp() - 2, 3, 1, 1), (N, 2, 5, 6))
+row("max_pool_places", lambda x: F.max_pool1d(x.relu(), 3, 2, 1, return_indices=True)[1], (N, 2, M))
 row("max_pool_int", lambda x: F.max_pool2d(x, 2, 1, 1), spec(N, 2, 5, 6, dtype=i32))
 row(
     "avg_pool",
@@ -1192,6 +1193,7 @@ row(
     lambda x: {
         "m_": F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
         "i_": F.max_pool2d(x, 2, return_indices=True)[1],
+        "e_": F.max_pool2d(x.relu(), 3, 2, 1, return_indices=True)[1],
         "a_": F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
         "l_": F.lp_pool2d(x.abs(), 3, 2),
     },
@@ -1203,6 +1205,7 @@ row(
         "a_": F.adaptive_avg_pool2d(x, (3, 5)),
         "m_": F.adaptive_max_pool2d(x, (5, 2)),
         "i_": F.adaptive_max_pool2d(x, (2, 3), return_indices=True)[1],
+        "e_": F.adaptive_max_pool2d(x.relu(), (3, 5), return_indices=True)[1],
     },
     (N, 2, 7, 8),
 )

@@ -13,6 +13,7 @@ from lumigen.frontend import movement
 from lumigen.frontend.convolution import Sizes, several, windows
 from lumigen.frontend.creation import arange, full
 from lumigen.frontend.extents import check_count, fixed
+from lumigen.frontend.operand import where
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.index import Ix, ceildiv, ix, product
@@ -89,17 +90,23 @@ def _max_pool(
     seen = w.of(x, x.dtype.lowest)
     if not return_indices:
         return seen.amax(w.inner)
-    numbers = arange(product(w.extents)).reshape(w.extents)
-    places = w.of(numbers, -1)
-    return _with_places(seen, places, rank)
+    count = product(w.extents)
+    places = w.of(arange(count).reshape(w.extents), -1)
+    return _with_places(seen.flatten(-rank), places.flatten(-rank), count)
 
 
-def _with_places(seen: Tensor, places: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """The maxima over the last axes, and the numbers that stand where they are."""
-    flat = seen.flatten(-rank)
-    first = flat.argmax(-1, keepdim=True)
-    at = places.flatten(-rank).expand(flat.extents)
-    return flat.amax(-1), at.take_along_dim(first, -1).squeeze(-1)
+def _with_places(seen: Tensor, places: Tensor, count: Ix) -> tuple[Tensor, Tensor]:
+    """The maxima over the last axis, and the least of the places below `count` that hold them; of NaN the greatest.
+
+    Padding has the place -1.
+    """
+    best = seen.amax(-1, keepdim=True)
+    first = where((seen == best) & (places >= 0), places, count).amin(-1)
+    best = best.squeeze(-1)
+    if not seen.dtype.is_float:
+        return best, first
+    last = where(seen.isnan(), places, -1).amax(-1)
+    return best, where(best.isnan(), last, first)
 
 
 def max_pool1d(
@@ -341,15 +348,16 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Targets) -> Tensor:
 
 def _adaptive_max_pool(rank: int, x: Tensor, output_size: Targets, return_indices: bool) -> Any:
     op = f"adaptive_max_pool{rank}d"
-    numbers = arange(product(x.extents[-rank:])).reshape(x.extents[-rank:]).expand(x.extents)
+    count = product(x.extents[-rank:])
+    numbers = arange(count).reshape(x.extents[-rank:]).expand(x.extents)
     for k, size in enumerate(_sizes(op, rank, x, output_size)):
         if size is None:
             continue
         d = x.ndim - rank + k
         parts, _ = _pieces(op, x, d, size, x.dtype.lowest)
         if return_indices:
-            places, _ = _pieces(op, numbers, d, size, 0)
-            x, numbers = _with_places(parts, places, 1)
+            places, _ = _pieces(op, numbers, d, size, -1)
+            x, numbers = _with_places(parts, places, count)
         else:
             x = parts.amax(-1)
     return (x, numbers) if return_indices else x

@@ -96,6 +96,33 @@ def test_pools(name: str, options: dict[str, Any]) -> None:
     check(got, expected, TOLERANCE, 1e-6)
 
 
+INDICES: list[tuple[str, dict[str, Any]]] = [
+    ("max_pool2d", {"kernel_size": 2, "padding": 1}),
+    ("max_pool2d", {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}),
+    ("max_pool2d", {"kernel_size": (4, 2), "stride": 1, "padding": (2, 1), "dilation": 2}),
+    ("adaptive_max_pool2d", {"output_size": (2, 3)}),
+    ("adaptive_max_pool2d", {"output_size": (5, 4)}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), INDICES)
+@pytest.mark.parametrize("few", [[-math.inf], [-math.inf, 1, 2], [math.nan, -math.inf, 1, 2, 3]])
+def test_indices_of_equal_maxima(name: str, options: dict[str, Any], few: list[float]) -> None:
+    """Windows of only -inf beside padding, several NaN, and several that are greatest."""
+    x = np.random.default_rng(0).choice(few, (2, 3, 8, 9)).astype(np.float32)
+    expected = getattr(torch_functional, name)(as_torch(x), **options, return_indices=True)
+    got = interpret(lambda t: getattr(functional, name)(t, **options, return_indices=True), x)
+    for ours, theirs in zip(got, expected, strict=True):
+        check(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32])
+def test_indices_of_the_least_integers(dtype: type) -> None:
+    x = np.full((1, 1, 5), np.iinfo(dtype).min, dtype)
+    got = interpret(lambda t: functional.max_pool1d(t, 2, 2, 1, return_indices=True), x)
+    np.testing.assert_array_equal(got[1], [[[0, 1, 3]]])
+
+
 @pytest.mark.parametrize("shape", [(5,), (4, 5)])
 def test_layer_norm(shape: tuple[int, ...]) -> None:
     x, w, b = numbers(3, 4, 5), numbers(*shape, seed=1), numbers(*shape, seed=2)
