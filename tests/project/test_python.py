@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import models
 import numpy as np
@@ -97,6 +97,9 @@ def test_inputs_by_name_and_outputs_of_the_caller(model, x, arrays):
     np.testing.assert_allclose(out[0], expected(x, arrays), rtol=1e-5, atol=1e-5)
     named = {"total": np.empty(5, np.float32), "y": np.empty((5, models.OUT), np.float32)}
     assert context.forward(x, out=named) is named
+    np.testing.assert_array_equal(named["y"], out[0])
+    named["y"][:] = 0
+    context.forward(x, out=MappingProxyType(named))
     np.testing.assert_array_equal(named["y"], out[0])
     rows = np.empty((3, models.IN), np.float32)
     assert context.lookup(np.array([1, 2, 3]), out=rows) is rows
@@ -211,6 +214,19 @@ def test_wrong_calls_are_type_errors(model, x):
         c.forward(x, x=x)
     with pytest.raises(ValueError, match="out has 1 arrays, must have 2"):
         c.forward(x, out=(x,))
+    with pytest.raises(
+        TypeError, match=r"forward\(\) lacks output total in out. It is forward\(x: f32"
+    ):
+        c.forward(x, out={"y": x})
+    with pytest.raises(
+        TypeError, match=r"has no output sum, which out names. It is forward\(x: f32"
+    ):
+        c.forward(x, out={"y": x, "sum": x})
+    for other in (5, {1, 2}, iter(())):
+        with pytest.raises(
+            TypeError, match=f"or a dict of them by name, not {type(other).__name__}. It is"
+        ):
+            c.forward(x, out=other)
     assert not callable(c)  # two entries
 
 

@@ -301,12 +301,14 @@ class Arrays {
   py::object numpy_;
 };
 
+[[noreturn]] inline void refuse_call(const EntryTable& entry, const std::string& what) {
+  throw py::type_error(std::string(entry.name) + "() " + what + ". It is " + entry.signature + ".");
+}
+
 // The inputs as Python's calling rules give them: by position, then by name. Takes `out` from the keywords.
 inline std::vector<py::object> bind_arguments(const EntryTable& entry, const py::args& positional,
                                               py::dict named, py::object* out) {
-  const auto wrong = [&](const std::string& what) {
-    throw py::type_error(std::string(entry.name) + "() " + what + ". It is " + entry.signature + ".");
-  };
+  const auto wrong = [&](const std::string& what) { refuse_call(entry, what); };
   if (positional.size() > entry.inputs.size())
     wrong("takes " + std::to_string(entry.inputs.size()) + " inputs, not " +
           std::to_string(positional.size()));
@@ -331,6 +333,33 @@ inline std::vector<py::object> bind_arguments(const EntryTable& entry, const py:
   }
   *out = named.attr("pop")("out", py::none());
   return values;
+}
+
+// The caller's arrays for several outputs: a mapping by their names, or a sequence in their order.
+inline std::vector<py::object> bind_outputs(const EntryTable& entry, const py::object& out) {
+  std::vector<py::object> arrays;
+  if (py::hasattr(out, "keys")) {
+    for (const auto& key : out) {
+      bool is_known = false;
+      for (const PortTable& port : entry.outputs) is_known |= py::str(key).equal(py::str(port.name));
+      if (!is_known)
+        refuse_call(entry, "has no output " + py::str(key).cast<std::string>() + ", which out names");
+    }
+    for (const PortTable& port : entry.outputs) {
+      if (!out.contains(port.name)) refuse_call(entry, std::string("lacks output ") + port.name + " in out");
+      arrays.push_back(out[port.name]);
+    }
+    return arrays;
+  }
+  if (!py::isinstance<py::sequence>(out))
+    refuse_call(entry, "takes as out a tuple of arrays or a dict of them by name, not " +
+                           py::str(py::type::of(out).attr("__name__")).cast<std::string>());
+  const size_t count = entry.outputs.size();
+  if (py::len(out) != count)
+    throw py::value_error("out has " + std::to_string(py::len(out)) + " arrays, must have " +
+                          std::to_string(count) + ", one for each output of " + entry.signature + ".");
+  for (size_t i = 0; i < count; ++i) arrays.push_back(out[py::int_(i)]);
+  return arrays;
 }
 
 }  // namespace LUMIGEN_NS
