@@ -199,12 +199,11 @@ class WeightOverflow(UserError):
 
 
 class StateMismatch(UserError):
-    """What `load_state_dict` is given and what the module has: names, and shapes or types as phrases."""
+    """What `load_state_dict` is given and the module has: names, shapes or types as phrases; `remedy` is a sentence."""
 
     message = (
         "[load_state_dict] what is given does not fit {module}; missing: {missing}; unexpected: "
-        "{unexpected}; of another shape or type: {unlike}. "
-        "Pass the state_dict of this module, or strict=False to leave out names."
+        "{unexpected}; of another shape or type: {unlike}. {remedy}"
     )
 
 

@@ -145,11 +145,12 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "missing": ["bias"],
             "unexpected": [],
             "unlike": ["weight is f32[2, 3], must be f32[3, 2]"],
+            "remedy": "Pass the state_dict of this module.",
         },
         (
             "[load_state_dict] what is given does not fit Linear; missing: bias; unexpected: none; "
             "of another shape or type: weight is f32[2, 3], must be f32[3, 2]. "
-            "Pass the state_dict of this module, or strict=False to leave out names."
+            "Pass the state_dict of this module."
         ),
     ),
     errors.BadWeightsFile: (

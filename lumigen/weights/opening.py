@@ -60,6 +60,8 @@ def open_weights(path: str | Path) -> Weights:
         return _open_directory(given)
     if not given.is_file():
         instead = f"Name a file of {KNOWN}, or a directory that holds one."
+        if given.exists():
+            raise bad(given, "it is no regular file", instead)
         raise bad(given, "there is no such file", advice(given, instead, Path.exists))
     if given.suffix == ".json":
         return _open_index(given)

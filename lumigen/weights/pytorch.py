@@ -158,8 +158,8 @@ class _Reader:
         name = STORAGES.get(str(kind))
         member = self.members.get(f"{self.folder}data/{key}")
         if name is None or member is None:
-            what = f"of the type {kind}" if name is None else "and not in the archive"
-            raise bad(file, f"its storage {key[:80]} is {what}")
+            what = f"is of the type {kind}" if name is None else "is not in the archive"
+            raise bad(file, f"its storage {key[:80]} {what}")
         size = count * TYPES[name][0]
         if count < 0 or size > member.size:
             why = f"its storage {key[:80]} claims {count} x {name}, in {member.size} bytes"

@@ -176,8 +176,13 @@ def test_all_that_does_not_fit_is_told_at_once() -> None:
     ):
         assert part in str(caught.value)
     assert all(p.value is None for p in ours.state_dict().values())  # nothing is taken
-    with pytest.raises(errors.StateMismatch, match="missing: none; unexpected: none; of another"):
+    with pytest.raises(
+        errors.StateMismatch, match="missing: none; unexpected: none; of another"
+    ) as caught:
         ours.load_state_dict(state, strict=False)
+    assert str(caught.value).endswith("Pass the state_dict of this module.")
+    with pytest.raises(errors.StateMismatch, match="or strict=False to leave out names"):
+        ours.load_state_dict({})
 
 
 def test_names_may_differ_if_asked_for() -> None:

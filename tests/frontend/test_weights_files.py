@@ -283,6 +283,7 @@ def _config(folder: Path) -> Path:
 
 OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nothing": (lambda f: f / "none.safetensors", "no such file"),
+    "no regular file": (lambda _: Path("/dev/null"), "it is no regular file. Name a file of"),
     "empty directory": (lambda f: f, "holds no model.safetensors"),
     "no map": (_index(x=1), "weight_map"),
     "map to elsewhere": (_index(weight_map={"a": "../one.safetensors"}), "no file beside"),

@@ -285,7 +285,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "size of a number": (PROTO + b"ctorch\nSize\nK\1\x85R.", "calls torch.Size wrongly"),
     "state of code": (PROTO + b"ctorch\nSize\n}b.", "sets the state"),
     "a storage of nothing": (PROTO + b"K\1Q.", "for a storage"),
-    "a storage that is not there": (tensor(key=b"7"), "storage 7 is and not in"),
+    "a storage that is not there": (tensor(key=b"7"), "storage 7 is not in the archive"),
     "a storage that is too long": (tensor(count=5), "claims 5 x float32, in 16 bytes"),
     "a negative storage": (tensor(count=-1), "claims -1"),
     "too many elements": (tensor(shape=b"K\5\x85"), "in a storage of 16 bytes"),

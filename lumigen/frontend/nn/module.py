@@ -230,12 +230,16 @@ class Module:
             if not unlike and (great := _too_great(array, wanted[name].dtype)) is not None
         ]
         if unlike or (strict and (missing or unexpected)):
+            remedy = "Pass the state_dict of this module."
+            if not unlike:
+                remedy = "Pass the state_dict of this module, or strict=False to leave out names."
             raise fail(
                 StateMismatch,
                 module=type(self).__name__,
                 missing=sorted(missing) if strict else [],
                 unexpected=sorted(unexpected) if strict else [],
                 unlike=unlike,
+                remedy=remedy,
             )
         for name, array in given.items():
             ours = of_numpy(array.dtype)
