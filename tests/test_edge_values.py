@@ -232,3 +232,18 @@ def test_ndtri_is_accurate_in_both_tails(dtype: lg.DType, compiled: bool) -> Non
     accuracy = {"f16": 1e-3, "bf16": 8e-3, "f32": 1e-6, "f64": 1e-14}[dtype.name]
     got = found.numpy().astype(np.float64)
     np.testing.assert_allclose(got, want, rtol=accuracy)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("dtype", [lg.i8, lg.u8, lg.i32, lg.i64], ids=str)
+def test_casts_to_integers_saturate(dtype: lg.DType, compiled: bool) -> None:
+    some = [-20.5, 2.9, 70000.0, 3e9, -3e9, 1e30, -1e30, np.inf, -np.inf, np.nan]
+    x = np.tile(np.array(some, np.float32), 4)  # more than a vector
+    cx = lg.Graph()
+    found = cx.tensor(x.shape).set(x).to(dtype).retrieve()
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    info = np.iinfo(dtype.numpy)
+    held = [0 if np.isnan(v) else int(np.clip(v, -1e20, 1e20)) for v in x]
+    assert found.numpy().tolist() == [min(max(v, info.min), info.max) for v in held]

@@ -806,6 +806,9 @@ class Tensor:
     def to(self, dtype: DType | Tensor) -> Tensor:
         """The cast, to a dtype or that of a tensor: a rounding point. Floats become integers towards zero.
 
+        A float that the integer type cannot hold, infinities too, becomes the nearest number that it can: to u8, -20.5
+        becomes 0 and 70000 255. NaN becomes 0. PyTorch leaves all of these undefined.
+
         An output that is cast to f32 last of all stays f32 where the model is compiled with another `--dtype`.
         """
         if isinstance(dtype, Tensor):
