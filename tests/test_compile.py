@@ -402,4 +402,4 @@ def test_emitted_sources_say_what_a_reader_asks() -> None:
         r"^  const float\* x0;  // f32\[batch, \d+\]$", files["kernels/kernels.h"], re.MULTILINE
     )
     (entry,) = (t for p, t in files.items() if p.startswith("src/") and "args.row_tiles = " in t)
-    assert entry.count("rounded up; (1 / tiles) + 1 is 2 for one tile") == 1
+    assert entry.count("are n / d rounded up.") == 1
