@@ -55,7 +55,8 @@ class Port:
         if self.bounds is None:
             return None
         lo, hi = self.bounds
-        return lo, hi.bounds()[0] or lo
+        least, _ = hi.bounds()
+        return lo, lo if least is None else least
 
 
 @dataclass(frozen=True)

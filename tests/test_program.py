@@ -185,6 +185,12 @@ def test_a_broken_program_is_refused(what: str) -> None:
     assert message in str(failed.value)
 
 
+def test_values_that_are_in_range_at_all_dims() -> None:
+    assert Port("x", (), i64, (-5, 0)).always == (-5, 0)
+    assert Port("x", (), i64, (-5, 63), ix(B) - 1).always == (-5, 0)
+    assert Port("x", (), i64).always is None
+
+
 def test_numbers_of_a_launch_may_follow_from_one_another() -> None:
     tiles = Dim("tiles", 1, 64)
     named = Launch("copy", (X, OUT, ValueArg(ix(B), tiles)), ix(tiles) * 2)
