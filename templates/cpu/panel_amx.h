@@ -204,8 +204,8 @@ inline void multiply_edge(float* c, int64_t ldc, const uint16_t* a, int64_t a_st
 // second. A single row of tiles takes four panels at a time: B comes from memory then, faster in four streams
 // than in two. If there is a `next`, the panels there come from memory meanwhile: each block of rows asks for
 // its share of them, line after line, as a processor's own prefetching goes on from there: on Sapphire Rapids
-// 128 rows are multiplied by columns of 2048 k from memory at 1.3 TFLOP/s, at 1.0 where blocks ask for the
-// same tiles in turn, and at 0.8 where none does.
+// 128 rows are multiplied by columns of 2048 k from memory at 1.1 to 1.3 TFLOP/s, at 0.7 to 1.0 where blocks
+// ask for the same tiles in turn, and at 0.8 to 1.0 where none does.
 inline void multiply_pairs(float* c, int64_t ldc, const uint16_t* a, int64_t a_stride,
                            const BF16Pair* packed_b, int64_t b_stride, int rows, int64_t cols, int64_t deep,
                            bool accumulate, const BF16Pair* next = nullptr) {

@@ -106,10 +106,10 @@ LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const A* a, const T* b, int
 // as far ahead where elements are widened. Measured on AVX2 with memory that gives one core 27 GB/s: panels
 // of pairs at 26 GB/s instead of 24, of BF16 at 27 instead of 23, of float at 27 instead of 26; 32 lines
 // ahead are slower again. The second cache can wait for more lines than the first, and is asked before it
-// with AVX-512: on Zen 4 panels of pairs come at 25 to 30 GB/s instead of 18 to 26, of float at 29 to 31
-// instead of 23 to 29, and slower again from 32 lines on. Where there is a matrix unit it can wait for more:
-// on Sapphire Rapids panels of pairs come at 91 to 103% of the rate at which a core reads memory instead of
-// 85 to 94%; so far ahead they come 12 to 28% slower on AVX2.
+// with AVX-512: on Zen 4 panels of pairs, 768 and 2048 k deep, come at 25 and 28 GB/s in the median instead
+// of 19 and 25, of float at 30 instead of 26 and 27, and slower again from 32 lines on. Where there is a
+// matrix unit it can wait for more: on Sapphire Rapids panels of pairs come at 91 to 103% of the rate at
+// which a core reads memory instead of 85 to 94%; so far ahead they come 12 to 28% slower on AVX2.
 #if defined(LUMIGEN_AMX)
 constexpr int64_t kLinesNear = 12, kLinesAhead = 96;  // for the first cache, and for the second
 constexpr int kCacheAhead = 2;
