@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lumigen.index import Axis, Ix, IxLike, is_nonnegative, ix, sides
+from lumigen.index import Axis, Ix, IxLike, Quotient, is_nonnegative, ix, of_atom, sides
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,24 @@ class Cmp:
 
     def substitute(self, mapping: Mapping[Any, Ix]) -> Cmp:
         return Cmp(self.slack.substitute(mapping))
+
+    def of_numerator(self, axis: Axis) -> Cmp:
+        """The same condition with a quotient that alone holds the axis multiplied out: `k <= n // 8` as `8 * k <= n`.
+
+        As it is if there is no such quotient, or if the product might leave an i64.
+        """
+        holding = [(m, c) for m, c in self.slack.terms if axis in Ix.interned(((m, 1),), 0).axes]
+        if len(holding) != 1 or len(holding[0][0]) != 1 or holding[0][1] not in (1, -1):
+            return self
+        ((atom,), factor) = holding[0]
+        if not isinstance(atom, Quotient) or not atom.denominator.is_const:
+            return self
+        rest, by = self.slack - of_atom(atom) * factor, atom.denominator.const
+        end = atom.numerator if factor == 1 else by - 1 - atom.numerator
+        slack = rest * by + end
+        low, high = slack.bounds()
+        fits = low is not None and high is not None and max(-low, high) < 2**62
+        return Cmp(slack) if fits else self
 
     def known(self) -> bool | None:
         """True or False where it is provable, else None."""

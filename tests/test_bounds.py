@@ -9,10 +9,10 @@ from exprs import INF, add, at_most, axis, exp, largest, load, mul, num, scaled,
 from hypothesis import given
 
 from lumigen.condition import Cmp, less
-from lumigen.dtype import i32
+from lumigen.dtype import i32, i64
 from lumigen.index import Axis, Dim, Ix, ix, lookup, minimum
-from lumigen.lower.bounds import absent_unless, extreme, loop_bounds
-from lumigen.region import Buffer, Monoid, Role
+from lumigen.lower.bounds import absent_unless, chosen_in_tile, extreme, loop_bounds
+from lumigen.region import Buffer, Monoid, Role, choose, holds
 
 k = Axis("k", ix(64))
 q = Axis("q", ix(40))
@@ -96,6 +96,67 @@ def test_bounds_are_a_hull(rows: list[tuple[int, int, int]], first: int, length:
 
 def test_extreme_of_a_minimum_is_unknown() -> None:
     assert extreme(minimum(q, ix(k) + 3), {q: (ix(0), ix(7))}, highest=True) is None
+
+
+# ---- conditions of tiles and of lanes ----
+
+
+@given(
+    st.lists(st.tuples(coefficient, coefficient, st.integers(-60, 60)), min_size=1, max_size=2),
+    st.integers(0, 39),
+    st.integers(0, 12),
+    st.integers(0, 63),
+    st.integers(0, 9),
+)
+def test_a_choice_is_made_once_for_a_tile_only_where_every_point_makes_it(
+    rows: list[tuple[int, int, int]], first: int, length: int, first_k: int, length_k: int
+) -> None:
+    conditions = tuple(Cmp(ix(k) * a + ix(q) * b + c) for a, b, c in rows)
+    last, last_k = min(39, first + length), min(63, first_k + length_k)
+    masked = choose(holds(conditions), load("S", q, k), num(-INF))
+    ranges = {q: (ix(first), ix(last)), k: (ix(first_k), ix(last_k))}
+    chosen, asked = chosen_in_tile([masked], {}, ranges)
+    if not chosen:
+        return
+    assert chosen == {masked: load("S", q, k)}
+    points = product(range(first, last + 1), range(first_k, last_k + 1))
+    everywhere = all(
+        c.slack.evaluate({q: at_q, k: at_k}) >= 0 for at_q, at_k in points for c in conditions
+    )
+    assert all(c.slack.evaluate({}) >= 0 for c in asked) == everywhere
+
+
+def test_a_causal_tile_is_asked_for_its_last_key() -> None:
+    """Where several rows share keys as well: row q is of token q // 4."""
+    t0, k0 = Axis("t0", ix(40)), Axis("k0", ix(64))
+    s = load("S", q, k)
+    masked = choose(holds((le(k, ix(q) // 4),)), s, num(-INF))
+    ranges = {q: (ix(t0), ix(t0) + 7), k: (ix(k0), ix(k0) + 3)}
+    chosen, asked = chosen_in_tile([masked], {}, ranges)
+    assert chosen == {masked: s}
+    assert asked == (le(ix(k0) + 3, ix(t0) // 4),)
+
+
+@given(
+    st.integers(1, 9),
+    st.sampled_from([1, -1, 2, -2]),
+    st.tuples(coefficient, coefficient, st.integers(-20, 60)),
+)
+def test_a_quotient_is_multiplied_out(by: int, factor: int, rest: tuple[int, int, int]) -> None:
+    a, b, c = rest
+    asked = Cmp((ix(q) * b + c) // by * factor + ix(k) * a)
+    found = asked.of_numerator(q)
+    if abs(factor) == 1:
+        assert found.slack.coefficient(q) is not None
+    for at_q, at_k in product(range(40), range(64)):
+        env = {q: at_q, k: at_k}
+        assert (found.slack.evaluate(env) >= 0) == (asked.slack.evaluate(env) >= 0)
+
+
+def test_a_quotient_stays_where_the_product_might_not_fit() -> None:
+    anywhere = lookup(Buffer("pos", Role.INPUT, (), i64), (), None, None)
+    asked = le(k, ix(q) // 8 + anywhere)
+    assert asked.of_numerator(q) is asked
 
 
 # ---- conditions that bodies hide ----

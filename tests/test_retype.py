@@ -370,6 +370,16 @@ def test_every_skeleton_that_runs_f32_runs_16_bits(row: Row, dtype: DType) -> No
         assert texts[0].count(word) == texts[1].count(word), word
 
 
+@pytest.mark.parametrize("dtype", [f32, bf16], ids=str)
+def test_a_mask_is_asked_of_tiles_and_then_of_vectors(dtype: DType) -> None:
+    """Not of each score, also where several heads share keys."""
+    text = fast_lane.source(lowered(graph_of(BY_NAME["grouped_attention"]), dtype))
+    whole, rest = text.split("} else {")
+    assert "mask_" not in whole[whole.index("if (k_end") :]
+    assert "mask_affine" in rest
+    assert "mask_lanes" not in rest
+
+
 @HALVES
 def test_memory_is_narrow_and_values_are_not(dtype: DType) -> None:
     model = lowered(graph_of(BY_NAME["mlp"]), dtype)

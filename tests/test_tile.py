@@ -39,6 +39,7 @@ from lumigen.tile import (
     Stmt,
     StoreTile,
     TileProgram,
+    When,
 )
 from lumigen.verify.tile import verify
 
@@ -213,6 +214,7 @@ def test_every_statement_has_a_line_of_text(name: str) -> None:
         declared = len(kernel.program.args + kernel.program.scratch + kernel.program.dims)
         declared += len(kernel.program.numbers) + len(kernel.program.overwrites)
         count = len(list(kernel.program.statements()))
+        count += sum(isinstance(s, When) for s in kernel.program.statements())  # "otherwise"
         assert len(text.splitlines()) == 1 + declared + count
 
 

@@ -347,7 +347,7 @@ class Renderer:
         if is_per_lane(e, self.lanes):
             return f"mask_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)"
         if isinstance(e, Holds):
-            parts = [self._condition(c.slack) for c in e.conditions]
+            parts = [self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions]
         elif isinstance(e, Prim) and e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
                 denied = _denied_mask(self.mask(e.args[0]))

@@ -21,10 +21,10 @@ from lumigen.emit.expression import (
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import counted_in
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, ix, minimum, product
+from lumigen.index import Axis, Ix, ix, minimum, product
 from lumigen.lower.scope import address
 from lumigen.lower.simt import WARP
-from lumigen.region import Expr, Local, Monoid, Read
+from lumigen.region import Buffer, Expr, Local, Monoid, Read
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -295,42 +295,30 @@ class Statements:
         held = "_bf16" if s.element is bf16 else ""
         if o.stride is not None and o.k_stride is not None:
             start = o.base + o.stride * s.row_lo + o.k_stride * s.k_lo
-            source = _elements(o, r.index(start))
+            source = _elements(o.source, r.index(start))
             strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
             return [f"pack_a{held}({dst}, {source}, {strides}, {_int(rows)}, {depth});"]
-        assert o.value is not None
-        body = [
-            f"const int64_t {s.row.name} = {r.index(s.row_lo)} + pack_row;",
-            f"const int64_t {s.k.name} = {r.index(s.k_lo)} + pack_k;",
-            f"return {r.scalar(o.value).code};",
-        ]
-        places = "int64_t pack_row, int64_t pack_k"
-        head = f"pack_a_from{held}({dst}, {_int(rows)}, {depth}, [&]({places}) {{"
-        return [head, *_indented(body), "});"]
+        place = f"const int64_t {s.row.name} = {r.index(s.row_lo)} + pack_row;"
+        at = "pack_row", place, s.k, s.k_lo
+        return _pack_each(f"pack_a_{{}}{held}({dst}, {_int(rows)}, {depth}", o.value, at, r)
 
     def _pack_columns(self, s: PackColumns, r: Renderer) -> list[str]:
         o = s.operand
         cols, depth = r.index(s.hi - s.lo), r.index(s.k_hi)
         held = "_bf16" if s.element is bf16 else ""
         if o.stride is not None and o.k_stride is not None:
-            source = _elements(o, r.index(o.base + o.stride * s.lo))
+            source = _elements(o.source, r.index(o.base + o.stride * s.lo))
             strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
             return [f"pack_b{held}({s.dst}, {source}, {strides}, {cols}, {depth});"]
-        assert o.value is not None
-        body = [
-            f"const int64_t {s.column.name} = {r.index(s.lo)} + pack_column;",
-            f"const int64_t {s.k.name} = pack_k;",
-            f"return {r.scalar(o.value).code};",
-        ]
-        places = "int64_t pack_column, int64_t pack_k"
-        head = f"pack_b_from{held}({s.dst}, {cols}, {depth}, [&]({places}) {{"
-        return [head, *_indented(body), "});"]
+        place = f"const int64_t {s.column.name} = {r.index(s.lo)} + pack_column;"
+        at = "pack_column", place, s.k, ix(0)
+        return _pack_each(f"pack_b_{{}}{held}({s.dst}, {cols}, {depth}", o.value, at, r)
 
     def _mma(self, s: Mma, r: Renderer) -> str:
         b = s.b
         more = r.index(s.accumulate)
         again = {"0": "false", "1": "true"}.get(more, f"{more} != 0")
-        where = _elements(b, r.index(b.base))
+        where = _elements(b.source, r.index(b.base))
         if b.pairs:
             where = f"as_pairs({pointer(str(b.source), r.index(b.base))})"
         assert b.stride is not None
@@ -350,13 +338,33 @@ class Statements:
         assert b.k_stride is not None
         ldb, count = r.index(b.k_stride), _int(rows)
         if s.a_stride is not None:
-            weight = _elements(Operand(s.a, s.a_at, None, None, None), r.index(s.a_at))
+            weight = _elements(s.a, r.index(s.a_at))
             strides = f"{r.index(s.a_stride)}, {where}, {ldb}"
             return f"multiply_row_panels({acc}, {ldc}, {weight}, {strides}, {count}, {cols}, {k}, {again});"
         if b.stride != 1:
             return f"multiply_row({acc}, {a}, {where}, {r.index(b.stride)}, {cols}, {k});"
         sizes = f"{ldb}, {count}, {cols}, {k}, {again}"
         return f"multiply_direct_b{in_bf16}({acc}, {ldc}, {a}, {where}, {sizes});"
+
+
+def _pack_each(
+    call: str, value: Expr | None, at: tuple[str, str, Axis, Ix], r: Renderer
+) -> list[str]:
+    """Of each row or column: where its k lie side by side in memory, or else each of its elements."""
+    number, place, k, first = at
+    assert value is not None
+    start = address(value.source, value.at) if isinstance(value, Read) else None
+    if isinstance(value, Read) and start is not None and start.coefficient(k) == 1:
+        begins = _elements(value.source, r.index(start.substitute({k: first})))
+        body = [place, f"return {begins};"]
+        return [f"{call.format('along')}, [&](int64_t {number}) {{", *_indented(body), "});"]
+    body = [
+        place,
+        f"const int64_t {k.name} = {'' if first == 0 else f'{r.index(first)} + '}pack_k;",
+        f"return {r.scalar(value).code};",
+    ]
+    head = f"{call.format('from')}, [&](int64_t {number}, int64_t pack_k) {{"
+    return [head, *_indented(body), "});"]
 
 
 def _pack_runs(s: PackRuns, r: Renderer) -> list[str]:
@@ -372,7 +380,7 @@ def _pack_runs(s: PackRuns, r: Renderer) -> list[str]:
     outer = s.outer.name if any(s.outer.name in re.findall(r"\w+", line) for line in run) else ""
     parameter = f"int64_t {outer}" if outer else f"int64_t /*{s.outer.name}*/"
     to = pointer(str(s.dst), r.index(s.at))
-    source = _elements(Operand(s.source, ix(0), None, None, None), "0")
+    source = _elements(s.source, "0")
     sizes = f"{r.index(s.lo)}, {r.index(s.hi)}, {r.index(s.run.extent)}"
     head = f"pack_runs<{s.stride}>({to}, {source}, {sizes}, [&]({parameter}) {{"
     return [head, *_indented(run), "});"]
@@ -383,11 +391,11 @@ def is_scan(s: For) -> bool:
     return any(isinstance(x, ScanLanes) for x in s.body)
 
 
-def _elements(o: Operand, offset: str) -> str:
-    """A pointer to an operand's elements, of a type that tells how to widen them."""
-    assert o.source is not None
-    where = pointer(str(o.source), offset)
-    return f"as_{o.source.dtype}({where})" if is_half(o.source.dtype) else where
+def _elements(source: Buffer | None, offset: str) -> str:
+    """A pointer to elements of an operand, of a type that tells how to widen them."""
+    assert source is not None
+    where = pointer(str(source), offset)
+    return f"as_{source.dtype}({where})" if is_half(source.dtype) else where
 
 
 def neutral(monoid: Monoid, dtype: DType) -> str:

@@ -36,7 +36,9 @@ from lumigen.region import (
     choose,
     holds,
     is_zero,
+    map_expr,
     rebuild,
+    walk,
 )
 
 Ranges = Mapping[Axis, tuple[Ix, Ix]]  # first and last value, inclusive
@@ -197,6 +199,36 @@ def assuming(e: Expr, known: Container[Cmp]) -> Expr:
         return memo[x]
 
     return visit(e)
+
+
+def chosen_in_tile(
+    roots: Iterable[Expr], places: Mapping[Axis, Ix], ranges: Ranges
+) -> tuple[dict[Expr, Expr], tuple[Cmp, ...]]:
+    """Each choice that all points of a tile make alike, with what they choose; and where that is so.
+
+    `places` are axes of the roots in terms of those that run over the tile, within `ranges`.
+    """
+    chosen: dict[Expr, Expr] = {}
+    conditions: dict[Cmp, None] = {}
+    for x in walk(roots):
+        if not isinstance(x, Choose) or not isinstance(x.condition, Holds):
+            continue
+        slacks = [c.substitute(places).slack for c in x.condition.conditions]
+        lowest = [extreme(slack, ranges, highest=False) for slack in slacks]
+        if any(slack is None or slack.axes & ranges.keys() for slack in lowest):
+            continue
+        if any(
+            isinstance(a, Remainder) and a.numerator.axes & ranges.keys()
+            for s in slacks
+            for a in s.atoms()
+        ):
+            continue  # it begins again within the tile: what is known of it hardly ever decides
+        found = [Cmp(slack) for slack in lowest if slack is not None]
+        if any(c.known() is False for c in found):
+            continue
+        chosen[x] = map_expr(x.then, chosen)
+        conditions |= dict.fromkeys(found)
+    return chosen, tuple(conditions)
 
 
 def is_lowest(e: Expr) -> bool:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, Quotient, ceildiv, extent_of, ix, minimum
-from lumigen.lower.bounds import loop_bounds
+from lumigen.lower.bounds import chosen_in_tile, loop_bounds
 from lumigen.lower.contract import Lowered, as_operand, flatten, in_tiles, whole_depth
 from lumigen.lower.contractions import is_plain, multiplied_as, scored_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
@@ -67,6 +67,7 @@ from lumigen.tile import (
     StoreTile,
     TileProgram,
     Transpose,
+    When,
 )
 
 LONGEST = 512  # the most elements of a row of an inner operand or of accumulators
@@ -233,6 +234,18 @@ def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr]
     return None
 
 
+def _masked_first(store: Store, found: Cascade) -> tuple[Axis, ...]:
+    """The columns in an order in which masks change least from one to the next.
+
+    As rows of several heads that share keys: those of one token side by side. Where the columns are not what lies side
+    by side in memory, as the store's last axis is.
+    """
+    if found.others or store.axes[-1] not in found.rows:
+        return found.columns
+    masked = frozenset[Axis]().union(*(c.axes for c in found.fold.where))
+    return tuple(sorted(found.columns, key=lambda a: a not in masked))
+
+
 def cascade(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernel of a region with a fold around a contraction; None if it has another form."""
     found = find_cascade(region.stores)
@@ -248,7 +261,7 @@ class _Builder:
         self.region, self.store, self.found = region, region.stores[-1], found
         self.wide = sizes["columns"]  # lanes of a work tile
         self.deep = sizes["depth"]  # points of k in one turn
-        self.n, n_map = flatten(found.columns, "n")
+        self.n, n_map = flatten(_masked_first(self.store, found), "n")
         self.e, e_map = flatten(found.rows, "e")
         self.d, self.d_map = flatten(found.inner.axes, "d")
         self.k = found.fold.axes[0]
@@ -346,7 +359,22 @@ class _Builder:
         turn.stmts.append(Mma(*args, self.d.extent, zero, element=self.element))
 
     def carry_states(self, turn: Scope) -> None:
-        """One pass over the lanes: states of one level after another, each in a loop over the tile's points."""
+        """One pass over the lanes, which asks for what holds in all of the tile once and not of each element."""
+        ranges = {
+            self.n: (ix(self.n0), ix(self.n1) - 1),
+            self.k: (ix(self.k0), ix(self.k1) - 1),
+        }
+        found = self.found
+        roots = [found.fold.carries[i].tile for i in found.vectors]
+        roots += [o.weights for o in found.outers]
+        chosen, conditions = chosen_in_tile(roots, self.mapping, ranges)
+        each = self.pass_over_lanes(turn, {})
+        if conditions:
+            each = When(conditions, (self.pass_over_lanes(turn, chosen),), (each,))
+        turn.stmts.append(each)
+
+    def pass_over_lanes(self, turn: Scope, chosen: Mapping[Expr, Expr]) -> For:
+        """States of one level after another, each in a loop over the tile's points."""
         found = self.found
         lane = turn.inner([self.n], self.n)
         at = (ix(self.n) - self.n0,)
@@ -360,8 +388,8 @@ class _Builder:
             ready = [i for i in waiting if self.needs(i) <= state.keys()]
             waiting = [i for i in waiting if i not in ready]
             self.place_weights([i for i in ready if i in outers], is_last=not waiting)
-            self.level(lane, ready, outers, state)
-        turn.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
+            self.level(lane, ready, outers, state, chosen)
+        return For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts))
 
     def needs(self, i: int) -> set[Expr]:
         """The states that carry i is computed from."""
@@ -376,7 +404,12 @@ class _Builder:
             self.weights[i] = self.scores if is_last and i == carries[-1] else beside
 
     def level(
-        self, lane: Scope, ready: list[int], outers: dict[int, Outer], state: dict[Expr, Expr]
+        self,
+        lane: Scope,
+        ready: list[int],
+        outers: dict[int, Outer],
+        state: dict[Expr, Expr],
+        chosen: Mapping[Expr, Expr],
     ) -> None:
         at = (ix(self.n) - self.n0,)
         totals: list[tuple[int, Local]] = []
@@ -403,6 +436,7 @@ class _Builder:
         points = lane.inner([self.k])
         roots = [self.found.fold.carries[i].tile for i, _ in totals]
         roots += [outers[i].weights for i in ready if i in outers]
+        roots = [map_expr(r, chosen) for r in roots]
         values = points.values([self.over(map_expr(r, state)) for r in roots])
         for (i, name), value in zip(totals, values, strict=False):
             points.stmts.append(Accumulate(name, self.found.fold.carries[i].monoid, value, self.n))

@@ -109,7 +109,8 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
             return e.source.dtype is not f32 or in_phases(at, lanes) is None
         return e.dtype is not f32
     if isinstance(e, Holds):
-        return any(c.slack.coefficient(lanes) is None for c in e.conditions) or not is_safe(e)
+        affine = (c.of_numerator(lanes).slack.coefficient(lanes) for c in e.conditions)
+        return any(factor is None for factor in affine) or not is_safe(e)
     if isinstance(e, Choose):
         return e.dtype is not f32 or not is_safe(e)
     if isinstance(e, Prim):

@@ -29,7 +29,7 @@ from math import inf
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, minimum
-from lumigen.lower.bounds import Bounds, extreme, loop_bounds
+from lumigen.lower.bounds import Bounds, chosen_in_tile, loop_bounds
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
 from lumigen.lower.contract import Lowered, as_operand, flatten
 from lumigen.lower.pipeline import are_counted
@@ -43,7 +43,6 @@ from lumigen.region import (
     Carried,
     Choose,
     Expr,
-    Holds,
     Local,
     Prim,
     Read,
@@ -388,21 +387,8 @@ class StreamBuilder:
             self.m: (ix(self.m0), ix(self.m1) - 1),
             self.k: (k, k + self.sizes["step"] - 1),
         }
-        simpler: dict[Expr, Expr] = {}
-        conditions: dict[Cmp, None] = {}
-        for x in walk([e]):
-            if not isinstance(x, Choose) or not isinstance(x.condition, Holds):
-                continue
-            slacks = [c.substitute(self.mapping).slack for c in x.condition.conditions]
-            lowest = [extreme(slack, ranges, highest=False) for slack in slacks]
-            if any(slack is None or slack.axes & {self.m, self.k} for slack in lowest):
-                continue
-            found = [Cmp(slack) for slack in lowest if slack is not None]
-            if any(c.known() is False for c in found):
-                continue
-            simpler[x] = map_expr(x.then, simpler)
-            conditions |= dict.fromkeys(found)
-        return map_expr(e, simpler), tuple(conditions)
+        simpler, conditions = chosen_in_tile([e], self.mapping, ranges)
+        return map_expr(e, simpler), conditions
 
     def mapped(self, turn: Scope, dst: Buffer, held: Expr, e: Expr, otherwise: float) -> MapTile:
         """`dst` from the scores, which are `held`: the value `e` at each element."""

@@ -112,12 +112,12 @@ inline void multiply_row_panels(float* c, int64_t ldc, const A* a, int64_t a_str
 }  // namespace LUMIGEN_ISA
 }  // namespace LUMIGEN_NS
 
-// Products of bf16: pack_a_bf16, pack_a_from_bf16 and multiply of BF16Pair, as those above, of A that is
-// rounded to bf16; multiply_streamed, the same where B comes from memory and the columns behind these are
-// wanted next; multiply_bf16 of columns that pack_b_bf16 or pack_b_from_bf16 has rounded and packed, all of
-// k; multiply_direct_b_bf16 of floats that bf16 holds. A call may begin at a multiple of 32 k, packed A or B
-// of n rows or columns and k takes no more room than floats of n up to a multiple of 16 and of k up to one of
-// 32, and what multiplies is a thread that has a Multiplier.
+// Products of bf16: pack_a_bf16, pack_a_along_bf16, pack_a_from_bf16 and multiply of BF16Pair, as those
+// above, of A that is rounded to bf16; multiply_streamed, the same where B comes from memory and the columns
+// behind these are wanted next; multiply_bf16 of columns that pack_b_bf16 or its like have rounded and
+// packed, all of k; multiply_direct_b_bf16 of floats that bf16 holds. A call may begin at a multiple of 32 k,
+// packed A or B of n rows or columns and k takes no more room than floats of n up to a multiple of 16 and of
+// k up to one of 32, and what multiplies is a thread that has a Multiplier.
 #if defined(LUMIGEN_AMX)
 #include "panel_amx.h"
 #elif defined(LUMIGEN_DOT)

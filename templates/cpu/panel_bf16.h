@@ -14,6 +14,11 @@ inline void pack_a_bf16(float* dst, const T* src, int64_t row_stride, int64_t k_
 }
 
 template <class F>
+inline void pack_a_along_bf16(float* dst, int rows, int64_t k, F&& row) {
+  pack_a_along<BF16>(dst, rows, k, row);
+}
+
+template <class F>
 inline void pack_a_from_bf16(float* dst, int rows, int64_t k, F&& at) {
   pack_a_from<BF16>(dst, rows, k, at);
 }
@@ -21,6 +26,11 @@ inline void pack_a_from_bf16(float* dst, int rows, int64_t k, F&& at) {
 template <class T>
 inline void pack_b_bf16(float* dst, const T* src, int64_t n_stride, int64_t k_stride, int64_t n, int64_t k) {
   pack_b<BF16>(dst, src, n_stride, k_stride, n, k);
+}
+
+template <class F>
+inline void pack_b_along_bf16(float* dst, int64_t n, int64_t k, F&& column) {
+  pack_b_along<BF16>(dst, n, k, column);
 }
 
 template <class F>

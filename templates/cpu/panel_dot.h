@@ -64,23 +64,34 @@ LUMIGEN_INLINE void put_pairs(int32_t* dst, int rows, int64_t k, F&& value) {
       *dst++ = pair_bits(bf16_bits(value(r, i)), i + 1 < k ? bf16_bits(value(r, i + 1)) : uint16_t(0));
 }
 
+template <class F>
+inline void pack_a_along_bf16(float* dst, int rows, int64_t k, F&& row) {
+  const int64_t deep = pairs_in(k);
+  for_blocks(dst, rows, k, [&](int32_t* to, int first, int some) {
+    decltype(row(0)) from[kLanes];
+    for (int r = 0; r < some; r++) from[r] = row(first + r);
+    for (int64_t i = 0; i < deep; i += kLanes) {
+      if (some == 1) {
+        store_int(to + i, pairs_along(from[0], 2 * i, k), AllLanes{});
+        continue;
+      }
+      Vec block[kLanes];
+      for (int r = 0; r < kLanes; r++)
+        block[r] = r < some ? from_bits(pairs_along(from[r], 2 * i, k)) : splat(0.0f);
+      transpose(block);
+      for (int j = 0; j < kLanes && i + j < deep; j++)
+        store_int(to + (i + j) * some, bits(block[j]), AllLanes{});
+    }
+  });
+}
+
 template <class T>
 inline void pack_a_bf16(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
+  if (k_stride == 1) return pack_a_along_bf16(dst, rows, k, [=](int r) { return src + r * row_stride; });
   const int64_t deep = pairs_in(k);
   for_blocks(dst, rows, k, [&](int32_t* to, int first, int some) {
     const T* from = src + first * row_stride;
-    if (k_stride == 1 && some == 1) {
-      for (int64_t i = 0; i < deep; i += kLanes) store_int(to + i, pairs_along(from, 2 * i, k), AllLanes{});
-    } else if (k_stride == 1) {
-      for (int64_t i = 0; i < deep; i += kLanes) {
-        Vec block[kLanes];
-        for (int r = 0; r < kLanes; r++)
-          block[r] = r < some ? from_bits(pairs_along(from + r * row_stride, 2 * i, k)) : splat(0.0f);
-        transpose(block);
-        for (int j = 0; j < kLanes && i + j < deep; j++)
-          store_int(to + (i + j) * some, bits(block[j]), AllLanes{});
-      }
-    } else if (row_stride == 1) {
+    if (row_stride == 1) {
       for (int64_t i = 0; i < deep; i++)
         store_int(to + i * some, pairs_across(from, 0, some, 2 * i, k, k_stride), AllLanes{});
     } else {

@@ -27,17 +27,18 @@ LUMIGEN_INLINE float value_as(T x) {
   return widened(x);
 }
 
-// dst[i * step + r] = src[r * stride + i] for r < n and i < k: rows to columns; n is at most kLanes.
+// dst[i * step + r] = row(r)[i] for r < n and i < k: rows to columns; n is at most kLanes.
 // Unless is_exact, whole vectors are stored where the floats of later i follow: what lands beyond
 // r = n is overwritten by those, and the last rows of dst are stored exactly.
-template <class E, class T>
-__attribute__((noinline)) inline void transpose_rows(float* dst, const T* src, int64_t stride, int n,
-                                                     int64_t k, int64_t step, bool is_exact) {
+template <class E, class F>
+__attribute__((noinline)) inline void transpose_rows(float* dst, F row, int n, int64_t k, int64_t step,
+                                                     bool is_exact) {
+  decltype(row(0)) rows[kLanes];
+  for (int r = 0; r < n; r++) rows[r] = row(r);
   Vec block[kLanes];
   int64_t i = 0;
   for (; i + kLanes <= k; i += kLanes) {
-    for (int r = 0; r < kLanes; r++)
-      block[r] = r < n ? load_as<E>(src + r * stride + i, AllLanes{}) : splat(0.0f);
+    for (int r = 0; r < kLanes; r++) block[r] = r < n ? load_as<E>(rows[r] + i, AllLanes{}) : splat(0.0f);
     transpose(block);
     if (is_exact || i + 2 * kLanes > k) {
       for (int j = 0; j < kLanes; j++) store_some(dst + (i + j) * step, block[j], n);
@@ -45,11 +46,8 @@ __attribute__((noinline)) inline void transpose_rows(float* dst, const T* src, i
       for (int j = 0; j < kLanes; j++) store(dst + (i + j) * step, block[j], AllLanes{});
     }
   }
-  const int rest = int(k - i);
-  dst += i * step;
-  src += i;
-  for (int j = 0; j < rest; j++)
-    for (int r = 0; r < n; r++) dst[j * step + r] = value_as<E>(src[r * stride + j]);
+  for (; i < k; i++)
+    for (int r = 0; r < n; r++) dst[i * step + r] = value_as<E>(rows[r][i]);
 }
 
 // One block of A: dst (k, rows) from element (r, i) at src[r * row_stride + i * k_stride]. There are `beyond`
@@ -57,14 +55,7 @@ __attribute__((noinline)) inline void transpose_rows(float* dst, const T* src, i
 template <class E, class T>
 inline void pack_row_block(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows,
                            int beyond, int64_t k) {
-  if (rows == 1 && k_stride == 1) {
-    for_lanes(k, [&](int64_t i, auto lanes) { store(dst + i, load_as<E>(src + i, lanes), lanes); });
-  } else if (k_stride == 1) {
-    for (int r = 0; r < rows; r += kLanes) {
-      const int n = rows - r < kLanes ? rows - r : kLanes;
-      transpose_rows<E>(dst + r, src + r * row_stride, row_stride, n, k, rows, rows > kLanes);
-    }
-  } else if (row_stride == 1) {
+  if (row_stride == 1) {
     // whole vectors while there is something to read, and what they overwrite comes later
     int64_t i = 0;
     if (rows <= kLanes && rows + beyond >= kLanes)
@@ -80,9 +71,32 @@ inline void pack_row_block(float* dst, const T* src, int64_t row_stride, int64_t
   }
 }
 
-// dst = packed A (rows, k), from element (r, i) at src[r * row_stride + i * k_stride]. rows * k floats.
+// dst = packed A (rows, k), from rows whose k lie side by side: those of row r from row(r) on. rows * k
+// floats.
+template <class E = float, class F>
+inline void pack_a_along(float* dst, int rows, int64_t k, F&& row) {
+  const RowBlocks blocks(rows);
+  int first = 0;
+  for (int b = 0; b < blocks.count; b++) {
+    const int n = blocks.rows_of(b);
+    if (n == 1) {
+      const auto* from = row(first);
+      for_lanes(k, [&](int64_t i, auto lanes) { store(dst + i, load_as<E>(from + i, lanes), lanes); });
+    } else {
+      for (int r = 0; r < n; r += kLanes) {
+        const auto some = [&](int j) { return row(first + r + j); };
+        transpose_rows<E>(dst + r, some, n - r < kLanes ? n - r : kLanes, k, n, n > kLanes);
+      }
+    }
+    dst += n * k;
+    first += n;
+  }
+}
+
+// As pack_a_along, from element (r, i) at src[r * row_stride + i * k_stride].
 template <class E = float, class T>
 inline void pack_a(float* dst, const T* src, int64_t row_stride, int64_t k_stride, int rows, int64_t k) {
+  if (k_stride == 1) return pack_a_along<E>(dst, rows, k, [=](int r) { return src + r * row_stride; });
   const RowBlocks blocks(rows);
   for (int b = 0; b < blocks.count; b++) {
     const int n = blocks.rows_of(b);
@@ -93,7 +107,7 @@ inline void pack_a(float* dst, const T* src, int64_t row_stride, int64_t k_strid
   }
 }
 
-// As pack_a, from any source: element (r, i) is at(r, i).
+// As pack_a_along, from any source: element (r, i) is at(r, i).
 template <class E = float, class F>
 inline void pack_a_from(float* dst, int rows, int64_t k, F&& at) {
   const RowBlocks blocks(rows);
@@ -106,10 +120,27 @@ inline void pack_a_from(float* dst, int rows, int64_t k, F&& at) {
   }
 }
 
-// dst = packed B (k, n), from element (i, j) at src[i * k_stride + j * n_stride].
+// dst = packed B (k, n), from columns whose k lie side by side: those of column j from column(j) on.
 // ceil(n / 16) * 16 * k floats.
+template <class E = float, class F>
+inline void pack_b_along(float* dst, int64_t n, int64_t k, F&& column) {
+  for (int64_t first = 0; first < n; first += kPanel) {
+    const int width = n - first < kPanel ? int(n - first) : kPanel;
+    float* panel = dst + first * k;
+    if (width < kPanel)
+      for (int64_t i = 0; i < kPanel * k; i++) panel[i] = 0.0f;
+    for (int j = 0; j < width; j += kLanes) {
+      const auto some = [&](int r) { return column(first + j + r); };
+      transpose_rows<E>(panel + j, some, width - j < kLanes ? width - j : kLanes, k, kPanel, true);
+    }
+  }
+}
+
+// As pack_b_along, from element (i, j) at src[i * k_stride + j * n_stride].
 template <class E = float, class T>
 inline void pack_b(float* dst, const T* src, int64_t n_stride, int64_t k_stride, int64_t n, int64_t k) {
+  if (k_stride == 1 && n_stride != 1)
+    return pack_b_along<E>(dst, n, k, [=](int64_t j) { return src + j * n_stride; });
   for (int64_t first = 0; first < n; first += kPanel) {
     const int width = n - first < kPanel ? int(n - first) : kPanel;
     float* panel = dst + first * k;
@@ -121,11 +152,6 @@ inline void pack_b(float* dst, const T* src, int64_t n_stride, int64_t k_stride,
         for_lanes(width, [&](int64_t j, auto lanes) {
           store(panel + i * kPanel + j, load_as<E>(from + i * k_stride + j, lanes), lanes);
         });
-    } else if (k_stride == 1) {
-      for (int j = 0; j < width; j += kLanes) {
-        const int some = width - j < kLanes ? width - j : kLanes;
-        transpose_rows<E>(panel + j, from + j * n_stride, n_stride, some, k, kPanel, true);
-      }
     } else {
       for (int64_t i = 0; i < k; i++)
         for (int j = 0; j < width; j++)
@@ -134,7 +160,7 @@ inline void pack_b(float* dst, const T* src, int64_t n_stride, int64_t k_stride,
   }
 }
 
-// As pack_b, from any source: element (i, j), i of k and j of n, is at(j, i).
+// As pack_b_along, from any source: element (i, j), i of k and j of n, is at(j, i).
 template <class E = float, class F>
 inline void pack_b_from(float* dst, int64_t n, int64_t k, F&& at) {
   for (int64_t first = 0; first < n; first += kPanel)

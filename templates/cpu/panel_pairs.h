@@ -106,16 +106,23 @@ LUMIGEN_INLINE IVec pairs_along(const T* row, int64_t i, int64_t k) {
 // --- columns that a kernel packs ---
 
 // Panels in pairs of k, as those of weights are, with zeros beyond n and beyond k.
+template <class F>
+inline void pack_b_along_bf16(float* dst, int64_t n, int64_t k, F&& at) {
+  for_tiles(dst, n, k, [&](int32_t* to, int64_t column, int64_t i) {
+    put_columns(to, [&](int c, int pair) {
+      return column + c < n ? pairs_along(at(column + c), i + 2 * pair, k) : splat_int(0);
+    });
+  });
+}
+
 template <class T>
 inline void pack_b_bf16(float* dst, const T* src, int64_t n_stride, int64_t k_stride, int64_t n, int64_t k) {
+  if (k_stride == 1 && n_stride != 1)
+    return pack_b_along_bf16(dst, n, k, [=](int64_t j) { return src + j * n_stride; });
   for_tiles(dst, n, k, [&](int32_t* to, int64_t column, int64_t i) {
     if (n_stride == 1) {
       put_rows(to,
                [&](int pair, int c) { return pairs_across(src, column + c, n, i + 2 * pair, k, k_stride); });
-    } else if (k_stride == 1) {
-      put_columns(to, [&](int c, int pair) {
-        return pairs_along(src + (column + c) * n_stride, i + 2 * pair, column + c < n ? k : 0);
-      });
     } else {
       put_each(to, column, n, i, k,
                [&](int64_t j, int64_t at) { return bf16_bits(widened(src[j * n_stride + at * k_stride])); });

@@ -81,6 +81,7 @@ inline void multiply(int c, int a, int b) {
 }  // namespace emulated_tiles
 
 #undef _tile_loadd
+#undef _tile_stream_loadd
 #undef _tile_stored
 #undef _tile_zero
 #undef _tile_dpbf16ps
@@ -88,5 +89,6 @@ inline void multiply(int c, int a, int b) {
 #define _tile_release emulated_tiles::release
 #define _tile_zero emulated_tiles::zero
 #define _tile_loadd emulated_tiles::load
+#define _tile_stream_loadd emulated_tiles::load
 #define _tile_stored emulated_tiles::store
 #define _tile_dpbf16ps emulated_tiles::multiply

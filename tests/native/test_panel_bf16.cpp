@@ -139,8 +139,8 @@ static void check_one(Random& random, int64_t cols, int64_t k) {
   CHECK(std::memcmp(whole.data(), pieces.data(), size_t(cols) * sizeof(float)) == 0);
 }
 
-// Rows of floats are rounded, and lie as rows that were rounded before: contiguous, turned, spread, from a
-// function.
+// Rows of floats are rounded, and lie as rows that were rounded before: contiguous, turned, spread,
+// contiguous in any order, from a function.
 static void check_packings(Random& random, int rows, int64_t k) {
   std::vector<float> a(size_t(rows * k)), turned(a.size()), spread(a.size() * 3);
   for (float& v : a) v = random.unit();
@@ -169,6 +169,22 @@ static void check_packings(Random& random, int rows, int64_t k) {
   same(product([&](float* to) { pack_a_bf16(to, a.data(), k, 1, rows, k); }));
   same(product([&](float* to) { pack_a_bf16(to, turned.data(), 1, rows, rows, k); }));
   same(product([&](float* to) { pack_a_bf16(to, spread.data(), 3 * k, 3, rows, k); }));
+  std::vector<float> mirrored(a.size());
+  std::vector<BF16> held_mirrored(a.size());
+  for (int r = 0; r < rows; r++)
+    for (int64_t i = 0; i < k; i++) {
+      mirrored[size_t((rows - 1 - r) * k + i)] = a[size_t(r * k + i)];
+      held_mirrored[size_t((rows - 1 - r) * k + i)] = held[size_t(r * k + i)];
+    }
+  const auto back = [&](int64_t r) {
+    CHECK(r >= 0 && r < rows);
+    return size_t((rows - 1 - r) * k);
+  };
+  same(product(
+      [&](float* to) { pack_a_along_bf16(to, rows, k, [&](int64_t r) { return &mirrored[back(r)]; }); }));
+  same(product([&](float* to) {
+    pack_a_along_bf16(to, rows, k, [&](int64_t r) { return &held_mirrored[back(r)]; });
+  }));
   same(product([&](float* to) {
     pack_a_from_bf16(to, rows, k, [&](int64_t r, int64_t i) { return a[size_t(r * k + i)]; });
   }));
@@ -216,6 +232,15 @@ static void check_columns(Random& random, int rows, int64_t cols, int64_t k) {
     product([&](float* to) { pack_b_bf16(to, b.data(), 1, cols, cols, k); });
     product([&](float* to) { pack_b_bf16(to, turned.data(), k, 1, cols, k); });
     product([&](float* to) { pack_b_bf16(to, spread.data(), 3, 3 * cols, cols, k); });
+    const auto column = [&](int64_t n) {
+      CHECK(n >= 0 && n < cols);
+      return size_t(n * k);
+    };
+    product(
+        [&](float* to) { pack_b_along_bf16(to, cols, k, [&](int64_t n) { return &turned[column(n)]; }); });
+    product([&](float* to) {
+      pack_b_along_bf16(to, cols, k, [&](int64_t n) { return &held_turned[column(n)]; });
+    });
     product([&](float* to) {
       pack_b_from_bf16(to, cols, k, [&](int64_t n, int64_t i) { return b[size_t(i * cols + n)]; });
     });
