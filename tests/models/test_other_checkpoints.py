@@ -92,7 +92,7 @@ def test_usual_values_may_be_said(tmp_path: Path) -> None:
 OTHERS = [
     ("llama", "gpt2", "hidden_size", "llama or mistral or qwen2 or qwen3"),
     ("gpt2", "llama", "n_positions", "gpt2"),
-    ("vit", "whisper", "hidden_size", "vit"),
+    ("vit", "whisper", "hidden_size", "vit or deit"),
     ("whisper", "vit", "d_model", "whisper"),
     ("minilm", "gpt2", "max_position_embeddings", "bert"),
 ]
