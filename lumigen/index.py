@@ -293,15 +293,19 @@ class Ix:
 _TABLE: dict[tuple[Terms, int], Ix] = {}
 
 
+def addends(terms: Terms, const: int) -> Terms:
+    """A sum as it is written: positive terms first, the number last unless it alone is positive."""
+    signed = tuple(sorted(terms, key=lambda term: term[1] < 0))
+    number = (((), const),) if const or not terms else ()
+    return number + signed if const > 0 and signed and signed[0][1] < 0 else signed + number
+
+
 def _render(terms: Terms, const: int) -> str:
     out = ""
-    for monomial, c in terms:
-        body = "*".join(_atom_text(a) for a in monomial)
-        sign = "-" if c < 0 else "+"
-        factor = "" if abs(c) == 1 else f"{abs(c)}*"
-        out += (f" {sign} " if out else ("-" if c < 0 else "")) + factor + body
-    if const or not out:
-        out += (f" {'-' if const < 0 else '+'} {abs(const)}") if out else str(const)
+    for monomial, c in addends(terms, const):
+        factor = [str(abs(c))] if abs(c) != 1 or not monomial else []
+        out += (" - " if c < 0 else " + ") if out else "-" * (c < 0)
+        out += "*".join([*factor, *map(_atom_text, monomial)])
     return out
 
 

@@ -672,6 +672,16 @@ row(
     (N, M),
 )
 row("roll", lambda a: a.roll(2, 1) + a.roll(-1, 1), (N, 7))
+row(
+    "roll_of_dims",
+    lambda a: {
+        "r": a.roll(2, 0) + a.roll(-100, 1),
+        "b": a.roll((41, -3), (0, 1)),
+        "f": a.roll(-5),
+        "n": a[1:].roll(1, 0),
+    },
+    (N, M),
+)
 row("permute", lambda a: {"p": a.permute(2, 0, 1), "t": a.transpose(0, 1) * 2}, (N, 3, M))
 row(
     "reshape",
@@ -1054,6 +1064,14 @@ row(
     },
     (5, 7),
 )
+row(
+    "prods_of_dims",
+    lambda x, y: {"r_": x.prod(1), "c_": x.prod(0, keepdim=True), "a_": x.prod(), "i_": y.prod(0)},
+    (N, M),
+    spec(N, 3, dtype=i32),
+    fill=small,
+)
+row("prod_of_dim_and_nothing", lambda x: x[1:].prod(0), (N, 3), fill=small)
 row(
     "extrema",
     lambda x: {"v_": x.max(1).values, "i_": x.max(1).indices, "l_": x.min(0).values},

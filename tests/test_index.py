@@ -406,8 +406,11 @@ def test_unravel_is_numpy_s(extents: tuple[int, ...]) -> None:
 
 def test_text_is_stable() -> None:
     assert str((IS * T + KT * 3 + 1) // 4) == "((i*t + 3*k + 1)//4)"
-    assert str(less(I8, 5)) == "-i + 4 >= 0"
+    assert str(less(I8, 5)) == "4 - i >= 0"
     assert str(-ix(S) - 1) == "-s - 1"
+    assert str(2048 - ix(S)) == "2048 - s"
+    assert str(ix(T) - S - KT + 3) == "t - k - s + 3"
+    assert str(-ix(S) * 2 + T - 5) == "t - 2*s - 5"
     assert str(FROM_THE_END) == "8*(any[] < 0) + any[]"
 
 

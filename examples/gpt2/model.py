@@ -4,6 +4,8 @@ The attributes are called as the checkpoint of Hugging Face calls its tensors, w
 `prefill` takes several tokens of a text, `decode` one; both leave their keys and values in the context's caches.
 """
 
+import numpy as np
+
 import lumigen as lg
 from lumigen import functional, nn
 
@@ -87,11 +89,31 @@ class GPT2(nn.Module):
         self.ln_f = nn.LayerNorm(hidden, eps=config["layer_norm_epsilon"])
 
     def forward(self, ids, position):
-        """(tokens,), () -> (vocabulary,): the logits behind the last token."""
         x = self.wte(ids) + self.wpe(lg.arange(ids.shape[0]) + position)
         for layer in self.h:
             x = layer(x, position)
-        return functional.linear(self.ln_f(x[-1:]), self.wte.weight).squeeze(0)
+        return self.ln_f(x[-1:])  # of the last token alone
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, config, length, *, is_tied):
+        self.transformer = GPT2(config, length)
+        self.is_tied = is_tied
+        if not is_tied:
+            self.lm_head = nn.Linear(config["n_embd"], config["vocab_size"], bias=False)
+
+    def forward(self, ids, position):
+        """(tokens,), () -> (vocabulary,): the logits behind the last token."""
+        head = self.transformer.wte.weight if self.is_tied else self.lm_head.weight
+        return functional.linear(self.transformer(ids, position), head).squeeze(0)
+
+
+def has_tied_head(config, weights):
+    """Whether the embeddings of tokens are the head as well: unless the file has another one."""
+    head, tokens = "lm_head.weight", "transformer.wte.weight"
+    if not config.get("tie_word_embeddings", True):
+        return False
+    return head not in weights or np.array_equal(weights[head], weights[tokens])
 
 
 def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
@@ -101,12 +123,14 @@ def build(weights, length: int = 0, prefill: int = 64, *, program: bool = True):
     """
     config = weights.config_for("gpt2", supported=SUPPORTED)
     length = length or config["n_positions"]
-    net = GPT2(config, length)
-    # the file of the first release has bare names, what transformers saves has them in a module
-    prefix = "" if "wte.weight" in weights else "transformer."
+    net = LanguageModel(config, length, is_tied=has_tied_head(config, weights))
+
+    def stored(name):  # the first release has the names of the decoder alone
+        return name.removeprefix("transformer.") if "wte.weight" in weights else name
+
     has_program = program and weights.tokenizer is not None
     apps = [lg.TextGeneration(tokenizer=weights.tokenizer, padded=True)] if has_program else []
-    model = lg.Model("gpt2", net, prefix=prefix, apps=apps)
+    model = lg.Model("gpt2", net, rename=stored, apps=apps)
     token = (0, config["vocab_size"] - 1)
     tokens = lg.Dim("tokens", 1, min(prefill, length), typical=min(prefill, length))
 

@@ -7,6 +7,8 @@ The attributes are called as the checkpoint of Hugging Face calls its tensors, w
 import math
 from typing import Literal
 
+import numpy as np
+
 import lumigen as lg
 from lumigen import functional, nn
 
@@ -34,25 +36,25 @@ CACHES = {"f32": lg.f32, "bf16": lg.bf16, "f16": lg.f16}
 def frequencies(config):
     """(head_dim / 2,): by how much a position turns each pair of features, in radians; and a scale of the pairs."""
     # one table since transformers 5, a number and the scaling before
-    old = {"rope_theta": config.get("rope_theta", 10000.0), **(config.get("rope_scaling") or {})}
-    rope = config.get("rope_parameters") or old
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     half = config["head_dim"] // 2
-    base = math.log2(rope["rope_theta"])
+    base = math.log2(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
     pairs = lg.arange(half).float()
     turns = (pairs * (-base / half)).exp2()
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
         return turns, 1.0
-    factor, made_for = rope["factor"], rope.get("original_max_position_embeddings")
+    factor = rope["factor"]
     if kind == "linear":
         return turns / factor, 1.0
     # slow turns are stretched, fast ones stay, between them it is blended
     if kind == "llama3":
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        made_for = rope["original_max_position_embeddings"]
         fast = (turns * (made_for / (2 * math.pi)) - low) / (high - low)
         scale = 1.0
     else:  # yarn, https://arxiv.org/abs/2309.00071
-        made_for = made_for or config["max_position_embeddings"]
+        made_for = rope.get("original_max_position_embeddings") or config["max_position_embeddings"]
 
         def pair(rounds):  # the one that turns as often in the length that the model was made for
             return half * math.log2(made_for / (rounds * 2 * math.pi)) / base
@@ -182,16 +184,24 @@ class Decoder(nn.Module):
 
 
 class Llama(nn.Module):
-    def __init__(self, config, length, chunk):
+    def __init__(self, config, length, chunk, *, is_tied):
         self.model = Decoder(config, length, chunk)
-        if not config.get("tie_word_embeddings"):
+        self.is_tied = is_tied
+        if not is_tied:
             self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
-        self.is_tied = bool(config.get("tie_word_embeddings"))
 
     def forward(self, ids, position):
         x = self.model(ids, position)
         head = self.model.embed_tokens.weight if self.is_tied else self.lm_head.weight
         return functional.linear(x, head).squeeze(0)
+
+
+def has_tied_head(config, weights):
+    """Whether the embeddings of tokens are the head as well: if so configured, and the file has no other one."""
+    head, tokens = "lm_head.weight", "model.embed_tokens.weight"
+    if not config.get("tie_word_embeddings"):
+        return False
+    return head not in weights or np.array_equal(weights[head], weights[tokens])
 
 
 def application(weights):
@@ -224,7 +234,7 @@ def build(
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
     config["cache"] = CACHES[cache]
     length = length or min(config["max_position_embeddings"], 4096)
-    net = Llama(config, length, prefill)
+    net = Llama(config, length, prefill, is_tied=has_tied_head(config, weights))
     apps = [application(weights)] if program and weights.tokenizer else []
     model = lg.Model("llama", net, apps=apps)
     token = (0, config["vocab_size"] - 1)

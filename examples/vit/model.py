@@ -1,4 +1,4 @@
-"""Vision transformers that classify images, configured by their config.json.
+"""Vision transformers that classify images, ViT and DeiT, configured by their config.json.
 
 The attributes are called as the checkpoint of Hugging Face calls its tensors, which is all that binds them.
 """
@@ -23,13 +23,16 @@ class Embeddings(nn.Module):
         hidden = config["hidden_size"]
         patches = (config["image_size"] // config["patch_size"]) ** 2
         self.cls_token = nn.Parameter(1, 1, hidden)
-        self.position_embeddings = nn.Parameter(1, patches + 1, hidden)
+        self.is_distilled = config.get("model_type") == "deit"
+        if self.is_distilled:
+            self.distillation_token = nn.Parameter(1, 1, hidden)
+        self.position_embeddings = nn.Parameter(1, patches + 1 + self.is_distilled, hidden)
         self.patch_embeddings = PatchEmbeddings(config)
 
     def forward(self, x):
-        patches = self.patch_embeddings(x)
-        first = self.cls_token.expand(x.shape[0], -1, -1)
-        return lg.cat([first, patches], 1) + self.position_embeddings
+        tokens = [self.cls_token, *([self.distillation_token] if self.is_distilled else [])]
+        first = [token.expand(x.shape[0], -1, -1) for token in tokens]
+        return lg.cat([*first, self.patch_embeddings(x)], 1) + self.position_embeddings
 
 
 class SelfAttention(nn.Module):
@@ -113,6 +116,18 @@ class Classifier(nn.Module):
         return self.classifier(self.vit(x)[:, 0])
 
 
+class TaughtClassifier(nn.Module):
+    def __init__(self, config, labels):
+        self.vit = ViT(config)
+        self.cls_classifier = nn.Linear(config["hidden_size"], labels)
+        self.distillation_classifier = nn.Linear(config["hidden_size"], labels)
+
+    def forward(self, x):
+        """The mean of what the first token says, and the one that had a teacher."""
+        states = self.vit(x)
+        return (self.cls_classifier(states[:, 0]) + self.distillation_classifier(states[:, 1])) / 2
+
+
 def statistics(weights):
     """Mean and deviation of each channel in training, of values from 0 to 1."""
     folder = weights.path if weights.path.is_dir() else weights.path.parent
@@ -122,10 +137,15 @@ def statistics(weights):
 
 
 def build(weights, max_batch: int = 16):
-    config = weights.config_for("vit", supported={"hidden_act": ("gelu",)})
-    labels = weights.shape("classifier.bias")[0]
-    net = Classifier(config, labels)
-    model = lg.Model("vit", net)
+    config = weights.config_for("vit", "deit", supported={"hidden_act": ("gelu",)})
+    is_taught = "distillation_classifier.bias" in weights
+    labels = weights.shape("cls_classifier.bias" if is_taught else "classifier.bias")[0]
+    net = (TaughtClassifier if is_taught else Classifier)(config, labels)
+
+    def stored(name):
+        return name.replace("vit.", "deit.", 1) if net.vit.embeddings.is_distilled else name
+
+    model = lg.Model("vit", net, rename=stored)
     mean, deviation = statistics(weights)
     size, batch = config["image_size"], lg.Dim("batch", 1, max_batch, typical=1)
 

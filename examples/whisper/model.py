@@ -175,7 +175,8 @@ class Whisper(nn.Module):
 
 def build(weights, prefill: int = 64):
     """`prefill` tokens of a text come at a time."""
-    config = weights.config_for("whisper", supported={"activation_function": ("gelu",)})
+    supported = {"activation_function": ("gelu",), "tie_word_embeddings": (True,)}
+    config = weights.config_for("whisper", supported=supported)
     net = Whisper(config)
     model = lg.Model("whisper", net, prefix="model.")
     samples = config["max_source_positions"] * 2 * STEP  # two frames for each position

@@ -12,7 +12,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Extremum, Indicator, Ix, Lookup, Quotient, Remainder, is_nonnegative
+from lumigen.index import (
+    Atom,
+    Extremum,
+    Indicator,
+    Ix,
+    Lookup,
+    Quotient,
+    Remainder,
+    addends,
+    is_nonnegative,
+)
 
 Names = Mapping[Any, str] | Callable[[Atom], str]
 Read = Callable[[Lookup], str]
@@ -56,24 +66,17 @@ def _whole(e: Ix, names: Names, read: Read | None) -> str:
 
 
 def _sum(e: Ix, names: Names, read: Read | None) -> str:
-    # Positive terms first, so that the text does not start with a sign where it need not.
-    terms = sorted(e.terms, key=lambda term: term[1] < 0)
-    out = ""
-    for monomial, c in terms:
-        factors = [] if abs(c) == 1 else [integer(abs(c))]
-        factors += [_atom(atom, names, read) for atom in monomial]
-        body = " * ".join(factors)
-        if out:
-            out += f" {'-' if c < 0 else '+'} {body}"
-        else:
-            out = f"-{body}" if c < 0 else body
-    if not out:
-        return integer(e.const)
-    if e.const == LEAST:  # a sum with it turns the sign over, and overflows for half of all numbers
+    if e.const == LEAST and e.terms:  # adding it overflows for half of all numbers
+        out = _sum(e - e.const, names, read)
         return f"({out if out.isidentifier() else f'({out})'} ^ {integer(e.const)})"
-    if e.const:
-        is_taken = e.const < 0
-        out += f" {'-' if is_taken else '+'} {integer(abs(e.const) if is_taken else e.const)}"
+    out = ""
+    for monomial, c in addends(e.terms, e.const):
+        if not monomial and not out:
+            out = integer(c)
+            continue
+        factors = [] if abs(c) == 1 and monomial else [integer(abs(c))]
+        out += (" - " if c < 0 else " + ") if out else "-" * (c < 0)
+        out += " * ".join([*factors, *(_atom(atom, names, read) for atom in monomial)])
     return out
 
 

@@ -94,6 +94,7 @@ def _launch(
 
 
 def _port(port: Port) -> dict[str, object]:
+    """`range` is what integers may be at all dims, `most` the greatest at those of a call, where it depends on them."""
     out: dict[str, object] = {
         "name": port.name,
         "dtype": NUMPY_NAMES[port.dtype.name],
@@ -101,6 +102,8 @@ def _port(port: Port) -> dict[str, object]:
     }
     if port.always is not None:
         out["range"] = list(port.always)
+    if port.most is not None:
+        out["most"] = str(port.most)
     return out
 
 

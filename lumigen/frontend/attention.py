@@ -131,7 +131,8 @@ def multi_head_attention_forward(
     """Attention of several heads over (positions, batch, hidden), or without the batch, between projections.
 
     (output, weights): the weights (batch, queries, keys) are the mean of the heads, or each head's, or None unless
-    needed. A bool mask leaves out what is true; `is_causal` is a hint that comes with its mask.
+    needed. A bool mask leaves out what is true; `is_causal` is a hint that comes with its mask. A query that sees no
+    key takes nothing from values where no weights are needed, else NaN.
     """
     if training and dropout_p:
         expected = "0.0: models are compiled for inference"
@@ -178,24 +179,28 @@ def multi_head_attention_forward(
     heads[2] = heads[2] if static_v is None else static_v
     if add_zero_attn:
         heads[1:] = [x.pad((0, 0, 0, 1)) for x in heads[1:]]
-    keys = heads[1].extents[1]
-    scores = heads[0] @ heads[1].mT * _scale(heads[0], None)  # (batch * heads, queries, keys)
+    batch, keys = query.extents[1], heads[1].extents[1]
+    q, k, v = (x.unflatten(0, (batch, num_heads)) for x in heads)
     if mask is not None:  # keys that were added are seen by all
-        scores = scores + mask.pad((0, keys - mask.extents[-1]))
-    batch = query.extents[1]
+        mask = mask.pad((0, keys - mask.extents[-1]))
+        mask = mask.unflatten(0, (batch, num_heads)) if mask.ndim == 3 else mask
     if key_padding_mask is not None:
         gone = _added(key_padding_mask, q)
         assert gone is not None
         gone = gone.pad((0, keys - gone.extents[-1])).reshape(batch, 1, 1, keys)
-        split = scores.reshape(batch, num_heads, *scores.extents[1:]) + gone
-        scores = split.reshape(scores.extents)
-    weights = scores.softmax(-1)
-    mixed = (weights @ heads[2]).transpose(0, 1)  # (queries, batch * heads, features)
-    out = linear(mixed.reshape(*query.extents[:2], -1), out_proj_weight, out_proj_bias)
-    if not need_weights:
-        return out, None
-    each = weights.reshape(batch, num_heads, *weights.extents[1:])
-    return out, each.mean(1) if average_attn_weights else each
+        mask = gone if mask is None else mask + gone
+    weights = None
+    if need_weights:
+        scores = q @ k.mT * _scale(q, None)  # (batch, head, query, key)
+        weights = (scores if mask is None else scores + mask).softmax(-1)
+        mixed = weights @ v
+    else:
+        mixed = scaled_dot_product_attention(q, k, v, mask)
+    out = mixed.permute(2, 0, 1, 3).flatten(2)  # (query, batch, hidden)
+    out = linear(out, out_proj_weight, out_proj_bias)
+    if weights is not None and average_attn_weights:
+        weights = weights.mean(1)
+    return out, weights
 
 
 def _projected(

@@ -13,9 +13,9 @@ from lumigen.condition import less
 from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised, ShapeMismatch
 from lumigen.frontend.extents import check_count, check_extent, check_extents
 from lumigen.frontend.primitive import Edge, Extent, add, cast, constant, expand, look, unequal
-from lumigen.frontend.promote import Rank, Vote, result_type
+from lumigen.frontend.promote import Vote, result_type
 from lumigen.frontend.trace import fail
-from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, product
+from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, maximum, product
 from lumigen.ops import neutral
 from lumigen.view import Shape, View
 
@@ -301,7 +301,7 @@ def cat(parts: Sequence[Edge], dim: int = 0) -> Edge:
         raise fail(
             BadArgument, op="cat", name="the list of parts", value="empty", expected="at least one"
         )
-    dtype = result_type("cat", tuple(Vote(p.dtype, Rank.TENSOR) for p in parts))
+    dtype = result_type("cat", tuple(Vote(p.dtype, p.shape) for p in parts))
     parts = [p for p in parts if p.shape != (ix(0),)] or parts[:1]  # which PyTorch skips
     d = axis("cat", parts[0], dim)
     for p in parts:
@@ -341,9 +341,7 @@ def roll(a: Edge, shift: Extent, dim: int) -> Edge:
     """Element i moves to i + shift, around the end: two slices, joined."""
     d = axis("roll", a, dim)
     extent = a.shape[d]
-    if not extent.is_const:
-        raise _fixed("roll", extent)
-    k = ix(shift) % extent if extent.const else ix(0)
+    k = ix(shift) % maximum(extent, 1)
     if k == 0:
         return a
     return cat([slice_axis(a, d, extent - k, k), slice_axis(a, d, ix(0), extent - k)], d)

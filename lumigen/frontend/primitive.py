@@ -15,7 +15,7 @@ import numpy as np
 from lumigen import graph, view
 from lumigen.dtype import DTYPES, DType, accumulator, boolean, f32, i64
 from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, ShapeMismatch
-from lumigen.frontend.promote import Rank, Vote, result_type, scalar_dtype
+from lumigen.frontend.promote import Vote, result_type, scalar_dtype
 from lumigen.frontend.trace import emit, fail
 from lumigen.graph import Edge
 from lumigen.index import Dim, Ix, Symbolic, is_less, is_nonnegative, ix
@@ -118,8 +118,8 @@ def dtype_of(a: Operand) -> DType:
 
 def vote(a: Operand) -> Vote:
     if isinstance(a, Edge):
-        return Vote(a.dtype, Rank.TENSOR if a.shape else Rank.ZERO_DIM)
-    return Vote(dtype_of(a), Rank.SCALAR)
+        return Vote(a.dtype, a.shape)
+    return Vote(dtype_of(a), None)
 
 
 def tensor(a: Operand, dtype: DType) -> Edge:

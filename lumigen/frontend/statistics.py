@@ -1,6 +1,6 @@
 """Reductions beyond sums and maxima: products, moments, extrema with their positions, norms, differences.
 
-A product is a tree over an axis of known extent; everything else is made of sums and maxima.
+A product is a tree over an axis of known extent, else where a scan ends; the rest is made of sums and maxima.
 """
 
 # ruff: noqa: FBT002  # signatures are PyTorch's
@@ -27,6 +27,7 @@ from lumigen.frontend.operand import (
     where,
 )
 from lumigen.frontend.trace import fail
+from lumigen.index import is_less, ix
 
 if TYPE_CHECKING:
     from lumigen.frontend.tensor import Tensor
@@ -52,7 +53,7 @@ class Range(NamedTuple):
 def prod(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
-    """The product along a dimension of known extent, or of all elements; integers and bools in i64."""
+    """The product along a dimension, or of all elements; integers and bools in i64."""
     wanted = dtype or (input.dtype if input.dtype.is_float else i64)
     x = input.to(wanted)
     if dim is None:
@@ -62,7 +63,13 @@ def prod(
         movement.axes("prod", input.edge, dim)
         return x
     d = movement.axis("prod", input.edge, dim)
-    n = fixed("prod", "the extent of what is multiplied", x.extents[d])
+    extent = x.extents[d]
+    if not extent.is_const:
+        if not is_less(ix(0), extent):
+            x = x.pad((*(0, 0) * (x.ndim - 1 - d), 1, 0), 1)  # the product of nothing
+        last = x.cumprod(d, dtype=x.dtype).narrow(d, x.extents[d] - 1, 1)
+        return last if keepdim else last.squeeze(d)
+    n = extent.const
     if not n:
         return ones_like(x.sum(d, keepdim))
     while n > 1:

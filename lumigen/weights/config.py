@@ -16,20 +16,28 @@ Supported = Mapping[str, Collection[Any]]
 
 
 class Config(dict[str, Any]):
-    """The keys of a configuration; reading one that it lacks is a BadWeightsFile."""
+    """The keys of a configuration, or of a table in it; reading one that it lacks is a BadWeightsFile."""
 
-    def __init__(self, said: Mapping[str, Any], file: Path, model_types: Collection[str]) -> None:
+    def __init__(
+        self, said: Mapping[str, Any], file: Path, model_types: Collection[str], table: str = ""
+    ) -> None:
         super().__init__(said)
         self.file = file
         self.model_types = model_types
+        self.table = table
+        for key, value in said.items():
+            if isinstance(value, dict):
+                inner = cast("dict[str, Any]", value)
+                self[key] = Config(inner, file, model_types, f"{table}{key}.")
 
     def __missing__(self, key: str) -> Any:
         why = "there is no such file"
+        remedy = f"Pass a checkpoint whose model_type is {_listed(self.model_types)}."
         if self.file.is_file():
-            why = f"it has no {key}, which this model reads"
-        raise _refused(
-            self.file, why, f"Pass a checkpoint whose model_type is {_listed(self.model_types)}."
-        )
+            why = f"it has no {self.table}{key}, which this model reads"
+        if self.table:
+            remedy = f"Complete its {self.table.rstrip('.')}, or pass another checkpoint."
+        raise _refused(self.file, why, remedy)
 
 
 def checked(

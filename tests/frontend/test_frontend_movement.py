@@ -242,6 +242,19 @@ def test_a_symbolic_slice_is_clipped() -> None:
         np.testing.assert_array_equal(got, x[:3] * 2)
 
 
+@pytest.mark.parametrize("size", [1, 4, 7, 9])
+@pytest.mark.parametrize("shift", [0, 1, -1, 4, 100, -100])
+def test_what_is_rolled_may_be_of_any_extent(size: int, shift: int) -> None:
+    x = np.arange(size * 3, dtype=np.float32).reshape(size, 3)
+
+    def f(t: Any) -> Any:
+        return [t.roll(shift, 0), t.roll(shift), t[1:].roll(shift, 0), t.roll((shift, -2), (0, 1))]
+
+    declared = {"x0": lg.spec(lg.Dim("n", 1, 9), 3)}
+    for got, expected in zip(interpret(f, x, specs=declared), f(as_torch(x)), strict=True):
+        check(got, expected)
+
+
 def test_movement_makes_no_nodes() -> None:
     graph = trace_entry(
         Entry(

@@ -118,12 +118,15 @@ SYMBOLIC: list[tuple[str, Callable[[Any], Any]]] = [
     ("var", lambda t: t.var(1)),
     ("argmax", lambda t: t.argmax(1)),
     ("softmax", lambda t: t.softmax(1)),
+    ("prod", lambda t: t.prod(1, keepdim=True)),
+    ("prod of all", lambda t: t.prod()),
+    ("prod of what may be nothing", lambda t: t[:, 1:].prod(1)),
     ("count", lambda t: t * t.shape[1]),
 ]
 
 
 @pytest.mark.parametrize(("name", "f"), SYMBOLIC, ids=[n for n, _ in SYMBOLIC])
-@pytest.mark.parametrize("size", [(1, 1), (3, 5), (4, 4)])
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (4, 4), (9, 9)])
 def test_symbolic_extents(
     name: str, f: Callable[[Any], Any], size: tuple[int, int], rng: np.random.Generator
 ) -> None:

@@ -13,7 +13,7 @@ import torch
 from module_programs import CASES, F32, RECURRENT, Case, entry_of, recurrent, specs
 
 import lumigen as lg
-from lumigen import nn
+from lumigen import functional, nn
 from lumigen.interp.graph import evaluate
 
 
@@ -147,6 +147,41 @@ def test_attention_with_masks(how: Any, mask: Any, padded: Any, rng: np.random.G
     same(run(ours, call, [x, *names.values()]), expected)
 
 
+ALL_PADDED = np.array([[True, True, True], [False, False, True]])
+
+
+@pytest.mark.parametrize("mask", [None, HIDDEN, "of each head"])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_attention_that_sees_no_key(
+    need_weights: bool, mask: Any, rng: np.random.Generator
+) -> None:
+    """NaN beside weights, else nothing, by the module and by its function: PyTorch's, while it records gradients."""
+    theirs = torch.nn.MultiheadAttention(8, 2).eval()
+    weighted(theirs, rng)
+    ours = nn.MultiheadAttention(8, 2)
+    ours.load_state_dict(theirs.state_dict())
+    mask = rng.random((4, 3, 3)) < 0.5 if isinstance(mask, str) else mask
+    masks = {"key_padding_mask": ALL_PADDED} | ({} if mask is None else {"attn_mask": mask})
+    x = rng.standard_normal((3, 2, 8)).astype(F32)
+    given = {k: torch.from_numpy(m) for k, m in masks.items()}
+    expected = theirs(*(torch.from_numpy(x),) * 3, need_weights=need_weights, **given)
+    assert torch.isnan(expected[0]).any() == need_weights
+
+    def call(module: Any, x: Any, *masks: Any) -> Any:
+        return module(x, x, x, need_weights=need_weights, **dict(zip(given, masks, strict=True)))
+
+    def function(module: Any, x: Any, *masks: Any) -> Any:
+        return functional.multi_head_attention_forward(
+            *(x, x, x, 8, 2, module.in_proj_weight, module.in_proj_bias, None, None, False, 0.0),
+            *(module.out_proj.weight, module.out_proj.bias, False),
+            need_weights=need_weights,
+            **dict(zip(given, masks, strict=True)),
+        )
+
+    for way in (call, function):
+        same(run(ours, way, [x, *masks.values()]), expected)
+
+
 LAYER = {"d_model": 8, "nhead": 2, "dim_feedforward": 12}
 
 
@@ -182,6 +217,26 @@ def test_transformers(how: Any, rng: np.random.Generator) -> None:
         return module(src, tgt, tgt_mask=found, tgt_is_causal=True)
 
     same(run(ours, call, [src, tgt]), expected)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # that PyTorch takes no faster path
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_an_encoder_that_sees_no_key(norm_first: bool, rng: np.random.Generator) -> None:
+    """As PyTorch composes it: its fused path of inference gives NaN, or 0, by the form of its input."""
+    how = {**LAYER, "dropout": 0.0, "batch_first": True, "norm_first": norm_first}
+    theirs = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(**how), 2).eval()
+    weighted(theirs, rng)
+    ours = nn.TransformerEncoder(nn.TransformerEncoderLayer(**how), 2)
+    ours.load_state_dict(theirs.state_dict())
+    x = rng.standard_normal((2, 3, 8)).astype(F32)
+    padded = {"src_key_padding_mask": torch.from_numpy(ALL_PADDED)}
+    expected = theirs(torch.from_numpy(x), **padded)
+    assert torch.isfinite(expected).all()
+
+    def call(module: Any, x: Any, padded: Any) -> Any:
+        return module(x, src_key_padding_mask=padded)
+
+    same(run(ours, call, [x, ALL_PADDED]), expected)
 
 
 def test_layers_of_a_transformer_are_copies() -> None:

@@ -80,11 +80,21 @@ class ResNet(nn.Module):
         return self.fc(self.avgpool(x).flatten(1))
 
 
-def vit(folder: Path) -> np.ndarray:
+def vit(
+    folder: Path, model: str = "ViTForImageClassification", config: str = "ViTConfig"
+) -> np.ndarray:
     """The logits that the random model in the folder is to give."""
-    reference = transformer(folder, "ViTForImageClassification", "ViTConfig", **VIT)
+    reference = transformer(folder, model, config, **VIT)
     with torch.no_grad():
         return reference(pixels([0.5] * 3, [0.5] * 3)).logits.numpy()
+
+
+def deit(folder: Path) -> np.ndarray:
+    return vit(folder, "DeiTForImageClassification", "DeiTConfig")
+
+
+def taught_deit(folder: Path) -> np.ndarray:
+    return vit(folder, "DeiTForImageClassificationWithTeacher", "DeiTConfig")
 
 
 def resnet18(folder: Path) -> np.ndarray:
@@ -115,7 +125,10 @@ def test_a_resnet_is_that_of_torchvision(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [f32, bf16], ids=str)
-@pytest.mark.parametrize(("name", "made"), [("vit", vit), ("resnet", resnet50)])
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("vit", vit), ("vit", deit), ("vit", taught_deit), ("resnet", resnet50)],
+)
 def test_the_graphs_give_what_transformers_gives(name, made, dtype: DType, tmp_path: Path) -> None:
     expected = made(tmp_path)
     context = Interpreted(*example(name, tmp_path, **options(name)), dtype)

@@ -71,6 +71,12 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         {**GROUPED, "head_dim": 32, "tie_word_embeddings": True, "rope_parameters": YARN},
     ),
     "gpt2": ("gpt2", "GPT2LMHeadModel", "GPT2Config", GPT2),
+    "gpt2 with a head": (
+        "gpt2",
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {**GPT2, "tie_word_embeddings": False},
+    ),
 }
 PARTS = ((0, 9), (9, 10), (10, 11), (11, 20), *((i, i + 1) for i in range(20, 23)))
 IDS = np.random.default_rng(1).integers(0, 61, 23)
@@ -94,6 +100,31 @@ def test_caches_and_the_whole_text_agree(tmp_path: Path) -> None:
         given = {"ids": IDS[:stop], "position": np.array(0)}
         whole = Interpreted(traced, weights).run("prefill", **given)["logits"]
         assert distance(parts, whole) < 1e-6
+
+
+LLAMA = {**GROUPED, "rms_norm_eps": 1e-5, "rope_theta": 10000.0}
+TOKENS = {"gpt2": "transformer.wte.weight", "llama": "model.embed_tokens.weight"}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+@pytest.mark.parametrize("head", ["none", "the same", "another"])
+def test_a_head_is_tied_unless_the_file_has_another_one(
+    name: str, head: str, tmp_path: Path
+) -> None:
+    """As transformers has it, whatever config.json says."""
+    more = {"layer_norm_epsilon": 1e-5} if name == "gpt2" else {}
+    config = {"gpt2": GPT2, "llama": LLAMA}[name] | more | {"tie_word_embeddings": True}
+    table = np.random.default_rng(0).normal(size=(61, 32))
+    heads = {"the same": table, "another": table + 1}
+    found = {"lm_head.weight": heads[head]} if head != "none" else {}
+    traced, _ = example(name, save(tmp_path, {TOKENS[name]: table, **found}, config))
+    assert ("lm_head.weight" in {w.name for w in traced.weights}) is (head == "another")
+
+
+def test_the_first_release_of_gpt2_has_bare_names(tmp_path: Path) -> None:
+    config = {**GPT2, "layer_norm_epsilon": 1e-5}
+    traced, _ = example("gpt2", save(tmp_path, {"wte.weight": np.zeros((61, 32))}, config))
+    assert {"wte.weight", "h.1.mlp.c_fc.bias"} < {w.name for w in traced.weights}
 
 
 def test_kernels_of_a_gpu_keep_the_rules(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("gpt2", {"add_cross_attention": True}, "add_cross_attention is True", "it is False"),
     ("vit", {"hidden_act": "silu"}, "hidden_act is silu", "it is gelu"),
     ("whisper", {"activation_function": "relu"}, "activation_function is relu", "it is gelu"),
+    ("whisper", {"tie_word_embeddings": False}, "tie_word_embeddings is False", "it is True"),
     ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5", "it is 1"),
     (
         "llama",
@@ -91,7 +92,7 @@ def test_usual_values_may_be_said(tmp_path: Path) -> None:
 OTHERS = [
     ("llama", "gpt2", "hidden_size", "llama or mistral or qwen2 or qwen3"),
     ("gpt2", "llama", "n_positions", "gpt2"),
-    ("vit", "whisper", "hidden_size", "vit"),
+    ("vit", "whisper", "hidden_size", "vit or deit"),
     ("whisper", "vit", "d_model", "whisper"),
     ("minilm", "gpt2", "max_position_embeddings", "bert"),
 ]
@@ -109,6 +110,28 @@ def test_a_key_that_is_missing_is_named(
     assert str(raised.value).endswith(
         f": [weights] {folder / 'config.json'} cannot be used: it has no {key}, which this model "
         f"reads. Pass a checkpoint whose model_type is {types}."
+    )
+
+
+NEEDED = {
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "yarn": ("factor",),
+}
+
+
+@pytest.mark.parametrize("table", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize(("kind", "key"), [(kind, k) for kind, ks in NEEDED.items() for k in ks])
+def test_a_key_that_is_missing_in_a_table_is_named(
+    kind: str, key: str, table: str, tmp_path: Path
+) -> None:
+    said = {"rope_type": kind, **{k: 4.0 for k in NEEDED[kind] if k != key}}
+    folder = save(tmp_path, {}, LLAMA | {table: said})
+    with pytest.raises(errors.BadWeightsFile) as raised:
+        example("llama", folder)
+    assert str(raised.value).endswith(
+        f": [weights] {folder / 'config.json'} cannot be used: it has no {table}.{key}, which this "
+        f"model reads. Complete its {table}, or pass another checkpoint."
     )
 
 

@@ -142,6 +142,18 @@ def test_manifest_hashes_every_other_file():
     ]
 
 
+def test_a_range_that_ends_with_a_dim_is_told_as_people_write_it():
+    model = models.tiny()
+    *others, last = model.programs
+    (n,) = last.dims
+    (ids,) = last.inputs
+    ids = replace(ids, range=(0, 2000), most=2000 - ix(n))
+    files = render_project(replace(model, programs=(*others, replace(last, inputs=(ids,)))))
+    assert "ids 0..2000 - n" in files["include/tiny.h"]
+    told = json.loads(files["manifest.json"])["entries"][-1]["inputs"][0]
+    assert (told["range"], told["most"]) == ([0, 2000 - n.hi], "2000 - n")
+
+
 def test_source_lines_are_file_names():
     assert "// model.py:12\n" in render_project(models.tiny())["src/forward.cpp"]
 

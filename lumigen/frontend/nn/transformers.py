@@ -84,7 +84,11 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of a layer one after the other, and a norm after them."""
+    """`num_layers` copies of a layer one after the other, and a norm after them.
+
+    Attention adds nothing to a sequence that is all padding, as in PyTorch while it records gradients; its fused path
+    of inference gives NaN there, or 0.
+    """
 
     def __init__(
         self,
