@@ -49,7 +49,7 @@ MODELS: dict[str, dict[str, Any]] = {
     },
 }
 POSITIONS = (64, 512)  # at which a token is decoded, behind as many others
-PREFILLS = {"110m": (128, 512), "1b": (128,)}
+PREFILLS = {"110m": (128, 512), "1b": (128, 512)}
 LENGTH, MOST = 1024, 512  # of caches, and tokens that come at a time
 WIDTH = {"f32": 4, "bf16": 2}  # bytes of a weight, and of a number in a cache
 TOLERANCE = 0.2  # of logits, to f32, in their standard deviations: whether it is the same model

@@ -95,14 +95,14 @@ def schedule_plan(plan: RegionPlan) -> Schedule:
     if found is not None and is_paired(found):
         # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
         # stay in the second cache. Columns of more than 1 MiB come once for all rows that there are. Others stay beside
-        # them, and then 64 rows are better: products of 64 x 64 wait in the first cache to be rounded
+        # them, and then 32 rows are better: they stay in the first cache, with the products that wait to be rounded
         tile = {
             "rows": 256,
             "columns": 1024,
             "chunk": 64,
             "depth": 2048,
             "shared": 512 * 1024,
-            "near_rows": 64,
+            "near_rows": 32,
         }
         return schedule("panel", tile, places)
     if found is not None:
