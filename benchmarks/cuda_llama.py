@@ -25,16 +25,6 @@ from safetensors.torch import load_file, save_file
 
 import lumigen as lg
 
-CONFIG: dict[str, Any] = {
-    **llama.COMMON,
-    "vocab_size": 128256,
-    "rope_theta": 500000.0,
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "tie_word_embeddings": False,
-}
 POSITIONS, PROMPTS = (64, 512, 2000), (512,)
 LENGTH = 2048  # of the caches
 TOLERANCE = 3e-2  # of the norm of logits, to those of f32 arithmetic over the same weights
@@ -148,7 +138,7 @@ def lumigen_cases(
 
     def call(entry: Callable[..., Any], first: int, end: int) -> Callable[[], torch.Tensor]:
         ids, at = tokens[first:end], places[first]
-        out = torch.empty(CONFIG["vocab_size"], device="cuda", dtype=torch.bfloat16)
+        out = torch.empty(llama.CONFIG_8B["vocab_size"], device="cuda", dtype=torch.bfloat16)
 
         def run() -> torch.Tensor:
             entry(ids, at, out=out)
@@ -208,11 +198,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=harness.ROOT / "build" / "benchmarks")
     options = parser.parse_args()
     layers = options.layers or (8 if options.quick else 32)
-    config = CONFIG | {"num_hidden_layers": layers}
+    config = llama.CONFIG_8B | {"num_hidden_layers": layers}
     checkpoint = make_checkpoint(options.work / f"llama_8b_{layers}", config)
     weights = load_file(checkpoint / "model.safetensors", device="cuda")
     made = torch.Generator("cuda").manual_seed(0)
-    tokens = torch.randint(3, CONFIG["vocab_size"], (LENGTH,), generator=made, device="cuda")
+    tokens = torch.randint(
+        3, llama.CONFIG_8B["vocab_size"], (LENGTH,), generator=made, device="cuda"
+    )
     stream = torch.cuda.Stream()
     peers = {"lumigen": lumigen_cases(checkpoint, options.work, tokens, stream)}
     if not options.alone:

@@ -48,6 +48,16 @@ MODELS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
+CONFIG_8B: dict[str, Any] = {  # for a GPU
+    **COMMON,
+    "vocab_size": 128256,
+    "rope_theta": 500000.0,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "tie_word_embeddings": False,
+}
 POSITIONS = (64, 512)  # at which a token is decoded, behind as many others
 PREFILLS = {"110m": (128, 512), "1b": (128, 512)}
 LENGTH, MOST = 1024, 512  # of caches, and tokens that come at a time

@@ -32,23 +32,20 @@ Asked = Callable[[Region], bool]
 
 @dataclass(frozen=True)
 class _Whole:
-    """A region, every value that its last store has, and the buffers that are read."""
+    """A region, every value that its last store has, what is among them, and the buffers that are read."""
 
     region: Region
     values: frozenset[Expr] = field(init=False)
     reads: frozenset[Buffer] = field(init=False)
+    is_scan: bool = field(init=False)
+    reduces: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", frozenset(walk([self.region.stores[-1].value])))
+        values = frozenset(walk([self.region.stores[-1].value]))
+        object.__setattr__(self, "values", values)
         object.__setattr__(self, "reads", frozenset(self.region.reads()))
-
-    @property
-    def is_scan(self) -> bool:
-        return any(isinstance(e, Scan) for e in self.values)
-
-    @property
-    def reduces(self) -> bool:
-        return any(isinstance(e, Reduce) for e in self.values)
+        object.__setattr__(self, "is_scan", any(isinstance(e, Scan) for e in values))
+        object.__setattr__(self, "reduces", any(isinstance(e, Reduce) for e in values))
 
 
 def join_regions(
