@@ -62,8 +62,9 @@ class Cmp:
         rest, by = self.slack - of_atom(atom) * factor, atom.denominator.const
         end = atom.numerator if factor == 1 else by - 1 - atom.numerator
         slack = rest * by + end
-        low, high = slack.bounds()
-        fits = low is not None and high is not None and max(-low, high) < 2**62
+        terms = (Ix.interned((term,), 0).bounds() for term in slack.terms)
+        ends = (slack.const, *(bound for bounds in terms for bound in bounds))
+        fits = all(bound is not None and abs(bound) < 2**58 for bound in ends)
         return Cmp(slack) if fits else self
 
     def known(self) -> bool | None:

@@ -157,6 +157,9 @@ def test_a_quotient_stays_where_the_product_might_not_fit() -> None:
     anywhere = lookup(Buffer("pos", Role.INPUT, (), i64), (), None, None)
     asked = le(k, ix(q) // 8 + anywhere)
     assert asked.of_numerator(q) is asked
+    far = lookup(Buffer("far", Role.INPUT, (), i64, (2**60, 2**60 + 9)), (), 2**60, 2**60 + 9)
+    asked = le(k, ix(q) // 8 + far - 2**60)  # less than 10, but eight times its parts
+    assert asked.of_numerator(q) is asked
 
 
 # ---- conditions that bodies hide ----

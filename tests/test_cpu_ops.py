@@ -837,6 +837,48 @@ row(
     ),
     *qkv,
 )
+row(  # neither rows nor columns of what is stored go along memory
+    "attention_turned",
+    lambda q, k, v: (
+        sdpa(q, k, v, is_causal=True, enable_gqa=True).unflatten(-1, (2, 4)).permute(0, 3, 1, 2, 4)
+    ),
+    (2, 6, M, 8),
+    (2, 2, M, 8),
+    (2, 2, M, 8),
+)
+row(
+    "attention_of_shared_keys_and_statistics",
+    lambda q, k, v: (
+        lambda s: {
+            "o": (s.softmax(-1) @ v).transpose(0, 1),
+            "l": s.logsumexp(-1).mT,
+            "m": s.amax(-1),
+        }
+    )(q @ k.mT),
+    (3, N, 8),
+    (M, 8),
+    (M, 8),
+)
+row(
+    "attention_to_no_key",
+    lambda q, k, v: sdpa(q, k[:, 1:], v[:, 1:]),
+    (2, N, 8),
+    (2, M, 8),
+    (2, M, 8),
+)
+row(
+    "attention_far_away",
+    lambda q, k, v, p: sdpa(
+        q.transpose(0, 1),
+        k,
+        v,
+        attn_mask=lg.arange(k.shape[0]) <= lg.arange(q.shape[0])[:, None] + (p - 2**60),
+    ).transpose(0, 1),
+    (N, 9, 8),
+    (M, 8),
+    (M, 8),
+    spec(dtype=i64, range=(2**60, 2**60 + 30)),
+)
 row("attention_one", lambda q, k, v: sdpa(q, k, v), (2, 3, 1, 8), (2, 3, M, 8), (2, 3, M, 8))
 row("attention_softcap", lambda q, k, v: (((q @ k.mT) / 5).tanh() * 5).softmax(-1) @ v, *qkv)
 row(

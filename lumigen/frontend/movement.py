@@ -15,7 +15,7 @@ from lumigen.frontend.extents import check_count, check_extent, check_extents
 from lumigen.frontend.primitive import Edge, Extent, add, cast, constant, expand, look, unequal
 from lumigen.frontend.promote import Vote, result_type
 from lumigen.frontend.trace import fail
-from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, maximum, product
+from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, maximum, minimum, product
 from lumigen.ops import neutral
 from lumigen.view import Shape, View
 
@@ -342,6 +342,10 @@ def roll(a: Edge, shift: Extent, dim: int) -> Edge:
     d = axis("roll", a, dim)
     extent = a.shape[d]
     k = ix(shift) % maximum(extent, 1)
+    if not is_nonnegative(extent - k):
+        k = minimum(k, extent)  # the same, and seen to be no more
+    if not (is_nonnegative(k) and is_nonnegative(extent - k)):
+        raise _fixed("roll", extent)
     if k == 0:
         return a
     return cat([slice_axis(a, d, extent - k, k), slice_axis(a, d, ix(0), extent - k)], d)

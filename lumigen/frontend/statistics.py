@@ -27,7 +27,7 @@ from lumigen.frontend.operand import (
     where,
 )
 from lumigen.frontend.trace import fail
-from lumigen.index import is_less, ix
+from lumigen.index import is_less, is_nonnegative, ix
 
 if TYPE_CHECKING:
     from lumigen.frontend.tensor import Tensor
@@ -64,12 +64,12 @@ def prod(
         return x
     d = movement.axis("prod", input.edge, dim)
     extent = x.extents[d]
-    if not extent.is_const:
+    if not extent.is_const and is_nonnegative(extent):
         if not is_less(ix(0), extent):
             x = x.pad((*(0, 0) * (x.ndim - 1 - d), 1, 0), 1)  # the product of nothing
         last = x.cumprod(d, dtype=x.dtype).narrow(d, x.extents[d] - 1, 1)
         return last if keepdim else last.squeeze(d)
-    n = extent.const
+    n = fixed("prod", "the extent of what is multiplied", extent)
     if not n:
         return ones_like(x.sum(d, keepdim))
     while n > 1:

@@ -234,18 +234,6 @@ def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr]
     return None
 
 
-def _masked_first(store: Store, found: Cascade) -> tuple[Axis, ...]:
-    """The columns in an order in which masks change least from one to the next.
-
-    As rows of several heads that share keys: those of one token side by side. Where the columns are not what lies side
-    by side in memory, as the store's last axis is.
-    """
-    if found.others or store.axes[-1] not in found.rows:
-        return found.columns
-    masked = frozenset[Axis]().union(*(c.axes for c in found.fold.where))
-    return tuple(sorted(found.columns, key=lambda a: a not in masked))
-
-
 def cascade(region: Region, sizes: Schedule) -> Lowered | None:
     """The kernel of a region with a fold around a contraction; None if it has another form."""
     found = find_cascade(region.stores)
@@ -261,8 +249,10 @@ class _Builder:
         self.region, self.store, self.found = region, region.stores[-1], found
         self.wide = sizes["columns"]  # lanes of a work tile
         self.deep = sizes["depth"]  # points of k in one turn
-        self.n, n_map = flatten(_masked_first(self.store, found), "n")
         self.e, e_map = flatten(found.rows, "e")
+        at = tuple(i.substitute(e_map) for i in self.store.at)
+        self.along_rows = address(self.store.dst, at).coefficient(self.e) == 1
+        self.n, n_map = flatten(self.masked_first(), "n")
         self.d, self.d_map = flatten(found.inner.axes, "d")
         self.k = found.fold.axes[0]
         self.mapping = {**n_map, **e_map}
@@ -288,6 +278,16 @@ class _Builder:
         self.n0, self.n1 = Axis("n_begin", self.n.extent), Axis("n_end", self.n.extent + 1)
         self.k0 = Axis("k_begin", self.k.extent)
         self.k1 = Axis("k_end", self.k.extent + 1)
+
+    def masked_first(self) -> tuple[Axis, ...]:
+        """The columns in an order in which masks change least from one to the next, unless memory goes along them.
+
+        As rows of several heads that share keys: those of one token side by side.
+        """
+        if self.found.others or not self.along_rows:
+            return self.found.columns
+        masked = frozenset[Axis]().union(*(c.axes for c in self.found.fold.where))
+        return tuple(sorted(self.found.columns, key=lambda a: a not in masked))
 
     def over(self, e: Expr) -> Expr:
         """The expression over the flattened axes, with the inner contraction read from its tile."""
@@ -471,29 +471,22 @@ class _Builder:
 
     def finish(self, top: Scope) -> tuple[Buffer, ...]:
         """Store the value over the final states; returns the scratch tiles of the whole program."""
-        at = tuple(i.substitute(self.mapping) for i in self.store.at)
-        along_rows = address(self.store.dst, at).coefficient(self.e) == 1
         column = ix(self.n) - self.n0
         state: dict[Expr, Expr] = {}
         for i in self.found.vectors:
             state[carried(i, "new", f32)] = read(self.states[i], (column,))
         for o in self.found.outers:
             tile, place = self.sums[o.carry], (ix(self.e), column)
-            if along_rows:
+            if self.along_rows:
                 tile, place = self.turned[o.carry], (column, ix(self.e))
                 turn = Transpose(tile, self.sums[o.carry], self.e.extent, ix(self.n1) - self.n0)
                 top.stmts.append(turn)
             state[carried(o.carry, "new", f32)] = read(tile, place)
         self.store_columns(top, state)
-        value = substitute(map_expr(self.found.after, state), self.mapping)
-        spans = {self.n: (ix(self.n0), ix(self.n1)), self.e: (ix(0), self.e.extent)}
-        outer, inner = (self.n, self.e) if along_rows else (self.e, self.n)
+        outer, inner = (self.n, self.e) if self.along_rows else (self.e, self.n)
         rows = top.inner([outer])
-        lane = rows.inner([inner], inner)
-        (out,) = lane.values([value])
-        lane.stmts.append(StoreTile(self.store.dst, at, out, inner))
-        rows.stmts.append(For(inner, *spans[inner], True, tuple(lane.stmts)))
-        top.stmts.append(For(outer, *spans[outer], False, tuple(rows.stmts)))
+        self.store_along(rows, inner, replace(self.store, value=self.found.after), state)
+        top.stmts.append(For(outer, *self.span(outer), False, tuple(rows.stmts)))
         corrected = [
             o.carry
             for o in self.found.outers
@@ -506,18 +499,27 @@ class _Builder:
             *self.states.values(),
         ]
         tiles += [*self.sums.values(), *(self.factors[i] for i in corrected)]
-        return (*tiles, *(self.turned.values() if along_rows else ()))
+        return (*tiles, *(self.turned.values() if self.along_rows else ()))
 
     def store_columns(self, top: Scope, state: Mapping[Expr, Expr]) -> None:
         """Store what has one value for each column."""
         if not self.found.others:
             return
-        lane = top.inner([self.n], self.n)
-        values = [substitute(map_expr(s.value, state), self.mapping) for s in self.found.others]
-        for s, out in zip(self.found.others, lane.values(values), strict=True):
-            at = tuple(i.substitute(self.mapping) for i in s.at)
-            lane.stmts.append(StoreTile(s.dst, at, out, self.n))
-        top.stmts.append(For(self.n, ix(self.n0), ix(self.n1), True, tuple(lane.stmts)))
+        for s in self.found.others:
+            self.store_along(top, self.n, s, state)
+
+    def store_along(self, scope: Scope, axis: Axis, s: Store, state: Mapping[Expr, Expr]) -> None:
+        """Store a value over the states along an axis: in vectors, where memory goes along with it."""
+        at = tuple(i.substitute(self.mapping) for i in s.at)
+        lanes = None if address(s.dst, at).coefficient(axis) is None else axis
+        inner = scope.inner([axis], lanes)
+        (out,) = inner.values([substitute(map_expr(s.value, state), self.mapping)])
+        inner.stmts.append(StoreTile(s.dst, at, out, lanes))
+        body = tuple(inner.stmts)
+        scope.stmts.append(For(axis, *self.span(axis), lanes is not None, body))
+
+    def span(self, axis: Axis) -> tuple[Ix, Ix]:
+        return (ix(self.n0), ix(self.n1)) if axis is self.n else (ix(0), self.e.extent)
 
 
 def _packed_size(majors: int, depth: int, element: DType) -> int:

@@ -20,9 +20,9 @@ from itertools import product as choices
 
 import numpy as np
 
-from lumigen.condition import Cmp
+from lumigen.condition import Cmp, less
 from lumigen.dtype import DType, boolean, f16, f64, i64
-from lumigen.index import Axis, extent_of, is_nonnegative
+from lumigen.index import Axis, extent_of, is_less, is_nonnegative, ix
 from lumigen.lower.algebra import (
     Polynomial,
     add,
@@ -242,7 +242,10 @@ class _Synthesis:
             for m in maxima:
                 lowest = _is_lowest(map_expr(m, self.results), r.acc)
                 out = choose(lowest, const(np.nan, r.acc), out)
-        return out
+        points = extent_of(self.axes)
+        if is_less(ix(0), points):
+            return out
+        return choose(holds((less(0, points),)), out, const(0, r.acc))  # whatever its factors are
 
     def _is_undefined(self, e: Expr, maxima: frozenset[Expr]) -> bool:
         """Whether `e` is NaN already wherever one of `maxima` is -inf."""

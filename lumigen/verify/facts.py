@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import combinations_with_replacement
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32, i32
@@ -148,7 +149,8 @@ def never(c: Cmp, given: Conditions) -> bool:
     if not any(is_nonnegative(fails - g.slack) for g in (*given, Cmp(ix(0)))):
         return False
     # unless it is never reached: two conditions, or one, cannot hold
-    return not any(is_nonnegative(-g.slack - h.slack - 1) for g in given for h in given)
+    pairs = combinations_with_replacement(given, 2)
+    return not any(is_nonnegative(-g.slack - h.slack - 1) for g, h in pairs)
 
 
 def broken_runs(s: PackRuns, facts: Facts, scope: Scope) -> Iterator[str]:

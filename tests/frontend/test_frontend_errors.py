@@ -76,6 +76,18 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[norm]", "axis 1 of shape (batch, 0)", "no element"],
     ),
     (
+        lambda x0: x0[1:, 1:].prod(),
+        [lg.spec(B, S)],
+        errors.DimSpecialised,
+        ["[prod]", "a fixed number, since it is the extent of what is multiplied"],
+    ),
+    (
+        lambda x0: x0[1:, 1:].roll(4),
+        [lg.spec(B, S)],
+        errors.DimSpecialised,
+        ["[roll]", "a fixed number"],
+    ),
+    (
         lambda x0, x1: x0 + x1,
         [lg.spec(B, 3), lg.spec(B, 4)],
         errors.ShapeMismatch,
