@@ -8,6 +8,7 @@ cannot leave its tensor, a loop bound) is proven from the ranges of the atoms, n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -69,6 +70,7 @@ class Dim(Symbolic):
         return self.hi if self.typical is None else self.typical
 
 
+_FAR = 2**40  # an integer that nothing bounds may be so large
 MOST_CHOICES = (
     4  # indicators of an expression whose sign is proven case by case: twice as many cases for each
 )
@@ -617,9 +619,14 @@ def is_nonnegative(e: Ix) -> bool:
         return True
     if not e.terms:
         return False
+    bound, scale = lower(e), 1  # e >= bound / scale
+    lo, _ = bound.bounds()
+    if lo is not None and lo >= 0:
+        return True
+    if any(value < 0 for value in _at_corners(e)):
+        return False
     if any(is_nonnegative(p) for p in without_floor(e)):
         return True
-    bound, scale = lower(e), 1  # e >= bound / scale
     while True:
         lo, _ = bound.bounds()
         if lo is not None and lo > -scale:
@@ -630,6 +637,25 @@ def is_nonnegative(e: Ix) -> bool:
         if step is None:
             return False
         bound, scale = lower(step[0]), scale * step[1]
+
+
+def _at_corners(e: Ix) -> Iterator[int]:
+    """Some values of `e`: with dims at their least and greatest, and what else varies at its own."""
+    atoms = {*e.atoms(), *(a for axis in e.axes for a in axis.extent.atoms())}
+    for far, last in itertools.product((False, True), repeat=2):
+        at: dict[Atom, int] = {}
+        for a in atoms:
+            if isinstance(a, Dim):
+                at[a] = a.hi if far else a.lo
+            elif isinstance(a, Lookup):
+                end = a.hi if last else a.lo
+                at[a] = end if end is not None else _FAR if last else -_FAR
+        try:
+            extents = {axis: int(axis.extent.evaluate(at)) for axis in e.axes}
+        except KeyError:
+            continue  # extents of axes that others bound
+        if all(n > 0 for n in extents.values()):
+            yield int(e.evaluate(at | {axis: n - 1 if last else 0 for axis, n in extents.items()}))
 
 
 def _by_cases(e: Ix) -> bool:
