@@ -1269,6 +1269,16 @@ row(
     },
     (N, 2, 7, 8),
 )
+row(
+    "pools_of_any_extent",
+    lambda x: {
+        "m_": F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+        "a_": F.avg_pool2d(x, 2, 3, 1, ceil_mode=True, count_include_pad=False),
+        "b_": F.adaptive_avg_pool2d(x, (3, 1)),
+        "c_": F.adaptive_max_pool2d(x, (None, 7)),
+    },
+    (2, N, M),
+)
 for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area"):
     row(
         f"interpolate_{mode.replace('-', '_')}",

@@ -398,14 +398,16 @@ def pieces(
 ) -> Edge:
     """Piece i of a dimension has its elements from start(i) to end(i); a last dimension is inside it.
 
-    Pieces that are shorter than the longest one end in `fill`. The extent is known.
+    It is as long as the longest piece of a known extent, as long as any may be of a symbolic one; others end in `fill`.
     """
-    known = [end(ix(i)).const - start(ix(i)).const for i in range(count)]
-    to = (*(ix(count) if d == dim else e for d, e in enumerate(a.shape)), ix(max(known)))
+    lengths = {end(ix(i)) - start(ix(i)) for i in range(count)}
+    known = all(n.is_const for n in lengths)
+    longest = ix(max(n.const for n in lengths)) if known else ceildiv(a.shape[dim], count) + 1
+    to = (*(ix(count) if d == dim else e for d, e in enumerate(a.shape)), longest)
     *index, inner = view.coordinates(to)
     first, past = start(index[dim]), end(index[dim])
     index[dim] = first + inner
     inside = (
-        () if len(set(known)) == 1 else (less(index[dim], past), less(index[dim], a.shape[dim]))
+        () if known and len(lengths) == 1 else (less(index[dim], past), less(index[dim], a.shape[dim]))
     )
     return look(a, View(to, tuple(index), inside, fill))

@@ -12,11 +12,11 @@ from lumigen.errors import BadArgument
 from lumigen.frontend import movement
 from lumigen.frontend.convolution import Sizes, several, windows
 from lumigen.frontend.creation import arange, full
-from lumigen.frontend.extents import check_count, fixed
+from lumigen.frontend.extents import check_count
 from lumigen.frontend.operand import where
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, ceildiv, ix, product
+from lumigen.index import Ix, ceildiv, ix, maximum, minimum, product
 
 Targets: TypeAlias = int | Sequence[int | None] | None
 
@@ -47,24 +47,22 @@ class _Windows:
                 expected = f"0 to {k // 2}, half the window"
                 raise fail(BadArgument, op=op, name="padding", value=p, expected=expected)
         self.extents = x.extents[-rank:]
-        self.more = [self._more(op, k, e) if ceil_mode else 0 for k, e in enumerate(self.extents)]
+        self.more = [self._more(k, e) if ceil_mode else ix(0) for k, e in enumerate(self.extents)]
 
-    def _more(self, op: str, axis: int, extent: Ix) -> int:
+    def _more(self, axis: int, n: Ix) -> Ix:
         """How far the last window reaches beyond the padded extent."""
-        n = fixed(op, "an extent that ceil_mode rounds", extent)
         p, step = self.padding[axis], self.step[axis]
         window = self.dilation[axis] * (self.size[axis] - 1) + 1
-        count = -(-(n + 2 * p - window) // step) + 1
-        if (count - 1) * step >= n + p:  # it would begin in the padding
-            count -= 1
-        return max((count - 1) * step + window - n - 2 * p, 0)
+        count = ceildiv(n + 2 * p - window, step) + 1
+        count = minimum(count, ceildiv(n + p, step))  # none begins in the padding behind
+        return maximum((count - 1) * step + window - n - 2 * p, 0)
 
     def of(self, x: Tensor, fill: float, padded: bool = False) -> Tensor:
         """(.., *counts, *size); `padded` is a tensor that has the padding already."""
-        widths: list[int] = []
+        widths: list[Ix] = []
         for p, more in reversed(list(zip(self.padding, self.more, strict=True))):
-            widths += [0, more] if padded else [p, p + more]
-        x = x.pad(widths, fill) if any(widths) else x
+            widths += [ix(0), more] if padded else [ix(p), more + p]
+        x = x.pad(widths, fill) if any(w != 0 for w in widths) else x
         return windows(x, self.size, self.step, self.dilation)
 
     @property
@@ -173,7 +171,7 @@ def _avg_pool(
     w = _Windows(f"avg_pool{rank}d", rank, x, kernel, stride, padding, 1, ceil_mode)
     total = w.of(x, 0).sum(w.inner, dtype=x.dtype)
     if divisor_override is not None or (
-        not any(w.more) and (count_include_pad or not any(w.padding))
+        all(more == 0 for more in w.more) and (count_include_pad or not any(w.padding))
     ):
         count: Tensor | int = divisor_override or math.prod(w.size)
     else:
@@ -292,18 +290,16 @@ def _sizes(op: str, rank: int, x: Tensor, output_size: Targets) -> list[int | No
     return [None if n is None or x.extents[d - rank] == n else n for d, n in enumerate(given)]
 
 
-def _pieces(op: str, x: Tensor, d: int, count: int, fill: float) -> tuple[Tensor, list[int]]:
-    """Dimension `d` as so many pieces, a last dimension inside them; and how long each piece is.
+def _pieces(x: Tensor, d: int, count: int, fill: float) -> tuple[Tensor, bool]:
+    """Dimension `d` as so many pieces, a last dimension inside them; and whether all are as long.
 
-    Piece i goes from floor(i n / count) to ceil((i + 1) n / count); an extent that is a multiple may be symbolic.
+    Piece i goes from floor(i n / count) to ceil((i + 1) n / count).
     """
-    extent = x.extents[d]
-    if count and (extent // count) * count is extent:
-        tiles = x.unflatten(d, (count, extent // count)).movedim(d + 1, -1)
-        return tiles, []
-    n = fixed(op, f"an extent that is not always a multiple of {count}", extent)
+    n = x.extents[d]
+    if count and (n // count) * count is n:
+        return x.unflatten(d, (count, n // count)).movedim(d + 1, -1), True
     if not count:
-        return x.narrow(d, 0, 0).unsqueeze(-1), []
+        return x.narrow(d, 0, 0).unsqueeze(-1), True
 
     def start(i: Ix) -> Ix:
         return i * n // count
@@ -311,8 +307,7 @@ def _pieces(op: str, x: Tensor, d: int, count: int, fill: float) -> tuple[Tensor
     def end(i: Ix) -> Ix:
         return ceildiv((i + 1) * n, count)
 
-    lengths = [end(ix(i)).const - start(ix(i)).const for i in range(count)]
-    return Tensor(movement.pieces(x.edge, d, count, start, end, fill)), lengths
+    return Tensor(movement.pieces(x.edge, d, count, start, end, fill)), False
 
 
 def _adaptive_avg_pool(rank: int, x: Tensor, output_size: Targets) -> Tensor:
@@ -321,11 +316,11 @@ def _adaptive_avg_pool(rank: int, x: Tensor, output_size: Targets) -> Tensor:
         if size is None:
             continue
         d = x.ndim - rank + k
-        parts, lengths = _pieces(op, x, d, size, 0)
-        if not lengths:
+        parts, are_alike = _pieces(x, d, size, 0)
+        if are_alike:
             x = parts.mean(-1)
             continue
-        ones, _ = _pieces(op, full((x.extents[d],), 1, x.dtype), 0, size, 0)
+        ones, _ = _pieces(full((x.extents[d],), 1, x.dtype), 0, size, 0)
         count = ones.sum(-1).reshape(-1, *(1,) * (rank - 1 - k))
         x = parts.sum(-1) / count
     return x
@@ -354,9 +349,9 @@ def _adaptive_max_pool(rank: int, x: Tensor, output_size: Targets, return_indice
         if size is None:
             continue
         d = x.ndim - rank + k
-        parts, _ = _pieces(op, x, d, size, x.dtype.lowest)
+        parts, _ = _pieces(x, d, size, x.dtype.lowest)
         if return_indices:
-            places, _ = _pieces(op, numbers, d, size, -1)
+            places, _ = _pieces(numbers, d, size, -1)
             x, numbers = _with_places(parts, places, count)
         else:
             x = parts.amax(-1)

@@ -371,12 +371,6 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[max_pool2d]", "padding cannot be 2", "half the window"],
     ),
     (
-        lambda x0: functional.adaptive_avg_pool1d(x0, 3),
-        [lg.spec(1, 2, B)],
-        errors.DimSpecialised,
-        ["[adaptive_avg_pool1d]", "batch", "multiple of 3"],
-    ),
-    (
         lambda x0: functional.interpolate(x0, 4, mode="bicubic"),
         [lg.spec(1, 2, 9)],
         errors.BadArgument,

@@ -116,6 +116,27 @@ def test_indices_of_equal_maxima(name: str, options: dict[str, Any], few: list[f
         check(ours, theirs)
 
 
+@pytest.mark.parametrize(("height", "width"), [(3, 3), (4, 9), (7, 5), (8, 8), (11, 4)])
+def test_pools_of_any_extent(height: int, width: int) -> None:
+    x = np.abs(numbers(2, height, width)) + 0.5  # so that nothing cancels
+
+    def f(functional: Any, t: Any) -> list[Any]:
+        return [
+            functional.max_pool2d(t, 3, 2, ceil_mode=True),
+            functional.max_pool2d(t, 2, 3, 1, dilation=2, ceil_mode=True),
+            functional.avg_pool2d(t, 3, 2, 1, ceil_mode=True),
+            functional.avg_pool2d(t, (2, 3), 2, 1, ceil_mode=True, count_include_pad=False),
+            functional.adaptive_avg_pool2d(t, (3, 7)),
+            functional.adaptive_avg_pool2d(t, (None, 2)),
+            *functional.adaptive_max_pool2d(t, (2, 5), return_indices=True),
+        ]
+
+    declared = {"x0": lg.spec(2, lg.Dim("height", 3, 11), lg.Dim("width", 3, 9))}
+    got = interpret(lambda t: f(functional, t), x, specs=declared)
+    for ours, theirs in zip(got, f(torch_functional, as_torch(x)), strict=True):
+        check(ours, theirs, TOLERANCE)
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32])
 def test_indices_of_the_least_integers(dtype: type) -> None:
     x = np.full((1, 1, 5), np.iinfo(dtype).min, dtype)
