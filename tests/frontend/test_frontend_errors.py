@@ -34,6 +34,38 @@ f32, i64, mask = lg.f32, lg.i64, lg.boolean
 # what is wrong, the function, its inputs, the error, texts that must be in the message
 CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], list[str]]] = [
     (
+        lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1),
+        [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=i64)],
+        errors.DtypeMismatch,
+        ["[scaled_dot_product_attention]", "attn_mask is i64", "bool or a float type", ".bool()"],
+    ),
+    (
+        lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1, enable_gqa=True),
+        [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=lg.u8)],
+        errors.DtypeMismatch,
+        ["[scaled_dot_product_attention]", "attn_mask is u8", ".bool()"],
+    ),
+    (
+        lambda x0, x1: nn.MultiheadAttention(4, 2)(x0, x0, x0, attn_mask=x1),
+        [lg.spec(3, B, 4), lg.spec(3, 3, dtype=i64)],
+        errors.DtypeMismatch,
+        ["[MultiheadAttention]", "attn_mask is i64", ".bool()"],
+    ),
+    (
+        lambda x0, x1: nn.TransformerEncoderLayer(4, 2, 8)(x0, src_key_padding_mask=x1),
+        [lg.spec(3, B, 4), lg.spec(B, 3, dtype=lg.i32)],
+        errors.DtypeMismatch,
+        ["[MultiheadAttention]", "key_padding_mask is i32", ".bool()"],
+    ),
+    (
+        lambda x0, x1: functional.multi_head_attention_forward(
+            *(x0, x0, x0, 4, 2, None, None, None, None, False, 0.0, x0, None, False, x1)
+        ),
+        [lg.spec(3, B, 4), lg.spec(B, 3, dtype=lg.i32)],
+        errors.DtypeMismatch,
+        ["[multi_head_attention_forward]", "key_padding_mask is i32", ".bool()"],
+    ),
+    (
         lambda x0: x0[:, 2:2].amax(1),
         [lg.spec(B, 3)],
         errors.BadArgument,
