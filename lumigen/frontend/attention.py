@@ -44,6 +44,7 @@ def scaled_dot_product_attention(
         check_mask("scaled_dot_product_attention", "attn_mask", attn_mask)
     if enable_gqa:
         return _grouped_attention(query, key, value, attn_mask, is_causal, scale)
+    _check_heads(query, key)
     scores = query @ key.mT * _scale(query, scale)  # (.., heads, queries, keys)
     if is_causal:
         i, j = arange(scores.extents[-2]).unsqueeze(-1), arange(scores.extents[-1])
@@ -64,6 +65,19 @@ def check_mask(op: str, name: str, mask: Tensor) -> None:
         raise fail(
             DtypeMismatch, op=op, name=name, got=mask.dtype, expected=expected, remedy=remedy
         )
+
+
+def _check_heads(query: Tensor, key: Tensor) -> None:
+    """Each head of the queries has its own of the keys, or one is for all."""
+    if query.ndim < 3 or key.ndim < 3:
+        return
+    heads, shared = query.extents[-3], key.extents[-3]
+    if heads is shared or heads == 1 or shared == 1:
+        return
+    rule = f"{heads} query heads and {shared} key heads"
+    remedy = "Pass enable_gqa=True, where heads of the key serve several of the query."
+    op = "scaled_dot_product_attention"
+    raise unequal(op, heads, shared, query.extents, key.extents, rule, remedy)
 
 
 def _scale(query: Tensor, scale: float | None) -> float:

@@ -66,6 +66,17 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[multi_head_attention_forward]", "key_padding_mask is i32", ".bool()"],
     ),
     (
+        lambda x0, x1: functional.scaled_dot_product_attention(x0, x1, x1),
+        [lg.spec(B, 4, 3, 8), lg.spec(B, 2, 3, 8)],
+        errors.ShapeMismatch,
+        [
+            "[scaled_dot_product_attention]",
+            "(batch, 4, 3, 8) and (batch, 2, 3, 8)",
+            "4 query heads and 2 key heads",
+            "enable_gqa=True",
+        ],
+    ),
+    (
         lambda x0: x0[:, 2:2].amax(1),
         [lg.spec(B, 3)],
         errors.BadArgument,
