@@ -832,6 +832,12 @@ OUTSIDE: list[tuple[Callable[[], Any], str]] = [
     (lambda: lg.full((2,), 10**400, lg.f32), "[constant] a number cannot be an integer of 1329 bits. Pass a float"),
     (lambda: lg.full((2,), math.nan, lg.i32), "[constant] a number cannot be nan, which is no integer."),
     (lambda: lg.full((2**70,), 1.0), "[full] the size of axis 0 cannot be 1180591620717411303424. Pass sizes below"),
+    (lambda: lg.tensor([[1, 2], [3]]), "[tensor] data cannot be a list of this kind."),
+    (lambda: lg.tensor("a"), "[tensor] data cannot be a str of this kind. Pass a number, nested lists"),
+    (lambda: lg.tensor(np.ones(2, np.complex64)), "data cannot be a ndarray of this kind."),
+    (lambda: lg.tensor([lg.zeros(2)]), "[tensor] data cannot be a list of this kind."),
+    (lambda: lg.tensor([0.5], dtype=torch.float16), "[tensor] dtype cannot be torch.float16."),
+    (lambda: lg.tensor(np.arange(65)), "65 numbers. Pass at most 64, and more as a buffer of a module, self.reg"),
     (lambda: lg.arange(2**70), "[arange] the size of axis 0 cannot be 1180591620717411303424."),
 ]  # fmt: skip
 
