@@ -35,6 +35,13 @@ class Parameter(Tensor):
     __slots__ = ("_dtype", "_extents", "name", "value")
 
     def __init__(self, *shape: Any, dtype: DType | None = None, name: str | None = None) -> None:
+        if len(shape) == 1 and isinstance(shape[0], Tensor):
+            given = ", ".join(map(str, shape[0].extents))
+            expected = f"its shape, Parameter({given}), or numbers: an array of numpy's or torch's"
+            value = f"a tensor of shape ({given}), which has no numbers while a model is traced"
+            raise fail(
+                BadArgument, op="Parameter", name="the shape", value=value, expected=expected
+            )
         value = as_array(shape[0]) if len(shape) == 1 and _is_array(shape[0]) else None
         declared = f32 if value is None else of_numpy(value.dtype)
         self.value: Array | None = None
