@@ -305,3 +305,20 @@ def test_constants_of_torchs_tensors():
     check(half, theirs.detach().bfloat16().float(), 0)
     whole = interpret(lambda _: lg.tensor([1.7, -1.7], dtype=lg.i32), x)
     check(whole, torch.tensor([1, -1], dtype=torch.int32), 0)
+
+
+def test_an_index_that_names_no_element_reads_zero_and_writes_nothing():
+    x, i = np.arange(1, 13, dtype=np.float32).reshape(3, 4), np.array([1, 3, -1])
+    row = np.stack([x[1], x[1] * 0, x[1] * 0])
+    np.testing.assert_array_equal(interpret(lambda x, i: functional.embedding(i, x), x, i), row)
+    np.testing.assert_array_equal(interpret(lambda x, i: x.index_select(0, i), x, i), row)
+    np.testing.assert_array_equal(interpret(lambda x, i: x.gather(0, i), x, i[:, None]), row[:, :1])
+    above = interpret(lambda x, i: x[:, i], x, np.array([1, 4, -1]))  # as in Python, from the end
+    np.testing.assert_array_equal(above, np.stack([x[:, 1], x[:, 1] * 0, x[:, 3]], 1))
+    want = x.copy()
+    want[1, 0] = 7
+    got = interpret(lambda x, i: x.scatter(0, i, 7.0), x, i[:, None])
+    np.testing.assert_array_equal(got, want)
+    want[1, 0] = x[1, 0] + 1
+    got = interpret(lambda x, i: x.scatter_add(0, i, lg.ones(3, 1)), x, i[:, None])
+    np.testing.assert_array_equal(got, want)
