@@ -67,7 +67,7 @@ from lumigen.verify.graph import verify
 from lumigen.verify.program import verify as verify_program
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
-from lumigen.weights import Weights, check_fit, fitted, missing, open_weights
+from lumigen.weights import Weights, as_array, check_fit, fitted, missing, open_weights
 
 Entries = tuple[tuple[str, Graph], ...]
 Array = npt.NDArray[Any]
@@ -322,6 +322,8 @@ def compile_project(
     if build and not why_not_built(row):
         check_buildable(place)
     check_ours(place)
+    if isinstance(weights, Mapping):
+        weights = {name: as_array(array) for name, array in weights.items()}
     if weights is not None:
         check_weights(traced, weights)
     at = stages or Stages()
@@ -558,7 +560,7 @@ def compile(
     model: Model | Traced,
     target: str = "cpu",
     output: str | Path | None = None,
-    weights: str | Path | Weights | Mapping[str, Array] | None = None,
+    weights: str | Path | Weights | Mapping[str, Any] | None = None,
     *,
     dtype: DType = f32,
     build: bool = True,
@@ -568,7 +570,7 @@ def compile(
 
     `target` is `cpu`, or `cuda` with architectures (`cuda:sm_90a`); `output` the directory,
     `./<name>-<target>` if left out; `weights` a path, opened weights or arrays by
-    name, or what `load_state_dict` gave the model's modules.
+    name, numpy's or torch's, or what `load_state_dict` gave the model's modules.
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
     `force` overwrites emitted files that were edited, which are EditedFiles else. A target whose
     compiler is not here is CompilerMissing, unless `build=False`.

@@ -284,6 +284,18 @@ def test_kernels_compile_for_gpus(function: Callable[..., Any], n: Any, tmp_path
         (lambda x, pos: nn.RingCache("k", (8, 6), window=9), "window 9"),
         (lambda x, pos: nn.RingCache("k", (8, 6)).write(x, pos), "a chunk of 4 for a window of 8"),
         (lambda x, pos: nn.RingCache("k", (8, 6), window=5).write(x, x), "the position"),
+        (
+            lambda x, pos: nn.RingCache("k", (3, 8, 6), window=5).write(x.expand(2, N, 6), pos),
+            "[RingCache] k cannot be written from x of shape (2, n, 6). Pass (3, n, 6), n rows",
+        ),
+        (
+            lambda x, pos: nn.RingCache("k", (8, 5), window=5).write(x, pos),
+            "x of shape (n, 6). Pass (n, 5), n rows of the cache",
+        ),
+        (
+            lambda x, pos: nn.RingCache("k", (8, 6), window=5).write(x[0], pos),
+            "x of shape (6). Pass (n, 6), n rows of the cache",
+        ),
         (lambda x, pos: nn.RingCache("k", (8, 6), window=5).seen(pos, 5), "a chunk of 5"),
         (lambda x, pos: nn.PagedCache("k", (8,)), "(pages, page_size, ..)"),
         (lambda x, pos: nn.PagedCache("k", (8, 4, 6)).write(x, pos, pos), "a table of i64"),

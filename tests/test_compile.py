@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 import lumigen as lg
@@ -246,6 +247,20 @@ def test_what_the_errors_of_weights_advise_fits(tmp_path: Path) -> None:
 
     given = {"net.weight": np.ones((4, 3), np.float16), "net.bias": np.ones(4, np.float16)}
     lg.compile(model, output=tmp_path / "out", weights=given, build=False)
+
+
+def test_weights_may_be_tensors_of_torch(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """As `load_state_dict` takes them: of 16 bits, and those of a module that was trained."""
+    given = {n: torch.from_numpy(a).bfloat16().requires_grad_() for n, a in arrays.items()}
+    same = {n: t.detach().float().numpy() for n, t in given.items()}
+    for name, weights in (("torch", given), ("numpy", same)):
+        lg.compile(make_model(), output=tmp_path / name, weights=weights, build=False)
+    found, wanted = (
+        lg.open_weights(next((tmp_path / name / "weights").glob("*.safetensors")))
+        for name in ("torch", "numpy")
+    )
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name])
 
 
 def test_unused_tensors_are_listed(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -148,7 +148,10 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """x times the normal distribution function of x; `tanh` is its well-known approximation."""
+    """x times the normal distribution function of x; `tanh` is its well-known approximation.
+
+    At -inf 0, its limit, where PyTorch has NaN; the approximation has NaN there too.
+    """
     choice("gelu", "approximate", approximate, "none", "tanh")
     function = elementary.gelu if approximate == "none" else elementary.gelu_tanh
     return Tensor(function(input.edge))

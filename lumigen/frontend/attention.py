@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from lumigen.errors import BadArgument
+from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.creation import arange
 from lumigen.frontend.lookup import linear
@@ -40,8 +40,11 @@ def scaled_dot_product_attention(
             value=dropout_p,
             expected="0.0: models are compiled for inference",
         )
+    if attn_mask is not None:
+        check_mask("scaled_dot_product_attention", "attn_mask", attn_mask)
     if enable_gqa:
         return _grouped_attention(query, key, value, attn_mask, is_causal, scale)
+    _check_heads(query, key)
     scores = query @ key.mT * _scale(query, scale)  # (.., heads, queries, keys)
     if is_causal:
         i, j = arange(scores.extents[-2]).unsqueeze(-1), arange(scores.extents[-1])
@@ -52,6 +55,29 @@ def scaled_dot_product_attention(
     scores = where(attn_mask, scores, -math.inf) if masked else scores + attn_mask
     sees_none = scores.amax(-1, keepdim=True) == -math.inf
     return where(sees_none, 0.0, scores.softmax(-1) @ value)
+
+
+def check_mask(op: str, name: str, mask: Tensor) -> None:
+    """DtypeMismatch for integers: whether they are truth values or what is added is not known."""
+    if not (mask.dtype.is_bool or mask.dtype.is_float):
+        remedy = "Write .bool() behind a mask of 0 and 1."
+        expected = "bool or a float type"
+        raise fail(
+            DtypeMismatch, op=op, name=name, got=mask.dtype, expected=expected, remedy=remedy
+        )
+
+
+def _check_heads(query: Tensor, key: Tensor) -> None:
+    """Each head of the queries has its own of the keys, or one is for all."""
+    if query.ndim < 3 or key.ndim < 3:
+        return
+    heads, shared = query.extents[-3], key.extents[-3]
+    if heads is shared or heads == 1 or shared == 1:
+        return
+    rule = f"{heads} query heads and {shared} key heads"
+    remedy = "Pass enable_gqa=True, where heads of the key serve several of the query."
+    op = "scaled_dot_product_attention"
+    raise unequal(op, heads, shared, query.extents, key.extents, rule, remedy)
 
 
 def _scale(query: Tensor, scale: float | None) -> float:
@@ -140,6 +166,9 @@ def multi_head_attention_forward(
             BadArgument, op="attention", name="dropout_p", value=dropout_p, expected=expected
         )
     del embed_dim_to_check, is_causal
+    for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
+        if mask is not None:
+            check_mask("multi_head_attention_forward", name, mask)
     if query.ndim == 2:
         out, weights = multi_head_attention_forward(
             query.unsqueeze(1),

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, cast
 
-from lumigen.dtype import DType, f32, f64, i64
+import numpy as np
+
+from lumigen.dtype import DType, f32, f64, i64, of_numpy
 from lumigen.errors import BadArgument
 from lumigen.frontend import compare, elementwise, movement, primitive, reduction
 from lumigen.frontend.extents import check_count, check_extents
 from lumigen.frontend.operand import Value, listed, one_sequence, raw, where
 from lumigen.frontend.primitive import Extent, Scalar
+from lumigen.frontend.promote import join
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.index import ceildiv, ix, maximum
+from lumigen.weights import Array, as_array
+
+MAX_WRITTEN = 64  # numbers of a constant; each is a choice in the kernels that read it
 
 
 def full(size: Extent | Sequence[Extent], fill_value: Scalar, dtype: DType | None = None) -> Tensor:
@@ -37,6 +44,63 @@ def ones(*size: Extent | Sequence[Extent], dtype: DType = f32) -> Tensor:
 def scalar_tensor(s: Scalar, *, dtype: DType = f32) -> Tensor:
     """A number as a 0-d tensor."""
     return Tensor(primitive.tensor(raw(s), dtype))
+
+
+def tensor(data: Any, *, dtype: DType | None = None) -> Tensor:
+    """A constant: a number, numbers in nested lists, or a small array of numpy's or torch's.
+
+    Without a dtype integers are i64, floats f32, truth values bool; an array keeps its own. Of at most 64 elements,
+    unless all are the same, as they are written into the code: a larger constant is a buffer of a module.
+    """
+    array, kind = _numbers(data)
+    wanted = kind if dtype is None else dtype
+    primitive.check_dtype("tensor", wanted)
+    values = (array.astype(np.float64) if kind.is_float else array).reshape(-1).tolist()
+    if wanted.is_bool:
+        values = list(map(bool, values))
+    if len(set(map(repr, values))) <= 1:
+        return full(array.shape, values[0] if values else 0, wanted)
+    if len(values) > MAX_WRITTEN:
+        expected = (
+            f"at most {MAX_WRITTEN}, and more as a buffer of a module, "
+            "self.register_buffer(name, array, persistent=False)"
+        )
+        value = f"{len(values)} numbers"
+        raise fail(BadArgument, op="tensor", name="data", value=value, expected=expected)
+    numbers = [primitive.constant(v, wanted) for v in values]
+    return Tensor(movement.stack(numbers)).reshape(*array.shape)
+
+
+def _numbers(data: Any) -> tuple[Array, DType]:
+    """What a constant is made of, and its own dtype."""
+    try:
+        kind = _kind(data)
+        array = None if kind is None else as_array(data)
+    except (TypeError, ValueError):  # lists of unlike lengths
+        array, kind = None, None
+    if array is None or kind is None:
+        value = f"a {type(data).__name__} of this kind"
+        expected = (
+            "a number, nested lists of numbers of equal lengths, or an array of a dtype of ours; "
+            "lg.stack puts tensors together"
+        )
+        raise fail(BadArgument, op="tensor", name="data", value=value, expected=expected)
+    return array, kind
+
+
+def _kind(data: Any) -> DType | None:
+    """The dtype of a number or an array, or of all in a list together; None where there is none."""
+    if isinstance(data, list | tuple):
+        kinds = [_kind(d) for d in cast("list[Any]", data)]
+        out = kinds[0] if kinds else f32
+        for kind in kinds[1:]:
+            out = join(out, kind) if out and kind else None
+        return out
+    if isinstance(data, bool | int | float) and not hasattr(
+        data, "dtype"
+    ):  # numpy's f64 is a float
+        return primitive.dtype_of(data)
+    return None if isinstance(data, Tensor) else of_numpy(as_array(data).dtype)
 
 
 def arange(

@@ -44,7 +44,8 @@ def embedding(
 ) -> Tensor:
     """ids (..), weight (vocabulary, hidden) -> (.., hidden): sum_v select(v == ids, weight[v]).
 
-    Rows whose norm is above `max_norm` are scaled down to it; the other options are of training.
+    An id that is none of the vocabulary gives a row of 0. Rows whose norm is above `max_norm` are scaled
+    down to it; the other options are of training.
     """
     del padding_idx, scale_grad_by_freq, sparse
     need_rank("embedding", "the weight", weight, ("vocabulary", "hidden"))

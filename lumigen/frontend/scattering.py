@@ -225,7 +225,10 @@ def _empty(index: Tensor) -> bool:
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Value, *, reduce: str | None = None
 ) -> Tensor:
-    """out[.., index[.., j, ..], ..] = src[.., j, ..]; added or multiplied if `reduce` says so."""
+    """out[.., index[.., j, ..], ..] = src[.., j, ..]; added or multiplied if `reduce` says so.
+
+    What goes to an index that names no element, such as -1, is left out.
+    """
     choice("scatter", "reduce", reduce, None, "add", "multiply")
     if reduce is not None:
         how = "sum" if reduce == "add" else "prod"

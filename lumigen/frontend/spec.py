@@ -45,8 +45,9 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, Any] | None = None
     """An input of these extents: ints of at least 1, dims, or expressions of dims.
 
     `range` bounds the values of integers, both ends included; host pointers are checked before a
-    run. Its greatest may follow from dims of the entry's inputs: a position behind which `tokens`
-    fit into a cache is in `(0, 512 - tokens)`. BadArgument for anything else.
+    run. Without it an index may name no element: there 0 is read, and nothing is written. Its greatest
+    may follow from dims of the entry's inputs: a position behind which `tokens` fit into a cache is in
+    `(0, 512 - tokens)`. BadArgument for anything else.
     """
     if dtype not in DTYPES:
         raise fail(BadArgument, op="spec", name="dtype", value=dtype, expected=f"one of {_names()}")

@@ -755,11 +755,14 @@ class Tensor:
         )
 
     def index_select(self, dim: Int, index: Tensor) -> Tensor:
-        """out[.., j, ..] = x[.., index[j], ..] for a 1-d `index` of integers; negative ones count from the end."""
+        """out[.., j, ..] = x[.., index[j], ..] for a 1-d `index` of integers; 0 where it names no element, as of -1."""
         return Tensor(indexing.index_select(self.edge, dim, index.edge))
 
     def gather(self, dim: Int, index: Tensor) -> Tensor:
-        """out[.., j, ..] = x[.., index[.., j, ..], ..]; other dimensions of `index` may be smaller."""
+        """out[.., j, ..] = x[.., index[.., j, ..], ..]; other dimensions of `index` may be smaller.
+
+        An index that names no element, such as -1, gives 0.
+        """
         return Tensor(indexing.gather(self.edge, dim, index.edge))
 
     def take_along_dim(self, indices: Tensor, dim: Int | None = None) -> Tensor:

@@ -8,7 +8,7 @@ file, not copies, but for those that are stored quantised.
 from lumigen.weights.opened import CONVERTED, Alias, Weights, check_fit, fitted, missing, rounded
 from lumigen.weights.opening import open_weights
 from lumigen.weights.safetensors import OURS, read_header
-from lumigen.weights.stored import COMPARE, Array, Stored
+from lumigen.weights.stored import COMPARE, Array, Stored, as_array
 
 __all__ = [
     "COMPARE",
@@ -18,6 +18,7 @@ __all__ = [
     "Array",
     "Stored",
     "Weights",
+    "as_array",
     "check_fit",
     "fitted",
     "missing",

@@ -6,6 +6,7 @@ Promises that a view is read-only, lies inside the file as it is now, and is a c
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.dtype import DType, boolean
+from lumigen.dtype import DType, bf16, boolean
 from lumigen.errors import BadWeightsFile
 
 Array = npt.NDArray[Any]
 
 MAX_RANK = 64
+
+
+def as_array(value: Any) -> Array:
+    """An array, or torch's tensor, as numpy's; bfloat16 of torch by its bits, which numpy lacks."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            bits: Any = value.view(sys.modules["torch"].int16).numpy()
+            return bits.view(bf16.numpy)
+    return np.asarray(value)
 
 
 @dataclass(frozen=True)

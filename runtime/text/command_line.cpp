@@ -25,13 +25,13 @@ cache is full, which it says.
 
   --prompt TEXT             what to continue; special tokens in it are found
   --prompt-file FILE        the same from a file; - is standard input
-  --tokens N                new tokens at most (200)
-  --temperature T           0: always the likeliest token (0)
-  --top-k N                 of the likeliest N alone; 0: of all (0)
-  --top-p P                 of the fewest that have the share P together (1)
-  --min-p P                 of those that are P times as likely as the likeliest (0)
-  --repetition-penalty R    by which logits of tokens in the text are divided, negative ones multiplied (1)
-  --seed N                  of the draws, of which there are none at temperature 0: one seed, one text (0)
+  --tokens N                new tokens at most, 0 or more (200)
+  --temperature T           0 or more; 0: always the likeliest token (0)
+  --top-k N                 of the likeliest N alone, 0 or more; 0: of all (0)
+  --top-p P                 of the fewest that have the share P together, above 0 and to 1 (1)
+  --min-p P                 of those that are P times as likely as the likeliest, 0 to 1 (0)
+  --repetition-penalty R    above 0; divides logits of tokens in the text, multiplies negative ones (1)
+  --seed N                  0 to 2^64 - 1; of the draws, of which temperature 0 has none: one seed, one text (0)
   --stop TEXT               ends before this text; may be given several times
 %s  --weights FILE            weights (those beside the program)
   --tokenizer FILE          tokenizer (the one beside the program)
@@ -56,7 +56,7 @@ using Complaint = std::string;
 template <class Number>
 Complaint in_range(const std::string& flag, const std::string& text, Number value, Number least, Number most,
                    Number* out) {
-  if (!(value >= least && value <= most)) return flag + " cannot be " + text + "; --help says what it is";
+  if (!(value >= least && value <= most)) return flag + " cannot be " + text + ", which is out of its range";
   *out = value;
   return "";
 }
@@ -92,8 +92,16 @@ Complaint read_seed(const std::string& flag, const std::string& text, uint64_t* 
   return is_number ? "" : flag + " takes a whole number from 0 to 2^64 - 1, not '" + text + "'";
 }
 
-// The value of one flag.
-Complaint read_flag(const Program& program, const std::string& flag, const std::string& value, Options* out) {
+bool is_known(const Program& program, const std::string& flag) {
+  for (const char* known :
+       {"--prompt", "--prompt-file", "--tokens", "--temperature", "--top-k", "--top-p", "--min-p",
+        "--repetition-penalty", "--seed", "--stop", "--weights", "--tokenizer"})
+    if (flag == known) return true;
+  return flag == (program.has_device ? "--device" : "--threads");
+}
+
+// The value of one flag that is known.
+Complaint read_flag(const std::string& flag, const std::string& value, Options* out) {
   constexpr double kLarge = 1e30, kSmall = 1e-30;
   Sampling& sampling = out->request.sampling;
   if (flag == "--prompt" || flag == "--prompt-file") {
@@ -110,13 +118,12 @@ Complaint read_flag(const Program& program, const std::string& flag, const std::
   if (flag == "--repetition-penalty")
     return read_number(flag, value, kSmall, kLarge, &sampling.repetition_penalty);
   if (flag == "--seed") return read_seed(flag, value, &sampling.seed);
-  if (flag == "--threads" && !program.has_device) return read_small(flag, value, &out->settings.threads);
-  if (flag == "--device" && program.has_device) return read_small(flag, value, &out->settings.device_id);
+  if (flag == "--threads") return read_small(flag, value, &out->settings.threads);
+  if (flag == "--device") return read_small(flag, value, &out->settings.device_id);
   if (flag == "--stop") {
     out->request.stops.push_back(value);
     return value.empty() ? "--stop takes a text, not an empty one" : "";
   }
-  if (flag != "--weights" && flag != "--tokenizer") return "there is no " + flag;
   (flag == "--weights" ? out->settings.weights : out->tokenizer) = value;
   return value.empty() ? flag + " takes a file" : "";
 }
@@ -136,9 +143,11 @@ Complaint parse(const Program& program, int argc, char** argv, Options* out) {
       has_command = true;
     } else {
       const size_t equals = flag.find('=');
+      const std::string name = flag.substr(0, equals);
+      if (!is_known(program, name)) return "there is no " + name;
       if (equals == std::string::npos && i + 1 == argc) return flag + " lacks its value";
       const std::string value = equals == std::string::npos ? argv[++i] : flag.substr(equals + 1);
-      const Complaint wrong = read_flag(program, flag.substr(0, equals), value, out);
+      const Complaint wrong = read_flag(name, value, out);
       if (!wrong.empty()) return wrong;
     }
   }
@@ -273,8 +282,8 @@ int run_program(const Program& program, int argc, char** argv) {
     return kNotParsed;
   }
   if (options.wants_help) {
-    const char* machine = program.has_device ? "  --device N                which GPU (0)\n"
-                                             : "  --threads N               0: all cores (0)\n";
+    const char* machine = program.has_device ? "  --device N                which GPU, 0 to 65536 (0)\n"
+                                             : "  --threads N               0 to 65536; 0: all cores (0)\n";
     std::printf(kUsage, program.name, machine, program.name);
     return kFine;
   }

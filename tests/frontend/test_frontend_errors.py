@@ -34,6 +34,49 @@ f32, i64, mask = lg.f32, lg.i64, lg.boolean
 # what is wrong, the function, its inputs, the error, texts that must be in the message
 CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], list[str]]] = [
     (
+        lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1),
+        [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=i64)],
+        errors.DtypeMismatch,
+        ["[scaled_dot_product_attention]", "attn_mask is i64", "bool or a float type", ".bool()"],
+    ),
+    (
+        lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1, enable_gqa=True),
+        [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=lg.u8)],
+        errors.DtypeMismatch,
+        ["[scaled_dot_product_attention]", "attn_mask is u8", ".bool()"],
+    ),
+    (
+        lambda x0, x1: nn.MultiheadAttention(4, 2)(x0, x0, x0, attn_mask=x1),
+        [lg.spec(3, B, 4), lg.spec(3, 3, dtype=i64)],
+        errors.DtypeMismatch,
+        ["[MultiheadAttention]", "attn_mask is i64", ".bool()"],
+    ),
+    (
+        lambda x0, x1: nn.TransformerEncoderLayer(4, 2, 8)(x0, src_key_padding_mask=x1),
+        [lg.spec(3, B, 4), lg.spec(B, 3, dtype=lg.i32)],
+        errors.DtypeMismatch,
+        ["[MultiheadAttention]", "key_padding_mask is i32", ".bool()"],
+    ),
+    (
+        lambda x0, x1: functional.multi_head_attention_forward(
+            *(x0, x0, x0, 4, 2, None, None, None, None, False, 0.0, x0, None, False, x1)
+        ),
+        [lg.spec(3, B, 4), lg.spec(B, 3, dtype=lg.i32)],
+        errors.DtypeMismatch,
+        ["[multi_head_attention_forward]", "key_padding_mask is i32", ".bool()"],
+    ),
+    (
+        lambda x0, x1: functional.scaled_dot_product_attention(x0, x1, x1),
+        [lg.spec(B, 4, 3, 8), lg.spec(B, 2, 3, 8)],
+        errors.ShapeMismatch,
+        [
+            "[scaled_dot_product_attention]",
+            "(batch, 4, 3, 8) and (batch, 2, 3, 8)",
+            "4 query heads and 2 key heads",
+            "enable_gqa=True",
+        ],
+    ),
+    (
         lambda x0: x0[:, 2:2].amax(1),
         [lg.spec(B, 3)],
         errors.BadArgument,
@@ -795,6 +838,12 @@ OUTSIDE: list[tuple[Callable[[], Any], str]] = [
     (lambda: lg.full((2,), 10**400, lg.f32), "[constant] a number cannot be an integer of 1329 bits. Pass a float"),
     (lambda: lg.full((2,), math.nan, lg.i32), "[constant] a number cannot be nan, which is no integer."),
     (lambda: lg.full((2**70,), 1.0), "[full] the size of axis 0 cannot be 1180591620717411303424. Pass sizes below"),
+    (lambda: lg.tensor([[1, 2], [3]]), "[tensor] data cannot be a list of this kind."),
+    (lambda: lg.tensor("a"), "[tensor] data cannot be a str of this kind. Pass a number, nested lists"),
+    (lambda: lg.tensor(np.ones(2, np.complex64)), "data cannot be a ndarray of this kind."),
+    (lambda: lg.tensor([lg.zeros(2)]), "[tensor] data cannot be a list of this kind."),
+    (lambda: lg.tensor([0.5], dtype=torch.float16), "[tensor] dtype cannot be torch.float16."),
+    (lambda: lg.tensor(np.arange(65)), "65 numbers. Pass at most 64, and more as a buffer of a module, self.reg"),
     (lambda: lg.arange(2**70), "[arange] the size of axis 0 cannot be 1180591620717411303424."),
 ]  # fmt: skip
 

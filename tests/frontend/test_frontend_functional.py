@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import torch.nn.functional as torch_functional
 from through_graph import as_torch, check, interpret
 
@@ -282,3 +283,63 @@ def test_interpolation_of_dynamic_extents(mode: str, options: dict[str, Any]) ->
             specs={"x0": x_shape, "x1": like_shape},
         )
         check(got, resized(torch_functional, as_torch(x), as_torch(like)), TOLERANCE, 1e-5)
+
+
+CONSTANTS = [
+    3,
+    2.5,
+    True,
+    [1, -2, 3],
+    [1, 2.5],
+    [True, False],
+    [True, 2],
+    [[0.0, math.inf], [-0.0, math.nan]],
+    [],
+    [[]],
+    np.float64(3),
+    [np.int32(3), 4],
+    [np.float64(0.1), 2.0],
+    np.array([[1, 2, 3]], np.uint8),
+    np.array([0.1, 0.2]),
+    np.array([0.1, 0.2], np.float16),
+    np.full((16, 16), 0.1, np.float32),
+]
+
+
+@pytest.mark.parametrize("data", CONSTANTS, ids=lambda d: f"{type(d).__name__}-{np.size(d)}")
+def test_constants_of_numbers_have_pytorchs_dtypes(data):
+    expected = torch.tensor(data)
+    check(interpret(lambda _: lg.tensor(data), np.zeros(1, np.float32)), expected, 0)
+    half, truth = interpret(
+        lambda _: (lg.tensor(data, dtype=lg.f16), lg.tensor(data, dtype=lg.boolean)),
+        np.zeros(1, np.float32),
+    )
+    check(half, torch.tensor(data, dtype=torch.float16), 0)
+    check(truth, torch.tensor(data, dtype=torch.bool), 0)
+
+
+def test_constants_of_torchs_tensors():
+    x = np.zeros(1, np.float32)
+    theirs = torch.tensor([0.1, 0.2])
+    check(interpret(lambda _: lg.tensor(theirs.requires_grad_()), x), theirs.detach(), 0)
+    half = interpret(lambda _: lg.tensor(theirs.bfloat16()).float(), x)
+    check(half, theirs.detach().bfloat16().float(), 0)
+    whole = interpret(lambda _: lg.tensor([1.7, -1.7], dtype=lg.i32), x)
+    check(whole, torch.tensor([1, -1], dtype=torch.int32), 0)
+
+
+def test_an_index_that_names_no_element_reads_zero_and_writes_nothing():
+    x, i = np.arange(1, 13, dtype=np.float32).reshape(3, 4), np.array([1, 3, -1])
+    row = np.stack([x[1], x[1] * 0, x[1] * 0])
+    np.testing.assert_array_equal(interpret(lambda x, i: functional.embedding(i, x), x, i), row)
+    np.testing.assert_array_equal(interpret(lambda x, i: x.index_select(0, i), x, i), row)
+    np.testing.assert_array_equal(interpret(lambda x, i: x.gather(0, i), x, i[:, None]), row[:, :1])
+    above = interpret(lambda x, i: x[:, i], x, np.array([1, 4, -1]))  # as in Python, from the end
+    np.testing.assert_array_equal(above, np.stack([x[:, 1], x[:, 1] * 0, x[:, 3]], 1))
+    want = x.copy()
+    want[1, 0] = 7
+    got = interpret(lambda x, i: x.scatter(0, i, 7.0), x, i[:, None])
+    np.testing.assert_array_equal(got, want)
+    want[1, 0] = x[1, 0] + 1
+    got = interpret(lambda x, i: x.scatter_add(0, i, lg.ones(3, 1)), x, i[:, None])
+    np.testing.assert_array_equal(got, want)

@@ -266,6 +266,9 @@ def test_parameters_of_arrays_have_their_values() -> None:
         nn.Parameter(np.ones(3, np.complex64))
     with pytest.raises(errors.BadArgument, match="Pass positive integers, or an array alone"):
         nn.Parameter(np.ones((0, 3)))
+    told = r"a tensor of shape \(6, 2\), .* Pass its shape, Parameter\(6, 2\), or numbers: an array"
+    with pytest.raises(errors.BadArgument, match=told):
+        nn.Parameter(lg.zeros(6, 2))
     assert nn.Parameter(torch.tensor(2.5)).shape == ()
 
 

@@ -154,6 +154,8 @@ def test_torch_tensors(model, x):
     np.testing.assert_array_equal(out[0].numpy(), want.y)
     with pytest.raises(ValueError, match=r"x is torch.float64, must be float32"):
         context.forward(given.double())
+    with pytest.raises(ValueError, match=r"x records gradients, .* Pass its .detach\(\)\."):
+        context.forward(given.requires_grad_())
 
 
 def refused(status: int, text: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,33 @@ def check_program(folder: Path, target: str) -> None:
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{expected}\n"
         assert why in done.stderr
+    machine = "--device" if target == "cuda" else "--threads"
+    for flags, expected in (
+        (["--bogus"], "there is no --bogus."),
+        (["--bogus", "1"], "there is no --bogus."),
+        (["--tokens"], "--tokens lacks its value."),
+        *(
+            ([flag, value], f"{flag} cannot be {value}, which is out of its range. See")
+            for flag, value in (
+                ("--temperature", "-1"),
+                ("--tokens", "-3"),
+                ("--top-k", "-1"),
+                ("--top-p", "0"),
+                ("--min-p", "1.5"),
+                ("--repetition-penalty", "0"),
+                (machine, "-1"),
+            )
+        ),
+    ):
+        command = [program, "generate", "--prompt", "a", *flags]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert expected in done.stderr
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+    for flag, extent in (
+        ("--temperature T", "0 or more;"),
+        ("--top-p P", "of the fewest that have the share P together, above 0 and to 1"),
+        ("--repetition-penalty R", "above 0;"),
+        (f"{machine} N", "which GPU, 0 to 65536" if target == "cuda" else "0 to 65536;"),
+    ):
+        assert re.search(rf"^  {flag} +{extent}", done.stdout, re.MULTILINE), flag

@@ -52,6 +52,7 @@ class RingCache(State):
 
     def write(self, x: Tensor, position: Tensor) -> None:
         """Put x (.., n, features) at `position`, an integer from 0, and those behind it; cast to the cache's dtype."""
+        self._check(x)
         n = self._chunk(x.shape[-2])
         ahead = (arange(self.rows) - _scalar(self, position)) % self.rows
         taken = x.to(self.dtype).index_select(-2, ahead)
@@ -64,6 +65,19 @@ class RingCache(State):
         behind = arange(n).unsqueeze(-1) - (n - 1) + (last - row) % self.rows
         # a row holds the last position that has its remainder, and none before the text comes to it
         return (row <= last) & (behind >= 0) & (behind < self.window)
+
+    def _check(self, x: Tensor) -> None:
+        """All axes but that of the rows are the cache's, or 1 for all of it."""
+        features = (*self.extents[:-2], self.extents[-1])
+        given = (*x.extents[:-2], *x.extents[-1:])
+        fits = 2 <= x.ndim <= self.ndim
+        tail = features[len(features) - len(given) :]
+        if not fits or any(e is not f and e != 1 for e, f in zip(given, tail, strict=True)):
+            before = "".join(f"{e}, " for e in features[:-1])
+            expected = f"({before}n, {features[-1]}), n rows of the cache"
+            raise _bad(
+                self, f"written from x of shape ({', '.join(map(str, x.extents))})", expected
+            )
 
     def _chunk(self, n: Size) -> Size:
         most = _most(n)

@@ -55,7 +55,7 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """Ids (..) of integers -> (.., features): rows of weight (ids, features).
+    """Ids (..) of integers -> (.., features): rows of weight (ids, features), 0 for an id that it has not.
 
     Rows whose norm is above `max_norm` are scaled down to it; the other options are of training.
     """

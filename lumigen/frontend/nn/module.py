@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
@@ -21,7 +20,7 @@ from lumigen.frontend.trace import current, emit, fail
 from lumigen.index import ix
 from lumigen.ops import Op
 from lumigen.view import Shape
-from lumigen.weights import Array, Weights
+from lumigen.weights import Array, Weights, as_array
 
 Part: TypeAlias = "Parameter | Module"
 
@@ -36,7 +35,14 @@ class Parameter(Tensor):
     __slots__ = ("_dtype", "_extents", "name", "value")
 
     def __init__(self, *shape: Any, dtype: DType | None = None, name: str | None = None) -> None:
-        value = _as_array(shape[0]) if len(shape) == 1 and _is_array(shape[0]) else None
+        if len(shape) == 1 and isinstance(shape[0], Tensor):
+            given = ", ".join(map(str, shape[0].extents))
+            expected = f"its shape, Parameter({given}), or numbers: an array of numpy's or torch's"
+            value = f"a tensor of shape ({given}), which has no numbers while a model is traced"
+            raise fail(
+                BadArgument, op="Parameter", name="the shape", value=value, expected=expected
+            )
+        value = as_array(shape[0]) if len(shape) == 1 and _is_array(shape[0]) else None
         declared = f32 if value is None else of_numpy(value.dtype)
         self.value: Array | None = None
         self.name = name
@@ -218,7 +224,7 @@ class Module:
         if isinstance(state_dict, Weights):
             read = {state_dict.stored_name(name) for name in wanted}
             unexpected = [name for name in unexpected if name not in read]
-        given = {name: _as_array(state_dict[name]) for name in wanted if name in state_dict}
+        given = {name: as_array(state_dict[name]) for name in wanted if name in state_dict}
         unlike = [
             f"{name} is {_shown(array)}, must be {wanted[name].dtype}{list(wanted[name].shape)}"
             for name, array in given.items()
@@ -359,16 +365,6 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Part]]:
     elif isinstance(value, dict):
         for key, item in cast("dict[Any, Any]", value).items():
             yield from _parts(f"{name}.{key}", item)
-
-
-def _as_array(value: Any) -> Array:
-    """An array, or torch's tensor, as numpy's; bfloat16 of torch by its bits, which numpy lacks."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":
-            bits: Any = value.view(sys.modules["torch"].int16).numpy()
-            return bits.view(bf16.numpy)
-    return np.asarray(value)
 
 
 def _is_array(value: Any) -> bool:

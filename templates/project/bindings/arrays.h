@@ -224,6 +224,9 @@ class Arrays {
       raise_(kArrayDevice, at(entry) + port.name + " is on " + place(type, id) + ", must be on " +
                                (device_.type == 1 ? "" : place(device_.type, device_.id) + " or on ") +
                                "the CPU (1). Copy it there.");
+    if (py::hasattr(value, "requires_grad") && py::cast<bool>(value.attr("requires_grad")))
+      raise_(kArrayArgument,
+             at(entry) + port.name + " records gradients, which are not computed here. Pass its .detach().");
     // The array's library makes our stream wait for what writes it.
     py::object capsule =
         on_device ? value.attr("__dlpack__")(py::arg("stream") = device_.stream) : value.attr("__dlpack__")();
