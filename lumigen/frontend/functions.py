@@ -86,6 +86,7 @@ from lumigen.frontend.statistics import (
     trapezoid,
     var_mean,
 )
+from lumigen.frontend.symbolic import sym_max, sym_min
 from lumigen.frontend.tensor import Tensor
 
 __all__ = [
@@ -378,6 +379,8 @@ __all__ = [
     "sum",
     "swapaxes",
     "swapdims",
+    "sym_max",
+    "sym_min",
     "t",
     "take",
     "take_along_dim",

@@ -408,6 +408,8 @@ def pieces(
     first, past = start(index[dim]), end(index[dim])
     index[dim] = first + inner
     inside = (
-        () if known and len(lengths) == 1 else (less(index[dim], past), less(index[dim], a.shape[dim]))
+        ()
+        if known and len(lengths) == 1
+        else (less(index[dim], past), less(index[dim], a.shape[dim]))
     )
     return look(a, View(to, tuple(index), inside, fill))

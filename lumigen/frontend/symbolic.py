@@ -17,7 +17,7 @@ from lumigen import index
 from lumigen.errors import BadArgument, DimSpecialised
 from lumigen.frontend.extents import check_extent, declared
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, Symbolic, is_less, is_nonnegative, ix
+from lumigen.index import Ix, Symbolic, is_less, is_nonnegative, ix, maximum, minimum
 
 Size: TypeAlias = Union[int, "SymbolicSize"]
 
@@ -175,6 +175,16 @@ def ix_of(atom: index.Atom) -> Ix | None:
     return ix(atom) if isinstance(atom, index.Dim) else None
 
 
+def sym_max(a: Size, b: Size) -> Size:
+    """The greater of two sizes; Python's `max` would have to know them."""
+    return size_of(maximum(ix(a), ix(b)))
+
+
+def sym_min(a: Size, b: Size) -> Size:
+    """The lesser of two sizes; Python's `min` would have to know them."""
+    return size_of(minimum(ix(a), ix(b)))
+
+
 def _index(value: object) -> Ix | None:
     return ix(value) if isinstance(value, Integral | Symbolic | Ix) else None  # type: ignore[arg-type]
 
@@ -282,6 +292,6 @@ def _undecided(a: SymbolicSize, symbol: str, other: object, b: Ix) -> Exception:
     needed = (
         f"such that {a} {symbol} {other} holds always or never{known}, since Python decides it while "
         f"the model is traced; lg.where(lg.full((), {a}, lg.i64) {symbol} {other}, x, y) decides it "
-        "when the model runs"
+        f"when the model runs, lg.sym_min({a}, {other}) and lg.sym_max are the lesser and the greater of sizes"
     )
     return fail(DimSpecialised, op=symbol, dim=dim.name, declared=declared(dim), needed=needed)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from through_graph import interpret
 
 import lumigen as lg
 from lumigen import errors, nn
@@ -118,6 +119,19 @@ def test_comparisons_hold_for_all_declared_values_or_are_refused(
             else:
                 with pytest.raises(errors.DimSpecialised):
                     ask(factor * dim, other)
+
+
+def test_the_greater_and_the_lesser_of_sizes() -> None:
+    assert (lg.sym_max(3, 4), lg.sym_min(3, 4)) == (4, 3)
+    assert lg.sym_max(B, 1) is not None
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+
+    def f(t):
+        return [t[: lg.sym_min(t.shape[0], 4)], t.pad((0, 0, 0, lg.sym_max(8 - t.shape[0], 0)))]
+
+    first, padded = interpret(f, x, specs={"x0": lg.spec(lg.Dim("n", 1, 20), 2)})
+    np.testing.assert_array_equal(first, x[:4])
+    np.testing.assert_array_equal(padded, np.pad(x, ((0, 2), (0, 0))))
 
 
 def test_comparisons_between_sizes() -> None:
