@@ -89,7 +89,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[str, dict[str, Any]]]]] =
     **{
         name: (
             folder,
-            (GPT2 if name == "gpt2" else {**LLAMA, "model_type": name}) | sizes,
+            (GPT2 if folder == "gpt2" else {**LLAMA, "model_type": name}) | sizes,
             texts(test_decoders.PARTS, test_decoders.IDS),
         )
         for name, (folder, _, _, sizes) in test_decoders.MODELS.items()

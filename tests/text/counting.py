@@ -99,7 +99,8 @@ def check_program(folder: Path, target: str) -> None:
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{expected}\n"
         assert why in done.stderr
-    machine = "--device" if target == "cuda" else "--threads"
+    on_gpu = parse_target(target).name == "cuda"
+    machine = "--device" if on_gpu else "--threads"
     for flags, expected in (
         (["--bogus"], "there is no --bogus."),
         (["--bogus", "1"], "there is no --bogus."),
@@ -126,6 +127,6 @@ def check_program(folder: Path, target: str) -> None:
         ("--temperature T", "0 or more;"),
         ("--top-p P", "of the fewest that have the share P together, above 0 and to 1"),
         ("--repetition-penalty R", "above 0;"),
-        (f"{machine} N", "which GPU, 0 to 65536" if target == "cuda" else "0 to 65536;"),
+        (f"{machine} N", "which GPU, 0 to 65536" if on_gpu else "0 to 65536;"),
     ):
         assert re.search(rf"^  {flag} +{extent}", done.stdout, re.MULTILINE), flag
