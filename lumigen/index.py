@@ -652,10 +652,11 @@ def _at_corners(e: Ix) -> Iterator[int]:
                 at[a] = end if end is not None else _FAR if last else -_FAR
         try:
             extents = {axis: int(axis.extent.evaluate(at)) for axis in e.axes}
-        except KeyError:
-            continue  # extents of axes that others bound
-        if all(n > 0 for n in extents.values()):
-            yield int(e.evaluate(at | {axis: n - 1 if last else 0 for axis, n in extents.items()}))
+            ends = {axis: n - 1 if last else 0 for axis, n in extents.items()}
+            if all(n > 0 for n in extents.values()):
+                yield int(e.evaluate(at | ends))
+        except (KeyError, ZeroDivisionError):
+            continue  # other axes bound those of `e`, or it has no value there
 
 
 def _by_cases(e: Ix) -> bool:

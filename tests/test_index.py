@@ -404,6 +404,11 @@ def test_unravel_is_numpy_s(extents: tuple[int, ...]) -> None:
         assert found == tuple(map(int, np.unravel_index(i, extents)))
 
 
+def test_what_has_no_value_at_its_least_is_not_proven() -> None:
+    none = Dim("none", 0, 5)  # as many as there are rows, when none is left
+    assert not ixs.is_nonnegative(floordiv(ix(9), ix(none)) - 2)
+
+
 def test_text_is_stable() -> None:
     assert str((IS * T + KT * 3 + 1) // 4) == "((i*t + 3*k + 1)//4)"
     assert str(less(I8, 5)) == "4 - i >= 0"
