@@ -11,6 +11,7 @@ import dataclasses
 import gc
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -321,6 +322,14 @@ def emit(
     )
 
 
+def read_anew(file: Path) -> None:
+    """What is in memory of it is dropped: a service that starts finds it on the disk, and has it in other pages than
+    those that its writer happened to be given."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def logits(c: Mapping[str, Any], w: Mapping[str, Any], ids: Any) -> Any:
     """Those behind the last of the tokens (vocabulary), by plain torch in the type of the weights."""
     import torch
@@ -415,6 +424,8 @@ def main() -> None:
             print(f"{model} {dtype}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
             if "llama.cpp" in peers:
                 make_gguf(checkpoint, work / f"llama-{model}.{dtype}.gguf", model, dtype)
+    for file in (*work.glob("llama_*/weights/*.safetensors"), *work.glob("*.gguf")):
+        read_anew(file)
     cases = cases_of(models, dtypes)
     about = harness.machine()
     expected = references(work, cases)

@@ -58,6 +58,11 @@ Status FileMap::open(const char* where, const char* path, const char* what) {
     return fail(kBadWeights, "[%s] %s %s cannot be mapped: %s.", where, what, path, reason(code));
   data_ = static_cast<const char*>(map);
   bytes_ = static_cast<size_t>(about.st_size);
+#if defined(MADV_HUGEPAGE)
+  // What is not in memory yet comes in huge pages where the file system has them, faster and with fewer
+  // misses of the TLB when weights are read. Nothing depends on whether the hint is taken.
+  madvise(map, bytes_, MADV_HUGEPAGE);
+#endif
   return kOk;
 }
 

@@ -28,10 +28,12 @@ BLOCKS = Place(
 VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
 FEW_COLUMNS = 8
 LONGEST = 1 << 20  # terms of a sum that runs in one piece
+# five panels to each of the streams in which a row reads its columns: long streams, and not a power of two apart, which
+# would keep meeting in the same banks of memory
 ONE_ROW = {
     "rows": 1,
-    "columns": 128,
-    "chunk": 128,
+    "columns": 320,
+    "chunk": 320,
     "depth": LONGEST,
     "shared": LONGEST,
     "near_rows": 1,

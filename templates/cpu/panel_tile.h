@@ -101,29 +101,6 @@ LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const A* a, const T* b, int
   }
 }
 
-// A single row needs each line of B once, so memory decides how long it takes. In panels it asks for lines
-// this far ahead: what a processor asks for by itself ends where a panel or a page does, and it does not look
-// as far ahead where elements are widened. Measured on AVX2 with memory that gives one core 27 GB/s: panels
-// of pairs at 26 GB/s instead of 24, of BF16 at 27 instead of 23, of float at 27 instead of 26; 32 lines
-// ahead are slower again. The second cache can wait for more lines than the first, and is asked before it
-// with AVX-512: on Zen 4 panels of pairs, 768 and 2048 k deep, come at 25 and 28 GB/s in the median instead
-// of 19 and 25, of float at 30 instead of 26 and 27, and slower again from 32 lines on. Where there is a
-// matrix unit it can wait for more: on Sapphire Rapids panels of pairs come at 91 to 103% of the rate at
-// which a core reads memory instead of 85 to 94%; so far ahead they come 12 to 28% slower on AVX2.
-#if defined(LUMIGEN_AMX)
-constexpr int64_t kLinesNear = 12, kLinesAhead = 96;  // for the first cache, and for the second
-constexpr int kCacheAhead = 2;
-#elif defined(__AVX512F__)
-constexpr int64_t kLinesNear = 4, kLinesAhead = 24;
-constexpr int kCacheAhead = 2;
-#else
-constexpr int64_t kLinesNear = 0, kLinesAhead = 10;
-constexpr int kCacheAhead = 3;
-#endif
-constexpr int64_t kLine = 64;  // bytes
-template <class T>
-constexpr int kLineSteps = kLine / (kPanel * int(sizeof(T)));  // of B: 1 or 2
-
 // c (kR rows, kV vectors) = or += the rows of A at `a`, kStep elements from one k to the next, times k rows
 // of the columns at `b`.
 template <int kR, int kV, int kStep, class A, class T>
@@ -144,35 +121,18 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
   // cache. B as a rule is in the first already.
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) __builtin_prefetch(c + r * ldc + kV * kLanes - 1, 1);
-  constexpr int kPanels = kV * kLanes > kPanel ? kV * kLanes / kPanel : 1;
-  constexpr int kLineRows = kR == 1 ? kLineSteps<T> * kStepRows<A, T> : kStepRows<A, T>;
-  constexpr int kUnroll = kV > 4 ? kLineRows : 4;  // many panels: addresses would not fit in registers
-  const bool asks = kR == 1 && panel_stride != kPanel;
-  constexpr int64_t kAhead = kLinesAhead * kLineSteps<T>;  // steps
-  const T *ahead = b + kAhead * step, *const next = b + kPanels * panel_stride;
+  constexpr int kUnroll = kV > 4 ? kStepRows<A, T> : 4;  // many panels: addresses would not fit in registers
   int64_t i = 0;
-  for (int64_t end = asks ? k - kAhead * kStepRows<A, T> : k;; end = k) {
-    for (; i + kUnroll <= end; i += kUnroll) {
+  for (; i + kUnroll <= k; i += kUnroll) {
 #pragma GCC unroll 4
-      for (int u = 0; u < kUnroll; u++) {
-        add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u % kStepRows<A, T>);
-        if (u % kStepRows<A, T> == kStepRows<A, T> - 1)
-          b += step;  // at once: its multiples would take registers
-        if (asks && u % kLineRows == kLineRows - 1) {
-#pragma GCC unroll 8
-          for (int p = 0; p < kPanels; p++) {
-            if (kLinesNear > 0) __builtin_prefetch(b + p * panel_stride + kLinesNear * kLineSteps<T> * step);
-            __builtin_prefetch(ahead + p * panel_stride, 0, kCacheAhead);
-          }
-          ahead += kLineSteps<T> * step;
-        }
-      }
-#pragma GCC unroll 4
-      for (int f = 0; f < kUnroll * kStep; f += 16) __builtin_prefetch(a + 8 * kUnroll * kStep + f);
-      a += kUnroll * kStep;
+    for (int u = 0; u < kUnroll; u++) {
+      add_products<kR, kV>(acc, a + u * kStep, b, panel_stride, step, u % kStepRows<A, T>);
+      if (u % kStepRows<A, T> == kStepRows<A, T> - 1)
+        b += step;  // at once: its multiples would take registers
     }
-    if (end == k) break;
-    ahead = next;  // the last rows ask for the first of the panels behind these
+#pragma GCC unroll 4
+    for (int f = 0; f < kUnroll * kStep; f += 16) __builtin_prefetch(a + 8 * kUnroll * kStep + f);
+    a += kUnroll * kStep;
   }
   for (; i < k; i++) {
     add_products<kR, kV>(acc, a, b, panel_stride, step, i % kStepRows<A, T>);
@@ -249,28 +209,94 @@ inline void multiply_last_columns(float* c, int64_t ldc, Rows<A> a, Columns<T> c
 // A single block of few rows has too few accumulators in two vectors of columns to keep the
 // multipliers busy, so it takes more: as many as registers allow.
 template <class A, class T>
-inline int64_t multiply_few_rows(float* c, int64_t ldc, Rows<A> a, Columns<T> columns, int rows, int64_t cols,
-                                 int64_t k, bool accumulate) {
+inline int64_t multiply_few_rows(float* c, int64_t ldc, Rows<A> a, Columns<T> columns, int rows, int64_t n,
+                                 int64_t cols, int64_t k, bool accumulate) {
 #if defined(LUMIGEN_PORTABLE) || !defined(__AVX2__)
   constexpr int kRowsOf8 = 1, kRowsOf4 = 2;
 #elif defined(__AVX512F__)
-  // Eight panels side by side would be 8% slower than four where they come from memory.
   constexpr int kRowsOf8 = 0, kRowsOf4 = 6;
 #else
   constexpr int kRowsOf8 = 1, kRowsOf4 = 3;
 #endif
-  int64_t n = 0;
   if constexpr (kRowsOf8 > 0)
     if (rows <= kRowsOf8) n = multiply_groups<8, kRowsOf8>(c, ldc, a, columns, rows, n, cols, k, accumulate);
   if (rows <= kRowsOf4) n = multiply_groups<4, kRowsOf4>(c, ldc, a, columns, rows, n, cols, k, accumulate);
   return n;
 }
 
+// --- a single row ---
+
+// A single row meets each line of B once, so memory decides how long it takes. Its panels are dealt to a few
+// streams, each of which reads panel behind panel as they lie: what a processor asks for by itself goes on
+// where a panel ends. Four adjacent panels at a time, that end together, are slower: on Zen 4 panels of
+// pairs, 768 k deep, came at 28 GB/s instead of 33, on AVX2 at 23 instead of 32.
+#if !defined(LUMIGEN_PORTABLE) && defined(__AVX512F__)
+constexpr int kStreamVectors = 4;
+#else
+constexpr int kStreamVectors = 8;
+#endif
+constexpr int kStreams = kStreamVectors * kLanes / kPanel;
+
+// How far ahead lines are asked for, in lines of a stream: a processor looks no further by itself than the
+// end of a page, and not as far where elements are widened. The second cache can wait for more lines than the
+// first, and is asked before it. Where there is a matrix unit it can wait for more.
+#if defined(LUMIGEN_AMX)
+constexpr int64_t kLinesNear = 12, kLinesAhead = 96;  // for the first cache, and for the second
+#else
+constexpr int64_t kLinesNear = 4, kLinesAhead = 16;
+#endif
+constexpr int64_t kLine = 64;  // bytes
+template <class T>
+constexpr int kLineSteps = kLine / (kPanel * int(sizeof(T)));  // of B: 1 or 2
+
+// c = or += a (k) times as many of the columns as make streams of equal length. Returns the first column
+// left.
+template <class A, class T>
+__attribute__((noinline)) int64_t multiply_streams(float* c, const A* a, Columns<T> columns, int64_t cols,
+                                                   int64_t k, bool accumulate) {
+  constexpr int kPanelVectors = kPanel / kLanes, kLineRows = kLineSteps<T> * kStepRows<A, T>;
+  const int64_t each = cols / (kStreams * kPanel);  // panels
+  const int64_t apart = each * columns.panel_stride, step = columns.step;
+  for (int64_t panel = 0; panel < each; panel++) {
+    const auto place = [&](int v) {
+      return c + (v / kPanelVectors * each + panel) * kPanel + v % kPanelVectors * kLanes;
+    };
+    Vec acc[1][kStreamVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kStreamVectors; v++)
+      acc[0][v] = accumulate ? load(place(v), AllLanes{}) : splat(0.0f);
+    const T* b = columns.at(panel * kPanel);
+    int64_t i = 0;
+    for (; i + kLineRows <= k; i += kLineRows) {
+#pragma GCC unroll 8
+      for (int s = 0; s < kStreams; s++) {
+        __builtin_prefetch(b + s * apart + kLinesNear * kLineSteps<T> * step);
+        __builtin_prefetch(b + s * apart + kLinesAhead * kLineSteps<T> * step, 0, 2);
+      }
+#pragma GCC unroll 4
+      for (int u = 0; u < kLineRows; u++)
+        add_products<1, kStreamVectors>(acc, a + i + u, b + u / kStepRows<A, T> * step, apart, step,
+                                        u % kStepRows<A, T>);
+      b += kLineSteps<T> * step;
+    }
+    for (; i < k; i++) {
+      add_products<1, kStreamVectors>(acc, a + i, b, apart, step, i % kStepRows<A, T>);
+      if (i % kStepRows<A, T> == kStepRows<A, T> - 1) b += step;
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < kStreamVectors; v++) store(place(v), acc[0][v], AllLanes{});
+  }
+  return each * kStreams * kPanel;
+}
+
 template <class A, class T>
 inline void multiply_tiles(float* c, int64_t ldc, Rows<A> a, Columns<T> columns, int rows, int64_t cols,
                            int64_t k, bool accumulate) {
   if (rows <= 0 || cols <= 0) return;
-  int64_t n = multiply_few_rows(c, ldc, a, columns, rows, cols, k, accumulate);
+  int64_t n = 0;
+  if (rows == 1 && columns.panel_stride != kPanel)
+    n = multiply_streams(c, a.block(0, 1), columns, cols, k, accumulate);
+  n = multiply_few_rows(c, ldc, a, columns, rows, n, cols, k, accumulate);
   n = multiply_groups<2, kRows>(c, ldc, a, columns, rows, n, cols, k, accumulate);
   n = multiply_groups<1, kRows>(c, ldc, a, columns, rows, n, cols, k, accumulate);
   if (n < cols) multiply_last_columns(c, ldc, a, columns, rows, n, cols, k, accumulate);

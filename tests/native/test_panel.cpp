@@ -239,6 +239,7 @@ int main() {
   for (int rows = 1; rows <= 2 * kRows + 2; rows++)
     for (const int64_t cols : {1, 3, 4, 8, 13, 16, 17, 31, 32, 33, 48, 67, 128, 160})
       check_contraction(random, rows, cols, 1 + random.below(90));
+  for (const int64_t cols : {192, 392, 650}) check_contraction(random, 1, cols, 1 + random.below(90));
   for (int64_t k = 1; k <= 9; k++) check_contraction(random, 5, 21, k);
   for (int round = 0; round < 60; round++)
     check_contraction(random, 1 + random.below(100), 1 + random.below(200), 1 + random.below(300));

@@ -284,7 +284,7 @@ int main() {
   for (const int rows : {1, 15, 16, 17, 33, 64})
     for (const int64_t cols : {1, 3, 16, 17, 32, 63, 64, 65, 130})
       check_columns(random, rows, cols, 1 + random.below(150));
-  for (const int64_t cols : {1, 16, 17, 64, 67, 128, 130, 200})
+  for (const int64_t cols : {1, 16, 17, 64, 67, 128, 130, 200, 650})
     for (const int64_t k : {1, 2, 31, 32, 33, 64, 97, 200}) check_one(random, cols, k);
   check_infinities(random);
 #if defined(LUMIGEN_DOT)
