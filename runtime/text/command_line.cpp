@@ -23,19 +23,9 @@ Writes what follows the prompt to standard output, as it comes, and a newline at
 error. It ends with the model's token for the end of a text, after --tokens, at a stop string, or when the model's
 cache is full, which it says.
 
-  --prompt TEXT             what to continue; special tokens in it are found
-  --prompt-file FILE        the same from a file; - is standard input
-  --tokens N                new tokens at most, 0 or more (200)
-  --temperature T           0 or more; 0: always the likeliest token (0)
-  --top-k N                 of the likeliest N alone, 0 or more; 0: of all (0)
-  --top-p P                 of the fewest that have the share P together, above 0 and to 1 (1)
-  --min-p P                 of those that are P times as likely as the likeliest, 0 to 1 (0)
-  --repetition-penalty R    above 0; divides logits of tokens in the text, multiplies negative ones (1)
-  --seed N                  0 to 2^64 - 1; of the draws, of which temperature 0 has none: one seed, one text (0)
-  --stop TEXT               ends before this text; may be given several times
-%s  --weights FILE            weights (those beside the program)
-  --tokenizer FILE          tokenizer (the one beside the program)
-  --help, --version
+)";
+const char kBehindFlags[] =
+    R"(  --help, --version
 
 Filters apply in the order penalty, temperature, top-k, top-p, min-p.
 Exit codes: 0 fine, 1 a file or value that cannot be, 2 a command line that does not parse, 130 interrupted.
@@ -92,40 +82,99 @@ Complaint read_seed(const std::string& flag, const std::string& text, uint64_t* 
   return is_number ? "" : flag + " takes a whole number from 0 to 2^64 - 1, not '" + text + "'";
 }
 
-bool is_known(const Program& program, const std::string& flag) {
-  for (const char* known :
-       {"--prompt", "--prompt-file", "--tokens", "--temperature", "--top-k", "--top-p", "--min-p",
-        "--repetition-penalty", "--seed", "--stop", "--weights", "--tokenizer"})
-    if (flag == known) return true;
-  return flag == (program.has_device ? "--device" : "--threads");
+Complaint read_file(const std::string& flag, const std::string& text, std::string* out) {
+  *out = text;
+  return text.empty() ? flag + " takes a file" : "";
 }
 
-// The value of one flag that is known.
-Complaint read_flag(const std::string& flag, const std::string& value, Options* out) {
-  constexpr double kLarge = 1e30, kSmall = 1e-30;
-  Sampling& sampling = out->request.sampling;
-  if (flag == "--prompt" || flag == "--prompt-file") {
-    if (out->has_prompt) return "there are two prompts";
-    out->has_prompt = true;
-    (flag == "--prompt" ? out->request.prompt : out->prompt_file) = value;
-    return flag == "--prompt-file" && value.empty() ? "--prompt-file takes a file" : "";
+Complaint only_prompt(Options* out) {
+  if (out->has_prompt) return "there are two prompts";
+  out->has_prompt = true;
+  return "";
+}
+
+// A flag that takes a value: how the help shows it, and what reads it, whose range is the one that the help
+// names.
+using Text = const std::string&;
+struct Flag {
+  enum class On { kAny, kCpu, kGpu };
+  const char *name, *value, *about;
+  Complaint (*read)(Text flag, Text text, Options* out);
+  On on = On::kAny;
+
+  bool is_of(const Program& program) const {
+    return on == On::kAny || (on == On::kGpu) == program.has_device;
   }
-  if (flag == "--tokens") return read_integer(flag, value, INT64_MAX / 2, &out->request.tokens);
-  if (flag == "--temperature") return read_number(flag, value, 0, kLarge, &sampling.temperature);
-  if (flag == "--top-k") return read_integer(flag, value, INT64_MAX, &sampling.top_k);
-  if (flag == "--top-p") return read_number(flag, value, kSmall, 1, &sampling.top_p);
-  if (flag == "--min-p") return read_number(flag, value, 0, 1, &sampling.min_p);
-  if (flag == "--repetition-penalty")
-    return read_number(flag, value, kSmall, kLarge, &sampling.repetition_penalty);
-  if (flag == "--seed") return read_seed(flag, value, &sampling.seed);
-  if (flag == "--threads") return read_small(flag, value, &out->settings.threads);
-  if (flag == "--device") return read_small(flag, value, &out->settings.device_id);
-  if (flag == "--stop") {
-    out->request.stops.push_back(value);
-    return value.empty() ? "--stop takes a text, not an empty one" : "";
-  }
-  (flag == "--weights" ? out->settings.weights : out->tokenizer) = value;
-  return value.empty() ? flag + " takes a file" : "";
+};
+
+constexpr double kLarge = 1e30, kSmall = 1e-30;
+const Flag kFlags[] = {
+    {"--prompt", "TEXT", "what to continue; special tokens in it are found",
+     [](Text, Text text, Options* out) {
+       out->request.prompt = text;
+       return only_prompt(out);
+     }},
+    {"--prompt-file", "FILE", "the same from a file; - is standard input",
+     [](Text flag, Text text, Options* out) {
+       const Complaint wrong = only_prompt(out);
+       return wrong.empty() ? read_file(flag, text, &out->prompt_file) : wrong;
+     }},
+    {"--tokens", "N", "new tokens at most, 0 or more (200)",
+     [](Text flag, Text text, Options* out) {
+       return read_integer(flag, text, INT64_MAX / 2, &out->request.tokens);
+     }},
+    {"--temperature", "T", "0 or more; 0: always the likeliest token (0)",
+     [](Text flag, Text text, Options* out) {
+       return read_number(flag, text, 0, kLarge, &out->request.sampling.temperature);
+     }},
+    {"--top-k", "N", "of the likeliest N alone, 0 or more; 0: of all (0)",
+     [](Text flag, Text text, Options* out) {
+       return read_integer(flag, text, INT64_MAX, &out->request.sampling.top_k);
+     }},
+    {"--top-p", "P", "of the fewest that have the share P together, above 0 and to 1 (1)",
+     [](Text flag, Text text, Options* out) {
+       return read_number(flag, text, kSmall, 1, &out->request.sampling.top_p);
+     }},
+    {"--min-p", "P", "of those that are P times as likely as the likeliest, 0 to 1 (0)",
+     [](Text flag, Text text, Options* out) {
+       return read_number(flag, text, 0, 1, &out->request.sampling.min_p);
+     }},
+    {"--repetition-penalty", "R",
+     "above 0; divides logits of tokens in the text, multiplies negative ones (1)",
+     [](Text flag, Text text, Options* out) {
+       return read_number(flag, text, kSmall, kLarge, &out->request.sampling.repetition_penalty);
+     }},
+    {"--seed", "N", "0 to 2^64 - 1; of the draws, of which temperature 0 has none: one seed, one text (0)",
+     [](Text flag, Text text, Options* out) { return read_seed(flag, text, &out->request.sampling.seed); }},
+    {"--stop", "TEXT", "ends before this text; may be given several times",
+     [](Text flag, Text text, Options* out) {
+       out->request.stops.push_back(text);
+       return text.empty() ? flag + " takes a text, not an empty one" : Complaint();
+     }},
+    {"--device", "N", "which GPU, 0 to 65536 (0)",
+     [](Text flag, Text text, Options* out) { return read_small(flag, text, &out->settings.device_id); },
+     Flag::On::kGpu},
+    {"--threads", "N", "0 to 65536; 0: all cores (0)",
+     [](Text flag, Text text, Options* out) { return read_small(flag, text, &out->settings.threads); },
+     Flag::On::kCpu},
+    {"--weights", "FILE", "weights (those beside the program)",
+     [](Text flag, Text text, Options* out) { return read_file(flag, text, &out->settings.weights); }},
+    {"--tokenizer", "FILE", "tokenizer (the one beside the program)",
+     [](Text flag, Text text, Options* out) { return read_file(flag, text, &out->tokenizer); }},
+};
+
+const Flag* find_flag(const Program& program, const std::string& name) {
+  for (const Flag& flag : kFlags)
+    if (name == flag.name && flag.is_of(program)) return &flag;
+  return nullptr;
+}
+
+void print_help(const Program& program) {
+  std::printf(kUsage, program.name);
+  for (const Flag& flag : kFlags)
+    if (flag.is_of(program))
+      std::printf("  %-25s %s\n", (std::string(flag.name) + " " + flag.value).c_str(), flag.about);
+  std::printf(kBehindFlags, program.name);
 }
 
 Complaint parse(const Program& program, int argc, char** argv, Options* out) {
@@ -144,10 +193,11 @@ Complaint parse(const Program& program, int argc, char** argv, Options* out) {
     } else {
       const size_t equals = flag.find('=');
       const std::string name = flag.substr(0, equals);
-      if (!is_known(program, name)) return "there is no " + name;
+      const Flag* const known = find_flag(program, name);
+      if (known == nullptr) return "there is no " + name;
       if (equals == std::string::npos && i + 1 == argc) return flag + " lacks its value";
       const std::string value = equals == std::string::npos ? argv[++i] : flag.substr(equals + 1);
-      const Complaint wrong = read_flag(name, value, out);
+      const Complaint wrong = known->read(name, value, out);
       if (!wrong.empty()) return wrong;
     }
   }
@@ -282,9 +332,7 @@ int run_program(const Program& program, int argc, char** argv) {
     return kNotParsed;
   }
   if (options.wants_help) {
-    const char* machine = program.has_device ? "  --device N                which GPU, 0 to 65536 (0)\n"
-                                             : "  --threads N               0 to 65536; 0: all cores (0)\n";
-    std::printf(kUsage, program.name, machine, program.name);
+    print_help(program);
     return kFine;
   }
   if (options.wants_version) {
