@@ -67,7 +67,7 @@ from lumigen.verify.graph import verify
 from lumigen.verify.program import verify as verify_program
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
-from lumigen.weights import Weights, as_array, check_fit, fitted, missing, open_weights
+from lumigen.weights import Weights, check_fit, fitted, missing, named_array, open_weights
 
 Entries = tuple[tuple[str, Graph], ...]
 Array = npt.NDArray[Any]
@@ -323,7 +323,7 @@ def compile_project(
         check_buildable(place)
     check_ours(place)
     if isinstance(weights, Mapping):
-        weights = {name: as_array(array) for name, array in weights.items()}
+        weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     if weights is not None:
         check_weights(traced, weights)
     at = stages or Stages()

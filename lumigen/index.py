@@ -177,7 +177,8 @@ class Ix:
         """The number of a constant; what asks for one of a symbolic extent gets a TypeError."""
         if self.terms:
             what = "is known only when the model runs, and this needs a number while it is traced"
-            raise TypeError(f"{self} {what}. Work on the whole axis, or give it a fixed size")
+            instead = "give it a fixed size, or compute with lg.full((), size, lg.f32)"
+            raise TypeError(f"{self} {what}. Work on the whole axis, {instead}")
         return self.const
 
     def __add__(self, other: IxLike) -> Ix:

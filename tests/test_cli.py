@@ -448,7 +448,12 @@ REFUSED = [
     ("inspect full", "[inspect] full cannot be used: "),
     ("inspect full/a.txt", "[inspect] full/a.txt cannot be used: it is no shared library"),
     ("new full", "[new] full cannot be used: it is there already. Choose another name"),
-    ("new 9lives", "[new] NAME cannot be '9lives'. Pass a name that begins with a letter."),
+    ("new 9lives", "[new] NAME cannot be '9lives'. Pass a name that begins with a letter from A"),
+    (
+        "new class",
+        "[new] the name cannot be 'class', which belongs to C and C++, where it is a key",
+    ),
+    ("new numpy", "[new] the name cannot be 'numpy', which belongs to a Python module that the"),
 ]
 
 

@@ -263,6 +263,23 @@ def test_weights_may_be_tensors_of_torch(tmp_path: Path, arrays: dict[str, np.nd
         np.testing.assert_array_equal(found[name], wanted[name])
 
 
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        (torch.nn.Linear(3, 4), "[compile] weights cannot be of type Linear. Pass arrays by name"),
+        ([("weight", 1)], "[compile] weights cannot be of type list."),
+        ({1: np.ones(2)}, "[compile] weights cannot be 1: a ndarray (float64"),
+        ({"w": torch.empty(2, device="meta")}, "'w': a Tensor (torch.float32 torch.strided meta)."),
+        ({"w": torch.ones(2).to(torch.float8_e5m2)}, "'w': a Tensor (torch.float8_e5m2 "),
+    ],
+)
+def test_what_cannot_be_weights_is_refused(weights: Any, says: str, tmp_path: Path) -> None:
+    with pytest.raises(lg.UserError) as caught:
+        lg.compile(make_model(), output=tmp_path / "out", weights=weights, build=False)
+    assert says in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
 def test_unused_tensors_are_listed(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
     file = tmp_path / "w.safetensors"
     save_file({**arrays, "head.weight": np.zeros(3, np.float32)}, file)

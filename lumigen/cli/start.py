@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 from lumigen.errors import BadArgument, FileRefused
+from lumigen.frontend.spec import check_identifier
+from lumigen.names import model_taken_by
 
 MODEL = '''"""{name}: a network of two layers."""
 
@@ -82,8 +84,9 @@ def model_name(directory: Path) -> str:
             op="new",
             name="NAME",
             value=repr(directory.name),
-            expected="a name that begins with a letter",
+            expected="a name that begins with a letter from A to Z",
         )
+    check_identifier("new", name, model_taken_by)
     return name
 
 

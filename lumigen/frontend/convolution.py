@@ -14,6 +14,7 @@ from typing import TypeAlias
 from lumigen.errors import BadArgument, DtypeMismatch, RankMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.extents import check_count, check_extent, fixed
+from lumigen.frontend.operand import check_tensor
 from lumigen.frontend.primitive import unequal
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
@@ -55,6 +56,7 @@ def need_rank(op: str, name: str, x: Tensor, axes: tuple[str, ...]) -> None:
 
 
 def same_dtype(op: str, x: Tensor, weight: Tensor) -> None:
+    check_tensor(op, x)
     if x.dtype is not weight.dtype:
         raise fail(
             DtypeMismatch,

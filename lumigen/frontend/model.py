@@ -28,7 +28,7 @@ from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, product
 from lumigen.names import entry_symbols, model_symbols, model_taken_by
 from lumigen.ops import Op
-from lumigen.weights import Array, Weights
+from lumigen.weights import Array, Weights, check_named
 
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")  # the instructions that end a function
 FEW = 4  # items of a result that an error lists
@@ -245,6 +245,7 @@ class Model:
         """
         if given is None:
             return self.values() or None
+        check_named("compile", "weights", given)
         own = {
             name: p.value
             for p, name in self.weight_names().items()

@@ -39,8 +39,21 @@ def raw(a: Any) -> primitive.Operand:
         op="operand",
         name="an operand",
         value=f"a {type(a).__name__}",
-        expected="tensors of this trace, numbers or extents; an array is a parameter of the model, among its weights",
+        expected=f"{OF_TRACE}, numbers or extents; an array is a parameter of the model, among its weights",
     )
+
+
+OF_TRACE = "tensors of this trace"
+
+
+def check_tensor(op: str, a: Any) -> None:
+    """What has no numbers but those of a trace: arrays are passed to an entry when the model runs, or to a graph."""
+    if not isinstance(getattr(a, "edge", None), Edge):
+        value = f"a {type(a).__name__}"
+        expected = (
+            f"{OF_TRACE}: an entry's inputs, or lg.Graph().tensor(shape).set(array) to try it out"
+        )
+        raise fail(BadArgument, op=op, name="the input", value=value, expected=expected)
 
 
 def is_tensor(a: object) -> TypeGuard[Tensor]:

@@ -236,7 +236,12 @@ def _lp_pool(
     rank: int, x: Tensor, p: float, kernel: Sizes, stride: Sizes | None, ceil_mode: bool
 ) -> Tensor:
     w = _Windows(f"lp_pool{rank}d", rank, x, kernel, stride, 0, 1, ceil_mode)
-    total = w.of(x.pow(p), 0).sum(w.inner)
+    if math.isinf(p):
+        greatest = w.of((x.abs() if p > 0 else -x.abs()), x.dtype.lowest).amax(w.inner)
+        return greatest if p > 0 else -greatest
+    # PyTorch's: a window that is cut off at the end stands for a whole one
+    mean = _avg_pool(rank, x.pow(p), kernel, stride, 0, ceil_mode, True, None)
+    total = mean * math.prod(w.size)
     return (total.sign() * total.abs().relu()).pow(1 / p)
 
 
@@ -247,7 +252,7 @@ def lp_pool1d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """(sum x^p)^(1/p) of each window."""
+    """(sum x^p)^(1/p) of each window, of one that is cut off as if it had more of the like; inf: the greatest |x|."""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -258,7 +263,7 @@ def lp_pool2d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """(sum x^p)^(1/p) of each window."""
+    """(sum x^p)^(1/p) of each window, of one that is cut off as if it had more of the like; inf: the greatest |x|."""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -269,7 +274,7 @@ def lp_pool3d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """(sum x^p)^(1/p) of each window."""
+    """(sum x^p)^(1/p) of each window, of one that is cut off as if it had more of the like; inf: the greatest |x|."""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 

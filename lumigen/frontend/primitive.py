@@ -56,11 +56,14 @@ def _canonical(v: View, source: Shape) -> View:
 def constant(value: float | bool, dtype: DType) -> Edge:
     """A 0-d constant, rounded to what `dtype` computes in; integers wrap around.
 
-    BadArgument for integers beyond 64 bits, and for what is none where one is needed.
+    BadArgument for integers beyond i64, and for what is none where one is needed.
     """
     whole = isinstance(value, int)
-    if whole and not (abs(value) < 2**1023 if dtype.is_float else -(2**63) <= value < 2**64):
-        _refuse(f"an integer of {value.bit_length()} bits", dtype)
+    if whole and not (abs(value) < 2**1023 if dtype.is_float else -(2**63) <= value < 2**63):
+        _refuse(
+            str(value) if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits",
+            dtype,
+        )
     if dtype.is_float:
         with np.errstate(over="ignore"):
             return emit(graph.const(float(np.asarray(value, accumulator(dtype).numpy)), dtype))

@@ -48,9 +48,11 @@ def _kept(a: Edge, gone: tuple[int, ...], *, keepdim: bool) -> Edge:
 
 
 def sum(a: Edge, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None) -> Edge:
-    """The sum; integers and bools are summed in i64."""
+    """The sum; integers and bools are summed in i64. As a bool: whether anything is not 0."""
     gone = axes("sum", a, dim)
     wanted = dtype or (a.dtype if a.dtype.is_float else i64)
+    if wanted is boolean:
+        return _greatest(cast(a, boolean), dim, keepdim=keepdim)
     return _kept(reduce_sum(cast(a, wanted), gone), gone, keepdim=keepdim)
 
 

@@ -57,7 +57,7 @@ def prod(
     wanted = dtype or (input.dtype if input.dtype.is_float else i64)
     x = input.to(wanted)
     if dim is None:
-        out = prod(x.flatten(), 0)
+        out = prod(x.flatten(), 0, dtype=wanted)
         return out.reshape((1,) * input.ndim) if keepdim else out
     if not input.ndim:
         movement.axes("prod", input.edge, dim)

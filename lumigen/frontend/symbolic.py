@@ -177,12 +177,23 @@ def ix_of(atom: index.Atom) -> Ix | None:
 
 def sym_max(a: Size, b: Size) -> Size:
     """The greater of two sizes; Python's `max` would have to know them."""
-    return size_of(maximum(ix(a), ix(b)))
+    return _chosen("sym_max", maximum, a, b)
 
 
 def sym_min(a: Size, b: Size) -> Size:
     """The lesser of two sizes; Python's `min` would have to know them."""
-    return size_of(minimum(ix(a), ix(b)))
+    return _chosen("sym_min", minimum, a, b)
+
+
+def _chosen(op: str, choose: Callable[[Ix, Ix], Ix], a: object, b: object) -> Size:
+    sizes: list[Ix] = []
+    for name, given in (("a", a), ("b", b)):
+        size = _index(given)
+        if size is None:
+            expected = "a size: an integer, a dim or an expression of them"
+            raise fail(BadArgument, op=op, name=name, value=repr(given), expected=expected)
+        sizes.append(size)
+    return size_of(choose(*sizes))
 
 
 def _index(value: object) -> Ix | None:

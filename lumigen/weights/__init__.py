@@ -5,10 +5,19 @@ run, and never memory beyond a small multiple of the file's own size. Tensors ar
 file, not copies, but for those that are stored quantised.
 """
 
-from lumigen.weights.opened import CONVERTED, Alias, Weights, check_fit, fitted, missing, rounded
+from lumigen.weights.opened import (
+    CONVERTED,
+    Alias,
+    Weights,
+    check_fit,
+    check_named,
+    fitted,
+    missing,
+    rounded,
+)
 from lumigen.weights.opening import open_weights
 from lumigen.weights.safetensors import OURS, read_header
-from lumigen.weights.stored import COMPARE, Array, Stored, as_array
+from lumigen.weights.stored import COMPARE, Array, Stored, as_array, named_array
 
 __all__ = [
     "COMPARE",
@@ -20,8 +29,10 @@ __all__ = [
     "Weights",
     "as_array",
     "check_fit",
+    "check_named",
     "fitted",
     "missing",
+    "named_array",
     "open_weights",
     "read_header",
     "rounded",

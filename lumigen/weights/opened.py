@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
-from lumigen.errors import UnknownWeight, WeightMismatch, WeightOverflow
+from lumigen.errors import BadArgument, UnknownWeight, WeightMismatch, WeightOverflow
 from lumigen.tokenizer import Tokenizer
 from lumigen.weights.config import Config, Supported, checked
-from lumigen.weights.stored import Array, Stored, bad, mapped
+from lumigen.weights.stored import Array, Refused, Stored, bad, mapped
 
 CONVERTED = (f16, bf16, f32)  # a file may hold any of them where a model reads another
 PYTORCHS = {
@@ -157,6 +157,14 @@ class Weights:
         if found is None:
             raise missing(name, str(self.path), [*self._stored, *self._aliases])
         return found
+
+
+def check_named(op: str, name: str, given: object, refused: Refused = BadArgument) -> None:
+    """Weights are arrays by name, as a mapping or opened."""
+    if not isinstance(given, Mapping | Weights):
+        value = f"of type {type(given).__name__}"
+        expected = "arrays by name, as a state_dict() has them, or lg.open_weights(FILE)"
+        raise refused(op=op, name=name, value=value, expected=expected)
 
 
 def missing(

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lumigen.dtype import DType, bf16, boolean
-from lumigen.errors import BadWeightsFile
+from lumigen.errors import BadArgument, BadWeightsFile, LumigenError
 
 Array = npt.NDArray[Any]
+Refused: TypeAlias = Callable[
+    ..., LumigenError
+]  # makes a BadArgument, perhaps with the user's line
 
 MAX_RANK = 64
 
@@ -25,11 +29,29 @@ MAX_RANK = 64
 def as_array(value: Any) -> Array:
     """An array, or torch's tensor, as numpy's; bfloat16 of torch by its bits, which numpy lacks."""
     if hasattr(value, "detach"):
-        value = value.detach().cpu()
+        value = value.detach().resolve_conj().resolve_neg().cpu()
         if str(value.dtype) == "torch.bfloat16":
             bits: Any = value.view(sys.modules["torch"].int16).numpy()
             return bits.view(bf16.numpy)
     return np.asarray(value)
+
+
+def named_array(op: str, name: object, value: Any, refused: Refused = BadArgument) -> Array:
+    """`as_array` of a row of a table of weights; what has no numbers in memory is refused by its name."""
+    reason: Exception | None = None
+    if isinstance(name, str):
+        try:
+            return as_array(value)
+        except (
+            TypeError,
+            ValueError,
+            RuntimeError,
+        ) as e:  # torch's, of what is sparse or has no data
+            reason = e
+    facts = [str(getattr(value, a)) for a in ("dtype", "layout", "device") if hasattr(value, a)]
+    shown = f"{name!r}: a {type(value).__name__}" + (f" ({' '.join(facts)})" if facts else "")
+    expected = "names with dense arrays or tensors in memory, as a state_dict() has them"
+    raise refused(op=op, name="weights", value=shown, expected=expected) from reason
 
 
 @dataclass(frozen=True)

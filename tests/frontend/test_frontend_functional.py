@@ -86,6 +86,10 @@ POOLS: list[tuple[str, dict[str, Any]]] = [
     ("avg_pool2d", {"kernel_size": 3, "stride": 2, "padding": 1}),
     ("avg_pool2d", {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False}),
     ("adaptive_avg_pool2d", {"output_size": (2, 3)}),
+    ("lp_pool2d", {"norm_type": 2.0, "kernel_size": 3}),
+    ("lp_pool2d", {"norm_type": 2.0, "kernel_size": 5, "stride": 4, "ceil_mode": True}),
+    ("lp_pool2d", {"norm_type": math.inf, "kernel_size": (5, 3), "ceil_mode": True}),
+    ("lp_pool2d", {"norm_type": -math.inf, "kernel_size": 2}),
 ]
 
 

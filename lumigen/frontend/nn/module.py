@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from lumigen.frontend.trace import current, emit, fail
 from lumigen.index import ix
 from lumigen.ops import Op
 from lumigen.view import Shape
-from lumigen.weights import Array, Weights, as_array
+from lumigen.weights import Array, Weights, as_array, check_named, named_array
 
 Part: TypeAlias = "Parameter | Module"
 
@@ -211,12 +212,8 @@ class Module:
         theirs. StateMismatch where shapes or kinds differ, a number is too great and, if `strict`, where names
         are missing or left over; counters of training (`num_batches_tracked`) may be either. Nothing is taken then.
         """
-        if not isinstance(state_dict, Mapping | Weights):  # pyright: ignore[reportUnnecessaryIsInstance]
-            value = f"of type {type(state_dict).__name__}"
-            expected = "arrays by name, as a state_dict() has them, or lg.open_weights(FILE)"
-            raise fail(
-                BadArgument, op="load_state_dict", name="state_dict", value=value, expected=expected
-            )
+        refused = partial(fail, BadArgument)
+        check_named("load_state_dict", "state_dict", state_dict, refused)
         wanted = self.state_dict()
         counters = {f"{p}.{c}" if p else c for p, m in self.named_modules() for c in m.counted}
         missing = [name for name in wanted if name not in state_dict]
@@ -224,7 +221,11 @@ class Module:
         if isinstance(state_dict, Weights):
             read = {state_dict.stored_name(name) for name in wanted}
             unexpected = [name for name in unexpected if name not in read]
-        given = {name: as_array(state_dict[name]) for name in wanted if name in state_dict}
+        given = {
+            name: named_array("load_state_dict", name, state_dict[name], refused)
+            for name in wanted
+            if name in state_dict
+        }
         unlike = [
             f"{name} is {_shown(array)}, must be {wanted[name].dtype}{list(wanted[name].shape)}"
             for name, array in given.items()
