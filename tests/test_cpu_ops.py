@@ -1304,6 +1304,22 @@ row(
 )
 row("grid_sample", lambda x, g: F.grid_sample(x, g / 2), (2, 3, 5, 6), (2, 4, 5, 2))
 row(
+    "grid_sample_dynamic",
+    lambda x, g: {
+        "b_": F.grid_sample(x, g / 2),
+        "c_": F.grid_sample(x, g / 2, "bicubic", "reflection", align_corners=True),
+        "n_": F.grid_sample(x, g / 2, "nearest", "border"),
+    },
+    (2, 3, N, M),
+    (2, M, N, 2),
+)
+row(
+    "affine_grid_dynamic",
+    lambda t, x: F.grid_sample(x, F.affine_grid(t, x.shape), padding_mode="border"),
+    (N, 2, 3),
+    (N, 2, 5, M),
+)
+row(
     "other_norms",
     lambda x: {"i_": F.instance_norm(x), "l_": F.local_response_norm(x, 3)},
     (N, 4, 5, 3),

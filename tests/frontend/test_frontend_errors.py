@@ -414,6 +414,30 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[max_pool2d]", "padding cannot be 2", "half the window"],
     ),
     (
+        lambda x0, x1: functional.grid_sample(x0, x1),
+        [lg.spec(B, 3, S, 5), lg.spec(B, 4, 4, 3)],
+        errors.ShapeMismatch,
+        ["[grid_sample] shapes (batch, 3, sequence, 5) and (batch, 4, 4, 3)", "(batch, *sizes, k)"],
+    ),
+    (
+        lambda x0, x1: functional.grid_sample(x0, x1),
+        [lg.spec(B, 3, S, 5), lg.spec(4, B, 4, 2)],
+        errors.ShapeMismatch,
+        ["[grid_sample]", "(4, batch, 4, 2)", "the same batch"],
+    ),
+    (
+        lambda x0, x1: functional.grid_sample(x0[:, :, 1:], x1),
+        [lg.spec(3, 3, B, 5), lg.spec(3, 4, 4, 2)],
+        errors.DimSpecialised,
+        ["[grid_sample] dim batch", "at least 2", "axis 2 of the input has extent batch - 1"],
+    ),
+    (
+        lambda x0: functional.affine_grid(x0, (4, 3, S, 5)),
+        [lg.spec(B, 2, 3)],
+        errors.ShapeMismatch,
+        ["[affine_grid] shapes (batch, 2, 3) and (4, 3, sequence, 5)", "(batch, k, k + 1)"],
+    ),
+    (
         lambda x0: functional.interpolate(x0, 4, mode="bicubic"),
         [lg.spec(1, 2, 9)],
         errors.BadArgument,

@@ -285,6 +285,63 @@ def test_interpolation_of_dynamic_extents(mode: str, options: dict[str, Any]) ->
         check(got, resized(torch_functional, as_torch(x), as_torch(like)), TOLERANCE, 1e-5)
 
 
+SAMPLED = lg.Dim("batch", 1, 3), *map(lg.Dim, ("depth", "height", "width"), (1, 1, 1), (4, 7, 9))
+GRID = tuple(map(lg.Dim, ("planes", "rows", "columns"), (1, 1, 1), (3, 11, 8)))
+# batch, and (depth, height, width) of the input and of the grid, the least, odd, coprime, the greatest, equal
+SAMPLES = [
+    (1, (1, 1, 1), (1, 1, 1)),
+    (3, (3, 5, 7), (1, 3, 5)),
+    (2, (4, 7, 9), (3, 10, 7)),
+    (3, (4, 7, 9), (3, 11, 8)),
+    (2, (3, 3, 3), (3, 3, 3)),
+]
+
+
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(
+    ("mode", "rank"),
+    [("bilinear", 2), ("nearest", 2), ("bicubic", 2), ("bilinear", 3), ("nearest", 3)],
+)
+def test_samples_of_dynamic_extents(mode: str, rank: int, padding: str, corners: bool) -> None:
+    batch, *extents = SAMPLED
+    declared = {
+        "x0": lg.spec(batch, 2, *extents[-rank:]),
+        "x1": lg.spec(batch, *GRID[-rank:], rank),
+    }
+    options = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+    for count, sizes, wanted in SAMPLES:
+        x, grid = numbers(count, 2, *sizes[-rank:]), numbers(count, *wanted[-rank:], rank, seed=1)
+        grid[0].flat[:4] = [-1, 1, 0, 50]
+        expected = torch_functional.grid_sample(as_torch(x), as_torch(grid), **options)
+        got = interpret(
+            lambda x, g: functional.grid_sample(x, g, **options), x, grid, specs=declared
+        )
+        check(got, expected, TOLERANCE, 2e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")  # of a size of 1
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_affine_grids_of_dynamic_extents(rank: int, corners: bool, dtype: type) -> None:
+    batch, *extents = SAMPLED
+    dtypes = {np.float32: lg.f32, np.float64: lg.f64}
+    declared = {
+        "x0": lg.spec(batch, rank, rank + 1, dtype=dtypes[dtype]),
+        "x1": lg.spec(batch, 2, *extents[-rank:]),
+    }
+    for count, sizes, _ in SAMPLES:
+        theta = numbers(count, rank, rank + 1).astype(dtype)
+        like = numbers(count, 2, *sizes[-rank:])
+        expected = torch_functional.affine_grid(as_torch(theta), like.shape, align_corners=corners)
+        for specs in (declared, None):  # PyTorch's own samples have none of this op
+            got = interpret(
+                lambda t, x: functional.affine_grid(t, x.shape, corners), theta, like, specs=specs
+            )
+            check(got, expected, *((TOLERANCE, 1e-6) if dtype is np.float32 else (1e-12, 1e-14)))
+
+
 CONSTANTS = [
     3,
     2.5,
