@@ -65,7 +65,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 
 def vecdot(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """sum x y along a dimension, broadcast."""
-    return (input * other).sum(dim, dtype=dtype_of(input, other))
+    return (input * other).sum(dim, dtype=dtype_of("vecdot", input, other))
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:

@@ -333,6 +333,12 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
             ".to(lg.i32)",
         ],
     ),
+    (
+        lambda x0, x1: x0.hypot(x1),
+        [lg.spec(B, 3, dtype=lg.u8), lg.spec(3, dtype=lg.i8)],
+        errors.DtypeMismatch,
+        ["[hypot] the operand of shape (3) is i8, must be u8"],
+    ),
     (lambda x0: x0 & 1, [lg.spec(3)], errors.DtypeMismatch, ["[and]", "f32", "integers or bools"]),
     (lambda x0: x0.div(2, rounding_mode="up"), [lg.spec(3)], errors.BadArgument, ["[div]", "'up'"]),
     (
