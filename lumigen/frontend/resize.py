@@ -19,7 +19,7 @@ from lumigen.frontend.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, a
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, Symbolic, is_less, ix, maximum, minimum
+from lumigen.index import Ix, Symbolic, ix, maximum, minimum
 
 RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 MODES = ("nearest", "nearest-exact", "area", *RANKS)
@@ -193,10 +193,8 @@ def _sizes(
         ix(math.floor(e.const * f)) if e.is_const else e * exact.numerator // exact.denominator
         for e, f, exact in zip(extents, factors, fractions, strict=True)
     ]
-    for s, f in zip(sizes, factors, strict=True):
-        if not is_less(ix(0), s):
-            expected = "one that leaves an element"
-            raise fail(BadArgument, op=op, name="scale_factor", value=f, expected=expected)
+    for s, e, f in zip(sizes, extents, factors, strict=True):
+        check_extent(op, f"scale_factor {f} of {e} elements leaves {s}", s, least=1)
     return sizes, fractions
 
 

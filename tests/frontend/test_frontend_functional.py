@@ -130,6 +130,11 @@ def test_pools_of_any_extent(height: int, width: int) -> None:
             functional.adaptive_avg_pool2d(t, (3, 7)),
             functional.adaptive_avg_pool2d(t, (None, 2)),
             *functional.adaptive_max_pool2d(t, (2, 5), return_indices=True),
+            functional.avg_pool2d(t, t.shape[1:]),
+            functional.max_pool1d(t, t.shape[-1]),
+            *functional.max_pool2d(t, (t.shape[1], 2), return_indices=True),
+            functional.avg_pool2d(t, (t.shape[1] - 1, 3), 1, ceil_mode=True),
+            functional.lp_pool2d(t, 2, (2, t.shape[2])),
         ]
 
     declared = {"x0": lg.spec(2, lg.Dim("height", 3, 11), lg.Dim("width", 3, 9))}
