@@ -262,6 +262,18 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
     (lambda x0: x0.split(0), [lg.spec(3)], errors.BadArgument, ["[split]", "0"]),
     (lambda x0: x0.tensor_split(9), [lg.spec(B)], errors.DimSpecialised, ["[tensor_split]", "9 p"]),
     (
+        lambda x0, x1: lg.linalg.solve(x0, x1),
+        [lg.spec(B, 5, 5), lg.spec(2, 5)],
+        errors.ShapeMismatch,
+        ["[solve] shapes (batch, 5, 5) and (2, 5)", "as many rows", "unsqueeze(-1)"],
+    ),
+    (
+        lambda x0, x1: lg.linalg.solve_triangular(x0, x1, upper=True),
+        [lg.spec(5, 5), lg.spec(B, 1)],
+        errors.ShapeMismatch,
+        ["[solve_triangular] shapes (5, 5) and (batch, 1)", "as many rows"],
+    ),
+    (
         lambda x0: functional.interpolate(x0, scale_factor=0.5),
         [lg.spec(1, 3, B)],
         errors.DimSpecialised,
