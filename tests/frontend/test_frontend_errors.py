@@ -262,6 +262,12 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
     (lambda x0: x0.split(0), [lg.spec(3)], errors.BadArgument, ["[split]", "0"]),
     (lambda x0: x0.tensor_split(9), [lg.spec(B)], errors.DimSpecialised, ["[tensor_split]", "9 p"]),
     (
+        lambda x0: lg.vander(x0),
+        [lg.spec(B)],
+        errors.DimSpecialised,
+        ["[vander] dim batch", "the number of columns"],
+    ),
+    (
         lambda x0, x1: lg.linalg.solve(x0, x1),
         [lg.spec(B, 5, 5), lg.spec(2, 5)],
         errors.ShapeMismatch,

@@ -211,6 +211,9 @@ CREATED: list[tuple[str, Callable[[Any], Any]]] = [
     ("full", lambda m: m.full((2, 2), 1.5)),
     ("tril", lambda m: m.tril(m.ones(4, 5), 1)),
     ("triu", lambda m: m.triu(m.ones(4, 5), -1)),
+    ("vander", lambda m: m.vander(m.arange(4).float())),
+    ("vander of few powers", lambda m: m.vander(m.arange(4).float(), 3, increasing=True)),
+    ("linalg.vander", lambda m: m.linalg.vander(m.arange(4).float(), N=3)),
 ]
 
 
