@@ -1305,6 +1305,14 @@ for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area"):
         (2, 2, 5, 7),
     )
 row(
+    "pieces_dynamic",
+    lambda x: {
+        "a_": F.interpolate(x.repeat(1, 1, 2, 2), scale_factor=0.5, mode="area"),
+        "m_": F.adaptive_max_pool2d(x.repeat(1, 1, 3, 1), (x.shape[2], 2)),
+    },
+    (1, 2, N, M),
+)
+row(
     "interpolate_aligned",
     lambda x: F.interpolate(x, (9, 13), mode="bilinear", align_corners=True),
     (2, 2, 5, 7),

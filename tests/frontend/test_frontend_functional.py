@@ -290,6 +290,26 @@ def test_interpolation_of_dynamic_extents(mode: str, options: dict[str, Any]) ->
         check(got, resized(torch_functional, as_torch(x), as_torch(like)), TOLERANCE, 1e-5)
 
 
+@pytest.mark.parametrize(("height", "width"), [(4, 4), (12, 8), (16, 12), (8, 8)])
+def test_pieces_whose_number_is_symbolic(height: int, width: int) -> None:
+    x = np.abs(numbers(1, 2, height, width)) + 0.5  # so that nothing cancels
+
+    def f(functional: Any, t: Any) -> list[Any]:
+        h, w = t.shape[2:]
+        return [
+            functional.adaptive_avg_pool2d(t, (h // 2, w // 4)),
+            functional.adaptive_avg_pool1d(t[0], w // 2),
+            *functional.adaptive_max_pool2d(t, (h // 4, 3), return_indices=True),
+            functional.interpolate(t, scale_factor=0.5, mode="area"),
+            functional.interpolate(t, (h // 4, w), mode="area"),
+        ]
+
+    fours = (lg.Dim("height", 4, 16, multiple_of=4), lg.Dim("width", 4, 12, multiple_of=4))
+    got = interpret(lambda t: f(functional, t), x, specs={"x0": lg.spec(1, 2, *fours)})
+    for ours, theirs in zip(got, f(torch_functional, as_torch(x)), strict=True):
+        check(ours, theirs, TOLERANCE)
+
+
 SAMPLED = lg.Dim("batch", 1, 3), *map(lg.Dim, ("depth", "height", "width"), (1, 1, 1), (4, 7, 9))
 GRID = tuple(map(lg.Dim, ("planes", "rows", "columns"), (1, 1, 1), (3, 11, 8)))
 # batch, and (depth, height, width) of the input and of the grid, the least, odd, coprime, the greatest, equal
