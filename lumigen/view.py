@@ -225,9 +225,9 @@ def flip(shape: Shape, dims: tuple[int, ...]) -> View:
     )
 
 
-def windows(shape: Shape, dim: int, size: int, step: int = 1, dilation: int = 1) -> View:
+def windows(shape: Shape, dim: int, size: Ix | int, step: Ix | int = 1, dilation: int = 1) -> View:
     """Sliding windows over `dim`: it becomes the window's number; a last dimension is inside it."""
-    count = ceildiv(shape[dim] - dilation * (size - 1), step)
+    count = ceildiv(shape[dim] - (size - 1) * dilation, step)
     out = (*shape[:dim], count, *shape[dim + 1 :], ix(size))
     *index, inner = coordinates(out)
     index[dim] = index[dim] * step + inner * dilation

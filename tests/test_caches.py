@@ -300,6 +300,22 @@ def test_kernels_compile_for_gpus(function: Callable[..., Any], n: Any, tmp_path
         (lambda x, pos: nn.PagedCache("k", (8,)), "(pages, page_size, ..)"),
         (lambda x, pos: nn.PagedCache("k", (8, 4, 6)).write(x, pos, pos), "a table of i64"),
         (lambda x, pos: nn.PagedCache("k", (8, 4, 6)).read(x), "a table of f32"),
+        (
+            lambda x, pos: nn.PagedCache("k", (8, 4, 2, 6)).write(x, pos, lg.arange(8)),
+            "[PagedCache] k cannot be written from x of shape (n, 6). Pass (n, 2, 6), n rows of a text.",
+        ),
+        (
+            lambda x, pos: nn.PagedCache("k", (8, 4, 5)).write(x, pos, lg.arange(8)),
+            "x of shape (n, 6). Pass (n, 5), n rows",
+        ),
+        (
+            lambda x, pos: nn.PagedCache("k", (8, 4)).write(x, pos, lg.arange(8)),
+            "x of shape (n, 6). Pass (n), n rows",
+        ),
+        (
+            lambda x, pos: nn.PagedCache("k", (8, 4, 6)).write(pos, pos, lg.arange(8)),
+            "x of shape (). Pass (n, 6), n rows",
+        ),
     ],
 )
 def test_a_cache_that_does_not_fit(use: Callable[..., Any], words: str) -> None:

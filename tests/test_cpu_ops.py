@@ -695,6 +695,20 @@ row(
 row("reshape_of_permute", lambda a: a.permute(0, 2, 1).reshape(a.shape[0], -1) * 2, (N, 6, 5))
 row("reshape_uneven", lambda a: a.reshape(5, 12).T.reshape(4, 15) + 1, (6, 10))
 row("expand", lambda a: a.unsqueeze(1).expand(a.shape[0], 4, a.shape[1]) + 1, (N, M))
+row(
+    "repeat_dynamic",
+    lambda a, b: {"r": a.repeat(b.shape[0], 2), "i": a.repeat_interleave(b.shape[0], 1)},
+    (N, 5),
+    (M,),
+)
+row(
+    "parts",
+    lambda a: {
+        **{f"c{k}": p for k, p in enumerate(a.pad((1, 1)).chunk(2, 1))},
+        **{f"t{k}": p for k, p in enumerate(a.tensor_split(3))},
+    },
+    (N, M),
+)
 row("repeat", lambda a: {"r": a.repeat(2, 3), "i": a.repeat_interleave(3, 1)}, (N, M))
 row(
     "pad",
@@ -1276,6 +1290,8 @@ row(
         "a_": F.avg_pool2d(x, 2, 3, 1, ceil_mode=True, count_include_pad=False),
         "b_": F.adaptive_avg_pool2d(x, (3, 1)),
         "c_": F.adaptive_max_pool2d(x, (None, 7)),
+        "w_": F.avg_pool2d(x, x.shape[1:]),
+        "v_": F.max_pool1d(x, x.shape[-1]),
     },
     (2, N, M),
 )
@@ -1288,6 +1304,14 @@ for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area"):
         },
         (2, 2, 5, 7),
     )
+row(
+    "pieces_dynamic",
+    lambda x: {
+        "a_": F.interpolate(x.repeat(1, 1, 2, 2), scale_factor=0.5, mode="area"),
+        "m_": F.adaptive_max_pool2d(x.repeat(1, 1, 3, 1), (x.shape[2], 2)),
+    },
+    (1, 2, N, M),
+)
 row(
     "interpolate_aligned",
     lambda x: F.interpolate(x, (9, 13), mode="bilinear", align_corners=True),
@@ -1303,6 +1327,22 @@ row(
     (1, 2, N, M),
 )
 row("grid_sample", lambda x, g: F.grid_sample(x, g / 2), (2, 3, 5, 6), (2, 4, 5, 2))
+row(
+    "grid_sample_dynamic",
+    lambda x, g: {
+        "b_": F.grid_sample(x, g / 2),
+        "c_": F.grid_sample(x, g / 2, "bicubic", "reflection", align_corners=True),
+        "n_": F.grid_sample(x, g / 2, "nearest", "border"),
+    },
+    (2, 3, N, M),
+    (2, M, N, 2),
+)
+row(
+    "affine_grid_dynamic",
+    lambda t, x: F.grid_sample(x, F.affine_grid(t, x.shape), padding_mode="border"),
+    (N, 2, 3),
+    (N, 2, 5, M),
+)
 row(
     "other_norms",
     lambda x: {"i_": F.instance_norm(x), "l_": F.local_response_norm(x, 3)},
@@ -1456,6 +1496,11 @@ row(
     lambda s, x: F.dropout(x @ x.mT, 0.3, True, generator=lg.Generator(s)),
     SEED,
     (5, 19),
+)
+row(
+    "spaces_dynamic",
+    lambda x: {"l_": x * lg.linspace(0.5, 3, x.shape[1]), "g_": lg.logspace(-1, 1, x.shape[0])},
+    (N, M),
 )
 row("spaces", lambda x: {"l_": x * lg.linspace(0, 1, 7), "g_": x + lg.logspace(-1, 1, 7)}, (N, 7))
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from lumigen.dtype import i64
 from lumigen.errors import BadArgument, ShapeMismatch
 from lumigen.frontend import movement, reduction
-from lumigen.frontend.extents import check_extent
+from lumigen.frontend.extents import check_extent, fixed
 from lumigen.frontend.operand import filled, listed, one_sequence, where, zeros_like
 from lumigen.frontend.primitive import Extent, broadcast_shape, look
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, ix, maximum, minimum
+from lumigen.index import Ix, is_nonnegative, ix, maximum, minimum
 from lumigen.view import View, positions
 
 if TYPE_CHECKING:
@@ -264,12 +264,12 @@ def tensor_split(
         if n < 1:
             expected = "at least 1"
             raise fail(BadArgument, op="tensor_split", name="sections", value=n, expected=expected)
-        if not extent.is_const:
-            return input.chunk(n, d)  # which needs a multiple, or says so
-        whole, rest = divmod(extent.const, n)
-        ends = [whole * k + min(k, rest) for k in range(1, n)]
-    else:
-        ends = list(indices_or_sections)
+        lengths = [(extent + n - 1 - k) // n for k in range(n - 1)]
+        last = extent - sum(lengths, ix(0))
+        if not is_nonnegative(last):
+            fixed("tensor_split", f"split into {n} parts", extent)
+        return input.split([*lengths, last], d)
+    ends = list(indices_or_sections)
     starts = [None, *ends]
     return tuple(input[(*head, slice(a, b))] for a, b in zip(starts, [*ends, None], strict=True))
 
@@ -368,9 +368,9 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return joined([p.reshape(-1, 1) if p.ndim < 2 else p for p in tensors], 1)
 
 
-def tile(input: Tensor, *dims: int | Sequence[int]) -> Tensor:
+def tile(input: Tensor, *dims: Extent | Sequence[Extent]) -> Tensor:
     """The whole tensor so many times along each of the last dimensions."""
-    times = tuple(int(d) for d in one_sequence(dims))  # type: ignore[arg-type]
+    times = one_sequence(dims)
     return input.repeat(*(1,) * (input.ndim - len(times)), *times)
 
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd, prod
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from lumigen.errors import BadArgument, DtypeMismatch, RankMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.extents import check_count, check_extent, fixed
 from lumigen.frontend.operand import check_tensor
-from lumigen.frontend.primitive import unequal
+from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.index import Ix, ix
 
 Pair: TypeAlias = int | tuple[int, int]
 Sizes: TypeAlias = int | tuple[int, ...] | list[int]
+Several = TypeVar("Several", bound=Extent)
 AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
@@ -30,9 +31,11 @@ def pair(value: Pair) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else value
 
 
-def several(op: str, name: str, value: Sizes, rank: int) -> tuple[int, ...]:
+def several(
+    op: str, name: str, value: Several | Sequence[Several], rank: int
+) -> tuple[Several, ...]:
     """One number for all directions, or one for each."""
-    if isinstance(value, int):
+    if not isinstance(value, Sequence):
         return (value,) * rank
     found = tuple(value)
     if len(found) == 1:
@@ -69,7 +72,7 @@ def same_dtype(op: str, x: Tensor, weight: Tensor) -> None:
 
 
 def windows(
-    x: Tensor, size: tuple[int, ...], step: tuple[int, ...], dilation: tuple[int, ...]
+    x: Tensor, size: tuple[Extent, ...], step: tuple[Extent, ...], dilation: tuple[int, ...]
 ) -> Tensor:
     """(.., *extents) -> (.., *counts, *size): the windows of the last axes."""
     edge = x.edge

@@ -11,13 +11,13 @@ import numpy as np
 from lumigen.dtype import DType, f32, f64, i64, of_numpy
 from lumigen.errors import BadArgument
 from lumigen.frontend import compare, elementwise, movement, primitive, reduction
-from lumigen.frontend.extents import check_count, check_extents
+from lumigen.frontend.extents import check_extents, counted
 from lumigen.frontend.operand import Value, listed, one_sequence, raw, where
 from lumigen.frontend.primitive import Extent, Scalar
 from lumigen.frontend.promote import join
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.index import ceildiv, ix, maximum
+from lumigen.index import Ix, Symbolic, ceildiv, ix, maximum
 from lumigen.weights import Array, as_array
 
 MAX_WRITTEN = 64  # numbers of a constant; each is a choice in the kernels that read it
@@ -134,22 +134,20 @@ def _whole(a: Scalar) -> Scalar:
     return int(a) if isinstance(a, float) else a
 
 
-def _spaced(first: Value, step: Value, count: int) -> Tensor:
+def _spaced(first: Value, step: Value, count: Extent) -> Tensor:
     """first + i step, in f64."""
-    check_count("arange", "the count", count, 0)
     return Tensor(reduction.emit_iota(ix(count))).to(f64) * step + first
 
 
-def linspace(start: Value, end: Value, steps: int, *, dtype: DType = f32) -> Tensor:
+def linspace(start: Value, end: Value, steps: Extent, *, dtype: DType = f32) -> Tensor:
     """`steps` numbers from `start` to `end`, both included."""
-    check_count("linspace", "steps", steps, 0)
+    count = counted("linspace", "steps", steps, 0)
     a, b = _end(start, dtype), _end(end, dtype)
-    if steps < 2:
-        return (_spaced(0.0, 0.0, steps) + a).to(dtype)
-    step = (b - a) / (steps - 1)
-    up = _spaced(a, step, steps)
-    down = b - (steps - 1 - arange(steps)).to(f64) * step
-    out = where(arange(steps) < steps // 2, up, down)  # both ends exactly
+    span = maximum(count - 1, 1)
+    step = (b - a) / (span.const if span.is_const else full((), span, f64))
+    up = _spaced(a, step, count)
+    down = b - (count - 1 - arange(count)).to(f64) * step
+    out = where(arange(count) < maximum(count // 2, 1), up, down)  # both ends exactly
     return (_snapped(out) if dtype.is_int and isinstance(step, Tensor) else out).to(dtype)
 
 
@@ -157,11 +155,13 @@ def _end(v: Value, dtype: DType) -> Tensor | float:
     """An end of numbers in a row, in f64; whole if they are."""
     if isinstance(v, Tensor):
         return (v.trunc() if dtype.is_int else v).to(f64)
+    if isinstance(v, Symbolic | Ix):
+        return full((), v, f64)
     return float(int(v)) if dtype.is_int else float(v)  # type: ignore[arg-type]
 
 
 def logspace(
-    start: Value, end: Value, steps: int, base: float = 10.0, *, dtype: DType = f32
+    start: Value, end: Value, steps: Extent, base: float = 10.0, *, dtype: DType = f32
 ) -> Tensor:
     """base ** x for x from `start` to `end`, both included."""
     a, b = _end(start, dtype), _end(end, dtype)

@@ -416,9 +416,9 @@ def pow(input: Tensor, exponent: Value) -> Tensor:
 def rpow(input: Tensor, base: Scalar) -> Tensor:
     """base ** x of a number."""
     if isinstance(base, int | float) and (not base > 0 or base == math.inf):
-        return pow(full_like(input, base, dtype=dtype_of(input, base)), input)
+        return pow(full_like(input, base, dtype=dtype_of("pow", input, base)), input)
     if isinstance(base, int) and not input.dtype.is_float:
-        return pow(full_like(input, base, dtype=dtype_of(input, base)), input)
+        return pow(full_like(input, base, dtype=dtype_of("pow", input, base)), input)
     return input.of(elementary.exponential(base, input.edge))
 
 

@@ -243,7 +243,16 @@ def _substituted(T: Tensor, B: Tensor, *, upper: bool, unit: bool) -> Tensor:
 
 
 def _batched(op: str, A: Tensor, B: Tensor) -> Tensor:
-    """B in the batch of both."""
+    """B, which has as many rows as A, in the batch of both."""
+    if B.ndim < 2 or B.extents[-2] is not A.extents[-2]:
+        raise fail(
+            ShapeMismatch,
+            op=op,
+            lhs=A.extents,
+            rhs=B.extents,
+            rule="both have as many rows",
+            remedy="Of vectors make columns with .unsqueeze(-1).",
+        )
     to = broadcast_shape(op, ahead(A), ahead(B))
     return B.of(expand(op, B.edge, (*to, *B.extents[-2:])))
 

@@ -7,7 +7,7 @@ from numbers import Integral
 
 from lumigen.errors import BadArgument, DimSpecialised
 from lumigen.frontend.trace import fail
-from lumigen.index import Dim, Ix, is_nonnegative
+from lumigen.index import Dim, Ix, Symbolic, is_nonnegative, ix
 from lumigen.view import Shape
 
 LARGEST = 2**62  # a size is below it
@@ -34,8 +34,7 @@ def check_extent(op: str, what: str, extent: Ix, least: int = 0) -> None:
     if dim is None or is_nonnegative(-spare - 1):
         expected = f"sizes that leave at least {least}"
         raise fail(BadArgument, op=op, name="a size", value=f"such that {what}", expected=expected)
-    enough = _least_value(spare, dim)
-    needed = f"{f'at least {enough}' if enough is not None else 'larger'}, since {what}"
+    needed = f"{_enough(extent, least, dim)}, since {what}"
     raise fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
 
 
@@ -49,13 +48,16 @@ def _fails_at_a_corner(spare: Ix) -> bool:
     return any(spare.evaluate(dict(zip(dims, values, strict=True))) < 0 for values in corners)
 
 
-def _least_value(spare: Ix, dim: Dim) -> int | None:
-    """The least value of the dim at which the expression is not negative, if it is affine in it."""
+def _enough(extent: Ix, least: int, dim: Dim) -> str:
+    """What the dim would have to be: from or up to which value if the extent is affine in it."""
+    spare = extent - least
     match spare.terms:
         case (((atom,), factor),) if atom == dim and factor > 0:
-            return -(spare.const // factor)
+            return f"at least {-(spare.const // factor)}"
+        case (((atom,), factor),) if atom == dim:
+            return f"at most {spare.const // -factor}"
         case _:
-            return None
+            return f"such that {extent} is at least {least}"
 
 
 def check_count(op: str, name: str, value: object, least: int = 1) -> None:
@@ -63,6 +65,15 @@ def check_count(op: str, name: str, value: object, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         expected = f"an integer of at least {least}"
         raise fail(BadArgument, op=op, name=name, value=repr(value), expected=expected)
+
+
+def counted(op: str, name: str, value: int | Symbolic | Ix, least: int = 1) -> Ix:
+    """A count that a user passes, which may be a size."""
+    if isinstance(value, Symbolic | Ix):
+        check_extent(op, f"{name} is {ix(value)}", ix(value), least)
+    else:
+        check_count(op, name, value, least)
+    return ix(value)
 
 
 def fixed(op: str, name: str, extent: Ix) -> int:

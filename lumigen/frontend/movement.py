@@ -11,7 +11,7 @@ from typing import Any
 from lumigen import view
 from lumigen.condition import less
 from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised, ShapeMismatch
-from lumigen.frontend.extents import check_count, check_extent, check_extents
+from lumigen.frontend.extents import check_count, check_extent, check_extents, counted
 from lumigen.frontend.primitive import Edge, Extent, add, cast, constant, expand, look, unequal
 from lumigen.frontend.promote import Vote, result_type
 from lumigen.frontend.trace import fail
@@ -228,8 +228,8 @@ def chunk(a: Edge, chunks: int, dim: int = 0) -> list[Edge]:
     check_count("chunk", "the number of chunks", chunks)
     extent = a.shape[axis("chunk", a, dim)]
     size = ceildiv(extent, chunks)
-    if size * chunks is extent:
-        return split(a, [size] * chunks, dim)
+    if size * chunks is extent or is_less(size * (chunks - 1), extent):
+        return split(a, [*[size] * (chunks - 1), extent - size * (chunks - 1)], dim)
     if not size.is_const:
         raise _fixed("chunk", extent)
     return split(a, size.const, dim)
@@ -241,7 +241,7 @@ def _fixed(op: str, extent: Ix) -> Exception:
     return fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
 
 
-def unfold(a: Edge, dim: int, size: int, step: int = 1, dilation: int = 1) -> Edge:
+def unfold(a: Edge, dim: int, size: Extent, step: Extent = 1, dilation: int = 1) -> Edge:
     """Sliding windows: the dimension counts windows, a last one of `size` is added."""
     if not a.shape:
         return (
@@ -250,14 +250,14 @@ def unfold(a: Edge, dim: int, size: int, step: int = 1, dilation: int = 1) -> Ed
             else unfold(reshape(a, (1,)), dim, size)
         )
     d = axis("unfold", a, dim)
-    for name, count in (("the size", size), ("the step", step), ("the dilation", dilation)):
-        check_count("unfold", name, count)
-    window = dilation * (size - 1) + 1
+    check_count("unfold", "the dilation", dilation)
+    size, step = counted("unfold", "the size", size), counted("unfold", "the step", step)
+    window = (size - 1) * dilation + 1
     fits = f"a window of {window} must fit into axis {d}, which is {a.shape[d]}"
-    if is_less(a.shape[d], ix(window)):
+    if is_less(a.shape[d], window):
         shapes = {"lhs": a.shape, "rhs": (window,)}
         raise fail(ShapeMismatch, op="unfold", **shapes, rule=fits, remedy="Pad it first.")
-    check_extent("unfold", fits, a.shape[d], least=window)
+    check_extent("unfold", fits, a.shape[d] - window, least=0)
     return look(a, view.windows(a.shape, d, size, step, dilation))
 
 
@@ -351,18 +351,18 @@ def roll(a: Edge, shift: Extent, dim: int) -> Edge:
     return cat([slice_axis(a, d, extent - k, k), slice_axis(a, d, ix(0), extent - k)], d)
 
 
-def tile_axis(a: Edge, dim: int, times: int) -> Edge:
+def tile_axis(a: Edge, dim: int, times: Extent) -> Edge:
     """Each element `times` times in a row along a dimension."""
     d = axis("repeat_interleave", a, dim)
-    check_count("repeat_interleave", "the count", times, 0)
+    count = counted("repeat_interleave", "the count", times, 0)
     wide = with_ones(a, (d + 1,))
-    to = (*a.shape[: d + 1], ix(times), *a.shape[d + 1 :])
+    to = (*a.shape[: d + 1], count, *a.shape[d + 1 :])
     return reshape(
-        expand("repeat_interleave", wide, to), (*a.shape[:d], a.shape[d] * times, *a.shape[d + 1 :])
+        expand("repeat_interleave", wide, to), (*a.shape[:d], a.shape[d] * count, *a.shape[d + 1 :])
     )
 
 
-def repeat(a: Edge, times: Sequence[int]) -> Edge:
+def repeat(a: Edge, times: Sequence[Extent]) -> Edge:
     """The whole tensor `times[d]` times along each dimension, new leading ones included."""
     new = len(times) - len(a.shape)
     if new < 0:
@@ -373,12 +373,11 @@ def repeat(a: Edge, times: Sequence[int]) -> Edge:
             value=tuple(times),
             expected=f"at least {len(a.shape)} of them",
         )
-    for t in times:
-        check_count("repeat", "a count", t, 0)
+    counts = [counted("repeat", "a count", t, 0) for t in times]
     a = with_ones(a, tuple(range(new)))
     ones = with_ones(a, tuple(range(0, 2 * len(times), 2)))
-    to = tuple(x for t, e in zip(times, a.shape, strict=True) for x in (ix(t), e))
-    out = tuple(e * t for t, e in zip(times, a.shape, strict=True))
+    to = tuple(x for t, e in zip(counts, a.shape, strict=True) for x in (t, e))
+    out = tuple(e * t for t, e in zip(counts, a.shape, strict=True))
     return reshape(expand("repeat", ones, to), out)
 
 

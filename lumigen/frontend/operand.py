@@ -61,9 +61,9 @@ def is_tensor(a: object) -> TypeGuard[Tensor]:
     return isinstance(getattr(a, "edge", None), Edge)
 
 
-def dtype_of(*values: Value) -> DType:
+def dtype_of(op: str, *values: Value) -> DType:
     """The common dtype of operands, by PyTorch's rules."""
-    return result_type("operands", tuple(primitive.vote(raw(v)) for v in values))
+    return result_type(op, tuple(primitive.vote(raw(v)) for v in values))
 
 
 def where(condition: Tensor, input: Value, other: Value) -> Tensor:
@@ -100,7 +100,7 @@ def floats(input: Tensor) -> Tensor:
 
 def common(op: str, input: Tensor, *others: Value) -> tuple[Tensor, ...]:
     """Operands in their common dtype and shape."""
-    dtype = dtype_of(input, *others)
+    dtype = dtype_of(op, input, *others)
     edges = (primitive.tensor(raw(v), dtype) for v in (input, *others))
     return tuple(map(input.of, primitive.broadcast(op, *edges)))
 

@@ -12,13 +12,14 @@ from lumigen.errors import BadArgument
 from lumigen.frontend import movement
 from lumigen.frontend.convolution import Sizes, several, windows
 from lumigen.frontend.creation import arange, full
-from lumigen.frontend.extents import check_count
+from lumigen.frontend.extents import counted, fixed
 from lumigen.frontend.operand import where
+from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, ceildiv, ix, maximum, minimum, product
+from lumigen.index import Ix, ceildiv, is_less, ix, maximum, minimum, product
 
-Targets: TypeAlias = int | Sequence[int | None] | None
+Targets: TypeAlias = Extent | Sequence[Extent | None] | None
 
 
 class _Windows:
@@ -281,28 +282,27 @@ def lp_pool3d(
 # --- adaptive -------------------------------------------------------------------------------------
 
 
-def _sizes(op: str, rank: int, x: Tensor, output_size: Targets) -> list[int | None]:
+def _sizes(op: str, rank: int, x: Tensor, output_size: Targets) -> list[Ix | None]:
     """The extents that are asked for; None keeps one, and is as good as an extent that is there."""
-    given: list[int | None]
+    given: list[Extent | None]
     given = list(output_size) if isinstance(output_size, Sequence) else [output_size] * rank
     given = given * rank if len(given) == 1 else given
-    for size in given:
-        if size is not None:
-            check_count(op, "output_size", size, 0)
+    sizes = [None if size is None else counted(op, "output_size", size, 0) for size in given]
     if len(given) != rank:
         expected = f"one number or {rank} of them"
         raise fail(BadArgument, op=op, name="output_size", value=tuple(given), expected=expected)
-    return [None if n is None or x.extents[d - rank] == n else n for d, n in enumerate(given)]
+    return [None if n is x.extents[d - rank] else n for d, n in enumerate(sizes)]
 
 
-def _pieces(x: Tensor, d: int, count: int, fill: float) -> tuple[Tensor, bool]:
+def _pieces(op: str, x: Tensor, d: int, size: Ix, fill: float) -> tuple[Tensor, bool]:
     """Dimension `d` as so many pieces, a last dimension inside them; and whether all are as long.
 
     Piece i goes from floor(i n / count) to ceil((i + 1) n / count).
     """
     n = x.extents[d]
-    if count and (n // count) * count is n:
-        return x.unflatten(d, (count, n // count)).movedim(d + 1, -1), True
+    if is_less(ix(0), size) and (n // size) * size is n:
+        return x.unflatten(d, (size, n // size)).movedim(d + 1, -1), True
+    count = fixed(op, f"the number of pieces of {n}, which it does not divide", size)
     if not count:
         return x.narrow(d, 0, 0).unsqueeze(-1), True
 
@@ -321,17 +321,17 @@ def _adaptive_avg_pool(rank: int, x: Tensor, output_size: Targets) -> Tensor:
         if size is None:
             continue
         d = x.ndim - rank + k
-        parts, are_alike = _pieces(x, d, size, 0)
+        parts, are_alike = _pieces(op, x, d, size, 0)
         if are_alike:
             x = parts.mean(-1)
             continue
-        ones, _ = _pieces(full((x.extents[d],), 1, x.dtype), 0, size, 0)
+        ones, _ = _pieces(op, full((x.extents[d],), 1, x.dtype), 0, size, 0)
         count = ones.sum(-1).reshape(-1, *(1,) * (rank - 1 - k))
         x = parts.sum(-1) / count
     return x
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Targets) -> Tensor:
     """(.., length) -> (.., output_size): means of equal or overlapping pieces."""
     return _adaptive_avg_pool(1, input, output_size)
 
@@ -354,16 +354,16 @@ def _adaptive_max_pool(rank: int, x: Tensor, output_size: Targets, return_indice
         if size is None:
             continue
         d = x.ndim - rank + k
-        parts, _ = _pieces(x, d, size, x.dtype.lowest)
+        parts, _ = _pieces(op, x, d, size, x.dtype.lowest)
         if return_indices:
-            places, _ = _pieces(numbers, d, size, -1)
+            places, _ = _pieces(op, numbers, d, size, -1)
             x, numbers = _with_places(parts, places, count)
         else:
             x = parts.amax(-1)
     return (x, numbers) if return_indices else x
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(input: Tensor, output_size: Targets, return_indices: bool = False) -> Any:
     """(.., length) -> (.., output_size): maxima of pieces, with their positions if `return_indices`."""
     return _adaptive_max_pool(1, input, output_size, return_indices)
 

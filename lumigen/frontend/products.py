@@ -3,7 +3,7 @@
 What is summed stands in one formula each; the compiler finds products of tiles in it by itself.
 """
 
-# signatures are PyTorch's
+# ruff: noqa: FBT002  # signatures are PyTorch's
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 
 def vecdot(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """sum x y along a dimension, broadcast."""
-    return (input * other).sum(dim, dtype=dtype_of(input, other))
+    return (input * other).sum(dim, dtype=dtype_of("vecdot", input, other))
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
@@ -353,10 +353,10 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return (input[left] - input[right]).norm(p, -1)
 
 
-def vander(x: Tensor, N: int | None = None) -> Tensor:
-    """The powers 0 .. N - 1 of each element, as a last dimension."""
-    count = x.extents[-1] if N is None else ix(N)
-    columns = [x.pow(k) for k in range(count.const)]
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers N - 1 .. 0 of each element, or 0 .. N - 1 if `increasing`, as a last dimension."""
+    count = fixed("vander", "the number of columns", x.extents[-1] if N is None else ix(N))
+    columns = [x.pow(k) for k in (range(count) if increasing else reversed(range(count)))]
     return x.of(movement.stack([c.edge for c in columns], -1))
 
 

@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lumigen.errors import BadArgument, DtypeMismatch
+from lumigen.dtype import accumulator
+from lumigen.errors import BadArgument, DtypeMismatch, ShapeMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.creation import arange
-from lumigen.frontend.extents import check_count, fixed
-from lumigen.frontend.operand import choice, where
+from lumigen.frontend.extents import check_count, check_extent, fixed
+from lumigen.frontend.operand import choice, ones_like, where
 from lumigen.frontend.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, Symbolic, is_less, ix, maximum, minimum
+from lumigen.index import Ix, Symbolic, ix, maximum, minimum
 
 RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 MODES = ("nearest", "nearest-exact", "area", *RANKS)
@@ -113,7 +114,8 @@ def interpolate(
     """(batch, channel, *extents) -> (batch, channel, *sizes) by neighbours in the input.
 
     `nearest`, `nearest-exact` (whose positions are centres), `area` (means), `linear`, `bilinear`, `trilinear`,
-    `bicubic`. With `align_corners` the first and last elements are kept, else the borders. Means want fixed extents.
+    `bicubic`. With `align_corners` the first and last elements are kept, else the borders. Means want
+    extents that are fixed or divide those of the input.
     """
     op = "interpolate"
     choice(op, "mode", mode, *MODES)
@@ -131,8 +133,7 @@ def interpolate(
     if recompute_scale_factor:
         scales = None
     if mode == "area":
-        pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[rank - 1]
-        return pool(input, tuple(fixed(op, "an extent of means", s) for s in sizes))
+        return _means(op, input, sizes)
     if mode in RANKS and not input.dtype.is_float:
         raise fail(
             DtypeMismatch,
@@ -165,6 +166,15 @@ def interpolate(
     return x
 
 
+def _means(op: str, x: Tensor, sizes: Sequence[Ix]) -> Tensor:
+    """The means of pieces, which are of equal length where their number is symbolic."""
+    for s, e in zip(sizes, x.extents[2:], strict=True):
+        if (e // s) * s is not e:
+            fixed(op, f"an extent of means that does not divide {e}", s)
+    pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[x.ndim - 3]
+    return pool(x, sizes)
+
+
 def _sizes(
     op: str,
     extents: Sequence[Ix],
@@ -192,10 +202,8 @@ def _sizes(
         ix(math.floor(e.const * f)) if e.is_const else e * exact.numerator // exact.denominator
         for e, f, exact in zip(extents, factors, fractions, strict=True)
     ]
-    for s, f in zip(sizes, factors, strict=True):
-        if not is_less(ix(0), s):
-            expected = "one that leaves an element"
-            raise fail(BadArgument, op=op, name="scale_factor", value=f, expected=expected)
+    for s, e, f in zip(sizes, extents, factors, strict=True):
+        check_extent(op, f"scale_factor {f} of {e} elements leaves {s}", s, least=1)
     return sizes, fractions
 
 
@@ -253,43 +261,54 @@ def grid_sample(
     choice(op, "mode", mode, "bilinear", "nearest", "bicubic")
     choice(op, "padding_mode", padding_mode, "zeros", "border", "reflection")
     rank = input.ndim - 2
+    if rank < 1 or grid.ndim != input.ndim or grid.extents[-1] != rank:
+        raise _unfit(op, input, grid, "an input of k extents wants a grid (batch, *sizes, k)")
+    if grid.extents[0] is not input.extents[0]:
+        raise _unfit(op, input, grid, "both have the same batch")
     extents = input.extents[2:]
     points: list[Tensor] = []
-    for k in range(rank):
-        n = float(fixed(op, "an extent that positions name", extents[k]))
+    for k, n in enumerate(extents):
+        check_extent(op, f"axis {k + 2} of the input has extent {n}", n, least=1)
         at = grid[..., rank - 1 - k]
         at = (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
         points.append(at if mode == "bicubic" else _held(at, n, padding_mode, bool(align_corners)))
-    taps: list[list[tuple[Tensor, Tensor]]] = []
-    for k, at in enumerate(points):
-        n = float(fixed(op, "an extent that positions name", extents[k]))
-        taps.append(_taps(at, n, mode, padding_mode, bool(align_corners)))
+    taps = [
+        _taps(at, n, mode, padding_mode, bool(align_corners))
+        for at, n in zip(points, extents, strict=True)
+    ]
     return _summed(input, taps, extents)
 
 
-def _held(at: Tensor, n: float, padding: str, corners: bool) -> Tensor:
+def _unfit(op: str, input: Tensor, grid: Tensor, rule: str) -> Exception:
+    return fail(
+        ShapeMismatch,
+        op=op,
+        lhs=input.extents,
+        rhs=grid.extents,
+        rule=rule,
+        remedy="Pass the grid that affine_grid makes, or one like it.",
+    )
+
+
+def _held(at: Tensor, n: Ix, padding: str, corners: bool) -> Tensor:
     """A position held inside, by the border or by mirrors."""
     if padding == "zeros":
         return at
     if padding == "reflection":
         low, span = (0.0, n - 1) if corners else (-0.5, n)
-        if span == 0:
-            return at * 0
-        way = (at - low).abs() % (2 * span)
+        way = (at - low).abs() % maximum(2 * span, 1)  # a span of 0 has one position, which is held
         at = where(way > span, 2 * span - way, way) + low
     return at.clamp(0.0, n - 1)
 
 
-def _taps(
-    at: Tensor, n: float, mode: str, padding: str, corners: bool
-) -> list[tuple[Tensor, Tensor]]:
+def _taps(at: Tensor, n: Ix, mode: str, padding: str, corners: bool) -> list[tuple[Tensor, Tensor]]:
     """(position, weight) of each element that counts along a dimension."""
     if mode == "nearest":
-        return [_tap(at.round(), None, n, padding, corners)]
+        return [_tap(at.round(), None, n)]
     low = at.floor()
     t = at - low
     if mode == "bilinear":
-        return [_tap(low, 1 - t, n, padding, corners), _tap(low + 1, t, n, padding, corners)]
+        return [_tap(low, 1 - t, n), _tap(low + 1, t, n)]
 
     def near(u: Tensor) -> Tensor:
         return ((CUBIC + 2) * u - (CUBIC + 3)) * u * u + 1
@@ -298,20 +317,14 @@ def _taps(
         return ((CUBIC * u - 5 * CUBIC) * u + 8 * CUBIC) * u - 4 * CUBIC
 
     weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
-    return [
-        _tap(_held(low + k, n, padding, corners), w, n, padding, corners)
-        for k, w in enumerate(weights, -1)
-    ]
+    return [_tap(_held(low + k, n, padding, corners), w, n) for k, w in enumerate(weights, -1)]
 
 
-def _tap(
-    at: Tensor, weight: Tensor | None, n: float, padding: str, corners: bool
-) -> tuple[Tensor, Tensor]:
-    del padding, corners
-    inside = ((at >= 0) & (at <= n - 1)).to(at.dtype)
-    return at.clamp(0.0, n - 1).nan_to_num().long(), inside if weight is None else where(
-        inside > 0, weight, 0.0
-    )
+def _tap(at: Tensor, weight: Tensor | None, n: Ix) -> tuple[Tensor, Tensor]:
+    """An element's position as an integer inside, and its weight, which is 0 outside."""
+    inside = (at >= 0) & (at <= n - 1)
+    weight = inside.to(at.dtype) if weight is None else where(inside, weight, 0.0)
+    return at.clamp(0.0, n - 1).nan_to_num().long(), weight
 
 
 def _summed(
@@ -344,17 +357,28 @@ def _summed(
     return out
 
 
-def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """(batch, axes, axes + 1) -> (batch, *sizes, axes): the positions that an affine map gives, for `grid_sample`."""
-    extents = list(map(ix, size[2:]))
+def affine_grid(theta: Tensor, size: Sequence[Extent], align_corners: bool | None = None) -> Tensor:
+    """(batch, axes, axes + 1) -> (batch, *sizes, axes): the positions that an affine map gives, for `grid_sample`.
+
+    `size` is (batch, channel, *sizes), that of the tensor which is to be made.
+    """
+    batch, extents = ix(size[0]), tuple(map(ix, size[2:]))
+    rank = len(extents)
+    if not rank or theta.extents != (batch, ix(rank), ix(rank + 1)):
+        raise fail(
+            ShapeMismatch,
+            op="affine_grid",
+            lhs=theta.extents,
+            rhs=tuple(map(ix, size)),
+            rule="a size (batch, channel, *sizes) of k sizes wants maps (batch, k, k + 1)",
+            remedy="Pass a map for each element of the batch, and the size with batch and channel.",
+        )
     lines: list[Tensor] = []
-    for k, e in enumerate(extents):
-        n = fixed("affine_grid", "an extent of the grid", e)
-        i = arange(n).float()
-        last = max(n - 1, 1)
-        line = (i * 2 - (n - 1)) / (last if align_corners else n)
-        lines.append(line.reshape(*(1,) * k, -1, *(1,) * (len(extents) - 1 - k)).expand(extents))
-    lines = [*reversed(lines), (lines[0] * 0 + 1)]
+    for k, n in enumerate(extents):
+        i = arange(n).to(accumulator(theta.dtype))
+        line = (i * 2 - (n - 1)) / (maximum(n - 1, 1) if align_corners else n)
+        lines.append(line.reshape(*(1,) * k, -1, *(1,) * (rank - 1 - k)).expand(extents))
+    lines = [*reversed(lines), ones_like(lines[0])]
     base = Tensor(movement.stack([x.edge for x in lines], -1)).to(theta.dtype)
-    flat = base.reshape(-1, len(extents) + 1)
-    return (flat @ theta.mT).reshape(theta.extents[0], *extents, len(extents))
+    flat = base.reshape(-1, rank + 1)
+    return (flat @ theta.mT).reshape(batch, *extents, rank)

@@ -15,7 +15,7 @@ from lumigen.dtype import DType, i64
 from lumigen.errors import BadArgument
 from lumigen.frontend import movement, primitive, reduction
 from lumigen.frontend.arrangement import counting
-from lumigen.frontend.extents import fixed
+from lumigen.frontend.extents import check_extent, fixed
 from lumigen.frontend.operand import (
     Dims,
     Value,
@@ -348,7 +348,7 @@ def gradient(
     dim: int | Sequence[int] | None = None,
     edge_order: int = 1,
 ) -> tuple[Tensor, ...]:
-    """The derivatives along dimensions of known extent, by central differences; one-sided ones at the ends.
+    """The derivatives along dimensions, by central differences; one-sided ones at the ends.
 
     `spacing` is a step for all dimensions, one for each, or the places of the elements along each.
     """
@@ -362,7 +362,8 @@ def gradient(
 
 
 def _slope(x: Tensor, d: int, spacing: float | Tensor, edge_order: int) -> Tensor:
-    n = fixed("gradient", "an extent whose ends are special", x.extents[d])
+    n = x.extents[d]
+    check_extent("gradient", f"axis {d} has extent {n}", n, least=edge_order + 1)
     tail = (1,) * (x.ndim - 1 - d)
     places = spacing if is_tensor(spacing) else counting(x, n).type_as(x) * spacing
     steps = diff(places.type_as(x)).reshape(-1, *tail)

@@ -711,14 +711,14 @@ class Tensor:
         parts = movement.split(self.edge, 1, dim)
         return tuple(Tensor(movement.squeeze(p, dim)) for p in parts)
 
-    def repeat_interleave(self, repeats: Int, dim: Int | None = None) -> Tensor:
+    def repeat_interleave(self, repeats: Extent, dim: Int | None = None) -> Tensor:
         """Each element `repeats` times in a row along a dimension; without `dim` of all elements."""
         edge = movement.flatten(self.edge) if dim is None else self.edge
         return Tensor(movement.tile_axis(edge, dim or 0, repeats))
 
-    def repeat(self, *times: Int | Sequence[Int]) -> Tensor:
+    def repeat(self, *times: Extent | Sequence[Extent]) -> Tensor:
         """The whole tensor so many times along each dimension, new leading ones included."""
-        return Tensor(movement.repeat(self.edge, _ints(times)))
+        return Tensor(movement.repeat(self.edge, one_sequence(times)))
 
     tile = arrangement.tile
     movedim = moveaxis = arrangement.movedim

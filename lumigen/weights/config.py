@@ -44,6 +44,12 @@ def checked(
     said: Mapping[str, Any], file: Path, model_types: Collection[str], supported: Supported
 ) -> Config:
     """The configuration in `file`; BadWeightsFile where it says what is not supported."""
+    for table in (key.partition(".")[0] for key in supported if "." in key):
+        value = said.get(table)
+        if value is not None and not isinstance(value, dict):
+            why = f"its {table} is {str(value)[:80]}, where this model reads an object"
+            remedy = "Write it as an object of keys and values, or pass another checkpoint."
+            raise _refused(file, why, remedy)
     for key, values in {"model_type": model_types, **supported}.items():
         value = _value(said, key)
         if value is not None and value not in values:

@@ -134,6 +134,11 @@ def test_pools_of_any_extent(height: int, width: int) -> None:
             functional.adaptive_avg_pool2d(t, (3, 7)),
             functional.adaptive_avg_pool2d(t, (None, 2)),
             *functional.adaptive_max_pool2d(t, (2, 5), return_indices=True),
+            functional.avg_pool2d(t, t.shape[1:]),
+            functional.max_pool1d(t, t.shape[-1]),
+            *functional.max_pool2d(t, (t.shape[1], 2), return_indices=True),
+            functional.avg_pool2d(t, (t.shape[1] - 1, 3), 1, ceil_mode=True),
+            functional.lp_pool2d(t, 2, (2, t.shape[2])),
         ]
 
     declared = {"x0": lg.spec(2, lg.Dim("height", 3, 11), lg.Dim("width", 3, 9))}
@@ -287,6 +292,83 @@ def test_interpolation_of_dynamic_extents(mode: str, options: dict[str, Any]) ->
             specs={"x0": x_shape, "x1": like_shape},
         )
         check(got, resized(torch_functional, as_torch(x), as_torch(like)), TOLERANCE, 1e-5)
+
+
+@pytest.mark.parametrize(("height", "width"), [(4, 4), (12, 8), (16, 12), (8, 8)])
+def test_pieces_whose_number_is_symbolic(height: int, width: int) -> None:
+    x = np.abs(numbers(1, 2, height, width)) + 0.5  # so that nothing cancels
+
+    def f(functional: Any, t: Any) -> list[Any]:
+        h, w = t.shape[2:]
+        return [
+            functional.adaptive_avg_pool2d(t, (h // 2, w // 4)),
+            functional.adaptive_avg_pool1d(t[0], w // 2),
+            *functional.adaptive_max_pool2d(t, (h // 4, 3), return_indices=True),
+            functional.interpolate(t, scale_factor=0.5, mode="area"),
+            functional.interpolate(t, (h // 4, w), mode="area"),
+        ]
+
+    fours = (lg.Dim("height", 4, 16, multiple_of=4), lg.Dim("width", 4, 12, multiple_of=4))
+    got = interpret(lambda t: f(functional, t), x, specs={"x0": lg.spec(1, 2, *fours)})
+    for ours, theirs in zip(got, f(torch_functional, as_torch(x)), strict=True):
+        check(ours, theirs, TOLERANCE)
+
+
+SAMPLED = lg.Dim("batch", 1, 3), *map(lg.Dim, ("depth", "height", "width"), (1, 1, 1), (4, 7, 9))
+GRID = tuple(map(lg.Dim, ("planes", "rows", "columns"), (1, 1, 1), (3, 11, 8)))
+# batch, and (depth, height, width) of the input and of the grid, the least, odd, coprime, the greatest, equal
+SAMPLES = [
+    (1, (1, 1, 1), (1, 1, 1)),
+    (3, (3, 5, 7), (1, 3, 5)),
+    (2, (4, 7, 9), (3, 10, 7)),
+    (3, (4, 7, 9), (3, 11, 8)),
+    (2, (3, 3, 3), (3, 3, 3)),
+]
+
+
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(
+    ("mode", "rank"),
+    [("bilinear", 2), ("nearest", 2), ("bicubic", 2), ("bilinear", 3), ("nearest", 3)],
+)
+def test_samples_of_dynamic_extents(mode: str, rank: int, padding: str, corners: bool) -> None:
+    batch, *extents = SAMPLED
+    declared = {
+        "x0": lg.spec(batch, 2, *extents[-rank:]),
+        "x1": lg.spec(batch, *GRID[-rank:], rank),
+    }
+    options = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+    for count, sizes, wanted in SAMPLES:
+        x, grid = numbers(count, 2, *sizes[-rank:]), numbers(count, *wanted[-rank:], rank, seed=1)
+        grid[0].flat[:4] = [-1, 1, 0, 50]
+        expected = torch_functional.grid_sample(as_torch(x), as_torch(grid), **options)
+        got = interpret(
+            lambda x, g: functional.grid_sample(x, g, **options), x, grid, specs=declared
+        )
+        check(got, expected, TOLERANCE, 2e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")  # of a size of 1
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_affine_grids_of_dynamic_extents(rank: int, corners: bool, dtype: type) -> None:
+    batch, *extents = SAMPLED
+    dtypes = {np.float32: lg.f32, np.float64: lg.f64}
+    declared = {
+        "x0": lg.spec(batch, rank, rank + 1, dtype=dtypes[dtype]),
+        "x1": lg.spec(batch, 2, *extents[-rank:]),
+    }
+    for count, sizes, _ in SAMPLES:
+        theta = numbers(count, rank, rank + 1).astype(dtype)
+        like = numbers(count, 2, *sizes[-rank:])
+        expected = torch_functional.affine_grid(as_torch(theta), like.shape, align_corners=corners)
+        for specs in (declared, None):  # PyTorch's own samples have none of this op
+            got = interpret(
+                lambda t, x: functional.affine_grid(t, x.shape, corners), theta, like, specs=specs
+            )
+            check(got, expected, *((TOLERANCE, 1e-6) if dtype is np.float32 else (1e-12, 1e-14)))
 
 
 CONSTANTS = [

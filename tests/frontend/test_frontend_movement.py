@@ -211,6 +211,9 @@ CREATED: list[tuple[str, Callable[[Any], Any]]] = [
     ("full", lambda m: m.full((2, 2), 1.5)),
     ("tril", lambda m: m.tril(m.ones(4, 5), 1)),
     ("triu", lambda m: m.triu(m.ones(4, 5), -1)),
+    ("vander", lambda m: m.vander(m.arange(4).float())),
+    ("vander of few powers", lambda m: m.vander(m.arange(4).float(), 3, increasing=True)),
+    ("linalg.vander", lambda m: m.linalg.vander(m.arange(4).float(), N=3)),
 ]
 
 
@@ -254,6 +257,36 @@ def test_what_is_rolled_may_be_of_any_extent(size: int, shift: int) -> None:
     declared = {"x0": lg.spec(lg.Dim("n", 1, 9), 3)}
     for got, expected in zip(interpret(f, x, specs=declared), f(as_torch(x)), strict=True):
         check(got, expected)
+
+
+COUNTED: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("repeat", lambda lib, x: x.repeat(x.shape[1], 2, 1)),
+    ("repeat a row", lambda lib, x: x[:1].repeat(x.shape[0], x.shape[1])),
+    ("tile", lambda lib, x: x.tile((x.shape[0],))),
+    ("repeat_interleave", lambda lib, x: x.repeat_interleave(x.shape[1], dim=0)),
+    ("linspace", lambda lib, x: x + lib.linspace(-1, 2, x.shape[1])),
+    ("linspace to a size", lambda lib, x: lib.linspace(0, x.shape[1], 7)),
+    ("linspace of whole numbers", lambda lib, x: lib.linspace(0, 9, x.shape[1]).long()),
+    ("logspace", lambda lib, x: lib.logspace(-1, 1, x.shape[1])),
+    ("chunk", lambda lib, x: x.chunk(2, 1)),
+    ("chunk more", lambda lib, x: x[:, :2].repeat(1, x.shape[0] + 2).chunk(3, 1)),
+    ("tensor_split", lambda lib, x: x.tensor_split(3, 0)),
+    ("gradient", lambda lib, x: lib.gradient(x, dim=1)),
+    ("gradient of order 2", lambda lib, x: lib.gradient(x, spacing=0.5, dim=1, edge_order=2)),
+]
+
+
+@pytest.mark.parametrize(("name", "f"), COUNTED, ids=[n for n, _ in COUNTED])
+def test_counts_and_parts_of_dynamic_extents(name: str, f: Callable[[Any, Any], Any]) -> None:
+    """The least, odd, coprime, the greatest and equal sizes."""
+    declared = {"x0": lg.spec(lg.Dim("b", 1, 8), lg.Dim("s", 3, 9))}
+    for sizes in ((1, 3), (5, 7), (7, 9), (8, 9), (4, 4)):
+        x = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
+        got, expected = interpret(lambda t: f(lg, t), x, specs=declared), f(torch, as_torch(x))
+        if isinstance(expected, torch.Tensor):
+            got, expected = [got], [expected]
+        for ours, theirs in zip(got, expected, strict=True):
+            check(ours, theirs, 1e-5, 1e-5)
 
 
 def test_movement_makes_no_nodes() -> None:

@@ -256,9 +256,15 @@ def test_functions_take_sizes(f: Callable[[Any], Any]) -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
 
 
-def test_counts_of_repeat_are_not_left_out() -> None:
-    with pytest.raises(errors.BadArgument, match=r"\[repeat\] a count cannot be batch"):
-        seen(lambda x: x.repeat(x.shape[0], 1, 1, 1, 1))
+def test_counts_may_be_sizes_that_are_never_negative() -> None:
+    assert seen(lambda x: x.repeat(x.shape[0], 1, 1, 1, 1).shape[0]) == B * B
+    for f in (
+        lambda x: x.repeat(x.shape[0] - 2, 1, 1, 1, 1),
+        lambda x: x.repeat_interleave(x.shape[0] - 2, 1),
+        lambda x: lg.linspace(0, 1, x.shape[0] - 2),
+    ):
+        with pytest.raises(errors.DimSpecialised, match=r"at least 2, since .* is batch - 2"):
+            seen(f)
 
 
 # --- torch ----------------------------------------------------------------------------------------

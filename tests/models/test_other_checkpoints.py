@@ -135,6 +135,18 @@ def test_a_key_that_is_missing_in_a_table_is_named(
     )
 
 
+@pytest.mark.parametrize("table", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("value", [["linear", 2.0], [], "linear", "", 2.0, False])
+def test_a_table_that_is_none_is_named(table: str, value: Any, tmp_path: Path) -> None:
+    folder = save(tmp_path, {}, LLAMA | {table: value})
+    with pytest.raises(errors.BadWeightsFile) as raised:
+        example("llama", folder)
+    assert str(raised.value).endswith(
+        f": [weights] {folder / 'config.json'} cannot be used: its {table} is {value}, where this "
+        "model reads an object. Write it as an object of keys and values, or pass another checkpoint."
+    )
+
+
 def test_weights_alone_lack_their_configuration(tmp_path: Path) -> None:
     folder = save(tmp_path, {}, {})
     (folder / "config.json").unlink()

@@ -73,11 +73,8 @@ class RingCache(State):
         fits = 2 <= x.ndim <= self.ndim
         tail = features[len(features) - len(given) :]
         if not fits or any(e is not f and e != 1 for e, f in zip(given, tail, strict=True)):
-            before = "".join(f"{e}, " for e in features[:-1])
-            expected = f"({before}n, {features[-1]}), n rows of the cache"
-            raise _bad(
-                self, f"written from x of shape ({', '.join(map(str, x.extents))})", expected
-            )
+            wanted = (*features[:-1], "n", features[-1])
+            raise _unfit(self, x, f"{_text(wanted)}, n rows of the cache")
 
     def _chunk(self, n: Size) -> Size:
         most = _most(n)
@@ -122,6 +119,7 @@ class PagedCache(State):
 
         Rows beyond the table are left out. A chunk touches as many pages as it may at most, one after the other.
         """
+        self._check(x)
         n, size, start = x.shape[0], self.page_size, _scalar(self, position)
         most = _most(n)
         if most is None:
@@ -140,6 +138,15 @@ class PagedCache(State):
                 here.reshape(pages, size, *features), given.index_select(0, ahead), self
             )
 
+    def _check(self, x: Tensor) -> None:
+        """All axes but the first are those of a row, or 1 for all of it."""
+        features = self.extents[2:]
+        fits = x.ndim == 1 + len(features)
+        if not fits or any(
+            e is not f and e != 1 for e, f in zip(x.extents[1:], features, strict=True)
+        ):
+            raise _unfit(self, x, f"{_text(('n', *features))}, n rows of a text")
+
     def _table(self, table: Tensor) -> Tensor:
         if table.ndim != 1 or not table.dtype.is_int or not table.extents[0].is_const:
             raise _bad(
@@ -157,6 +164,14 @@ def _scalar(cache: State, position: Tensor) -> Tensor:
     if not is_tensor(position) or position.ndim or not position.dtype.is_int:
         raise _bad(cache, f"the position {position!r}", "a tensor of one integer, without axes")
     return position.to(i64)
+
+
+def _unfit(cache: State, x: Tensor, expected: str) -> Exception:
+    return _bad(cache, f"written from x of shape {_text(x.extents)}", expected)
+
+
+def _text(shape: Sequence[object]) -> str:
+    return f"({', '.join(map(str, shape))})"
 
 
 def _bad(cache: State, value: str, expected: str) -> Exception:
