@@ -29,7 +29,7 @@ VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
 FEW_COLUMNS = 8
 LONGEST = 1 << 20  # terms of a sum that runs in one piece
 # five panels to each of the streams in which a row reads its columns: long streams, and not a power of two apart, which
-# would keep meeting in the same banks of memory
+# is slower (docs/design/0005)
 ONE_ROW = {
     "rows": 1,
     "columns": 320,
