@@ -253,7 +253,7 @@ def lp_pool1d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """(sum x^p)^(1/p) of each window, of one that is cut off as if it had more of the like; inf: the greatest |x|."""
+    """(sum x^p)^(1/p) of each window, one that `ceil_mode` cuts off scaled to a whole one; of inf the greatest |x|."""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -264,7 +264,7 @@ def lp_pool2d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """(sum x^p)^(1/p) of each window, of one that is cut off as if it had more of the like; inf: the greatest |x|."""
+    """(sum x^p)^(1/p) of each window, one that `ceil_mode` cuts off scaled to a whole one; of inf the greatest |x|."""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -275,7 +275,7 @@ def lp_pool3d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """(sum x^p)^(1/p) of each window, of one that is cut off as if it had more of the like; inf: the greatest |x|."""
+    """(sum x^p)^(1/p) of each window, one that `ceil_mode` cuts off scaled to a whole one; of inf the greatest |x|."""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 

@@ -60,10 +60,8 @@ def constant(value: float | bool, dtype: DType) -> Edge:
     """
     whole = isinstance(value, int)
     if whole and not (abs(value) < 2**1023 if dtype.is_float else -(2**63) <= value < 2**63):
-        _refuse(
-            str(value) if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits",
-            dtype,
-        )
+        bits = value.bit_length()
+        _refuse(str(value) if bits <= 64 else f"an integer of {bits} bits", dtype)
     if dtype.is_float:
         with np.errstate(over="ignore"):
             return emit(graph.const(float(np.asarray(value, accumulator(dtype).numpy)), dtype))

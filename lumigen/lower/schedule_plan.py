@@ -28,8 +28,8 @@ BLOCKS = Place(
 VECTOR_LOOPS = schedule("simt", {"visits": 8192, "lanes": 128})
 FEW_COLUMNS = 8
 LONGEST = 1 << 20  # terms of a sum that runs in one piece
-# five panels to each of the streams in which a row reads its columns: long streams, and not a power of two apart, which
-# is slower (docs/design/0005)
+# five panels to each of four streams in which a row reads its columns: long streams, and not a power of two apart,
+# which is slower (docs/design/0005)
 ONE_ROW = {
     "rows": 1,
     "columns": 320,

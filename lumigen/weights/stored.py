@@ -19,9 +19,8 @@ from lumigen.dtype import DType, bf16, boolean
 from lumigen.errors import BadArgument, BadWeightsFile, LumigenError
 
 Array = npt.NDArray[Any]
-Refused: TypeAlias = Callable[
-    ..., LumigenError
-]  # makes a BadArgument, perhaps with the user's line
+# makes a BadArgument, perhaps with the user's line
+Refused: TypeAlias = Callable[..., LumigenError]
 
 MAX_RANK = 64
 
@@ -42,11 +41,8 @@ def named_array(op: str, name: object, value: Any, refused: Refused = BadArgumen
     if isinstance(name, str):
         try:
             return as_array(value)
-        except (
-            TypeError,
-            ValueError,
-            RuntimeError,
-        ) as e:  # torch's, of what is sparse or has no data
+        # torch's, of what is sparse or has no data
+        except (TypeError, ValueError, RuntimeError) as e:
             reason = e
     facts = [str(getattr(value, a)) for a in ("dtype", "layout", "device") if hasattr(value, a)]
     shown = f"{name!r}: a {type(value).__name__}" + (f" ({' '.join(facts)})" if facts else "")
