@@ -58,6 +58,10 @@ template <class Lanes>
 LUMIGEN_INLINE Vec load_bf16(const uint16_t* p, Lanes lanes) {
   return from_bits(shift_left<16>(load_u16(p, lanes)));
 }
+// The first or the second of the two bf16 in each word: one step for each, where load_bf16 takes two.
+LUMIGEN_INLINE Vec widen_bf16(IVec words, bool second) {
+  return from_bits(second ? words & splat_int(-0x10000) : shift_left<16>(words));
+}
 template <class Lanes>
 LUMIGEN_INLINE void store_bf16(uint16_t* p, Vec a, Lanes lanes) {
 #if defined(LUMIGEN_BF16)

@@ -91,9 +91,16 @@ inline void multiply_direct_b(float* c, int64_t ldc, const float* packed_a, cons
 // + k]. Vectors run along k, so each element is a sum of lanes, in an order that depends on k alone.
 template <class T>
 inline void multiply_row(float* c, const float* a, const T* b, int64_t ldb, int64_t cols, int64_t k) {
-  int64_t n = 0;
-  for (; n + kSideBySide <= cols; n += kSideBySide) dot_columns<kSideBySide>(c + n, a, b + n * ldb, ldb, k);
-  for (; n < cols; n++) dot_columns<1>(c + n, a, b + n * ldb, ldb, k);
+  multiply_columns(c, a, b, ldb, cols, k, false);
+}
+inline void multiply_row(float* c, const float* a, const BF16* b, int64_t ldb, int64_t cols, int64_t k) {
+  constexpr int64_t kSome = 512;
+  float split[kSome];
+  for (int64_t start = 0; start < k || start == 0; start += kSome) {
+    const int64_t depth = k - start < kSome ? k - start : kSome;
+    split_row(split, a + start, depth);
+    multiply_columns(c, split, b + start, ldb, cols, depth, start > 0);
+  }
 }
 
 // `cols` columns and as many more as whole vectors have.

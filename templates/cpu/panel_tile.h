@@ -43,6 +43,36 @@ LUMIGEN_INLINE void add_product(Vec& acc, Vec x, Vec y) {
 #endif
 }
 
+// bf16 that lie side by side in a row of B, widened two to a word: of each two vectors of columns, the first
+// has the even ones and the second the odd ones.
+struct BF16Beside {
+  uint16_t bits;
+};
+
+// Vectors v, v + 1, ... of a row of C.
+template <class T, int kV>
+LUMIGEN_INLINE void load_tile_row(Vec (&row)[kV], const float* c) {
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; v++) {
+    const float* from = c + v * kLanes;
+    if constexpr (std::is_same_v<T, BF16Beside>)
+      row[v] = load_every<2>(v % 2 == 0 ? from : from - kLanes + 1);
+    else
+      row[v] = load(from, AllLanes{});
+  }
+}
+template <class T, int kV>
+LUMIGEN_INLINE void store_tile_row(float* c, const Vec (&row)[kV]) {
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; v++) {
+    const int even = v / 2 * 2;
+    if constexpr (std::is_same_v<T, BF16Beside>)
+      store(c + v * kLanes, interleave(row[even], row[even + 1], v != even), AllLanes{});
+    else
+      store(c + v * kLanes, row[v], AllLanes{});
+  }
+}
+
 // An element of A for every lane.
 template <class A>
 LUMIGEN_INLINE Vec spread(const A* a) {
@@ -61,7 +91,7 @@ LUMIGEN_INLINE auto load_row(const BF16Pair* b, int64_t step, int64_t i, int64_t
     return load_int(words + i * step, lanes);
   } else {
     const IVec both = load_int(words + i / 2 * step, lanes);
-    return from_bits(i % 2 == 0 ? shift_left<16>(both) : both & splat_int(-0x10000));
+    return widen_bf16(both, i % 2 != 0);
   }
 }
 template <class A, class T>
@@ -75,8 +105,13 @@ template <int kR, int kV, class A, class T>
 LUMIGEN_INLINE void add_products(Vec (&acc)[kR][kV], const A* a, const T* b, int64_t panel_stride,
                                  int64_t step, int64_t i) {
   const auto row = [&](int v) {
-    const int64_t at = v * kLanes / kPanel * panel_stride + v * kLanes % kPanel;
-    return load_row<A>(b, step, i, at, AllLanes{});
+    if constexpr (std::is_same_v<T, BF16Beside>) {
+      const IVec both = load_int(reinterpret_cast<const int32_t*>(b + v / 2 * 2 * kLanes), AllLanes{});
+      return widen_bf16(both, v % 2 != 0);
+    } else {
+      const int64_t at = v * kLanes / kPanel * panel_stride + v * kLanes % kPanel;
+      return load_row<A>(b, step, i, at, AllLanes{});
+    }
   };
   if constexpr (kR < kV) {
     decltype(spread(a)) x[kR];
@@ -109,12 +144,11 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
   Vec acc[kR][kV];
 #pragma GCC unroll 16
   for (int r = 0; r < kR; r++) {
+    if (accumulate) {
+      load_tile_row<T>(acc[r], c + r * ldc);
+    } else {
 #pragma GCC unroll 8
-    for (int v = 0; v < kV; v++) {
-      if (accumulate)
-        acc[r][v] = load(c + r * ldc + v * kLanes, AllLanes{});
-      else
-        acc[r][v] = splat(0.0f);
+      for (int v = 0; v < kV; v++) acc[r][v] = splat(0.0f);
     }
   }
   // C is wanted when the loop ends, and A some 32 k before its turn: it comes from the second-level
@@ -140,10 +174,7 @@ __attribute__((noinline)) void multiply_tile(float* c, int64_t ldc, const A* a, 
     a += kStep;
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kR; r++) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kV; v++) store(c + r * ldc + v * kLanes, acc[r][v], AllLanes{});
-  }
+  for (int r = 0; r < kR; r++) store_tile_row<T>(c + r * ldc, acc[r]);
 }
 
 // multiply_tile for a number of rows known at run time, at most kR; kStep is 0 where A has just these rows.
@@ -296,27 +327,79 @@ inline void multiply_tiles(float* c, int64_t ldc, Rows<A> a, Columns<T> columns,
   int64_t n = 0;
   if (rows == 1 && columns.panel_stride != kPanel)
     n = multiply_streams(c, a.block(0, 1), columns, cols, k, accumulate);
+  if constexpr (std::is_same_v<T, BF16>)
+    if (rows == 1 && columns.panel_stride == kPanel) {
+      const auto* beside = reinterpret_cast<const BF16Beside*>(columns.b);
+      n = multiply_groups<kStreamVectors, 1>(c, ldc, a, Columns<BF16Beside>{beside, kPanel, columns.step}, 1,
+                                             n, cols, k, accumulate);
+    }
   n = multiply_few_rows(c, ldc, a, columns, rows, n, cols, k, accumulate);
   n = multiply_groups<2, kRows>(c, ldc, a, columns, rows, n, cols, k, accumulate);
   n = multiply_groups<1, kRows>(c, ldc, a, columns, rows, n, cols, k, accumulate);
   if (n < cols) multiply_last_columns(c, ldc, a, columns, rows, n, cols, k, accumulate);
 }
 
-// c (kColumnsOf) = a (k) times as many columns of B, each contiguous and `ldb` elements from the next.
+// sums (kColumnsOf), each still to be added up, = a (k) times as many columns of B, each contiguous and `ldb`
+// elements from the next. Where T is BF16, `a` is as split_row leaves it.
 template <int kColumnsOf, class T>
-LUMIGEN_INLINE void dot_columns(float* c, const float* a, const T* b, int64_t ldb, int64_t k) {
-  Vec sums[kColumnsOf];
+LUMIGEN_INLINE void dot_columns(Vec* sums, const float* a, const T* b, int64_t ldb, int64_t k) {
+  Vec acc[kColumnsOf];
 #pragma GCC unroll 8
-  for (int n = 0; n < kColumnsOf; n++) sums[n] = splat(0.0f);
-  for_lanes(k, [&](int64_t i, auto lanes) {
-    const Vec x = load(a + i, lanes);
+  for (int n = 0; n < kColumnsOf; n++) acc[n] = splat(0.0f);
+  int64_t done = 0;
+  if constexpr (std::is_same_v<T, BF16>) {
+    for (; done + 2 * kLanes <= k; done += 2 * kLanes) {
+      const Vec even = load(a + done, AllLanes{}), odd = load(a + done + kLanes, AllLanes{});
 #pragma GCC unroll 8
-    for (int n = 0; n < kColumnsOf; n++) add_product(sums[n], x, load(b + n * ldb + i, lanes));
+      for (int n = 0; n < kColumnsOf; n++) {
+        const IVec both = load_int(reinterpret_cast<const int32_t*>(b + n * ldb + done), AllLanes{});
+        add_product(acc[n], even, widen_bf16(both, false));
+        add_product(acc[n], odd, widen_bf16(both, true));
+      }
+    }
+  }
+  for_lanes(k - done, [&](int64_t i, auto lanes) {
+    const Vec x = load(a + done + i, lanes);
+#pragma GCC unroll 8
+    for (int n = 0; n < kColumnsOf; n++) add_product(acc[n], x, load(b + n * ldb + done + i, lanes));
   });
 #pragma GCC unroll 8
-  for (int n = 0; n < kColumnsOf; n++) c[n] = reduce_add(sums[n]);
+  for (int n = 0; n < kColumnsOf; n++) sums[n] = acc[n];
 }
-constexpr int kSideBySide = 4;  // columns whose sums are under way at once: one alone would wait for itself
+
+// Columns whose sums are under way at once. One alone would wait for itself; more than two would read lines
+// less in their order, which costs more where they come from memory.
+constexpr int kSideBySide = 2;
+
+// `a` (k), with the even and the odd elements of each two vectors apart, as bf16 are widened two to a word.
+LUMIGEN_INLINE void split_row(float* split, const float* a, int64_t k) {
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= k; i += 2 * kLanes)
+    for (int j = 0; j < kLanes; j++) {
+      split[i + j] = a[i + 2 * j];
+      split[i + kLanes + j] = a[i + 2 * j + 1];
+    }
+  for (; i < k; i++) split[i] = a[i];
+}
+
+// c (cols) = or += a (k), as dot_columns takes it, times so many columns.
+template <class T>
+inline void multiply_columns(float* c, const float* a, const T* b, int64_t ldb, int64_t cols, int64_t k,
+                             bool accumulate) {
+  Vec sums[kLanes];
+  int64_t n = 0;
+  for (; n + kLanes <= cols; n += kLanes) {
+#pragma GCC unroll 1
+    for (int i = 0; i < kLanes; i += kSideBySide)
+      dot_columns<kSideBySide>(sums + i, a, b + (n + i) * ldb, ldb, k);
+    const Vec dots = reduce_add_rows(sums);
+    store(c + n, accumulate ? load(c + n, AllLanes{}) + dots : dots, AllLanes{});
+  }
+  for (; n < cols; n++) {
+    dot_columns<1>(sums, a, b + n * ldb, ldb, k);
+    c[n] = (accumulate ? c[n] : 0.0f) + reduce_add(sums[0]);
+  }
+}
 
 // multiply_groups for A in panels of 16 rows, a_stride elements from one to the next; B's rows are ldb apart.
 template <int kV, int kR, class A>

@@ -243,6 +243,12 @@ LUMIGEN_INLINE Vec scan_lanes(Vec& carry, Vec a, F&& combine) {
   return combine(before, inside);
 }
 
+// Lanes of a and b in turn: a0, b0, a1, b1, ...; of those the first half, or the second.
+LUMIGEN_INLINE Vec interleave(Vec a, Vec b, bool second) {
+  const IVec from = shift_right<1>(iota_int()) + splat_int(second ? kLanes / 2 : 0);
+  return select(lt(splat_int(0), iota_int() & splat_int(1)), permute(b, from), permute(a, from));
+}
+
 // One value from all lanes. The order is fixed: lane i is combined with lane i + kLanes / 2, then
 // the first half of those with its second half, and so on.
 template <int kDistance = kLanes / 2, class F>
@@ -257,6 +263,20 @@ LUMIGEN_INLINE float reduce(Vec a, F&& combine) {
 LUMIGEN_INLINE float reduce_add(Vec a) {
   return reduce(a, [](Vec x, Vec y) { return x + y; });
 }
+// Lane i: of the rows kDistance apart, the one that bits of i from kDistance up number, its lanes added where
+// they are kLanes / 2 to kDistance apart: what reduce does for each by itself, for all at once.
+template <int kDistance>
+LUMIGEN_INLINE Vec fold_rows(const Vec* rows) {
+  if constexpr (kDistance == kLanes) {
+    return rows[0];
+  } else {
+    const Vec a = fold_rows<2 * kDistance>(rows), b = fold_rows<2 * kDistance>(rows + kDistance);
+    const Mask of_b = lt(splat_int(0), iota_int() & splat_int(kDistance));
+    return select(of_b, b, a) + exchange<kDistance>(select(of_b, a, b));
+  }
+}
+// Lane i: reduce_add(rows[i]).
+LUMIGEN_INLINE Vec reduce_add_rows(const Vec (&rows)[kLanes]) { return fold_rows<1>(rows); }
 LUMIGEN_INLINE float reduce_max(Vec a) {
   return reduce(a, [](Vec x, Vec y) { return max_nan(x, y); });
 }

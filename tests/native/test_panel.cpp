@@ -128,6 +128,12 @@ static void check_halves(Random& random, int rows, int64_t cols, int64_t k) {
     multiply(c.data(), cols, one.data(), b.data(), rows, cols, k, k * kPanel, false);
     multiply(d.data(), cols, one.data(), wide_b.data(), rows, cols, k, k * kPanel, false);
     CHECK(std::memcmp(c.data(), d.data(), c.size() * sizeof(float)) == 0);
+    for (const bool accumulate : {false, true}) {  // B as it is, of whose rows the first `cols` are taken
+      const int64_t ldb = packed_columns(cols);
+      multiply_direct_b(c.data(), cols, one.data(), b.data(), ldb, rows, cols, k, accumulate);
+      multiply_direct_b(d.data(), cols, one.data(), wide_b.data(), ldb, rows, cols, k, accumulate);
+      CHECK(std::memcmp(c.data(), d.data(), c.size() * sizeof(float)) == 0);
+    }
   }
 }
 
@@ -222,8 +228,8 @@ static void check_row_panels(Random& random, int rows, int64_t cols, int64_t k) 
 
 int main() {
   Random random;
-  for (int64_t cols : {1, 3, 4, 9})
-    for (int64_t k : {1, 5, 8, 16, 31, 64, 100}) check_row(random, cols, k);
+  for (int64_t cols : {1, 3, 4, 9, 16, 37})
+    for (int64_t k : {1, 5, 8, 16, 31, 64, 100, 1300}) check_row(random, cols, k);
   for (int64_t length : {1, 2, 5, 7, 8, 9, 16, 17, 31, 56})
     for (int64_t begin : {0, 1, 3})
       for (int64_t end : {length, length - 1, length / 2}) {

@@ -227,10 +227,22 @@ static void check_reductions() {
       for (int l = 0; l < half; l++) sum[l] += sum[l + half];
     CHECK(reduce_add(load(x, AllLanes{})) == sum[0]);
     CHECK(reduce_max(load(x, AllLanes{})) == most && reduce_min(load(x, AllLanes{})) == least);
+    Vec rows[kLanes];
+    for (Vec& row : rows) row = build([&](int) { return random.unit(); });
+    float each[kLanes];
+    store(each, reduce_add_rows(rows), AllLanes{});
+    for (int r = 0; r < kLanes; r++) CHECK(each[r] == reduce_add(rows[r]));
     x[random.below(kLanes)] = NAN;
     CHECK(std::isnan(reduce_max(load(x, AllLanes{}))));
     CHECK(std::isnan(reduce_min(load(x, AllLanes{}))));
   }
+}
+
+static void check_interleave() {
+  float both[2 * kLanes];
+  for (const bool second : {false, true})
+    store(both + (second ? kLanes : 0), interleave(iota(), splat(100.0f) + iota(), second), AllLanes{});
+  for (int i = 0; i < 2 * kLanes; i++) CHECK(both[i] == float(i / 2 + 100 * (i % 2)));
 }
 
 static void check_transpose() {
@@ -265,6 +277,7 @@ int main() {
   check_partial_lanes();
   check_for_lanes();
   check_reductions();
+  check_interleave();
   check_transpose();
   std::printf("vectors of %d lanes: right\n", kLanes);
   return 0;
