@@ -451,7 +451,10 @@ def _multiply(a: Ix, b: Ix) -> Ix:
 
 
 def _recombine(e: Ix) -> Ix:
-    """d * (n // d) + n % d is n: what a split followed by the matching merge leaves behind."""
+    """d * (n // d) + n % d is n: what a split followed by the matching merge leaves behind.
+
+    n % d - n is -d * (n // d): what is padded to a multiple is one, and so is what a remainder is taken from.
+    """
     for monomial, c in e.terms:
         for position, atom in enumerate(monomial):
             if not isinstance(atom, Remainder):
@@ -465,7 +468,22 @@ def _recombine(e: Ix) -> Ix:
                     del have[m]
                 left = _collect(have, e.const - whole.const)
                 return left + outer * atom.numerator
+            for n in (atom.numerator, _unnested(atom.numerator, atom.denominator)):
+                gone = outer * n
+                if gone.terms and all(have.get(m) == -k for m, k in gone.terms):
+                    left = e - _term(monomial, c) + gone
+                    return left - outer * atom.denominator * floordiv(n, atom.denominator)
     return e
+
+
+def _unnested(n: Ix, d: Ix) -> Ix:
+    """What leaves the same remainder by `d`, with f for each f % m in it where `d` divides m."""
+    for monomial, k in n.terms:
+        inner = next((a for a in monomial if isinstance(a, Remainder)), None)
+        if inner is not None and _divide_exactly(inner.denominator, d)[1] == 0:
+            outer = _term(_remove(monomial, (inner,)) or (), k)
+            return _unnested(n - _term(monomial, k) + outer * inner.numerator, d)
+    return n
 
 
 def _divide_exactly(e: Ix, d: Ix) -> tuple[Ix, Ix]:

@@ -300,6 +300,7 @@ def axis(name: str, extent: Any) -> Ix:
 I8, K4, M3 = axis("i", 8), axis("k", 4), axis("m", 3)
 IS, KT = axis("i", S), axis("k", T)
 ANY = ixs.Lookup("any", (), -8, 7)
+PAD4, PAD_T, REST7 = -ix(S) % 4, -ix(S) % T, (7 - ix(S) % 7) % 7  # up to the next multiple
 FROM_THE_END = of_atom(ANY) + indicator(-of_atom(ANY) - 1) * 8
 
 
@@ -339,6 +340,16 @@ FROM_THE_END = of_atom(ANY) + indicator(-of_atom(ANY) - 1) * 8
         (indicator(ix(S)), ix(1)),
         (indicator(ix(S) - 7), ix(0)),
         (indicator(ix(S) - T), indicator((ix(S) * 2 - T) - S)),
+        ((ix(S) + PAD4) % 4, ix(0)),
+        ((ix(S) + PAD4 + 3) % 4, ix(3)),
+        ((ix(S) + PAD4) // 4, -(-ix(S) // 4)),
+        ((ix(S) + PAD4) * E % 16, ix(0)),
+        ((ix(S) + PAD_T) % T, ix(0)),
+        ((ix(S) + PAD_T) // T * T, ix(S) + PAD_T),
+        ((ix(S) + REST7) % 7, ix(0)),
+        ((ix(S) + REST7) // 7 * 7, ix(S) + REST7),
+        (ix(T) - ix(T) % 4, ix(T) // 4 * 4),
+        ((axis("j", (ix(S) + PAD4) // 4) * 4 + K4) // 4, axis("j", (ix(S) + PAD4) // 4)),
         (FROM_THE_END.substitute({ANY: ix(-3)}), ix(5)),
         (FROM_THE_END.substitute({ANY: I8}), I8),
     ],
@@ -373,6 +384,9 @@ def test_simplification(found: Ix, wanted: Ix) -> None:
         (axis("i", minimum(4, S)), ix(4)),
         (ix(S) - 1, maximum(4, S)),
         (minimum(S, T) - 1, maximum(S, T)),
+        (axis("j", (ix(S) + PAD4) // 4) * 4 + K4, ix(S) + PAD4),
+        (axis("j", (ix(S) + PAD_T) // T) * T + KT, ix(S) + PAD_T),
+        (axis("j", (ix(S) + REST7) // 7) * 7 + axis("r", 7), ix(S) + REST7),
         (FROM_THE_END, ix(8)),
         (ix(-1), FROM_THE_END),
         (indicator(ix(S) - T), ix(2)),

@@ -134,6 +134,21 @@ def test_the_greater_and_the_lesser_of_sizes() -> None:
     np.testing.assert_array_equal(padded, np.pad(x, ((0, 2), (0, 0))))
 
 
+@pytest.mark.parametrize("missing", [lambda n: -n % 4, lambda n: (4 - n % 4) % 4])
+def test_what_is_padded_to_a_multiple_is_split_by_it(missing: Callable[[Any], Any]) -> None:
+    def f(t):
+        padded = lg.functional.pad(t, (0, missing(t.shape[1])))
+        groups = padded.reshape(2, padded.shape[1] // 4, 4)
+        return [groups.sum(1), groups.transpose(1, 2).reshape(2, -1)[:, : t.shape[1]]]
+
+    for n in (1, 4, 6, 11):
+        x = np.arange(2 * n, dtype=np.float32).reshape(2, n)
+        groups = np.pad(x, ((0, 0), (0, -n % 4))).reshape(2, -1, 4)
+        sums, back = interpret(f, x, specs={"x0": lg.spec(2, lg.Dim("n", 1, 20))})
+        np.testing.assert_array_equal(sums, groups.sum(1))
+        np.testing.assert_array_equal(back, groups.transpose(0, 2, 1).reshape(2, -1)[:, :n])
+
+
 def test_comparisons_between_sizes() -> None:
     assert B < B + 1
     assert B <= 4 * S
