@@ -38,7 +38,7 @@ from lumigen.frontend.offered import lacks_method
 from lumigen.frontend.operand import Dims, Value, one_sequence, raw
 from lumigen.frontend.primitive import Extent, Scalar
 from lumigen.frontend.symbolic import Size, size_of
-from lumigen.frontend.trace import fail, home_of
+from lumigen.frontend.trace import current, fail, home_of
 from lumigen.graph import Edge
 from lumigen.index import product
 from lumigen.view import Shape
@@ -57,6 +57,12 @@ def _ints(args: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
 def _valueless(op: str, expected: str) -> Exception:
     """The error for what asks a tensor for its numbers."""
     value = "read while the model is traced: it has no numbers yet"
+    if current() is None:
+        value = "read where nothing runs: it says what is computed, and has no numbers"
+        expected = (
+            "y.retrieve() of what is computed from lg.Graph().tensor(shape).set(values), and read that after the "
+            "graph's compile() and execute()"
+        )
     return fail(BadArgument, op=op, name="a tensor", value=value, expected=expected)
 
 

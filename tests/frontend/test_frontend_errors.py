@@ -986,6 +986,19 @@ def test_values_cannot_be_asked_for(call, text):
 
 
 @pytest.mark.parametrize(
+    "read", [bool, float, lambda x: x.numpy(), lambda x: x.tolist(), np.asarray]
+)
+def test_values_cannot_be_asked_for_where_nothing_runs(read):
+    for x in (lg.tensor([1.0]), lg.Graph().tensor((1,)).set([1.0]) * 2):
+        with pytest.raises(
+            errors.BadArgument, match=r"nothing runs.*y\.retrieve\(\).*lg\.Graph"
+        ) as caught:
+            read(x)
+        assert caught.value.where is not None
+        assert caught.value.where.file == __file__
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("add_", "a Tensor has no add_. A Tensor is a value, and no memory: write x = x.add(...)."),
