@@ -142,6 +142,15 @@ class BadArgument(UserError):
     message = "[{op}] {name} cannot be {value}. Pass {expected}."
 
 
+class BadSize(UserError, TypeError):
+    """What is no size, or a size where a number is needed; `why` is a clause, `remedy` a sentence.
+
+    Python's own protocols, such as `range`, ask for a TypeError.
+    """
+
+    message = "[size] {size} {why}. {remedy}"
+
+
 # --- dims -----------------------------------------------------------------------------------------
 
 

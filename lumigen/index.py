@@ -9,6 +9,7 @@ cannot leave its tensor, a loop bound) is proven from the ranges of the atoms, n
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +17,7 @@ from math import gcd
 from numbers import Integral
 from typing import Any, Union
 
-from lumigen.errors import BadArgument, user_location
+from lumigen.errors import BadArgument, BadSize, user_location
 
 Monomial = tuple["Atom", ...]
 Terms = tuple[tuple[Monomial, int], ...]
@@ -174,11 +175,11 @@ class Ix:
         return found
 
     def __index__(self) -> int:
-        """The number of a constant; what asks for one of a symbolic extent gets a TypeError."""
+        """The number of a constant; what asks for one of a symbolic extent gets a BadSize."""
         if self.terms:
-            what = "is known only when the model runs, and this needs a number while it is traced"
-            instead = "give it a fixed size, or compute with lg.full((), size, lg.f32)"
-            raise TypeError(f"{self} {what}. Work on the whole axis, {instead}")
+            why = "is known only when the model runs, and this needs a number while it is traced"
+            remedy = "Work on the whole axis, give it a fixed size, or compute with lg.full((), size, lg.f32)."
+            raise BadSize(where=user_location(), size=self, why=why, remedy=remedy)
         return self.const
 
     def __add__(self, other: IxLike) -> Ix:
@@ -345,7 +346,11 @@ def ix(value: IxLike) -> Ix:
         return value.expression
     if isinstance(value, Axis):
         return of_atom(value)
-    return Ix.interned((), int(value))
+    try:
+        return Ix.interned((), operator.index(value))
+    except TypeError:
+        why, remedy = "is no integer", "Pass an integer, a dim or a size such as x.shape[0] // 2."
+        raise BadSize(where=user_location(), size=repr(value), why=why, remedy=remedy) from None
 
 
 def lookup(

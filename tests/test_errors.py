@@ -75,6 +75,10 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "number of elements, and split an axis only by a factor that always divides it."
         ),
     ),
+    errors.BadSize: (
+        {"size": "2.5", "why": "is no integer", "remedy": "Pass an integer or a dim."},
+        "[size] 2.5 is no integer. Pass an integer or a dim.",
+    ),
     errors.BadArgument: (
         {"op": "dropout", "name": "p", "value": 1.5, "expected": "a number from 0 to 1"},
         "[dropout] p cannot be 1.5. Pass a number from 0 to 1.",
@@ -431,6 +435,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.DtypeMismatch: lambda _: tensor(3) @ tensor(3, dtype=lg.i64),
     errors.BadAxis: lambda _: tensor(2, 3).sum(2),
     errors.BadReshape: lambda _: tensor(2, 3).reshape(4, 2),
+    errors.BadSize: lambda _: lg.Dim("n", 1, 8) / 2,
     errors.BadArgument: lambda _: lg.Model("not a name"),
     errors.BadCall: lambda _: lg.nn.Linear(4, bais=True),  # pyright: ignore[reportCallIssue]
     errors.UnknownDim: dim_that_no_spec_declares,

@@ -21,6 +21,7 @@ from lumigen.dtype import DType
 from lumigen.errors import (
     BadArgument,
     BadCall,
+    BadSize,
     LumigenError,
     SourceLocation,
     is_user_code,
@@ -104,7 +105,7 @@ def explanation(
 
     `where` is the user's line that called all of what the traceback shows, if there is none in it; `made` the
     class that it called, if it was one.
-    An error of ours gives way only to a missing tensor: it knows its values better.
+    An error of ours gives way only to a missing tensor: it knows its values better. That of a size knows no call.
     """
     inside: list[FrameType] = []
     trace = error.__traceback__
@@ -120,7 +121,11 @@ def explanation(
         return _refused_call(error, where, made)
     for frame in inside if where is not None else ():
         for name, wanted, given in _arguments(frame):
-            if isinstance(error, LumigenError) and wanted != "Tensor":
+            if (
+                isinstance(error, LumigenError)
+                and not isinstance(error, BadSize)
+                and wanted != "Tensor"
+            ):
                 continue
             if not _admits(wanted, given):
                 value, expected = _shown(given), _expected(wanted, given)

@@ -27,7 +27,7 @@ class SymbolicSize(Symbolic):
 
     `+ - * // %` with ints, dims and sizes give sizes, or the int that they always are. `== != < <= >
     >=` and `if` are answered where all declared values of the dims agree; DimSpecialised where they
-    do not. What needs a number (`int`, `range`, `/`, `**`) is a TypeError.
+    do not. What needs a number (`int`, `range`, `/`, `**`) is a BadSize, which is a TypeError.
     """
 
     __array_ufunc__ = None  # numpy's numbers leave operators to this class
@@ -51,7 +51,7 @@ class SymbolicSize(Symbolic):
         return next((hash(a) for a in e.atoms() if ix_of(a) is e), hash(e))
 
     def __index__(self) -> int:
-        """A TypeError that says so: there is no number yet."""
+        """A BadSize that says so: there is no number yet."""
         return self.expression.__index__()
 
     def __bool__(self) -> bool:
@@ -135,7 +135,7 @@ class Dim(SymbolicSize, index.Dim):
     known. `==`, `<`, `if` and their like are answered where all declared values agree, and are
     DimSpecialised where they do not: Python decides while the model is traced, once for all sizes.
     What may differ is computed, as `lg.where(lg.full((), x.shape[0], lg.i64) == 4, a, b)` is. `int`,
-    `range`, `/` and `**` of a size are TypeErrors.
+    `range`, `/` and `**` of a size are a BadSize.
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:

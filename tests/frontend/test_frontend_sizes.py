@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import operator
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -221,8 +222,29 @@ NUMBERS: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("f", NUMBERS)
 def test_what_needs_a_number_says_so(f: Callable[[Any], Any]) -> None:
     for size in (seen(lambda x: x.shape[0]), B):
-        with pytest.raises(TypeError, match=r"^batch is known only when the model runs"):
+        with pytest.raises(
+            TypeError, match=r"\[size\] batch is known only when the model runs"
+        ) as caught:
             f(size)
+        where = getattr(caught.value, "where", None)
+        assert where is not None
+        assert where.file == __file__
+
+
+@pytest.mark.parametrize(
+    "f", [lambda n: lg.zeros(n), lambda n: lg.full((3, n), 1.0), lambda n: lg.eye(n)]
+)
+def test_what_is_no_integer_is_no_size(f: Callable[[Any], Any]) -> None:
+    """With the user's line, in an entry and outside of one."""
+    for n in (2.5, 2.0, "2"):
+        with pytest.raises(errors.UserError) as caught:
+            f(n)
+        assert caught.value.where is not None
+        assert caught.value.where.line == f.__code__.co_firstlineno
+        with pytest.raises(errors.BadArgument, match=re.escape(repr(n))) as caught:
+            seen(lambda x: f(n))  # noqa: B023
+        assert caught.value.where is not None
+        assert caught.value.where.line == f.__code__.co_firstlineno
 
 
 def test_a_divisor_is_not_zero() -> None:
