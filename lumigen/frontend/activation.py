@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from lumigen.dtype import DType
-from lumigen.frontend import elementary
+from lumigen.frontend import elementary, movement
+from lumigen.frontend.extents import check_multiple
 from lumigen.frontend.operand import choice, where
 from lumigen.frontend.tensor import Tensor
 
@@ -85,7 +86,9 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along `dim` times the sigmoid of the second."""
-    a, b = input.chunk(2, dim)
+    d = movement.axis("glu", input.edge, dim)
+    check_multiple("glu", f"the size of axis {d}", input.extents[d], 2)
+    a, b = input.chunk(2, d)
     return a * b.sigmoid()
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from lumigen.errors import BadArgument, DtypeMismatch, RankMismatch
 from lumigen.frontend import movement
-from lumigen.frontend.extents import check_count, check_extent, fixed
+from lumigen.frontend.extents import check_count, check_extent, check_multiple, fixed
 from lumigen.frontend.operand import check_tensor
 from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor
@@ -377,8 +377,13 @@ def fold(
     step, d = several(op, "stride", stride, 2), several(op, "dilation", dilation, 2)
     p = several(op, "padding", padding, 2)
     counts = tuple((size[k] + 2 * p[k] - d[k] * (kernel[k] - 1) - 1) // step[k] + 1 for k in (0, 1))
-    batch = x.extents[0]
-    channels = x.extents[1] // (kernel[0] * kernel[1])
+    batch, columns, places = x.extents
+    check_multiple(op, "the columns", columns, prod(kernel))
+    channels = columns // prod(kernel)
+    if places is not ix(prod(counts)):
+        rule = f"the input has {places} windows where the sizes make {prod(counts)}"
+        shapes = input.extents, tuple(map(ix, counts))
+        raise unequal(op, places, ix(prod(counts)), *shapes, rule, "Correct the sizes.")
     x = x.reshape(batch, channels, *kernel, *counts)
     out: Tensor | None = None
     for r in range(kernel[0]):
@@ -403,7 +408,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     check_count("pixel_shuffle", "upscale_factor", upscale_factor)
     r = upscale_factor
     *rest, channels, height, width = input.extents
-    _divides("pixel_shuffle", "the channels", channels, r * r)
+    check_multiple("pixel_shuffle", "the channels", channels, r * r)
     n = len(rest)
     x = input.reshape(*rest, channels // (r * r), r, r, height, width)
     x = x.permute((*range(n), n, n + 3, n + 1, n + 4, n + 2))
@@ -415,8 +420,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     check_count("pixel_unshuffle", "downscale_factor", downscale_factor)
     r = downscale_factor
     *rest, channels, height, width = input.extents
-    _divides("pixel_unshuffle", "the height", height, r)
-    _divides("pixel_unshuffle", "the width", width, r)
+    check_multiple("pixel_unshuffle", "the height", height, r)
+    check_multiple("pixel_unshuffle", "the width", width, r)
     n = len(rest)
     x = input.reshape(*rest, channels, height // r, r, width // r, r)
     x = x.permute((*range(n), n, n + 2, n + 4, n + 1, n + 3))
@@ -427,13 +432,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """(batch, groups * n, ..) -> the channels in the order (n, groups)."""
     check_count("channel_shuffle", "groups", groups)
     batch, channels, *rest = input.extents
-    _divides("channel_shuffle", "the channels", channels, groups)
+    check_multiple("channel_shuffle", "the channels", channels, groups)
     x = input.reshape(batch, groups, channels // groups, *rest).transpose(1, 2)
     return x.reshape(batch, channels, *rest)
-
-
-def _divides(op: str, name: str, extent: object, by: int) -> None:
-    e = ix(extent)  # type: ignore[arg-type]
-    if (e // by) * by is not e:
-        expected = f"a multiple of {by}"
-        raise fail(BadArgument, op=op, name=name, value=e, expected=expected)

@@ -76,6 +76,13 @@ def counted(op: str, name: str, value: int | Symbolic | Ix, least: int = 1) -> I
     return ix(value)
 
 
+def check_multiple(op: str, name: str, extent: Ix, by: int) -> None:
+    """The extent is a multiple of `by` for every value of the dims."""
+    if extent % by != 0:
+        expected = f"a multiple of {by}"
+        raise fail(BadArgument, op=op, name=name, value=extent, expected=expected)
+
+
 def fixed(op: str, name: str, extent: Ix) -> int:
     """The value of an extent that decides how a program looks, so that no dim may be in it."""
     for dim in (a for a in extent.atoms() if isinstance(a, Dim)):

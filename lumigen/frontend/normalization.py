@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lumigen.errors import BadArgument
+from lumigen.frontend.extents import check_count, check_multiple
 from lumigen.frontend.info import finfo
 from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor
@@ -123,6 +124,8 @@ def group_norm(
 ) -> Tensor:
     """(batch, channel, ..): layer norm over the channels of a group and all positions."""
     batch, channels, *rest = input.extents
+    check_count("group_norm", "num_groups", num_groups)
+    check_multiple("group_norm", "the channels", channels, num_groups)
     grouped = input.reshape(batch, num_groups, product((channels, *rest)) // num_groups)
     out = _standard(grouped, (-1,), eps).reshape(*input.extents)
     return _affine(out, _channelwise(input, weight), _channelwise(input, bias))

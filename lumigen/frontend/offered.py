@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import cast
 
+from lumigen.errors import is_user_code
+
 FEW = 40  # names that an error lists
 
 # Where a name of PyTorch's may be; all are there when a user asks for one.
@@ -16,6 +18,11 @@ NAMESPACES = (
     "lumigen.frontend.nn",
     "lumigen.frontend.linalg",
     "lumigen.frontend.special",
+)
+
+# Where the functions of tensors are that users call.
+FUNCTIONS = tuple(
+    f"lumigen.frontend.{name}" for name in ("functions", "functional", "linalg", "special", "fft")
 )
 
 _TARGET = (
@@ -38,6 +45,25 @@ def offered(namespace: Mapping[str, object], module: str) -> list[str]:
         return sorted(cast("list[str]", listed))
     own = (n for n, x in namespace.items() if getattr(x, "__module__", None) == module)
     return sorted(n for n in own if not n.startswith("_"))
+
+
+def called() -> str | None:
+    """The function or method of tensors that the innermost line of the user's called; None for an operator."""
+    spaces: list[Mapping[str, object]] = [vars(sys.modules["lumigen.frontend.tensor"].Tensor)]
+    for module in FUNCTIONS:
+        namespace = vars(sys.modules[module])
+        spaces.append({name: namespace[name] for name in offered(namespace, module)})
+    found = None
+    frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        code = frame.f_code
+        if is_user_code(code.co_filename, frame.f_globals.get("__name__", "")):
+            break
+        name = code.co_name
+        if any(getattr(space.get(name), "__code__", None) is code for space in spaces):
+            found = name
+        frame = frame.f_back
+    return None if found is None or found.startswith("_") else found
 
 
 def spoken(module: str) -> str:

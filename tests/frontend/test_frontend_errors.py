@@ -33,6 +33,63 @@ f32, i64, mask = lg.f32, lg.i64, lg.boolean
 
 # what is wrong, the function, its inputs, the error, texts that must be in the message
 CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], list[str]]] = [
+    # what is composed bears the name that was called
+    (
+        lambda x0: functional.max_pool2d(x0, 5),
+        [lg.spec(1, 4, 4)],
+        errors.ShapeMismatch,
+        ["[max_pool2d] ", "window of 5"],
+    ),
+    (
+        lambda x0: functional.avg_pool1d(x0, 5),
+        [lg.spec(1, B)],
+        errors.DimSpecialised,
+        ["[avg_pool1d] ", "at least 5"],
+    ),
+    (
+        lambda x0: functional.lp_pool1d(x0, 2, 5),
+        [lg.spec(1, 4)],
+        errors.ShapeMismatch,
+        ["[lp_pool1d] ", "window of 5"],
+    ),
+    (
+        lambda x0: nn.MaxPool1d(5)(x0),
+        [lg.spec(1, 4)],
+        errors.ShapeMismatch,
+        ["[max_pool1d] ", "window of 5"],
+    ),
+    (
+        lambda x0: functional.mse_loss(x0, x0[:2]),
+        [lg.spec(3)],
+        errors.ShapeMismatch,
+        ["[mse_loss] shapes (3,) and (2,)"],
+    ),
+    (lambda x0: lg.hstack([x0, x0[:1]]), [lg.spec(2, 3)], errors.ShapeMismatch, ["[hstack] "]),
+    (lambda x0: x0 - x0[:2], [lg.spec(3)], errors.ShapeMismatch, ["[sub] shapes (3,) and (2,)"]),
+    (
+        lambda x0: functional.glu(x0),
+        [lg.spec(2, 3)],
+        errors.BadArgument,
+        ["[glu] the size of axis 1 cannot be 3."],
+    ),
+    (
+        lambda x0: functional.group_norm(x0, 3),
+        [lg.spec(1, 4, 3)],
+        errors.BadArgument,
+        ["[group_norm] the channels cannot be 4."],
+    ),
+    (
+        lambda x0: functional.fold(x0, 4, 2),
+        [lg.spec(7, 9)],
+        errors.BadArgument,
+        ["[fold] the columns cannot be 7."],
+    ),
+    (
+        lambda x0: functional.fold(x0, 4, 2),
+        [lg.spec(8, 3)],
+        errors.ShapeMismatch,
+        ["[fold] ", "3 windows", "9"],
+    ),
     (
         lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1),
         [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=i64)],
@@ -355,8 +412,8 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         errors.ShapeMismatch,
         ["[cat]", "(2,)"],
     ),
-    (lambda x0: x0 | True, [lg.spec(3)], errors.DtypeMismatch, ["[or]", "f32", "bool"]),
-    (lambda x0: ~x0, [lg.spec(3)], errors.DtypeMismatch, ["[not]"]),
+    (lambda x0: x0 | True, [lg.spec(3)], errors.DtypeMismatch, ["[bitwise_or]", "f32", "bool"]),
+    (lambda x0: ~x0, [lg.spec(3)], errors.DtypeMismatch, ["[bitwise_not]"]),
     (lambda x0: -x0, [lg.spec(3, dtype=mask)], errors.DtypeMismatch, ["[neg]", "bool"]),
     (
         lambda x0: lg.where(x0, x0, 0),
@@ -382,7 +439,12 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         errors.DtypeMismatch,
         ["[hypot] the operand of shape (3) is i8, must be u8"],
     ),
-    (lambda x0: x0 & 1, [lg.spec(3)], errors.DtypeMismatch, ["[and]", "f32", "integers or bools"]),
+    (
+        lambda x0: x0 & 1,
+        [lg.spec(3)],
+        errors.DtypeMismatch,
+        ["[bitwise_and]", "f32", "integers or bools"],
+    ),
     (lambda x0: x0.div(2, rounding_mode="up"), [lg.spec(3)], errors.BadArgument, ["[div]", "'up'"]),
     (
         lambda x0: functional.gelu(x0, "erf"),
@@ -907,8 +969,8 @@ OUTSIDE: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.LSTM(3, None), "[LSTM] hidden_size cannot be None. Pass an integer."),
     (lambda: nn.Conv2d("a", 3, 3), "[Conv2d] in_channels cannot be 'a'. Pass an integer."),
     (lambda: nn.Linear(2, 2).to("cuda"), "Pass a dtype; where a model runs is said when it is compiled"),
-    (lambda: lg.full((2,), 2**70), "[constant] a number cannot be an integer of 71 bits. Pass a number from -2**63 to"),
-    (lambda: lg.full((2,), 2**63), "[constant] a number cannot be 9223372036854775808. Pass a number from -2**63 to"),
+    (lambda: lg.full((2,), 2**70), "[full] a number cannot be an integer of 71 bits. Pass a number from -2**63 to"),
+    (lambda: lg.full((2,), 2**63), "[full] a number cannot be 9223372036854775808. Pass a number from -2**63 to"),
     (lambda: lg.arange(2) < 2**63, "[constant] a number cannot be 9223372036854775808."),
     (lambda: lg.sym_max(3, 4.5), "[sym_max] b cannot be 4.5. Pass a size: an integer, a dim or"),
     (lambda: lg.sym_min("n", 2), "[sym_min] a cannot be 'n'. Pass a size"),
@@ -922,8 +984,8 @@ OUTSIDE: list[tuple[Callable[[], Any], str]] = [
         lambda: nn.Linear(2, 2).load_state_dict(dict.fromkeys(("weight", "bias"), torch.eye(2).to_sparse())),
         "[load_state_dict] weights cannot be 'weight': a Tensor (torch.float32 torch.sparse_coo cpu). Pass names with",
     ),
-    (lambda: lg.full((2,), 10**400, lg.f32), "[constant] a number cannot be an integer of 1329 bits. Pass a float"),
-    (lambda: lg.full((2,), math.nan, lg.i32), "[constant] a number cannot be nan, which is no integer."),
+    (lambda: lg.full((2,), 10**400, lg.f32), "[full] a number cannot be an integer of 1329 bits. Pass a float"),
+    (lambda: lg.full((2,), math.nan, lg.i32), "[full] a number cannot be nan, which is no integer."),
     (lambda: lg.full((2**70,), 1.0), "[full] the size of axis 0 cannot be 1180591620717411303424. Pass sizes below"),
     (lambda: lg.tensor([[1, 2], [3]]), "[tensor] data cannot be a list of this kind."),
     (lambda: lg.tensor("a"), "[tensor] data cannot be a str of this kind. Pass a number, nested lists"),
