@@ -133,8 +133,10 @@ Status SharedRun::reserve(int64_t bytes) {
   c.arena_bytes = 0;
   c.arena = c.memory.allocate(static_cast<size_t>(bytes));
   if (c.arena == nullptr)
-    return fail(kNoMemory, "[%s] no memory for the workspace, %lld bytes.", entry_,
-                static_cast<long long>(bytes));
+    return fail(
+        kNoMemory,
+        "[%s] no memory for the workspace, %lld bytes. Free so much memory, or run with smaller dims.",
+        entry_, static_cast<long long>(bytes));
   c.arena_bytes = static_cast<size_t>(bytes);
   return kOk;
 }

@@ -153,7 +153,8 @@ Status with(Context* context, const char* where, F&& act) noexcept {
     if (const Status s = run.settle()) return s;
     return act(run);
   } catch (const std::bad_alloc&) {
-    return fail(kNoMemory, "[%s] no memory for a part of the states.", where);
+    return fail(kNoMemory, "[%s] no memory for a part of the states. Free memory, or open fewer contexts.",
+                where);
   } catch (...) {
     return fail(kInternal, "[%s] an unexpected exception.", where);
   }

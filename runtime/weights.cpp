@@ -227,7 +227,7 @@ Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) 
   }
   return kOk;
 } catch (const std::bad_alloc&) {
-  return fail(kNoMemory, "[weights_verify] no memory for the header of %s.", path);
+  return fail(kNoMemory, "[weights_verify] no memory for the header of %s. Free memory.", path);
 } catch (...) {
   return fail(kInternal, "[weights_verify] an unexpected exception.");
 }

@@ -182,7 +182,10 @@ Status Weights::upload(const char* where, const WeightsFile& file, const WeightT
   if (total == 0) return kOk;
   block_ = memory.allocate(total);
   if (block_ == nullptr)
-    return fail(kNoMemory, "[%s] no memory on the GPU for the weights, %zu bytes.", where, total);
+    return fail(
+        kNoMemory,
+        "[%s] no memory on the GPU for the weights, %zu bytes. Free so much of it, or take another GPU.",
+        where, total);
   bytes_ = total;
   Upload upload(where, block_);
   if (const Status s = upload.open(std::max({std::min(kBuffer, total), largest_panel, kRowAlignment})))

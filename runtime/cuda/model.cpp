@@ -38,7 +38,7 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
     *out = model.release();
     return kOk;
   } catch (const std::bad_alloc&) {
-    return fail(kNoMemory, "[%s] no memory for the tables of the model.", where);
+    return fail(kNoMemory, "[%s] no memory for the tables of the model. Free memory.", where);
   } catch (...) {
     return fail(kInternal, "[%s] an unexpected exception.", where);
   }
@@ -59,7 +59,10 @@ Status make_states(Context* context, const char* where) {
   if (bytes == 0) return kOk;
   context->states = context->memory.allocate(bytes);
   if (context->states == nullptr)
-    return fail(kNoMemory, "[%s] no memory on the GPU for the states, %zu bytes.", where, bytes);
+    return fail(
+        kNoMemory,
+        "[%s] no memory on the GPU for the states, %zu bytes. Free so much of it, or open fewer contexts.",
+        where, bytes);
   context->state_bytes = bytes;
   const cudaError_t code = cudaMemset(context->states, 0, bytes);
   if (const Status s = check(code, where, "its states cannot be cleared")) return s;
@@ -101,7 +104,7 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
     *out = context.release();
     return kOk;
   } catch (const std::bad_alloc&) {
-    return fail(kNoMemory, "[%s] no memory for the context.", where);
+    return fail(kNoMemory, "[%s] no memory for the context. Free memory.", where);
   } catch (...) {
     return fail(kInternal, "[%s] an unexpected exception.", where);
   }
@@ -167,7 +170,7 @@ Status Run::outgrow(char** start, size_t* bytes, int64_t wanted) {
   try {
     context_->outgrown.push_back({*start, *bytes});
   } catch (const std::bad_alloc&) {
-    return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
+    return fail(kNoMemory, "[%s] no memory for what is remembered of a call. Free memory.", entry_);
   }
   *start = nullptr;
   *bytes = 0;
@@ -196,7 +199,7 @@ Status Run::begin(const void* dims, size_t dims_bytes, Tensor* tensors, const Po
     context_->graphs.begin(entry_, dims, dims_bytes, is_captured_, is_profiled());
     return stage(tensors, inputs, count);
   } catch (const std::bad_alloc&) {
-    return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
+    return fail(kNoMemory, "[%s] no memory for what is remembered of a call. Free memory.", entry_);
   }
 }
 
@@ -213,7 +216,10 @@ Status Run::stage(Tensor* tensors, int32_t inputs, int32_t count) {
     c.staging_bytes = 0;
     c.staging = c.memory.allocate(static_cast<size_t>(total));
     if (c.staging == nullptr)
-      return fail(kNoMemory, "[%s] no memory on the GPU for what is passed in the host's, %lld bytes.",
+      return fail(kNoMemory,
+                  "[%s] no memory on the GPU for what is passed in the host's, %lld bytes. Free so much of "
+                  "it, or run "
+                  "with smaller dims.",
                   entry_, static_cast<long long>(total));
     c.staging_bytes = static_cast<size_t>(total);
   }
@@ -248,7 +254,7 @@ Status Run::launch(int32_t number, const KernelRow& kernel, const void* args, in
     if (const Status s = c.graphs.launch(kernel, args, blocks, c.stream)) return s;
     return c.timer.after(entry_, c.stream);
   } catch (const std::bad_alloc&) {
-    return fail(kNoMemory, "[%s] no memory for what is remembered of a call.", entry_);
+    return fail(kNoMemory, "[%s] no memory for what is remembered of a call. Free memory.", entry_);
   }
 }
 
