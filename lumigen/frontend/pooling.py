@@ -169,12 +169,24 @@ def _avg_pool(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    w = _Windows(f"avg_pool{rank}d", rank, x, kernel, stride, padding, 1, ceil_mode)
+    op = f"avg_pool{rank}d"
+    if divisor_override is not None and (
+        type(divisor_override) is not int or divisor_override == 0
+    ):
+        expected = "an integer other than 0, or None"
+        value = repr(divisor_override)
+        raise fail(BadArgument, op=op, name="divisor_override", value=value, expected=expected)
+    w = _Windows(op, rank, x, kernel, stride, padding, 1, ceil_mode)
+    return _means(w, x, count_include_pad, divisor_override)
+
+
+def _means(w: _Windows, x: Tensor, count_include_pad: bool, divisor: int | None) -> Tensor:
+    """The sums of windows over how many elements they have, or over `divisor`."""
     total = w.of(x, 0).sum(w.inner, dtype=x.dtype)
-    if divisor_override is not None or (
+    if divisor is not None or (
         all(more == 0 for more in w.more) and (count_include_pad or not any(w.padding))
     ):
-        count: Tensor | int = divisor_override or math.prod(w.size)
+        count: Tensor | int = divisor or math.prod(w.size)
     else:
         count = _counts(w, x, count_include_pad)
     if x.dtype.is_float:
@@ -241,8 +253,7 @@ def _lp_pool(
         greatest = w.of((x.abs() if p > 0 else -x.abs()), x.dtype.lowest).amax(w.inner)
         return greatest if p > 0 else -greatest
     # PyTorch's: a window that is cut off at the end stands for a whole one
-    mean = _avg_pool(rank, x.pow(p), kernel, stride, 0, ceil_mode, True, None)
-    total = mean * math.prod(w.size)
+    total = _means(w, x.pow(p), True, None) * math.prod(w.size)
     return (total.sign() * total.abs().relu()).pow(1 / p)
 
 

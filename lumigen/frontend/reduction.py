@@ -198,7 +198,7 @@ def _dropped(a: Edge, gone: tuple[int, ...]) -> Edge:
 
 def softmax(a: Edge, dim: int) -> Edge:
     """exp(a - max) / sum(exp(a - max)). Subtracting the maximum keeps exp2 from overflowing."""
-    a = floating(a)
+    _need_float("softmax", a)
     if not a.shape:
         return reshape(softmax(reshape(a, (1,)), dim), ())
     d = axis("softmax", a, dim)
@@ -208,7 +208,7 @@ def softmax(a: Edge, dim: int) -> Edge:
 
 def log_softmax(a: Edge, dim: int) -> Edge:
     """(a - max) - log(sum(exp(a - max)))."""
-    a = floating(a)
+    _need_float("log_softmax", a)
     if not a.shape:
         return reshape(log_softmax(reshape(a, (1,)), dim), ())
     d = axis("log_softmax", a, dim)

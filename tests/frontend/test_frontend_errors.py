@@ -90,6 +90,25 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         errors.ShapeMismatch,
         ["[fold] ", "3 windows", "9"],
     ),
+    # what PyTorch refuses
+    (
+        lambda x0: functional.avg_pool2d(x0, 2, divisor_override=0),
+        [lg.spec(1, 4, 4)],
+        errors.BadArgument,
+        ["[avg_pool2d] divisor_override cannot be 0."],
+    ),
+    (
+        lambda x0: x0.softmax(-1),
+        [lg.spec(4, dtype=i64)],
+        errors.DtypeMismatch,
+        ["[softmax] ", "a float type"],
+    ),
+    (
+        lambda x0: functional.log_softmax(x0, 0),
+        [lg.spec(4, dtype=mask)],
+        errors.DtypeMismatch,
+        ["[log_softmax] ", "a float type"],
+    ),
     (
         lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1),
         [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=i64)],
