@@ -61,8 +61,13 @@ __version__ = lumigen_version()
 # `import lumigen.nn as nn` works like `from lumigen import nn`.
 for module in (fft, functional, linalg, masked, nn, random, signal, special):
     sys.modules[f"{__name__}.{module.__name__.rpartition('.')[2]}"] = module
-for name, module in (("functional", functional), ("utils", nn.utils), ("utils.rnn", nn.utils.rnn)):
-    sys.modules[f"{__name__}.nn.{name}"] = module
+for name, module in (
+    ("nn.functional", functional),
+    ("nn.utils", nn.utils),
+    ("nn.utils.rnn", nn.utils.rnn),
+    ("signal.windows", signal.windows),
+):
+    sys.modules[f"{__name__}.{name}"] = module
 
 __all__ = [
     "CPUCompiler",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lumigen.frontend import movement
+from lumigen.frontend.offered import lacks, offered
 from lumigen.frontend.tensor import Tensor
 
 
@@ -23,3 +24,7 @@ def _shifted(input: Tensor, dim: int | Sequence[int] | None, way: int) -> Tensor
         half = input.extents[d] // 2
         input = input.roll(half if way > 0 else input.extents[d] - half, d)
     return input
+
+
+def __getattr__(name: str) -> object:
+    raise lacks(name, offered(globals(), __name__), __name__)

@@ -8,6 +8,7 @@ import math
 
 from lumigen.dtype import DType, i64
 from lumigen.frontend import elementwise, movement, sorting, statistics
+from lumigen.frontend.offered import lacks, offered
 from lumigen.frontend.operand import Dims, floats, ones_like, where
 from lumigen.frontend.primitive import Scalar
 from lumigen.frontend.tensor import Tensor
@@ -283,3 +284,7 @@ def cumprod(
     """The products of what is left in up to each element, in the dtype of the input."""
     wanted = dtype or input.dtype
     return _kept(input.to(wanted), mask, 1).cumprod(dim, dtype=wanted)
+
+
+def __getattr__(name: str) -> object:
+    raise lacks(name, offered(globals(), __name__), __name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
+from types import ModuleType
 from typing import cast
 
 from lumigen.errors import is_user_code
@@ -67,8 +68,9 @@ def called() -> str | None:
 
 
 def spoken(module: str) -> str:
-    """What a user calls a module of ours."""
-    return f"lumigen.{module.rpartition('.')[2]}" if "." in module else module
+    """What a user imports a module of ours by."""
+    names = (n for n, m in list(sys.modules.items()) if m is sys.modules.get(module))
+    return next((n for n in names if "." in n and ".frontend" not in n), module)
 
 
 def lacks(name: str, names: list[str], module: str) -> AttributeError:
@@ -76,7 +78,9 @@ def lacks(name: str, names: list[str], module: str) -> AttributeError:
     where = spoken(module)
     if name.startswith("__"):
         return AttributeError(name)
-    there = [n for n in NAMESPACES if n != module and name in offered(vars(sys.modules[n]), n)]
+    others = {n: vars(sys.modules[n]) for n in NAMESPACES if n != module}
+    there = [n for n, space in others.items() if name in offered(space, n)]
+    there = [n for n in there if not isinstance(others[n].get(name), ModuleType)]
     if there:
         has = " and as ".join(f"{spoken(n)}.{name}" for n in there)
         return AttributeError(f"{where} has no {name}. It is here as {has}.")

@@ -16,6 +16,7 @@ from lumigen.dtype import BY_NAME, DType, f32, f64, i64
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend import primitive
 from lumigen.frontend.extents import check_count, check_extents
+from lumigen.frontend.offered import lacks
 from lumigen.frontend.operand import Value, drawn, is_tensor, one_sequence, where
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
@@ -272,3 +273,7 @@ def log_normal(
     """exp of normal numbers, in the shape and dtype of the input: PyTorch's `log_normal_`."""
     z = _normal(drawn("log_normal", generator), input.extents, input.dtype)
     return (z * std + mean).exp()
+
+
+def __getattr__(name: str) -> object:
+    raise lacks(name, list(__all__), __name__)

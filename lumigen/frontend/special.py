@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lumigen.frontend.offered import lacks
 from lumigen.frontend.orthogonal import (
     chebyshev_polynomial_t,
     chebyshev_polynomial_u,
@@ -84,3 +85,7 @@ __all__ = [
     "xlogy",
     "zeta",
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise lacks(name, list(__all__), __name__)

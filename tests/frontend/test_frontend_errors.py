@@ -772,6 +772,17 @@ def test_a_namespace_says_what_it_has() -> None:
         _ = lg.inv
     with pytest.raises(AttributeError, match=r"lumigen.linalg has no svd. It has cholesky, "):
         _ = lg.linalg.svd
+    with pytest.raises(
+        AttributeError, match=r"^lumigen.fft has no fft. It has fftshift, ifftshift\.$"
+    ):
+        _ = lg.fft.fft
+    with pytest.raises(
+        AttributeError, match=r"^lumigen.signal.windows has no han. Did you mean hann\?$"
+    ):
+        _ = lg.signal.windows.han
+    for name in ("special", "signal", "masked", "linalg"):
+        with pytest.raises(AttributeError, match=rf"^lumigen\.{name} has no bogus\. "):
+            _ = getattr(lg, name).bogus
     with pytest.raises(AttributeError, match=r"lumigen.nn has no States. Did you mean State\?"):
         _ = lg.nn.States
     assert "Linear" in dir(lg.nn)
