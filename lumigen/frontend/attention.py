@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 
+from lumigen.dtype import f32
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.creation import arange
@@ -41,7 +42,7 @@ def scaled_dot_product_attention(
             expected="0.0: models are compiled for inference",
         )
     if attn_mask is not None:
-        check_mask("scaled_dot_product_attention", "attn_mask", attn_mask)
+        check_mask("scaled_dot_product_attention", "attn_mask", attn_mask, query)
     if enable_gqa:
         return _grouped_attention(query, key, value, attn_mask, is_causal, scale)
     _check_heads(query, key)
@@ -52,16 +53,21 @@ def scaled_dot_product_attention(
     if attn_mask is None:
         return scores.softmax(-1) @ value
     masked = attn_mask.dtype.is_bool
-    scores = where(attn_mask, scores, -math.inf) if masked else scores + attn_mask
+    scores = where(attn_mask, scores, -math.inf) if masked else scores + attn_mask.to(scores.dtype)
     sees_none = scores.amax(-1, keepdim=True) == -math.inf
     return where(sees_none, 0.0, scores.softmax(-1) @ value)
 
 
-def check_mask(op: str, name: str, mask: Tensor) -> None:
-    """DtypeMismatch for integers: whether they are truth values or what is added is not known."""
-    if not (mask.dtype.is_bool or mask.dtype.is_float):
-        remedy = "Write .bool() behind a mask of 0 and 1."
-        expected = "bool or a float type"
+def check_mask(op: str, name: str, mask: Tensor, query: Tensor) -> None:
+    """DtypeMismatch for integers, of which it is not known what they mean, and for floats that are not the query's.
+
+    Those may be f32 too.
+    """
+    if not (mask.dtype.is_bool or mask.dtype is f32 or mask.dtype is query.dtype):
+        remedy = "Write .bool() behind a mask of 0 and 1"
+        remedy += f", .to({query.dtype!r}) behind one that is added."
+        floats = dict.fromkeys((f32, query.dtype))
+        expected = f"bool or {' or '.join(map(str, floats))}"
         raise fail(
             DtypeMismatch, op=op, name=name, got=mask.dtype, expected=expected, remedy=remedy
         )
@@ -168,7 +174,7 @@ def multi_head_attention_forward(
     del embed_dim_to_check, is_causal
     for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
         if mask is not None:
-            check_mask("multi_head_attention_forward", name, mask)
+            check_mask("multi_head_attention_forward", name, mask, query)
     if query.ndim == 2:
         out, weights = multi_head_attention_forward(
             query.unsqueeze(1),

@@ -111,9 +111,21 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
     ),
     (
         lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1),
+        [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=lg.f16)],
+        errors.DtypeMismatch,
+        ["[scaled_dot_product_attention]", "attn_mask is f16", "bool or f32", ".to(lg.f32)"],
+    ),
+    (
+        lambda x0, x1: nn.MultiheadAttention(4, 2)(x0, x0, x0, attn_mask=x1),
+        [lg.spec(3, B, 4), lg.spec(3, 3, dtype=lg.bf16)],
+        errors.DtypeMismatch,
+        ["attn_mask is bf16", "bool or f32"],
+    ),
+    (
+        lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1),
         [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=i64)],
         errors.DtypeMismatch,
-        ["[scaled_dot_product_attention]", "attn_mask is i64", "bool or a float type", ".bool()"],
+        ["[scaled_dot_product_attention]", "attn_mask is i64", "bool or f32", ".bool()"],
     ),
     (
         lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1, enable_gqa=True),

@@ -85,7 +85,7 @@ class MultiheadAttention(Module):
             )
         for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
             if mask is not None:
-                check_mask("MultiheadAttention", name, mask)
+                check_mask("MultiheadAttention", name, mask, query)
         alone = query.ndim == 2
         q, k, v = (self._batched(x) for x in (query, key, value))  # (batch, position, features)
         q, k, v = self._projected(q, k, v)
