@@ -198,16 +198,21 @@ def narrow(a: Edge, dim: int, start: Extent, length: Extent) -> Edge:
     return slice_axis(a, d, first, count)
 
 
-def split(a: Edge, sizes: int | Sequence[Extent], dim: int = 0) -> list[Edge]:
+COUNTED = (
+    ", and Python counts them while it traces; tensor_split into up to 3 parts and split into a list of sizes take a "
+    "dim, and what is done to each part alike is done along an axis of parts, which unflatten makes"
+)
+
+
+def split(a: Edge, sizes: Extent | Sequence[Extent], dim: int = 0) -> list[Edge]:
     """Consecutive parts: of one size (the last may be shorter), or of the sizes listed."""
     d = axis("split", a, dim)
-    if isinstance(sizes, int):
-        extent = a.shape[d]
-        if not extent.is_const:
-            raise _fixed("split", extent)
-        check_count("split", "the size", sizes)
-        whole, rest = divmod(extent.const, sizes)
-        sizes = [sizes] * whole + ([rest] if rest else [])
+    if not isinstance(sizes, Sequence):
+        extent, size = a.shape[d], counted("split", "the size", sizes)
+        whole, rest = extent // size, extent % size
+        if not whole.is_const or not (rest == 0 or is_less(ix(0), rest)):
+            raise _fixed("split", extent, f"it decides how many parts of {size} there are{COUNTED}")
+        sizes = [size] * whole.const + ([] if rest == 0 else [rest])
     check_extents("split", tuple(map(ix, sizes)))
     total = sum((ix(s) for s in sizes), ix(0))
     if total is not a.shape[d]:
@@ -231,13 +236,13 @@ def chunk(a: Edge, chunks: int, dim: int = 0) -> list[Edge]:
     if size * chunks is extent or is_less(size * (chunks - 1), extent):
         return split(a, [*[size] * (chunks - 1), extent - size * (chunks - 1)], dim)
     if not size.is_const:
-        raise _fixed("chunk", extent)
+        raise _fixed("chunk", extent, f"it decides how many of {chunks} parts there are{COUNTED}")
     return split(a, size.const, dim)
 
 
-def _fixed(op: str, extent: Ix) -> Exception:
+def _fixed(op: str, extent: Ix, why: str) -> Exception:
     dim = next(d for d in extent.atoms() if isinstance(d, Dim))
-    needed = "a fixed number, since it decides how many parts there are"
+    needed = f"a fixed number, since {why}"
     return fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
 
 
@@ -345,7 +350,7 @@ def roll(a: Edge, shift: Extent, dim: int) -> Edge:
     if not is_nonnegative(extent - k):
         k = minimum(k, extent)  # the same, and seen to be no more
     if not (is_nonnegative(k) and is_nonnegative(extent - k)):
-        raise _fixed("roll", extent)
+        raise _fixed("roll", extent, f"it is rolled by {k}, which may be negative or more")
     if k == 0:
         return a
     return cat([slice_axis(a, d, extent - k, k), slice_axis(a, d, ix(0), extent - k)], d)

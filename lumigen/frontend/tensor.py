@@ -704,7 +704,7 @@ class Tensor:
             return self.index_select(dim, arrangement.counting(self, length) + start)
         return Tensor(movement.narrow(self.edge, dim, start, length))
 
-    def split(self, split_size: Int | Sequence[Extent], dim: Int = 0) -> tuple[Tensor, ...]:
+    def split(self, split_size: Extent | Sequence[Extent], dim: Int = 0) -> tuple[Tensor, ...]:
         """Consecutive parts: of one size (the last may be shorter), or of the sizes listed."""
         return tuple(map(Tensor, movement.split(self.edge, split_size, dim)))
 

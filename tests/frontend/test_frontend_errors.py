@@ -121,6 +121,25 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         errors.DtypeMismatch,
         ["attn_mask is bf16", "bool or f32"],
     ),
+    # Python counts the parts
+    (
+        lambda x0: x0.split(4),
+        [lg.spec(B)],
+        errors.DimSpecialised,
+        ["[split] ", "parts of 4", "tensor_split", "unflatten"],
+    ),
+    (
+        lambda x0: x0.unbind(0),
+        [lg.spec(B)],
+        errors.DimSpecialised,
+        ["[unbind] ", "Python counts them", "an axis of parts"],
+    ),
+    (
+        lambda x0: x0.chunk(4),
+        [lg.spec(B)],
+        errors.DimSpecialised,
+        ["[chunk] ", "of 4 parts", "tensor_split"],
+    ),
     (
         lambda x0, x1: functional.scaled_dot_product_attention(x0, x0, x0, x1),
         [lg.spec(2, 3, 4), lg.spec(3, 3, dtype=i64)],

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import pickle
@@ -270,6 +271,7 @@ def test_the_remedy_chooses_when_the_model_runs() -> None:
         lambda x: x.unflatten(0, (x.shape[0], 1)),
         lambda x: x.narrow(0, x.shape[0] - 1, 1),
         lambda x: x.split([x.shape[0] - 1, 1])[0],
+        lambda x: x.split(x.shape[0])[0],
         lambda x: x.pad((0, 0, x.shape[0], 1)),
         lambda x: x[x.shape[0] - 1],
         lambda x: x[x.shape[0] // 2 :],
@@ -291,6 +293,19 @@ def test_functions_take_sizes(f: Callable[[Any], Any]) -> None:
         for n in (B, 4)
     ]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_a_dim_whose_parts_are_counted_is_split() -> None:
+    """Where every value of the dim makes as many parts."""
+    dims = lg.Dim("some", 5, 7), lg.Dim("fours", 4, 12, multiple_of=4)
+    for some, fours in itertools.product((5, 7), (4, 12)):
+        x = np.arange(some * fours, dtype=np.float32).reshape(some, fours)
+        parts = interpret(
+            lambda t: [*t.split(4), *t.split(t.shape[1] // 2, 1)], x, specs={"x0": lg.spec(*dims)}
+        )
+        wanted = [*torch.from_numpy(x).split(4), *torch.from_numpy(x).split(fours // 2, 1)]
+        for got, part in zip(parts, wanted, strict=True):
+            np.testing.assert_array_equal(got, part)
 
 
 def test_counts_may_be_sizes_that_are_never_negative() -> None:
