@@ -398,16 +398,19 @@ def at_positions(a: Edge, dim: int, extent: Extent, position: Callable[[Ix], Ix]
 
 
 def pieces(
-    a: Edge, dim: int, count: int, start: Callable[[Ix], Ix], end: Callable[[Ix], Ix], fill: Any
+    a: Edge, dim: int, count: Extent, start: Callable[[Ix], Ix], end: Callable[[Ix], Ix], fill: Any
 ) -> Edge:
     """Piece i of a dimension has its elements from start(i) to end(i); a last dimension is inside it.
 
-    It is as long as the longest piece of a known extent, as long as any may be of a symbolic one; others end in `fill`.
+    It is as long as the longest piece where that is known, else as long as any may be; others end in `fill`.
     """
-    lengths = {end(ix(i)) - start(ix(i)) for i in range(count)}
-    known = all(n.is_const for n in lengths)
+    count = ix(count)
+    lengths = (
+        {end(ix(i)) - start(ix(i)) for i in range(count.const)} if count.is_const else set[Ix]()
+    )
+    known = count.is_const and all(n.is_const for n in lengths)
     longest = ix(max(n.const for n in lengths)) if known else ceildiv(a.shape[dim], count) + 1
-    to = (*(ix(count) if d == dim else e for d, e in enumerate(a.shape)), longest)
+    to = (*(count if d == dim else e for d, e in enumerate(a.shape)), longest)
     *index, inner = view.coordinates(to)
     first, past = start(index[dim]), end(index[dim])
     index[dim] = first + inner

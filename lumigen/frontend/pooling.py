@@ -12,7 +12,7 @@ from lumigen.errors import BadArgument
 from lumigen.frontend import movement
 from lumigen.frontend.convolution import Sizes, several, windows
 from lumigen.frontend.creation import arange, full
-from lumigen.frontend.extents import counted, fixed
+from lumigen.frontend.extents import check_extent, counted
 from lumigen.frontend.operand import where
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
@@ -308,22 +308,22 @@ def _sizes(op: str, rank: int, x: Tensor, output_size: Targets) -> list[Ix | Non
 def _pieces(op: str, x: Tensor, d: int, size: Ix, fill: float) -> tuple[Tensor, bool]:
     """Dimension `d` as so many pieces, a last dimension inside them; and whether all are as long.
 
-    Piece i goes from floor(i n / count) to ceil((i + 1) n / count).
+    Piece i goes from floor(i n / size) to ceil((i + 1) n / size).
     """
     n = x.extents[d]
     if is_less(ix(0), size) and (n // size) * size is n:
         return x.unflatten(d, (size, n // size)).movedim(d + 1, -1), True
-    count = fixed(op, f"the number of pieces of {n}, which it does not divide", size)
-    if not count:
+    if size == 0:
         return x.narrow(d, 0, 0).unsqueeze(-1), True
+    check_extent(op, f"the number of pieces of {n} is {size}", size, least=1)
 
     def start(i: Ix) -> Ix:
-        return i * n // count
+        return i * n // size
 
     def end(i: Ix) -> Ix:
-        return ceildiv((i + 1) * n, count)
+        return ceildiv((i + 1) * n, size)
 
-    return Tensor(movement.pieces(x.edge, d, count, start, end, fill)), False
+    return Tensor(movement.pieces(x.edge, d, size, start, end, fill)), False
 
 
 def _adaptive_avg_pool(rank: int, x: Tensor, output_size: Targets) -> Tensor:

@@ -393,10 +393,10 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[interpolate] dim sequence", "a fixed number", "means that does not divide sequence"],
     ),
     (
-        lambda x0: functional.adaptive_max_pool1d(x0, x0.shape[1] - 1),
-        [lg.spec(3, S)],
+        lambda x0: functional.adaptive_max_pool1d(x0, x0.shape[1] - 2),
+        [lg.spec(3, lg.Dim("sequence", 2, 8))],
         errors.DimSpecialised,
-        ["[adaptive_max_pool1d] dim sequence", "the number of pieces of sequence"],
+        ["[adaptive_max_pool1d] dim sequence", "at least 3", "the number of pieces of sequence"],
     ),
     (
         lambda x0: functional.interpolate(x0, scale_factor=0.5),
