@@ -19,7 +19,7 @@ Status Weights::own(char** copy, const char* where, const WeightSpec& spec) {
   owned_.reserve(owned_.size() + 1);
   *copy = memory_.allocate(bytes);
   if (*copy == nullptr)
-    return fail(kNoMemory, "[%s] no memory for weight %s, %zu bytes.", where, spec.name, bytes);
+    return fail(kNoMemory, "[%s] no memory for weight %s, %zu bytes. Free memory.", where, spec.name, bytes);
   owned_.emplace_back(*copy, bytes);
   return kOk;
 }

@@ -41,7 +41,7 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
     *out = model.release();
     return kOk;
   } catch (const std::bad_alloc&) {
-    return fail(kNoMemory, "[model_open] no memory for the tables of the model.");
+    return fail(kNoMemory, "[model_open] no memory for the tables of the model. Free memory.");
   } catch (...) {
     return fail(kInternal, "[model_open] an unexpected exception.");
   }
@@ -67,8 +67,10 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
       context->scratch_bytes = static_cast<size_t>(stride) * static_cast<size_t>(lanes);
       context->scratch = model->memory.allocate(context->scratch_bytes);
       if (context->scratch == nullptr)
-        return fail(kNoMemory, "[%s] no memory for the scratch of %d threads, %zu bytes.", where,
-                    static_cast<int>(lanes), context->scratch_bytes);
+        return fail(
+            kNoMemory,
+            "[%s] no memory for the scratch of %d threads, %zu bytes. Free memory, or use fewer threads.",
+            where, static_cast<int>(lanes), context->scratch_bytes);
     }
     if (const int64_t bytes = model->table->states.bytes) {
       context->state_bytes = static_cast<size_t>(bytes);
@@ -81,7 +83,9 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
       if (context->scratch != nullptr) model->memory.release(context->scratch, context->scratch_bytes);
       context->release_states();
       if (!is_whole)
-        return fail(kNoMemory, "[%s] no memory for the states, %zu bytes.", where, context->state_bytes);
+        return fail(kNoMemory,
+                    "[%s] no memory for the states, %zu bytes. Free memory, or open fewer contexts.", where,
+                    context->state_bytes);
       return fail(kNoMemory, "[%s] the system gives no %d threads. Ask for fewer.", where,
                   static_cast<int>(lanes));
     }
@@ -89,7 +93,7 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
     *out = context.release();
     return kOk;
   } catch (const std::bad_alloc&) {
-    return fail(kNoMemory, "[%s] no memory for the context.", where);
+    return fail(kNoMemory, "[%s] no memory for the context. Free memory.", where);
   } catch (...) {
     return fail(kInternal, "[%s] an unexpected exception.", where);
   }

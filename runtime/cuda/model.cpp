@@ -218,8 +218,7 @@ Status Run::stage(Tensor* tensors, int32_t inputs, int32_t count) {
     if (c.staging == nullptr)
       return fail(kNoMemory,
                   "[%s] no memory on the GPU for what is passed in the host's, %lld bytes. Free so much of "
-                  "it, or run "
-                  "with smaller dims.",
+                  "it, or run with smaller dims.",
                   entry_, static_cast<long long>(total));
     c.staging_bytes = static_cast<size_t>(total);
   }
