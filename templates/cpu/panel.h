@@ -95,7 +95,7 @@ inline void multiply_row(float* c, const float* a, const T* b, int64_t ldb, int6
 }
 inline void multiply_row(float* c, const float* a, const BF16* b, int64_t ldb, int64_t cols, int64_t k) {
   constexpr int64_t kSome = 512;
-  float split[kSome];
+  alignas(kLine) float split[kSome];
   for (int64_t start = 0; start < k || start == 0; start += kSome) {
     const int64_t depth = k - start < kSome ? k - start : kSome;
     split_row(split, a + start, depth);
