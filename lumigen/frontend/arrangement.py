@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lumigen.dtype import i64
 from lumigen.errors import BadArgument, ShapeMismatch
 from lumigen.frontend import movement, reduction
-from lumigen.frontend.extents import check_extent, fixed
+from lumigen.frontend.extents import check_extent, fixed, need_axes
 from lumigen.frontend.operand import filled, listed, one_sequence, where, zeros_like
 from lumigen.frontend.primitive import Extent, broadcast_shape, look
 from lumigen.frontend.trace import fail
@@ -191,6 +191,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices, in two new dimensions, that are 0 but for x on a diagonal."""
+    need_axes("diag_embed", input.extents, 1)
     down, right = max(-offset, 0), max(offset, 0)
     size = input.extents[-1] + abs(offset)
     spread = input.pad((down, right)).unsqueeze(-1)  # (.., size, 1)
@@ -221,12 +222,14 @@ def _band(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """`x` where column <= row + diagonal, else 0."""
+    need_axes("tril", input.extents, 2)
     i, j = _band(input)
     return where((i + diagonal >= j).expand(input.extents), input, zeros_like(input))
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """`x` where column >= row + diagonal, else 0."""
+    need_axes("triu", input.extents, 2)
     i, j = _band(input)
     return where((j >= i + diagonal).expand(input.extents), input, zeros_like(input))
 

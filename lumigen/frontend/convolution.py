@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from lumigen.errors import BadArgument, DtypeMismatch, RankMismatch
 from lumigen.frontend import movement
-from lumigen.frontend.extents import check_count, check_extent, check_multiple, fixed
+from lumigen.frontend.extents import check_count, check_extent, check_multiple, fixed, need_axes
 from lumigen.frontend.operand import check_tensor
 from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor
@@ -406,6 +406,7 @@ def fold(
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(.., channel * r * r, height, width) -> (.., channel, height * r, width * r)."""
     check_count("pixel_shuffle", "upscale_factor", upscale_factor)
+    need_axes("pixel_shuffle", input.extents, 3)
     r = upscale_factor
     *rest, channels, height, width = input.extents
     check_multiple("pixel_shuffle", "the channels", channels, r * r)
@@ -418,6 +419,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(.., channel, height * r, width * r) -> (.., channel * r * r, height, width)."""
     check_count("pixel_unshuffle", "downscale_factor", downscale_factor)
+    need_axes("pixel_unshuffle", input.extents, 3)
     r = downscale_factor
     *rest, channels, height, width = input.extents
     check_multiple("pixel_unshuffle", "the height", height, r)
@@ -431,6 +433,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """(batch, groups * n, ..) -> the channels in the order (n, groups)."""
     check_count("channel_shuffle", "groups", groups)
+    need_axes("channel_shuffle", input.extents, 3)
     batch, channels, *rest = input.extents
     check_multiple("channel_shuffle", "the channels", channels, groups)
     x = input.reshape(batch, groups, channels // groups, *rest).transpose(1, 2)

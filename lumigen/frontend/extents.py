@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from numbers import Integral
 
-from lumigen.errors import BadArgument, DimSpecialised
+from lumigen.errors import BadArgument, DimSpecialised, RankMismatch
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, Symbolic, is_nonnegative, ix
 from lumigen.view import Shape
@@ -81,6 +81,16 @@ def check_multiple(op: str, name: str, extent: Ix, by: int) -> None:
     if extent % by != 0:
         expected = f"a multiple of {by}"
         raise fail(BadArgument, op=op, name=name, value=extent, expected=expected)
+
+
+def need_axes(op: str, shape: Shape, least: int) -> None:
+    """The input has at least so many axes."""
+    if len(shape) < least:
+        expected = f"at least {least} ax{'i' if least == 1 else 'e'}s"
+        remedy = "Add axes with .unsqueeze() or .reshape()."
+        raise fail(
+            RankMismatch, op=op, name="the input", shape=shape, expected=expected, remedy=remedy
+        )
 
 
 def fixed(op: str, name: str, extent: Ix) -> int:

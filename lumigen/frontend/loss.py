@@ -11,6 +11,7 @@ from lumigen.frontend import elementary
 from lumigen.frontend.activation import logsigmoid
 from lumigen.frontend.arrangement import broadcast_tensors
 from lumigen.frontend.creation import arange
+from lumigen.frontend.extents import need_axes
 from lumigen.frontend.operand import choice, floats, ones_like, where
 from lumigen.frontend.products import tensordot, vecdot
 from lumigen.frontend.tensor import Tensor
@@ -171,6 +172,7 @@ def nll_loss(
     """
     how = _old_style(reduction, size_average, reduce)
     choice("nll_loss", "reduction", how, "none", "mean", "sum")
+    need_axes("nll_loss", input.extents, 1)
     d = 1 if input.ndim > 1 else 0
     ids, keep = target.long(), target != ignore_index
     picked = where(keep, _at(input, ids, d), 0.0)
@@ -204,6 +206,7 @@ def cross_entropy(
     """
     how = _old_style(reduction, size_average, reduce)
     choice("cross_entropy", "reduction", how, "none", "mean", "sum")
+    need_axes("cross_entropy", input.extents, 1)
     d = 1 if input.ndim > 1 else 0
     logs = input.log_softmax(d)
     classes = logs.new_full((), input.extents[d])

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lumigen.errors import BadArgument
-from lumigen.frontend.extents import check_count, check_multiple
+from lumigen.frontend.extents import check_count, check_multiple, need_axes
 from lumigen.frontend.info import finfo
 from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor
@@ -123,6 +123,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """(batch, channel, ..): layer norm over the channels of a group and all positions."""
+    need_axes("group_norm", input.extents, 2)
     batch, channels, *rest = input.extents
     check_count("group_norm", "num_groups", num_groups)
     check_multiple("group_norm", "the channels", channels, num_groups)

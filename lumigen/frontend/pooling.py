@@ -12,7 +12,7 @@ from lumigen.errors import BadArgument
 from lumigen.frontend import movement
 from lumigen.frontend.convolution import Sizes, several, windows
 from lumigen.frontend.creation import arange, full
-from lumigen.frontend.extents import check_extent, counted
+from lumigen.frontend.extents import check_extent, counted, need_axes
 from lumigen.frontend.operand import where
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
@@ -36,6 +36,7 @@ class _Windows:
         dilation: Sizes,
         ceil_mode: bool,
     ) -> None:
+        need_axes(op, x.extents, rank)
         self.size = several(op, "kernel_size", kernel, rank)
         given = (
             kernel if stride is None or (isinstance(stride, Sequence) and not stride) else stride
@@ -295,6 +296,7 @@ def lp_pool3d(
 
 def _sizes(op: str, rank: int, x: Tensor, output_size: Targets) -> list[Ix | None]:
     """The extents that are asked for; None keeps one, and is as good as an extent that is there."""
+    need_axes(op, x.extents, rank)
     given: list[Extent | None]
     given = list(output_size) if isinstance(output_size, Sequence) else [output_size] * rank
     given = given * rank if len(given) == 1 else given
@@ -402,6 +404,7 @@ def _max_unpool(
     output_size: Sequence[int] | None,
 ) -> Tensor:
     op = f"max_unpool{rank}d"
+    need_axes(op, x.extents, rank)
     size = several(op, "kernel_size", kernel, rank)
     step = several(op, "stride", kernel if stride is None else stride, rank)
     less = several(op, "padding", padding, rank)

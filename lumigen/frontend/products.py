@@ -345,6 +345,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norms of the differences of all pairs of rows, each pair once."""
+    _need_rank("pdist", "the input", input, 2)
     count = fixed("pdist", "the number of rows", input.extents[0])
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     if not pairs:

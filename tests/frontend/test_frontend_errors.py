@@ -1160,3 +1160,30 @@ def test_a_result_that_is_no_result_is_told_with_what_it_holds_and_its_line():
         trace(either, lg.spec(B, 4))
     assert caught.value.where is not None
     assert caught.value.where.line == either.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "least"),
+    [
+        ("max_pool2d", (2,), 2),
+        ("avg_pool1d", (2,), 1),
+        ("lp_pool2d", (2, 2), 2),
+        ("adaptive_avg_pool2d", (2,), 2),
+        ("adaptive_max_pool3d", (2,), 3),
+        ("pixel_shuffle", (2,), 3),
+        ("pixel_unshuffle", (2,), 3),
+        ("channel_shuffle", (2,), 3),
+        ("group_norm", (1,), 2),
+        ("tril", (), 2),
+        ("triu", (), 2),
+        ("diag_embed", (), 1),
+    ],
+)
+def test_an_input_of_too_few_axes_is_told_with_its_shape(name, args, least):
+    call = getattr(lg.functional, name, None) or getattr(lg, name)
+    shape = (2,) * (least - 1)
+    with pytest.raises(errors.RankMismatch) as caught:
+        trace(lambda x0: call(x0, *args), lg.spec(*shape))
+    assert f"[{name}] the input has shape" in str(caught.value)
+    assert f"at least {least} ax" in str(caught.value)
+    trace(lambda x0: call(x0, *args), lg.spec(*(4,) * least))
