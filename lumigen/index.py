@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import reprlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -350,7 +351,9 @@ def ix(value: IxLike) -> Ix:
         return Ix.interned((), operator.index(value))
     except TypeError:
         why, remedy = "is no integer", "Pass an integer, a dim or a size such as x.shape[0] // 2."
-        raise BadSize(where=user_location(), size=repr(value), why=why, remedy=remedy) from None
+        raise BadSize(
+            where=user_location(), size=reprlib.repr(value), why=why, remedy=remedy
+        ) from None
 
 
 def lookup(
@@ -484,8 +487,9 @@ def _recombine(e: Ix) -> Ix:
 def _unnested(n: Ix, d: Ix) -> Ix:
     """What leaves the same remainder by `d`, with f for each f % m in it where `d` divides m."""
     for monomial, k in n.terms:
-        inner = next((a for a in monomial if isinstance(a, Remainder)), None)
-        if inner is not None and _divide_exactly(inner.denominator, d)[1] == 0:
+        remainders = (a for a in monomial if isinstance(a, Remainder))
+        inner = next((a for a in remainders if _divide_exactly(a.denominator, d)[1] == 0), None)
+        if inner is not None:
             outer = _term(_remove(monomial, (inner,)) or (), k)
             return _unnested(n - _term(monomial, k) + outer * inner.numerator, d)
     return n

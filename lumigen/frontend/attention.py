@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from lumigen.dtype import f32
+from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.creation import arange
@@ -59,13 +59,9 @@ def scaled_dot_product_attention(
 
 
 def check_mask(op: str, name: str, mask: Tensor, query: Tensor) -> None:
-    """DtypeMismatch for integers, of which it is not known what they mean, and for floats that are not the query's.
-
-    Those may be f32 too.
-    """
+    """DtypeMismatch unless the mask is bool, f32 or of the query's dtype."""
     if not (mask.dtype.is_bool or mask.dtype is f32 or mask.dtype is query.dtype):
-        remedy = "Write .bool() behind a mask of 0 and 1"
-        remedy += f", .to({query.dtype!r}) behind one that is added."
+        remedy = f"Write .bool() behind a mask of 0 and 1, .to({query.dtype!r}) behind one that is added."
         floats = dict.fromkeys((f32, query.dtype))
         expected = f"bool or {' or '.join(map(str, floats))}"
         raise fail(
@@ -205,7 +201,7 @@ def multi_head_attention_forward(
         return out.squeeze(1), None if weights is None else weights.squeeze(0)
     separate = (q_proj_weight, k_proj_weight, v_proj_weight)
     q, k, v = _projected((query, key, value), in_proj_weight, separate, in_proj_bias)
-    mask = _added(attn_mask, q)
+    mask = None if attn_mask is None else added_mask(attn_mask, q.dtype)
     if bias_k is not None and bias_v is not None:
         k = _followed(k, bias_k.expand(1, *k.extents[1:]))
         v = _followed(v, bias_v.expand(1, *v.extents[1:]))
@@ -220,8 +216,7 @@ def multi_head_attention_forward(
         mask = mask.pad((0, keys - mask.extents[-1]))
         mask = mask.unflatten(0, (batch, num_heads)) if mask.ndim == 3 else mask
     if key_padding_mask is not None:
-        gone = _added(key_padding_mask, q)
-        assert gone is not None
+        gone = added_mask(key_padding_mask, q.dtype)
         gone = gone.pad((0, keys - gone.extents[-1])).reshape(batch, 1, 1, keys)
         mask = gone if mask is None else mask + gone
     weights = None
@@ -264,8 +259,6 @@ def _followed(x: Tensor, last: Tensor) -> Tensor:
     return Tensor(movement.cat([x.edge, last.edge]))
 
 
-def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """A mask as what is added to scores: -inf where a bool one is true."""
-    if mask is None or not mask.dtype.is_bool:
-        return mask
-    return where(mask, -math.inf, like.new_zeros())
+def added_mask(mask: Tensor, dtype: DType) -> Tensor:
+    """A mask as what is added to scores of a dtype: -inf where a bool one is true."""
+    return (where(mask, -math.inf, 0.0) if mask.dtype.is_bool else mask).to(dtype)

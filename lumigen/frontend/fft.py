@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lumigen.frontend import movement
-from lumigen.frontend.offered import lacks, offered
+from lumigen.frontend.offered import namespace
 from lumigen.frontend.tensor import Tensor
 
 
@@ -26,5 +26,4 @@ def _shifted(input: Tensor, dim: int | Sequence[int] | None, way: int) -> Tensor
     return input
 
 
-def __getattr__(name: str) -> object:
-    raise lacks(name, offered(globals(), __name__), __name__)
+__getattr__, __dir__ = namespace(globals())

@@ -119,7 +119,7 @@ from lumigen.frontend.normalization import (
     normalize,
     rms_norm,
 )
-from lumigen.frontend.offered import lacks
+from lumigen.frontend.offered import namespace
 from lumigen.frontend.padding import (
     pad,
 )
@@ -273,9 +273,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    raise lacks(name, __dir__(), __name__)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = namespace(globals())

@@ -11,7 +11,7 @@ from lumigen.dtype import DType
 from lumigen.errors import ShapeMismatch
 from lumigen.frontend import elimination, products, reflections, statistics
 from lumigen.frontend.creation import eye
-from lumigen.frontend.offered import lacks
+from lumigen.frontend.offered import namespace
 from lumigen.frontend.operand import Dims, where
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
@@ -142,5 +142,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    raise lacks(name, list(__all__), __name__)
+__getattr__, __dir__ = namespace(globals())

@@ -8,7 +8,7 @@ import math
 
 from lumigen.dtype import DType, i64
 from lumigen.frontend import elementwise, movement, sorting, statistics
-from lumigen.frontend.offered import lacks, offered
+from lumigen.frontend.offered import namespace
 from lumigen.frontend.operand import Dims, floats, ones_like, where
 from lumigen.frontend.primitive import Scalar
 from lumigen.frontend.tensor import Tensor
@@ -286,5 +286,4 @@ def cumprod(
     return _kept(input.to(wanted), mask, 1).cumprod(dim, dtype=wanted)
 
 
-def __getattr__(name: str) -> object:
-    raise lacks(name, offered(globals(), __name__), __name__)
+__getattr__, __dir__ = namespace(globals())

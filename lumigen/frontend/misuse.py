@@ -105,8 +105,10 @@ def explanation(
 
     `where` is the user's line that called all of what the traceback shows, if there is none in it; `made` the
     class that it called, if it was one.
-    An error of ours gives way only to a missing tensor: it knows its values better. That of a size knows no call.
+    An error of ours gives way only to a missing tensor: it knows its values better. A BadSize gives way to any, as
+    it does not know the call.
     """
+    knows_values = isinstance(error, LumigenError) and not isinstance(error, BadSize)
     inside: list[FrameType] = []
     trace = error.__traceback__
     while trace is not None:
@@ -121,11 +123,7 @@ def explanation(
         return _refused_call(error, where, made)
     for frame in inside if where is not None else ():
         for name, wanted, given in _arguments(frame):
-            if (
-                isinstance(error, LumigenError)
-                and not isinstance(error, BadSize)
-                and wanted != "Tensor"
-            ):
+            if knows_values and wanted != "Tensor":
                 continue
             if not _admits(wanted, given):
                 value, expected = _shown(given), _expected(wanted, given)

@@ -211,7 +211,9 @@ def split(a: Edge, sizes: Extent | Sequence[Extent], dim: int = 0) -> list[Edge]
         extent, size = a.shape[d], counted("split", "the size", sizes)
         whole, rest = extent // size, extent % size
         if not whole.is_const or not (rest == 0 or is_less(ix(0), rest)):
-            raise _fixed("split", extent, f"it decides how many parts of {size} there are{COUNTED}")
+            raise _fixed(
+                "split", (extent, size), f"it decides how many parts of {size} there are{COUNTED}"
+            )
         sizes = [size] * whole.const + ([] if rest == 0 else [rest])
     check_extents("split", tuple(map(ix, sizes)))
     total = sum((ix(s) for s in sizes), ix(0))
@@ -236,12 +238,14 @@ def chunk(a: Edge, chunks: int, dim: int = 0) -> list[Edge]:
     if size * chunks is extent or is_less(size * (chunks - 1), extent):
         return split(a, [*[size] * (chunks - 1), extent - size * (chunks - 1)], dim)
     if not size.is_const:
-        raise _fixed("chunk", extent, f"it decides how many of {chunks} parts there are{COUNTED}")
+        raise _fixed(
+            "chunk", (extent,), f"it decides how many of {chunks} parts there are{COUNTED}"
+        )
     return split(a, size.const, dim)
 
 
-def _fixed(op: str, extent: Ix, why: str) -> Exception:
-    dim = next(d for d in extent.atoms() if isinstance(d, Dim))
+def _fixed(op: str, varying: Sequence[Ix], why: str) -> Exception:
+    dim = next(d for e in varying for d in e.atoms() if isinstance(d, Dim))
     needed = f"a fixed number, since {why}"
     return fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
 
@@ -350,7 +354,7 @@ def roll(a: Edge, shift: Extent, dim: int) -> Edge:
     if not is_nonnegative(extent - k):
         k = minimum(k, extent)  # the same, and seen to be no more
     if not (is_nonnegative(k) and is_nonnegative(extent - k)):
-        raise _fixed("roll", extent, f"it is rolled by {k}, which may be negative or more")
+        raise _fixed("roll", (extent,), f"it is rolled by {k}, which may be negative or more")
     if k == 0:
         return a
     return cat([slice_axis(a, d, extent - k, k), slice_axis(a, d, ix(0), extent - k)], d)
@@ -405,9 +409,8 @@ def pieces(
     It is as long as the longest piece where that is known, else as long as any may be; others end in `fill`.
     """
     count = ix(count)
-    lengths = (
-        {end(ix(i)) - start(ix(i)) for i in range(count.const)} if count.is_const else set[Ix]()
-    )
+    pieces_known = range(count.const) if count.is_const else range(0)
+    lengths = {end(ix(i)) - start(ix(i)) for i in pieces_known}
     known = count.is_const and all(n.is_const for n in lengths)
     longest = ix(max(n.const for n in lengths)) if known else ceildiv(a.shape[dim], count) + 1
     to = (*(count if d == dim else e for d, e in enumerate(a.shape)), longest)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import cast
 
 from lumigen.errors import is_user_code
@@ -19,12 +19,11 @@ NAMESPACES = (
     "lumigen.frontend.nn",
     "lumigen.frontend.linalg",
     "lumigen.frontend.special",
+    "lumigen.frontend.fft",
+    "lumigen.frontend.window",
 )
-
-# Where the functions of tensors are that users call.
-FUNCTIONS = tuple(
-    f"lumigen.frontend.{name}" for name in ("functions", "functional", "linalg", "special", "fft")
-)
+# Where else functions are that users call, under names that others have too.
+NAMESAKES = ("lumigen.frontend.masked", "lumigen.frontend.random")
 
 _TARGET = (
     "The target of the compilation, such as `--target cuda`, decides where it runs: leave this out."
@@ -48,21 +47,39 @@ def offered(namespace: Mapping[str, object], module: str) -> list[str]:
     return sorted(n for n in own if not n.startswith("_"))
 
 
-def called() -> str | None:
-    """The function or method of tensors that the innermost line of the user's called; None for an operator."""
+def namespace(module: dict[str, object]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module, given its globals: what it lacks is told with what it has."""
+    own = str(module["__name__"])
+
+    def lacking(name: str) -> object:
+        raise lacks(name, offered(module, own), own)
+
+    def names() -> list[str]:
+        return offered(module, own)
+
+    return lacking, names
+
+
+def called_name() -> str | None:
+    """The function, or method of tensors, that the innermost line of the user's called; None for an operator."""
     spaces: list[Mapping[str, object]] = [vars(sys.modules["lumigen.frontend.tensor"].Tensor)]
-    for module in FUNCTIONS:
-        namespace = vars(sys.modules[module])
-        spaces.append({name: namespace[name] for name in offered(namespace, module)})
+    for module in (*NAMESPACES, *NAMESAKES):
+        space = vars(sys.modules[module])
+        spaces.append({name: space.get(name) for name in offered(space, module)})
+    codes = {
+        f.__code__
+        for space in spaces
+        for name, f in space.items()
+        if isinstance(f, FunctionType) and f.__code__.co_name == name
+    }
     found = None
     frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
         if is_user_code(code.co_filename, frame.f_globals.get("__name__", "")):
             break
-        name = code.co_name
-        if any(getattr(space.get(name), "__code__", None) is code for space in spaces):
-            found = name
+        if code in codes:
+            found = code.co_name
         frame = frame.f_back
     return None if found is None or found.startswith("_") else found
 

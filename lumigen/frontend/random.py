@@ -16,7 +16,7 @@ from lumigen.dtype import BY_NAME, DType, f32, f64, i64
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend import primitive
 from lumigen.frontend.extents import check_count, check_extents
-from lumigen.frontend.offered import lacks
+from lumigen.frontend.offered import namespace
 from lumigen.frontend.operand import Value, drawn, is_tensor, one_sequence, where
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
@@ -275,5 +275,4 @@ def log_normal(
     return (z * std + mean).exp()
 
 
-def __getattr__(name: str) -> object:
-    raise lacks(name, list(__all__), __name__)
+__getattr__, __dir__ = namespace(globals())

@@ -224,5 +224,5 @@ def _need_float(op: str, a: Edge) -> None:
             name="the operand",
             got=a.dtype,
             expected="a float type",
-            remedy=f"Cast it first, as in x.to({f32!r}).{op}().",
+            remedy=f"Cast it first, with .to({f32!r}).",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumigen.frontend.offered import lacks
+from lumigen.frontend.offered import namespace
 from lumigen.frontend.orthogonal import (
     chebyshev_polynomial_t,
     chebyshev_polynomial_u,
@@ -87,5 +87,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    raise lacks(name, list(__all__), __name__)
+__getattr__, __dir__ = namespace(globals())

@@ -56,12 +56,13 @@ def _ints(args: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
 
 def _valueless(op: str, expected: str) -> Exception:
     """The error for what asks a tensor for its numbers."""
-    value = "read while the model is traced: it has no numbers yet"
-    if current() is None:
+    if current() is not None:
+        value = "read while the model is traced: it has no numbers yet"
+    else:
         value = "read where nothing runs: it says what is computed, and has no numbers"
         expected = (
-            "y.retrieve() of what is computed from lg.Graph().tensor(shape).set(values), and read that after the "
-            "graph's compile() and execute()"
+            "y.retrieve() as a result of a graph with inputs lg.Graph().tensor(shape).set(values), and read it after "
+            "the graph's compile() and execute()"
         )
     return fail(BadArgument, op=op, name="a tensor", value=value, expected=expected)
 

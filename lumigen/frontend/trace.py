@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from lumigen.errors import LumigenError, SourceLocation, user_location
-from lumigen.frontend.offered import called
+from lumigen.frontend.offered import called_name
 from lumigen.graph import Edge, Node, edge, toposort
 
 
@@ -89,5 +89,5 @@ def emit(n: Node) -> Edge:
 def fail(error: type[LumigenError], **facts: object) -> LumigenError:
     """The error with the user's line in front, to be raised; `op` is what the user called, if it says one."""
     if "op" in facts:
-        facts["op"] = called() or facts["op"]
+        facts["op"] = called_name() or facts["op"]
     return error(where=user_location(), **facts)

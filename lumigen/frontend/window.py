@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from lumigen.dtype import DType, f32, f64
 from lumigen.frontend.creation import arange, full
 from lumigen.frontend.extents import check_count
-from lumigen.frontend.offered import lacks, offered
+from lumigen.frontend.offered import namespace
 from lumigen.frontend.special import i0
 from lumigen.frontend.tensor import Tensor
 
@@ -110,5 +110,4 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType = f32) 
     return (i0(root * beta) / i0(full((), beta, f64))).to(dtype)
 
 
-def __getattr__(name: str) -> object:
-    raise lacks(name, offered(globals(), __name__), __name__)
+__getattr__, __dir__ = namespace(globals())

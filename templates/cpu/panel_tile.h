@@ -49,16 +49,15 @@ struct BF16Beside {
   uint16_t bits;
 };
 
-// Vectors v, v + 1, ... of a row of C.
+// A row of C as accumulators hold it that T is added to.
 template <class T, int kV>
 LUMIGEN_INLINE void load_tile_row(Vec (&row)[kV], const float* c) {
 #pragma GCC unroll 8
   for (int v = 0; v < kV; v++) {
-    const float* from = c + v * kLanes;
     if constexpr (std::is_same_v<T, BF16Beside>)
-      row[v] = load_every<2>(v % 2 == 0 ? from : from - kLanes + 1);
+      row[v] = load_every<2>(c + v / 2 * 2 * kLanes + v % 2);
     else
-      row[v] = load(from, AllLanes{});
+      row[v] = load(c + v * kLanes, AllLanes{});
   }
 }
 template <class T, int kV>
@@ -66,6 +65,7 @@ LUMIGEN_INLINE void store_tile_row(float* c, const Vec (&row)[kV]) {
 #pragma GCC unroll 8
   for (int v = 0; v < kV; v++) {
     const int even = v / 2 * 2;
+    static_assert(!std::is_same_v<T, BF16Beside> || kV % 2 == 0, "two vectors of columns to a word");
     if constexpr (std::is_same_v<T, BF16Beside>)
       store(c + v * kLanes, interleave(row[even], row[even + 1], v != even), AllLanes{});
     else
@@ -317,9 +317,9 @@ __attribute__((noinline)) void multiply_streams(float* c, const A* a, Columns<T>
   }
 }
 
-// c = or += a (k) times as many of the columns as streams hold, of an odd number of panels each: those that
-// lie a power of two apart are slower where there is a matrix unit (four panels of pairs, 2048 k deep, to a
-// stream: 12 GB/s on a core, three or five: 14). Returns the first column left.
+// c = or += a (k) times as many of the columns as streams hold, of an odd number of panels each: with four of
+// pairs, 2048 k deep, to a stream a core of a Sapphire Rapids read 12 GB/s, with one, three or five 14.
+// Returns the first column left.
 template <class A, class T>
 inline int64_t multiply_row_of_streams(float* c, const A* a, Columns<T> columns, int64_t cols, int64_t k,
                                        bool accumulate) {
@@ -354,7 +354,8 @@ inline void multiply_tiles(float* c, int64_t ldc, Rows<A> a, Columns<T> columns,
 }
 
 // sums (kColumnsOf), each still to be added up, = a (k) times as many columns of B, each contiguous and `ldb`
-// elements from the next. Where T is BF16, `a` is as split_row leaves it.
+// elements from the next.
+// NOTE: where T is BF16, `a` is as split_row leaves it.
 template <int kColumnsOf, class T>
 LUMIGEN_INLINE void dot_columns(Vec* sums, const float* a, const T* b, int64_t ldb, int64_t k) {
   Vec acc[kColumnsOf];
@@ -388,11 +389,10 @@ constexpr int kSideBySide = 2;
 // `a` (k), with the even and the odd elements of each two vectors apart, as bf16 are widened two to a word.
 LUMIGEN_INLINE void split_row(float* split, const float* a, int64_t k) {
   int64_t i = 0;
-  for (; i + 2 * kLanes <= k; i += 2 * kLanes)
-    for (int j = 0; j < kLanes; j++) {
-      split[i + j] = a[i + 2 * j];
-      split[i + kLanes + j] = a[i + 2 * j + 1];
-    }
+  for (; i + 2 * kLanes <= k; i += 2 * kLanes) {
+    store(split + i, load_every<2>(a + i), AllLanes{});
+    store(split + i + kLanes, load_every<2>(a + i + 1), AllLanes{});
+  }
   for (; i < k; i++) split[i] = a[i];
 }
 

@@ -263,8 +263,9 @@ LUMIGEN_INLINE float reduce(Vec a, F&& combine) {
 LUMIGEN_INLINE float reduce_add(Vec a) {
   return reduce(a, [](Vec x, Vec y) { return x + y; });
 }
-// Lane i: of the rows kDistance apart, the one that bits of i from kDistance up number, its lanes added where
-// they are kLanes / 2 to kDistance apart: what reduce does for each by itself, for all at once.
+// What reduce_add does to each row, for all at once: rows n and n + kLanes / 2 share a vector once their
+// halves are added, the first row's sums in its first half, and so on. Of 4 lanes: of rows a, b, c, d first
+// (a0+a2, a1+a3, c0+c2, c1+c3) and the same of b, d; then the sums of a, b, c, d.
 template <int kDistance>
 LUMIGEN_INLINE Vec fold_rows(const Vec* rows) {
   if constexpr (kDistance == kLanes) {

@@ -33,7 +33,19 @@ f32, i64, mask = lg.f32, lg.i64, lg.boolean
 
 # what is wrong, the function, its inputs, the error, texts that must be in the message
 CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], list[str]]] = [
+    (
+        lambda x0: x0.split(B),
+        [lg.spec(12)],
+        errors.DimSpecialised,
+        ["[split] dim batch", "how many"],
+    ),
     # what is composed bears the name that was called
+    (
+        lambda x0: lg.masked.var(x0, mask=x0[:2] > 0),
+        [lg.spec(3, 4)],
+        errors.ShapeMismatch,
+        ["[var] ", "(2, 4)"],
+    ),
     (
         lambda x0: functional.max_pool2d(x0, 5),
         [lg.spec(1, 4, 4)],

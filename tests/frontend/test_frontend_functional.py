@@ -234,6 +234,27 @@ def test_causal_attention_of_dynamic_length() -> None:
     check(got, expected, TOLERANCE, 1e-6)
 
 
+@pytest.mark.parametrize("weights", [False, True])
+def test_masks_of_f32_are_added_to_scores_of_bf16(weights: bool) -> None:
+    """Beside a bool one of padding, and as a mask of bf16 is."""
+    x, into, out = numbers(5, 2, 8), numbers(24, 8, seed=1), numbers(8, 8, seed=2)
+    mask = np.where(numbers(5, 5, seed=3) > 0.5, -2.0, 0.0).astype(np.float32)
+    padding = np.array([[False] * 4 + [True], [False] * 5])
+
+    def attend(dtype: lg.DType) -> Any:
+        def f(a: Any, w: Any, o: Any, m: Any, p: Any) -> Any:
+            a, w, o = (t.to(lg.bf16) for t in (a, w, o))
+            given = functional.multi_head_attention_forward(
+                a, a, a, 8, 2, w, None, None, None, False, 0.0, o, None,
+                training=False, key_padding_mask=p, need_weights=weights, attn_mask=m.to(dtype),
+            )  # fmt: skip
+            return given[1 if weights else 0].to(lg.f32)
+
+        return interpret(f, x, into, out, mask, padding)
+
+    np.testing.assert_array_equal(attend(lg.f32), attend(lg.bf16))
+
+
 def test_a_row_without_keys_is_0() -> None:
     q = numbers(1, 1, 2, 4)
     mask = np.array([[True, True], [False, False]])

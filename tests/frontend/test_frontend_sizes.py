@@ -224,12 +224,12 @@ NUMBERS: list[Callable[[Any], Any]] = [
 def test_what_needs_a_number_says_so(f: Callable[[Any], Any]) -> None:
     for size in (seen(lambda x: x.shape[0]), B):
         with pytest.raises(
-            TypeError, match=r"\[size\] batch is known only when the model runs"
+            lg.errors.BadSize, match=r"\[size\] batch is known only when the model runs"
         ) as caught:
             f(size)
-        where = getattr(caught.value, "where", None)
-        assert where is not None
-        assert where.file == __file__
+        assert isinstance(caught.value, TypeError)
+        assert caught.value.where is not None
+        assert caught.value.where.file == __file__
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,15 @@
     python tests/gpu/run.py [--report gpu.json] [--minutes 8] [-k EXPRESSION]
 
 Needs what `pip install -e '.[dev]'` brings, and nvcc; torch and CuPy where they are. Exits with pytest's code.
-Where the report is there already, of the same commit and machine, the run goes on with it: what passed is not
-run again. So a machine that is lent for a few minutes at a time gets through all tests.
+Where the report is there already, of the same sources and machine, the run goes on with it: what passed is not
+run again. So a run that `--minutes` ended can be continued.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
+import hashlib
 import json
 import os
 import platform
@@ -23,6 +24,7 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+Row = dict[str, object]
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
@@ -45,9 +47,9 @@ def machine() -> dict[str, str]:
     return {name: found.get(name, "") for name in wanted} | {"python": platform.python_version()}
 
 
-def outcomes(report: Path) -> list[dict[str, object]]:
+def outcomes(report: Path) -> list[Row]:
     """pytest's report, as a row for each test; one that was interrupted has no name there, and is left out."""
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     for case in ET.parse(report).iter("testcase"):
         if case.get("name") is None:
             continue
@@ -62,16 +64,38 @@ def outcomes(report: Path) -> list[dict[str, object]]:
     return rows
 
 
-def begun(
-    report: Path, commit: str, where: dict[str, str]
-) -> tuple[list[dict[str, object]], float]:
-    """What passed by an earlier run of this commit on such a machine, and for how many seconds it ran."""
+def sources() -> str:
+    """A digest of all that the tests build and run."""
+    digest = hashlib.sha256()
+    for folder in ("benchmarks", "examples", "lumigen", "runtime", "templates", "tests"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix not in {".pyc", ".json", ".md"}:
+                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def earlier_passes(report: Path, digest: str, where: dict[str, str]) -> tuple[list[Row], float]:
+    """What passed by an earlier run of the same sources on such a machine, and for how many seconds it ran."""
     if not report.is_file():
         return [], 0.0
     earlier = json.loads(report.read_text(encoding="utf-8"))
-    if (earlier["commit"], earlier["machine"]) != (commit, where):
+    if (earlier.get("sources"), earlier["machine"]) != (digest, where):
         return [], 0.0
     return [test for test in earlier["tests"] if test["outcome"] == "passed"], earlier["seconds"]
+
+
+def collected(expression: str) -> list[str]:
+    """The tests for a GPU, as pytest names them."""
+    command = [sys.executable, "-m", "pytest", str(HERE), "-m", "gpu", "--collect-only", "-q"]
+    command += ["-k", expression] if expression else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def row_name(test: str) -> str:
+    """A test's name in a report, from pytest's."""
+    file, _, name = test.partition("::")
+    return f"{Path(file).stem}::{name}"
 
 
 def timed(command: list[str], seconds: float) -> int:
@@ -95,29 +119,26 @@ def main() -> int:
     parser.add_argument("-k", dest="expression", default="")
     options = parser.parse_args()
     start = time.monotonic()
-    commit, where = first_line("git", "rev-parse", "HEAD"), machine()
-    passed, seconds = begun(options.report, commit, where)
+    digest, where = sources(), machine()
+    passed, seconds = earlier_passes(options.report, digest, where)
+    done = {test["test"] for test in passed}
+    wanted = [test for test in collected(options.expression) if row_name(test) not in done]
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / "tests.xml"
         command = [
             sys.executable,
             "-m",
             "pytest",
-            str(HERE),
-            "-m",
-            "gpu",
             f"-n{max(4, (os.cpu_count() or 4) * 3 // 4)}",  # most of the time goes to compilers
             f"--junitxml={xml}",
         ]
-        command += ["-W", "default", *(["-k", options.expression] if options.expression else [])]
-        for test in passed:
-            module, _, name = str(test["test"]).partition("::")
-            command += ["--deselect", f"{HERE.relative_to(ROOT)}/{module}.py::{name}"]
-        code = timed(command, options.minutes * 60)
+        command += ["-W", "default", *wanted]
+        code = timed(command, options.minutes * 60) if wanted else 0
         tests = passed + (outcomes(xml) if xml.is_file() else [])
     report = {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        "commit": commit,
+        "commit": first_line("git", "rev-parse", "HEAD"),
+        "sources": digest,
         "machine": where,
         "seconds": round(seconds + time.monotonic() - start, 1),
         "exit_code": code,

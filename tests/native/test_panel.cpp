@@ -92,10 +92,11 @@ static void check_row(Random& random, int64_t cols, int64_t k) {
     const double bound = 0x1p-24 * (2.0 + std::sqrt(double(k))) * size;
     CHECK(std::fabs(double(found[size_t(n)]) - sum) <= bound);
     CHECK(std::fabs(double(of_halves[size_t(n)]) - rounded) <= bound);
-    float alone;
+    float alone;  // however columns are divided among calls
     multiply_row(&alone, a.data(), b.data() + n * ldb, ldb, 1, k);
-    CHECK(std::memcmp(&alone, &found[size_t(n)], sizeof alone) ==
-          0);  // however columns are divided among calls
+    CHECK(std::memcmp(&alone, &found[size_t(n)], sizeof alone) == 0);
+    multiply_row(&alone, a.data(), halves.data() + n * ldb, ldb, 1, k);
+    CHECK(std::memcmp(&alone, &of_halves[size_t(n)], sizeof alone) == 0);
   }
 }
 

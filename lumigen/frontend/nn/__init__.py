@@ -153,7 +153,7 @@ from lumigen.frontend.nn.transformers import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from lumigen.frontend.offered import lacks
+from lumigen.frontend.offered import namespace
 from lumigen.frontend.state import State as State
 
 __all__ = [
@@ -301,9 +301,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    raise lacks(name, __dir__(), __name__)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = namespace(globals())

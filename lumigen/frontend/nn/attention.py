@@ -9,7 +9,7 @@ import math
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument, RankMismatch
 from lumigen.frontend import functional as fn
-from lumigen.frontend.attention import check_mask
+from lumigen.frontend.attention import added_mask, check_mask
 from lumigen.frontend.creation import zeros
 from lumigen.frontend.nn.linear import Linear
 from lumigen.frontend.nn.module import Module, Parameter
@@ -132,11 +132,11 @@ class MultiheadAttention(Module):
         batch, heads = q.extents[0], self.num_heads
         found = None
         if mask is not None:
-            found = _added(mask, q.dtype)
+            found = added_mask(mask, q.dtype)
             if found.ndim == 3:  # (batch * head, query, key)
                 found = found.reshape(batch, heads, *found.extents[1:])
         if padding is not None:
-            keys = _added(padding, q.dtype).reshape(-1, 1, 1, k.extents[1])
+            keys = added_mask(padding, q.dtype).reshape(-1, 1, 1, k.extents[1])
             found = keys if found is None else found + keys
         return found
 
@@ -155,8 +155,3 @@ class MultiheadAttention(Module):
             k, v = fn.cat([k, zero], 1), fn.cat([v, zero], 1)
             more += 1
         return k, v, None if mask is None else mask.pad((0, more))
-
-
-def _added(mask: Tensor, dtype: DType) -> Tensor:
-    """A mask as what is added to scores: -inf where a bool one is true."""
-    return fn.where(mask, -math.inf, 0.0).to(dtype) if mask.dtype.is_bool else mask
