@@ -764,14 +764,20 @@ def upper(e: Ix) -> Ix:
 def _eliminate(e: Ix, want_lower: bool) -> Ix:
     total = ix(e.const)
     for monomial, c in e.terms:
-        low = (c > 0) == want_lower
-        if _never_negative(monomial):
-            product = ix(c)
-            for atom in monomial:
-                product = product * _extreme(atom, low)
-            total = total + product
-        else:
-            total = total + Ix.interned(((monomial, c),), 0)
+        still, moving = ix(c), monomial
+        if not _never_negative(
+            monomial
+        ):  # what has no axis stays as it is, where its sign is known
+            moving = tuple(a for a in monomial if of_atom(a).axes)
+            still = _term(tuple(a for a in monomial if a not in moving), c)
+        lo, hi = still.bounds()
+        is_positive = lo is not None and lo >= 0
+        if not (is_positive or (hi is not None and hi <= 0)) or not _never_negative(moving):
+            total = total + _term(monomial, c)
+            continue
+        for atom in moving:
+            still = still * _extreme(atom, is_positive == want_lower)
+        total = total + still
     return total
 
 
@@ -781,7 +787,7 @@ def _extreme(atom: Atom, low: bool) -> Ix:
     if isinstance(atom, Quotient):
         bound = lower(atom.numerator) if low else upper(atom.numerator)
         return floordiv(bound, atom.denominator)
-    if isinstance(atom, Remainder):
+    if isinstance(atom, Remainder) and of_atom(atom).axes:
         return ix(0) if low else atom.denominator - 1
     return of_atom(atom)
 
@@ -828,8 +834,7 @@ def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
     d_lo, d_hi = atom.denominator.bounds()
     if isinstance(atom, Remainder):
         return 0, None if d_hi is None else d_hi - 1
-    if d_lo is None or d_lo <= 0:
-        return None, None
+    d_lo = max(1, d_lo or 1)
     lo = (
         None
         if n_lo is None

@@ -358,6 +358,9 @@ def test_simplification(found: Ix, wanted: Ix) -> None:
     assert found is wanted, f"{found}, not {wanted}"
 
 
+UP = (-ix(S) // 4) * (-ix(T) // 4)  # in ceilings of both
+
+
 @pytest.mark.parametrize(
     ("less_one", "greater"),
     [
@@ -389,6 +392,11 @@ def test_simplification(found: Ix, wanted: Ix) -> None:
         (axis("j", (ix(S) + REST7) // 7) * 7 + axis("r", 7), ix(S) + REST7),
         (FROM_THE_END, ix(8)),
         (ix(-1), FROM_THE_END),
+        # what has no axis stays as it is: a remainder, and factors of which two are negative
+        (axis("j", ix(S) % 3 + 1), ix(S) % 3 + 1),
+        (axis("w", UP) + axis("b", 2) * UP, UP * 2),
+        (ix(-1), axis("b", 2) * UP),
+        (ix(-1), floordiv(axis("j", ix(S) - ix(S) // 3) * S, ix(S) - ix(S) // 3) + IS),
         (indicator(ix(S) - T), ix(2)),
     ],
 )

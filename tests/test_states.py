@@ -325,6 +325,20 @@ def test_a_state_outside_an_entry() -> None:
         nn.State("k", (2,)) + 1
 
 
+def test_two_states_of_an_entry_have_two_names() -> None:
+    model = lg.Model("two")
+    one, other = nn.State("k", (2,)), nn.State("k", (2,))
+
+    @model.entry(x=lg.spec(2))
+    def first(x: lg.Tensor) -> lg.Tensor:
+        one[...] = x
+        return one + other
+
+    with pytest.raises(BadArgument, match=r"'k', which another state has") as caught:
+        model.trace()
+    assert "test_states.py" in str(caught.value)
+
+
 def test_entries_agree_on_a_state() -> None:
     model = lg.Model("two")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +46,14 @@ class Sizes(click.ParamType[dict[str, int]]):
                 self.fail(f"{item!r} is not of the form dim=size.", param, ctx)
             found[name.strip()] = int(text)
         return found
+
+
+def _together(
+    ctx: click.Context, param: click.Parameter, given: Sequence[dict[str, int]]
+) -> dict[str, int] | None:
+    """What all uses of an option name."""
+    del ctx, param
+    return {name: size for each in given for name, size in each.items()} if given else None
 
 
 def traced_options(function: F) -> F:
@@ -97,6 +105,8 @@ def run_options(function: F) -> F:
         click.option(
             "--dims",
             type=Sizes(),
+            multiple=True,
+            callback=_together,
             metavar="batch=8,...",
             help="Sizes of the dims; those of the input files by default, else the model's typical ones.",
         ),

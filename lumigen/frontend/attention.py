@@ -54,6 +54,8 @@ def scaled_dot_product_attention(
         return scores.softmax(-1) @ value
     masked = attn_mask.dtype.is_bool
     scores = where(attn_mask, scores, -math.inf) if masked else scores + attn_mask.to(scores.dtype)
+    if key.extents[-2] == 0:
+        return scores @ value
     sees_none = scores.amax(-1, keepdim=True) == -math.inf
     return where(sees_none, 0.0, scores.softmax(-1) @ value)
 

@@ -76,7 +76,7 @@ def counted(op: str, name: str, value: int | Symbolic | Ix, least: int = 1) -> I
     return ix(value)
 
 
-def check_multiple(op: str, name: str, extent: Ix, by: int) -> None:
+def check_multiple(op: str, name: str, extent: Ix, by: int | Ix) -> None:
     """The extent is a multiple of `by` for every value of the dims."""
     if extent % by != 0:
         expected = f"a multiple of {by}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lumigen.errors import BadArgument
-from lumigen.frontend.extents import check_count, check_multiple, need_axes
+from lumigen.frontend.extents import check_multiple, counted, need_axes
 from lumigen.frontend.info import finfo
 from lumigen.frontend.primitive import Extent, unequal
 from lumigen.frontend.tensor import Tensor
@@ -125,9 +125,9 @@ def group_norm(
     """(batch, channel, ..): layer norm over the channels of a group and all positions."""
     need_axes("group_norm", input.extents, 2)
     batch, channels, *rest = input.extents
-    check_count("group_norm", "num_groups", num_groups)
-    check_multiple("group_norm", "the channels", channels, num_groups)
-    grouped = input.reshape(batch, num_groups, product((channels, *rest)) // num_groups)
+    groups = counted("group_norm", "num_groups", num_groups)
+    check_multiple("group_norm", "the channels", channels, groups)
+    grouped = input.reshape(batch, groups, product((channels, *rest)) // groups)
     out = _standard(grouped, (-1,), eps).reshape(*input.extents)
     return _affine(out, _channelwise(input, weight), _channelwise(input, bias))
 

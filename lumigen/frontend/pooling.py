@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from lumigen.errors import BadArgument
 from lumigen.frontend import movement
 from lumigen.frontend.convolution import Sizes, several, windows
 from lumigen.frontend.creation import arange, full
-from lumigen.frontend.extents import check_extent, counted, need_axes
+from lumigen.frontend.extents import check_extent, counted, fixed, need_axes
 from lumigen.frontend.operand import where
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, ceildiv, is_less, ix, maximum, minimum, product
+from lumigen.index import Axis, Ix, Symbolic, ceildiv, is_less, ix, maximum, minimum, product
 
 Targets: TypeAlias = Extent | Sequence[Extent | None] | None
 
@@ -172,7 +173,9 @@ def _avg_pool(
 ) -> Tensor:
     op = f"avg_pool{rank}d"
     if divisor_override is not None and (
-        type(divisor_override) is not int or divisor_override == 0
+        isinstance(divisor_override, bool)
+        or not isinstance(divisor_override, Integral | Symbolic)
+        or divisor_override == 0
     ):
         expected = "an integer other than 0, or None"
         value = repr(divisor_override)
@@ -318,6 +321,9 @@ def _pieces(op: str, x: Tensor, d: int, size: Ix, fill: float) -> tuple[Tensor, 
     if size == 0:
         return x.narrow(d, 0, 0).unsqueeze(-1), True
     check_extent(op, f"the number of pieces of {n} is {size}", size, least=1)
+    some = ix(Axis("piece", size))
+    if not is_less(some * n // size, n):
+        fixed(op, f"the number of pieces of {n}, of which it cannot be told where they begin", size)
 
     def start(i: Ix) -> Ix:
         return i * n // size

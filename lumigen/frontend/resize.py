@@ -13,7 +13,7 @@ from lumigen.dtype import accumulator
 from lumigen.errors import BadArgument, DtypeMismatch, ShapeMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.creation import arange
-from lumigen.frontend.extents import check_count, check_extent, fixed
+from lumigen.frontend.extents import check_count, check_extent
 from lumigen.frontend.operand import choice, ones_like, where
 from lumigen.frontend.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from lumigen.frontend.primitive import Extent
@@ -114,8 +114,7 @@ def interpolate(
     """(batch, channel, *extents) -> (batch, channel, *sizes) by neighbours in the input.
 
     `nearest`, `nearest-exact` (whose positions are centres), `area` (means), `linear`, `bilinear`, `trilinear`,
-    `bicubic`. With `align_corners` the first and last elements are kept, else the borders. Means want
-    extents that are fixed or divide those of the input.
+    `bicubic`. With `align_corners` the first and last elements are kept, else the borders.
     """
     op = "interpolate"
     choice(op, "mode", mode, *MODES)
@@ -133,7 +132,8 @@ def interpolate(
     if recompute_scale_factor:
         scales = None
     if mode == "area":
-        return _means(op, input, sizes)
+        pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[rank - 1]
+        return pool(input, sizes)
     if mode in RANKS and not input.dtype.is_float:
         raise fail(
             DtypeMismatch,
@@ -164,15 +164,6 @@ def interpolate(
         else:
             x = _read(x, d, count, line, 0)
     return x
-
-
-def _means(op: str, x: Tensor, sizes: Sequence[Ix]) -> Tensor:
-    """The means of pieces, which are of equal length where their number is symbolic."""
-    for s, e in zip(sizes, x.extents[2:], strict=True):
-        if (e // s) * s is not e:
-            fixed(op, f"an extent of means that does not divide {e}", s)
-    pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[x.ndim - 3]
-    return pool(x, sizes)
 
 
 def _sizes(

@@ -33,7 +33,8 @@ class State(Tensor):
     `name` is that in a saved state: words of letters, digits and _, with dots between them. Used in an entry it is
     the newest version; `state[...] = x` makes one. Keys are integers, slices without steps, and tensors of one
     integer: `state[:, pos]`, `state[:, pos:pos + x.shape[1]]`. Such positions count from 0, and what would lie
-    outside is left out. All entries of a model share its states, which are told apart by name.
+    outside is left out. All entries of a model share its states, which are told apart by name: two that one entry uses
+    have two names.
 
     A state keeps the dtype that it is declared with: `--dtype bf16` leaves it in f32. `State("keys", shape, lg.bf16)`
     takes half the bytes; what is assigned to it is rounded, and products with f32 read `keys.float()`.
@@ -67,6 +68,14 @@ class State(Tensor):
                 name=self.name,
                 value="used where nothing is traced",
                 expected="it in the function of an entry",
+            )
+        if scope.states.setdefault(self.name, self) is not self:
+            raise fail(
+                BadArgument,
+                op="State",
+                name="the name",
+                value=f"{self.name!r}, which another state has that the entry uses",
+                expected="a name of its own, such as one with the number of its layer",
             )
         first = emit(graph.source(Op.STATE, self.name, self._extents, self._dtype))
         return scope.versions.setdefault(first.node, [first])[-1]

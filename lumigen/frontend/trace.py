@@ -20,13 +20,14 @@ from lumigen.graph import Edge, Node, edge, toposort
 class Scope:
     """One trace: `names` of the parameters in it, `lines` of its nodes in order of appearance.
 
-    `versions` of each state, the first of which is the state as the run finds it.
+    `states` by their names, and `versions` of each, the first of which is the state as the run finds it.
     """
 
     names: Mapping[object, str] = field(default_factory=dict[object, str])
     lines: dict[Node, dict[SourceLocation, None]] = field(
         default_factory=dict[Node, dict[SourceLocation, None]]
     )
+    states: dict[str, object] = field(default_factory=dict[str, object])
     versions: dict[Node, list[Edge]] = field(default_factory=dict[Node, list[Edge]])
 
     def name_of(self, parameter: object) -> str | None:

@@ -411,7 +411,8 @@ inline void multiply_columns(float* c, const float* a, const T* b, int64_t ldb, 
   }
   for (; n < cols; n++) {
     dot_columns<1>(sums, a, b + n * ldb, ldb, k);
-    c[n] = (accumulate ? c[n] : 0.0f) + reduce_add(sums[0]);
+    const float dot = reduce_add(sums[0]);
+    c[n] = accumulate ? c[n] + dot : dot;
   }
 }
 

@@ -399,12 +399,6 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[solve_triangular] shapes (5, 5) and (batch, 1)", "as many rows"],
     ),
     (
-        lambda x0: functional.interpolate(x0, scale_factor=0.5, mode="area"),
-        [lg.spec(1, 3, S)],
-        errors.DimSpecialised,
-        ["[interpolate] dim sequence", "a fixed number", "means that does not divide sequence"],
-    ),
-    (
         lambda x0: functional.adaptive_max_pool1d(x0, x0.shape[1] - 2),
         [lg.spec(3, lg.Dim("sequence", 2, 8))],
         errors.DimSpecialised,

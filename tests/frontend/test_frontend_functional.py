@@ -329,6 +329,8 @@ def test_pieces_whose_number_is_symbolic(height: int, width: int) -> None:
             functional.interpolate(t, (h // 4, w), mode="area"),
             functional.adaptive_avg_pool2d(t, (h - 1, w // 2 + 1)),
             *functional.adaptive_max_pool2d(t, (w, h + 1), return_indices=True),
+            functional.adaptive_avg_pool2d(t, (h - h // 3, -w % 3 + 1)),
+            functional.interpolate(t, (h - 1, h % 3 + 1), mode="area"),
         ]
 
     fours = (lg.Dim("height", 4, 16, multiple_of=4), lg.Dim("width", 4, 12, multiple_of=4))

@@ -7,6 +7,7 @@ What PyTorch does for training alone (`dropout`) is taken and does nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from lumigen.dtype import DType, f32
@@ -16,9 +17,11 @@ from lumigen.frontend import movement
 from lumigen.frontend.nn.module import Module, Parameter
 from lumigen.frontend.nn.packed import PackedSequence
 from lumigen.frontend.operand import choice
+from lumigen.frontend.primitive import Extent
 from lumigen.frontend.scan import scan
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
+from lumigen.index import ix
 
 
 class _Weights(NamedTuple):
@@ -50,6 +53,18 @@ def _check_size(layer: Module, input: Tensor, size: int, axes: tuple[str, ...]) 
         rule=f"the last axis of the input is {last}, and input_size of this {name} is {size}",
         remedy=f"{other} an input whose last axis is {size}.",
     )
+
+
+def _check_state(layer: Module, given: State, wanted: Sequence[tuple[Extent, ...]]) -> None:
+    """ShapeMismatch for first states of other shapes."""
+    name = type(layer).__name__
+    for state, shape in zip(given, wanted, strict=True):
+        to = tuple(map(ix, shape))
+        if state.extents != to:
+            whole = "layers * directions, batch, features" if len(to) == 3 else "batch, features"
+            rule = f"the first state of this {name} is ({whole})"
+            remedy = f"Pass one of shape ({', '.join(map(str, to))})."
+            raise fail(ShapeMismatch, op=name, lhs=state.extents, rhs=to, rule=rule, remedy=remedy)
 
 
 class _Step:
@@ -192,6 +207,10 @@ class _Layers(Module):
     ) -> tuple[Tensor, State]:
         """Of (time, batch, in). Where `present`, (time, batch, 1) of bool, does not hold, a state stays."""
         sizes = (self.proj_size or self.hidden_size, self.hidden_size)
+        if given is not None:
+            count = self.num_layers * (1 + self.bidirectional)
+            wanted = [(count, x.extents[1], n) for n in sizes[: self._kind.states]]
+            _check_state(self, given, wanted)
         last: list[State] = []
         for layer in range(self.num_layers):
             outs: list[Tensor] = []
@@ -364,6 +383,8 @@ class _Cell(Module):
         w = _Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         batch = input.shape[:-1]
         zeros = input.new_zeros(*batch, self.hidden_size)
+        if given is not None:
+            _check_state(self, given, [zeros.extents] * self._kind.states)
         state = (zeros,) * self._kind.states if given is None else given
         return self._kind.step(self._kind.of_input(input, w), state, w)
 
