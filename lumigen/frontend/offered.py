@@ -22,8 +22,13 @@ NAMESPACES = (
     "lumigen.frontend.fft",
     "lumigen.frontend.window",
 )
-# Where else functions are that users call, under names that others have too.
-NAMESAKES = ("lumigen.frontend.masked", "lumigen.frontend.random")
+# Where the functions of tensors are that users call.
+FUNCTIONS = (
+    "lumigen.frontend.functions",
+    "lumigen.frontend.masked",
+    "lumigen.frontend.random",
+    *(name for name in NAMESPACES if name not in ("lumigen", "lumigen.frontend.nn")),
+)
 
 _TARGET = (
     "The target of the compilation, such as `--target cuda`, decides where it runs: leave this out."
@@ -63,7 +68,7 @@ def namespace(module: dict[str, object]) -> tuple[Callable[[str], object], Calla
 def called_name() -> str | None:
     """The function, or method of tensors, that the innermost line of the user's called; None for an operator."""
     spaces: list[Mapping[str, object]] = [vars(sys.modules["lumigen.frontend.tensor"].Tensor)]
-    for module in (*NAMESPACES, *NAMESAKES):
+    for module in FUNCTIONS:
         space = vars(sys.modules[module])
         spaces.append({name: space.get(name) for name in offered(space, module)})
     codes = {
