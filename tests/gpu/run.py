@@ -86,9 +86,11 @@ def earlier_passes(report: Path, digest: str, where: dict[str, str]) -> tuple[li
 
 def collected(expression: str) -> list[str]:
     """The tests for a GPU, as pytest names them."""
-    command = [sys.executable, "-m", "pytest", str(HERE), "-m", "gpu", "--collect-only", "-q"]
-    command += ["-k", expression] if expression else []
+    command = [sys.executable, "-m", "pytest", str(HERE), "-m", "gpu", "-W", "default"]
+    command += ["--collect-only", "-q", *(["-k", expression] if expression else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode != 0:
+        raise SystemExit(done.stdout + done.stderr)
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
