@@ -173,7 +173,8 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     programs = [shlex.quote(str(s.directory / "bin" / p.name)) for p in s.built.programs]
     return (
         *(("text", f'{p} generate --prompt "Once upon a time"{needed}') for p in programs),
-        ("Python", f'PYTHONPATH={where}/python python -c "{code}"'),
+        # -P, since a model's file in the current directory may have the module's name
+        ("Python", f'PYTHONPATH={where}/python python -P -c "{code}"'),
         ("bench", f"lumigen bench {where}{needed}"),
         cmake,
     )
