@@ -409,8 +409,8 @@ def pieces(
     It is as long as the longest piece where that is known, else as long as any may be; others end in `fill`.
     """
     count = ix(count)
-    pieces_known = range(count.const) if count.is_const else range(0)
-    lengths = {end(ix(i)) - start(ix(i)) for i in pieces_known}
+    each = range(count.const if count.is_const else 0)
+    lengths = {end(ix(i)) - start(ix(i)) for i in each}
     known = count.is_const and all(n.is_const for n in lengths)
     longest = ix(max(n.const for n in lengths)) if known else ceildiv(a.shape[dim], count) + 1
     to = (*(count if d == dim else e for d, e in enumerate(a.shape)), longest)
