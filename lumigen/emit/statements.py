@@ -325,7 +325,7 @@ class Statements:
         acc = pointer(str(s.acc), r.index(s.acc_at))
         a = pointer(str(s.a), r.index(s.a_at))
         rows, cols, k, ldc = (r.index(x) for x in (s.rows, s.cols, s.k, s.acc_stride))
-        if s.whole:
+        if s.whole and s.a_stride is None:
             cols = f"whole_vectors({cols})"
         in_bf16 = "_bf16" if s.element is bf16 else ""
         if b.panels and in_bf16 and not b.pairs:

@@ -107,13 +107,25 @@ inline void multiply_row(float* c, const float* a, const BF16* b, int64_t ldb, i
 LUMIGEN_INLINE int64_t whole_vectors(int64_t cols) { return (cols + kLanes - 1) / kLanes * kLanes; }
 
 // As multiply_direct_b, with A a weight in panels of 16 rows (rows / 16, k, 16), a_stride elements from one
-// to the next, already moved to the first k wanted; `cols` are whole vectors.
+// to the next, already moved to the first k wanted. B and c have room for whole vectors of columns.
 template <class A>
 inline void multiply_row_panels(float* c, int64_t ldc, const A* a, int64_t a_stride, const float* b,
                                 int64_t ldb, int rows, int64_t cols, int64_t k, bool accumulate) {
-  const int64_t n =
-      multiply_panel_groups<2, kRows>(c, ldc, a, a_stride, b, ldb, rows, 0, cols, k, accumulate);
-  multiply_panel_groups<1, kPanel / 2>(c, ldc, a, a_stride, b, ldb, rows, n, cols, k, accumulate);
+  const int64_t left = cols % kLanes;
+  const int64_t whole = 2 * left <= kLanes && rows >= kPanel ? cols - left : whole_vectors(cols);
+  int64_t n = 0;
+#if !defined(LUMIGEN_PORTABLE) && defined(__AVX512F__)
+  // 24 accumulators; two times two vectors rather than three and one
+  const int64_t vectors = whole / kLanes, threes = vectors % 3 == 1 ? vectors / 3 - 1 : vectors / 3;
+  n = multiply_panel_groups<3, kPanel / 2>(c, ldc, a, a_stride, b, ldb, rows, n, 3 * threes * kLanes, k,
+                                           accumulate);
+#endif
+  constexpr int kSome = kRows < kPanel / 2 ? kRows : kPanel / 2;
+  n = multiply_panel_groups<2, kSome>(c, ldc, a, a_stride, b, ldb, rows, n, whole, k, accumulate);
+  n = multiply_panel_groups<1, kPanel / 2>(c, ldc, a, a_stride, b, ldb, rows, n, whole, k, accumulate);
+  if constexpr (kLanes >= 8)
+    n = multiply_few_columns<4>(c, ldc, a, a_stride, b, ldb, rows, n, cols, k, accumulate);
+  multiply_few_columns<1>(c, ldc, a, a_stride, b, ldb, rows, n, cols, k, accumulate);
 }
 
 }  // namespace LUMIGEN_ISA

@@ -437,5 +437,62 @@ inline int64_t multiply_panel_groups(float* c, int64_t ldc, const A* a, int64_t 
   return n;
 }
 
+// c (rows, kC columns) = or += panels of A, at most kP of them, times kC columns of B. Lanes are rows, which
+// fill vectors where a few columns do not.
+template <int kC, int kP, class A>
+__attribute__((noinline)) void multiply_panels(float* c, int64_t ldc, const A* a, int64_t a_stride,
+                                               const float* b, int64_t ldb, int rows, int64_t k,
+                                               bool accumulate) {
+  constexpr int kV = kPanel / kLanes;
+  Vec acc[kP * kV][kC];
+  float column[kPanel] = {};
+  int64_t at[kP];  // a panel beyond the rows is the first one once more, whose sums nobody takes
+#pragma GCC unroll 8
+  for (int p = 0; p < kP; p++) {
+    at[p] = p * kPanel < rows ? p * a_stride : 0;
+#pragma GCC unroll 4
+    for (int n = 0; n < kC; n++) {
+      if (accumulate)
+        for (int r = p * kPanel; r < rows && r < (p + 1) * kPanel; r++)
+          column[r - p * kPanel] = c[r * ldc + n];
+#pragma GCC unroll 4
+      for (int v = 0; v < kV; v++) acc[p * kV + v][n] = load(column + v * kLanes, AllLanes{});
+    }
+  }
+  for (int64_t i = 0; i < k; i++) {
+    Vec y[kC];
+#pragma GCC unroll 4
+    for (int n = 0; n < kC; n++) y[n] = splat(b[i * ldb + n]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kP * kV; v++) {
+      const Vec x = load(a + at[v / kV] + i * kPanel + v % kV * kLanes, AllLanes{});
+#pragma GCC unroll 4
+      for (int n = 0; n < kC; n++) add_product(acc[v][n], x, y[n]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int p = 0; p < kP; p++) {
+#pragma GCC unroll 4
+    for (int n = 0; n < kC; n++) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kV; v++) store(column + v * kLanes, acc[p * kV + v][n], AllLanes{});
+      for (int r = p * kPanel; r < rows && r < (p + 1) * kPanel; r++) c[r * ldc + n] = column[r - p * kPanel];
+    }
+  }
+}
+
+// As multiply_panel_groups, of as many kC columns as fit between `n` and `cols`, in about 8 accumulators.
+template <int kC, class A>
+inline int64_t multiply_few_columns(float* c, int64_t ldc, const A* a, int64_t a_stride, const float* b,
+                                    int64_t ldb, int rows, int64_t n, int64_t cols, int64_t k,
+                                    bool accumulate) {
+  constexpr int kTogether = kC * kPanel / kLanes, kP = kTogether < 8 ? 8 / kTogether : 1;
+  for (; n + kC <= cols; n += kC)
+    for (int first = 0; first < rows; first += kP * kPanel)
+      multiply_panels<kC, kP>(c + first * ldc + n, ldc, a + first / kPanel * a_stride, a_stride, b + n, ldb,
+                              rows - first, k, accumulate);
+  return n;
+}
+
 }  // namespace LUMIGEN_ISA
 }  // namespace LUMIGEN_NS

@@ -217,12 +217,11 @@ static void check_row_panels(Random& random, int rows, int64_t cols, int64_t k) 
   pack_a_from(packed.data(), rows, k, [&](int64_t r, int64_t i) {
     return widened(a[size_t(r / kPanel * kPanel * k + i * kPanel + r % kPanel)]);
   });
-  const int64_t whole = whole_vectors(cols);
-  multiply_direct_b(one.data(), ldb, packed.data(), b.data(), ldb, rows, whole, k, false);
+  multiply_direct_b(one.data(), ldb, packed.data(), b.data(), ldb, rows, whole_vectors(cols), k, false);
   const int64_t first = 1 + random.below(int(k));
-  multiply_row_panels(other.data(), ldb, a.data(), k * kPanel, b.data(), ldb, rows, whole, first, false);
+  multiply_row_panels(other.data(), ldb, a.data(), k * kPanel, b.data(), ldb, rows, cols, first, false);
   multiply_row_panels(other.data(), ldb, a.data() + first * kPanel, k * kPanel, b.data() + first * ldb, ldb,
-                      rows, whole, k - first, true);
+                      rows, cols, k - first, true);
   for (int r = 0; r < rows; r++)
     CHECK(std::memcmp(&one[size_t(r * ldb)], &other[size_t(r * ldb)], size_t(cols) * sizeof(float)) == 0);
 }
@@ -238,8 +237,8 @@ int main() {
         check_runs<2>(random, 7, length, begin, end);
         check_runs<3>(random, 7, length, begin, end);
       }
-  for (int rows : {1, 5, 15, 16, 17, 30, 40, 64})
-    for (int64_t cols : {1, 8, 17, 33, 67, 128}) {
+  for (int rows : {1, 5, 15, 16, 17, 30, 40, 64, 96, 150})
+    for (int64_t cols : {1, 8, 17, 33, 49, 67, 72, 128, 144}) {
       check_row_panels<float>(random, rows, cols, 1 + random.below(90));
       check_row_panels<BF16>(random, rows, cols, 1 + random.below(90));
     }
