@@ -462,6 +462,8 @@ def _recombine(e: Ix) -> Ix:
     """d * (n // d) + n % d is n: what a split followed by the matching merge leaves behind.
 
     n % d - n is -d * (n // d): what is padded to a multiple is one, and so is what a remainder is taken from.
+    n % d + k * n is likewise (k + 1) * n - d * (n // d) where d divides k + 1: n + n % 2 is even. Only
+    of sizes: what is known of an axis's range would be lost.
     """
     for monomial, c in e.terms:
         for position, atom in enumerate(monomial):
@@ -478,7 +480,10 @@ def _recombine(e: Ix) -> Ix:
                 return left + outer * atom.numerator
             for n in (atom.numerator, _unnested(atom.numerator, atom.denominator)):
                 gone = outer * n
-                if gone.terms and all(have.get(m) == -k for m, k in gone.terms):
+                is_size = atom.denominator.is_const and not of_atom(atom).axes
+                step = abs(c) * atom.denominator.const if is_size else 0
+                joins = (m in have and gcd(have[m] + k, step) == step for m, k in gone.terms)
+                if gone.terms and all(joins):
                     left = e - _term(monomial, c) + gone
                     return left - outer * atom.denominator * floordiv(n, atom.denominator)
     return e

@@ -79,8 +79,9 @@ def counted(op: str, name: str, value: int | Symbolic | Ix, least: int = 1) -> I
 def check_multiple(op: str, name: str, extent: Ix, by: int | Ix) -> None:
     """The extent is a multiple of `by` for every value of the dims."""
     if extent % by != 0:
-        expected = f"a multiple of {by}"
-        raise fail(BadArgument, op=op, name=name, value=extent, expected=expected)
+        known = "" if extent.is_const else f", which is not known to be a multiple of {by}"
+        value, expected = f"{extent}{known}", f"a multiple of {by}"
+        raise fail(BadArgument, op=op, name=name, value=value, expected=expected)
 
 
 def need_axes(op: str, shape: Shape, least: int) -> None:

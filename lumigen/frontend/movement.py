@@ -72,7 +72,9 @@ def _with_inferred(a: Edge, shape: Sequence[Extent]) -> Shape:
         rest = product(tuple(e for d, e in enumerate(to) if d not in unknown))
         quotient = total // rest if is_less(ix(0), rest) else ix(0)
         if quotient * rest is not total:
-            why = f"{total} elements do not always divide by {rest}"
+            why = f"{total} elements are not known to divide by {rest}"
+            if total.is_const and rest.is_const:
+                why = f"{total} elements do not divide by {rest}"
             raise fail(BadReshape, op="reshape", shape=a.shape, target=tuple(shape), why=why)
         to[unknown[0]] = quotient
     return tuple(to)

@@ -136,7 +136,9 @@ def test_the_greater_and_the_lesser_of_sizes() -> None:
     np.testing.assert_array_equal(padded, np.pad(x, ((0, 2), (0, 0))))
 
 
-@pytest.mark.parametrize("missing", [lambda n: -n % 4, lambda n: (4 - n % 4) % 4])
+@pytest.mark.parametrize(
+    "missing", [lambda n: -n % 4, lambda n: (4 - n % 4) % 4, lambda n: 3 * n % 4]
+)
 def test_what_is_padded_to_a_multiple_is_split_by_it(missing: Callable[[Any], Any]) -> None:
     def f(t):
         padded = lg.functional.pad(t, (0, missing(t.shape[1])))
