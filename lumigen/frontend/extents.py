@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from numbers import Integral
+from typing import cast
 
 from lumigen.errors import BadArgument, DimSpecialised, RankMismatch
 from lumigen.frontend.trace import fail
@@ -63,8 +65,16 @@ def _enough(extent: Ix, least: int, dim: Dim) -> str:
 def check_count(op: str, name: str, value: object, least: int = 1) -> None:
     """A count or step that a user passes: an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        expected = f"an integer of at least {least}"
+        expected = f"an integer of at least {least}{of_quotient(value)}"
         raise fail(BadArgument, op=op, name=name, value=repr(value), expected=expected)
+
+
+def of_quotient(value: object) -> str:
+    """How an error that wants an integer goes on where it is given a float, or a sequence with one."""
+    is_list = isinstance(value, tuple | list)
+    items = cast("Sequence[object]", value) if is_list else (value,)
+    is_float = any(isinstance(item, float) for item in items)
+    return "; a / b is a float, a // b an integer" if is_float else ""
 
 
 def counted(op: str, name: str, value: int | Symbolic | Ix, least: int = 1) -> Ix:

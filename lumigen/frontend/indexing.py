@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from lumigen.dtype import i64
 from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, RankMismatch
 from lumigen.frontend.compare import eq, where
-from lumigen.frontend.extents import check_extent
+from lumigen.frontend.extents import check_extent, of_quotient
 from lumigen.frontend.movement import (
     axis,
     narrow,
@@ -126,7 +126,8 @@ def _without_ellipsis(a: Edge, keys: list[Key]) -> list[Key]:
                 op="index",
                 name="an index",
                 value=repr(key),
-                expected="integers, slices, None, ..., integer tensors or lists of integers",
+                expected="integers, slices, None, ..., integer tensors or lists of integers"
+                + of_quotient(key),
             )
     used = sum(1 for k in keys if k is not None and k is not Ellipsis)
     gaps = [i for i, k in enumerate(keys) if k is Ellipsis]
@@ -196,7 +197,7 @@ def _bound(given: Any, extent: Ix, default: Ix, low: Ix, high: Ix) -> Ix:
             op="slice",
             name="a bound",
             value=repr(given),
-            expected="integers or extents such as x.shape[1]",
+            expected=f"integers or extents such as x.shape[1]{of_quotient(given)}",
         )
     at = ix(given)
     if is_less(at, ix(0)):

@@ -27,6 +27,7 @@ from lumigen.errors import (
     is_user_code,
     user_location,
 )
+from lumigen.frontend.extents import of_quotient
 from lumigen.frontend.offered import NAMESPACES
 from lumigen.frontend.tensor import Tensor
 from lumigen.index import Ix, Symbolic
@@ -224,7 +225,8 @@ def _expected(wanted: str, given: object) -> str:
     phrases = dict.fromkeys(_phrase(part) for part in _parts(wanted))
     is_array = "a tensor" in phrases and hasattr(given, "dtype")
     more = "; an array is a parameter of the model, among its weights" if is_array else ""
-    return " or ".join(phrases) + more
+    is_integer = any("an integer" in phrase for phrase in phrases)
+    return " or ".join(phrases) + more + (of_quotient(given) if is_integer else "")
 
 
 def _phrase(part: str) -> str:

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any, Self, TypeAlias, Union
 
 from lumigen import index
-from lumigen.errors import BadArgument, DimSpecialised
+from lumigen.errors import BadArgument, BadSize, DimSpecialised
 from lumigen.frontend.extents import check_extent, declared
 from lumigen.frontend.trace import fail
 from lumigen.index import Ix, Symbolic, is_less, is_nonnegative, ix, maximum, minimum
@@ -99,7 +99,16 @@ class SymbolicSize(Symbolic):
         """No number, and no expression either; a tensor has its own answer."""
         return self.__index__() if isinstance(other, Real | Symbolic | Ix) else NotImplemented
 
-    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _fraction
+    def _divided(self, other: Any) -> Any:
+        """Likewise, with the size that may be meant."""
+        try:
+            return self._fraction(other)
+        except BadSize as e:
+            remedy = f"Write // for a size, which is an integer. {e.facts['remedy']}"
+            raise BadSize(where=e.where, **{**e.facts, "remedy": remedy}) from None
+
+    __truediv__ = __rtruediv__ = _divided
+    __pow__ = __rpow__ = _fraction
 
     # --- comparison -------------------------------------------------------------------------------
 

@@ -250,6 +250,27 @@ def test_what_is_no_integer_is_no_size(f: Callable[[Any], Any]) -> None:
         assert caught.value.where.line == f.__code__.co_firstlineno
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: lg.zeros(x.shape[0] / 2),
+        lambda x: lg.zeros(6 / 2),
+        lambda x: lg.zeros((6 / 2, 3)),
+        lambda x: x.reshape(6 / 2, -1),
+        lambda x: x[: 6 / 2],
+        lambda x: x[:, 2 / 2],
+        lambda x: x.split(6 / 2, 1),
+        lambda x: lg.functional.pad(x, (0, 6 / 2)),
+        lambda x: lg.nn.Linear(3, 6 / 2)(x),
+    ],
+)
+def test_a_fraction_for_a_size_is_told_with_the_operator_for_integers(
+    f: Callable[[Any], Any],
+) -> None:
+    with pytest.raises(errors.UserError, match="//"):
+        seen(f)
+
+
 def test_a_divisor_is_not_zero() -> None:
     with pytest.raises(errors.BadArgument, match="the divisor is 0"):
         _ = B // 0

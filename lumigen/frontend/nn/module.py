@@ -13,6 +13,7 @@ import numpy as np
 from lumigen import graph
 from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
 from lumigen.errors import BadArgument, StateMismatch
+from lumigen.frontend.extents import of_quotient
 from lumigen.frontend.misuse import told
 from lumigen.frontend.offered import ELSEWHERE, lacks_method
 from lumigen.frontend.primitive import check_dtype
@@ -50,7 +51,7 @@ class Parameter(Tensor):
         if value is not None:
             shape = value.shape
         if not all(isinstance(e, int) and e > 0 for e in shape):
-            expected = "positive integers, or an array alone"
+            expected = f"positive integers, or an array alone{of_quotient(shape)}"
             raise fail(
                 BadArgument, op="Parameter", name="the shape", value=shape, expected=expected
             )
