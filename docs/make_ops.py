@@ -11,8 +11,10 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "ops.md"
 sys.path.insert(0, str(ROOT / "tests" / "parity"))
 
-from exclusions import DRAWN, EXCLUDED, PARTLY, reason  # noqa: E402
+from exclusions import DRAWN, PARTLY  # noqa: E402
 from opinfo import OPS  # noqa: E402
+
+from lumigen.frontend.excluded import EXCLUDED, reason  # noqa: E402
 
 HEAD = """# Ops
 

@@ -9,6 +9,7 @@ from types import FunctionType, ModuleType
 from typing import cast
 
 from lumigen.errors import is_user_code
+from lumigen.frontend.excluded import reason_of
 
 FEW = 40  # names that an error lists
 
@@ -39,7 +40,6 @@ ELSEWHERE = {
     **dict.fromkeys(("cpu", "cuda", "device", "is_cuda", "pin_memory"), _TARGET),
     **dict.fromkeys(("backward", "grad", "requires_grad", "requires_grad_"), _INFERENCE),
     "data": "A tensor is its data: leave this out.",
-    "nonzero": "Its shape would depend on data: use nonzero_static, or where and sums over masks.",
 }
 
 
@@ -106,6 +106,9 @@ def lacks(name: str, names: list[str], module: str) -> AttributeError:
     if there:
         has = " and as ".join(f"{spoken(n)}.{name}" for n in there)
         return AttributeError(f"{where} has no {name}. It is here as {has}.")
+    why = reason_of(name)
+    if why is not None:
+        return AttributeError(f"{where} has no {name}, since {why}.")
     close = [n for n in names if n.lower() == name.lower()]
     close = close or get_close_matches(name, names, n=3, cutoff=0.75)
     every = f"It has {', '.join(names)}."
@@ -131,6 +134,9 @@ def lacks_method(name: str, kind: type) -> AttributeError:
     names = [n for n in dir(kind) if not n.startswith("_")]
     if name in ELSEWHERE:
         return AttributeError(f"a {kind.__name__} has no {name}. {ELSEWHERE[name]}")
+    why = reason_of(name)
+    if why is not None:
+        return AttributeError(f"a {kind.__name__} has no {name}, since {why}.")
     plain = name.rstrip("_")
     if name != plain and plain in names:
         is_value = f"A {kind.__name__} is a value, and no memory: write x = x.{plain}(...)."

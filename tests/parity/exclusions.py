@@ -1,8 +1,9 @@
-"""What of torch's list of ops is not offered, each with its reason: the only place that says so.
+"""What of the samples of torch's list of ops is left out, each with its reason.
 
-`EXCLUDED` has whole entries. `PARTLY` has entries that are offered, of whose samples some are left
-out: by a test of the sample, with the reason; such an entry counts as passing in part. `DRAWN` has
-entries whose numbers a generator of ours draws: of the samples that do, shapes and dtypes are torch's.
+Whole entries stand in `lumigen.frontend.excluded`. `PARTLY` has entries that are offered, of whose
+samples some are left out: by a test of the sample, with the reason; such an entry counts as passing
+in part. `DRAWN` has entries whose numbers a generator of ours draws: of the samples that do, shapes
+and dtypes are torch's.
 """
 
 from __future__ import annotations
@@ -12,168 +13,9 @@ from typing import Any
 
 import torch
 
-RANDOM = "it draws random numbers on its way, and takes no generator here"
-COMPLEX = "complex numbers have no dtype here"
-MATRIX = "it needs eigenvalues or singular values, or another decomposition that is not written"
-SHAPE = "the shape of its result depends on data"
-PLACE = "in place, or about how memory is laid out: tensors here are values without strides"
-VALUE = "it asks for a value while the model is traced"
-BACKWARD = "only a backward pass calls it"
-INTERNAL = "an internal of ATen, whose public function is offered or listed here by itself"
-SPARSE = "sparse layouts have no counterpart"
-SERIES = "a special function of physics: its tables of coefficients are not written"
-DEGREE = "a recurrence whose length is data"
-BITS = "it reads a float's bits, which the twelve ops do not"
-DTYPE = (
-    "of dtypes that we do not have (i16), or of integers where PyTorch itself refuses them on CPUs"
-)
-TOOL = "a tool of PyTorch's that compiles CUDA"
-RARE = "not written: hardly any model that runs has it, as it is a loss"
-UNSORTED = "edges that do not ascend, of which PyTorch says nothing"
+from lumigen.frontend.excluded import MATRIX, RANDOM, SHAPE
 
-EXCLUDED: dict[str, tuple[str, ...]] = {
-    RANDOM: (
-        "nn.functional.fractional_max_pool2d",
-        "nn.functional.fractional_max_pool3d",
-        "pca_lowrank",
-        "svd_lowrank",
-    ),
-    COMPLEX: (
-        "cdouble",
-        "cfloat",
-        "chalf",
-        "complex",
-        "fft.fft",
-        "fft.fft2",
-        "fft.fftn",
-        "fft.hfft",
-        "fft.hfft2",
-        "fft.hfftn",
-        "fft.ifft",
-        "fft.ifft2",
-        "fft.ifftn",
-        "fft.ihfft",
-        "fft.ihfft2",
-        "fft.ihfftn",
-        "fft.irfft",
-        "fft.irfft2",
-        "fft.irfftn",
-        "fft.rfft",
-        "fft.rfft2",
-        "fft.rfftn",
-        "imag",
-        "istft",
-        "linalg.eig",
-        "linalg.eigvals",
-        "nn.functional.silu|complex",
-        "polar",
-        "stft",
-        "view_as_complex",
-        "view_as_real",
-    ),
-    MATRIX: (
-        "linalg.cond",
-        "linalg.eigh",
-        "linalg.eigvalsh",
-        "linalg.ldl_factor",
-        "linalg.ldl_factor_ex",
-        "linalg.ldl_solve",
-        "linalg.lstsq",
-        "linalg.lstsq|grad_oriented",
-        "linalg.matrix_rank",
-        "linalg.matrix_rank|hermitian",
-        "linalg.pinv",
-        "linalg.pinv|hermitian",
-        "linalg.pinv|singular",
-        "linalg.svd",
-        "linalg.svdvals",
-        "norm|nuc",
-        "pinverse",
-        "svd",
-    ),
-    SHAPE: (
-        "argwhere",
-        "bincount",
-        "masked_select",
-        "nonzero",
-        "unique",
-        "unique_consecutive",
-    ),
-    PLACE: (
-        "as_strided_scatter",
-        "as_strided|partial_views",
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "resize_as_",
-    ),
-    VALUE: ("item",),
-    BACKWARD: (
-        "_softmax_backward_data",
-        "max_pool2d_with_indices_backward",
-        "native_dropout_backward",
-    ),
-    INTERNAL: (
-        "_batch_norm_with_update",
-        "_chunk_cat",
-        "_efficient_attention_forward",
-        "_flash_attention_forward",
-        "_native_batch_norm_legit",
-        "_safe_softmax",
-        "_segment_reduce|lengths",
-        "_segment_reduce|offsets",
-        "_unsafe_masked_index",
-        "_unsafe_masked_index_put_accumulate",
-        "_upsample_bilinear2d_aa",
-        "hash_tensor",
-        "native_batch_norm",
-        "native_group_norm",
-        "native_layer_norm",
-        "torch._scaled_mm",
-        "torch._scaled_mm_v2",
-    ),
-    SPARSE: (
-        "sparse.mm|reduce",
-        "sparse.sampled_addmm",
-        "to_sparse",
-    ),
-    SERIES: (
-        "igamma",
-        "igammac",
-        "special.airy_ai",
-        "special.bessel_j0",
-        "special.bessel_j1",
-        "special.bessel_y0",
-        "special.bessel_y1",
-        "special.modified_bessel_k0",
-        "special.modified_bessel_k1",
-        "special.scaled_modified_bessel_k0",
-        "special.scaled_modified_bessel_k1",
-    ),
-    DEGREE: (
-        "special.hermite_polynomial_h",
-        "special.hermite_polynomial_he",
-        "special.laguerre_polynomial_l",
-        "special.legendre_polynomial_p",
-    ),
-    BITS: ("nextafter",),
-    DTYPE: (
-        "nn.functional.batch_norm|without_cudnn",
-        "short",
-    ),
-    TOOL: (
-        "jiterator_2inputs_2outputs",
-        "jiterator_4inputs_with_extra_args",
-        "jiterator_binary",
-        "jiterator_binary_return_by_ref",
-        "jiterator_unary",
-    ),
-    RARE: ("nn.functional.ctc_loss",),
-}
+UNSORTED = "edges that do not ascend, of which PyTorch says nothing"
 
 Test = Callable[[Any], bool]
 
@@ -285,11 +127,6 @@ NO_ORACLE: dict[tuple[str, torch.dtype], str] = {
 }
 
 
-def reason(name: str) -> str | None:
-    """Why an entry is excluded; None if it is not."""
-    return next((why for why, names in EXCLUDED.items() if name in names), None)
-
-
 def left_out(name: str, sample: Any) -> bool:
     """Whether a sample of an entry is left out."""
     test = PARTLY.get(name)
@@ -300,8 +137,3 @@ def is_drawn(name: str, sample: Any) -> bool:
     """Whether the numbers that a sample of an entry gives are random."""
     test = DRAWN.get(name)
     return test is not None and bool(test(sample))
-
-
-def reasons() -> list[str]:
-    """All reasons, in the order of this file."""
-    return [v for k, v in globals().items() if k.isupper() and isinstance(v, str)]

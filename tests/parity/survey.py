@@ -10,9 +10,11 @@ import time
 from collections import Counter
 
 import torch
-from exclusions import left_out, reason
+from exclusions import left_out
 from opinfo import OPS, called, check, dtypes_of, samples
 from table import CALLS
+
+from lumigen.frontend.excluded import reason
 
 WANTED = (torch.float32, torch.int64, torch.bool)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from exclusions import DRAWN, EXCLUDED, NO_ORACLE, PARTLY, is_drawn, left_out, reason
+from exclusions import DRAWN, NO_ORACLE, PARTLY, is_drawn, left_out
 from opinfo import DTYPES, OPS, called, check, dtypes_of, samples
 from table import CALLS
+
+from lumigen.frontend.excluded import EXCLUDED, reason
 
 DTYPES_OF_ALL = (torch.float32, torch.int64, torch.bool)  # every sample of every op
 OTHER_DTYPES = tuple(d for d in DTYPES if d not in DTYPES_OF_ALL)  # few samples, as slow tests
