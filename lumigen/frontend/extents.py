@@ -36,7 +36,7 @@ def check_extent(op: str, what: str, extent: Ix, least: int = 0) -> None:
     if dim is None or is_nonnegative(-spare - 1):
         expected = f"sizes that leave at least {least}"
         raise fail(BadArgument, op=op, name="a size", value=f"such that {what}", expected=expected)
-    needed = f"{_enough(extent, least, dim)}, since {what}"
+    needed = f"{enough(extent, least, dim)}, since {what}"
     raise fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
 
 
@@ -50,16 +50,23 @@ def _fails_at_a_corner(spare: Ix) -> bool:
     return any(spare.evaluate(dict(zip(dims, values, strict=True))) < 0 for values in corners)
 
 
-def _enough(extent: Ix, least: int, dim: Dim) -> str:
-    """What the dim would have to be: from or up to which value if the extent is affine in it."""
+def enough(extent: Ix, least: int, dim: Dim) -> str:
+    """What the dim would have to be: from or up to which value if the extent is affine in it, declared how."""
     spare = extent - least
     match spare.terms:
         case (((atom,), factor),) if atom == dim and factor > 0:
-            return f"at least {-(spare.const // factor)}"
+            lo = -(spare.const // factor)
+            return f"at least {lo}, as {_declaration(dim, lo, dim.hi)} is"
         case (((atom,), factor),) if atom == dim:
-            return f"at most {spare.const // -factor}"
+            hi = spare.const // -factor
+            return f"at most {hi}, as {_declaration(dim, dim.lo, hi)} is"
         case _:
             return f"such that {extent} is at least {least}"
+
+
+def _declaration(dim: Dim, lo: int, hi: int) -> str:
+    multiple = f", multiple_of={dim.multiple_of}" if dim.multiple_of != 1 else ""
+    return f'lg.Dim("{dim.name}", {lo}, {hi}{multiple})'
 
 
 def check_count(op: str, name: str, value: object, least: int = 1) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from lumigen.dtype import i64
 from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, RankMismatch
 from lumigen.frontend.compare import eq, where
-from lumigen.frontend.extents import check_extent, of_quotient
+from lumigen.frontend.extents import check_extent, enough, of_quotient
 from lumigen.frontend.movement import (
     axis,
     narrow,
@@ -149,11 +149,12 @@ def _picked(a: Edge, d: int, i: Ix) -> Edge:
     extent = a.shape[d]
     at = i + extent if is_less(i, ix(0)) else i
     if not is_nonnegative(at) or not is_less(at, extent):
-        dim = next((x for x in extent.atoms() if isinstance(x, Dim)), None)
+        room = extent - at - 1 if is_nonnegative(at) else at
+        dim = next((x for x in room.atoms() if isinstance(x, Dim)), None)
         never = is_less(at, ix(0)) or is_nonnegative(at - extent)
         if dim is not None and not never:
             declared = f"{dim.lo}..{dim.hi}"
-            needed = f"large enough for index {i} of axis {d}, which is {extent}"
+            needed = f"{enough(room, 0, dim)}, for index {i} of axis {d}, which is {extent}"
             raise fail(DimSpecialised, op="index", dim=dim.name, declared=declared, needed=needed)
         raise fail(
             BadArgument,

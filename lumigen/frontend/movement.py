@@ -193,10 +193,12 @@ def narrow(a: Edge, dim: int, start: Extent, length: Extent) -> Edge:
     d = axis("narrow", a, dim)
     first, count, extent = ix(start), ix(length), a.shape[d]
     check_extent("narrow", f"axis {d} would have extent {count}", count)
-    inside = is_nonnegative(first) and is_nonnegative(extent - first - count)
-    if not inside:
-        rule = f"elements {first} to {first + count} must lie within {extent}"
-        raise unequal("narrow", first + count, extent, a.shape, (count,), rule, "Slice with less.")
+    rule = f"elements {first} to {first + count} must lie within {extent}"
+    for room in (first, extent - first - count):
+        if is_less(room, ix(0)):
+            shapes = {"lhs": a.shape, "rhs": (count,)}
+            raise fail(ShapeMismatch, op="narrow", **shapes, rule=rule, remedy="Slice with less.")
+        check_extent("narrow", rule, room)
     return slice_axis(a, d, first, count)
 
 

@@ -380,7 +380,7 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         lambda x0: x0.pad((-1, -1)),
         [lg.spec(B)],
         errors.DimSpecialised,
-        ["[pad]", "dim batch", "1..64", "at least 2", "leave batch - 2 of axis 0"],
+        ["[pad]", "1..64", 'at least 2, as lg.Dim("batch", 2, 64) is', "leave batch - 2 of axis 0"],
     ),
     (lambda x0: x0.pad((-2, -2)), [lg.spec(3)], errors.BadArgument, ["[pad]", "-1 of axis 0"]),
     (lambda x0: x0.pad((-5, 3)), [lg.spec(4)], errors.BadArgument, ["[pad]", "-1 of axis 0"]),
@@ -465,6 +465,33 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["the size", "0"],
     ),
     (lambda x0: x0.narrow(0, 2, 2), [lg.spec(3)], errors.ShapeMismatch, ["[narrow]"]),
+    (
+        lambda x0: x0.narrow(0, 2, 2),
+        [lg.spec(B)],
+        errors.DimSpecialised,
+        [
+            "[narrow] dim batch is declared as 1..64, but here it would have to be at least 4",
+            'as lg.Dim("batch", 4, 64) is, since elements 2 to 4 must lie within batch',
+        ],
+    ),
+    (
+        lambda x0: x0[-5],
+        [lg.spec(lg.Dim("fours", 4, 64, multiple_of=4))],
+        errors.DimSpecialised,
+        [
+            "[index]",
+            'at least 5, as lg.Dim("fours", 5, 64, multiple_of=4) is, for index -5 of axis 0',
+        ],
+    ),
+    (
+        lambda x0: lg.zeros(4)[x0.shape[0]],
+        [lg.spec(B)],
+        errors.DimSpecialised,
+        [
+            "[index]",
+            'at most 3, as lg.Dim("batch", 1, 3) is, for index batch of axis 0, which is 4',
+        ],
+    ),
     (lambda x0: x0.pad((1, 2, 3)), [lg.spec(3)], errors.BadArgument, ["[pad]", "two widths"]),
     (lambda x0: x0.pad((1, 2), "x"), [lg.spec(3)], errors.BadArgument, ["[pad]"]),
     (lambda x0: lg.cat([]), [lg.spec(3)], errors.BadArgument, ["[cat]", "at least one"]),
