@@ -13,6 +13,7 @@ from lumigen.frontend.creation import arange
 from lumigen.frontend.lookup import linear
 from lumigen.frontend.operand import where
 from lumigen.frontend.primitive import unequal
+from lumigen.frontend.promote import Vote, result_type
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
 
@@ -69,6 +70,17 @@ def check_mask(op: str, name: str, mask: Tensor, query: Tensor) -> None:
         raise fail(
             DtypeMismatch, op=op, name=name, got=mask.dtype, expected=expected, remedy=remedy
         )
+
+
+def check_masks(op: str, query: Tensor, **masks: Tensor | None) -> None:
+    """DtypeMismatch unless the sum of the masks, which is what scores get, is f32 or of the query's dtype."""
+    given = {name: mask for name, mask in masks.items() if mask is not None}
+    are_added = all(m.dtype.is_bool or m.dtype.is_float for m in given.values())
+    votes = (Vote(query.dtype if m.dtype.is_bool else m.dtype, m.extents) for m in given.values())
+    if given and are_added and result_type(op, tuple(votes)) in (f32, query.dtype):
+        return
+    for name, mask in given.items():
+        check_mask(op, name, mask, query)
 
 
 def _check_heads(query: Tensor, key: Tensor) -> None:
@@ -170,9 +182,8 @@ def multi_head_attention_forward(
             BadArgument, op="attention", name="dropout_p", value=dropout_p, expected=expected
         )
     del embed_dim_to_check, is_causal
-    for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
-        if mask is not None:
-            check_mask("multi_head_attention_forward", name, mask, query)
+    op = "multi_head_attention_forward"
+    check_masks(op, query, attn_mask=attn_mask, key_padding_mask=key_padding_mask)
     if query.ndim == 2:
         out, weights = multi_head_attention_forward(
             query.unsqueeze(1),

@@ -13,7 +13,7 @@ import torch
 from module_programs import CASES, F32, RECURRENT, Case, entry_of, recurrent, specs
 
 import lumigen as lg
-from lumigen import functional, nn
+from lumigen import errors, functional, nn
 from lumigen.interp.graph import evaluate
 
 
@@ -145,6 +145,41 @@ def test_attention_with_masks(how: Any, mask: Any, padded: Any, rng: np.random.G
         return module(x, x, x, **dict(zip(names, masks, strict=True)), **how)
 
     same(run(ours, call, [x, *names.values()]), expected)
+
+
+MASKS = (None, "bool", "float16", "float32", "int64")
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, of masks that differ
+@pytest.mark.parametrize("padded", MASKS)
+@pytest.mark.parametrize("mask", MASKS)
+def test_attention_takes_the_pairs_of_masks_that_pytorch_takes(
+    mask: str | None, padded: str | None, rng: np.random.Generator
+) -> None:
+    theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    weighted(theirs, rng)
+    ours = nn.MultiheadAttention(8, 2, batch_first=True)
+    ours.load_state_dict(theirs.state_dict())
+    x = rng.standard_normal((2, 3, 8)).astype(F32)
+    drawn = {"attn_mask": (mask, (3, 3)), "key_padding_mask": (padded, (2, 3))}
+    masks = {
+        name: np.where(rng.random(shape) < 0.3, 1, 0).astype(dtype)
+        for name, (dtype, shape) in drawn.items()
+        if dtype is not None
+    }
+
+    def call(module: Any, x: Any, *given: Any) -> Any:
+        return module(x, x, x, **dict(zip(masks, given, strict=True)))
+
+    try:
+        expected = theirs(
+            *(torch.from_numpy(x),) * 3, **{k: torch.from_numpy(m) for k, m in masks.items()}
+        )
+    except (RuntimeError, AssertionError):
+        with pytest.raises(errors.DtypeMismatch, match="_mask is "):
+            run(ours, call, [x, *masks.values()])
+        return
+    same(run(ours, call, [x, *masks.values()]), expected)
 
 
 ALL_PADDED = np.array([[True, True, True], [False, False, True]])

@@ -9,7 +9,7 @@ import math
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument, RankMismatch
 from lumigen.frontend import functional as fn
-from lumigen.frontend.attention import added_mask, check_mask
+from lumigen.frontend.attention import added_mask, check_masks
 from lumigen.frontend.creation import zeros
 from lumigen.frontend.nn.linear import Linear
 from lumigen.frontend.nn.module import Module, Parameter
@@ -83,9 +83,8 @@ class MultiheadAttention(Module):
                 expected="3 axes, or 2 without a batch, as keys and values",
                 remedy="Add or remove axes with .reshape() or .unsqueeze().",
             )
-        for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
-            if mask is not None:
-                check_mask("MultiheadAttention", name, mask, query)
+        masks = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask}
+        check_masks("MultiheadAttention", query, **masks)
         alone = query.ndim == 2
         q, k, v = (self._batched(x) for x in (query, key, value))  # (batch, position, features)
         q, k, v = self._projected(q, k, v)
