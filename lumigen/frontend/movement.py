@@ -203,8 +203,8 @@ def narrow(a: Edge, dim: int, start: Extent, length: Extent) -> Edge:
 
 
 COUNTED = (
-    ", and Python counts them while it traces; tensor_split into up to 3 parts and split into a list of sizes take a "
-    "dim, and what is done to each part alike is done along an axis of parts, which unflatten makes"
+    ", which Python counts while the model is traced. A dim can be split by a list of sizes, or by tensor_split into "
+    "up to 3 parts; where each part is treated alike, make an axis of parts with unflatten"
 )
 
 

@@ -144,7 +144,7 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         lambda x0: x0.unbind(0),
         [lg.spec(B)],
         errors.DimSpecialised,
-        ["[unbind] ", "Python counts them", "an axis of parts"],
+        ["[unbind] ", "Python counts while the model is traced", "an axis of parts"],
     ),
     (
         lambda x0: x0.chunk(4),
