@@ -8,7 +8,7 @@ from lumigen.application import TextEntry, TextProgram
 from lumigen.dtype import i32, i64
 from lumigen.errors import BadArgument, user_location
 from lumigen.graph import Graph, Node, tensor_of
-from lumigen.index import Dim, Ix, ix
+from lumigen.index import Dim, Ix, is_nonnegative, ix
 from lumigen.tokenizer import Tokenizer
 from lumigen.view import Shape
 
@@ -18,9 +18,9 @@ class TextGeneration:
 
     `prefill` and `decode` name entries of the model that share its states. Each takes the ids of tokens,
     integers in a shape whose axes are 1 but the last, and their position: that of the first of them, an
-    integer without axes with a `range` that begins at 0 and ends at the last place of the caches. It
-    gives the logits, floats, of the token that follows the last one, in the same way. `prefill` takes 1
-    to many ids, a `Dim`; longer prompts come in parts. `decode` takes one.
+    integer without axes with a `range` that begins at 0 and ends where the ids still have places,
+    `(0, places - tokens)`. It gives the logits, floats, of the token that follows the last one, in the
+    same way. `prefill` takes 1 to many ids, a `Dim`; longer prompts come in parts. `decode` takes one.
 
     `tokenizer` is `weights.tokenizer`. There is a logit for each of its tokens; with `padded` there may
     be more, of tokens that never come. `ends` are the ids that end a text, by default the tokenizer's
@@ -59,8 +59,8 @@ class TextGeneration:
         for id in self.ends:
             if not 0 <= id < count:
                 raise self._wrong("ends", id, f"ids from 0 to {count - 1}")
-        prefill, tokens, length = self._entry("prefill", self.prefill, entries)
-        decode, one, same = self._entry("decode", self.decode, entries)
+        prefill, tokens, last = self._entry("prefill", self.prefill, entries)
+        decode, one, end = self._entry("decode", self.decode, entries)
         if not isinstance(tokens, Dim) or tokens.lo != 1 or tokens.multiple_of != 1:
             expected = (
                 'an entry for 1 to many ids, such as lg.spec(lg.Dim("tokens", 1, 64), dtype=lg.i64)'
@@ -69,15 +69,20 @@ class TextGeneration:
         if one != ix(1):
             expected = "an entry for one id, lg.spec(1, dtype=lg.i64)"
             raise self._wrong("decode", f"{self.decode!r}, of {one} ids", expected)
+        length, same = ((e.bounds()[1] or 0) + 1 for e in (last, end))
         if length != same:
             value = f"{self.decode!r}, with {same} positions"
             raise self._wrong("decode", value, f"an entry with {length}, as {self.prefill!r} has")
+        if not is_nonnegative(length - ix(tokens) - last):
+            name, value = f"{prefill.position} of {prefill.entry}", f"of the range (0, {last})"
+            expected = f"its spec range=(0, {length} - {tokens}), which leaves room for the tokens"
+            raise self._wrong(name, value, expected)
         return TextProgram(prefill, decode, tokens.hi, length, self.tokenizer, self.ends)
 
     def _entry(
         self, role: str, name: str, entries: Mapping[str, Graph]
-    ) -> tuple[TextEntry, Dim | Ix, int]:
-        """The entry, how many ids it takes, how many positions there are."""
+    ) -> tuple[TextEntry, Dim | Ix, Ix]:
+        """The entry, how many ids it takes, the greatest position that they may begin at."""
         if name not in entries:
             expected = f"the name of an entry: {', '.join(entries)}"
             raise self._wrong(role, repr(name), expected)
@@ -99,7 +104,8 @@ class TextGeneration:
         )
         extent = ids[0].shape[-1]
         dims = (a for a in extent.atoms() if isinstance(a, Dim) and ix(a) == extent)
-        return found, next(dims, extent), position.range[1] + 1
+        most = ix(position.range[1]) if position.most is None else position.most
+        return found, next(dims, extent), most
 
     def _logits(self, role: str, entry: str, graph: Graph) -> str:
         count = len(self.tokenizer.tokens)

@@ -23,7 +23,7 @@ WORDS = Tokenizer(
     added=(Added(0, "<end>"),),
     eos=0,
 )
-POSITION: dict[str, Any] = {"dtype": lg.i64, "range": (0, 15)}
+PLACES = 16
 
 
 def decoder(
@@ -32,7 +32,8 @@ def decoder(
     tokens: Any = None,
     one: int = 1,
     ids: lg.DType = lg.i64,
-    position: dict[str, Any] = POSITION,
+    at: lg.DType = lg.i64,
+    position: dict[str, Any] | None = None,
     decode_position: dict[str, Any] | None = None,
     vocabulary: int = 4,
     result: str = "logits",
@@ -42,7 +43,7 @@ def decoder(
     """Logits by how often a token has stood in the text: it needs its state, and nothing to learn."""
     apps = [lg.TextGeneration(**{"tokenizer": WORDS, **app})] if apps is None else apps
     model = lg.Model("counting", apps=apps)
-    read = nn.State("read", (16, vocabulary))
+    read = nn.State("read", (PLACES, vocabulary))
 
     def logits(ids: lg.Tensor, position: lg.Tensor) -> Any:
         ids = ids.reshape(ids.shape[-1])
@@ -65,16 +66,15 @@ def decoder(
 
     many = lg.Dim("tokens", 1, 4) if tokens is None else tokens
     kind: dict[str, Any] = {"dtype": ids, "range": (0, vocabulary - 1)}
-    model.entry(ids=lg.spec(*axes, many, **kind), position=lg.spec(**position))(prefill)
-    model.entry(ids=lg.spec(*axes, one, **kind), position=lg.spec(**(decode_position or position)))(
-        decode
-    )
+    for n, entry, given in ((many, prefill, position), (one, decode, decode_position or position)):
+        place: dict[str, Any] = given or {"dtype": at, "range": (0, PLACES - n)}
+        model.entry(ids=lg.spec(*axes, n, **kind), position=lg.spec(**place))(entry)
     return model
 
 
 def narrow() -> lg.Model:
     """With ids and positions of 32 bits, and an axis in front of both ids and logits."""
-    return decoder(axes=(1,), ids=lg.i32, position={"dtype": lg.i32, "range": (0, 15)})
+    return decoder(axes=(1,), ids=lg.i32, at=lg.i32)
 
 
 def files(target: str) -> dict[str, str]:

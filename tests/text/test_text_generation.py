@@ -66,6 +66,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"position": {"dtype": lg.i64, "range": (1, 15)}},
         "position of prefill cannot be of the range (1, 15)",
     ),
+    "no room for the tokens": (
+        {"position": {"dtype": lg.i64, "range": (0, 15)}},
+        "position of prefill cannot be of the range (0, 15). Pass its spec range=(0, 16 - tokens)",
+    ),
     "other positions": (
         {"decode_position": {"dtype": lg.i64, "range": (0, 7)}},
         "decode cannot be 'decode', with 8 positions. Pass an entry with 16",
