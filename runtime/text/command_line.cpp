@@ -46,7 +46,7 @@ using Complaint = std::string;
 template <class Number>
 Complaint in_range(const std::string& flag, const std::string& text, Number value, Number least, Number most,
                    Number* out) {
-  if (!(value >= least && value <= most)) return flag + " cannot be " + text + ", which is out of its range";
+  if (!(value >= least && value <= most)) return flag + " cannot be " + text;
   *out = value;
   return "";
 }
@@ -105,6 +105,8 @@ struct Flag {
   bool is_of(const Program& program) const {
     return on == On::kAny || (on == On::kGpu) == program.has_device;
   }
+
+  std::string usage() const { return std::string(name) + " " + value; }
 };
 
 constexpr double kLarge = 1e30, kSmall = 1e-30;
@@ -172,8 +174,7 @@ const Flag* find_flag(const Program& program, const std::string& name) {
 void print_help(const Program& program) {
   std::printf(kUsage, program.name);
   for (const Flag& flag : kFlags)
-    if (flag.is_of(program))
-      std::printf("  %-25s %s\n", (std::string(flag.name) + " " + flag.value).c_str(), flag.about);
+    if (flag.is_of(program)) std::printf("  %-25s %s\n", flag.usage().c_str(), flag.about);
   std::printf(kBehindFlags, program.name);
 }
 
@@ -198,7 +199,7 @@ Complaint parse(const Program& program, int argc, char** argv, Options* out) {
       if (equals == std::string::npos && i + 1 == argc) return flag + " lacks its value";
       const std::string value = equals == std::string::npos ? argv[++i] : flag.substr(equals + 1);
       const Complaint wrong = known->read(name, value, out);
-      if (!wrong.empty()) return wrong;
+      if (!wrong.empty()) return wrong + ". " + known->usage() + ": " + known->about;
     }
   }
   if (out->wants_help || out->wants_version) return "";

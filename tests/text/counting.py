@@ -106,15 +106,23 @@ def check_program(folder: Path, target: str) -> None:
         (["--bogus", "1"], "there is no --bogus."),
         (["--tokens"], "--tokens lacks its value."),
         *(
-            ([flag, value], f"{flag} cannot be {value}, which is out of its range. See")
-            for flag, value in (
-                ("--temperature", "-1"),
-                ("--tokens", "-3"),
-                ("--top-k", "-1"),
-                ("--top-p", "0"),
-                ("--min-p", "1.5"),
-                ("--repetition-penalty", "0"),
-                (machine, "-1"),
+            ([flag, value], f"{flag} cannot be {value}. {flag} {about}")
+            for flag, value, about in (
+                ("--temperature", "-1", "T: 0 or more; 0: always the likeliest token (0). See"),
+                ("--tokens", "-3", "N: new tokens at most, 0 or more"),
+                ("--top-k", "-1", "N: of the likeliest N alone, 0 or more"),
+                (
+                    "--top-p",
+                    "0",
+                    "P: of the fewest that have the share P together, above 0 and to 1",
+                ),
+                (
+                    "--min-p",
+                    "1.5",
+                    "P: of those that are P times as likely as the likeliest, 0 to 1",
+                ),
+                ("--repetition-penalty", "0", "R: above 0"),
+                (machine, "-1", "N: "),
             )
         ),
     ):
