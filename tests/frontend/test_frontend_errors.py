@@ -337,6 +337,30 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[RNN]", "(5, 2, sequence)", "Pass an input whose last axis is 8"],
     ),
     (
+        lambda x0: nn.LSTM(8, 4)(x0, (x0,))[0],
+        [lg.spec(5, 2, 8)],
+        errors.BadArgument,
+        ["[LSTM] hx cannot be (a tensor). Pass (h, c), two tensors, or None."],
+    ),
+    (
+        lambda x0: nn.LSTM(8, 4)(x0, x0)[0],
+        [lg.spec(5, 2, 8)],
+        errors.BadArgument,
+        ["[LSTM] hx cannot be a tensor. Pass (h, c)"],
+    ),
+    (
+        lambda x0: nn.LSTMCell(8, 4)(x0, (x0, x0, None))[0],
+        [lg.spec(2, 8)],
+        errors.BadArgument,
+        ["[LSTMCell] hx cannot be (a tensor, a tensor, None)."],
+    ),
+    (
+        lambda x0: nn.GRU(8, 4)(x0, (x0, x0))[0],
+        [lg.spec(5, 2, 8)],
+        errors.BadArgument,
+        ["[GRU] hx cannot be (Tensor(", "Pass a tensor or None."],
+    ),
+    (
         lambda x0: nn.LSTMCell(8, 4)(x0)[0],
         [lg.spec(B, 7)],
         errors.ShapeMismatch,

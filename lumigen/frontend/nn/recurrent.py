@@ -8,7 +8,7 @@ What PyTorch does for training alone (`dropout`) is taken and does nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument, RankMismatch, ShapeMismatch
@@ -53,6 +53,18 @@ def _check_size(layer: Module, input: Tensor, size: int, axes: tuple[str, ...]) 
         rule=f"the last axis of the input is {last}, and input_size of this {name} is {size}",
         remedy=f"{other} an input whose last axis is {size}.",
     )
+
+
+def _check_pair(layer: Module, given: object) -> None:
+    """BadArgument for first states that are not two tensors."""
+    is_group = isinstance(given, tuple | list)
+    states = cast("Sequence[object]", given) if is_group else (given,)
+    fits = is_group and len(states) == 2 and all(isinstance(s, Tensor) for s in states)
+    if given is None or fits:
+        return
+    held = ", ".join("a tensor" if isinstance(s, Tensor) else repr(s) for s in states)
+    value, expected = f"({held})" if is_group else held, "(h, c), two tensors, or None"
+    raise fail(BadArgument, op=type(layer).__name__, name="hx", value=value, expected=expected)
 
 
 def _check_state(layer: Module, given: State, wanted: Sequence[tuple[Extent, ...]]) -> None:
@@ -317,6 +329,7 @@ class LSTM(_Layers):
     def forward(
         self, input: Sequences, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Sequences, tuple[Tensor, Tensor]]:
+        _check_pair(self, hx)
         out, (h, c) = self._run(input, hx)
         return out, (h, c)
 
@@ -419,6 +432,7 @@ class LSTMCell(_Cell):
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
+        _check_pair(self, hx)
         h, c = self._run(input, hx)
         return h, c
 
