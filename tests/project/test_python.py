@@ -170,8 +170,10 @@ def test_the_contract(tiny, model, x):
         c.forward(x.astype(">f4"))
     with refused(2, "x is float64, must be float32"):
         c.forward(Exchanged(x.astype("f8")))
-    with refused(3, r"x has 1 axes, must have 2: \(batch, 7\)"):
+    with refused(3, r"x has shape \(7,\), must be \(batch, 7\). Reshape it."):
         c.forward(x[0])
+    with refused(3, r"x has shape \(1, 5, 7\), must be \(batch, 7\)"):
+        c.forward(Exchanged(x[None]))
     with refused(3, r"x has shape \(5, 6\), must be \(batch, 7\): axis 1 is 6, must be 7"):
         c.forward(x[:, :6])
     with refused(3, r"x has shape \(65, 7\).*batch is 65 \(axis 0\), must be 1..64"):

@@ -109,9 +109,8 @@ class Arrays {
                        ? from_dlpack(entry, port, value, is_output)
                        : from_scalar(entry, port, value, is_output);
     if (out.tensor.ndim != port.rank)
-      raise_(kArrayShape, at(entry) + port.name + " has " + std::to_string(out.tensor.ndim) +
-                              " axes, must have " + std::to_string(port.rank) + ": " + port.shape +
-                              ". Reshape it.");
+      raise_(kArrayShape, at(entry) + port.name + " has shape " + shape_text(out.shape) + ", must be " +
+                              port.shape + ". Reshape it.");
     return out;
   }
 
@@ -149,6 +148,12 @@ class Arrays {
   static std::string type_text(const PortTable& port) {
     if (port.code == 6) return "np.bool_";  // np.bool is Python's own before numpy 2, or missing
     return (port.code == 4 ? "ml_dtypes." : "np.") + std::string(port.numpy);
+  }
+
+  static std::string shape_text(const std::vector<int64_t>& shape) {
+    py::tuple extents(shape.size());
+    for (size_t i = 0; i < shape.size(); ++i) extents[i] = shape[i];
+    return text(extents);
   }
 
   static uint8_t code_of(const py::dtype& dtype) {
