@@ -567,18 +567,20 @@ def _common(n: Ix, d: Ix) -> tuple[Ix, Ix, Ix, Ix] | None:
     """
     if len(d.terms) + bool(d.const) != 1:
         return None
-    factor, c = d.terms[0] if d.terms else ((), d.const)
+    ((factor, c),) = in_units(dict(d.terms)).items() if d.terms else (((), d.const),)
     candidates: dict[tuple[Monomial, int], None] = {}
-    for m, k in n.terms:
+    # NOTE: a dim alone stays whole, as (dim // m) // k is dim // (m * k), and not the reverse.
+    alone = len(n.terms) == 1 and len(n.terms[0][0]) == 1
+    for m, k in n.terms if alone else in_units(dict(n.terms)).items():
         shared = list(m)
         atoms = tuple(a for a in factor if a in shared and not shared.remove(a))
         if atoms or gcd(c, k) > 1:
             candidates[atoms, gcd(c, k)] = None
     for atoms, k in sorted(candidates, key=lambda g: (-len(g[0]), -g[1])):
-        g = _term(atoms, k)
+        g = _collect({atoms: k}, 0) if atoms else ix(k)
         a, b = _divide_exactly(n, g)
         if is_nonnegative(b) and is_less(b, g):
-            return a, b, g, _term(_remove(factor, atoms) or (), c // k)
+            return a, b, g, _divide_exactly(d, g)[0]
     return None
 
 

@@ -438,6 +438,17 @@ def test_what_has_no_value_at_its_least_is_not_proven() -> None:
     assert not ixs.is_nonnegative(floordiv(ix(9), ix(none)) - 2)
 
 
+def test_groups_of_dims_that_are_multiples() -> None:
+    """Half of a dim, and of its square twelve to a group: all is counted in what the dims are multiples of."""
+    h, w = (Dim(name, 16, 128, multiple_of=4) for name in "hw")
+    half = ix(w) // 4 * 2
+    i, y, x = (Axis(n, e) for n, e in (("i", ix(96)), ("y", ix(h) // 2), ("x", half)))
+    place = (ix(i) * (ix(h) // 2) + y) * half + x
+    group = 3 * ix(h) * w
+    assert place // group is ix(i) // 12
+    assert place % group is (ix(i) % 12 * (ix(h) // 2) + y) * half + x
+
+
 def test_text_is_stable() -> None:
     assert str((IS * T + KT * 3 + 1) // 4) == "((i*t + 3*k + 1)//4)"
     assert str(less(I8, 5)) == "4 - i >= 0"

@@ -308,9 +308,9 @@ __attribute__((noinline)) void multiply_streams(float* c, const A* a, Columns<T>
                                         u % kStepRows<A, T>);
       b += kLineSteps<T> * step;
     }
-    for (; i < k; i++) {
-      add_products<1, kStreamVectors>(acc, a + i, b, apart, step, i % kStepRows<A, T>);
-      if (i % kStepRows<A, T> == kStepRows<A, T> - 1) b += step;
+    for (int64_t left = 0; i + left < k; left++) {
+      add_products<1, kStreamVectors>(acc, a + i + left, b, apart, step, left % kStepRows<A, T>);
+      if (left % kStepRows<A, T> == kStepRows<A, T> - 1) b += step;
     }
 #pragma GCC unroll 8
     for (int v = 0; v < kStreamVectors; v++) store(place(v), acc[0][v], AllLanes{});
