@@ -197,6 +197,14 @@ class Model:
                     raise fail(
                         DimConflict, dim=dim.name, first=declared(first), second=declared(dim)
                     )
+        solvable = {dim for given in inputs.values() for dim in given.solvable_dims()}
+        for key, given in inputs.items():
+            for dim in given.dims():
+                if dim not in solvable:
+                    extents = ", ".join(map(str, given.shape))
+                    expected = f"{key} or another input with an extent that is {dim}, or such as 2 * {dim} + 1"
+                    value = f"of shape ({extents}), from which {dim} does not follow"
+                    raise fail(BadArgument, op=name, name=key, value=value, expected=expected)
         shaped = {dim for given in inputs.values() for dim in given.dims()}
         for key, given in inputs.items():
             loose = [str(dim) for dim in given.dims_of_most() if dim not in shaped]

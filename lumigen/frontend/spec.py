@@ -33,6 +33,11 @@ class Spec:
     def dims(self) -> tuple[Dim, ...]:
         return _dims(self.shape)
 
+    def solvable_dims(self) -> set[Dim]:
+        """Those that follow from an extent: it is a multiple of one alone, and a constant."""
+        alone = (e.terms[0] for e in self.shape if len(e.terms) == 1)
+        return {a[0] for a, scale in alone if len(a) == 1 and isinstance(a[0], Dim) and scale > 0}
+
     def dims_of_most(self) -> tuple[Dim, ...]:
         return _dims(() if self.most is None else (self.most,))
 
@@ -43,6 +48,8 @@ def _dims(expressions: Iterable[Ix]) -> tuple[Dim, ...]:
 
 def spec(*extents: Any, dtype: DType = f32, range: tuple[int, Any] | None = None) -> Spec:
     """An input of these extents: ints of at least 1, dims, or expressions of dims.
+
+    Each dim of an entry has to follow from an extent of some input: from itself, or such as `2 * h + 1`.
 
     `range` bounds the values of integers, both ends included; host pointers are checked before a
     run. Without it an index may name no element: there 0 is read, and nothing is written. Its greatest

@@ -230,6 +230,24 @@ def test_outputs_are_named() -> None:
     assert found == {"lone": ["out"], "table": ["b", "a"], "pair": ["total", "top"]}
 
 
+def test_each_dim_follows_from_an_extent() -> None:
+    """Of a quotient it does not; of twice the dim and one it does, and an expression may then stand beside it."""
+    h = lg.Dim("h", 8, 64, multiple_of=2)
+    model = lg.Model("m")
+
+    def half(x: lg.Tensor) -> lg.Tensor:
+        return x
+
+    with pytest.raises(errors.BadArgument, match=r"h does not follow\. Pass x or another input"):
+        model.entry(x=lg.spec(h // 2, 4))(half)
+
+    @model.entry(x=lg.spec(2 * h + 1), y=lg.spec(h // 2))
+    def both(x: lg.Tensor, y: lg.Tensor) -> lg.Tensor:
+        return x.sum() + y
+
+    assert [name for name, _ in model.trace().entries] == ["both"]
+
+
 def test_a_dim_has_one_range_in_a_model() -> None:
     model = lg.Model("m")
     model.entry(x=lg.spec(lg.Dim("n", 1, 4)))(lambda_named("first"))
