@@ -261,7 +261,8 @@ class RNN(_Layers):
     """(time, batch, in) -> (time, batch, hidden), (layers, batch, hidden): h' = f(x W_ih + b_ih + h W_hh + b_hh).
 
     Both directions are concatenated, (.., 2 hidden); with `batch_first` the batch comes before the time. A
-    PackedSequence gives one: each sequence ends at its own length, and begins there backwards.
+    PackedSequence (`nn.utils.rnn.pack_padded_sequence`) gives one: each sequence ends at its own length, and
+    begins there backwards.
     """
 
     def __init__(
