@@ -11,6 +11,7 @@ from lumigen.dtype import DType
 from lumigen.frontend import elementary, movement
 from lumigen.frontend.extents import check_multiple
 from lumigen.frontend.operand import choice, where
+from lumigen.frontend.primitive import fill, held
 from lumigen.frontend.tensor import Tensor
 
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -35,7 +36,8 @@ def hardtanh(
     """min(max(x, min_val), max_val); NaN stays."""
     del inplace
     if input.dtype.is_int:
-        return input.clamp(int(min_val), int(max_val))
+        low, high = (held("hardtanh", float(v), input.dtype) for v in (min_val, max_val))
+        return input.clamp(low, high)
     return input.clamp(min_val, max_val)
 
 
@@ -146,8 +148,8 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """`x` where it is above the threshold, else `value`; NaN stays."""
     del inplace
-    given = value if input.dtype.is_float else int(value)
-    return where(input <= threshold, given, input)
+    most, given = (input.of(fill("threshold", v, input.dtype)) for v in (threshold, value))
+    return where(input <= most, given, input)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:

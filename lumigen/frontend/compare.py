@@ -21,13 +21,13 @@ from lumigen.frontend.primitive import (
     constant,
     dtype_of,
     either,
+    fill,
     is_ordered,
     known_value,
     less,
     matched,
     mul,
     select,
-    tensor,
     vote,
 )
 from lumigen.frontend.promote import result_type
@@ -146,7 +146,9 @@ def where(condition: Edge, a: Operand, b: Operand) -> Edge:
             remedy="Compare it first, as in x != 0.",
         )
     dtype = result_type("where", (vote(a), vote(b)))
-    condition, left, right = broadcast("where", condition, tensor(a, dtype), tensor(b, dtype))
+    condition, left, right = broadcast(
+        "where", condition, fill("where", a, dtype), fill("where", b, dtype)
+    )
     if dtype.is_bool:
         return either(both(condition, left), both(complement(condition), right))
     return add(select(condition, left), select(complement(condition), right))
@@ -174,9 +176,12 @@ def _or_nan(condition: Edge, b: Edge) -> Edge:
 
 def clamp(a: Edge, low: Operand | None, high: Operand | None) -> Edge:
     """min(max(a, low), high); where low > high it is high."""
+    bounds = [b for b in (low, high) if b is not None]
+    dtype = result_type("clamp", tuple(map(vote, (a, *bounds))))
+    a = cast(a, dtype)
     if low is not None:
-        a = maximum(a, low)
-    return a if high is None else minimum(a, high)
+        a = maximum(a, fill("clamp", low, dtype))
+    return a if high is None else minimum(a, fill("clamp", high, dtype))
 
 
 def sign(a: Edge) -> Edge:

@@ -28,7 +28,7 @@ def full(size: Extent | Sequence[Extent], fill_value: Scalar, dtype: DType | Non
     to = tuple(ix(e) for e in listed(size))
     check_extents("full", to)
     wanted = dtype or primitive.dtype_of(fill_value)
-    return Tensor(primitive.expand("full", primitive.tensor(raw(fill_value), wanted), to))
+    return Tensor(primitive.expand("full", primitive.fill("full", raw(fill_value), wanted), to))
 
 
 def zeros(*size: Extent | Sequence[Extent], dtype: DType = f32) -> Tensor:
@@ -43,7 +43,7 @@ def ones(*size: Extent | Sequence[Extent], dtype: DType = f32) -> Tensor:
 
 def scalar_tensor(s: Scalar, *, dtype: DType = f32) -> Tensor:
     """A number as a 0-d tensor."""
-    return Tensor(primitive.tensor(raw(s), dtype))
+    return Tensor(primitive.fill("scalar_tensor", raw(s), dtype))
 
 
 def tensor(data: Any, *, dtype: DType | None = None) -> Tensor:
@@ -67,7 +67,7 @@ def tensor(data: Any, *, dtype: DType | None = None) -> Tensor:
         )
         value = f"{len(values)} numbers"
         raise fail(BadArgument, op="tensor", name="data", value=value, expected=expected)
-    numbers = [primitive.constant(v, wanted) for v in values]
+    numbers = [primitive.fill("tensor", v, wanted) for v in values]
     return Tensor(movement.stack(numbers)).reshape(*array.shape)
 
 

@@ -26,6 +26,7 @@ from lumigen.frontend.primitive import (
     less,
     log2,
     matched,
+    matched_floats,
     mod,
     mul,
     numbers,
@@ -54,8 +55,8 @@ def sub(a: Operand, b: Operand) -> Edge:
 
 def div(a: Operand, b: Operand) -> Edge:
     """a * recip(b); integers are divided as f32."""
-    left, right = matched("div", a, b)
-    return mul(floating(left), recip(right))
+    left, right = matched_floats("div", a, b)
+    return mul(left, recip(right))
 
 
 def square(a: Edge) -> Edge:

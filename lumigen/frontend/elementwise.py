@@ -12,16 +12,20 @@ import math
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lumigen.dtype import boolean, f64, i32
-from lumigen.frontend import elementary
+from lumigen.errors import BadArgument
+from lumigen.frontend import elementary, primitive
 from lumigen.frontend.bitwise import whole_power
 from lumigen.frontend.operand import (
     Value,
     choice,
     common,
+    common_floats,
     dtype_of,
     floats,
     full_like,
     is_tensor,
+    ones_like,
+    raw,
     where,
     zeros_like,
 )
@@ -156,10 +160,9 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     return x.maximum(y) + log1p((-apart).exp2()) / LN_2
 
 
-def xlogy(input: Tensor, other: Value) -> Tensor:
+def xlogy(input: Value, other: Value) -> Tensor:
     """x log(y), 0 where x is 0; NaN where y is."""
-    x, y = common("xlogy", input, other)
-    x, y = floats(x), floats(y)
+    x, y = common_floats("xlogy", input, other)
     return where(y.isnan(), y, where(x == 0, 0.0, x * y.log()))
 
 
@@ -368,12 +371,14 @@ def lerp(input: Tensor, end: Tensor, weight: Value) -> Tensor:
 
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
     """x + value a b."""
-    return input + tensor1 * tensor2 * value
+    x, a, b = common("addcmul", input, tensor1, tensor2)
+    return x + a * b * x.of(primitive.fill("addcmul", raw(value), x.dtype))
 
 
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
     """x + value a / b."""
-    return input + tensor1 / tensor2 * value
+    x, a, b = common_floats("addcdiv", input, tensor1, tensor2)
+    return x + a / b * value
 
 
 def clamp_min(input: Tensor, min: Value) -> Tensor:

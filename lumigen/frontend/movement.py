@@ -12,7 +12,17 @@ from lumigen import view
 from lumigen.condition import less
 from lumigen.errors import BadArgument, BadAxis, BadReshape, DimSpecialised, ShapeMismatch
 from lumigen.frontend.extents import check_count, check_extent, check_extents, counted
-from lumigen.frontend.primitive import Edge, Extent, add, cast, constant, expand, look, unequal
+from lumigen.frontend.primitive import (
+    Edge,
+    Extent,
+    add,
+    cast,
+    constant,
+    expand,
+    held,
+    look,
+    unequal,
+)
 from lumigen.frontend.promote import Vote, result_type
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, ceildiv, is_less, is_nonnegative, ix, maximum, minimum, product
@@ -304,7 +314,7 @@ def pad(a: Edge, widths: Sequence[Extent], value: Any = 0) -> Edge:
             )
         for width in (before[d], after[d]):
             check_extent("pad", f"axis {d} is padded with {width}", width)
-    fill = value if a.dtype.is_float else int(value)
+    fill = held("pad", value, a.dtype)
     return look(a, view.pad(a.shape, tuple(before), tuple(after), fill))
 
 

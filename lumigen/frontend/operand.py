@@ -73,13 +73,13 @@ def where(condition: Tensor, input: Value, other: Value) -> Tensor:
 
 def full_like(input: Tensor, fill_value: Scalar, *, dtype: DType | None = None) -> Tensor:
     """`fill_value` everywhere in the shape of `input`, in its dtype if none is given."""
-    value = primitive.tensor(raw(fill_value), dtype or input.dtype)
+    value = primitive.fill("full_like", raw(fill_value), dtype or input.dtype)
     return input.of(primitive.expand("full_like", value, input.extents))
 
 
 def filled(input: Tensor, shape: Sequence[Extent], value: Scalar) -> Tensor:
     """`value` everywhere in a shape, in the dtype of `input`."""
-    edge = primitive.tensor(raw(value), input.dtype)
+    edge = primitive.fill("full", raw(value), input.dtype)
     return input.of(primitive.expand("full", edge, tuple(map(ix, shape))))
 
 
@@ -100,9 +100,17 @@ def floats(input: Tensor) -> Tensor:
 
 def common(op: str, input: Tensor, *others: Value) -> tuple[Tensor, ...]:
     """Operands in their common dtype and shape."""
-    dtype = dtype_of(op, input, *others)
-    edges = (primitive.tensor(raw(v), dtype) for v in (input, *others))
-    return tuple(map(input.of, primitive.broadcast(op, *edges)))
+    return _together(op, dtype_of(op, input, *others), (input, *others))
+
+
+def common_floats(op: str, *operands: Value) -> tuple[Tensor, ...]:
+    """Operands, of which one is a tensor, in the floats of their common dtype, and in their common shape."""
+    return _together(op, primitive.float_type(dtype_of(op, *operands)), operands)
+
+
+def _together(op: str, dtype: DType, operands: tuple[Value, ...]) -> tuple[Tensor, ...]:
+    one = next(v for v in operands if is_tensor(v))
+    return tuple(map(one.of, primitive.together(op, dtype, *map(raw, operands))))
 
 
 def listed(given: T | Sequence[T]) -> tuple[T, ...]:

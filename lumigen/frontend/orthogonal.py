@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lumigen.frontend.operand import Value, common, floats, is_tensor, where
+from lumigen.frontend.operand import Value, common_floats, floats, is_tensor, where
 
 if TYPE_CHECKING:
     from lumigen.frontend.tensor import Tensor
@@ -19,7 +19,7 @@ def _operands(op: str, input: Value, n: Value) -> tuple[Tensor, Tensor]:
     """x and n as floats; of two numbers none is a tensor."""
     first, other = (input, n) if is_tensor(input) else (n, input)
     assert is_tensor(first)
-    a, b = common(op, floats(first), other)
+    a, b = common_floats(op, first, other)
     x, degree = (a, b) if first is input else (b, a)
     return x, degree.trunc()
 

@@ -72,6 +72,29 @@ def constant(value: float | bool, dtype: DType) -> Edge:
     return emit(graph.const(value, dtype))
 
 
+def held(op: str, value: float | bool, dtype: DType) -> float | int | bool:
+    """What elements are filled with: BadArgument for what no integer of `dtype` is once it is cut off.
+
+    As in PyTorch: negative integers wrap around in u8, and a truth value is all that is not 0.
+    """
+    if dtype.is_float:
+        return value
+    if dtype.is_bool:
+        return value != 0
+    least, most = dtype.lowest, dtype.greatest
+    if not (-most if least == 0 and isinstance(value, int) else least) <= value <= most:
+        expected = f"a number from {least} to {most} for {dtype}, or cast the tensor to a dtype that holds it"
+        raise fail(BadArgument, op=op, name="a number", value=value, expected=expected)
+    return int(np.asarray(int(value)).astype(dtype.numpy))
+
+
+def fill(op: str, a: Operand, dtype: DType) -> Edge:
+    """An operand as an edge of `dtype`, which must hold it if it is a number."""
+    if isinstance(a, Edge | Symbolic | Ix):
+        return tensor(a, dtype)
+    return constant(held(op, a, dtype), dtype)
+
+
 def _refuse(value: str, dtype: DType) -> NoReturn:
     expected = f"a number from -2**63 to 2**63 - 1 for {dtype}"
     if dtype.is_float:
@@ -235,9 +258,14 @@ def _text(shape: Shape) -> str:
 # --- the twelve -----------------------------------------------------------------------------------
 
 
+def float_type(dtype: DType) -> DType:
+    """In which dtype floats are made of elements: f32 of integers and bools, as in PyTorch."""
+    return dtype if dtype.is_float else f32
+
+
 def floating(a: Edge) -> Edge:
-    """`a` as floats: integers and bools become f32, as in PyTorch."""
-    return a if a.dtype.is_float else cast(a, f32)
+    """`a` as floats."""
+    return cast(a, float_type(a.dtype))
 
 
 def log2(a: Edge) -> Edge:
@@ -262,9 +290,19 @@ def recip(a: Edge) -> Edge:
 
 def matched(op: str, a: Operand, b: Operand) -> tuple[Edge, Edge]:
     """Two operands in their common dtype and shape."""
-    dtype = result_type(op, (vote(a), vote(b)))
-    left, right = broadcast(op, tensor(a, dtype), tensor(b, dtype))
+    left, right = together(op, result_type(op, (vote(a), vote(b))), a, b)
     return left, right
+
+
+def matched_floats(op: str, a: Operand, b: Operand) -> tuple[Edge, Edge]:
+    """Two operands in the floats of their common dtype: of integers, each has its exact value until then."""
+    left, right = together(op, float_type(result_type(op, (vote(a), vote(b)))), a, b)
+    return left, right
+
+
+def together(op: str, dtype: DType, *operands: Operand) -> tuple[Edge, ...]:
+    """Operands in a dtype and their common shape."""
+    return broadcast(op, *(tensor(a, dtype) for a in operands))
 
 
 def add(a: Operand, b: Operand, op: str = "add") -> Edge:

@@ -19,7 +19,7 @@ from lumigen.frontend import indexing, movement, native
 from lumigen.frontend.arrangement import counting
 from lumigen.frontend.looping import scanned
 from lumigen.frontend.operand import Value, choice, filled, is_tensor, raw, where, zeros_like
-from lumigen.frontend.primitive import Extent, Scalar, broadcast_shape, tensor
+from lumigen.frontend.primitive import Extent, Scalar, broadcast_shape, fill
 from lumigen.frontend.sorting import taken
 from lumigen.frontend.trace import fail
 from lumigen.graph import Edge
@@ -34,7 +34,7 @@ REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 def _as(input: Tensor, value: Value) -> Tensor:
     """An operand in the dtype of a tensor."""
-    return input.of(tensor(raw(value), input.dtype))
+    return input.of(fill("fill", raw(value), input.dtype))
 
 
 # Comparisons, and places or elements, up to which each place compares every index: then one kernel does it all.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lumigen.dtype import f64
 from lumigen.errors import BadArgument
 from lumigen.frontend import elementary, elementwise
-from lumigen.frontend.operand import Value, common, floats, where
+from lumigen.frontend.operand import Value, common_floats, floats, where
 from lumigen.frontend.trace import fail
 
 if TYPE_CHECKING:
@@ -342,10 +342,9 @@ def entr(input: Tensor) -> Tensor:
     return where(x < 0, -math.inf, where(x == 0, 0.0, -x * x.log()))
 
 
-def xlog1py(input: Tensor, other: Value) -> Tensor:
+def xlog1py(input: Value, other: Value) -> Tensor:
     """x log(1 + y), 0 where x is 0; NaN where y is."""
-    x, y = common("xlog1py", input, other)
-    x, y = floats(x), floats(y)
+    x, y = common_floats("xlog1py", input, other)
     return where(y.isnan(), y, where(x == 0, 0.0, x * y.log1p()))
 
 
@@ -406,9 +405,9 @@ def digamma(input: Tensor) -> Tensor:
     return where(x == 0, pole, out)
 
 
-def zeta(input: Tensor, other: Value) -> Tensor:
+def zeta(input: Value, other: Value) -> Tensor:
     """Hurwitz's sum_k (k + q)^-s, by Euler's and Maclaurin's formula; inf at poles, NaN for s < 1 or no real."""
-    s, q = common("zeta", floats(input), other)
+    s, q = common_floats("zeta", input, other)
     total = s * 0
     for k in range(SHIFT):
         total = total + (q + k).pow(-s)

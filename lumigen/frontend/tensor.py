@@ -391,7 +391,7 @@ class Tensor:
 
     def masked_fill(self, mask: Tensor, value: Value) -> Tensor:
         """`value` where the mask holds, in this tensor's dtype."""
-        filled = primitive.tensor(raw(value), self.dtype)
+        filled = primitive.fill("masked_fill", raw(value), self.dtype)
         return Tensor(compare.where(mask.edge, filled, self.edge))
 
     def maximum(self, other: Value) -> Tensor:

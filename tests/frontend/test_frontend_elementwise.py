@@ -247,6 +247,72 @@ def test_promotion_with_scalars(a: type, scalar: float) -> None:
         check(interpret(lambda t: t + scalar, x), as_torch(x) + scalar)
 
 
+INTEGERS = [
+    np.array([0, 1, 128, 200], np.uint8),
+    np.array([0, 1, -100, 100], np.int8),
+    np.array([0, 1, -5, 2**30], np.int32),
+]
+# What an integer's dtype cannot hold, beside it, where the result is a float: `m` is lumigen or torch.
+EXACT_UNTIL_FLOATS: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("x / 256", lambda m, x: x / 256),
+    ("x / -3", lambda m, x: x / -3),
+    ("-3 / x", lambda m, x: -3 / x),
+    ("300 / x", lambda m, x: 300 / x),
+    ("x / 2**40", lambda m, x: x / 2**40),
+    ("(x - 128) / 256", lambda m, x: (x - 128) / 256),
+    ("x / 0-d", lambda m, x: x / m.tensor(256)),
+    ("0-d / x", lambda m, x: m.tensor(256) / x),
+    ("xlogy", lambda m, x: m.xlogy(x, 300)),
+    ("xlog1py", lambda m, x: m.special.xlog1py(x, 300)),
+    ("copysign", lambda m, x: m.copysign(x, -300)),
+    ("atan2", lambda m, x: m.atan2(x, m.tensor(300))),
+    ("clamp", lambda m, x: x.clamp(-3, 2.5)),
+    ("clamp by a float", lambda m, x: x.clamp(-3, 300.0)),
+    ("clamp by 0-d", lambda m, x: x.clamp(m.tensor(-3), m.tensor(2.5))),
+]
+
+
+@pytest.mark.parametrize("x", INTEGERS, ids=lambda x: x.dtype.name)
+@pytest.mark.parametrize(("name", "f"), EXACT_UNTIL_FLOATS, ids=[n for n, _ in EXACT_UNTIL_FLOATS])
+def test_operands_are_exact_until_they_are_floats(name, f, x) -> None:
+    check(interpret(lambda t: f(lg, t), x), f(torch, as_torch(x)), rtol=2e-6)
+
+
+FILLED: list[tuple[str, Callable[[Any, Any, Any], Any]]] = [
+    ("clamp", lambda m, x, v: x.clamp(max=v)),
+    ("masked_fill", lambda m, x, v: x.masked_fill(x > 0, v)),
+    ("where", lambda m, x, v: m.where(x > 0, x, v)),
+    ("full_like", lambda m, x, v: m.full_like(x, v)),
+    ("index_fill", lambda m, x, v: x.index_fill(0, m.tensor([0]), v)),
+    ("addcmul", lambda m, x, v: m.addcmul(x, x, x, value=v)),
+    ("threshold", lambda m, x, v: (functional if m is lg else torch_functional).threshold(x, 5, v)),
+]
+
+
+@pytest.mark.parametrize("value", [100, -3, -200, 256, -300, 2**40])
+@pytest.mark.parametrize("x", INTEGERS, ids=lambda x: x.dtype.name)
+@pytest.mark.parametrize(("name", "f"), FILLED, ids=[n for n, _ in FILLED])
+def test_integers_are_filled_with_what_their_dtype_holds(name, f, x, value) -> None:
+    """Where PyTorch refuses it, so do we."""
+    try:
+        expected = f(torch, as_torch(x), value)
+    except RuntimeError:
+        with pytest.raises(errors.BadArgument, match=str(value)):
+            interpret(lambda t: f(lg, t, value), x)
+    else:
+        check(interpret(lambda t: f(lg, t, value), x), expected)
+
+
+def test_padding_is_what_the_dtype_holds() -> None:
+    bools = np.array([True, False])
+    for value in (INF, -INF, NAN, 0.5, 0.0):
+        got = interpret(lambda t, v=value: functional.pad(t, (1, 0), value=v), bools)
+        check(got, torch_functional.pad(as_torch(bools), (1, 0), value=value))
+    for value in (256, INF, NAN):
+        with pytest.raises(errors.BadArgument, match=r"\[pad\] a number cannot be .* 0 to 255 for u8"):
+            interpret(lambda t, v=value: functional.pad(t, (1, 0), value=v), INTEGERS[0])
+
+
 def test_operators_take_numpy_scalars() -> None:
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(
