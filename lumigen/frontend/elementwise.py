@@ -30,6 +30,7 @@ from lumigen.frontend.operand import (
     zeros_like,
 )
 from lumigen.frontend.primitive import Scalar
+from lumigen.frontend.trace import fail
 
 if TYPE_CHECKING:
     from lumigen.frontend.tensor import Tensor
@@ -314,21 +315,31 @@ def erfc(input: Tensor) -> Tensor:
 
 def sub(input: Tensor, other: Value, *, alpha: Scalar = 1) -> Tensor:
     """x - alpha y."""
-    return input - _scaled(other, alpha)
+    return input - _scaled("sub", input, other, alpha)
 
 
 def add(input: Tensor, other: Value, *, alpha: Scalar = 1) -> Tensor:
     """x + alpha y."""
-    return input + _scaled(other, alpha)
+    return input + _scaled("add", input, other, alpha)
 
 
-def _scaled(other: Value, alpha: Scalar) -> Value:
-    return other if alpha == 1 else other * alpha  # type: ignore[operator]
+def _scaled(op: str, input: Value, other: Value, alpha: Scalar) -> Value:
+    """alpha y in the dtype that the result has."""
+    if isinstance(alpha, int | float) and alpha == 1:
+        return other
+    dtype = dtype_of(op, input, other)
+    if isinstance(alpha, float) and not dtype.is_float:
+        expected = f"an integer, as the result is {dtype}"
+        raise fail(BadArgument, op=op, name="alpha", value=alpha, expected=expected)
+    factor = primitive.fill(op, raw(alpha), dtype)
+    one = input if is_tensor(input) else other
+    assert is_tensor(one)
+    return one.of(primitive.mul(primitive.tensor(raw(other), dtype), factor))
 
 
 def rsub(input: Tensor, other: Value, *, alpha: Scalar = 1) -> Tensor:
     """y - alpha x."""
-    return -sub(input * alpha, other)
+    return input.of(elementary.sub(raw(other), raw(_scaled("rsub", other, input, alpha))))
 
 
 def mul(input: Tensor, other: Value) -> Tensor:

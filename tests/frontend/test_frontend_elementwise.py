@@ -285,6 +285,7 @@ FILLED: list[tuple[str, Callable[[Any, Any, Any], Any]]] = [
     ("full_like", lambda m, x, v: m.full_like(x, v)),
     ("index_fill", lambda m, x, v: x.index_fill(0, m.tensor([0]), v)),
     ("addcmul", lambda m, x, v: m.addcmul(x, x, x, value=v)),
+    ("alpha", lambda m, x, v: m.add(x, x, alpha=v)),
     ("threshold", lambda m, x, v: (functional if m is lg else torch_functional).threshold(x, 5, v)),
 ]
 
@@ -309,8 +310,43 @@ def test_padding_is_what_the_dtype_holds() -> None:
         got = interpret(lambda t, v=value: functional.pad(t, (1, 0), value=v), bools)
         check(got, torch_functional.pad(as_torch(bools), (1, 0), value=value))
     for value in (256, INF, NAN):
-        with pytest.raises(errors.BadArgument, match=r"\[pad\] a number cannot be .* 0 to 255 for u8"):
+        with pytest.raises(
+            errors.BadArgument, match=r"\[pad\] a number cannot be .* 0 to 255 for u8"
+        ):
             interpret(lambda t, v=value: functional.pad(t, (1, 0), value=v), INTEGERS[0])
+
+
+SCALED: list[tuple[list[float], Any, list[float], Any]] = [
+    ([1.5], np.float16, [200], np.uint8),
+    ([1], np.int64, [100], np.int8),
+    ([1.0], np.float32, [2**30], np.int32),
+    ([100], np.uint8, [100], np.int64),
+    ([3], np.int32, [True], np.bool_),
+    ([True], np.bool_, [3], np.int32),
+]
+
+
+@pytest.mark.parametrize(("x", "a", "y", "b"), SCALED)
+def test_alpha_multiplies_in_the_dtype_of_the_result(x, a, y, b) -> None:
+    given = np.array(x, a), np.array(y, b)
+    tensors = tuple(map(as_torch, given))
+    names = ("add",) if np.bool_ in (a, b) else ("add", "sub", "rsub")
+    for name in names:
+        for order in (1, -1):
+            got = interpret(
+                lambda s, t, n=name: getattr(lg.Tensor, n)(s, t, alpha=3), *given[::order]
+            )
+            check(got, getattr(torch, name)(*tensors[::order], alpha=3))
+
+
+def test_alpha_of_bools_and_of_numbers() -> None:
+    both, some = np.array([True, False]), np.array([0, 1, 200], np.uint8)
+    check(interpret(lambda t: lg.add(t, t, alpha=2), both), torch.tensor([True, False]))
+    for other, alpha in ((5, 2), (5.5, 2), (5.5, 2.5), (True, 3)):
+        got = interpret(lambda t, o=other, a=alpha: t.add(o, alpha=a), some)
+        check(got, as_torch(some).add(other, alpha=alpha))
+    with pytest.raises(errors.BadArgument, match=r"\[add\] alpha cannot be 2.5.*result is u8"):
+        interpret(lambda t: t.add(5, alpha=2.5), some)
 
 
 def test_operators_take_numpy_scalars() -> None:
