@@ -9,7 +9,7 @@ The formula is each function's docstring; an error says how far f32 is from the 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from lumigen.dtype import boolean, f64, i32
 from lumigen.errors import BadArgument
@@ -414,14 +414,18 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
     return where(x.isnan(), y, where(y.isnan(), x, x.minimum(y)))
 
 
-def pow(input: Tensor, exponent: Value) -> Tensor:
+def pow(input: Value, exponent: Value) -> Tensor:
     """x ** y: exact products for integers, also as exponents; else exp2(y log2(|x|)) with the sign of x."""
-    x = input.long() if input.dtype.is_bool else input
-    if not is_tensor(exponent):
-        return x.of(elementary.power(x.edge, cast("Scalar", exponent)))
-    x, y = common("pow", x, exponent)
+    if not is_tensor(input):
+        assert is_tensor(exponent)
+        return rpow(exponent, input)
+    if not is_tensor(exponent) and not (
+        isinstance(exponent, float) and not math.isfinite(exponent)
+    ):
+        return _scalar_power(input, exponent)
+    x, y = common("pow", input, exponent)
     if not x.dtype.is_float:
-        return whole_power(x, y)
+        return whole_power(*((x.long(), y.long()) if x.dtype.is_bool else (x, y)))
     size = x.abs()
     magnitude = where(size == 1, 1.0, (y * size.log2()).exp2())
     out = where(signbit(x) & (y % 2 == 1), -magnitude, magnitude)
@@ -430,11 +434,18 @@ def pow(input: Tensor, exponent: Value) -> Tensor:
 
 
 def rpow(input: Tensor, base: Scalar) -> Tensor:
+def _scalar_power(input: Tensor, exponent: Scalar) -> Tensor:
+    dtype = dtype_of("pow", input, exponent)
+    if dtype.is_bool:
+        return input if exponent else ones_like(input)
+    return input.of(elementary.power(primitive.cast(input.edge, dtype), exponent))
+
+
     """base ** x of a number."""
-    if isinstance(base, int | float) and (not base > 0 or base == math.inf):
-        return pow(full_like(input, base, dtype=dtype_of("pow", input, base)), input)
-    if isinstance(base, int) and not input.dtype.is_float:
-        return pow(full_like(input, base, dtype=dtype_of("pow", input, base)), input)
+    of_any_sign = isinstance(base, int | float) and (not base > 0 or base == math.inf)
+    if of_any_sign or (isinstance(base, int) and not input.dtype.is_float):
+        exponent, bases = common("pow", input, base)
+        return pow(bases, exponent)
     return input.of(elementary.exponential(base, input.edge))
 
 

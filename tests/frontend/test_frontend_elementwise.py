@@ -349,6 +349,17 @@ def test_alpha_of_bools_and_of_numbers() -> None:
         interpret(lambda t: t.add(5, alpha=2.5), some)
 
 
+@pytest.mark.parametrize("exponent", [INF, -INF, NAN])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.bool_])
+def test_exponents_that_are_not_finite(dtype: type, exponent: float) -> None:
+    every = [-INF, -2.5, -1, -0.5, -0.0, 0, 0.5, 1, 2, INF, NAN]
+    x = np.array(every if np.issubdtype(dtype, np.floating) else [0, 1, 1, 0], dtype)
+    check(interpret(lambda t: t**exponent, x), as_torch(x) ** exponent)
+    check(interpret(lambda t: exponent**t, x), exponent ** as_torch(x))
+    got = interpret(lambda t: t.float_power(exponent), x)
+    check(got, as_torch(x).float_power(exponent))
+
+
 def test_operators_take_numpy_scalars() -> None:
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(
