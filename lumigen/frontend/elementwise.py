@@ -65,7 +65,7 @@ def signbit(input: Tensor) -> Tensor:
 
 def copysign(input: Tensor, other: Value) -> Tensor:
     """|x| with the sign of `other`."""
-    x, sign = common("copysign", floats(input), other)
+    x, sign = common_floats("copysign", input, other)
     size = x.abs()
     return where(signbit(sign), -size, size)
 
@@ -192,7 +192,8 @@ def frexp(input: Tensor) -> Frexp:
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """x * 2^y."""
-    return input * floats(other).exp2()
+    x, y = common_floats("ldexp", input, other)
+    return x * y.exp2()
 
 
 # --- trigonometric and hyperbolic functions -------------------------------------------------------
@@ -213,7 +214,7 @@ def atan(input: Tensor) -> Tensor:
 
 def atan2(input: Tensor, other: Tensor) -> Tensor:
     """The angle of the point (other, input), from -pi to pi."""
-    y, x = common("atan2", floats(input), floats(other))
+    y, x = common_floats("atan2", input, other)
     height, width = y.abs(), x.abs()
     low, high = height.minimum(width), height.maximum(width)
     ratio = where(high == 0, 0.0, where(low == math.inf, 1.0, low / high))

@@ -360,6 +360,41 @@ def test_exponents_that_are_not_finite(dtype: type, exponent: float) -> None:
     check(got, as_torch(x).float_power(exponent))
 
 
+FLOATS_OF_BOTH: list[tuple[str, Callable[[Any, Any, Any], Any]]] = [
+    ("atan2", lambda m, x, y: m.atan2(x, y)),
+    ("copysign", lambda m, x, y: m.copysign(x, y)),
+    ("xlogy", lambda m, x, y: m.xlogy(x, y)),
+]
+
+
+@pytest.mark.parametrize("whole", [np.int32, np.bool_])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("name", "f"), FLOATS_OF_BOTH, ids=[n for n, _ in FLOATS_OF_BOTH])
+def test_floats_have_the_dtype_of_both_operands(name, f, kind, whole) -> None:
+    x = np.array([0, 1, 1, 1], whole)
+    for y in (np.array([0.5, 2, 1, 1.5], kind), np.array(1.5, kind)):
+        for given in ((x, y), (y, x)):
+            expected = f(torch, *map(as_torch, given))
+            check(
+                interpret(lambda s, t: f(lg, s, t), *given), expected, 1e-3, 1e-6
+            )  # f16 has 3 digits
+
+
+def test_ldexp_has_the_dtype_of_its_floats() -> None:
+    e = np.array([3, -2], np.int64)
+    for kind in (np.float16, np.float32, np.float64):
+        x = np.array([1.5, -0.75], kind)
+        check(interpret(lg.ldexp, x, e), torch.ldexp(as_torch(x), as_torch(e)))
+
+
+def test_powers_of_bools() -> None:
+    x = np.array([True, False, False])
+    for y in (np.array([2, 3, 0], np.uint8), np.array([2, 3, 0], np.int8), np.array(2, np.int8)):
+        check(interpret(lg.pow, x, y), as_torch(x) ** as_torch(y))
+    for exponent in (True, False, 2, 0, 2.5):
+        check(interpret(lambda t, e=exponent: t**e, x), as_torch(x) ** exponent)
+
+
 def test_operators_take_numpy_scalars() -> None:
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(
