@@ -88,8 +88,9 @@ def ravel(input: Tensor) -> Tensor:
 
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions moved to other places; the others keep their order."""
-    start = [movement.axis("movedim", input.edge, d) for d in listed(source)]
-    end = [movement.axis("movedim", input.edge, d) for d in listed(destination)]
+    none = not input.ndim  # where 0 and -1 are names as well
+    start = [movement.axis("movedim", input.edge, d, none) for d in listed(source)]
+    end = [movement.axis("movedim", input.edge, d, none) for d in listed(destination)]
     if len(start) != len(end) or len({*start}) < len(start) or len({*end}) < len(end):
         value, expected = (tuple(start), tuple(end)), "as many places as dimensions, each once"
         raise fail(BadArgument, op="movedim", name="the dims", value=value, expected=expected)

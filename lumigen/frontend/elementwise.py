@@ -434,7 +434,6 @@ def pow(input: Value, exponent: Value) -> Tensor:
     return where(y == 0, 1.0, where(root, math.nan, out))
 
 
-def rpow(input: Tensor, base: Scalar) -> Tensor:
 def _scalar_power(input: Tensor, exponent: Scalar) -> Tensor:
     dtype = dtype_of("pow", input, exponent)
     if dtype.is_bool:
@@ -442,6 +441,7 @@ def _scalar_power(input: Tensor, exponent: Scalar) -> Tensor:
     return input.of(elementary.power(primitive.cast(input.edge, dtype), exponent))
 
 
+def rpow(input: Tensor, base: Scalar) -> Tensor:
     """base ** x of a number."""
     of_any_sign = isinstance(base, int | float) and (not base > 0 or base == math.inf)
     if of_any_sign or (isinstance(base, int) and not input.dtype.is_float):
@@ -450,9 +450,9 @@ def _scalar_power(input: Tensor, exponent: Scalar) -> Tensor:
     return input.of(elementary.exponential(base, input.edge))
 
 
-def float_power(input: Tensor, exponent: Value) -> Tensor:
+def float_power(input: Value, exponent: Value) -> Tensor:
     """x ** y in f64."""
-    return input.to(f64).pow(exponent.to(f64) if is_tensor(exponent) else exponent)
+    return pow(*(v.to(f64) if is_tensor(v) else v for v in (input, exponent)))
 
 
 # --- truth ----------------------------------------------------------------------------------------
@@ -509,7 +509,11 @@ def allclose(
     return isclose(input, other, rtol, atol, equal_nan).all()
 
 
-def isin(elements: Tensor, test_elements: Tensor, *, invert: bool = False) -> Tensor:
+def isin(elements: Value, test_elements: Value, *, invert: bool = False) -> Tensor:
     """Whether each element is among the others, as bool; or is not, if `invert`."""
-    found = (elements.unsqueeze(-1) == test_elements.flatten()).any(-1)
+    if is_tensor(test_elements):
+        x = elements.unsqueeze(-1) if is_tensor(elements) else elements
+        found = (test_elements.flatten() == x).any(-1)
+    else:
+        found = elements == test_elements
     return ~found if invert else found

@@ -395,6 +395,24 @@ def test_powers_of_bools() -> None:
         check(interpret(lambda t, e=exponent: t**e, x), as_torch(x) ** exponent)
 
 
+FIRST_A_NUMBER: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("xlogy", lambda m, x: m.xlogy(300, x)),
+    ("xlog1py", lambda m, x: m.special.xlog1py(2.5, x)),
+    ("zeta", lambda m, x: m.special.zeta(3, x)),
+    ("float_power", lambda m, x: m.float_power(-3, x)),
+    ("pow", lambda m, x: m.pow(2, x)),
+    ("isin", lambda m, x: m.isin(2, x)),
+    ("isin of a number", lambda m, x: m.isin(x, 2)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8])
+@pytest.mark.parametrize(("name", "f"), FIRST_A_NUMBER, ids=[n for n, _ in FIRST_A_NUMBER])
+def test_a_number_may_stand_where_pytorch_takes_it(name, f, dtype) -> None:
+    x = np.array([1, 2, 3], dtype)
+    check(interpret(lambda t: f(lg, t), x), f(torch, as_torch(x)), rtol=2e-6)
+
+
 def test_operators_take_numpy_scalars() -> None:
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(

@@ -34,6 +34,8 @@ SAME_NAME: list[tuple[str, Callable[[Any], Any]]] = [
     ("a product over nothing", lambda x: x[..., 2:2] @ x[..., 2:2].mT),
     ("repeat no times", lambda x: x.repeat(0, 1, 1, 2)),
     ("permute", lambda x: x.permute(3, 1, 0, 2)),
+    ("movedim", lambda x: x.movedim((0, -1), (1, 0))),
+    ("movedim 0-d", lambda x: x.sum().movedim(0, -1)),
     ("permute negative", lambda x: x.permute(-1, 0, -3, 2)),
     ("transpose", lambda x: x.transpose(1, -1)),
     ("mT", lambda x: x.mT),
