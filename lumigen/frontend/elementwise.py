@@ -9,7 +9,7 @@ The formula is each function's docstring; an error says how far f32 is from the 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lumigen.dtype import boolean, f64, i32
 from lumigen.errors import BadArgument
@@ -21,6 +21,7 @@ from lumigen.frontend.operand import (
     common,
     common_floats,
     dtype_of,
+    first_tensor,
     floats,
     full_like,
     is_tensor,
@@ -333,9 +334,9 @@ def _scaled(op: str, input: Value, other: Value, alpha: Scalar) -> Value:
         expected = f"an integer, as the result is {dtype}"
         raise fail(BadArgument, op=op, name="alpha", value=alpha, expected=expected)
     factor = primitive.fill(op, raw(alpha), dtype)
-    one = input if is_tensor(input) else other
-    assert is_tensor(one)
-    return one.of(primitive.mul(primitive.tensor(raw(other), dtype), factor))
+    return first_tensor(op, input, other).of(
+        primitive.mul(primitive.tensor(raw(other), dtype), factor)
+    )
 
 
 def rsub(input: Tensor, other: Value, *, alpha: Scalar = 1) -> Tensor:
@@ -418,12 +419,11 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 def pow(input: Value, exponent: Value) -> Tensor:
     """x ** y: exact products for integers, also as exponents; else exp2(y log2(|x|)) with the sign of x."""
     if not is_tensor(input):
-        assert is_tensor(exponent)
-        return rpow(exponent, input)
+        return rpow(first_tensor("pow", input, exponent), cast("Scalar", input))
     if not is_tensor(exponent) and not (
         isinstance(exponent, float) and not math.isfinite(exponent)
     ):
-        return _scalar_power(input, exponent)
+        return _scalar_power(input, cast("Scalar", exponent))
     x, y = common("pow", input, exponent)
     if not x.dtype.is_float:
         return whole_power(*((x.long(), y.long()) if x.dtype.is_bool else (x, y)))
@@ -511,9 +511,9 @@ def allclose(
 
 def isin(elements: Value, test_elements: Value, *, invert: bool = False) -> Tensor:
     """Whether each element is among the others, as bool; or is not, if `invert`."""
-    if is_tensor(test_elements):
-        x = elements.unsqueeze(-1) if is_tensor(elements) else elements
-        found = (test_elements.flatten() == x).any(-1)
+    if is_tensor(elements):
+        others = test_elements.flatten() if is_tensor(test_elements) else test_elements
+        found = (elements.unsqueeze(-1) == others).any(-1)
     else:
-        found = elements == test_elements
+        found = (first_tensor("isin", elements, test_elements) == elements).any()
     return ~found if invert else found

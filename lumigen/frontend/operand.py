@@ -61,6 +61,15 @@ def is_tensor(a: object) -> TypeGuard[Tensor]:
     return isinstance(getattr(a, "edge", None), Edge)
 
 
+def first_tensor(op: str, *values: Value) -> Tensor:
+    """The first operand that is a tensor, which one must be."""
+    found = next((v for v in values if is_tensor(v)), None)
+    if found is None:
+        value = " and ".join(map(repr, values))
+        raise fail(BadArgument, op=op, name="an operand", value=value, expected="a tensor")
+    return found
+
+
 def dtype_of(op: str, *values: Value) -> DType:
     """The common dtype of operands, by PyTorch's rules."""
     return result_type(op, tuple(primitive.vote(raw(v)) for v in values))
@@ -109,8 +118,9 @@ def common_floats(op: str, *operands: Value) -> tuple[Tensor, ...]:
 
 
 def _together(op: str, dtype: DType, operands: tuple[Value, ...]) -> tuple[Tensor, ...]:
-    one = next(v for v in operands if is_tensor(v))
-    return tuple(map(one.of, primitive.together(op, dtype, *map(raw, operands))))
+    return tuple(
+        map(first_tensor(op, *operands).of, primitive.together(op, dtype, *map(raw, operands)))
+    )
 
 
 def listed(given: T | Sequence[T]) -> tuple[T, ...]:

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 def _operands(op: str, input: Value, n: Value) -> tuple[Tensor, Tensor]:
     """x and n as floats; of two numbers none is a tensor."""
-    first, other = (input, n) if is_tensor(input) else (n, input)
-    assert is_tensor(first)
-    a, b = common_floats(op, first, other)
-    x, degree = (a, b) if first is input else (b, a)
+    x, degree = common_floats(op, input, n)
     return x, degree.trunc()
 
 

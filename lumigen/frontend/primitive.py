@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from functools import reduce as fold
-from typing import NoReturn, Union
+from typing import Union
 
 import numpy as np
 
 from lumigen import graph, view
 from lumigen.dtype import DTYPES, DType, accumulator, boolean, f32, i64
-from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, ShapeMismatch
+from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, LumigenError, ShapeMismatch
 from lumigen.frontend.promote import Vote, result_type, scalar_dtype
 from lumigen.frontend.trace import emit, fail
 from lumigen.graph import Edge
@@ -27,6 +27,8 @@ DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")  # of torch, which `to` takes th
 Extent = Union[int, Symbolic, Ix]
 Scalar = Union[bool, int, float, Symbolic, Ix]
 Operand = Union[Edge, Scalar]
+
+RANGE_OF_I64 = "from -2**63 to 2**63 - 1"
 
 # --- views and constants --------------------------------------------------------------------------
 
@@ -58,16 +60,14 @@ def constant(value: float | bool, dtype: DType) -> Edge:
 
     BadArgument for integers beyond i64, and for what is none where one is needed.
     """
-    whole = isinstance(value, int)
-    if whole and not (abs(value) < 2**1023 if dtype.is_float else -(2**63) <= value < 2**63):
-        bits = value.bit_length()
-        _refuse(str(value) if bits <= 64 else f"an integer of {bits} bits", dtype)
     if dtype.is_float:
+        if isinstance(value, int) and abs(value) >= 2**1023:
+            raise _refused("constant", value, dtype, "a float, such as 1e30,")
         with np.errstate(over="ignore"):
             return emit(graph.const(float(np.asarray(value, accumulator(dtype).numpy)), dtype))
-    if dtype.is_int and not whole and not math.isfinite(value):
-        _refuse(f"{value}, which is no integer", dtype)
     if dtype.is_int:
+        if not i64.lowest <= value <= i64.greatest:
+            raise _refused("constant", value, dtype, f"a number {RANGE_OF_I64}")
         return emit(graph.const(int(np.asarray(int(value)).astype(dtype.numpy)), dtype))
     return emit(graph.const(value, dtype))
 
@@ -83,8 +83,8 @@ def held(op: str, value: float | bool, dtype: DType) -> float | int | bool:
         return value != 0
     least, most = dtype.lowest, dtype.greatest
     if not (-most if least == 0 and isinstance(value, int) else least) <= value <= most:
-        expected = f"a number from {least} to {most} for {dtype}, or cast the tensor to a dtype that holds it"
-        raise fail(BadArgument, op=op, name="a number", value=value, expected=expected)
+        bounds = RANGE_OF_I64 if dtype is i64 else f"from {least} to {most}"
+        raise _refused(op, value, dtype, f"a number {bounds}")
     return int(np.asarray(int(value)).astype(dtype.numpy))
 
 
@@ -95,11 +95,14 @@ def fill(op: str, a: Operand, dtype: DType) -> Edge:
     return constant(held(op, a, dtype), dtype)
 
 
-def _refuse(value: str, dtype: DType) -> NoReturn:
-    expected = f"a number from -2**63 to 2**63 - 1 for {dtype}"
-    if dtype.is_float:
-        expected = f"a float, such as 1e30, for {dtype}"
-    raise fail(BadArgument, op="constant", name="a number", value=value, expected=expected)
+def _refused(op: str, value: float, dtype: DType, expected: str) -> LumigenError:
+    text = str(value)
+    if isinstance(value, int):
+        bits = value.bit_length()
+        text = text if bits <= 64 else f"an integer of {bits} bits"
+    elif not math.isfinite(value):
+        text += ", which is no integer"
+    return fail(BadArgument, op=op, name="a number", value=text, expected=f"{expected} for {dtype}")
 
 
 def size(extent: Extent, dtype: DType = i64) -> Edge:
