@@ -289,7 +289,7 @@ def _held(at: Tensor, n: Ix, padding: str, corners: bool) -> Tensor:
         low, span = (0.0, n - 1) if corners else (-0.5, n)
         way = (at - low).abs() % maximum(2 * span, 1)  # a span of 0 has one position, which is held
         at = where(way > span, 2 * span - way, way) + low
-    return at.clamp(0.0, n - 1)
+    return where(at > 0, at, 0.0).clamp(max=n - 1)  # the first one for NaN, as PyTorch's
 
 
 def _taps(at: Tensor, n: Ix, mode: str, padding: str, corners: bool) -> list[tuple[Tensor, Tensor]]:
@@ -312,9 +312,9 @@ def _taps(at: Tensor, n: Ix, mode: str, padding: str, corners: bool) -> list[tup
 
 
 def _tap(at: Tensor, weight: Tensor | None, n: Ix) -> tuple[Tensor, Tensor]:
-    """An element's position as an integer inside, and its weight, which is 0 outside."""
+    """An element's position as an integer inside, and its weight, which is 0 outside, but NaN where there is none."""
     inside = (at >= 0) & (at <= n - 1)
-    weight = inside.to(at.dtype) if weight is None else where(inside, weight, 0.0)
+    weight = inside.to(at.dtype) if weight is None else where(inside, weight, weight * 0.0)
     return at.clamp(0.0, n - 1).nan_to_num().long(), weight
 
 

@@ -374,6 +374,20 @@ def test_samples_of_dynamic_extents(mode: str, rank: int, padding: str, corners:
         check(got, expected, TOLERANCE, 2e-5)
 
 
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_samples_at_no_position(mode: str, padding: str, corners: bool) -> None:
+    """NaN and infinities, beside a position that is one."""
+    far = [math.nan, math.inf, -math.inf]
+    grid = np.array([[[[v, 0.1] for v in far] + [[0.1, v] for v in far]]], np.float32)
+    x = numbers(1, 2, 3, 4)
+    options = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+    expected = torch_functional.grid_sample(as_torch(x), as_torch(grid), **options)
+    got = interpret(lambda x, g: functional.grid_sample(x, g, **options), x, grid)
+    check(got, expected, TOLERANCE, 2e-5)
+
+
 @pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")  # of a size of 1
 @pytest.mark.parametrize("corners", [True, False])
 @pytest.mark.parametrize("rank", [2, 3])
