@@ -268,6 +268,10 @@ def _transposed(
     step, less = several(op, "stride", stride, rank), several(op, "padding", padding, rank)
     steps = several(op, "dilation", dilation, rank)
     more = several(op, "output_padding", output_padding, rank)
+    for extra, most in zip(more, map(max, step, steps), strict=True):
+        if not 0 <= extra < most:
+            expected = f"0 to {most - 1}, less than the stride or the dilation"
+            raise fail(BadArgument, op=op, name="output_padding", value=extra, expected=expected)
     lengths: list[Ix] = []
     for axis, n in enumerate(x.extents[2:]):
         reach = steps[axis] * (kernel[axis] - 1) + 1

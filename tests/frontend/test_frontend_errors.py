@@ -571,6 +571,18 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         errors.BadArgument,
         ["[gelu]", "'erf'", "'none' or 'tanh'"],
     ),
+    (
+        lambda x0: functional.conv_transpose2d(x0, x0, stride=(3, 2), output_padding=(2, 2)),
+        [lg.spec(1, 1, 4, 4)],
+        errors.BadArgument,
+        ["[conv_transpose2d] output_padding cannot be 2", "0 to 1, less than the stride"],
+    ),
+    (
+        lambda x0: functional.conv_transpose1d(x0, x0, dilation=3, output_padding=3),
+        [lg.spec(1, 1, 4)],
+        errors.BadArgument,
+        ["[conv_transpose1d] output_padding cannot be 3", "0 to 2"],
+    ),
     (lambda x0: x0.movedim((0, 1), (1, 1)), [lg.spec(2, 3)], errors.BadArgument, ["[movedim]"]),
     (lambda x0: x0.diagonal(0, 1, 1), [lg.spec(2, 3)], errors.BadArgument, ["[diagonal]", "dim2"]),
     (lambda x0: x0.t(), [lg.spec(2, 3, 4)], errors.BadArgument, ["[t]", "at most 2"]),
