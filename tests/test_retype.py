@@ -404,6 +404,43 @@ def test_statistics_stay_f32(dtype: DType) -> None:
     assert temps == [f32, dtype, dtype]
 
 
+def places_of_least(y: Any) -> dict[str, Any]:
+    least, at = y.min(0)
+    return {"least": least, "at": at}
+
+
+def running(y: Any) -> dict[str, Any]:
+    greatest, at = y.cummax(0)
+    return {"greatest": greatest, "at": at, "is_greatest": y == greatest.amax(0)}
+
+
+def hits(y: Any) -> dict[str, Any]:
+    greatest, least = y.amax(1, keepdim=True), y.amin(0)
+    return {"greatest": greatest, "at": y == greatest, "zero": y - greatest >= 0, "low": y <= least}
+
+
+@HALVES
+@pytest.mark.parametrize("is_declared", [False, True], ids=["held", "declared"])
+@pytest.mark.parametrize("of", [places_of_least, running, hits])
+def test_what_is_computed_is_compared_with_its_extremes(
+    of: Callable[..., Any], is_declared: bool, dtype: DType
+) -> None:
+    """As in f32: an extreme that were rounded on its way to another kernel would be none of the elements."""
+
+    def graph(held: DType) -> Graph:
+        return traced(lambda x: of(x * x * 0.37 + x / 3), x=spec(9, 40, dtype=held))
+
+    model = lowered(graph(dtype), f32) if is_declared else lowered(graph(f32), dtype)
+    x = np.round(np.random.default_rng(0).normal(size=(9, 40)) * 3, 1).astype(np.float32)
+    x = rounded(x, dtype)
+    found = fast_lane.load(model, "-O1").run("entry", {"x": x}, {})
+    wide = fast_lane.load(lowered(graph(f32), f32), "-O1")
+    wanted = wide.run("entry", {"x": x.astype(np.float32)}, {})
+    for name, exact in wanted.items():
+        held = rounded(exact, dtype) if exact.dtype == np.float32 else exact
+        np.testing.assert_array_equal(found[name], held, err_msg=name)
+
+
 @HALVES
 def test_a_cast_of_the_user_rounds_in_the_middle_of_a_kernel(dtype: DType) -> None:
     graph = traced(lambda x: (x * 3).to(dtype).to(f32) - x * 3, x=spec(N, 40))

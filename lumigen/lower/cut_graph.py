@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from lumigen.dtype import computed
+from lumigen.dtype import DType, computed
 from lumigen.errors import SourceLocation
 from lumigen.graph import (
     Edge,
@@ -114,7 +114,8 @@ class CutGraph:
                 for name, e in self.graph.outputs
             ]
         for place, e in self.shown:
-            if is_whole(e) and e.node not in self.places:
+            wider = self.held(e.node) is not place.buffer.dtype and self.users[e.node]
+            if is_whole(e) and e.node not in self.places and not wider:
                 self.places[e.node] = place
 
     def materialise(self, nodes: Iterable[Node]) -> None:
@@ -142,9 +143,17 @@ class CutGraph:
                 made = Buffer(tensor.name, ROLES[n.op], n.shape, n.dtype, tensor.range)
             else:
                 name = f"{self.prefix}t{self.number[n]}"
-                made = Buffer(name, Role.TEMP, n.shape, n.dtype)
+                made = Buffer(name, Role.TEMP, n.shape, self.held(n))
             self.places[n] = Place(made)
         return self.places[n]
+
+    def held(self, n: Node) -> DType:
+        """What a temporary holds the value as.
+
+        Maxima, running ones too, as they were computed: they are compared with the elements that they are made of, and
+        who compares these computes them anew and rounds none.
+        """
+        return computed(n.dtype) if n.op in (Op.MAX_REDUCE, Op.SCAN) else n.dtype
 
     def at_edge(self, e: Edge, where: tuple[Ix, ...]) -> Expr:
         """What the edge shows at a position."""

@@ -15,7 +15,7 @@ from lumigen.graph import Edge, Graph, Node, contiguous, edge, rebuild, source, 
 from lumigen.lower.contractions import product_factors, volume
 from lumigen.lower.places import stored_as
 from lumigen.ops import TRANSCENDENTALS, Op
-from lumigen.region import Buffer, Expr, Prim, Read, Reduce, Region, Role, Store, read
+from lumigen.region import Buffer, Expr, Prim, Read, Reduce, Region, Role, Scan, Store, read
 from lumigen.region import rebuild as rebuild_expr
 
 
@@ -74,8 +74,9 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
 
     But for statistics, the sums and maxima of rows, and for tables of transcendentals, which regions of many more
     elements read: they have few bytes, and an error in one of them is the same error in a whole row. And for what
-    native kernels read, which may tell values apart that the type does not, and for carries, which are stored before
-    a loop and in it: they add up over its steps.
+    native kernels read, which may tell values apart that the type does not, and for carries, those of a scan too, and
+    those that are stored before a loop and in it: they add up over the steps, and a running maximum is compared with
+    the elements that it is one of, which other regions compute anew.
     """
     exact = {b for r in regions if r.native for b in r.reads()} | tables(regions)
     stores = [s for r in regions for s in r.stores]
@@ -109,8 +110,9 @@ def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Regio
 
 
 def is_statistic(value: Expr) -> bool:
-    """Whether the value is a reduction, and no product of matrices."""
-    return isinstance(value, Reduce) and product_factors(value, one_row=True) is None
+    """Whether the value is a scan, or a reduction and no product of matrices."""
+    is_reduction = isinstance(value, Reduce) and product_factors(value, one_row=True) is None
+    return is_reduction or isinstance(value, Scan)
 
 
 def tables(regions: tuple[Region, ...]) -> set[Buffer]:
