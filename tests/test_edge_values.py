@@ -185,6 +185,28 @@ def test_floor_division_is_numpys(compiled: bool) -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("dtype", [lg.i8, lg.i32, lg.i64], ids=str)
+def test_division_of_the_least_and_greatest_integers_is_pytorchs(
+    dtype: lg.DType, compiled: bool
+) -> None:
+    """The least of a type is its own negative, as remainders wrap around."""
+    least, greatest = -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
+    some = [least, least + 1, least // 2, -7, -1, 0, 1, 3, greatest // 2, greatest - 1, greatest]
+    pairs = [(a, b) for a in some for b in some if b and (a, b) != (least, -1)]
+    a, b = np.array(pairs, dtype.numpy).T.copy()
+    cx = lg.Graph()
+    x, y = cx.tensor(a.shape, dtype).set(a), cx.tensor(b.shape, dtype).set(b)
+    below = (x // y).retrieve()
+    towards_0 = x.div(y, rounding_mode="trunc").retrieve()
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    for found, rounding in ((below, "floor"), (towards_0, "trunc")):
+        wanted = torch.tensor(a).div(torch.tensor(b), rounding_mode=rounding)
+        np.testing.assert_array_equal(found.numpy(), wanted.numpy(), err_msg=rounding)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
 @pytest.mark.parametrize("divisor", [1e-39, -1e-45, 3e38, 1e-38, 2.0])
 def test_constants_divide_whatever_their_reciprocals_are(divisor: float, compiled: bool) -> None:
     """The reciprocal of a denormal overflows, and those of large numbers are denormals."""

@@ -396,20 +396,23 @@ def floor_divide(a: Operand, b: Operand) -> Edge:
 
 
 def _whole_quotient(a: Edge, b: Edge) -> Edge:
-    """floor(a / b) of integers, exactly: a quotient in f64, then that of what it left over.
+    """floor(a / b) of integers, exactly: that of a - a mod b, in f64, then that of what it left over.
 
-    What is left, (a - a mod b) - quotient * b, is a multiple of b and small, so that it is exact although each of its
-    parts may wrap around. Of u8 nothing is left over: its quotients are far from whole numbers, once half is added.
+    What is left, (a - a mod b) - first * b, is a multiple of b, and 0 unless the quotient has more digits than f64.
+    Then b is small and so is this, so that it is exact although each of its parts may wrap around. Of u8 nothing is
+    left over: its quotients are far from whole numbers, once half is added.
     """
     over = recip(cast(b, f64))
     if a.dtype is u8:
         return cast(floor(mul(add(cast(a, f64), 0.5), over)), u8)
 
     def near(x: Edge) -> Edge:
-        return cast(floor(add(mul(cast(x, f64), over), 0.5)), a.dtype)
+        return cast(floor(add(mul(x, over), 0.5)), a.dtype)
 
-    first = near(a)
-    return add(first, near(sub(sub(a, mod(a, b)), mul(first, b))))
+    rest = mod(a, b)
+    first = near(sub(cast(a, f64), cast(rest, f64)))
+    left = sub(sub(a, rest), mul(first, b))
+    return add(first, near(cast(left, f64)))
 
 
 def erfc(a: Edge) -> Edge:
