@@ -200,6 +200,30 @@ def test_compiled_kernels_are_attention_over_the_text(
     CHECKS[function](run, dtype, n)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 6])
+def test_pages_have_no_rows_before_the_first_position(rows: int) -> None:
+    """Of a position without a range, which may be negative."""
+
+    def write(x: lg.Tensor, pos: lg.Tensor, table: lg.Tensor) -> lg.Tensor:
+        pages = nn.PagedCache("pages", (6, 4, 3))
+        pages.write(x, pos, table)
+        return pages.read(table)
+
+    table = lg.spec(4, dtype=lg.i32, range=(0, 5))
+    graph = traced(write, None, x=lg.spec(rows, 3), pos=lg.spec(dtype=lg.i64), table=table)
+    lane = fast_lane.load(lowered(graph), "-O1")
+    x = np.arange(1, 3 * rows + 1, dtype=np.float32).reshape(rows, 3)
+    for start in (-40, -16, -7, -5, -4, -3, -1, 0, 11, 13, 15, 16, 40):
+        states = {"pages": np.zeros((6, 4, 3), np.float32)}
+        given = {"x": x, "pos": np.array(start), "table": np.array([3, 0, 5, 1], np.int32)}
+        found = lane.run("entry", given, {}, states)["out"]
+        wanted = np.zeros((16, 3), np.float32)
+        for row in range(max(0, -start), min(rows, 16 - start)):
+            wanted[start + row] = x[row]
+        np.testing.assert_array_equal(found, wanted, err_msg=str(start))
+        assert np.count_nonzero(states["pages"]) == np.count_nonzero(wanted)
+
+
 def _atoms(e: Ix) -> set[object]:
     """Also those inside the lesser or greater of two."""
     found: set[object] = set(e.atoms())

@@ -117,7 +117,8 @@ class PagedCache(State):
     def write(self, x: Tensor, position: Tensor, table: Tensor) -> None:
         """Put x (n, ..) at `position`, an integer from 0, and those behind it; cast to the cache's dtype.
 
-        Rows beyond the table are left out. A chunk touches as many pages as it may at most, one after the other.
+        Rows at positions that the table has not, below 0 too, are left out. A chunk touches as many pages as it may at
+        most, one after the other.
         """
         self._check(x)
         n, size, start = x.shape[0], self.page_size, _scalar(self, position)
@@ -132,7 +133,8 @@ class PagedCache(State):
         for k in range((most - 2) // size + 2):
             page = page_of[(start + k * size) % length]
             ahead = arange(size) + k * size - into
-            here = (ahead >= 0) & (ahead < n) & (ahead + start < length)
+            at = ahead + start
+            here = (ahead >= 0) & (ahead < n) & (at >= 0) & (at < length)
             here = (arange(pages) == page).unsqueeze(-1) & here
             self[...] = where(
                 here.reshape(pages, size, *features), given.index_select(0, ahead), self
