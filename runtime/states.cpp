@@ -1,5 +1,6 @@
 #include "states.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -22,10 +23,10 @@ namespace {
 
 constexpr size_t kChunk = size_t{1} << 20;  // of a state on its way to a file
 
-// A file beside the one that it replaces once it is whole.
+// A file beside the one that it replaces once it is whole: that at the end of a link, whose mode it takes.
 class NewFile {
  public:
-  NewFile(const char* where, const char* path) : where_(where), path_(path), part_(path_ + ".XXXXXX") {}
+  NewFile(const char* where, const char* path) : where_(where), path_(path) {}
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
   ~NewFile() {
@@ -34,12 +35,17 @@ class NewFile {
   }
 
   Status open() {
-    const int descriptor = mkstemp(&part_[0]);
-    if (descriptor < 0) return failed("made");
+    mode_t mode = 0666;  // less what the process masks, as of any new file
+    bool is_new = false;
+    if (const Status s = follow(&mode, &is_new)) return s;
+    int descriptor = -1;
+    for (int n = 0; descriptor < 0; ++n) {
+      part_ = path_ + "." + std::to_string(getpid()) + "-" + std::to_string(n);
+      descriptor = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+      if (descriptor < 0 && errno != EEXIST) return failed("made");
+    }
     is_there_ = true;
-    const mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(descriptor, 0666 & ~mask) == 0) file_ = fdopen(descriptor, "wb");
+    if (is_new || fchmod(descriptor, mode) == 0) file_ = fdopen(descriptor, "wb");
     if (file_ != nullptr) return kOk;
     const Status s = failed("made");
     close(descriptor);
@@ -59,6 +65,27 @@ class NewFile {
   }
 
  private:
+  // From the path to the file that it names, with its mode.
+  Status follow(mode_t* mode, bool* is_new) {
+    struct stat about;
+    if (stat(path_.c_str(), &about) != 0) {
+      if (errno != ENOENT) return failed("made");
+      if (lstat(path_.c_str(), &about) == 0)
+        return fail(kBadArgument, "[%s] %s is a link that leads to no file. Name a file.", where_,
+                    path_.c_str());
+      *is_new = true;
+      return kOk;
+    }
+    if (!S_ISREG(about.st_mode))
+      return fail(kBadArgument, "[%s] %s is no regular file. Name one that is, or a new one.", where_,
+                  path_.c_str());
+    char* real = realpath(path_.c_str(), nullptr);
+    if (real == nullptr) return failed("made");
+    *mode = about.st_mode & 07777;
+    path_ = real;
+    free(real);
+    return kOk;
+  }
   Status failed(const char* what) const {
     return fail(kBadArgument, "[%s] %s cannot be %s: %s. Pass a path that can be.", where_, path_.c_str(),
                 what, strerror(errno));

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +71,41 @@ def test_states_are_reset_copied_saved_and_loaded(cached, qkv, tmp_path):
     context.state_save(file)
     assert not any(a.any() for a in load_file(file).values())
     assert [p.name for p in tmp_path.iterdir()] == [file.name]
+
+
+def test_a_saved_file_takes_the_place_of_a_file_alone(cached, tmp_path):
+    """With its mode, at the end of a link; what is no file stays as it is, and nothing lies beside it."""
+    context = cached.Model().context()
+    new, secret, link = (tmp_path / name for name in ("new", "secret", "link"))
+    context.state_save(new)
+    whole = new.read_bytes()
+    (tmp_path / "plain").touch()
+    assert new.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    secret.write_bytes(b"before")
+    secret.chmod(0o600)
+    link.symlink_to(secret)
+    for path in (secret, link):
+        secret.write_bytes(b"before")
+        context.state_save(path)
+        assert secret.read_bytes() == whole
+        assert stat.filemode(secret.stat().st_mode) == "-rw-------"
+    assert link.is_symlink()
+    fifo, directory, dangling, loop = (tmp_path / n for n in ("fifo", "directory", "none", "loop"))
+    os.mkfifo(fifo)
+    directory.mkdir()
+    dangling.symlink_to(tmp_path / "nowhere")
+    loop.symlink_to(loop)
+    there = sorted(p.name for p in tmp_path.iterdir())
+    for path, words in {
+        fifo: "is no regular file",
+        directory: "is no regular file",
+        dangling: "is a link that leads to no file",
+        loop: "cannot be made",
+    }.items():
+        with pytest.raises(cached.Error, match=rf"\[state_save\] .*{path.name} {words}"):
+            context.state_save(path)
+    assert fifo.is_fifo()
+    assert sorted(p.name for p in tmp_path.iterdir()) == there
 
 
 def test_a_file_of_other_states_changes_nothing(cached, qkv, tmp_path):
