@@ -289,10 +289,10 @@ class Ix:
         return total
 
     def estimate(self) -> int:
-        """The value at the dims' typical values (axes and lookups count as zero)."""
+        """The size at the dims' typical values (axes and lookups count as zero), 1 of what is empty then."""
         env: dict[Atom, int] = {a: a.estimate for a in self.atoms() if isinstance(a, Dim)}
         env.update({a: 0 for a in self.atoms() if isinstance(a, Axis | Lookup)})
-        return int(self.evaluate(env))
+        return max(1, int(self.evaluate(env)))
 
 
 _TABLE: dict[tuple[Terms, int], Ix] = {}

@@ -399,6 +399,16 @@ row(
     ).amax(1),
     (N, M),
 )
+EMPTY: dict[str, Callable[[Any], Any]] = {  # whatever the dims are, and read beside its edge
+    "repeated": lambda x: lg.diag_embed(x.tile([0, 2]).sum(2), 1),
+    "sliced": lambda x: lg.median(lg.diag_embed(x[:, :0].sum(2), 1), 1, True)[0],
+}
+for op, f in EMPTY.items():
+    row(
+        f"of_nothing_{op}",
+        lambda x, f=f: {"whole": f(x), "taken": lg.take(f(x), lg.tensor([0, 0, 0]))},
+        spec(1, N, M, dtype=i32),
+    )
 row("large_sum", lambda x: {"a": x.sum(), "m": x.amax(), "r": x.sum(-1)}, (7, 4099), fill=offset)
 row("two_level", lambda x: (x - x.mean(-1, keepdim=True)).square().amax(0), (N, M))
 row("sum_of_max", lambda x: {"a": x.amax(-1).sum(), "b": x.exp().sum(-1).amax(0)}, (N, M))

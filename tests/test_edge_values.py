@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiles import traced
 from torch.nn import functional as torch_functional
 
 import lumigen as lg
+from lumigen import fast_lane
 from lumigen import functional as F
+from lumigen.interp import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import assemble
+from lumigen.lower.devices import DEVICES
 
 Array = np.ndarray[Any, Any]
 Row = tuple[Callable[..., Any], Callable[..., Any]]  # ours on tensors, the oracle on f64 tensors
@@ -269,3 +275,29 @@ def test_casts_to_integers_saturate(dtype: lg.DType, compiled: bool) -> None:
     info = np.iinfo(dtype.numpy)
     held = [0 if np.isnan(v) else int(np.clip(v, -1e20, 1e20)) for v in x]
     assert found.numpy().tolist() == [min(max(v, info.min), info.max) for v in held]
+
+
+TYPICALLY = lg.Dim("many", 33, 39, typical=33), lg.Dim("few", 3, 9, typical=3)
+BEHIND: dict[str, Callable[[lg.Tensor], lg.Tensor]] = {  # what is there at the dims' typical values
+    "along": lambda x: x[:, 33:].softmax(1),
+    "across": lambda x: x[:, 33:].mT.softmax(-1),
+    "lanes": lambda x: x[:, :, 3:] - x[:, :, 3:].sum(1, keepdim=True),
+    "both": lambda x: x[:, 33:, 3:] - x[:, 33:, 3:].sum((1, 2), keepdim=True),
+    "product": lambda x: x[:, 33:] @ x[:, 33:].mT,
+    "scan": lambda x: x[:, 33:].cumsum(2),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_an_axis_may_be_typically_empty(name: str) -> None:
+    graph = traced(BEHIND[name], None, x=lg.spec(2, *TYPICALLY))
+    for change in GRAPH_PASSES:
+        graph = change(graph)
+    assert assemble((("entry", graph),), device=DEVICES["cuda"]).kernels
+    lane = fast_lane.load(assemble((("entry", graph),)), "-O1")
+    for many, few in ((33, 3), (36, 5)):
+        x = np.random.default_rng(0).normal(size=(2, many, few)).astype(np.float32)
+        found = lane.run("entry", {"x": x}, {})["out"]
+        wanted = evaluate(graph, {"x": x}, {})["out"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        assert (found.size == 0) == (many == 33)

@@ -498,3 +498,4 @@ def test_estimate_uses_typical_values() -> None:
     assert ix(Dim("b", 1, 64)).estimate() == 64
     assert (ix(Dim("b", 1, 64)) // 3 + (I8 + 9) // 4).estimate() == 23
     assert (lookup("ids", (I8,), 0, 9) + 1).estimate() == 1
+    assert (ix(Dim("b", 1, 64, typical=8)) - 8).estimate() == 1

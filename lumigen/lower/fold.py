@@ -1,6 +1,6 @@
 """fold: compute, while compiling, what is the same number everywhere.
 
-Before: any graph. After: no op has only constants for operands, but for a sum over an extent that
+Before: any graph. After: no op has no elements, or only constants for operands, but for a sum over an extent that
 is not known, and for a reciprocal that is no normal number: there kernels divide. What comes out
 is a 0-d constant seen through a view: nothing large is made.
 """
@@ -15,7 +15,7 @@ from lumigen.dtype import DType, accumulator
 from lumigen.graph import Edge, Graph, Node, axes_of, const, edge
 from lumigen.index import is_nonnegative, product
 from lumigen.interp.graph import apply, number
-from lumigen.ops import ROWS, Form, Op
+from lumigen.ops import ROWS, SOURCES, Form, Op
 from lumigen.pattern import rewrite
 from lumigen.view import Shape, expand
 
@@ -26,7 +26,9 @@ def fold(graph: Graph) -> Graph:
 
 
 def fold_node(n: Node) -> Edge | None:
-    """The number that an op of constants is, in the op's shape."""
+    """The number that an op of constants is, in the op's shape; 0 stands for what has no elements."""
+    if n.op not in SOURCES and any(e == 0 for e in n.shape):
+        return everywhere(np.zeros((), n.dtype.numpy), n.dtype, n.shape)
     if n.op not in ROWS or not all(e.node.op is Op.CONST and not e.view.valid for e in n.args):
         return None
     values = [number(e.node) for e in n.args]
