@@ -16,11 +16,13 @@ from lumigen.lower.contract import (
     Columns,
     Contraction,
     Lowered,
+    Points,
     as_operand,
     flatten,
     in_tiles,
     number,
     packed_once,
+    stored,
     tiles,
     whole_depth,
 )
@@ -42,7 +44,7 @@ from lumigen.region import (
     substitute,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import For, Mma, Operand, Pack, StoreTile, TileProgram
+from lumigen.tile import For, Mma, Operand, Pack, TileProgram
 
 
 @dataclass(frozen=True)
@@ -171,77 +173,43 @@ def _program(
     rows, width, depth = ix(m1) - m0, n.extent.const, d.extent.const
     x_rows = in_tiles(rows) if v.pairs else rows
     x_depth = whole_depth(depth) if v.pairs else depth
-    x_tile = Buffer("x_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(x_depth)), f32)
-    part = Buffer("part", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["part"])), f32)
-    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["part"])), f32)
-    sums = Buffer("sums", Role.SCRATCH, (ix(sizes["rows"]), ix(width)), f32)
+    inner_dtype, outer_dtype = (bf16 if b.pairs else f32 for b in (v, w))
+    most, wide = ix(sizes["rows"]), ix(sizes["part"])
+    x_tile = Buffer("x_tile", Role.SCRATCH, (most, ix(x_depth)), f32)
+    part = Buffer("part", Role.SCRATCH, (most, wide), f32)
+    a_tile = Buffer("a_tile", Role.SCRATCH, (most, wide), f32)
+    sums = Buffer("sums", Role.SCRATCH, (most, ix(width)), f32)
     zero = ix(0)
+    m_points = Points(m, ix(m0), ix(m1))
 
-    for d0 in range(0, depth, sizes["depth"]):
-        d1 = ix(min(d0 + sizes["depth"], depth))
-        held = bf16 if v.pairs else f32
-        top.stmts.append(Pack(x_tile, d0 * x_rows, x, m, ix(m0), ix(m1), d, ix(d0), d1, held))
+    spans = [(d0, min(d0 + sizes["depth"], depth)) for d0 in range(0, depth, sizes["depth"])]
+    for d0, d1 in spans:
+        depths = Points(d, ix(d0), ix(d1))
+        top.stmts.append(Pack(x_tile, d0 * x_rows, x, *m_points, *depths, inner_dtype))
     k0, k1 = Axis("k0", k.extent), Axis("k1", k.extent + 1)
     turn = top.inner([k0])
     turn.bind(k1, minimum(ix(k0) + sizes["part"], k.extent))
     count = ix(k1) - k0
-    held = bf16 if v.pairs else f32
-    for d0 in range(0, depth, sizes["depth"]):
-        base = v.base + ix(k0) // WIDTH * (v.stride or zero) + d0 * WIDTH
-        span = ix(min(sizes["depth"], depth - d0))
-        inner = Mma(
-            part,
-            zero,
-            ix(sizes["part"]),
-            x_tile,
-            d0 * x_rows,
-            replace(v, base=base),
-            rows,
-            count,
-            span,
-            ix(d0),
-            element=held,
+    for d0, d1 in spans:
+        b = replace(v, base=v.base + ix(k0) // WIDTH * (v.stride or zero) + d0 * WIDTH)
+        sizes_of = (rows, count, ix(d1 - d0), ix(d0))
+        turn.stmts.append(
+            Mma(part, zero, wide, x_tile, d0 * x_rows, b, *sizes_of, element=inner_dtype)
         )
-        turn.stmts.append(inner)
     at = (ix(m) - m0, ix(k) - k0)
-    between = map_expr(found.between, {found.inner.reduce: read(part, at)})
-    row_scope = turn.inner([m])
-    lane_scope = row_scope.inner([k], k)
-    (value,) = lane_scope.values([substitute(between, mapping)])
-    lane_scope.stmts.append(StoreTile(part, at, value, k))
-    row_scope.stmts.append(For(k, ix(k0), ix(k1), True, tuple(lane_scope.stmts)))
-    turn.stmts.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
-    mapped = Operand(part, zero, ix(sizes["part"]), ix(1), None)
-    held = bf16 if w.pairs else f32
-    turn.stmts.append(Pack(a_tile, zero, mapped, m, zero, rows, k, zero, count, held))
-    base = w.base + ix(k0) * WIDTH
-    turn.stmts.append(
-        Mma(
-            sums,
-            zero,
-            ix(width),
-            a_tile,
-            zero,
-            replace(w, base=base),
-            rows,
-            n.extent,
-            count,
-            ix(k0),
-            element=held,
-        )
-    )
+    between = substitute(map_expr(found.between, {found.inner.reduce: read(part, at)}), mapping)
+    turn.stmts.append(stored(turn, part, at, between, m_points, Points(k, ix(k0), ix(k1))))
+    mapped = Operand(part, zero, wide, ix(1), None)
+    turn.stmts.append(Pack(a_tile, zero, mapped, m, zero, rows, k, zero, count, outer_dtype))
+    b = replace(w, base=w.base + ix(k0) * WIDTH)
+    sizes_of = (rows, n.extent, count, ix(k0))
+    turn.stmts.append(Mma(sums, zero, ix(width), a_tile, zero, b, *sizes_of, element=outer_dtype))
     top.stmts.append(For(k0, zero, k.extent, False, tuple(turn.stmts), step=sizes["part"]))
 
-    out_rows = top.inner([m])
-    out_lanes = out_rows.inner([n], n)
     total = read(sums, (ix(m) - m0, ix(n)))
-    (out,) = out_lanes.values(
-        [substitute(map_expr(store.value, {found.outer.reduce: total}), mapping)]
-    )
+    out = substitute(map_expr(store.value, {found.outer.reduce: total}), mapping)
     where = tuple(i.substitute(mapping) for i in store.at)
-    out_lanes.stmts.append(StoreTile(store.dst, where, out, n))
-    out_rows.stmts.append(For(n, zero, n.extent, True, tuple(out_lanes.stmts)))
-    top.stmts.append(For(m, ix(m0), ix(m1), False, tuple(out_rows.stmts)))
+    top.stmts.append(stored(top, store.dst, where, out, m_points, Points(n, zero, n.extent)))
 
     sources = {b for b in (v.source, w.source) if b is not None}
     columns = (found.outer.columns, found.inner.columns)

@@ -10,9 +10,10 @@ that only A has, what both have is a batch. Several axes flatten into one wherev
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lumigen.condition import Cmp, less
-from lumigen.dtype import bf16, f32
+from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum, unravel
 from lumigen.lower.contractions import product_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
@@ -300,26 +301,100 @@ def _program(
     # One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
     is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
     element = bf16 if b.pairs and not is_row else f32
-    # work tiles: rows in equal shares, columns in shares of whole panel pairs
     is_weight = b.panels and b.source is not None and b.source.role is Role.WEIGHT
     streamed = is_weight and n.extent.const * k.extent.const > sizes["shared"]
-    most_rows = sizes["rows"] if streamed or not b.pairs else sizes["near_rows"]
+    tasks = _tasks(region, found, (m, n), b.pairs, element, streamed, sizes)
+    top, (m0, m1) = tasks.scope, tasks.rows
+    n0, n1 = tasks.columns
+
+    depth_hi = k.extent.bounds()[1] or sizes["depth"]
+    parts = -(-depth_hi // sizes["depth"])
+    each_part = -(-depth_hi // parts)  # equal shares at the greatest k
+    each_part = whole_depth(each_part) if b.pairs else each_part
+    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(tasks.most_rows), ix(each_part)), f32)
+    k0 = Axis("k0", k.extent)
+    k_end = minimum(ix(k0) + each_part, k.extent) if parts > 1 else k.extent
+    pack = Pack(a_tile, ix(0), a, m, ix(m0), ix(m1), k, ix(k0), k_end, element)
+
+    chunk = Axis("c", n.extent)
+    chunk_end = minimum(ix(chunk) + sizes["chunk"], n1)
+    # products of a part of k wait for those of the other parts, those of all k for the epilogue of their chunk; rows
+    # that are a power of two apart would share few sets of a cache
+    held, held_end, wide = chunk, chunk_end, sizes["chunk"]
+    if parts > 1:
+        held, held_end, wide = n0, ix(n1), sizes["columns"] + WIDTH
+    c_tile = Buffer("c_tile", Role.SCRATCH, (ix(tasks.most_rows), ix(wide)), f32)
+    acc, acc_at, acc_stride = c_tile, ix(chunk) - held, ix(wide)
+    epilogue: list[Stmt] = []
+    value = substitute(store.value, mapping)
+    at = tuple(i.substitute(mapping) for i in store.at)
+    direct = _direct(store.dst, at, m, n) if value is _contraction(value) else None
+    if direct is not None:
+        base, stride = direct
+        acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
+    else:
+        out = map_expr(value, {_contraction(value): read(c_tile, (ix(m) - m0, ix(n) - held))})
+        points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), held_end)
+        epilogue.append(stored(top, store.dst, at, out, *points))
+
+    shifted = replace(b, base=b.base + ix(chunk) // WIDTH * (b.stride or ix(0)) + ix(k0) * WIDTH)
+    sizes_of = (ix(m1) - m0, chunk_end - chunk, k_end - k0, ix(k0))
+    product = Mma(acc, acc_at, acc_stride, a_tile, ix(0), shifted, *sizes_of, element=element)
+    mma = replace(product, streamed=streamed and element is bf16)
+
+    def for_chunks(*body: Stmt) -> Stmt:
+        return For(chunk, ix(n0), ix(n1), False, body, step=sizes["chunk"])
+
+    if parts > 1:
+        part = (pack, for_chunks(mma))
+        top.stmts += [For(k0, ix(0), k.extent, False, part, step=each_part), *epilogue]
+    else:
+        top.stmts += [_at_zero(pack, k0), for_chunks(_at_zero(mma, k0), *epilogue)]
+
+    scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
+    body = tuple(top.stmts)
+    return TileProgram(
+        "panel", (), dims_of(region), tasks.axis, tasks.count, scratch, body, numbers=tasks.numbers
+    )
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """What each task multiplies: its first row and column and the ones behind its last, bound in its scope."""
+
+    axis: Axis
+    count: Ix
+    scope: Scope
+    rows: tuple[Axis, Axis]
+    columns: tuple[Axis, Axis]
+    most_rows: int
+    numbers: tuple[tuple[Dim, Ix], ...]
+
+
+def _tasks(
+    region: Region,
+    found: Contraction,
+    axes: tuple[Axis, Axis],
+    pairs: bool,
+    element: DType,
+    streamed: bool,
+    sizes: Schedule,
+) -> _Tasks:
+    """Rows in equal shares, columns in shares of whole panel pairs, for each point of the grid."""
+    m, n = axes
+    dims, grid_size = dims_of(region), extent_of(found.grid)
+    most_rows = sizes["rows"] if streamed or not pairs else sizes["near_rows"]
     most_rows = min(most_rows, m.extent.bounds()[1] or most_rows)
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
-    grid_size = extent_of(found.grid)
-    dims = dims_of(region)
     shares, numbers = threads_of(grid_size, dims)
-    row_shares = ix(1) if streamed and b.pairs else shares
-    m_tiles = tiles(m.extent, most_rows, 32, row_shares)
+    m_tiles = tiles(m.extent, most_rows, 32, ix(1) if streamed and pairs else shares)
     n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
     task = Axis("task", grid_size * m_tiles * n_tiles)
-
     top = Scope(Names(), frozenset({task}))
-    row_tiles, column_tiles = (
-        number("row_tiles", m_tiles, dims),
-        number("column_tiles", n_tiles, dims),
-    )
+    row_tiles = number("row_tiles", m_tiles, dims)
+    column_tiles = number("column_tiles", n_tiles, dims)
+
     rows_each = ceildiv(ceildiv(m.extent, row_tiles), whole) * whole
     cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
     top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
@@ -338,69 +413,42 @@ def _program(
     top.bind(m1, minimum(ix(m0) + each, m.extent))
     top.bind(n0, minimum(ix(n_part) * cols_each, n.extent))
     top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
-    rows = ix(m1) - m0
-
-    depth_hi = k.extent.bounds()[1] or sizes["depth"]
-    parts = -(-depth_hi // sizes["depth"])
-    each_part = -(-depth_hi // parts)  # equal shares at the greatest k
-    each_part = whole_depth(each_part) if b.pairs else each_part
-    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(most_rows), ix(each_part)), f32)
-    k0 = Axis("k0", k.extent)
-    k_end = minimum(ix(k0) + each_part, k.extent) if parts > 1 else k.extent
-    pack = Pack(a_tile, ix(0), a, m, ix(m0), ix(m1), k, ix(k0), k_end, element)
-
-    value = substitute(store.value, mapping)
-    at = tuple(i.substitute(mapping) for i in store.at)
-    (contraction,) = (r for r in kernel_reductions([value]) if product_factors(r, one_row=True))
-    direct = _direct(store.dst, at, m, n) if value is contraction else None
-    chunk = Axis("c", n.extent)
-    chunk_end = minimum(ix(chunk) + sizes["chunk"], n1)
-    cols = chunk_end - chunk
-    shifted = replace(b, base=b.base + ix(chunk) // WIDTH * (b.stride or ix(0)) + ix(k0) * WIDTH)
-    # products of a part of k wait for those of the other parts, those of all k for the epilogue of their chunk; rows
-    # that are a power of two apart would share few sets of a cache
-    held, held_end, wide = chunk, chunk_end, sizes["chunk"]
-    if parts > 1:
-        held, held_end, wide = n0, ix(n1), sizes["columns"] + WIDTH
-    c_tile = Buffer("c_tile", Role.SCRATCH, (ix(most_rows), ix(wide)), f32)
-    acc, acc_at, acc_stride = c_tile, ix(chunk) - held, ix(wide)
-    if direct is not None:
-        base, stride = direct
-        acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
-    sizes_of = (rows, cols, k_end - k0, ix(k0))
-    product = Mma(acc, acc_at, acc_stride, a_tile, ix(0), shifted, *sizes_of, element=element)
-    mma = replace(product, streamed=streamed and element is bf16)
-    epilogue: list[Stmt] = []
-    if direct is None:
-        row_scope = top.inner([held, m])
-        lane_scope = row_scope.inner([n], n)
-        product_tile = read(c_tile, (ix(m) - m0, ix(n) - held))
-        (out,) = lane_scope.values([map_expr(value, {contraction: product_tile})])
-        lane_scope.stmts.append(StoreTile(store.dst, at, out, n))
-        row_scope.stmts.append(For(n, ix(held), held_end, True, tuple(lane_scope.stmts)))
-        epilogue.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
-
-    def for_chunks(*body: Stmt) -> Stmt:
-        return For(chunk, ix(n0), ix(n1), False, body, step=sizes["chunk"])
-
-    if parts > 1:
-        part = (pack, for_chunks(mma))
-        top.stmts += [For(k0, ix(0), k.extent, False, part, step=each_part), *epilogue]
-    else:
-        top.stmts += [_at_zero(pack, k0), for_chunks(_at_zero(mma, k0), *epilogue)]
-
-    scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
     columns = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, row_tiles))
-    return TileProgram(
-        "panel",
-        (),
-        dims,
+    return _Tasks(
         task,
         grid_size * row_tiles * column_tiles,
-        scratch,
-        tuple(top.stmts),
-        numbers=(*numbers, (row_tiles, m_tiles), (column_tiles, columns)),
+        top,
+        (m0, m1),
+        (n0, n1),
+        most_rows,
+        (*numbers, (row_tiles, m_tiles), (column_tiles, columns)),
     )
+
+
+class Points(NamedTuple):
+    """A loop's axis, its first point and the one behind its last."""
+
+    axis: Axis
+    lo: Ix
+    hi: Ix
+
+
+def stored(
+    scope: Scope, dst: Buffer, at: tuple[Ix, ...], value: Expr, rows: Points, columns: Points
+) -> Stmt:
+    """Loops over rows and, as lanes, over columns that store a value."""
+    row_scope = scope.inner([*columns.lo.axes, rows.axis])
+    lane_scope = row_scope.inner([columns.axis], columns.axis)
+    (out,) = lane_scope.values([value])
+    lane_scope.stmts.append(StoreTile(dst, at, out, columns.axis))
+    row_scope.stmts.append(For(columns.axis, columns.lo, columns.hi, True, tuple(lane_scope.stmts)))
+    return For(rows.axis, rows.lo, rows.hi, False, tuple(row_scope.stmts))
+
+
+def _contraction(value: Expr) -> Expr:
+    """The one of a value."""
+    (found,) = (r for r in kernel_reductions([value]) if product_factors(r, one_row=True))
+    return found
 
 
 def threads_of(grid: Ix, dims: tuple[Dim, ...]) -> tuple[Ix, tuple[tuple[Dim, Ix], ...]]:

@@ -20,6 +20,7 @@ from lumigen.lower.contract import (
     WIDTH,
     Contraction,
     Lowered,
+    Points,
     affine,
     find_contraction,
     flatten,
@@ -27,6 +28,7 @@ from lumigen.lower.contract import (
     number,
     packed_before,
     packed_once,
+    stored,
     threads_of,
     tiles,
 )
@@ -49,7 +51,7 @@ from lumigen.region import (
     substitute,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import For, Mma, Operand, Pack, PackRuns, Stmt, StoreTile, TileProgram
+from lumigen.tile import For, Mma, Operand, Pack, PackRuns, Stmt, TileProgram
 
 MOST_INSIDE = 1024  # of k inside a point of its outermost axis: more would not stay in the caches
 
@@ -233,9 +235,8 @@ def _program(
     m0, m1 = _share(top, m, m_part, row_tiles, "m", "rows_each")
     n0, n1 = _share(top, n, n_part, column_tiles, "n", "columns_each")
 
-    length = (
-        chunk + WIDTH
-    )  # of a row of a tile: not a power of two, whose rows would share places in the caches
+    # of a row of a tile: not a power of two, whose rows would share places in the caches
+    length = chunk + WIDTH
     b_tile = Buffer("b_tile", Role.SCRATCH, (ix(parts.deepest), ix(length)), f32)
     most = ceildiv(m.extent.bounds()[1] or held, WIDTH) * WIDTH
     c_tile = Buffer("c_tile", Role.SCRATCH, (minimum(held, most), ix(length)), f32)
@@ -257,13 +258,9 @@ def _program(
     value = substitute(store.value, mapping)
     at = tuple(i.substitute(mapping) for i in store.at)
     (contraction,) = (r for r in kernel_reductions([value]) if product_factors(r) is not None)
-    row_scope = top.inner([c, m])
-    lane_scope = row_scope.inner([n], n)
-    element = read(c_tile, (ix(m) - m0, ix(n) - c))
-    (out,) = lane_scope.values([map_expr(value, {contraction: element})])
-    lane_scope.stmts.append(StoreTile(store.dst, at, out, n))
-    row_scope.stmts.append(For(n, ix(c), c_end, True, tuple(lane_scope.stmts)))
-    inner.append(For(m, ix(m0), ix(m1), False, tuple(row_scope.stmts)))
+    out = map_expr(value, {contraction: read(c_tile, (ix(m) - m0, ix(n) - c))})
+    points = Points(m, ix(m0), ix(m1)), Points(n, ix(c), c_end)
+    inner.append(stored(top, store.dst, at, out, *points))
     top.stmts.append(For(c, ix(n0), ix(n1), False, tuple(inner), step=chunk))
     return TileProgram(
         "panel",
