@@ -409,6 +409,13 @@ for op, f in EMPTY.items():
         lambda x, f=f: {"whole": f(x), "taken": lg.take(f(x), lg.tensor([0, 0, 0]))},
         spec(1, N, M, dtype=i32),
     )
+row("diagonals_behind_the_end", lambda x: {"a": x.diagonal(3), "b": 2 * x.diagonal(-3)}, (N, M))
+row("scan_of_differences", lambda x: x.diff(dim=0).cumsum(0).cummax(0)[0], (N, M))
+row(
+    "scan_of_joined_dtypes",
+    lambda x: lg.cat([x, x.to(f32)], 0).cummax(0)[0],
+    spec(N, M, dtype=i64),
+)
 row("large_sum", lambda x: {"a": x.sum(), "m": x.amax(), "r": x.sum(-1)}, (7, 4099), fill=offset)
 row("two_level", lambda x: (x - x.mean(-1, keepdim=True)).square().amax(0), (N, M))
 row("sum_of_max", lambda x: {"a": x.amax(-1).sum(), "b": x.exp().sum(-1).amax(0)}, (N, M))

@@ -301,3 +301,35 @@ def test_an_axis_may_be_typically_empty(name: str) -> None:
         wanted = evaluate(graph, {"x": x}, {})["out"]
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
         assert (found.size == 0) == (many == 33)
+
+
+NOTHING: dict[
+    str, Callable[[lg.Tensor, lg.Tensor], lg.Tensor]
+] = {  # of few and of many parts, packed and as it is
+    "rows": lambda x, y: x[1:].mT @ y[1:],
+    "computed": lambda x, y: (x[1:].mT.exp() @ y[1:] + 1).relu(),
+    "columns": lambda x, y: x[1:].mT @ y[1:].relu().mT.mT,
+    "attention": lambda x, y: F.scaled_dot_product_attention(x, x[1:], y[1:], scale=0.5),
+}
+
+
+@pytest.mark.parametrize("longest", [40, 3000])
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_product_over_nothing_is_zero(name: str, longest: int) -> None:
+    """Whatever the memory held before."""
+    rows = lg.Dim("rows", 1, longest)
+    graph = traced(NOTHING[name], None, x=lg.spec(rows, 20), y=lg.spec(rows, 33))
+    for change in GRAPH_PASSES:
+        graph = change(graph)
+    lane = fast_lane.load(assemble((("entry", graph),)), "-O1")
+    for many in (1, 7):
+        rng = np.random.default_rng(0)
+        inputs = {
+            k: rng.normal(size=(many, w)).astype(np.float32) for k, w in (("x", 20), ("y", 33))
+        }
+        call = lane.prepare("entry", inputs, {})
+        for memory in (call.scratch, call.memory.arena, call.outputs["out"].view(np.uint8)):
+            memory.fill(255)  # NaN
+        call.run()
+        wanted = evaluate(graph, inputs, {})["out"]
+        np.testing.assert_allclose(call.outputs["out"], wanted, rtol=1e-4, atol=1e-5)

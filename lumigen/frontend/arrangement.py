@@ -18,7 +18,7 @@ from lumigen.frontend.extents import check_extent, fixed, need_axes
 from lumigen.frontend.operand import filled, listed, one_sequence, where, zeros_like
 from lumigen.frontend.primitive import Extent, broadcast_shape, look
 from lumigen.frontend.trace import fail
-from lumigen.index import Ix, is_nonnegative, ix, maximum, minimum
+from lumigen.index import Ix, is_nonnegative, ix, minimum
 from lumigen.view import View, positions
 
 if TYPE_CHECKING:
@@ -180,8 +180,8 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
         raise fail(BadArgument, op="diagonal", name="dim2", value=dim2, expected=expected)
     moved = movedim(input, (a, b), (-2, -1))
     *rest, rows, columns = moved.extents
-    down, right = max(-offset, 0), max(offset, 0)
-    count = maximum(minimum(rows - down, columns - right), ix(0))
+    down, right = minimum(rows, ix(max(-offset, 0))), minimum(columns, ix(max(offset, 0)))
+    count = minimum(rows - down, columns - right)
     to = (*rest, count)
     *outer, i = positions(to)
     index = (*map(ix, outer), ix(i) + down, ix(i) + right)

@@ -45,7 +45,6 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 .. N - 1 of each element, as a last dimension."""
-    x = x if x.dtype.is_float else x.long()
     return products.vander(x.reshape(1) if not x.ndim else x, N, increasing=True)
 
 

@@ -228,7 +228,7 @@ def split(a: Edge, sizes: Extent | Sequence[Extent], dim: int = 0) -> list[Edge]
             raise _fixed(
                 "split", (extent, size), f"it decides how many parts of {size} there are{COUNTED}"
             )
-        sizes = [size] * whole.const + ([] if rest == 0 else [rest])
+        sizes = [size] * whole.const + ([] if rest == 0 else [rest]) or [ix(0)]
     check_extents("split", tuple(map(ix, sizes)))
     total = sum((ix(s) for s in sizes), ix(0))
     if total is not a.shape[d]:

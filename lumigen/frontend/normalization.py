@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lumigen.dtype import computed
 from lumigen.errors import BadArgument
 from lumigen.frontend.extents import check_multiple, counted, need_axes
 from lumigen.frontend.info import finfo
@@ -39,9 +40,9 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """x * rsqrt(mean(x^2) + eps) * weight over the last dimensions; eps is the dtype's."""
+    """x * rsqrt(mean(x^2) + eps) * weight over the last dimensions; eps is the dtype's, that of f32 for 16 bits."""
     dims = _last_dims("rms_norm", input, normalized_shape)
-    least = finfo(input.dtype).eps if eps is None else eps
+    least = finfo(computed(input.dtype)).eps if eps is None else eps
     scale = (input.square().mean(dims, keepdim=True) + least).rsqrt()
     return _affine(input * scale, weight, None)
 

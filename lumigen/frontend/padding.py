@@ -55,12 +55,12 @@ def pad(
     for k in range(len(pad) // 2):
         d = input.ndim - 1 - k
         before, after, extent = ix(pad[2 * k]), ix(pad[2 * k + 1]), edge.shape[d]
-        if before == 0 and after == 0:
-            continue
         if mode == "circular":  # what is left goes round
             crop = [minimum(w, ix(0)) for w in (before, after)]
             edge = Tensor(edge).pad((0, 0) * (input.ndim - 1 - d) + tuple(crop)).edge
             before, after, extent = before - crop[0], after - crop[1], edge.shape[d]
+        if before == 0 and after == 0:
+            continue
         least = {"replicate": ix(1), "reflect": maximum(before, after) + 1}
         room = extent - least.get(mode, maximum(before, after))
         check_extent("pad", f"axis {d} of extent {extent} is padded by {before} and {after}", room)

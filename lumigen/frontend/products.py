@@ -357,6 +357,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers N - 1 .. 0 of each element, or 0 .. N - 1 if `increasing`, as a last dimension."""
     count = fixed("vander", "the number of columns", x.extents[-1] if N is None else ix(N))
+    x = x if x.dtype.is_float else x.long()
     columns = [x.pow(k) for k in (range(count) if increasing else reversed(range(count)))]
     return x.of(movement.stack([c.edge for c in columns], -1))
 

@@ -715,7 +715,8 @@ class Tensor:
 
     def unbind(self, dim: Int = 0) -> tuple[Tensor, ...]:
         """The parts along a dimension of known extent, each without it."""
-        parts = movement.split(self.edge, 1, dim)
+        extent = self.extents[movement.axis("unbind", self.edge, dim)]
+        parts = movement.split(self.edge, 1, dim) if extent != 0 else []
         return tuple(Tensor(movement.squeeze(p, dim)) for p in parts)
 
     def repeat_interleave(self, repeats: Extent, dim: Int | None = None) -> Tensor:

@@ -279,6 +279,8 @@ class _Run:
 
     def scan(self, n: Node, loop: Loop, args: list[Array]) -> Array:
         """One of the body's outputs after each step, stacked along the axis; all are computed at once."""
+        if loop.length.evaluate(self.dims) == 0:
+            return widen(np.zeros(concrete(n.shape, self.dims), n.dtype.numpy))
         key = (n.args, loop.body)
         if key not in self.scans:
             first = loop.carries

@@ -312,7 +312,7 @@ def _program(
     each_part = -(-depth_hi // parts)  # equal shares at the greatest k
     each_part = whole_depth(each_part) if b.pairs else each_part
     a_tile = Buffer("a_tile", Role.SCRATCH, (ix(tasks.most_rows), ix(each_part)), f32)
-    k0 = Axis("k0", k.extent)
+    k0 = Axis("k0", maximum(k.extent, ix(1)))  # the sum of nothing is 0
     k_end = minimum(ix(k0) + each_part, k.extent) if parts > 1 else k.extent
     pack = Pack(a_tile, ix(0), a, m, ix(m0), ix(m1), k, ix(k0), k_end, element)
 
@@ -347,7 +347,7 @@ def _program(
 
     if parts > 1:
         part = (pack, for_chunks(mma))
-        top.stmts += [For(k0, ix(0), k.extent, False, part, step=each_part), *epilogue]
+        top.stmts += [For(k0, ix(0), k0.extent, False, part, step=each_part), *epilogue]
     else:
         top.stmts += [_at_zero(pack, k0), for_chunks(_at_zero(mma, k0), *epilogue)]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
-from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, extent_of, ix, minimum, unravel
+from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, extent_of, ix, maximum, minimum, unravel
 from lumigen.lower.contract import (
     WIDTH,
     Contraction,
@@ -241,10 +241,11 @@ def _program(
     most = ceildiv(m.extent.bounds()[1] or held, WIDTH) * WIDTH
     c_tile = Buffer("c_tile", Role.SCRATCH, (minimum(held, most), ix(length)), f32)
     a_tile = Buffer("a_tile", Role.SCRATCH, (ix(band), ix(parts.deepest)), f32)
-    c, first = Axis("c", n.extent), Axis("part", parts.axes[0].extent)
+    whole = parts.axes[0].extent
+    c, first = Axis("c", n.extent), Axis("part", maximum(whole, ix(1)))  # the sum of nothing is 0
     c_end = minimum(ix(c) + chunk, n1)
     begin = ix(0) if parts.is_one else ix(first)
-    end = parts.axes[0].extent if parts.is_one else minimum(begin + parts.step, first.extent)
+    end = whole if parts.is_one else minimum(begin + parts.step, whole)
     body: list[Stmt] = [_pack(runs, parts, (begin, end), b_tile, ix(c), c_end)]
     body.append(
         _multiply(

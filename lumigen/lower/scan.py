@@ -43,7 +43,7 @@ def scan(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     lane = last if last != t and last.extent != 1 else None
     rows = tuple(a for a in store.axes if a not in (t, lane))
     vectors = lane is not None and store.value.dtype is f32 and computed(store.dst.dtype) is f32
-    vectors = vectors and lane is not None and lanes_fit([store.value], lane)
+    vectors = vectors and lane is not None and _fits(store.value, lane)
     threads = sizes.get("threads", 1)
     team, per_row, chunk = _grain(store.value, store, lane, sizes, vectors=vectors)
 
@@ -132,6 +132,12 @@ def _carry(scope: Scope, store: Store, value: Scan, lanes: Axis | None) -> None:
     inner.stmts.append(StoreTile(store.dst, store.at, name, lanes))
     axis = value.axis
     scope.stmts.append(For(axis, ix(0), axis.extent, False, tuple(inner.stmts)))
+
+
+def _fits(value: Scan, lane: Axis) -> bool:
+    """Whether carries of neighbouring rows fit into one vector, which no step takes apart."""
+    carry = _named("carry", frozenset({value.axis, lane}), value)
+    return lanes_fit([value.init, value.taking(carry)], lane)
 
 
 def _grain(

@@ -121,13 +121,13 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
 
 
 def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
-    """Whether a loop over lanes can compute the values: reductions that vary with the lanes have a vector form."""
+    """Whether a loop over lanes can compute the values: what is held for all lanes at once has a vector form."""
     for e in walk(roots):
         if isinstance(e, Reduce) and lanes in free_axes(e) and e.dtype is not f32:
             return False
         value = guarded(e, _within_loops(e, lanes)) if isinstance(e, Reduce) else e
         if is_per_lane(value, lanes) and any(
-            isinstance(x, Reduce) and lanes in free_axes(x) for x in walk([value])
+            isinstance(x, Reduce | Local) and lanes in free_axes(x) for x in walk([value])
         ):
             return False
     return True

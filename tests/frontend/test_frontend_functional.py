@@ -169,6 +169,18 @@ def test_rms_norm(eps: float | None) -> None:
     check(interpret(lambda t, u: functional.rms_norm(t, (5,), u, eps), x, w), expected, TOLERANCE)
 
 
+def test_rms_norm_of_sixteen_bits_has_the_eps_of_f32() -> None:
+    x = (numbers(3, 5) / 16).astype(np.float16)
+    expected = torch_functional.rms_norm(as_torch(x), (5,))
+    check(interpret(lambda t: functional.rms_norm(t, (5,)), x), expected, 2e-3)
+
+
+def test_a_circular_padding_may_crop_all() -> None:
+    x, widths = numbers(2, 3, 1), (-1, 0, 1, -1)
+    expected = torch_functional.pad(as_torch(x), widths, "circular")
+    check(interpret(lambda t: functional.pad(t, widths, "circular"), x), expected)
+
+
 def test_batch_and_group_norm() -> None:
     x, w, b, m = numbers(2, 6, 3, 4), numbers(6, seed=1), numbers(6, seed=2), numbers(6, seed=3)
     v = np.abs(numbers(6, seed=4)) + 0.1

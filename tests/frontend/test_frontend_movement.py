@@ -64,6 +64,8 @@ SAME_NAME: list[tuple[str, Callable[[Any], Any]]] = [
     ("split sizes", lambda x: x.split([1, 3, 1], 3)),
     ("chunk", lambda x: x.chunk(2, 3)),
     ("unbind", lambda x: x.unbind(1)),
+    ("split of nothing", lambda x: x[:0].split(2)),
+    ("parts of nothing", lambda x: [*x[:0].unbind(), *x[:0].chunk(2)]),
     ("repeat_interleave", lambda x: x.repeat_interleave(3, 1)),
     ("repeat", lambda x: x.repeat(2, 1, 1, 2, 3)),
     ("int", lambda x: x[1]),
@@ -214,6 +216,7 @@ CREATED: list[tuple[str, Callable[[Any], Any]]] = [
     ("tril", lambda m: m.tril(m.ones(4, 5), 1)),
     ("triu", lambda m: m.triu(m.ones(4, 5), -1)),
     ("vander", lambda m: m.vander(m.arange(4).float())),
+    ("vander of integers", lambda m: m.vander(m.arange(9)[4:].int())),
     ("vander of few powers", lambda m: m.vander(m.arange(4).float(), 3, increasing=True)),
     ("linalg.vander", lambda m: m.linalg.vander(m.arange(4).float(), N=3)),
 ]
