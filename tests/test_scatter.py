@@ -267,3 +267,29 @@ def test_counts_and_ranks_compare_no_pairs(name: str, device: str) -> None:
     (found,) = run_entry(model, inputs, {}).values()
     want = COUNTED[name](torch, *(torch.from_numpy(v) for v in inputs.values()))
     np.testing.assert_array_equal(found, want.numpy())
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        pytest.param(lambda m, v, w, i: (m @ w)[i], id="rows of a product"),
+        pytest.param(lambda m, v, w, i: (m @ w + v[0]).relu()[i], id="rows of a layer"),
+        pytest.param(lambda m, v, w, i: m.softmax(-1)[i], id="rows of a softmax"),
+        pytest.param(lambda m, v, w, i: m.sum(-1)[i], id="picks of a sum"),
+        pytest.param(lambda m, v, w, i: v.index_add(0, i, m @ w), id="sums of a product"),
+        pytest.param(
+            lambda m, v, w, i: v.index_add(0, i, lg.functional.layer_norm(m, (8,))),
+            id="sums of a norm",
+        ),
+    ],
+)
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_chosen_is_stored_once(of: Function, device: str) -> None:
+    """No buffer has an element for each pair of a place and what could be chosen for it."""
+    rows = 120
+    m, v, w = lg.spec(rows, 8), lg.spec(rows, 8), lg.spec(8, 8)
+    i = lg.spec(rows, dtype=lg.i64, range=(0, rows - 1))
+    model = lowered(of, DEVICES[device], m=m, v=v, w=w, i=i)
+    stored = [s.dst for k in model.kernels for s in k.region.stores]
+    assert stored
+    assert max(np.prod([e.const for e in b.dims]) for b in stored) < rows * rows

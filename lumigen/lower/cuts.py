@@ -119,7 +119,7 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     consumed tile by tile. Nor if integers that are read bound its loop, as a position does in a cache: only the loop
     of the reduction leaves out what lies beyond them.
     """
-    return [f for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
+    return [_chosen(g, f) for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
 
 
 def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
@@ -249,7 +249,8 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
                 continue
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
             operands = [f for n in reductions for f in _contracted(g, skeletons, n)]
-            out.update(dict.fromkeys(_innermost(g, operands) or inner))
+            innermost = _innermost(g, operands)
+            out.update(dict.fromkeys([_chosen(g, f) for f in innermost] or inner))
         elif nested and root not in g.cut and not _shown_whole(g, skeletons, root):
             out[root] = None
     return list(out)
@@ -429,6 +430,21 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
             for r in walk([value])
         )
     ]
+
+
+def _chosen(g: CutGraph, n: Node) -> Node:
+    """What is stored of an operand: where a truth value chooses from fewer elements than it has itself, those.
+
+    So they are chosen as they are read, by rows of a gather or places of a scatter.
+    """
+    numbers = [a.node for a in n.args if not a.dtype.is_bool]
+    if n.op is not Op.MUL or len(numbers) == len(n.args) or not numbers:
+        return n
+    (x,) = numbers
+    is_stored = x in g.cut or x.op in SOURCES
+    if is_stored or volume_of(x.shape) >= volume_of(n.shape):
+        return n
+    return _chosen(g, x) if any(r.op in MONOIDS for r in g.inside(x)) else n
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
