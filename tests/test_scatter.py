@@ -289,7 +289,15 @@ def test_what_is_chosen_is_stored_once(of: Function, device: str) -> None:
     rows = 120
     m, v, w = lg.spec(rows, 8), lg.spec(rows, 8), lg.spec(8, 8)
     i = lg.spec(rows, dtype=lg.i64, range=(0, rows - 1))
-    model = lowered(of, DEVICES[device], m=m, v=v, w=w, i=i)
+    given = {"m": m, "v": v, "w": w, "i": i}
+    model, graph = lowered(of, DEVICES[device], **given), traced(of, **given)
     stored = [s.dst for k in model.kernels for s in k.region.stores]
     assert stored
     assert max(np.prod([e.const for e in b.dims]) for b in stored) < rows * rows
+    rng = np.random.default_rng(3)
+    shapes = {"m": (rows, 8), "v": (rows, 8), "w": (8, 8)}
+    inputs = {k: rng.normal(size=shape).astype(np.float32) for k, shape in shapes.items()}
+    inputs["i"] = rng.integers(0, rows, rows)
+    (found,) = run_entry(model, inputs, {}).values()
+    (want,) = evaluate(graph, inputs, {}).values()
+    np.testing.assert_allclose(found, want, 1e-4, 1e-5)
