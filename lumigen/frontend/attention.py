@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from lumigen.dtype import DType, f32
+from lumigen.dtype import DType, computed, f32
 from lumigen.errors import BadArgument, DtypeMismatch
 from lumigen.frontend import movement
 from lumigen.frontend.creation import arange
@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
 
     A bool mask keeps what is true; a float mask is added; `is_causal` keeps key <= query. With
     `enable_gqa` each head of `key` and `value` serves heads(query) / heads(key) heads of `query`.
-    A row for which a mask leaves no key is 0.
+    A row for which a mask leaves no key is 0. Of f16 and bf16 it is computed in f32, and rounded at the end.
     """
     if dropout_p:
         raise fail(
@@ -44,8 +44,22 @@ def scaled_dot_product_attention(
         )
     if attn_mask is not None:
         check_mask("scaled_dot_product_attention", "attn_mask", attn_mask, query)
-    if enable_gqa:
-        return _grouped_attention(query, key, value, attn_mask, is_causal, scale)
+    attend = _grouped_attention if enable_gqa else _attention
+    dtype, wide = query.dtype, computed(query.dtype)
+    if dtype is wide or not dtype is key.dtype is value.dtype:  # the products say where they differ
+        return attend(query, key, value, attn_mask, is_causal, scale)
+    q, k, v = (x.to(wide) for x in (query, key, value))
+    return attend(q, k, v, attn_mask, is_causal, scale).to(dtype)
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
     _check_heads(query, key)
     scores = query @ key.mT * _scale(query, scale)  # (.., heads, queries, keys)
     if is_causal:
@@ -129,14 +143,8 @@ def _grouped_attention(
     if attn_mask is not None and attn_mask.ndim >= 3:
         few = attn_mask.extents[-3] == 1
         attn_mask = attn_mask.unsqueeze(-3) if few else attn_mask.unflatten(-3, (shared, group))
-    out = scaled_dot_product_attention(
-        split,
-        key.unsqueeze(-3),
-        value.unsqueeze(-3),
-        attn_mask,
-        is_causal=is_causal,
-        scale=_scale(query, scale),
-    )
+    keys, values = key.unsqueeze(-3), value.unsqueeze(-3)
+    out = _attention(split, keys, values, attn_mask, is_causal, scale)
     return out.flatten(-4, -3)
 
 

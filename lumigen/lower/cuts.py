@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
+from lumigen.dtype import computed
 from lumigen.graph import Node
 from lumigen.lower.contractions import (
     contractions_beside,
@@ -119,7 +120,7 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     consumed tile by tile. Nor if integers that are read bound its loop, as a position does in a cache: only the loop
     of the reduction leaves out what lies beyond them.
     """
-    return [_chosen(g, f) for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
+    return [_kept(g, f) for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
 
 
 def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
@@ -250,7 +251,7 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
             operands = [f for n in reductions for f in _contracted(g, skeletons, n)]
             innermost = _innermost(g, operands)
-            out.update(dict.fromkeys([_chosen(g, f) for f in innermost] or inner))
+            out.update(dict.fromkeys([_kept(g, f) for f in innermost] or inner))
         elif nested and root not in g.cut and not _shown_whole(g, skeletons, root):
             out[root] = None
     return list(out)
@@ -432,19 +433,25 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     ]
 
 
-def _chosen(g: CutGraph, n: Node) -> Node:
-    """What is stored of an operand: where a truth value chooses from fewer elements than it has itself, those.
+def _kept(g: CutGraph, n: Node) -> Node:
+    """What is stored of an operand: what it is made of, where that is less and loses no number.
 
-    So they are chosen as they are read, by rows of a gather or places of a scatter.
+    What a cast of 16 bits to f32 widens: it is rounded as its dtype says, and products take it as it is. And where a
+    truth value chooses from fewer elements than the operand has itself, those: so they are chosen as they are read, by
+    rows of a gather or places of a scatter.
     """
     numbers = [a.node for a in n.args if not a.dtype.is_bool]
-    if n.op is not Op.MUL or len(numbers) == len(n.args) or not numbers:
+    if n.op is Op.CONTIGUOUS and n.args[0].dtype is not n.dtype is computed(n.args[0].dtype):
+        (x,) = numbers
+        is_less = volume_of(x.shape) <= volume_of(n.shape)
+    elif n.op is Op.MUL and len(n.args) > len(numbers) == 1:
+        (x,) = numbers
+        is_reduced = any(r.op in MONOIDS for r in g.inside(x))
+        is_less = is_reduced and volume_of(x.shape) < volume_of(n.shape)
+    else:
         return n
-    (x,) = numbers
     is_stored = x in g.cut or x.op in SOURCES
-    if is_stored or volume_of(x.shape) >= volume_of(n.shape):
-        return n
-    return _chosen(g, x) if any(r.op in MONOIDS for r in g.inside(x)) else n
+    return _kept(g, x) if is_less and not is_stored else n
 
 
 def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
