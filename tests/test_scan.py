@@ -96,6 +96,17 @@ def test_a_step_may_take_elements_of_several_tensors(device: Device) -> None:
     np.testing.assert_allclose(found["out"], want["out"], 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("by_region", [False, True], ids=["tiles", "regions"])
+def test_a_scan_may_be_empty_at_run_time(device: Device, by_region: bool) -> None:
+    model = lowered(lambda x: x.diff(dim=0).cumsum(0).cummax(0)[0], device, x=lg.spec(T, B))
+    for rows in (1, 5):
+        x = np.random.default_rng(4).normal(size=(rows, 4)).astype(np.float32)
+        found = run_entry(model, {"x": x}, {}, by_region=by_region)["out"]
+        want = np.maximum.accumulate(np.diff(x, axis=0).cumsum(0), 0)
+        np.testing.assert_allclose(found, want, 1e-5, 1e-6)
+
+
 def keep(h: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
     return h + e, h
 

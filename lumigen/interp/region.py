@@ -408,6 +408,8 @@ class Evaluator:
         """Each place takes the carry of its own step: later ones do not reach it."""
         state = self.value(e.init)
         places = self._bound(e.axis)[1]
+        if not places.size:
+            return np.zeros(np.broadcast_shapes(state.shape, places.shape), state.dtype)
         states: list[Array] = []
         for i in range(int(np.max(places)) + 1):
             inner = self.fork()
