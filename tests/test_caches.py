@@ -224,6 +224,28 @@ def test_pages_have_no_rows_before_the_first_position(rows: int) -> None:
         assert np.count_nonzero(states["pages"]) == np.count_nonzero(wanted)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 6])
+def test_a_ring_has_no_rows_before_the_first_position(rows: int) -> None:
+    """Of a position without a range, which may be negative."""
+
+    def write(x: lg.Tensor, pos: lg.Tensor) -> lg.Tensor:
+        ring = nn.RingCache("ring", (7, 3), window=1)
+        ring.write(x, pos)
+        return ring * 1
+
+    graph = traced(write, None, x=lg.spec(rows, 3), pos=lg.spec(dtype=lg.i64))
+    lane = fast_lane.load(lowered(graph), "-O1")
+    x = np.arange(1, 3 * rows + 1, dtype=np.float32).reshape(rows, 3)
+    for start in (-40, -8, -7, -6, -3, -1, 0, 2, 5, 40):
+        states = {"ring": np.zeros((7, 3), np.float32)}
+        found = lane.run("entry", {"x": x, "pos": np.array(start)}, {}, states)["out"]
+        wanted = np.zeros((7, 3), np.float32)
+        for row in range(max(0, -start), rows):
+            wanted[(start + row) % 7] = x[row]
+        np.testing.assert_array_equal(found, wanted, err_msg=str(start))
+        np.testing.assert_array_equal(states["ring"], wanted, err_msg=str(start))
+
+
 def _atoms(e: Ix) -> set[object]:
     """Also those inside the lesser or greater of two."""
     found: set[object] = set(e.atoms())

@@ -84,3 +84,14 @@ def test_what_cannot_be_asked_for() -> None:
         traced(lambda x: lg.zeros(0).median(0).values, x=lg.spec(3, 5))
     with pytest.raises(LumigenError, match=r"\[quantile\] interpolation"):
         traced(lambda x: x.quantile(0.5, interpolation="cubic"), x=lg.spec(3, 5))
+
+
+def test_the_mode_is_a_number_where_there_is_one() -> None:
+    """NaN equals nothing, itself included."""
+    nan = np.nan
+    x = np.array([[nan, nan, 2, nan], [3, 1, nan, 1], [nan] * 4, [2, 1, 2, 1]], np.float32)
+    graph = traced(lambda x: x.mode()._asdict(), x=lg.spec(4, 4))
+    model = lowered(lambda x: x.mode()._asdict(), x=lg.spec(4, 4))
+    for by in (run_entry(model, {"x": x}, {}), evaluate(graph, {"x": x}, {})):
+        np.testing.assert_array_equal(by["values"], [2, 1, nan, 1])
+        np.testing.assert_array_equal(by["indices"], [2, 3, 0, 3])

@@ -223,6 +223,7 @@ def conv_transpose2d(
     """(batch, in, height, width), (in, out / groups, r, s) -> (batch, out, height', width').
 
     Each element is spread: out[b, o, i stride - padding + r dilation, ..] sums x[b, c, i, ..] * weight[c, o, r, ..].
+    What is not spread to counts as 0 times a weight, so that infinite and NaN weights are NaN there.
     """
     return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 

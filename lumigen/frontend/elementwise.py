@@ -91,7 +91,8 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         return near / power if decimals > 0 else near * power
     low = input.floor()
     rest = input - low
-    return where(rest == 0.5, low + low % 2, where(rest > 0.5, low + 1, low))
+    up = (rest > 0.5) | ((rest == 0.5) & (low % 2 == 1))
+    return where(up, -(-1 - low), low)  # low + 1, which of -1 is -0.0
 
 
 def sgn(input: Tensor) -> Tensor:
@@ -210,7 +211,12 @@ def atan(input: Tensor) -> Tensor:
     terms = 12 if x.dtype is f64 else 6  # of small^2 < 0.04
     near = 4 * small * _polynomial(small * small, [(-1) ** k / (2 * k + 1) for k in range(terms)])
     near = where(size > 1, math.pi / 2 - near, near)
-    return where(x < 0, -near, near)
+    return _odd(near, x)
+
+
+def _odd(size: Tensor, x: Tensor) -> Tensor:
+    """What a function f with f(-x) = -f(x) and f(0) = 0 is at x, from what it is at |x|; zeros keep their sign."""
+    return where(x > 0, size, where(x < 0, -size, x))
 
 
 def atan2(input: Tensor, other: Tensor) -> Tensor:
@@ -244,8 +250,7 @@ def sinh(input: Tensor) -> Tensor:
     e, h = expm1(size), (size * 0.5).exp()
     near = 0.5 * (e + e / (e + 1))
     far = 0.5 * h * h - 0.5 / (h * h)
-    out = where(size < 1, near, far)
-    return where(x < 0, -out, out)
+    return _odd(where(size < 1, near, far), x)
 
 
 def cosh(input: Tensor) -> Tensor:
@@ -260,8 +265,7 @@ def asinh(input: Tensor) -> Tensor:
     size = x.abs()
     square = size * size
     near = log1p(size + square / ((square + 1).sqrt() + 1))
-    out = where(size > LARGE, size.log() + LN_2, near)
-    return where(x < 0, -out, out)
+    return _odd(where(size > LARGE, size.log() + LN_2, near), x)
 
 
 def acosh(input: Tensor) -> Tensor:
@@ -369,8 +373,7 @@ def fmod(input: Tensor, other: Value) -> Tensor:
     if not x.dtype.is_float:
         rest = x % y
         return where((rest != 0) & ((rest < 0) ^ (x < 0)), rest - y, rest)
-    rest = x.abs() % y.abs()
-    return where(x < 0, -rest, rest)
+    return copysign(x.abs() % y.abs(), x)
 
 
 def lerp(input: Tensor, end: Tensor, weight: Value) -> Tensor:

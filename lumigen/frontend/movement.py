@@ -82,9 +82,9 @@ def _with_inferred(a: Edge, shape: Sequence[Extent]) -> Shape:
         rest = product(tuple(e for d, e in enumerate(to) if d not in unknown))
         quotient = total // rest if is_less(ix(0), rest) else ix(0)
         if quotient * rest is not total:
-            why = f"{total} elements are not known to divide by {rest}"
+            why = f"{total} elements are not known to be a multiple of {rest}"
             if total.is_const and rest.is_const:
-                why = f"{total} elements do not divide by {rest}"
+                why = f"{total} elements are no multiple of {rest}"
             raise fail(BadReshape, op="reshape", shape=a.shape, target=tuple(shape), why=why)
         to[unknown[0]] = quotient
     return tuple(to)
@@ -314,7 +314,7 @@ def pad(a: Edge, widths: Sequence[Extent], value: Any = 0) -> Edge:
             )
         for width in (before[d], after[d]):
             check_extent("pad", f"axis {d} is padded with {width}", width)
-    fill = held("pad", value, a.dtype)
+    fill = held("pad", value, a.dtype, wraps=False)
     return look(a, view.pad(a.shape, tuple(before), tuple(after), fill))
 
 

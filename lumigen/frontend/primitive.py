@@ -72,17 +72,18 @@ def constant(value: float | bool, dtype: DType) -> Edge:
     return emit(graph.const(value, dtype))
 
 
-def held(op: str, value: float | bool, dtype: DType) -> float | int | bool:
+def held(op: str, value: float | bool, dtype: DType, *, wraps: bool = True) -> float | int | bool:
     """What elements are filled with: BadArgument for what no integer of `dtype` is once it is cut off.
 
-    As in PyTorch: negative integers wrap around in u8, and a truth value is all that is not 0.
+    As in PyTorch: negative integers wrap around in u8 where it `wraps`, and a truth value is all that is not 0.
     """
     if dtype.is_float:
         return value
     if dtype.is_bool:
         return value != 0
     least, most = dtype.lowest, dtype.greatest
-    if not (-most if least == 0 and isinstance(value, int) else least) <= value <= most:
+    around = wraps and least == 0 and isinstance(value, int)
+    if not (-most if around else least) <= value <= most:
         bounds = RANGE_OF_I64 if dtype is i64 else f"from {least} to {most}"
         raise _refused(op, value, dtype, f"a number {bounds}")
     return int(np.asarray(int(value)).astype(dtype.numpy))

@@ -159,7 +159,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> T
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The most frequent element along a dimension, of several the least, and the last place where it is.
 
-    As many comparisons as pairs of elements.
+    As many comparisons as pairs of elements. NaN equals nothing: it is found where there is no number, at place 0.
     """
     if input.ndim == 0:
         return _first("mode", input, None, dim, descending=False)
@@ -170,8 +170,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     often = count == count.amax(-1, keepdim=True)
     places = counting(rows, rows.extents[-1])
     best = kept_order(rows, often)
-    same = often & ((rows == best) | (rows.isnan() & best.isnan()))
-    place = where(same, places, -1).amax(-1, keepdim=True)
+    place = where(often & (rows == best), places, 0).amax(-1, keepdim=True)
     found = (x.movedim(-1, d) if keepdim else x.squeeze(-1) for x in (taken(rows, place), place))
     return Sorted(*found)
 

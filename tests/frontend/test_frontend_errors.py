@@ -302,13 +302,13 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         lambda x0: x0.reshape(-1, 7),
         [lg.spec(B, 3)],
         errors.BadReshape,
-        ["3*batch elements are not known to divide by 7"],
+        ["3*batch elements are not known to be a multiple of 7"],
     ),
     (
         lambda x0: x0.reshape(-1, 4),
         [lg.spec(2, 3)],
         errors.BadReshape,
-        ["6 elements do not divide by 4"],
+        ["6 elements are no multiple of 4"],
     ),
     (
         lambda x0: functional.pixel_unshuffle(x0, 2),
@@ -1131,6 +1131,7 @@ OUTSIDE: list[tuple[Callable[[], Any], str]] = [
     (lambda: lg.full((2,), 2**70), "[full] a number cannot be an integer of 71 bits. Pass a number from -2**63 to"),
     (lambda: lg.full((2,), 2**63), "[full] a number cannot be 9223372036854775808. Pass a number from -2**63 to"),
     (lambda: lg.full((2,), 256, dtype=lg.u8), "[full] a number cannot be 256. Pass a number from 0 to 255 for u8."),
+    (lambda: lg.zeros(2, dtype=lg.u8).pad((1, 0), -1), "[pad] a number cannot be -1. Pass a number from 0 to 255"),
     (lambda: lg.pow(2, 3), "[pow] an operand cannot be 2 and 3. Pass a tensor."),
     (lambda: lg.xlogy(2, 3.5), "[xlogy] an operand cannot be 2 and 3.5. Pass a tensor."),
     (lambda: lg.isin(2, 3), "[isin] an operand cannot be 2 and 3. Pass a tensor."),

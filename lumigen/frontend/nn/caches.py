@@ -51,12 +51,16 @@ class RingCache(State):
         return self.extents[-2].const
 
     def write(self, x: Tensor, position: Tensor) -> None:
-        """Put x (.., n, features) at `position`, an integer from 0, and those behind it; cast to the cache's dtype."""
+        """Put x (.., n, features) at `position`, an integer from 0, and those behind it; cast to the cache's dtype.
+
+        Rows at positions below 0 are left out.
+        """
         self._check(x)
-        n = self._chunk(x.shape[-2])
-        ahead = (arange(self.rows) - _scalar(self, position)) % self.rows
+        n, start = self._chunk(x.shape[-2]), _scalar(self, position)
+        ahead = (arange(self.rows) - start) % self.rows
+        here = (ahead < n) & (ahead + start >= 0)
         taken = x.to(self.dtype).index_select(-2, ahead)
-        self[...] = where((ahead < n).unsqueeze(-1), taken, self)
+        self[...] = where(here.unsqueeze(-1), taken, self)
 
     def seen(self, position: Tensor, n: Size) -> Tensor:
         """bool (n, rows): what queries at `position` and the n - 1 behind it see, after those are written."""
