@@ -185,16 +185,23 @@ def pack(stored: Stored, weight: Array) -> Array:
 
 def source(model: LoweredModel) -> str:
     """All kernels of a model as one translation unit."""
+    return _rendered(model)[0]
+
+
+def _rendered(model: LoweredModel) -> tuple[str, dict[str, int]]:
+    """(all kernels of a model as one translation unit, bytes of scratch that a task of each needs)."""
+    scratch: dict[str, int] = {}
     parts = ["#include <cstdint>", "namespace LUMIGEN_NS {"]
     parts.extend(_struct(k) for k in model.kernels)
     parts.append("}  // namespace LUMIGEN_NS")
     for k in model.kernels:
-        parts.append(kernel_body(k.name, k.program, k.parameters)[0])
+        body, scratch[k.name] = kernel_body(k.name, k.program, k.parameters)
+        parts.append(body)
         parts.append(
             f'extern "C" void run_{k.name}(const void* args, int64_t tasks, char* scratch) {{\n'
             f"  for (int64_t task = 0; task < tasks; ++task) LUMIGEN_NS::{k.name}(args, task, scratch);\n}}"
         )
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts) + "\n", scratch
 
 
 def _struct(k: LoweredKernel) -> str:
@@ -214,10 +221,8 @@ def load(model: LoweredModel, optimise: str = "-O3", more: Sequence[str] = ()) -
             tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++."
         )
     flags = (*FLAGS, optimise, *more, "-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
-    library = compiled_library(
-        "fast_lane", compiler, flags, "kernels.cpp", source(model), _headers()
-    )
-    scratch = {k.name: kernel_body(k.name, k.program, k.parameters)[1] for k in model.kernels}
+    text, scratch = _rendered(model)
+    library = compiled_library("fast_lane", compiler, flags, "kernels.cpp", text, _headers())
     return FastLane(model, ctypes.CDLL(str(library)), scratch)
 
 

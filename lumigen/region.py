@@ -16,9 +16,10 @@ from functools import cache
 from typing import Union
 
 from lumigen.condition import Cmp, less
-from lumigen.dtype import DType, accumulator, boolean, computed, u8
+from lumigen.dtype import DType, accumulator, boolean, computed
 from lumigen.errors import SourceLocation
 from lumigen.index import Axis, Dim, Indicator, Ix, Lookup, indicator, ix, lookup, maximum, minimum
+from lumigen.integers import FURTHEST, Range, fits, range_of, remainder_fits
 from lumigen.ops import Op
 from lumigen.view import Shape
 
@@ -173,7 +174,6 @@ class Local:
 
 
 Expr = Union[Const, Index, Holds, Read, Random, Prim, Choose, Reduce, Carried, Scan, Local]
-Range = tuple[int | None, int | None]  # both ends included; None where no end is known
 
 _TABLE: dict[tuple[object, ...], Expr] = {}
 
@@ -410,12 +410,9 @@ def as_index(e: Expr) -> Ix | None:
     if isinstance(e, Const) and e.dtype.is_int:
         return ix(int(e.value))
     if isinstance(e, Read) and e.dtype.is_int:
-        lo, hi = e.source.range or _own_range(e.dtype)
+        lo, hi = e.source.range or range_of(e.dtype)
         return lookup(e.source, e.at, lo, hi)
     return _chosen(e) if isinstance(e, Choose) else None
-
-
-FURTHEST = 1 << 62  # that two positions are apart: further ones wrap around, and have no literal
 
 
 @cache
@@ -439,23 +436,6 @@ def _chosen(e: Choose) -> Ix | None:
     return otherwise + apart * indicator(slack) if is_fixed and is_first and fits else None
 
 
-def _own_range(dtype: DType) -> Range:
-    """What a type can hold; integers of 64 bits are taken not to wrap around."""
-    if dtype.bits == 64:
-        return None, None
-    low = 0 if dtype is u8 else -(2 ** (dtype.bits - 1))
-    return low, low + 2**dtype.bits - 1
-
-
-def _fits(value: Ix, dtype: DType) -> bool:
-    """Whether the type holds the expression whatever its atoms are: only then index arithmetic is its arithmetic."""
-    low, high = _own_range(dtype)
-    least, greatest = value.bounds()
-    if low is None or high is None:
-        return True
-    return least is not None and greatest is not None and low <= least and greatest <= high
-
-
 def prim(op: Op, args: tuple[Expr, ...], dtype: DType) -> Expr:
     """An elementwise primitive in its one spelling: selects as `Choose`, integer comparisons as `Holds`."""
     if op is Op.MUL:
@@ -468,7 +448,7 @@ def prim(op: Op, args: tuple[Expr, ...], dtype: DType) -> Expr:
         return _cast(args[0], dtype)
     if op is Op.MOD and dtype.is_int:
         a, b = as_index(args[0]), as_index(args[1])
-        if a is not None and b is not None and (b.bounds()[0] or 0) > 0:
+        if a is not None and b is not None and remainder_fits(a, b, dtype):
             return index(a % b, dtype)
     return _intern(Prim, op, args, dtype)
 
@@ -477,7 +457,7 @@ def _cast(a: Expr, dtype: DType) -> Expr:
     if a.dtype is dtype:
         return a
     inside = as_index(a) if a.dtype.is_int and dtype.is_int else None
-    if inside is not None and _fits(inside, dtype):
+    if inside is not None and fits(inside, dtype):
         return index(inside, dtype)
     if dtype.is_float and isinstance(a, Prim) and a.op is Op.CONTIGUOUS:
         (inner,) = a.args
@@ -516,7 +496,7 @@ def _range(e: Expr) -> Range:
     inside = as_index(e)
     if inside is not None:
         return inside.bounds()
-    low, high = _own_range(e.dtype)
+    low, high = range_of(e.dtype)
     if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and not e.args[0].dtype.is_float:
         least, greatest = _range(e.args[0])
         if low is None or high is None:
@@ -534,7 +514,7 @@ def _mul(a: Expr, b: Expr, dtype: DType) -> Expr:
         return choose(condition, value, neutral(dtype))
     left, right = as_index(a), as_index(b)
     affine = left is not None and right is not None and (left.is_const or right.is_const)
-    if affine and left is not None and right is not None and _fits(left * right, dtype):
+    if affine and left is not None and right is not None and fits(left * right, dtype):
         return index(left * right, dtype)
     return _intern(Prim, Op.MUL, (a, b), dtype)
 
@@ -561,7 +541,7 @@ def _add(a: Expr, b: Expr, dtype: DType) -> Expr:
                 return choose(b.condition, b.then, a.then)
             return choose(a.condition, a.then, b.then)
     left, right = as_index(a), as_index(b)
-    if left is not None and right is not None and _fits(left + right, dtype):
+    if left is not None and right is not None and fits(left + right, dtype):
         return index(left + right, dtype)
     return _intern(Prim, Op.ADD, (a, b), dtype)
 
@@ -582,6 +562,8 @@ def reduce(
         for condition, rest in (body.args, body.args[::-1]):
             if isinstance(condition, Holds):
                 return reduce(monoid, axes, rest, dtype, (*where, *condition.conditions))
+    if any(c.known() is False for c in where):
+        return _zero(dtype) if monoid is Monoid.SUM else const(dtype.lowest, dtype)
     if monoid is Monoid.SUM or dtype.is_bool:
         for axis in axes:
             found = _sift(axis, where)

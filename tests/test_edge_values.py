@@ -288,6 +288,50 @@ def test_casts_to_integers_saturate(dtype: lg.DType, compiled: bool) -> None:
     assert found.numpy().tolist() == [min(max(v, info.min), info.max) for v in held]
 
 
+FAR = np.array([2**63 - 1, -(2**63), 2**62, 1 - 2**62, -7, 0, 5, 10003], np.int64)
+NEAR = np.array([0, 1, 2, 9, 12, 100, 10003, 50256], np.int64)
+HASH = 6364136223846793005
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("bounds", [None, (0, 50256)], ids=["any", "ids"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda T, i: (i * HASH) % 10,
+        lambda T, i: (i * 16777619 * 16777619 * 16777619) % 1000,
+        lambda T, i: ((i * HASH + 1442695040888963407) * HASH) % 10,
+        lambda T, i: (i * 31 + 7) % 1000,
+        lambda T, i: (i + 5) // 3,
+        lambda T, i: (T.arange(8) * 2**61) // 3 + i * 0,
+        lambda T, i: T.arange(8) * 2**60 > i * 2**50,
+        lambda T, i: i + (2**63 - 1) > 0,
+        lambda T, i: T.maximum(i * 2**62, i),
+        lambda T, i: (i * 2**62).abs(),
+        lambda T, i: i * -(2**63),
+        lambda T, i: (i + 2**62) + (i + 2**62),
+        lambda T, i: T.arange(10).index_select(0, (i * HASH) % 10),
+        lambda T, i: T.zeros(10, dtype=T.float32).index_add(0, (i * HASH) % 10, T.ones(8)),
+    ],
+)
+def test_integers_of_64_bits_wrap_around(
+    function: Callable[..., Any], bounds: tuple[int, int] | None, compiled: bool
+) -> None:
+    """Also where their range is known, and where an element is taken at them, as of an embedding of hashes."""
+    held = FAR if bounds is None else NEAR
+    wanted = function(torch, torch.from_numpy(held)).numpy()
+    kind = lg.spec(8, dtype=lg.i64, range=bounds)
+    graph = traced(lambda i: function(lg, i), None, i=kind)
+    if compiled:
+        for change in GRAPH_PASSES:
+            graph = change(graph)
+        lane = fast_lane.load(assemble((("entry", graph),)), "-O1")
+        found = lane.run("entry", {"i": held}, {})["out"]
+    else:
+        found = evaluate(graph, {"i": held}, {})["out"]
+    np.testing.assert_array_equal(found, wanted)
+
+
 TYPICALLY = lg.Dim("many", 33, 39, typical=33), lg.Dim("few", 3, 9, typical=3)
 BEHIND: dict[str, Callable[[lg.Tensor], lg.Tensor]] = {  # what is there at the dims' typical values
     "along": lambda x: x[:, 33:].softmax(1),

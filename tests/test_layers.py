@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent / "lumigen"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"debug", "errors", "interrupt", "missing", "names", "resources"}),
     frozenset({"dtype", "index", "target", "tokenizer"}),
-    frozenset({"application", "condition"}),
+    frozenset({"application", "condition", "integers"}),
     frozenset({"ops", "toolchain", "view"}),
     frozenset({"graph", "limits"}),
     frozenset({"pattern", "region"}),

@@ -502,6 +502,8 @@ def test_an_output_that_is_cast_to_f32_stays_f32(dtype: DType) -> None:
             "above": (x > 1).type_as(x),
             "added": lg.addmm(x.sum(0), x, x.new_ones(40, 40)),
             "copied": (x * 5).contiguous(),
+            "drawn": lg.rand(4, generator=lg.Generator(7)),
+            "normal": lg.randn_like(x, generator=lg.Generator(8)),
         },
         x=spec(N, 40),
         keys=spec(N, 8),

@@ -20,6 +20,7 @@ from lumigen.lower.runs import terms_of
 from lumigen.ops import NATIVE
 from lumigen.printer import tile as tile_text
 from lumigen.region import Reduce, walk
+from lumigen.verify.tile import verify
 
 PLACES, COUNT = 70, 90  # more comparisons than are made for each place
 EDGES = lg.Dim("edges", 1, 400)
@@ -161,6 +162,22 @@ def test_kernels_are_what_the_graph_means(name: str, device: str) -> None:
             evaluate(graph, given, {}).values(),
         )
         np.testing.assert_allclose(found, want, 1e-5, 1e-5, err_msg=f"{nodes} {edges}")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("reduce", ["sum", "amax", "prod"])
+def test_what_nothing_is_scattered_to_is_known(reduce: str, device: str) -> None:
+    """Of a part that no index reaches nothing is read but what was there."""
+
+    def function(x: lg.Tensor, i: lg.Tensor) -> lg.Tensor:
+        return lg.cat([x, x]).scatter_reduce(0, i % 3, x, reduce)[3:]
+
+    model = lowered(function, DEVICES[device], x=lg.spec(5), i=lg.spec(5, dtype=lg.i64))
+    for k in model.kernels:
+        verify(k.program, k.name)  # each of its arguments is used
+    x, i = np.arange(5, dtype=np.float32), np.array([5, 4, 0, 7, 1])
+    (found,) = run_entry(model, {"x": x, "i": i}, {}).values()
+    np.testing.assert_array_equal(found, np.concatenate([x, x])[3:])
 
 
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d.is_int], ids=str)

@@ -34,7 +34,7 @@ def check_extent(op: str, what: str, extent: Ix, least: int = 0) -> None:
         return
     dim = next((a for a in extent.atoms() if isinstance(a, Dim)), None)
     if dim is None or is_nonnegative(-spare - 1):
-        expected = f"sizes that leave at least {least}"
+        expected = f"sizes that leave {f'at least {least}' if least else 'no extent below 0'}"
         raise fail(BadArgument, op=op, name="a size", value=f"such that {what}", expected=expected)
     needed = f"{enough(extent, least, dim)}, since {what}"
     raise fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)

@@ -76,7 +76,7 @@ def _uniform(g: Generator, size: Sequence[Extent], dtype: DType) -> Tensor:
         )
     count = 2.0 ** DIGITS[dtype]
     wide = f64 if dtype is f64 else f32
-    return ((g.bits(size) % int(count)).to(wide) * (1 / count)).to(dtype)
+    return _in((g.bits(size) % int(count)).to(wide) * (1 / count), dtype)
 
 
 def _normal(g: Generator, size: Sequence[Extent], dtype: DType) -> Tensor:
@@ -86,7 +86,12 @@ def _normal(g: Generator, size: Sequence[Extent], dtype: DType) -> Tensor:
     low = bits % HALF
     u = (low.to(wide) + 0.5) * (1 / HALF)  # above 0
     v = (bits - low).to(wide) * (1 / HALF**2)  # -1/2 .. 1/2
-    return ((u.log() * -2).sqrt() * (v * (2 * math.pi)).cos()).to(dtype)
+    return _in((u.log() * -2).sqrt() * (v * (2 * math.pi)).cos(), dtype)
+
+
+def _in(drawn: Tensor, dtype: DType) -> Tensor:
+    """In a dtype. A copy in the same one would say that the user asked for it, in a model held in 16 bits too."""
+    return drawn if drawn.dtype is dtype else drawn.to(dtype)
 
 
 # --- shapes ---------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import combinations_with_replacement
 
 from lumigen.condition import Cmp
@@ -143,6 +144,7 @@ def broken_size(b: Buffer, needed: Ix, scope: Scope) -> Iterator[str]:
         yield f"{b} has {size} elements, not {needed}"
 
 
+@cache
 def never(c: Cmp, given: Conditions) -> bool:
     """Whether a condition fails wherever the given ones hold, as far as one of them proves it."""
     fails = -c.slack - 1

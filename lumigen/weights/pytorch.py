@@ -84,14 +84,14 @@ def is_pytorch(file: Path) -> bool:
 
 def read_pytorch(file: Path) -> dict[str, Stored]:
     """The tensors by name; those in dicts and lists inside have the keys before theirs, joined by dots."""
+    if any(name.rpartition("/")[2] == "constants.pkl" for name in archive.names(file)):
+        raise bad(file, "it is a program of TorchScript", SAVE_ALONE)
     remedy = "save it with torch.save"
     members = archive.members(file, "file of PyTorch", remedy)
     found = [m for n, m in members.items() if n.rpartition("/")[2] == PICKLE]
     if len(found) != 1:
         raise bad(file, f"it holds {len(found)} pickles called {PICKLE}")
     folder = found[0].name.removesuffix(PICKLE)
-    if f"{folder}constants.pkl" in members:
-        raise bad(file, "it is a program of TorchScript", SAVE_ALONE)
     with file.open("rb") as f:
         order = members.get(f"{folder}byteorder")
         if order is not None:

@@ -359,8 +359,8 @@ def twice(file: Path) -> Path:
     return file
 
 
-def members(file: Path, *names: str) -> Path:
-    with zipfile.ZipFile(file, "w") as archive:
+def members(file: Path, *names: str, compression: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(file, "w", compression) as archive:
         for name in names:
             archive.writestr(name, b"")
     return file
@@ -385,7 +385,10 @@ ARCHIVES: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "a member twice": (twice, "twice"),
     "two pickles": (lambda f: members(f, "a/data.pkl", "b/data.pkl"), "2 pickles"),
-    "TorchScript": (lambda f: members(f, "a/data.pkl", "a/constants.pkl"), "TorchScript"),
+    "TorchScript": (
+        lambda f: members(f, "a/data.pkl", "a/constants.pkl", compression=zipfile.ZIP_DEFLATED),
+        "TorchScript",
+    ),
 }
 
 

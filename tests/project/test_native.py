@@ -11,8 +11,10 @@ from models import tiny as tiny_model
 
 from lumigen.build import build_project, write_project
 from lumigen.emit.project import render_project
+from lumigen.resources import runtime_dir
 
 NATIVE = Path(__file__).parent / "native"
+RUNTIME = runtime_dir()
 
 
 def test_c_interface(project, compile_against):
@@ -22,6 +24,18 @@ def test_c_interface(project, compile_against):
             [program, project / weights], capture_output=True, text=True, timeout=120, check=False
         )
         assert run.returncode == 0, f"{weights}: {run.stdout}"
+
+
+def test_tensors_without_elements_need_no_memory(tool, tmp_path):
+    """As torch's, whose `data_ptr()` is 0."""
+    program = tmp_path / "empty_tensors"
+    sources = [NATIVE / "empty_tensors_test.cpp"]
+    sources += [RUNTIME / name for name in ("contract.cpp", "status.cpp")]
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-DLUMIGEN_NS=native", f"-I{RUNTIME}"]
+    flags += ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    subprocess.run([tool("g++"), *flags, *sources, "-o", program], check=True)
+    run = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

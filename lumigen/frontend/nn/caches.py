@@ -57,16 +57,16 @@ class RingCache(State):
         """
         self._check(x)
         n, start = self._chunk(x.shape[-2]), _scalar(self, position)
-        ahead = (arange(self.rows) - start) % self.rows
+        ahead = (arange(self.rows) - start % self.rows) % self.rows
         here = (ahead < n) & (ahead + start >= 0)
         taken = x.to(self.dtype).index_select(-2, ahead)
         self[...] = where(here.unsqueeze(-1), taken, self)
 
     def seen(self, position: Tensor, n: Size) -> Tensor:
         """bool (n, rows): what queries at `position` and the n - 1 behind it see, after those are written."""
-        last = _scalar(self, position) + (self._chunk(n) - 1)
-        row = arange(self.rows)
-        behind = arange(n).unsqueeze(-1) - (n - 1) + (last - row) % self.rows
+        start, more = _scalar(self, position), self._chunk(n) - 1
+        last, row = start + more, arange(self.rows)
+        behind = arange(n).unsqueeze(-1) - more + (start % self.rows + more - row) % self.rows
         # a row holds the last position that has its remainder, and none before the text comes to it
         return (row <= last) & (behind >= 0) & (behind < self.window)
 
@@ -135,7 +135,7 @@ class PagedCache(State):
         given = x.to(self.dtype)
         features = (1,) * (self.ndim - 2)
         for k in range((most - 2) // size + 2):
-            page = page_of[(start + k * size) % length]
+            page = page_of[(start % length + k * size) % length]
             ahead = arange(size) + k * size - into
             at = ahead + start
             here = (ahead >= 0) & (ahead < n) & (at >= 0) & (at < length)
