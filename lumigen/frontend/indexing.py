@@ -219,8 +219,10 @@ def _need_index(op: str, index: Edge) -> Edge:
             op=op,
             name="the index",
             got=index.dtype,
-            expected="an integer type",
-            remedy="Use where() or masked_fill(): how many places a mask chooses is known when the model runs."
+            expected="of integers: how many places a mask chooses is known only when the model runs"
+            if index.dtype.is_bool
+            else "an integer type",
+            remedy="Use where() or masked_fill()."
             if index.dtype.is_bool
             else "Cast it with .to(lg.i64).",
         )

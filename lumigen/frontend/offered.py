@@ -35,10 +35,13 @@ _TARGET = (
     "The target of the compilation, such as `--target cuda`, decides where it runs: leave this out."
 )
 _INFERENCE = "Nothing is differentiated: leave this out."
-# What another library's tensors have, and why ours need none of it.
+_SEED = "Numbers are drawn from a generator that is passed: lg.rand(4, generator=lg.Generator(seed))."
+# What another library has, its tensors above all, and why ours needs none of it.
 ELSEWHERE = {
     **dict.fromkeys(("cpu", "cuda", "device", "is_cuda", "pin_memory"), _TARGET),
     **dict.fromkeys(("backward", "grad", "requires_grad", "requires_grad_"), _INFERENCE),
+    **dict.fromkeys(("enable_grad", "inference_mode", "no_grad", "set_grad_enabled"), _INFERENCE),
+    **dict.fromkeys(("initial_seed", "manual_seed", "seed"), _SEED),
     "data": "A tensor is its data: leave this out.",
 }
 
@@ -106,6 +109,8 @@ def lacks(name: str, names: list[str], module: str) -> AttributeError:
     if there:
         has = " and as ".join(f"{spoken(n)}.{name}" for n in there)
         return AttributeError(f"{where} has no {name}. It is here as {has}.")
+    if name in ELSEWHERE:
+        return AttributeError(f"{where} has no {name}. {ELSEWHERE[name]}")
     why = reason_of(name)
     if why is not None:
         return AttributeError(f"{where} has no {name}, since {why}.")

@@ -31,8 +31,8 @@ def scan(
     Each step takes one element of `xs` along `dim`, the last one first if `reverse`; the ys are stacked along the same
     dimension, each where its x was. The carry, `xs` and what `f` yields are a tensor, or tuples, lists and dicts of
     tensors; `xs` and ys may be None, and then `length` says how many steps there are. A carry keeps its shapes and
-    dtypes. `f` is traced once and runs as a loop, of any length; it may use tensors from outside, which are the same
-    in each step. BadArgument for what does not fit.
+    dtypes. `f` is traced once and runs as a loop of any number of steps from 1; it may use tensors from outside, which
+    are the same in each step. BadArgument for what does not fit.
     """
     carries, elements = list(_tensors(init, "init")), list(_tensors(xs, "xs"))
     axes = [movement.axis("scan", x.edge, dim) for x in elements]
