@@ -170,7 +170,7 @@ def test_the_graph_is_attention_over_the_text(function: Callable[..., Any], n: A
         ("cpu", lg.f32),
         pytest.param("cpu", lg.bf16, marks=pytest.mark.slow),
         ("cuda", lg.f32),
-        ("cuda", lg.bf16),
+        pytest.param("cuda", lg.bf16, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -139,6 +139,7 @@ def test_a_symbol_has_the_lines_of_the_model(origin: str, lines: str) -> None:
     assert symbol("k01_softmax", origin) == f"k01_softmax{lines}"
 
 
+@pytest.mark.slow
 def test_what_a_fold_carries_is_stored_too(tmp_path: Path) -> None:
     def both(q: Any, k: Any, v: Any) -> dict[str, Any]:
         scores = q @ k.mT * 0.125
@@ -184,6 +185,7 @@ def test_a_block_in_f32_fits_the_smallest_device(features: int, batch: int) -> N
     assert 4 * (rows * depth + 2 * step * (depth + columns) + fragment) <= 99 * 1024
 
 
+@pytest.mark.slow
 def test_sums_beside_a_product_that_no_row_and_no_column_has(tmp_path: Path) -> None:
     entry = traced(
         lambda x, y: (x @ x.mT) * y.square().sum(-1)[:, None, None],

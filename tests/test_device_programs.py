@@ -105,7 +105,9 @@ SLOW = {"few_of_many_heads", "gqa", "heads_last", "sink"}  # to interpret
 
 
 @pytest.mark.parametrize(
-    "dtype", [lg.f32, pytest.param(lg.f16, marks=pytest.mark.slow), lg.bf16], ids=str
+    "dtype",
+    [lg.f32, *(pytest.param(d, marks=pytest.mark.slow) for d in (lg.f16, lg.bf16))],
+    ids=str,
 )
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in FOLDED]

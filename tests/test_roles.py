@@ -103,7 +103,7 @@ def roles_of(model: LoweredModel) -> list[LoweredKernel]:
     return [k for k in model.kernels if k.program.skeleton == "roles"]
 
 
-SLOW = {"few", "few_columns", "large_columns"}  # to interpret
+SLOW = {"few", "few_columns", "large", "large_columns", "shared"}  # to interpret
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_the_last_one_stays(name: str) -> None:
         np.testing.assert_array_equal(found, want)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*FUNCTIONS, *LAST])
 def test_kernels_are_what_the_graph_means(name: str, device: str) -> None:
     """What is out of range goes nowhere."""

@@ -367,7 +367,14 @@ SAMPLES = [
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize(
     ("mode", "rank"),
-    [("bilinear", 2), ("nearest", 2), ("bicubic", 2), ("bilinear", 3), ("nearest", 3)],
+    [
+        ("bilinear", 2),
+        ("nearest", 2),
+        *(
+            pytest.param(mode, rank, marks=pytest.mark.slow)
+            for mode, rank in (("bicubic", 2), ("bilinear", 3), ("nearest", 3))
+        ),
+    ],
 )
 def test_samples_of_dynamic_extents(mode: str, rank: int, padding: str, corners: bool) -> None:
     batch, *extents = SAMPLED

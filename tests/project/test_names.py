@@ -60,6 +60,7 @@ def compile_files(files: dict[str, str], directory: Path, wanted: tuple[str, ...
         assert done.returncode == 0, f"{path}\n{done.stderr[:2000]}"
 
 
+@pytest.mark.slow
 def test_dims_may_be_called_like_anything_in_a_kernel(tmp_path, monkeypatch, rng):
     """One library of a kernel of each skeleton for each name; their numbers are numpy's."""
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
@@ -96,6 +97,7 @@ def test_dims_and_kernel_numbers_are_told_apart_in_tile_programs():
         assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_dims_may_be_called_like_anything_in_a_project(tmp_path):
     dims = ("int", "int_", "x0", "x0_", "out", "linux", "EOF", "dims", "k_x_dim", "Dims", "values")
     files = render(model_of(dims=dims))
