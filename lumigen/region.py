@@ -473,7 +473,7 @@ def _less_than(a: Expr, b: Expr) -> Expr:
         return negation(a) if is_true(b) else _intern(Prim, Op.LESS_THAN, (a, b), boolean)
     if a is b:
         return const(False, boolean)
-    if a.dtype.is_int and (decided := _is_below(_range(a), _range(b))) is not None:
+    if a.dtype.is_int and (decided := _is_below(_held(a), _held(b))) is not None:
         return const(decided, boolean)
     left, right = as_index(a), as_index(b)
     if left is not None and right is not None:
@@ -481,12 +481,19 @@ def _less_than(a: Expr, b: Expr) -> Expr:
     return _intern(Prim, Op.LESS_THAN, (a, b), boolean)
 
 
-def _is_below(a: Range, b: Range) -> bool | None:
+def _is_below(a: tuple[float, float], b: tuple[float, float]) -> bool | None:
     """Whether every integer of one range is below every one of the other; None if only some are."""
     (a_low, a_high), (b_low, b_high) = a, b
-    if a_high is not None and b_low is not None and a_high < b_low:
+    if a_high < b_low:
         return True
-    return False if a_low is not None and b_high is not None and a_low >= b_high else None
+    return False if a_low >= b_high else None
+
+
+def _held(e: Expr) -> tuple[float, float]:
+    """The least and the greatest that an integer can be, those of its type where nothing else is known."""
+    low, high = _range(e)
+    least, greatest = e.dtype.lowest, e.dtype.greatest
+    return least if low is None else low, greatest if high is None else high
 
 
 def _range(e: Expr) -> Range:

@@ -309,6 +309,7 @@ HASH = 6364136223846793005
         lambda T, i: T.maximum(i * 2**62, i),
         lambda T, i: (i * 2**62).abs(),
         lambda T, i: i * -(2**63),
+        lambda T, i: (i < -(2**63)) | (i > 2**63 - 1) | (i >= -(2**63)) & (i != 2**63 - 1),
         lambda T, i: (i + 2**62) + (i + 2**62),
         lambda T, i: T.arange(10).index_select(0, (i * HASH) % 10),
         lambda T, i: T.zeros(10, dtype=T.float32).index_add(0, (i * HASH) % 10, T.ones(8)),

@@ -35,7 +35,9 @@ _TARGET = (
     "The target of the compilation, such as `--target cuda`, decides where it runs: leave this out."
 )
 _INFERENCE = "Nothing is differentiated: leave this out."
-_SEED = "Numbers are drawn from a generator that is passed: lg.rand(4, generator=lg.Generator(seed))."
+_SEED = (
+    "Numbers are drawn from a generator that is passed: lg.rand(4, generator=lg.Generator(seed))."
+)
 # What another library has, its tensors above all, and why ours needs none of it.
 ELSEWHERE = {
     **dict.fromkeys(("cpu", "cuda", "device", "is_cuda", "pin_memory"), _TARGET),

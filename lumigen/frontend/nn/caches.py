@@ -91,8 +91,8 @@ class RingCache(State):
 class PagedCache(State):
     """Rows of several texts in pages of one pool, (pages, page_size, ..): a table says which pages a text has.
 
-    Position p of a text stands in page `table[p // page_size]`, at row p mod page_size. A table, integers (length,) of a
-    fixed length, is an input with a `range` from 0 to pages - 1: its caller gives pages to texts, each of up to
+    Position p of a text stands in page `table[p // page_size]`, at row p mod page_size. A table, integers (length,) of
+    a fixed length, is an input with a `range` from 0 to pages - 1: its caller gives pages to texts, each of up to
     length * page_size positions.
 
         keys = nn.PagedCache("keys", (256, 16, groups, width))
