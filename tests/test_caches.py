@@ -246,6 +246,21 @@ def test_a_ring_has_no_rows_before_the_first_position(rows: int) -> None:
         np.testing.assert_array_equal(states["ring"], wanted, err_msg=str(start))
 
 
+def test_a_ring_moves_what_is_added_at_a_position_without_a_range() -> None:
+    """In rows of no power of two, so that the remainder of a wrapped position would be another."""
+
+    def write(x: lg.Tensor, pos: lg.Tensor) -> lg.Tensor:
+        nn.RingCache("ring", (70, 8), window=60).write(x, pos)
+        return x + 1
+
+    model = lowered(traced(write, None, x=lg.spec(3, 8), pos=lg.spec(dtype=lg.i64)))
+    (program,) = model.programs
+    assert [a for x in program.launches for a in x.arguments if isinstance(a, SlotArg)] == []
+    store, kernels = program.launches[0], {k.name: k for k in model.kernels}
+    _, read, written = kernels[store.kernel].cost.at({})
+    assert (read, written) == (3 * 8 * 4 + 8, 3 * 8 * 4)
+
+
 def _atoms(e: Ix) -> set[object]:
     """Also those inside the lesser or greater of two."""
     found: set[object] = set(e.atoms())
