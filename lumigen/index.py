@@ -427,6 +427,7 @@ def _whole_dims(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
     return out
 
 
+@cache
 def _combine(a: Ix, b: Ix, sign: int) -> Ix:
     if not b.terms:
         return Ix.interned(a.terms, a.const + sign * b.const)
@@ -438,6 +439,7 @@ def _combine(a: Ix, b: Ix, sign: int) -> Ix:
     return _collect(terms, a.const + sign * b.const)
 
 
+@cache
 def _multiply(a: Ix, b: Ix) -> Ix:
     if not a.terms:
         a, b = b, a

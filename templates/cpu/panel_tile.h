@@ -1,6 +1,10 @@
 // The inner loops of panel.h: a tile of C in registers, and the order in which tiles are visited.
 #pragma once
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
@@ -270,12 +274,25 @@ constexpr int kStreams = kStreamVectors * kLanes / kPanel;
 
 // How far ahead lines are asked for, in lines of a stream: a processor looks no further by itself than the
 // end of a page, and not as far where elements are widened. The second cache can wait for more lines than the
-// first, and is asked before it. Where there is a matrix unit it can wait for more.
-#if defined(LUMIGEN_AMX)
-constexpr int64_t kLinesNear = 12, kLinesAhead = 96;  // for the first cache, and for the second
-#else
-constexpr int64_t kLinesNear = 4, kLinesAhead = 16;
+// first, and is asked before it.
+struct Reach {
+  int64_t near, far;  // for the first cache, and for the second
+};
+
+// Processors with a matrix unit wait for more. That is of the processor, not of the instructions that
+// multiply: on Sapphire Rapids rows of f32 gain up to 8% from the greater distances, on Zen 3 and 4 they lose
+// 10 to 20%.
+inline Reach lines_ahead() {
+#if defined(__x86_64__)
+  static const bool many = [] {
+    uint32_t a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 24 & 1) != 0;  // AMX-TILE
+  }();
+  if (many) return {12, 96};
 #endif
+  return {4, 16};
+}
+
 constexpr int64_t kLine = 64;  // bytes
 template <class T>
 constexpr int kLineSteps = kLine / (kPanel * int(sizeof(T)));  // of B: 1 or 2
@@ -286,6 +303,8 @@ __attribute__((noinline)) void multiply_streams(float* c, const A* a, Columns<T>
                                                 int64_t k, bool accumulate) {
   constexpr int kPanelVectors = kPanel / kLanes, kLineRows = kLineSteps<T> * kStepRows<A, T>;
   const int64_t apart = each * columns.panel_stride, step = columns.step;
+  const Reach ahead = lines_ahead();
+  const int64_t near = ahead.near * kLineSteps<T> * step, far = ahead.far * kLineSteps<T> * step;
   for (int64_t panel = 0; panel < each; panel++) {
     const auto place = [&](int v) {
       return c + (v / kPanelVectors * each + panel) * kPanel + v % kPanelVectors * kLanes;
@@ -299,8 +318,8 @@ __attribute__((noinline)) void multiply_streams(float* c, const A* a, Columns<T>
     for (; i + kLineRows <= k; i += kLineRows) {
 #pragma GCC unroll 8
       for (int s = 0; s < kStreams; s++) {
-        __builtin_prefetch(b + s * apart + kLinesNear * kLineSteps<T> * step);
-        __builtin_prefetch(b + s * apart + kLinesAhead * kLineSteps<T> * step, 0, 2);
+        __builtin_prefetch(b + s * apart + near);
+        __builtin_prefetch(b + s * apart + far, 0, 2);
       }
 #pragma GCC unroll 4
       for (int u = 0; u < kLineRows; u++)
