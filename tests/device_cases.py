@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 from small_programs import agree
 from tiles import traced
 
@@ -72,16 +72,11 @@ def compiled_kernels(
     target = parse_target("cuda:sm_80,sm_90a,sm_100")
     compiled = lower_model(model.trace(), {}, target=target).model
     write_project(render_project(compiled), folder)
-    flags = ["-std=c++17", "-O3", f"-gencode=arch=compute_{arch},code=sm_{arch}", "-lineinfo"]
-    flags += ["-Werror", "all-warnings", "-Xptxas", "-v", "-Xcompiler", "-Wall,-Wextra,-Werror"]
-    flags += ["-DLUMIGEN_NS=cases_impl", *(f"-I{folder / f}" for f in ("", "runtime", "kernels"))]
-    out: list[tuple[str, str]] = []
-    for kernel in sorted((folder / "kernels").glob(f"k??_{skeleton}.cu")):
-        command = ["nvcc", *flags, "-c", kernel, "-o", folder / "kernel.o"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        out.append((kernel.name, done.stderr))
-    return out
+    includes = [folder / f for f in ("", "runtime", "kernels")]
+    return [
+        (kernel.name, nvcc.of_kernel(kernel, arch, "cases_impl", includes))
+        for kernel in sorted((folder / "kernels").glob(f"k??_{skeleton}.cu"))
+    ]
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
+import nvcc
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -20,15 +20,9 @@ pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 
 def compile_for(arch: str, source: Path, output: Path) -> str:
     """What the compiler says; a warning is an error."""
-    target = f"-gencode=arch=compute_{arch},code=sm_{arch}"
-    flags = ["-std=c++17", "-O3", target, "-Werror", "all-warnings", "-Xptxas", "-v"]
-    flags += ["-Xcompiler", "-Wall,-Wextra,-Werror", "-DLUMIGEN_NS=native"]
-    flags += [f"-I{ROOT / 'templates' / 'cuda'}", f"-I{ROOT / 'runtime'}"]
-    done = subprocess.run(
-        ["nvcc", *flags, "-c", source, "-o", output], capture_output=True, text=True, check=False
+    return nvcc.said(
+        source, arch, "native", [ROOT / "templates" / "cuda", ROOT / "runtime"], output
     )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
 
 
 def no_spills(log: str, kernels: int) -> None:
@@ -41,11 +35,11 @@ def no_spills(log: str, kernels: int) -> None:
 @pytest.mark.slow  # tests without it compile kernels of each skeleton, from the same headers
 @pytest.mark.parametrize("arch", ["80", "90a", "100", "120"])
 def test_pipeline_tiles(arch: str, tmp_path: Path) -> None:
-    no_spills(compile_for(arch, NATIVE / "tiles.cu", tmp_path / "tiles.o"), 14)
+    no_spills(compile_for(arch, NATIVE / "tiles.cu", tmp_path / "tiles.cubin"), 14)
 
 
 def test_role_tiles(tmp_path: Path) -> None:
-    no_spills(compile_for("90a", NATIVE / "role_tiles.cu", tmp_path / "tiles.o"), 5)
+    no_spills(compile_for("90a", NATIVE / "role_tiles.cu", tmp_path / "tiles.cubin"), 5)
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import nvcc
 import pytest
 from tiles import traced
 
@@ -97,17 +97,7 @@ def compile_for(arch: str, made: LoweredKernel, folder: Path, *, only_packets: b
         text = re.sub(r"either_way\(.*, \[&\]", "either_way(true, [&]", text)
     source = folder / "kernel.cu"
     source.write_text(DECLARED.format(name=made.name, fields=fields) + text)
-    target = f"-gencode=arch=compute_{arch},code=sm_{arch}"
-    flags = ["-std=c++17", "-O3", target, "-Werror", "all-warnings", "-Xptxas", "-v"]
-    flags += ["-Xcompiler", "-Wall,-Wextra,-Werror", "-DLUMIGEN_NS=native", f"-I{folder}"]
-    done = subprocess.run(
-        ["nvcc", *flags, "-c", source, "-o", folder / "kernel.o"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr + text
-    return done.stderr
+    return nvcc.of_kernel(source, arch, "native", [folder])
 
 
 @pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, computed, f32
@@ -410,6 +411,11 @@ def count_uses(roots: Iterable[Expr]) -> dict[Expr, int]:
 
 def kernel_reductions(roots: Iterable[Expr]) -> tuple[Reduce, ...]:
     """Every reduction of a kernel, inner ones first."""
+    return _reductions_in(tuple(roots))
+
+
+@cache
+def _reductions_in(roots: tuple[Expr, ...]) -> tuple[Reduce, ...]:
     return tuple(e for e in walk(roots) if isinstance(e, Reduce))
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import sentences
 from minilm_reference import embed
-
-from lumigen.toolchain import cpu_flags
+from processor import INSTRUCTION_SETS, instruction_sets
 
 pytestmark = pytest.mark.slow
 
@@ -25,26 +24,15 @@ SHAPES = [(batch, length) for length in LENGTHS for batch in (1, 2, 5)] + [
     (64, 7),
     (64, 19),
 ]
-FLAGS = {
-    "baseline": (),
-    "avx2": ("avx2", "fma", "f16c"),
-    "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl"),
-}
 # One embedding has length 1 and 384 elements of about 0.05. In f32 each of 6 layers adds errors of
 # some 1e-7 of the hidden state; the bars are those that users were promised.
 LEAST_COSINE = 0.999999
 MOST_ERROR = 2e-5
 
 
-def isas() -> list[str]:
-    """The instruction sets of this processor, as MINILM_ISA names them."""
-    flags = cpu_flags()
-    return [name for name, needed in FLAGS.items() if flags.issuperset(needed)]
-
-
-@pytest.fixture(scope="module", params=FLAGS)
+@pytest.fixture(scope="module", params=INSTRUCTION_SETS)
 def isa(request: pytest.FixtureRequest) -> str:
-    if request.param not in isas():
+    if request.param not in instruction_sets():
         pytest.skip(f"this processor has no {request.param}")
     return request.param
 
@@ -54,7 +42,7 @@ def models(minilm: ModuleType) -> dict[str, object]:
     """A model for each instruction set."""
     with pytest.MonkeyPatch.context() as patch:
         found = {}
-        for name in isas():
+        for name in instruction_sets():
             patch.setenv("MINILM_ISA", name)
             found[name] = minilm.Model()
     return found

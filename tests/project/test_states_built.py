@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from cached import expected, feed, model, one_by_one, random_qkv
+from processor import instruction_sets
 from safetensors.numpy import load_file, save_file
 
 import lumigen as lg
@@ -196,7 +197,8 @@ def test_the_projects_own_tests_pass(project):
 def test_what_is_emitted_builds_clean_under_sanitizers(cached, project, tmp_path):
     """Warnings are errors; every test of the project runs under ASan and UBSan, and so does the reader of states."""
     build = tmp_path / "asan"
-    configure = ["cmake", "--preset", "asan", "-S", str(project), "-B", str(build)]
+    isas = f"-DCACHED_ISA={';'.join(instruction_sets())}"
+    configure = ["cmake", "--preset", "asan", isas, "-S", str(project), "-B", str(build)]
     for command in (
         configure,
         ["cmake", "--build", str(build), "-j", "2"],
