@@ -175,6 +175,10 @@ def reason(name: str) -> str | None:
 
 
 def reason_of(name: str) -> str | None:
-    """Likewise for what an entry is called in its namespace, whichever that is."""
+    """Likewise for what an entry is called in its namespace, whichever that is: a layer has its function's name."""
     entries = (n for names in EXCLUDED.values() for n in names)
-    return next((reason(n) for n in entries if n.rpartition(".")[2] == name), None)
+    return next((reason(n) for n in entries if _plain(n.rpartition(".")[2]) == _plain(name)), None)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

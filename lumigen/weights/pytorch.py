@@ -119,8 +119,10 @@ class _Reader:
         return {
             "collections.OrderedDict": lambda args: _dict(*args),
             f"{rebuild}tensor": lambda args: self.tensor(*args[:4]),
-            f"{rebuild}tensor_v2": lambda args: self.tensor(*args[:4]),
-            f"{rebuild}tensor_v3": lambda args: self.tensor(*args[:4], dtype=args[6]),
+            f"{rebuild}tensor_v2": lambda args: self.as_lies(self.tensor(*args[:4]), args[6:]),
+            f"{rebuild}tensor_v3": lambda args: self.as_lies(
+                self.tensor(*args[:4], dtype=args[6]), args[7:]
+            ),
             f"{rebuild}parameter": lambda args: args[0],
             f"{rebuild}parameter_with_state": lambda args: args[0],
             "torch._tensor._rebuild_from_type_v2": self.rebuilt,
@@ -136,6 +138,14 @@ class _Reader:
         if name in STORAGES or name in ("torch.Tensor", "torch.nn.parameter.Parameter"):
             return True
         return name.startswith("torch.") and name.removeprefix("torch.") in TYPES
+
+    def as_lies(self, tensor: _Tensor, facts: tuple[Any, ...]) -> _Tensor:
+        """The tensor, unless what torch notes of it says that its numbers are not those in memory."""
+        noted: Any = facts[0] if facts else None
+        if isinstance(noted, dict) and "neg" in noted:
+            why = "it holds a view that torch negates when it reads it (`is_neg()`)"
+            raise bad(self.file, why, "Save tensor.resolve_neg() instead.")
+        return tensor
 
     def rebuilt(self, args: tuple[Any, ...]) -> Any:
         """A tensor of a class of its own is a tensor."""

@@ -908,6 +908,7 @@ def test_a_namespace_says_what_it_has() -> None:
         (lambda: lg.linalg.svd, "lumigen.linalg has no svd, since it needs eigenvalues or sing"),
         (lambda: lg.ctc_loss, "lumigen has no ctc_loss, since hardly any model that runs has it"),
         (lambda: functional.ctc_loss, "lumigen.functional has no ctc_loss, since hardly any"),
+        (lambda: nn.CTCLoss, "lumigen.nn has no CTCLoss, since hardly any"),
         (lambda: lg.tensor([1]).unique, "a Tensor has no unique, since the shape of its result"),
         (lambda: lg.tensor([1]).resize_, "a Tensor has no resize_, since it is in place, or"),
     ],

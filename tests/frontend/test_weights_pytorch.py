@@ -103,6 +103,17 @@ def test_parts_of_storages(tmp_path: Path) -> None:
     assert weights["transposed"].base is not None
 
 
+@pytest.mark.parametrize("made", [lambda x: x, torch.nn.Parameter], ids=["tensor", "parameter"])
+def test_what_torch_negates_when_it_reads_it_is_refused(made: Any, tmp_path: Path) -> None:
+    """Its bytes are those of the tensor without the sign."""
+    negated = torch._neg_view(torch.arange(4.0))
+    with pytest.raises(
+        lg.errors.BadWeightsFile, match=r"negates when .* Save tensor\.resolve_neg\(\)"
+    ):
+        saved(tmp_path, {"w": made(negated)})
+    same(saved(tmp_path, {"w": negated.resolve_neg()}), {"w": -torch.arange(4.0)})
+
+
 def test_tensors_are_mapped(tmp_path: Path) -> None:
     weights = saved(tmp_path, {"x": torch.zeros(1 << 18)})
     tracemalloc.start()
