@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,9 +19,9 @@ class Kind(Enum):
     BOOL = "bool"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
-    """An element type: `name` as users write it, `bits` wide, `ctype` in generated C and C++."""
+    """An element type, one object for each: `name` as users write it, `bits` wide, `ctype` in generated C and C++."""
 
     name: str
     kind: Kind
@@ -34,6 +35,9 @@ class DType:
 
     def __repr__(self) -> str:
         return f"lg.{self.name}"
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        return _named, (self.name,)  # a copy is the same object
 
     @property
     def itemsize(self) -> int:
@@ -89,6 +93,10 @@ def of_numpy(dtype: npt.DTypeLike) -> DType | None:
     """The row of a numpy dtype; None if there is none."""
     wanted = np.dtype(dtype)
     return next((d for d in DTYPES if np.dtype(d.numpy) == wanted), None)
+
+
+def _named(name: str) -> DType:
+    return BY_NAME[name]
 
 
 def accumulator(dtype: DType) -> DType:

@@ -41,6 +41,10 @@ class Op(Enum):
     SCAN = "scan"
     NATIVE = "native"
 
+    __hash__ = (
+        object.__hash__
+    )  # that of Enum is Python's own code, and ops are looked up all the time
+
 
 class Form(Enum):
     """What arguments an op takes and what shape it yields."""

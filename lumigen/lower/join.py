@@ -120,8 +120,9 @@ def _joined(first: _Whole, second: _Whole) -> Region | None:
     """Both as one region; None if neither has the value of the other."""
     for inner, outer in ((first, second), (second, first)):
         a, b = inner.region.stores[-1], outer.region.stores[-1]
-        alike = computed(a.dst.dtype) is computed(b.dst.dtype)  # else no vectors compute both
-        if a.axes == b.axes and alike and not a.add and not b.add and a.value in outer.values:
+        if a.axes != b.axes or a.add or b.add or a.value not in outer.values:
+            continue
+        if computed(a.dst.dtype) is computed(b.dst.dtype):  # else no vectors compute both
             return _region((inner.region, outer.region))
     return None
 
