@@ -23,8 +23,19 @@ def range_of(dtype: DType) -> Range:
     return low, low + 2**dtype.bits - 1
 
 
+def wrapped(value: int, dtype: DType) -> int:
+    """What an integer type keeps of a number: it is that number modulo 2^bits."""
+    low = 0 if dtype is u8 else -(2 ** (dtype.bits - 1))
+    return (value - low) % 2**dtype.bits + low
+
+
 def fits(value: Ix, dtype: DType) -> bool:
-    """Whether the type holds the expression whatever its atoms are: only then index arithmetic is its arithmetic."""
+    """Whether the type holds the expression whatever its atoms are: only then index arithmetic is its arithmetic.
+
+    Of a number it is in any case, as a constant wraps around.
+    """
+    if value.is_const:
+        return True
     low, high = range_of(dtype)
     if low is None or high is None:
         return _furthest(value) < FURTHEST  # so that the difference of two is an i64 too

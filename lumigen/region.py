@@ -19,7 +19,7 @@ from lumigen.condition import Cmp, less
 from lumigen.dtype import DType, accumulator, boolean, computed
 from lumigen.errors import SourceLocation
 from lumigen.index import Axis, Dim, Indicator, Ix, Lookup, indicator, ix, lookup, maximum, minimum
-from lumigen.integers import FURTHEST, Range, fits, range_of, remainder_fits
+from lumigen.integers import FURTHEST, Range, fits, range_of, remainder_fits, wrapped
 from lumigen.ops import Op
 from lumigen.view import Shape
 
@@ -318,7 +318,7 @@ def free_axes(e: Expr) -> frozenset[Axis]:
 def const(value: float | int | bool, dtype: DType) -> Expr:
     if dtype.is_float:
         return _intern(Const, float(value).hex(), float(value), dtype)
-    number = bool(value) if dtype.is_bool else int(value)
+    number = bool(value) if dtype.is_bool else wrapped(int(value), dtype)
     return _intern(Const, str(number), number, dtype)
 
 
