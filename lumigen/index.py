@@ -427,7 +427,7 @@ def _whole_dims(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
     return out
 
 
-@cache
+@cache  # here and in products nine of ten are asked for again
 def _combine(a: Ix, b: Ix, sign: int) -> Ix:
     if not b.terms:
         return Ix.interned(a.terms, a.const + sign * b.const)

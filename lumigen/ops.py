@@ -41,9 +41,8 @@ class Op(Enum):
     SCAN = "scan"
     NATIVE = "native"
 
-    __hash__ = (
-        object.__hash__
-    )  # that of Enum is Python's own code, and ops are looked up all the time
+    # Ops are looked up all the time, and the hash of an Enum is Python's own code.
+    __hash__ = object.__hash__
 
 
 class Form(Enum):
