@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from lumigen.dtype import DType, u8
-from lumigen.index import Ix, of_atom
+from lumigen.index import Ix, Lookup, of_atom
 
 Range = tuple[int | None, int | None]  # both ends included; None where no end is known
 
@@ -67,3 +67,22 @@ def remainder_fits(value: Ix, by: Ix, dtype: DType) -> bool:
         return True
     is_power_of_two = by.is_const and by.const & (by.const - 1) == 0
     return is_power_of_two or any(value is of_atom(a) for m, _ in value.terms for a in m)
+
+
+def comparable(left: Ix, right: Ix) -> bool:
+    """Whether two integers compare as index expressions do, which subtract one from the other.
+
+    Not where that adds up what is read on both sides and nothing bounds: of `-1 - a < b` both sides are exact, and
+    `b + a` is not.
+    """
+    taken, given = _signs(left), _signs(right)
+    return not ((1 in given and -1 in taken) or (-1 in given and 1 in taken))
+
+
+def _signs(value: Ix) -> set[int]:
+    """Those of integers of 64 bits that are read and that nothing bounds."""
+    return {
+        1 if k > 0 else -1
+        for m, k in value.terms
+        if any(isinstance(a, Lookup) and None in (a.lo, a.hi) for a in m)
+    }

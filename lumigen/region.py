@@ -19,7 +19,7 @@ from lumigen.condition import Cmp, less
 from lumigen.dtype import DType, accumulator, boolean, computed
 from lumigen.errors import SourceLocation
 from lumigen.index import Axis, Dim, Indicator, Ix, Lookup, indicator, ix, lookup, maximum, minimum
-from lumigen.integers import FURTHEST, Range, fits, range_of, remainder_fits, wrapped
+from lumigen.integers import FURTHEST, Range, comparable, fits, range_of, remainder_fits, wrapped
 from lumigen.ops import Op
 from lumigen.view import Shape
 
@@ -476,7 +476,7 @@ def _less_than(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_int and (decided := _is_below(_held(a), _held(b))) is not None:
         return const(decided, boolean)
     left, right = as_index(a), as_index(b)
-    if left is not None and right is not None:
+    if left is not None and right is not None and comparable(left, right):
         return holds((less(left, right),))
     return _intern(Prim, Op.LESS_THAN, (a, b), boolean)
 

@@ -315,6 +315,7 @@ HASH = 6364136223846793005
         lambda T, i: (i * 0 + 2**62) * 3 - i,
         lambda T, i: (i * 0 + HASH).int() // 2**20 + i,
         lambda T, i: -(i * 0 + -(2**63)) // 5,
+        lambda T, i: T.maximum(~i, i.flip(0)),
         lambda T, i: T.arange(10).index_select(0, (i * HASH) % 10),
         lambda T, i: T.zeros(10, dtype=T.float32).index_add(0, (i * HASH) % 10, T.ones(8)),
     ],
@@ -335,6 +336,17 @@ def test_integers_of_64_bits_wrap_around(
     else:
         found = evaluate(graph, {"i": held}, {})["out"]
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+def test_the_least_of_distant_integers_and_where_it_is(compiled: bool) -> None:
+    """Stored both, so that where it is comes from a comparison with what was stored."""
+    cx = lg.Graph()
+    least, where = (found.retrieve() for found in cx.tensor(8, dtype=lg.i64).set(FAR).min(0))
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    assert (least.numpy().item(), where.numpy().item()) == (-(2**63), 1)
 
 
 TYPICALLY = lg.Dim("many", 33, 39, typical=33), lg.Dim("few", 3, 9, typical=3)
