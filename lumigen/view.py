@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import count
+from itertools import accumulate, count, pairwise
+from itertools import product as pairs
+from operator import mul
 
 from lumigen.condition import Cmp, less
 from lumigen.index import (
@@ -180,17 +182,29 @@ def expand(shape: Shape, to: Shape) -> View:
 
 def reshape(shape: Shape, to: Shape) -> View:
     """The same elements in row-major order under another shape of equal product."""
-    flat = ix(0)
-    for extent, at in zip(to, coordinates(to), strict=True):
-        flat = flat * extent + at
-    index: list[Ix] = []
-    for extent, inner in zip(shape, _strides(shape), strict=True):
-        index.append((flat // inner) % extent)
+    at, index = coordinates(to), list[Ix]()
+    for (i, j), (i_end, j_end) in pairwise(_cuts(shape, to)):
+        flat = ix(0)
+        for extent, along in zip(to[j:j_end], at[j:j_end], strict=True):
+            flat = flat * extent + along
+        for d in range(i, i_end):
+            index.append((flat // product(shape[d + 1 : i_end])) % shape[d])
     return View(to, tuple(index))
 
 
-def _strides(shape: Shape) -> tuple[Ix, ...]:
-    return tuple(product(shape[d + 1 :]) for d in range(len(shape)))
+def _cuts(shape: Shape, to: Shape) -> list[tuple[int, int]]:
+    """Where as many elements lie before on both sides: what is between two cuts changes on its own.
+
+    A merge of two dims, or a split, then says nothing of the others, whose extents may be sums that no
+    quotient undoes.
+    """
+    here, there = (list(accumulate(s, mul, initial=ix(1))) for s in (shape, to))
+    cuts = [(0, 0)]
+    while cuts[-1] != (end := (len(shape), len(to))):
+        i, j = cuts[-1]
+        further = pairs(range(i, end[0] + 1), range(j, end[1] + 1))
+        cuts.append(next((c for c in further if c != (i, j) and here[c[0]] is there[c[1]]), end))
+    return cuts
 
 
 def slice_view(

@@ -1270,6 +1270,20 @@ for tag, kw in {
         lambda x, kw=kw: F.conv_transpose2d(x, weight("w", 4, 6, 3, 3), weight("b", 6), **kw),
         (N, 4, 5, 6),
     )
+row(
+    "conv_transpose_enlarged",
+    lambda x: F.interpolate(
+        F.conv_transpose2d(
+            F.conv2d(x, weight("v", 4, 2, 3, 3), stride=2, padding=1),
+            weight("w", 4, 3, 4, 4),
+            stride=2,
+            padding=1,
+        ),
+        scale_factor=2,
+        mode="bilinear",
+    ),
+    (2, 2, M, N),
+)
 row("conv_transpose1d", lambda x: F.conv_transpose1d(x, weight("w", 4, 3, 2), stride=2), (N, 4, M))
 row("im2col", lambda x: F.unfold(x, 3, padding=1, stride=2), (N, 2, 7, 6))
 row("col2im", lambda x: F.fold(x, (5, 6), (2, 3), stride=(1, 2)), (N, 12, 8))

@@ -253,6 +253,10 @@ def test_coefficient_is_the_slope(case: tuple[Tree, list[dict[Any, int]]]) -> No
             assert rest.evaluate(env) + factor.evaluate(env) * env[axis] == value(tree, env)
 
 
+PADDED, UP = (
+    ix(S) + 2,
+    ix(S) // 2 * 4 + 2,
+)  # sums: as padding leaves them, and a transposed convolution
 FACTORS = st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=1, max_size=4)
 
 
@@ -268,13 +272,13 @@ def merged(factors: list[Ix], draw: Any) -> tuple[Ix, ...]:
 
 
 @settings(max_examples=300)
-@given(FACTORS, st.sampled_from([None, S, E]), st.integers(0, 3), st.data())
+@given(FACTORS, st.sampled_from([None, S, E, PADDED, UP]), st.integers(0, 3), st.data())
 def test_reshape_is_a_bijection_in_row_major_order(
-    factors: list[int], dim: Dim | None, place: int, data: st.DataObject
+    factors: list[int], symbolic: Dim | Ix | None, place: int, data: st.DataObject
 ) -> None:
     parts = [ix(f) for f in factors]
-    if dim is not None:
-        parts.insert(min(place, len(parts)), ix(dim))
+    if symbolic is not None:
+        parts.insert(min(place, len(parts)), ix(symbolic))
     before, after = merged(parts, data.draw), merged(parts, data.draw)
     view = reshape(before, after)
     env = {d: d.lo for d in DIMS}
@@ -298,7 +302,7 @@ def axis(name: str, extent: Any) -> Ix:
 
 
 I8, K4, M3 = axis("i", 8), axis("k", 4), axis("m", 3)
-IS, KT = axis("i", S), axis("k", T)
+IS, KT, KP = axis("i", S), axis("k", T), axis("k", PADDED)
 ANY = ixs.Lookup("any", (), -8, 7)
 PAD4, PAD_T, REST7 = -ix(S) % 4, -ix(S) % T, (7 - ix(S) % 7) % 7  # up to the next multiple
 FROM_THE_END = of_atom(ANY) + indicator(-of_atom(ANY) - 1) * 8
@@ -316,6 +320,13 @@ FROM_THE_END = of_atom(ANY) + indicator(-of_atom(ANY) - 1) * 8
         ((IS * T + KT) // T, IS),
         ((IS * T + KT) % T, KT),
         ((IS * T * 3 + KT * 3 + M3) // (ix(T) * 3), IS),
+        ((I8 * PADDED + KP) // PADDED, I8),
+        ((I8 * PADDED + KP) % PADDED, KP),
+        (((I8 + 1) * PADDED * 3 + KP * 3 + M3) // (PADDED * 3), I8 + 1),
+        ((I8 * PADDED * T + PADDED - 1) // (PADDED * T), I8),
+        ((ix(T) * 8 + ix(T) * S * 4) // (ix(T) * 2 + ix(T) * S), ix(4)),
+        (-PADDED // PADDED, ix(-1)),
+        ((ix(S) * 2 + 3) // PADDED, ix(1)),
         ((IS // 2) * 2 + IS % 2, IS),
         ((I8 * 2) // 4, I8 // 2),
         ((I8 * 2 + 1) // 4, I8 // 2),

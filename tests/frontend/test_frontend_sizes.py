@@ -153,6 +153,21 @@ def test_what_is_padded_to_a_multiple_is_split_by_it(missing: Callable[[Any], An
         np.testing.assert_array_equal(back, groups.transpose(0, 2, 1).reshape(2, -1)[:, :n])
 
 
+def test_dims_that_are_sums_are_merged_and_split() -> None:
+    def f(t: Any) -> list[Any]:
+        padded = lg.functional.pad(t, (1, 1))
+        rows = padded.reshape(2, -1, 3 * padded.shape[2]).sum(1)
+        return [padded.reshape(-1), padded.flatten().reshape(-1, padded.shape[2]).sum(0), rows]
+
+    for n in (1, 4, 11):
+        x = np.arange(12 * n, dtype=np.float32).reshape(2, 6, n)
+        padded = np.pad(x, ((0, 0), (0, 0), (1, 1)))
+        flat, columns, rows = interpret(f, x, specs={"x0": lg.spec(2, 6, lg.Dim("n", 1, 20))})
+        np.testing.assert_array_equal(flat, padded.reshape(-1))
+        np.testing.assert_array_equal(columns, padded.sum((0, 1)))
+        np.testing.assert_array_equal(rows, padded.reshape(2, 2, -1).sum(1))
+
+
 def test_comparisons_between_sizes() -> None:
     assert B < B + 1
     assert B <= 4 * S

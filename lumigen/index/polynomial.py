@@ -1,165 +1,53 @@
-"""Integer index expressions: quasi-affine arithmetic over axes, symbolic dims and integer reads.
-
-An `Ix` is a polynomial in canonical form, so equal expressions are the same object. Its atoms are
-axes, dims, floor quotients and remainders by positives, minima, maxima, indicators of comparisons, and
-`Lookup`s (integers read from a tensor). Every fact that the compiler uses (a reshape that is affine, an index that
-cannot leave its tensor, a loop bound) is proven from the ranges of the atoms, never from samples.
-"""
+"""Sums of products of atoms: how they are built in the one form that each has, and what is proven of them."""
 
 from __future__ import annotations
 
 import itertools
 import operator
 import reprlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cache
 from math import gcd
 from numbers import Integral
 from typing import Any, Union
 
-from lumigen.errors import BadArgument, BadSize, user_location
+from lumigen.errors import BadSize, user_location
+from lumigen.index.atoms import (
+    Atom,
+    Axis,
+    Dim,
+    Extremum,
+    Indicator,
+    Lookup,
+    Monomial,
+    Quotient,
+    Remainder,
+    Symbolic,
+    Terms,
+    parts,
+)
+from lumigen.index.evaluation import Bounds, Reader, atom_bounds, bounds_of, evaluate
 
-Monomial = tuple["Atom", ...]
-Terms = tuple[tuple[Monomial, int], ...]
-IxLike = Union["Ix", "Symbolic", "Axis", int]
-
-
-class Symbolic:
-    """What stands for an expression: a dim, or a size that a user was given."""
-
-    @property
-    def expression(self) -> Ix:
-        """The expression that it stands for."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Dim(Symbolic):
-    """A symbolic extent in `lo..hi`, a multiple of `multiple_of`, and the value that costs are estimated with.
-
-    It compares by what it is declared as. Users get the subclass of `frontend.symbolic`.
-    """
-
-    name: str
-    lo: int
-    hi: int
-    multiple_of: int = 1
-    typical: int | None = None
-
-    def __post_init__(self) -> None:
-        # Not later: 1.0 and True equal 1, and equal expressions are one.
-        for key in ("lo", "hi", "multiple_of", *(["typical"] if self.typical is not None else [])):
-            value: object = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, Integral):
-                place, name = user_location(), f"{key} of {self.name}"
-                raise BadArgument(
-                    where=place, op="Dim", name=name, value=repr(value), expected="an integer"
-                )
-            object.__setattr__(self, key, int(value))
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def expression(self) -> Ix:
-        """The expression that is the dim alone."""
-        return of_atom(self)
-
-    @property
-    def estimate(self) -> int:
-        """The value that costs are estimated with."""
-        return self.hi if self.typical is None else self.typical
+IxLike = Union["Ix", Symbolic, Axis, int]
 
 
 _FAR = 2**40  # an integer that nothing bounds may be so large
-MOST_CHOICES = (
-    4  # indicators of an expression whose sign is proven case by case: twice as many cases for each
-)
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A loop variable, `0 <= axis < extent`. Axes of the same name and extent are the same axis."""
-
-    name: str
-    extent: Ix
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class Quotient:
-    """floor(numerator / denominator); the denominator is positive."""
-
-    numerator: Ix
-    denominator: Ix
-
-    def __str__(self) -> str:
-        return f"({self.numerator})//{_wrap(self.denominator)}"
-
-
-@dataclass(frozen=True)
-class Remainder:
-    """numerator - denominator * floor(numerator / denominator); the denominator is positive."""
-
-    numerator: Ix
-    denominator: Ix
-
-    def __str__(self) -> str:
-        return f"({self.numerator})%{_wrap(self.denominator)}"
-
-
-@dataclass(frozen=True)
-class Extremum:
-    """The lesser (`is_min`) or the greater of two expressions."""
-
-    left: Ix
-    right: Ix
-    is_min: bool
-
-    def __str__(self) -> str:
-        return f"{'min' if self.is_min else 'max'}({self.left}, {self.right})"
-
-
-@dataclass(frozen=True)
-class Indicator:
-    """1 where left < right, else 0."""
-
-    left: Ix
-    right: Ix
-
-    def __str__(self) -> str:
-        return f"({self.left} < {self.right})"
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """An integer read from a tensor at `at`, promised to be in `lo..hi` (None: unknown)."""
-
-    source: Hashable
-    at: tuple[Ix, ...]
-    lo: int | None
-    hi: int | None
-
-    def __str__(self) -> str:
-        return f"{self.source}[{', '.join(map(str, self.at))}]"
-
-
-Atom = Union[Dim, Axis, Quotient, Remainder, Extremum, Indicator, Lookup]
+# Indicators of an expression whose sign is proven case by case: twice as many cases for each.
+MOST_CHOICES = 4
 
 
 class Ix:
     """An interned polynomial over atoms with integer factors; build it with `ix` and arithmetic."""
 
-    __slots__ = ("_axes", "_bounds", "_hash", "_text", "const", "terms")
+    __slots__ = ("_atoms", "_axes", "_bounds", "_hash", "_text", "const", "terms")
     terms: Terms
     const: int
     _hash: int
     _text: str
+    _atoms: dict[Atom, None] | None
     _axes: frozenset[Axis] | None
-    _bounds: tuple[int | None, int | None] | None
+    _bounds: Bounds | None
 
     @staticmethod
     def interned(terms: Terms, const: int) -> Ix:
@@ -171,7 +59,7 @@ class Ix:
             made.terms, made.const = terms, const
             made._hash = hash(key) if terms else hash(const)  # an int that equals hashes the same
             made._text = _render(terms, const)
-            made._axes = made._bounds = None
+            made._atoms = made._axes = made._bounds = None
             found = _TABLE.setdefault(key, made)  # whole: other threads see it from here on
         return found
 
@@ -244,13 +132,17 @@ class Ix:
             self._axes = frozenset(a for a in self.atoms() if isinstance(a, Axis))
         return self._axes
 
-    def atoms(self) -> Iterator[Atom]:
-        """All atoms, nested ones included."""
-        for monomial, _ in self.terms:
-            for atom in monomial:
-                yield atom
-                for part in parts(atom):
-                    yield from part.atoms()
+    def atoms(self) -> KeysView[Atom]:
+        """Every atom once, nested ones included, one before those inside of it."""
+        if self._atoms is None:
+            found = dict[Atom, None]()
+            for monomial, _ in self.terms:
+                for atom in monomial:
+                    found[atom] = None
+                    for part in parts(atom):
+                        found.update(dict.fromkeys(part.atoms()))
+            self._atoms = found
+        return self._atoms.keys()
 
     def coefficient(self, axis: Axis) -> Ix | None:
         """The factor of `axis` if the expression is affine in it, else None."""
@@ -264,10 +156,10 @@ class Ix:
                 factor = factor + _term(rest, c)
         return factor
 
-    def bounds(self) -> tuple[int | None, int | None]:
+    def bounds(self) -> Bounds:
         """Inclusive numeric range over all values of all atoms; None where it is not bounded."""
         if self._bounds is None:
-            self._bounds = _bounds(self)
+            self._bounds = bounds_of(self)
         return self._bounds
 
     def substitute(self, mapping: Mapping[Any, Ix]) -> Ix:
@@ -276,17 +168,9 @@ class Ix:
             return self
         return _substitute(self, mapping, {})
 
-    def evaluate(
-        self, env: Mapping[Any, Any], lookup: Callable[[Lookup, Any], Any] | None = None
-    ) -> Any:
+    def evaluate(self, env: Mapping[Any, Any], lookup: Reader | None = None) -> Any:
         """The value for integers or integer arrays in `env`, keyed by dim and axis."""
-        total: Any = self.const
-        for monomial, c in self.terms:
-            product: Any = c
-            for atom in monomial:
-                product = product * _evaluate_atom(atom, env, lookup)
-            total = total + product
-        return total
+        return evaluate(self, env, lookup, {})
 
     def estimate(self) -> int:
         """The size at the dims' typical values (axes and lookups count as zero), 1 of what is empty then."""
@@ -318,10 +202,6 @@ def _atom_text(atom: Atom) -> str:
     return f"({atom})" if isinstance(atom, Quotient | Remainder) else str(atom)
 
 
-def _wrap(e: Ix) -> str:
-    return str(e) if len(e.terms) + bool(e.const) <= 1 else f"({e})"
-
-
 @cache
 def _atom_key(atom: Atom) -> tuple[str, int]:
     """Orders atoms by text; atoms that read alike (axes of one name, two extents) by age."""
@@ -344,7 +224,8 @@ def ix(value: IxLike) -> Ix:
     if isinstance(value, Ix):
         return value
     if isinstance(value, Symbolic):
-        return value.expression
+        found = value.expression
+        return found if isinstance(found, Ix) else of_atom(found)
     if isinstance(value, Axis):
         return of_atom(value)
     try:
@@ -366,17 +247,6 @@ def lookup(
 def of_atom(atom: Atom) -> Ix:
     """The expression of one atom."""
     return Ix.interned((((atom,), 1),), 0)
-
-
-def parts(atom: Atom) -> tuple[Ix, ...]:
-    """The expressions directly inside an atom. An axis's extent is its range, not a part."""
-    if isinstance(atom, Quotient | Remainder):
-        return (atom.numerator, atom.denominator)
-    if isinstance(atom, Extremum | Indicator):
-        return (atom.left, atom.right)
-    if isinstance(atom, Lookup):
-        return atom.at
-    return ()
 
 
 def _collect(terms: dict[Monomial, int], const: int) -> Ix:
@@ -511,7 +381,7 @@ def _divide_exactly(e: Ix, d: Ix) -> tuple[Ix, Ix]:
         r_terms = {m: k for m, k in e_terms.items() if k % c}
         return _collect(q_terms, e.const // c), _collect(r_terms, e.const % c)
     if len(d.terms) != 1 or d.const:
-        return (ix(1), ix(0)) if e is d else (ix(0), e)
+        return _divide_by_sum(e, d)
     ((factor, c),) = in_units(dict(d.terms)).items()
     q_terms: dict[Monomial, int] = {}
     q_const = 0
@@ -525,6 +395,25 @@ def _divide_exactly(e: Ix, d: Ix) -> tuple[Ix, Ix]:
         else:
             q_const = k // c
     return _collect(q_terms, q_const), _collect(r_terms, e.const)
+
+
+def _divide_by_sum(e: Ix, d: Ix) -> tuple[Ix, Ix]:
+    """(q, r) with e = d*q + r, where q takes what `e` holds the product of with every term of `d`."""
+    rest = in_units(dict(e.terms)) | {(): e.const}
+    divisor = in_units(dict(d.terms)) | ({(): d.const} if d.const else {})
+    longest = max(divisor, key=len)
+    quotient = dict[Monomial, int]()
+    for m, k in tuple(rest.items()):
+        other = _remove(m, longest)
+        if other is None:
+            continue
+        held = {tuple(sorted((*other, *n), key=_atom_key)): c for n, c in divisor.items()}
+        sign = 1 if (k > 0) == (divisor[longest] > 0) else -1
+        times = min(max(0, sign * rest.get(n, 0) * c) // c**2 for n, c in held.items())
+        quotient[other] = sign * times
+        rest |= {n: rest.get(n, 0) - sign * times * c for n, c in held.items()}
+    q_const, r_const = quotient.pop((), 0), rest.pop(())
+    return _collect(quotient, q_const), _collect(rest, r_const)
 
 
 def _remove(monomial: Monomial, factor: Monomial) -> Monomial | None:
@@ -567,23 +456,36 @@ def _common(n: Ix, d: Ix) -> tuple[Ix, Ix, Ix, Ix] | None:
 
     Then n // d is a // (d / g), and n % d is g * (a % (d / g)) + b.
     """
-    if len(d.terms) + bool(d.const) != 1:
-        return None
-    ((factor, c),) = in_units(dict(d.terms)).items() if d.terms else (((), d.const),)
-    candidates: dict[tuple[Monomial, int], None] = {}
-    # NOTE: a dim alone stays whole, as (dim // m) // k is dim // (m * k), and not the reverse.
-    alone = len(n.terms) == 1 and len(n.terms[0][0]) == 1
-    for m, k in n.terms if alone else in_units(dict(n.terms)).items():
-        shared = list(m)
-        atoms = tuple(a for a in factor if a in shared and not shared.remove(a))
-        if atoms or gcd(c, k) > 1:
-            candidates[atoms, gcd(c, k)] = None
-    for atoms, k in sorted(candidates, key=lambda g: (-len(g[0]), -g[1])):
-        g = _collect({atoms: k}, 0) if atoms else ix(k)
+    factor, c = _content(d)
+    whole = _divide_exactly(d, _term(factor, c))[0]  # the sum in d = c * factor * (x + y), or 1
+    for g in (*_shared(n, whole, factor, c), *_shared(n, ix(1), factor, c) * bool(whole.terms)):
         a, b = _divide_exactly(n, g)
         if is_nonnegative(b) and is_less(b, g):
             return a, b, g, _divide_exactly(d, g)[0]
     return None
+
+
+def _shared(n: Ix, of: Ix, factor: Monomial, c: int) -> list[Ix]:
+    """What of * factor * c may share with `n`: `of` times a term, the greatest first."""
+    held = _divide_exactly(n, of)[0]
+    # NOTE: a dim alone stays whole, as (dim // m) // k is dim // (m * k), and not the reverse.
+    alone = len(held.terms) == 1 and len(held.terms[0][0]) == 1
+    found: dict[tuple[Monomial, int], None] = {((), 1): None} if of.terms else {}
+    for m, k in held.terms if alone else in_units(dict(held.terms)).items():
+        shared = list(m)
+        atoms = tuple(a for a in factor if a in shared and not shared.remove(a))
+        if atoms or gcd(c, k) > 1:
+            found[atoms, gcd(c, k)] = None
+    return [of * _term(m, k) for m, k in sorted(found, key=lambda g: (-len(g[0]), -g[1]))]
+
+
+def _content(e: Ix) -> tuple[Monomial, int]:
+    """The greatest term that divides every term of `e`: atoms, some of them more than once, and a number."""
+    terms = in_units(dict(e.terms)) | ({(): e.const} if e.const else {})
+    first, *others = (Counter(m) for m in terms)
+    for other in others:
+        first &= other
+    return tuple(first.elements()), gcd(*terms.values())
 
 
 def _term(monomial: Monomial, factor: int) -> Ix:
@@ -720,7 +622,7 @@ def _by_cases(e: Ix) -> bool:
 
 
 def _never_negative(atoms: Monomial) -> bool:
-    return all((lo := _atom_bounds(a)[0]) is not None and lo >= 0 for a in atoms)
+    return all((lo := atom_bounds(a)[0]) is not None and lo >= 0 for a in atoms)
 
 
 def without_floor(e: Ix) -> Iterator[Ix]:
@@ -801,79 +703,11 @@ def _extreme(atom: Atom, low: bool) -> Ix:
     return of_atom(atom)
 
 
-def _bounds(e: Ix) -> tuple[int | None, int | None]:
-    lo: int | None = e.const
-    hi: int | None = e.const
-    for monomial, c in e.terms:
-        t_lo: int | None = c
-        t_hi: int | None = c
-        for atom in monomial:
-            t_lo, t_hi = _product((t_lo, t_hi), _atom_bounds(atom))
-        lo = None if lo is None or t_lo is None else lo + t_lo
-        hi = None if hi is None or t_hi is None else hi + t_hi
-    return lo, hi
-
-
-def _product(
-    a: tuple[int | None, int | None], b: tuple[int | None, int | None]
-) -> tuple[int | None, int | None]:
-    (al, ah), (bl, bh) = a, b
-    if al is None or ah is None or bl is None or bh is None:
-        if al is not None and bl is not None and al >= 0 and bl >= 0:
-            return al * bl, None
-        return None, None
-    corners = (al * bl, al * bh, ah * bl, ah * bh)
-    return min(corners), max(corners)
-
-
-def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
-    if isinstance(atom, Dim):
-        return atom.lo, atom.hi
-    if isinstance(atom, Axis):
-        hi = atom.extent.bounds()[1]
-        return 0, None if hi is None else max(0, hi - 1)
-    if isinstance(atom, Lookup):
-        return atom.lo, atom.hi
-    if isinstance(atom, Indicator):
-        return 0, 1
-    if isinstance(atom, Extremum):
-        (al, ah), (bl, bh) = atom.left.bounds(), atom.right.bounds()
-        return _extremum_bounds((al, bl), (ah, bh), atom.is_min)
-    n_lo, n_hi = atom.numerator.bounds()
-    d_lo, d_hi = atom.denominator.bounds()
-    if isinstance(atom, Remainder):
-        return 0, None if d_hi is None else d_hi - 1
-    d_lo = max(1, d_lo or 1)
-    lo = (
-        None
-        if n_lo is None
-        else (n_lo // d_lo if n_lo < 0 else (0 if d_hi is None else n_lo // d_hi))
-    )
-    hi = (
-        None
-        if n_hi is None
-        else (n_hi // d_lo if n_hi >= 0 else (-1 if d_hi is None else n_hi // d_hi))
-    )
-    return lo, hi
-
-
-def _extremum_bounds(
-    los: tuple[int | None, int | None], his: tuple[int | None, int | None], is_min: bool
-) -> tuple[int | None, int | None]:
-    known_lo = [v for v in los if v is not None]
-    known_hi = [v for v in his if v is not None]
-    if is_min:
-        lo = min(known_lo) if len(known_lo) == 2 else None
-        return lo, min(known_hi) if known_hi else None
-    hi = max(known_hi) if len(known_hi) == 2 else None
-    return max(known_lo) if known_lo else None, hi
-
-
 def _substitute(e: Ix, mapping: Mapping[Any, Ix], memo: dict[Ix, Ix]) -> Ix:
     done = memo.get(e)
     if done is not None:
         return done
-    if not e.terms:
+    if e.atoms().isdisjoint(mapping):
         return e
     total = ix(e.const)
     for monomial, c in e.terms:
@@ -900,29 +734,6 @@ def _substitute_atom(atom: Atom, mapping: Mapping[Any, Ix], memo: dict[Ix, Ix]) 
     if isinstance(atom, Lookup):
         return lookup(atom.source, inner, atom.lo, atom.hi)
     return of_atom(atom)
-
-
-def _evaluate_atom(
-    atom: Atom, env: Mapping[Any, Any], read: Callable[[Lookup, Any], Any] | None
-) -> Any:
-    if atom in env:
-        return env[atom]
-    if isinstance(atom, Lookup):
-        if read is None:
-            raise KeyError(f"no way to read {atom}")
-        return read(atom, env)
-    inner = [p.evaluate(env, read) for p in parts(atom)]
-    if isinstance(atom, Quotient):
-        return inner[0] // inner[1]
-    if isinstance(atom, Remainder):
-        return inner[0] % inner[1]
-    if isinstance(atom, Extremum):
-        a, b = inner
-        first = (a < b) if atom.is_min else (a > b)
-        return first * a + (1 - first) * b
-    if isinstance(atom, Indicator):
-        return (inner[0] < inner[1]) * 1
-    raise KeyError(f"no value for {atom}")
 
 
 def product(extents: tuple[Ix, ...]) -> Ix:

@@ -1,0 +1,138 @@
+"""What an index expression comes to: for values of its atoms, and at least and at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lumigen.index.atoms import (
+    Atom,
+    Axis,
+    Dim,
+    Extremum,
+    Indicator,
+    Lookup,
+    Quotient,
+    Remainder,
+    parts,
+)
+
+if TYPE_CHECKING:
+    from lumigen.index.polynomial import Ix
+
+Bounds = tuple[int | None, int | None]  # both included; None where it is not bounded
+Reader = Callable[[Lookup, Any], Any]  # the integers that are read, given what `evaluate` is
+
+
+def evaluate(
+    e: Ix,
+    env: Mapping[Any, Any],
+    read: Reader | None,
+    memo: dict[Ix, Any],
+) -> Any:
+    """The value for integers or integer arrays in `env`; `memo` has what is known already, as parts occur often."""
+    if not e.terms:
+        return e.const
+    if e in memo:
+        return memo[e]
+    total: Any = e.const
+    for monomial, c in e.terms:
+        product: Any = c
+        for atom in monomial:
+            product = product * _evaluate_atom(atom, env, read, memo)
+        total = total + product
+    memo[e] = total
+    return total
+
+
+def _evaluate_atom(
+    atom: Atom,
+    env: Mapping[Any, Any],
+    read: Reader | None,
+    memo: dict[Ix, Any],
+) -> Any:
+    if atom in env:
+        return env[atom]
+    if isinstance(atom, Lookup):
+        if read is None:
+            raise KeyError(f"no way to read {atom}")
+        return read(atom, env)
+    inner = [evaluate(p, env, read, memo) for p in parts(atom)]
+    if isinstance(atom, Quotient):
+        return inner[0] // inner[1]
+    if isinstance(atom, Remainder):
+        return inner[0] % inner[1]
+    if isinstance(atom, Extremum):
+        a, b = inner
+        first = (a < b) if atom.is_min else (a > b)
+        return first * a + (1 - first) * b
+    if isinstance(atom, Indicator):
+        return (inner[0] < inner[1]) * 1
+    raise KeyError(f"no value for {atom}")
+
+
+def bounds_of(e: Ix) -> Bounds:
+    """Over all values of all atoms."""
+    lo: int | None = e.const
+    hi: int | None = e.const
+    for monomial, c in e.terms:
+        t_lo: int | None = c
+        t_hi: int | None = c
+        for atom in monomial:
+            t_lo, t_hi = _product((t_lo, t_hi), atom_bounds(atom))
+        lo = None if lo is None or t_lo is None else lo + t_lo
+        hi = None if hi is None or t_hi is None else hi + t_hi
+    return lo, hi
+
+
+def _product(a: Bounds, b: Bounds) -> Bounds:
+    (al, ah), (bl, bh) = a, b
+    if al is None or ah is None or bl is None or bh is None:
+        if al is not None and bl is not None and al >= 0 and bl >= 0:
+            return al * bl, None
+        return None, None
+    corners = (al * bl, al * bh, ah * bl, ah * bh)
+    return min(corners), max(corners)
+
+
+def atom_bounds(atom: Atom) -> Bounds:
+    """Over all values of what is inside."""
+    if isinstance(atom, Dim):
+        return atom.lo, atom.hi
+    if isinstance(atom, Axis):
+        hi = atom.extent.bounds()[1]
+        return 0, None if hi is None else max(0, hi - 1)
+    if isinstance(atom, Lookup):
+        return atom.lo, atom.hi
+    if isinstance(atom, Indicator):
+        return 0, 1
+    if isinstance(atom, Extremum):
+        (al, ah), (bl, bh) = atom.left.bounds(), atom.right.bounds()
+        return _extremum_bounds((al, bl), (ah, bh), atom.is_min)
+    n_lo, n_hi = atom.numerator.bounds()
+    d_lo, d_hi = atom.denominator.bounds()
+    if isinstance(atom, Remainder):
+        return 0, None if d_hi is None else d_hi - 1
+    d_lo = max(1, d_lo or 1)
+    lo = (
+        None
+        if n_lo is None
+        else (n_lo // d_lo if n_lo < 0 else (0 if d_hi is None else n_lo // d_hi))
+    )
+    hi = (
+        None
+        if n_hi is None
+        else (n_hi // d_lo if n_hi >= 0 else (-1 if d_hi is None else n_hi // d_hi))
+    )
+    return lo, hi
+
+
+def _extremum_bounds(los: Bounds, his: Bounds, is_min: bool) -> Bounds:
+    """Of the lesser or the greater of two, whose least are `los` and whose greatest `his`."""
+    known_lo = [v for v in los if v is not None]
+    known_hi = [v for v in his if v is not None]
+    if is_min:
+        lo = min(known_lo) if len(known_lo) == 2 else None
+        return lo, min(known_hi) if known_hi else None
+    hi = max(known_hi) if len(known_hi) == 2 else None
+    return max(known_lo) if known_lo else None, hi
