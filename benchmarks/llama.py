@@ -81,7 +81,9 @@ def tokens(count: int) -> np.ndarray:
     return np.random.default_rng(count).integers(3, 32000, count)
 
 
-def cases_of(models: Sequence[str], dtypes: Sequence[str]) -> dict[str, tuple[str, str, str, int]]:
+def cases_of(
+    models: Sequence[str], dtypes: Sequence[str], kinds: Sequence[str]
+) -> dict[str, tuple[str, str, str, int]]:
     """By name: model, dtype, and `decode` at a position or `prefill` of so many tokens."""
     asked = [
         (m, d, what, n)
@@ -89,6 +91,7 @@ def cases_of(models: Sequence[str], dtypes: Sequence[str]) -> dict[str, tuple[st
         for d in dtypes
         for what, sizes in (("decode", POSITIONS), ("prefill", PREFILLS[m]))
         for n in sizes
+        if what in kinds
     ]
     return {f"{m} {d}, {what} {n}": (m, d, what, n) for m, d, what, n in asked}
 
@@ -99,7 +102,9 @@ def cases_of(models: Sequence[str], dtypes: Sequence[str]) -> dict[str, tuple[st
 def lumigen_peer(job: Job) -> dict[str, Case]:
     out: dict[str, Case] = {}
     made: dict[str, Any] = {}
-    for name, (model, dtype, what, n) in cases_of(job["models"], job["dtypes"]).items():
+    for name, (model, dtype, what, n) in cases_of(
+        job["models"], job["dtypes"], job["kinds"]
+    ).items():
         project = project_of(model, dtype)
         if project not in made:
             sys.path.insert(0, str(Path(job["work"]) / project / "python"))
@@ -122,7 +127,7 @@ def llama_cpp_peer(job: Job) -> dict[str, Case]:
     out: dict[str, Case] = {}
     types = {"f32": 0, "bf16": 30}  # of ggml
     loaded: dict[tuple[str, str, str, int], Any] = {}
-    for name, key in cases_of(job["models"], job["dtypes"]).items():
+    for name, key in cases_of(job["models"], job["dtypes"], job["kinds"]).items():
         model, dtype, what, n = key
         loaded[key] = llm = llama_cpp.Llama(
             str(Path(job["work"]) / f"llama-{model}.{dtype}.gguf"),
@@ -173,7 +178,9 @@ def torch_compile_peer(job: Job) -> dict[str, Case]:
     kinds = {"f32": torch.float32, "bf16": torch.bfloat16}
     made: dict[tuple[str, str], Any] = {}
     out: dict[str, Case] = {}
-    for name, (model, dtype, what, n) in cases_of(job["models"], job["dtypes"]).items():
+    for name, (model, dtype, what, n) in cases_of(
+        job["models"], job["dtypes"], job["kinds"]
+    ).items():
         if what != "prefill":
             continue
         if (model, dtype) not in made:
@@ -406,6 +413,7 @@ def main() -> None:
     parser = harness.arguments(__doc__.splitlines()[0])
     parser.add_argument("--models", default=",".join(MODELS), help="110m,1b by default")
     parser.set_defaults(dtype=None)  # without one, both
+    parser.add_argument("--what", default="decode,prefill", help="decode,prefill by default")
     parser.add_argument("--threads", default="1,2", help="1,2 by default")
     options = parser.parse_args()
     models, dtypes = options.models.split(","), [options.dtype] if options.dtype else list(WIDTH)
@@ -426,12 +434,13 @@ def main() -> None:
                 make_gguf(checkpoint, work / f"llama-{model}.{dtype}.gguf", model, dtype)
     for file in (*work.glob("llama_*/weights/*.safetensors"), *work.glob("*.gguf")):
         read_anew(file)
-    cases = cases_of(models, dtypes)
+    kinds = options.what.split(",")
+    cases = cases_of(models, dtypes, kinds)
     about = harness.machine()
     expected = references(work, cases)
     workers: list[Worker] = []
     try:
-        more = {"models": models, "dtypes": dtypes}
+        more = {"models": models, "dtypes": dtypes, "kinds": kinds}
         for peer in ("limits", *peers):
             workers += [harness.start(__file__, peer, t, work, **more) for t in threads]
         harness.await_all(workers)
