@@ -316,6 +316,12 @@ HASH = 6364136223846793005
         lambda T, i: (i * 0 + HASH).int() // 2**20 + i,
         lambda T, i: -(i * 0 + -(2**63)) // 5,
         lambda T, i: T.maximum(~i, i.flip(0)),
+        # numbers and comparisons alone, which C++ would add and multiply in 32 bits
+        lambda T, i: T.where(i < 9, 2000000000, 1) + 2000000000,
+        lambda T, i: T.where(i < 9, 65536, 1) * T.where(i > -8, 65536, 1) % 7,
+        lambda T, i: T.where(i < 9, -2000000000, 3) - T.where(i > -8, 2000000000, 5),
+        lambda T, i: (T.ones_like(i) << (i % 3 + 30)) >> (i % 2 + 31),
+        lambda T, i: T.where(i < 9, -7, 0) * 2147483647,
         lambda T, i: T.arange(10).index_select(0, (i * HASH) % 10),
         lambda T, i: T.zeros(10, dtype=T.float32).index_add(0, (i * HASH) % 10, T.ones(8)),
     ],

@@ -18,6 +18,7 @@ from lumigen.index import (
     Indicator,
     Ix,
     Lookup,
+    Monomial,
     Quotient,
     Remainder,
     addends,
@@ -69,15 +70,28 @@ def _sum(e: Ix, names: Names, read: Read | None) -> str:
     if e.const == LEAST and e.terms:  # adding it overflows for half of all numbers
         out = _sum(e - e.const, names, read)
         return f"({out if out.isidentifier() else f'({out})'} ^ {integer(e.const)})"
-    out = ""
+    out, overflows = "", int_reach(e) >= 2**31
     for monomial, c in addends(e.terms, e.const):
         if not monomial and not out:
             out = integer(c)
             continue
         factors = [] if abs(c) == 1 and monomial else [integer(abs(c))]
+        atoms = [_atom(atom, names, read) for atom in monomial]
+        if overflows and monomial and is_of_comparisons(monomial):
+            atoms[0] = f"int64_t{{{atoms[0][1:-1]}}}"
         out += (" - " if c < 0 else " + ") if out else "-" * (c < 0)
-        out += " * ".join([*factors, *(_atom(atom, names, read) for atom in monomial)])
+        out += " * ".join([*factors, *atoms])
     return out
+
+
+def is_of_comparisons(monomial: Monomial) -> bool:
+    """Whether it is an int to C++: nothing but bools is multiplied."""
+    return all(isinstance(a, Indicator) for a in monomial)
+
+
+def int_reach(e: Ix) -> int:
+    """How far from 0 that part of a sum may be which C++ would compute in an int."""
+    return abs(e.const) + sum(abs(c) for m, c in e.terms if is_of_comparisons(m))
 
 
 def integer(value: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isnan
 
 import numpy as np
@@ -189,7 +190,9 @@ class Renderer:
         if e.op in (Op.ADD, Op.MUL) and e.dtype in (i32, i64) and not self.wraps:
             return self._wrapping(e)
         if e.op in (Op.ADD, Op.MUL) and e.dtype is not boolean:
-            return _wrapped(e, arithmetic(e, self.scalar, may_fuse=e.dtype is f32))
+            is_wider = e.dtype is i64 and overflows_int(e)
+            render = widened(self.scalar) if is_wider else self.scalar
+            return _wrapped(e, arithmetic(e, render, may_fuse=e.dtype is f32))
         args = [self.scalar(a) for a in e.args]
         if e.op in UNARY:
             stem = UNARY[e.op]
@@ -428,6 +431,38 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
     return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
 
 
+def widened(render: Callable[[Expr], Text]) -> Callable[[Expr], Text]:
+    """The same texts, in 64 bits where C++ would compute in an int."""
+
+    def wide(e: Expr) -> Text:
+        text = render(e)
+        return text if _int_reach(e) is None else Text(f"int64_t{{{text.code}}}")
+
+    return wide
+
+
+def overflows_int(e: Prim) -> bool:
+    """Whether a sum or product of integers is one of ints to C++, as choices of numbers are, and leaves them."""
+    return _int_reach(e) is None and None not in map(_int_reach, e.args)
+
+
+@cache
+def _int_reach(e: Expr) -> int | None:
+    """How far from 0 an integer may be that C++ computes in an int of numbers and comparisons; None of all others."""
+    found: int | None = None
+    if isinstance(e, Const) and e.dtype.is_int:
+        found = abs(int(e.value))
+    elif isinstance(e, Index) and all(cxx.is_of_comparisons(m) for m, _ in e.value.terms):
+        found = cxx.int_reach(e.value)
+    elif isinstance(e, Choose):
+        parts = (_int_reach(e.then), _int_reach(e.otherwise))
+        found = None if None in parts else max(p for p in parts if p is not None)
+    elif isinstance(e, Prim) and e.op in (Op.ADD, Op.MUL):
+        a, b = map(_int_reach, e.args)
+        found = None if a is None or b is None else a + b if e.op is Op.ADD else a * b
+    return found if found is not None and found < 2**31 else None
+
+
 def _may_overflow(e: Ix) -> bool:
     """Whether the sum may leave an i64 although each of its atoms is in one."""
     lo, hi = e.bounds()
@@ -538,6 +573,8 @@ __all__ = [
     "computed_in",
     "is_half",
     "literal",
+    "overflows_int",
     "pointer",
     "suffix",
+    "widened",
 ]

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i64
 from lumigen.emit import cxx
-from lumigen.emit.expression import LOOSE, PRODUCT, SUM, TIGHT, Text, arithmetic, literal
+from lumigen.emit.expression import (
+    LOOSE,
+    PRODUCT,
+    SUM,
+    TIGHT,
+    Text,
+    arithmetic,
+    literal,
+    overflows_int,
+    widened,
+)
 from lumigen.emit.spelled import uses_of
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, is_less, is_nonnegative, ix
@@ -443,7 +453,8 @@ def _prim(e: Prim, value: Callable[[Expr], Text]) -> Text:
         less = value(const(-e.args[1].value, e.dtype)).code
         return _wrapped(Text(f"{value(e.args[0]).within(SUM)} - {less}", SUM), e.dtype)
     if e.op in (Op.ADD, Op.MUL):
-        return _wrapped(arithmetic(e, value, may_fuse=False), e.dtype)
+        render = widened(value) if e.dtype.is_int and overflows_int(e) else value
+        return _wrapped(arithmetic(e, render, may_fuse=False), e.dtype)
     args = [value(a) for a in e.args]
     if e.op is Op.RECIP:
         return Text(f"1.0 / {args[0].within(TIGHT)}", PRODUCT)
