@@ -444,6 +444,18 @@ def test_unravel_is_numpy_s(extents: tuple[int, ...]) -> None:
         assert found == tuple(map(int, np.unravel_index(i, extents)))
 
 
+def test_bounds_of_polynomials_are_exact() -> None:
+    """An atom is at the same end in all terms: where the slope along it has one sign, or where it is in none twice."""
+    s, t, i = ix(S), ix(T), axis("i", ix(S) - 1)
+    s_lo, s_hi, t_lo, t_hi = S.lo, S.hi, T.lo, T.hi
+    assert ((s - 1) * t).bounds() == ((s_lo - 1) * t_lo, (s_hi - 1) * t_hi)
+    assert ((s - s_hi) * (s - s_hi)).bounds() == (0, (s_hi - s_lo) ** 2)
+    assert ((s - 3) * (t - 2)).bounds()[0] == min(
+        (a - 3) * (b - 2) for a in (s_lo, s_hi) for b in (t_lo, t_hi)
+    )
+    assert ixs.is_nonnegative((i * s - i) // 3)
+
+
 def test_what_has_no_value_at_its_least_is_not_proven() -> None:
     none = Dim("none", 0, 5)  # as many as there are rows, when none is left
     assert not ixs.is_nonnegative(floordiv(ix(9), ix(none)) - 2)

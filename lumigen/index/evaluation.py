@@ -12,6 +12,7 @@ from lumigen.index.atoms import (
     Extremum,
     Indicator,
     Lookup,
+    Monomial,
     Quotient,
     Remainder,
     parts,
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 Bounds = tuple[int | None, int | None]  # both included; None where it is not bounded
 Reader = Callable[[Lookup, Any], Any]  # the integers that are read, given what `evaluate` is
+Polynomial = dict[Monomial, int]
+
+MOST_TERMS = 12  # of a polynomial whose slopes are looked at
 
 
 def evaluate(
@@ -72,7 +76,71 @@ def _evaluate_atom(
 
 
 def bounds_of(e: Ix) -> Bounds:
-    """Over all values of all atoms."""
+    """Over all values of all atoms, each of them on its own; None where nothing bounds one that counts."""
+    ends = _bounds_of_terms(e)
+    of_one_sign = len({c > 0 for _, c in e.terms}) < 2
+    if of_one_sign or len(e.terms) > MOST_TERMS or all(len(m) == 1 for m, _ in e.terms):
+        return ends  # all terms have their ends together, or are many
+    ranges = dict[Atom, tuple[int, int]]()
+    for atom in (a for m, _ in e.terms for a in m):
+        lo, hi = atom_bounds(atom)
+        if lo is None or hi is None:
+            return ends
+        ranges[atom] = lo, hi
+    terms = dict(e.terms) | {(): e.const}
+    return _least(terms, ranges), -_least(_scaled(terms, -1), ranges)
+
+
+def _least(terms: Polynomial, ranges: Mapping[Atom, tuple[int, int]]) -> int:
+    """What a polynomial of integers is at least: n*m - m is least where n is, as its slope m is not negative.
+
+    Exact where each slope has one sign, or an atom occurs once in each term.
+    """
+    atoms = dict.fromkeys(a for m in terms for a in m)
+    for atom in atoms:
+        slope = _slope(terms, atom)
+        for end, sign in zip(ranges[atom], (1, -1), strict=True):
+            if _least(_scaled(slope, sign), ranges) >= 0:
+                return _least(_put(terms, atom, end), ranges)
+    single = next((a for a in atoms if all(m.count(a) <= 1 for m in terms)), None)
+    if single is not None:
+        return min(_least(_put(terms, single, end), ranges) for end in ranges[single])
+    return sum(_least_term(m, c, ranges) for m, c in terms.items())
+
+
+def _least_term(m: Monomial, c: int, ranges: Mapping[Atom, tuple[int, int]]) -> int:
+    ends = (c, c)
+    for atom in m:
+        corners = [x * y for x in ends for y in ranges[atom]]
+        ends = min(corners), max(corners)
+    return ends[0]
+
+
+def _scaled(terms: Polynomial, factor: int) -> Polynomial:
+    return {m: c * factor for m, c in terms.items()}
+
+
+def _slope(terms: Polynomial, atom: Atom) -> Polynomial:
+    """The derivative."""
+    out = dict[Monomial, int]()
+    for m, c in terms.items():
+        if atom in m:
+            at = m.index(atom)
+            rest = m[:at] + m[at + 1 :]
+            out[rest] = out.get(rest, 0) + c * m.count(atom)
+    return out
+
+
+def _put(terms: Polynomial, atom: Atom, value: int) -> Polynomial:
+    """The polynomial where the atom has a value."""
+    out = dict[Monomial, int]()
+    for m, c in terms.items():
+        rest = tuple(a for a in m if a != atom)
+        out[rest] = out.get(rest, 0) + c * value ** (len(m) - len(rest))
+    return out
+
+
+def _bounds_of_terms(e: Ix) -> Bounds:
     lo: int | None = e.const
     hi: int | None = e.const
     for monomial, c in e.terms:

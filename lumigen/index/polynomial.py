@@ -673,6 +673,14 @@ def upper(e: Ix) -> Ix:
 
 
 def _eliminate(e: Ix, want_lower: bool) -> Ix:
+    for axis in sorted(e.axes, key=_atom_key):  # a sum times an axis: i*n - i is least where i is
+        factor = e.coefficient(axis)
+        if factor is None or len(factor.terms) + bool(factor.const) < 2:
+            continue
+        for sign in (1, -1):
+            if is_nonnegative(factor * sign):
+                end = ix(0) if (sign > 0) == want_lower else axis.extent - 1
+                return _eliminate(e.substitute({axis: end}), want_lower)
     total = ix(e.const)
     for monomial, c in e.terms:
         still, moving = ix(c), monomial

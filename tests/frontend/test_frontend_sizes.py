@@ -168,6 +168,39 @@ def test_dims_that_are_sums_are_merged_and_split() -> None:
         np.testing.assert_array_equal(rows, padded.reshape(2, 2, -1).sum(1))
 
 
+def flat(x: Any, y: Any) -> Any:
+    """(n - 1) * m elements."""
+    return (x[1:, None] * y).flatten()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda T, F, x, y: F.adaptive_avg_pool1d(x[None, 1:].exp(), 3),
+        lambda T, F, x, y: F.adaptive_max_pool1d(T.cat([x, x])[None, 1:].exp(), 3),
+        lambda T, F, x, y: F.interpolate(x[None, None, 1:].exp(), size=4, mode="area"),
+        lambda T, F, x, y: F.adaptive_avg_pool1d(flat(x, y)[None], 3),
+        lambda T, F, x, y: flat(x, y)[1:],
+        lambda T, F, x, y: flat(x, y)[:, None] * x,
+        lambda T, F, x, y: T.cat([flat(x, y), x])[(x.shape[0] - 1) * y.shape[0] :],
+        lambda T, F, x, y: T.arange((x.shape[0] - 1) * y.shape[0]) * flat(x, y),
+        lambda T, F, x, y: F.max_pool1d(flat(x, y)[None], 1, 1),
+        lambda T, F, x, y: flat(x, x[1:])[-1],
+        lambda T, F, x, y: flat(x, x[1:]).roll(1),
+        lambda T, F, x, y: T.kron(T.cat([x, x])[1:], x)[:2],
+        lambda T, F, x, y: T.kron(F.pad(x[1:], (0, x.shape[0])), x)[:1],
+    ],
+)
+def test_extents_that_are_products_of_differences(function: Callable[..., Any]) -> None:
+    """(n - 1) * m is n*m - m, which is positive although n*m may be less than the greatest m."""
+    specs = {"x0": lg.spec(lg.Dim("n", 2, 9)), "x1": lg.spec(lg.Dim("m", 1, 7))}
+    for n, m in ((2, 1), (2, 7), (5, 4), (9, 1), (9, 7)):
+        x, y = (np.linspace(-1, 1, size, dtype=np.float32) for size in (n, m))
+        got = interpret(lambda x, y: function(lg, lg.functional, x, y), x, y, specs=specs)
+        wanted = function(torch, torch.nn.functional, *map(torch.from_numpy, (x, y)))
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6)
+
+
 def test_comparisons_between_sizes() -> None:
     assert B < B + 1
     assert B <= 4 * S
