@@ -149,7 +149,10 @@ def select(input: Tensor, dim: int, index: Extent) -> Tensor:
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by `k` right angles from the first to the second of two dimensions."""
-    a, b = dims
+    a, b = (movement.axis("rot90", input.edge, d) for d in dims)
+    if a == b:
+        expected = "two different dimensions"
+        raise fail(BadArgument, op="rot90", name="dims", value=tuple(dims), expected=expected)
     match k % 4:
         case 0:
             return input

@@ -381,6 +381,9 @@ def fold(
     size, kernel = several(op, "output_size", output_size, 2), several(op, "kernel", kernel_size, 2)
     step, d = several(op, "stride", stride, 2), several(op, "dilation", dilation, 2)
     p = several(op, "padding", padding, 2)
+    for name, values in (("kernel_size", kernel), ("stride", step), ("dilation", d)):
+        for value in values:
+            check_count(op, name, value, 1)
     counts = tuple((size[k] + 2 * p[k] - d[k] * (kernel[k] - 1) - 1) // step[k] + 1 for k in (0, 1))
     batch, columns, places = x.extents
     check_multiple(op, "the columns", columns, prod(kernel))

@@ -21,10 +21,15 @@ from lumigen.view import Shape
 LEAST = -SELU_SCALE * SELU_ALPHA  # what selu tends to
 
 
-def _stays(op: str, input: Tensor, shape: Shape, p: float, generator: Generator | None) -> Tensor:
-    """Whether each element of a shape stays, with chance 1 - p."""
+def _is_idle(op: str, p: float, training: bool) -> bool:
+    """Whether all elements stay as they are."""
     if not 0 <= p <= 1:
         raise fail(BadArgument, op=op, name="p", value=p, expected="a chance between 0 and 1")
+    return not training or p == 0
+
+
+def _stays(op: str, input: Tensor, shape: Shape, p: float, generator: Generator | None) -> Tensor:
+    """Whether each element of a shape stays, with chance 1 - p."""
     wide = input.float() if input.dtype.bits < 32 else input
     return uniform(wide.new_zeros(*shape), generator=drawn(op, generator)) >= p
 
@@ -51,7 +56,7 @@ def dropout(
 ) -> Tensor:
     """Elements that stay with chance 1 - p, over that chance; the identity unless `training`."""
     del inplace
-    if not training or p == 0:
+    if _is_idle("dropout", p, training):
         return input
     return _dropped("dropout", input, input.extents, p, generator)
 
@@ -66,7 +71,7 @@ def dropout1d(
 ) -> Tensor:
     """Channels of ((batch,) channel, length) that stay or leave as a whole; the identity unless `training`."""
     del inplace
-    if not training or p == 0:
+    if _is_idle("dropout1d", p, training):
         return input
     return _dropped("dropout1d", input, _channels(input, 1), p, generator)
 
@@ -81,7 +86,7 @@ def dropout2d(
 ) -> Tensor:
     """Channels of (batch, channel, ..) that stay or leave as a whole; the identity unless `training`."""
     del inplace
-    if not training or p == 0:
+    if _is_idle("dropout2d", p, training):
         return input
     return _dropped("dropout2d", input, _channels(input, 0), p, generator)
 
@@ -96,7 +101,7 @@ def dropout3d(
 ) -> Tensor:
     """Channels of (batch, channel, ..) that stay or leave as a whole; the identity unless `training`."""
     del inplace
-    if not training or p == 0:
+    if _is_idle("dropout3d", p, training):
         return input
     return _dropped("dropout3d", input, _channels(input, 0), p, generator)
 
@@ -120,7 +125,7 @@ def alpha_dropout(
 ) -> Tensor:
     """Dropout that keeps mean and variance of what selu gives; the identity unless `training`."""
     del inplace
-    if not training or p == 0:
+    if _is_idle("alpha_dropout", p, training):
         return input
     return _alpha("alpha_dropout", input, input.extents, p, generator)
 
@@ -135,7 +140,7 @@ def feature_alpha_dropout(
 ) -> Tensor:
     """`alpha_dropout` of channels of (batch, channel, ..) as a whole; the identity unless `training`."""
     del inplace
-    if not training or p == 0:
+    if _is_idle("feature_alpha_dropout", p, training):
         return input
     return _alpha("feature_alpha_dropout", input, _channels(input, 0), p, generator)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lumigen.dtype import i64
-from lumigen.errors import BadArgument
+from lumigen.errors import BadArgument, ShapeMismatch
 from lumigen.frontend import indexing, movement, native
 from lumigen.frontend.arrangement import counting
 from lumigen.frontend.looping import scanned
@@ -23,7 +23,7 @@ from lumigen.frontend.primitive import Extent, Scalar, broadcast_shape, fill
 from lumigen.frontend.sorting import taken
 from lumigen.frontend.trace import fail
 from lumigen.graph import Edge
-from lumigen.index import Axis, Ix, ix, product
+from lumigen.index import Axis, Ix, is_less, ix, product
 from lumigen.view import positions
 
 if TYPE_CHECKING:
@@ -218,6 +218,39 @@ def _start(op: str, input: Tensor, dim: int, index: Tensor) -> tuple[Tensor, int
     return x, movement.axis(op, x.edge, dim), index.reshape(1) if not index.ndim else index
 
 
+def _check_indices(op: str, input: Tensor, d: int, index: Tensor, src: Tensor) -> None:
+    """An index for no more than there are: elements of `src`, and places of the input beside `d`."""
+    rank = len(input.extents)
+    if not rank == len(index.extents) == len(src.extents):
+        rule = "the input, the index and what is written have as many axes"
+        remedy = f"The index has {index.ndim}, what is written {src.ndim}."
+        shapes = {"lhs": input.extents, "rhs": index.extents}
+        raise fail(ShapeMismatch, op=op, **shapes, rule=rule, remedy=remedy)
+    for k in range(rank):
+        for other, counts in ((src, True), (input, k != d)):
+            if counts and is_less(other.extents[k], index.extents[k]):
+                what = "what is written" if other is src else "the input"
+                rule = f"axis {k} of the index is longer than that of {what}"
+                raise fail(
+                    ShapeMismatch,
+                    op=op,
+                    lhs=index.extents,
+                    rhs=other.extents,
+                    rule=rule,
+                    remedy="Pass an index for each element.",
+                )
+
+
+def _check_slices(op: str, input: Tensor, d: int, index: Tensor, source: Tensor) -> None:
+    """A slice for each index, of the extents that the input has beside `d`."""
+    wanted = tuple(index.extents[0] if k == d else e for k, e in enumerate(input.extents))
+    pairs = tuple(zip(source.extents, wanted, strict=False))
+    if source.ndim != input.ndim or any(is_less(a, b) or is_less(b, a) for a, b in pairs):
+        rule = f"the source has {wanted[d]} slices along axis {d}, one for each index, and is else as the input"
+        remedy = "Correct the index or the source."
+        raise fail(ShapeMismatch, op=op, lhs=source.extents, rhs=wanted, rule=rule, remedy=remedy)
+
+
 def _empty(index: Tensor) -> bool:
     return product(index.extents) == 0
 
@@ -237,6 +270,7 @@ def scatter(
         return input
     x, d, at = _start("scatter", input, dim, index)
     given = _beside(x, at, src)
+    _check_indices("scatter", x, d, at, given)
     return _places(x, d, at).last(given).reshape(input.extents)
 
 
@@ -261,6 +295,7 @@ def scatter_reduce(
         return input
     x, d, at = _start("scatter_reduce", input, dim, index)
     given = _beside(x, at, src)
+    _check_indices("scatter_reduce", x, d, at, given)
     return _places(x, d, at).reduced(given, reduce, include_self).reshape(input.extents)
 
 
@@ -275,6 +310,7 @@ def _rows(
     d = movement.axis(op, x.edge, dim)
     slices = source.reshape(1) if not source.ndim else source
     at = index.reshape(-1)
+    _check_slices(op, x, d, at, slices)
     wide = at.reshape(-1, *(1,) * (x.ndim - 1 - d)).expand(
         tuple(at.extents[0] if k == d else e for k, e in enumerate(x.extents))
     )

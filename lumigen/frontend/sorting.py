@@ -14,7 +14,7 @@ from lumigen.dtype import i64, u8
 from lumigen.errors import BadArgument
 from lumigen.frontend import indexing, movement, native, reduction
 from lumigen.frontend.arrangement import counting
-from lumigen.frontend.extents import check_extent
+from lumigen.frontend.extents import check_extent, counted
 from lumigen.frontend.operand import choice, filled, is_tensor, raw, where
 from lumigen.frontend.primitive import Extent, size, tensor
 from lumigen.frontend.trace import fail
@@ -86,6 +86,7 @@ def topk(
     """
     del sorted  # always
     n = input.extents[movement.axis("topk", input.edge, dim)] if input.ndim else ix(1)
+    counted("topk", "k", k, 0)
     check_extent("topk", f"{k} of {n} elements are asked for", n - ix(k), 0)
     if input.ndim == 0 and ix(k) == 0:
         raise fail(BadArgument, op="topk", name="k", value=k, expected="1 of a 0-d tensor")
@@ -211,6 +212,8 @@ def _quantile(
             input.reshape(1) if rank == 0 else input.movedim(movement.axis(op, input.edge, dim), -1)
         )
     reduction.need_elements(op, rows.edge, -1)
+    if not is_tensor(q) and not 0 <= q <= 1:
+        raise fail(BadArgument, op=op, name="q", value=q, expected="a share between 0 and 1")
     wanted = q if is_tensor(q) else input.of(tensor(raw(q), input.dtype))
     numbers = _counted(rows).type_as(input)  # (.., 1)
     n = input.of(size(rows.extents[-1], input.dtype))

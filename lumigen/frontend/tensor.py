@@ -346,6 +346,13 @@ class Tensor:
     bitwise_not = __invert__ = bitwise.bitwise_not
     bitwise_left_shift = __lshift__ = bitwise.bitwise_left_shift
     bitwise_right_shift = __rshift__ = bitwise.bitwise_right_shift
+
+    def __rlshift__(self, other: Scalar) -> Tensor:
+        return bitwise.bitwise_left_shift(self.new_full((), other), self)
+
+    def __rrshift__(self, other: Scalar) -> Tensor:
+        return bitwise.bitwise_right_shift(self.new_full((), other), self)
+
     gcd = bitwise.gcd
     lcm = bitwise.lcm
 
@@ -404,6 +411,9 @@ class Tensor:
 
     def clamp(self, min: Value | None = None, max: Value | None = None) -> Tensor:
         """min(max(x, `min`), `max`), either of which may be left out; `max` where min > max. NaN stays."""
+        if min is None and max is None:
+            expected = "min, max or both"
+            raise fail(BadArgument, op="clamp", name="min", value=None, expected=expected)
         low = None if min is None else raw(min)
         high = None if max is None else raw(max)
         return Tensor(compare.clamp(self.edge, low, high))
