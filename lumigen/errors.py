@@ -238,11 +238,10 @@ class BadCall(UserError):
 
 
 class UnknownOption(UserError):
-    """A `--set` key, or an option of a function, that nobody takes."""
+    """A `--set` key, an option of a function, a dim or an input that nobody takes; `name` says which of them it is."""
 
     message = (
-        "[{command}] there is no option {name}; there are: {known}. "
-        "Correct the name, or leave it out."
+        "[{command}] there is no {name}; there are: {known}. Correct the name, or leave it out."
     )
 
 

@@ -266,13 +266,13 @@ def whole(a: Argument) -> Argument:
 class KernelSource:
     """A kernel as emitted: one function of a work-tile number, compiled once for each ISA.
 
-    `body` is the text of kernels/<name>.cpp below `#include "kernels.h"`: includes of its own
+    `body` is the text of kernels/<name>.cpp below `#include "<name>.h"`: includes of its own
     (`"tile.h"`), then in `namespace LUMIGEN_NS { inline namespace LUMIGEN_ISA {` the function `void
     <name>(const void* args, int64_t task, char* scratch)`, where `args` points to a `<name>_args`.
     It instantiates nothing of `std::`. On a GPU it is `namespace LUMIGEN_NS {` with a `__global__`
     function, of which a block computes work tile `blockIdx.x`, and the row `<name>_row` that says how
     it is launched. `reference` is the text of tests/references/<name>.cpp below
-    `#include "kernels/kernels.h"`: in `namespace LUMIGEN_NS {` for each written parameter `double
+    `#include "kernels/<name>.h"`: in `namespace LUMIGEN_NS {` for each written parameter `double
     <name>_<parameter>_reference(const <name>_args& a, int64_t element)`, the value of that element
     of the buffer; the buffer it is given holds what was there before the kernel ran. A written slot
     or output is as large as the kernel writes it, to the element. `cost` is of one launch, over the

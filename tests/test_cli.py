@@ -910,7 +910,7 @@ def test_a_dim_counts_where_an_entry_has_it(here: Path, run: Run) -> None:
     ):
         with pytest.raises(lg.errors.UnknownOption) as caught:
             project.check_dims(entries, given)
-        text = f"[run] there is no option --dims {says}. Correct the name"
+        text = f"[run] there is no dim {says}. Correct the name"
         assert str(caught.value).startswith(text)
 
 
@@ -1017,10 +1017,10 @@ def test_random_inputs_are_said_to_be(digits: Path, run: Run) -> None:
         (
             None,
             "--dims seq=2",
-            "[run] there is no option --dims seq in classify; there are: batch.",
+            "[run] there is no dim seq in classify; there are: batch.",
         ),
         (None, "--entry train", "[digits] there is no entry train; there are: classify."),
-        (None, "--input y=x.npy", "[run] there is no option --input y; there are: x."),
+        (None, "--input y=x.npy", "[run] there is no input y; there are: x."),
         (None, "--input x=no.npy", "[run] no.npy cannot be used: there is no such file."),
         (None, "--input x=text.npy", "[run] text.npy cannot be used: it is no .npy file"),
         (None, "--weights no.safetensors", "no.safetensors cannot be used: there is no"),

@@ -25,8 +25,8 @@ from lumigen.target import parse_target
 from lumigen.trail import Trail
 
 
-def make_model() -> lg.Model:
-    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+def make_model(classes: int = 3) -> lg.Model:
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, classes))
     model = lg.Model("small", net)
 
     @model.entry(x=lg.spec(lg.Dim("batch", 1, 64, typical=2), 4))
@@ -427,11 +427,20 @@ def test_models_of_one_name_are_modules_of_their_own(tmp_path: Path) -> None:
     ]
 
 
+def test_a_change_of_one_kernel_leaves_the_files_of_others() -> None:
+    """What one includes is its own header: others are not compiled again."""
+    one, other = (
+        render_project(lower_model(make_model(classes).trace(), {}).model) for classes in (3, 5)
+    )
+    changed = {p for p in one if p.startswith("kernels/") and one[p] != other[p]}
+    assert changed
+    assert not any(Path(p).stem.startswith(("k00", "kernels")) for p in changed), changed
+
+
 def test_emitted_sources_say_what_a_reader_asks() -> None:
     files = render_project(lower_model(make_model().trace(), {}).model)
     assert re.search(r"^\* `simt`: loops", files["README.md"], re.MULTILINE)
-    assert re.search(
-        r"^  const float\* x0;  // f32\[batch, \d+\]$", files["kernels/kernels.h"], re.MULTILINE
-    )
+    (header,) = (t for p, t in files.items() if re.fullmatch(r"kernels/k00_\w+\.h", p))
+    assert re.search(r"^  const float\* x0;  // f32\[batch, \d+\]$", header, re.MULTILINE)
     (entry,) = (t for p, t in files.items() if p.startswith("src/") and "args.row_tiles = " in t)
     assert entry.count("are n / d rounded up.") == 1

@@ -27,7 +27,7 @@ ROWS = lg.Dim("rows", 1, 4096, typical=1024)
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
 
-# What `kernels.h` says of a kernel.
+# What its header says of a kernel.
 DECLARED = """\
 #include <cstddef>
 #include <cstdint>

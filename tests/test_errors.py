@@ -189,7 +189,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
     ),
     errors.UnknownOption: (
         {"command": "compile", "name": "layer", "known": []},
-        "[compile] there is no option layer; there are: none. Correct the name, or leave it out.",
+        "[compile] there is no layer; there are: none. Correct the name, or leave it out.",
     ),
     errors.NotADirectory: (
         {"directory": "net.py"},

@@ -116,7 +116,7 @@ class Project:
         """Refuse sizes of dims that none of the entries has."""
         known = dict.fromkeys(str(d["name"]) for e in entries for d in e["dims"])
         if lacking := [name for name in given if name not in known]:
-            option = f"--dims {', '.join(lacking)} in {', '.join(e['name'] for e in entries)}"
+            option = f"dim {', '.join(lacking)} in {', '.join(e['name'] for e in entries)}"
             raise UnknownOption(command=self.command, name=option, known=list(known))
 
     @contextmanager
@@ -197,7 +197,7 @@ def inputs_for(
     known = [p["name"] for p in entry["inputs"]]
     for name in files:
         if name not in known:
-            raise UnknownOption(command=project.command, name=f"--input {name}", known=known)
+            raise UnknownOption(command=project.command, name=f"input {name}", known=known)
     given = {name: read_array(project.command, Path(path)) for name, path in files.items()}
     notes: list[str] = []
     for port in entry["inputs"]:
@@ -311,7 +311,7 @@ def read_array(command: str, path: Path) -> Array:
         raise FileRefused(command=command, file=path, why=why, remedy=remedy) from None
     if not isinstance(found, np.ndarray):
         found.close()
-        why = "it holds several arrays"
+        why = "it is an archive of arrays, as numpy.savez writes"
         raise FileRefused(command=command, file=path, why=why, remedy=remedy)
     return cast("Array", found)
 

@@ -104,6 +104,7 @@ def render_project(
         files[place] = render(template, example=example)
     for kernel in context.kernels:
         files[kernel.file] = render("kernels/kernel.cpp.j2", kernel=kernel)
+        files[f"kernels/{kernel.name}.h"] = render("kernels/kernel.h.j2", kernel=kernel)
         files[f"tests/references/{kernel.name}.cpp"] = render(
             "tests/reference.cpp.j2", kernel=kernel
         )

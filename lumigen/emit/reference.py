@@ -81,7 +81,7 @@ def argument_sizes(kernel: LoweredKernel) -> dict[str, Ix]:
 
 
 def reference_text(kernel: LoweredKernel) -> str:
-    """The text of tests/references/<kernel>.cpp below its include of `kernels.h`."""
+    """The text of tests/references/<kernel>.cpp below its include of the kernel's header."""
     written = dict.fromkeys(s.dst for s in kernel.region.stores)
     functions = "\n\n".join(_function(kernel, dst) for dst in written)
     top = "".join(f'#include "runtime/{h}"\n' for h, words in HEADERS if words.search(functions))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from math import lcm
 from numbers import Integral
 from typing import cast
 
@@ -62,6 +63,27 @@ def enough(extent: Ix, least: int, dim: Dim) -> str:
             return f"at most {hi}, as {_declaration(dim, dim.lo, hi)} is"
         case _:
             return f"such that {extent} is at least {least}"
+
+
+MULTIPLES = (2, 4, 8, 16, 32, 64)  # that halvings and patches ask of heights and widths
+
+
+def equal_of_multiples(x: Ix, y: Ix) -> str:
+    """How dims would have to be declared for two extents to be equal, where it is enough that they are multiples."""
+    dims = [d for d in (x - y).atoms() if isinstance(d, Dim)]
+    for m in MULTIPLES:
+        kept = {d: _multiples(d, m) for d in dims}
+        if all(d.lo <= d.hi for d in kept.values()):
+            apart = (x - y).substitute({d: ix(multiple) for d, multiple in kept.items()})
+            if apart == 0:
+                shown = " and ".join(_declaration(d, d.lo, d.hi) for d in kept.values())
+                return f" (true of {shown})"
+    return ""
+
+
+def _multiples(dim: Dim, m: int) -> Dim:
+    step = lcm(m, dim.multiple_of)
+    return Dim(dim.name, -(-dim.lo // step) * step, dim.hi // step * step, step)
 
 
 def _declaration(dim: Dim, lo: int, hi: int) -> str:

@@ -212,7 +212,7 @@ def _build(
     known = {p.name: hints.get(p.name, str) for p in parameters if p.kind is not p.VAR_KEYWORD}
     for key in options:
         if key not in known:
-            raise UnknownOption(command="model", name=key, known=sorted(known))
+            raise UnknownOption(command="model", name=f"option {key}", known=sorted(known))
     for p in parameters:
         if p.name in known and p.default is p.empty and p.name not in options:
             raise BadArgument(

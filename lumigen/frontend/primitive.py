@@ -15,6 +15,7 @@ import numpy as np
 from lumigen import graph, view
 from lumigen.dtype import DTYPES, DType, accumulator, boolean, f32, i64
 from lumigen.errors import BadArgument, DimSpecialised, DtypeMismatch, LumigenError, ShapeMismatch
+from lumigen.frontend.extents import equal_of_multiples
 from lumigen.frontend.promote import Vote, result_type, scalar_dtype
 from lumigen.frontend.trace import emit, fail
 from lumigen.graph import Edge
@@ -251,7 +252,7 @@ def unequal(op: str, x: Ix, y: Ix, a: Shape, b: Shape, rule: str, remedy: str) -
     never = is_less(x, y) or is_less(y, x)
     if dim is None or never:
         return fail(ShapeMismatch, op=op, lhs=a, rhs=b, rule=rule, remedy=remedy)
-    needed = f"such that {x} = {y}, for shapes {_text(a)} and {_text(b)}"
+    needed = f"such that {x} = {y}{equal_of_multiples(x, y)}, for shapes {_text(a)} and {_text(b)}"
     return fail(DimSpecialised, op=op, dim=dim.name, declared=f"{dim.lo}..{dim.hi}", needed=needed)
 
 

@@ -250,6 +250,12 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         ["[roll]", "a fixed number"],
     ),
     (
+        lambda x0: x0 + x0.unfold(0, 4, 4).flatten(),
+        [lg.spec(lg.Dim("h", 15, 64))],
+        errors.DimSpecialised,
+        ["[add] dim h", 'true of lg.Dim("h", 16, 64, multiple_of=4)'],
+    ),
+    (
         lambda x0, x1: x0 + x1,
         [lg.spec(B, 3), lg.spec(B, 4)],
         errors.ShapeMismatch,

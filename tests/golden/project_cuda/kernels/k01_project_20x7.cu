@@ -1,6 +1,6 @@
 // k01_project_20x7: y = h @ weight.T
 // model.py:13
-#include "kernels.h"
+#include "k01_project_20x7.h"
 
 namespace LUMIGEN_NS {
 
