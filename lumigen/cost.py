@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lumigen.dtype import DType
 from lumigen.index import Axis, Dim, Ix, Lookup, ix, minimum, product
 from lumigen.ops import Op
-from lumigen.region import Buffer, Expr, Prim, Read, Reduce, Region, free_axes, walk
+from lumigen.region import Buffer, Expr, Prim, Read, Reduce, Region, free_axes, indices_of, walk
 
 _ZERO = ix(0)
 
@@ -41,7 +41,7 @@ def cost(region: Region) -> Cost:
     """
     flops = ix(0)
     read: dict[Buffer, Ix] = dict.fromkeys(region.reads(), ix(0))
-    looked_up = set(read)
+    places = [i for s in region.stores for i in s.at]
     for e in walk(s.value for s in region.stores):
         if _counts(e):
             flops += _points(
@@ -49,10 +49,14 @@ def cost(region: Region) -> Cost:
             )
         elif isinstance(e, Read):
             read[e.source] += _points(free_axes(e)) * e.source.dtype.itemsize
-            looked_up.discard(e.source)
+        places += indices_of(e)
+    for a in dict.fromkeys(a for i in places for a in i.atoms() if isinstance(a, Lookup)):
+        assert isinstance(a.source, Buffer)
+        axes = frozenset[Axis]().union(*(i.axes for i in a.at))
+        read[a.source] += _points(axes) * a.source.dtype.itemsize
     moved = ix(0)
     for b, elements in read.items():
-        moved += _bytes(b) if b in looked_up else minimum(elements, _bytes(b))
+        moved += minimum(elements, _bytes(b))
     written = ix(0)
     for s in region.stores:
         stored = _points(frozenset(s.axes)) * s.dst.dtype.itemsize

@@ -133,6 +133,12 @@ def test_a_gather_reads_no_more_than_the_table(rows: int) -> None:
         assert found == (0, 8 * b + 4 * 8 * min(b, rows), 4 * 8 * b)
 
 
+def test_of_indices_those_that_are_read_count() -> None:
+    entry = traced(lambda x: x.sort(descending=True)[0][:10], x=spec(1000))
+    (_, gather) = assemble((("best", entry),)).kernels
+    assert gather.cost.at({}) == (0, 10 * (8 + 4), 10 * 4)
+
+
 def test_of_a_state_only_what_changes_is_moved() -> None:
     def write(x: lg.Tensor, position: lg.Tensor) -> lg.Tensor:
         state = nn.State("s", (64, 8))
