@@ -450,6 +450,27 @@ def test_a_transcendental_that_regions_read_like_a_table_is_stored(
         assert [s.dst.dtype for s in turning if len(s.axes) == 1] == [lg.f32] * (2 - regions)
 
 
+@pytest.mark.parametrize(("rows", "kernels"), [(64, 2), (2, 1)])
+def test_remainders_by_a_dim_are_a_table(rows: int, kernels: int) -> None:
+    """With what is made of them along one axis, where many rows read it."""
+    n = lg.Dim("n", 3, 60)
+
+    def weighted(x: Any) -> Any:
+        places = lg.arange(x.shape[1]) * 3 % (x.shape[1] - 1)
+        return x * (1 - places.float() / 2) + x.flip(1) * (places.float() / 2)
+
+    graph = traced(weighted, x=lg.spec(rows, n))
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    for device in (CPU, CUDA):
+        assert len(assemble((("entry", graph),), device).kernels) == kernels
+    x = np.random.default_rng(0).normal(size=(rows, 7)).astype(np.float32)
+    t = np.arange(7) * 3 % 6 / 2
+    np.testing.assert_allclose(
+        evaluate(graph, {"x": x}, {})["out"], x * (1 - t) + x[:, ::-1] * t, rtol=1e-6
+    )
+
+
 def test_a_softmax_between_products_that_are_stored_is_one_kernel() -> None:
     """Registers do not hold rows of 512: the scores are stored, and nothing else twice."""
     specs = [lg.spec(2, 4, 256, 512)] * 3

@@ -52,16 +52,16 @@ class _Line:
         return (self.scaled(count) % self.unit).float() / self.unit
 
 
-def _read(x: Tensor, d: int, count: Ix, line: _Line, step: int) -> Tensor:
-    """Element `floor(position) + step` of a dimension, the nearest one where there is none."""
+def _read(x: Tensor, d: int, count: Ix, line: _Line, step: int, *, behind: int = 0) -> Tensor:
+    """Element `floor(position) + step` of a dimension, the nearest one where there is none; so many `behind` that."""
     last = x.extents[d] - 1
     if not (line.slope.is_const and line.unit.is_const):  # no view: a dim would be a factor in it
-        at = (line.scaled(count) // line.unit + step).clamp(0, last)
+        at = ((line.scaled(count) // line.unit + step).clamp(min=0) + behind).clamp(max=last)
         return x.index_select(d, at)
 
     def position(i: Ix) -> Ix:
         floor = (i * line.slope.const + line.offset) // line.unit.const
-        return minimum(maximum(floor + step, 0), last)
+        return minimum(maximum(floor + step, 0) + behind, last)
 
     return Tensor(movement.at_positions(x.edge, d, count, position))
 
@@ -92,12 +92,9 @@ def _cubic(x: Tensor, d: int, count: Ix, line: _Line) -> Tensor:
 
 def _linear(x: Tensor, d: int, count: Ix, line: _Line) -> Tensor:
     """The mean of two neighbours, weighted by how near they are."""
-    t = line.rest(count)
-    before = line.scaled(count) < 0  # before the first element: that alone
-    t = where(before, 0.0, t)
+    t = where(line.scaled(count) < 0, 0.0, line.rest(count))  # before the first element: that alone
     low = _read(x, d, count, line, 0)
-    high = _read(x, d, count, line, 1)
-    high = where(before.reshape(-1, *(1,) * (x.ndim - 1 - d)), low, high)
+    high = _read(x, d, count, line, 0, behind=1)
     weight = _along(x, d, t)
     return low * (1 - weight) + high * weight
 

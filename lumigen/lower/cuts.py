@@ -197,6 +197,30 @@ def tables(g: CutGraph, _: Skeletons) -> list[Node]:
     return [n for n in found if n not in within]
 
 
+def remainders(g: CutGraph, _: Skeletons) -> list[Node]:
+    """Remainders by a number that only a run knows, dozens of cycles each, for many more elements than there are.
+
+    With all that is made of one alone and is no larger, such as a weight between two elements.
+    """
+    out: dict[Node, None] = {}
+    for root in g.roots():
+        users: dict[Node, list[Node]] = {}
+        for n in g.inside(root):
+            for a in dict.fromkeys(g.inlined_by(n)):
+                users.setdefault(a, []).append(n)
+        for n in g.inside(root):
+            if n.op is not Op.MOD or n.dtype.is_float or n.args[1].node.op is Op.CONST:
+                continue
+            last = n
+            while len(of := users.get(last, [])) == 1 and volume_of(of[0].shape) <= volume_of(
+                n.shape
+            ):
+                (last,) = of
+            if last is not root and volume_of(root.shape) >= TABLE * volume_of(last.shape):
+                out[last] = None
+    return list(out)
+
+
 def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Reductions of integers or truth values in a region that holds a contraction.
 
@@ -501,6 +525,7 @@ CUTS = Cuts(
     of_regions=(
         shared_reductions,
         tables,
+        remainders,
         whole_numbers_beside_contractions,
         reductions_of_versions,
     ),
