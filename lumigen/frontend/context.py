@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lumigen import graph
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument, BadInput
-from lumigen.frontend.model import check_dims
+from lumigen.frontend.model import check_dims, check_outputs
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.spec import spec
 from lumigen.frontend.tensor import Tensor
@@ -161,6 +161,8 @@ class Context:
         if self._executor is None:
             out = self.compiled()
             backends = [c for c in _flat(self._compilers) if isinstance(c, Backend)]
+            if backends:
+                check_outputs("compile", out)
             self._executor = backends[-1].executor(out) if backends else _interpreter(out)
         return self._executor
 
@@ -194,9 +196,19 @@ class Live(Tensor):
     def set(self, data: Any) -> Live:
         """Give values: anything that numpy understands, converted to the tensor's dtype.
 
-        BadInput where their shape is not the declared one.
+        BadInput where their shape is not the declared one, or where they are no numbers.
         """
-        array = np.asarray(data).astype(self.dtype.numpy)
+        try:
+            array = np.asarray(data).astype(self.dtype.numpy)
+        except (TypeError, ValueError, OverflowError) as e:
+            raise fail(
+                BadInput,
+                entry="set",
+                name=self.name,
+                got=f"no array of numbers ({str(e).splitlines()[0]})",
+                expected=f"one that {self.dtype} holds",
+                remedy="Pass an array, or nested lists of equal lengths.",
+            ) from None
         fixed = [e.const if e.is_const else None for e in self.extents]
         fits = len(fixed) == array.ndim and all(
             e in (None, have) for e, have in zip(fixed, array.shape, strict=True)

@@ -168,17 +168,7 @@ class Model:
             if name in known:
                 raise taken(entry.name, "a tensor's name", name, f"{known[name]}, as a C symbol")
 
-        for name, out in traced.outputs:
-            if product(out.shape) == 0:
-                value = f"of shape ({', '.join(map(str, out.shape))}), empty whatever goes in"
-                expected = "it something to hold, or leave it out"
-                raise fail(
-                    BadArgument,
-                    op=entry.name,
-                    name=f"output {name}",
-                    value=value,
-                    expected=expected,
-                )
+        check_outputs(entry.name, traced)
 
     def _check_inputs(
         self, name: str, function: Callable[..., Any], inputs: Mapping[str, Any]
@@ -409,6 +399,15 @@ def check_dims(entry: str, traced: Graph) -> None:
         for atom in e.atoms():
             if isinstance(atom, Dim) and atom.name not in known:
                 raise fail(UnknownDim, entry=entry, name=atom.name, known=sorted(known))
+
+
+def check_outputs(entry: str, traced: Graph) -> None:
+    """No output may be empty whatever goes in: no kernel would write it."""
+    for name, out in traced.outputs:
+        if product(out.shape) == 0:
+            value = f"of shape ({', '.join(map(str, out.shape))}), empty whatever goes in"
+            expected = "it something to hold, or leave it out"
+            raise fail(BadArgument, op=entry, name=f"output {name}", value=value, expected=expected)
 
 
 def weights_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[WeightSpec, ...]:

@@ -588,6 +588,13 @@ def test_mistakes_with_values() -> None:
     a = cx.tensor((2, 2), name="a")
     with pytest.raises(errors.BadArgument, match="retrieve"):
         cx.execute()
+    for refused in (["a", "b"], [[1.0], [1.0, 2.0]]):
+        with pytest.raises(errors.BadInput, match="no array of numbers"):
+            lg.Graph().tensor((2,)).set(refused)
+    empty = lg.Graph()
+    (empty.tensor((2, 3)).set(np.ones((2, 3)))[:, :0] + 1).retrieve()
+    with pytest.raises(errors.BadArgument, match="output out0 cannot be of shape"):
+        empty.compile(lg.CPUCompiler())
     with pytest.raises(errors.BadInput, match=r"\(3,\)"):
         a.set([1, 2, 3])
     with pytest.raises(errors.BadArgument, match="'a'"):
