@@ -42,16 +42,19 @@ class LumigenError(Exception):
 
     `message` is a template `[where] what is wrong, with the values. What to do.`; its fields are
     the facts that the constructor takes by keyword. `where` is the user's line, shown as
-    `file:line:` in front. Facts are shown by kind: a tuple is a shape, `(batch, 784)`; a list or a
-    set is an enumeration, `a, b, c`; of `output` and `text` the last few lines are kept; everything
-    else is shown by `str`. Names may be a stranger's: control characters are shown as escapes.
+    `file:line:` in front, with the path of the `layer` that runs it where there is one. Facts are
+    shown by kind: a tuple is a shape, `(batch, 784)`; a list or a set is an enumeration, `a, b, c`;
+    of `output` and `text` the last few lines are kept; everything else is shown by `str`. Names may
+    be a stranger's: control characters are shown as escapes.
     """
 
     exit_code: ClassVar[int]
     message: ClassVar[str]
     advice: ClassVar[str] = ""  # a further sentence that a whole family of errors ends with
 
-    def __init__(self, *, where: SourceLocation | None = None, **facts: object) -> None:
+    def __init__(
+        self, *, where: SourceLocation | None = None, layer: str = "", **facts: object
+    ) -> None:
         name = type(self).__name__
         if not hasattr(type(self), "message"):
             raise TypeError(f"{name} is a family of errors. Raise one of its subclasses.")
@@ -62,7 +65,7 @@ class LumigenError(Exception):
             raise TypeError(
                 f"{name} takes {_shown(sorted(wanted))}; missing: {missing}, unknown: {unknown}."
             )
-        self.where = where
+        self.where, self.layer = where, layer
         self.facts: Mapping[str, object] = MappingProxyType(facts)
         super().__init__(self._render())
 
@@ -73,11 +76,12 @@ class LumigenError(Exception):
                 for name, value in self.facts.items()
             }
         )
-        place = f"{self.where}: " if self.where else ""
+        layer = f" (layer {self.layer})" if self.layer else ""
+        place = f"{self.where}{layer}: " if self.where else ""
         return f"{place}{text}{' ' if self.advice else ''}{self.advice}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (type(self), self.where, dict(self.facts))
+        return _restore, (type(self), self.where, self.layer, dict(self.facts))
 
 
 class UserError(LumigenError):
@@ -472,6 +476,6 @@ def listed(names: list[str]) -> str:
 
 
 def _restore(
-    error: type[LumigenError], where: SourceLocation | None, facts: dict[str, object]
+    error: type[LumigenError], where: SourceLocation | None, layer: str, facts: dict[str, object]
 ) -> LumigenError:
-    return error(where=where, **facts)
+    return error(where=where, layer=layer, **facts)

@@ -105,7 +105,8 @@ class SymbolicSize(Symbolic):
             return self._fraction(other)
         except BadSize as e:
             remedy = f"Write // for a size, which is an integer. {e.facts['remedy']}"
-            raise BadSize(where=e.where, **{**e.facts, "remedy": remedy}) from None
+            size, why = e.facts["size"], e.facts["why"]
+            raise BadSize(where=e.where, size=size, why=why, remedy=remedy) from None
 
     __truediv__ = __rtruediv__ = _divided
     __pow__ = __rpow__ = _fraction

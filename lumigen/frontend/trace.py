@@ -5,7 +5,7 @@ Promises that every node made while a scope is open knows all of the user's line
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -50,6 +50,32 @@ class Scope:
 _STACK: list[Scope] = []
 
 
+class Layer(Protocol):
+    """A module, which knows those inside it by their paths."""
+
+    def named_modules(self) -> Iterable[tuple[str, Layer]]: ...
+
+
+_LAYERS: list[Layer] = []  # that run, the outermost first
+
+
+@contextmanager
+def running(layer: Layer) -> Generator[None]:
+    """What fails inside is told with the path of the layer."""
+    _LAYERS.append(layer)
+    try:
+        yield
+    finally:
+        _LAYERS.pop()
+
+
+def _path_of_layer() -> str:
+    """Of the innermost layer that runs, in the outermost one; empty where it is that, or another one's."""
+    if len(_LAYERS) < 2:
+        return ""
+    return next((path for path, m in _LAYERS[0].named_modules() if m is _LAYERS[-1]), "")
+
+
 class Home(Protocol):
     """Who holds the values of inputs, and may be asked for results."""
 
@@ -91,4 +117,4 @@ def fail(error: type[LumigenError], **facts: object) -> LumigenError:
     """The error with the user's line in front, to be raised; `op` is what the user called, if it says one."""
     if "op" in facts:
         facts["op"] = called_name() or facts["op"]
-    return error(where=user_location(), **facts)
+    return error(where=user_location(), layer=_path_of_layer(), **facts)

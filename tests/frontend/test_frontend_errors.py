@@ -871,6 +871,33 @@ def test_message(case: Any) -> None:
     assert len(text.splitlines()) <= 8
 
 
+def test_an_error_says_in_which_layer_it_is() -> None:
+    """Layers of one class run the same line."""
+
+    class Block(nn.Module):
+        def __init__(self, inputs: int) -> None:
+            super().__init__()
+            self.f = nn.Sequential(nn.Linear(inputs, 16), nn.ReLU())
+
+        def forward(self, x: lg.Tensor) -> lg.Tensor:
+            return self.f(x)
+
+    def traced(net: nn.Module) -> None:
+        model = lg.Model("layers", net)
+
+        @model.entry(x=lg.spec(4, 8))
+        def run(x: lg.Tensor) -> lg.Tensor:
+            return net(x)
+
+        model.trace()
+
+    with pytest.raises(errors.ShapeMismatch, match=r"py:\d+ \(layer 1\.f\.0\): ") as caught:
+        traced(nn.Sequential(Block(8), Block(17)))
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    with pytest.raises(errors.ShapeMismatch, match=r"py:\d+: \[linear\]"):
+        traced(nn.Linear(17, 3))
+
+
 def test_the_line_is_the_users() -> None:
     def entry(x0: Any) -> Any:
         y = x0.relu()

@@ -18,7 +18,7 @@ from lumigen.frontend.misuse import told
 from lumigen.frontend.offered import ELSEWHERE, lacks_method
 from lumigen.frontend.primitive import check_dtype
 from lumigen.frontend.tensor import Tensor
-from lumigen.frontend.trace import current, emit, fail
+from lumigen.frontend.trace import current, emit, fail, running
 from lumigen.index import ix
 from lumigen.ops import Op
 from lumigen.view import Shape
@@ -159,7 +159,8 @@ class Module:
     counted: tuple[str, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        with running(self):
+            return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; a subclass says it."""
