@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from math import isnan
 
 import numpy as np
@@ -16,6 +15,7 @@ from lumigen.emit.horner import is_quotient, polynomial
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
+from lumigen.emit.widths import int_reach, overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
 from lumigen.lower.algebra import is_nonnegative
@@ -436,31 +436,9 @@ def widened(render: Callable[[Expr], Text]) -> Callable[[Expr], Text]:
 
     def wide(e: Expr) -> Text:
         text = render(e)
-        return text if _int_reach(e) is None else Text(f"int64_t{{{text.code}}}")
+        return text if int_reach(e) is None else Text(f"int64_t{{{text.code}}}")
 
     return wide
-
-
-def overflows_int(e: Prim) -> bool:
-    """Whether a sum or product of integers is one of ints to C++, as choices of numbers are, and leaves them."""
-    return _int_reach(e) is None and None not in map(_int_reach, e.args)
-
-
-@cache
-def _int_reach(e: Expr) -> int | None:
-    """How far from 0 an integer may be that C++ computes in an int of numbers and comparisons; None of all others."""
-    found: int | None = None
-    if isinstance(e, Const) and e.dtype.is_int:
-        found = abs(int(e.value))
-    elif isinstance(e, Index) and all(cxx.is_of_comparisons(m) for m, _ in e.value.terms):
-        found = cxx.int_reach(e.value)
-    elif isinstance(e, Choose):
-        parts = (_int_reach(e.then), _int_reach(e.otherwise))
-        found = None if None in parts else max(p for p in parts if p is not None)
-    elif isinstance(e, Prim) and e.op in (Op.ADD, Op.MUL):
-        a, b = map(_int_reach, e.args)
-        found = None if a is None or b is None else a + b if e.op is Op.ADD else a * b
-    return found if found is not None and found < 2**31 else None
 
 
 def _may_overflow(e: Ix) -> bool:
@@ -573,7 +551,6 @@ __all__ = [
     "computed_in",
     "is_half",
     "literal",
-    "overflows_int",
     "pointer",
     "suffix",
     "widened",

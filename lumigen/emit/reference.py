@@ -22,10 +22,10 @@ from lumigen.emit.expression import (
     Text,
     arithmetic,
     literal,
-    overflows_int,
     widened,
 )
 from lumigen.emit.spelled import uses_of
+from lumigen.emit.widths import overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, is_less, is_nonnegative, ix
 from lumigen.lower.assemble import LoweredKernel

@@ -99,7 +99,11 @@ def test_its_own_tests_pass_and_name_a_kernel_that_was_broken(shipped: Shipped, 
 def test_its_own_tests_pass_under_sanitizers(
     place: Path, bare: dict[str, str], compilation: Compilation, weights: Weights
 ) -> None:
-    """The kernels of the real model, launched for one layer and a few words: a checked access takes its time."""
+    """The kernels of the real model, launched for one layer and a few words: a checked access takes its time.
+
+    Without AVX-512, for which the compiler takes a minute and more a kernel with all checks in it: a model with states
+    is built so.
+    """
     config = weights.config | {"num_hidden_layers": 1, "vocab_size": 500}
     directory = place / "sanitised"
     with locked(directory):
@@ -112,7 +116,7 @@ def test_its_own_tests_pass_under_sanitizers(
         done = lumigen("compile", MODEL, "--weights", small, "-o", project, "--no-build", "--force")
         assert done.returncode == 0, done.stderr
         environment = bare | {"LUMIGEN_TEST_MEGABYTES": "32"}
-        isas = f"-DMINILM_ISA={';'.join(instruction_sets())}"
+        isas = f"-DMINILM_ISA={';'.join(isa for isa in instruction_sets() if isa != 'avx512')}"
         run("cmake", "--preset", "asan", isas, cwd=project, env=environment)
         run("cmake", "--build", "--preset", "asan", cwd=project, env=environment)
         text = run("ctest", "--preset", "asan", cwd=project, env=environment)
