@@ -322,6 +322,15 @@ HASH = 6364136223846793005
         lambda T, i: T.where(i < 9, -2000000000, 3) - T.where(i > -8, 2000000000, 5),
         lambda T, i: (T.ones_like(i) << (i % 3 + 30)) >> (i % 2 + 31),
         lambda T, i: T.where(i < 9, -7, 0) * 2147483647,
+        lambda T, i: T.where(i < 9, 2, 255) - T.where(i > -8, -(2**31), 1),
+        lambda T, i: T.maximum(T.where(i < 9, 65536, 1), T.where(i < 5, 3, 70000)) * 65536,
+        lambda T, i: T.where(i < 9, 65536, 1) // T.where(i < 5, 3, 1) * 65536,
+        # of 32 bits, which an index computes in 64
+        lambda T, i: (
+            T.where(i.float() < 10, *(T.full((), n, dtype=T.int32) for n in (65536, 3)))
+            * T.where(i < 13, i.int(), 2000000000)
+            + i
+        ),
         lambda T, i: T.arange(10).index_select(0, (i * HASH) % 10),
         lambda T, i: T.zeros(10, dtype=T.float32).index_add(0, (i * HASH) % 10, T.ones(8)),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from lumigen.errors import LoweringFailed
@@ -23,6 +24,8 @@ from lumigen.index import (
     Remainder,
     addends,
     is_nonnegative,
+    of_atom,
+    parts,
 )
 
 Names = Mapping[Any, str] | Callable[[Atom], str]
@@ -78,20 +81,40 @@ def _sum(e: Ix, names: Names, read: Read | None) -> str:
         factors = [] if abs(c) == 1 and monomial else [integer(abs(c))]
         atoms = [_atom(atom, names, read) for atom in monomial]
         if overflows and monomial and is_of_comparisons(monomial):
-            atoms[0] = f"int64_t{{{atoms[0][1:-1]}}}"
+            first = atoms[0]
+            atoms[0] = f"int64_t{{{first[1:-1] if first.startswith('(') else first}}}"
         out += (" - " if c < 0 else " + ") if out else "-" * (c < 0)
         out += " * ".join([*factors, *atoms])
     return out
 
 
 def is_of_comparisons(monomial: Monomial) -> bool:
-    """Whether it is an int to C++: nothing but bools is multiplied."""
-    return all(isinstance(a, Indicator) for a in monomial)
+    """Whether it is an int to C++: what is multiplied is made of numbers and comparisons alone."""
+    return all(map(_is_int, monomial))
+
+
+@cache
+def _is_int(atom: Atom) -> bool:
+    if isinstance(atom, Quotient | Remainder | Extremum):
+        return all(
+            is_of_comparisons(m) and int_reach(p) < 2**31 for p in parts(atom) for m, _ in p.terms
+        )
+    return isinstance(atom, Indicator)
 
 
 def int_reach(e: Ix) -> int:
     """How far from 0 that part of a sum may be which C++ would compute in an int."""
-    return abs(e.const) + sum(abs(c) for m, c in e.terms if is_of_comparisons(m))
+    terms = (_term(m, abs(c)) for m, c in e.terms if is_of_comparisons(m))
+    return abs(e.const) + sum(terms)
+
+
+def _term(monomial: Monomial, factor: int) -> int:
+    for atom in monomial:
+        lo, hi = of_atom(atom).bounds()
+        assert lo is not None
+        assert hi is not None  # of numbers and comparisons
+        factor *= max(abs(lo), abs(hi))
+    return factor
 
 
 def integer(value: int) -> str:

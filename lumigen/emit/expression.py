@@ -15,7 +15,7 @@ from lumigen.emit.horner import is_quotient, polynomial
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
-from lumigen.emit.widths import int_reach, overflows_int
+from lumigen.emit.widths import int_reach, is_index, overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
 from lumigen.lower.algebra import is_nonnegative
@@ -452,7 +452,7 @@ def _may_overflow(e: Ix) -> bool:
 def _wrapped(e: Prim, text: Text) -> Text:
     """Integers narrower than what C++ or an index computes in wrap around in their own type."""
     narrow = e.dtype.is_int and e.dtype.bits < 32
-    if narrow or (e.dtype is i32 and any(isinstance(a, Index) for a in e.args)):
+    if narrow or (e.dtype is i32 and any(map(is_index, e.args))):
         return Text(f"static_cast<{e.dtype.ctype}>({text.code})")
     return text
 
@@ -531,8 +531,9 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     if dtype is boolean:
         return "true" if value else "false"
     if dtype.is_int:
-        least = {-(2**63): "INT64_MIN", -(2**31): "INT32_MIN"}
-        return least.get(int(value)) or str(int(value))
+        if dtype is i64:
+            return cxx.integer(int(value))
+        return "INT32_MIN" if value == -(2**31) else str(int(value))
     if isnan(value):
         return '__builtin_nan("")' if dtype is f64 else '__builtin_nanf("")'
     if value in (float("inf"), float("-inf")):

@@ -1,4 +1,4 @@
-"""How wide C++ computes what is of 64 bits: numbers and comparisons alone are of its int, which is of 32."""
+"""How wide C++ computes integers: indices in 64 bits, numbers and comparisons alone in its int, which is of 32."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from functools import cache
 from lumigen.emit import cxx
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Index, Prim
+
+
+def is_index(e: Expr) -> bool:
+    """Whether C++ may have it in 64 bits, whatever its type is: an index, or a choice with one."""
+    return isinstance(e, Index) or (
+        isinstance(e, Choose) and (is_index(e.then) or is_index(e.otherwise))
+    )
 
 
 def overflows_int(e: Prim) -> bool:
