@@ -354,6 +354,26 @@ def test_integers_of_64_bits_wrap_around(
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("dtype", [lg.i8, lg.u8, lg.i32, lg.i64], ids=str)
+def test_bits_of_a_number(dtype: lg.DType, compiled: bool) -> None:
+    """Masks are remainders, in every dtype: runs of ones at either end and between, and negative ones."""
+    info, rng = np.iinfo(dtype.numpy), np.random.default_rng(0)
+    ends = np.array([info.min, info.max, 0, 1], dtype.numpy)
+    held = np.concatenate([ends, rng.integers(info.min, info.max, 28, dtype.numpy, endpoint=True)])
+    masks = [1, 6, 0x55, info.max, info.max - 3, info.max // 3 * 2]
+    masks += [-1, -2, -100, info.min] if info.min else [255]
+    cx = lg.Graph()
+    x = cx.tensor(held.shape, dtype).set(held)
+    found = [[f.retrieve() for f in (x & m, x | m, m ^ x)] for m in masks]
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    for m, results in zip(masks, found, strict=True):
+        for got, wanted in zip(results, (held & m, held | m, held ^ m), strict=True):
+            np.testing.assert_array_equal(got.numpy(), wanted, err_msg=str(m))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
 def test_the_least_of_distant_integers_and_where_it_is(compiled: bool) -> None:
     """Stored both, so that where it is comes from a comparison with what was stored."""
     cx = lg.Graph()

@@ -45,11 +45,38 @@ def _whole(op: str, input: Tensor, other: Value) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+def _below(input: Tensor, count: int) -> Tensor:
+    """The number that the lowest bits are, no sign among them."""
+    signed = input.dtype.name[0] == "i"
+    if count < input.dtype.bits - signed:
+        return input % 2**count
+    return where(input < 0, input - _least(input), input) if signed else input
+
+
+def _masked(input: Tensor, mask: int) -> Tensor:
+    """The bits that a number has too: of each run of ones, what is below its end less what is below its start."""
+    if mask < 0:
+        return input - _masked(input, ~mask)
+    out = zeros_like(input)
+    while mask:
+        start = (mask & -mask).bit_length() - 1
+        end = (~mask >> start & -(~mask >> start)).bit_length() - 1 + start
+        out = out + _below(input, end) - (_below(input, start) if start else 0)
+        mask &= -(2**end)
+    return out
+
+
 def bitwise_and(input: Tensor, other: Value) -> Tensor:
-    """Bits that both have; of bools, whether both hold."""
+    """Bits that both have; of bools, whether both hold.
+
+    Of a tensor and a number as fast as a remainder. Slow of two tensors: some comparisons and choices for each bit that
+    they may have; `range=` of an input says which these are.
+    """
     x, y = _whole("and", input, other)
     if x.dtype.is_bool:
         return x.logical_and(y)
+    if isinstance(other, int) and x.dtype.lowest <= other <= x.dtype.greatest:
+        return _masked(x, other)
     total = where((x < 0) & (y < 0), _least(x), zeros_like(x)) if x.dtype.name[0] == "i" else None
     for (i, a), (_, b) in zip(_bits(x), _bits(y), strict=True):
         part = where(a & b, 2**i, zeros_like(x))
@@ -58,16 +85,21 @@ def bitwise_and(input: Tensor, other: Value) -> Tensor:
     return total
 
 
+def _number(given: Value, tensor: Tensor) -> Value:
+    """A number as it was given, of which more is known than of a tensor."""
+    return given if isinstance(given, int) else tensor
+
+
 def bitwise_or(input: Tensor, other: Value) -> Tensor:
     """Bits that one of the two has: x + y less those that both have; of bools, whether one holds."""
     x, y = _whole("or", input, other)
-    return x.logical_or(y) if x.dtype.is_bool else x + y - bitwise_and(x, y)
+    return x.logical_or(y) if x.dtype.is_bool else x + y - bitwise_and(x, _number(other, y))
 
 
 def bitwise_xor(input: Tensor, other: Value) -> Tensor:
     """Bits that exactly one has: x + y less twice those that both have; of bools, whether one alone holds."""
     x, y = _whole("xor", input, other)
-    return x.logical_xor(y) if x.dtype.is_bool else x + y - bitwise_and(x, y) * 2
+    return x.logical_xor(y) if x.dtype.is_bool else x + y - bitwise_and(x, _number(other, y)) * 2
 
 
 def bitwise_not(input: Tensor) -> Tensor:
