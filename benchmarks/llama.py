@@ -418,6 +418,9 @@ def main() -> None:
     options = parser.parse_args()
     models, dtypes = options.models.split(","), [options.dtype] if options.dtype else list(WIDTH)
     threads = [int(t) for t in options.threads.split(",")]
+    kinds = options.what.split(",")
+    if not {"decode", "prefill"}.issuperset(kinds):
+        parser.error(f"--what {options.what}: decode, prefill or both, with a comma")
     rounds = options.rounds or (5 if options.quick else harness.ROUNDS)
     work: Path = options.work
     work.mkdir(parents=True, exist_ok=True)
@@ -434,7 +437,6 @@ def main() -> None:
                 make_gguf(checkpoint, work / f"llama-{model}.{dtype}.gguf", model, dtype)
     for file in (*work.glob("llama_*/weights/*.safetensors"), *work.glob("*.gguf")):
         read_anew(file)
-    kinds = options.what.split(",")
     cases = cases_of(models, dtypes, kinds)
     about = harness.machine()
     expected = references(work, cases)
