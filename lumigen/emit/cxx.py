@@ -104,11 +104,10 @@ def _is_int(atom: Atom) -> bool:
 
 def int_reach(e: Ix) -> int:
     """How far from 0 that part of a sum may be which C++ would compute in an int."""
-    terms = (_term(m, abs(c)) for m, c in e.terms if is_of_comparisons(m))
-    return abs(e.const) + sum(terms)
+    return abs(e.const) + sum(_reach(m, abs(c)) for m, c in e.terms if is_of_comparisons(m))
 
 
-def _term(monomial: Monomial, factor: int) -> int:
+def _reach(monomial: Monomial, factor: int) -> int:
     for atom in monomial:
         lo, hi = of_atom(atom).bounds()
         assert lo is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lumigen.index.atoms import (
@@ -77,7 +77,7 @@ def _evaluate_atom(
 
 def bounds_of(e: Ix) -> Bounds:
     """Over all values of all atoms, each of them on its own; None where nothing bounds one that counts."""
-    ends = _bounds_of_terms(e)
+    ends = _term_by_term((*e.terms, ((), e.const)), atom_bounds)
     of_one_sign = len({c > 0 for _, c in e.terms}) < 2
     if of_one_sign or len(e.terms) > MOST_TERMS or all(len(m) == 1 for m, _ in e.terms):
         return ends  # all terms have their ends together, or are many
@@ -105,15 +105,9 @@ def _least(terms: Polynomial, ranges: Mapping[Atom, tuple[int, int]]) -> int:
     single = next((a for a in atoms if all(m.count(a) <= 1 for m in terms)), None)
     if single is not None:
         return min(_least(_put(terms, single, end), ranges) for end in ranges[single])
-    return sum(_least_term(m, c, ranges) for m, c in terms.items())
-
-
-def _least_term(m: Monomial, c: int, ranges: Mapping[Atom, tuple[int, int]]) -> int:
-    ends = (c, c)
-    for atom in m:
-        corners = [x * y for x in ends for y in ranges[atom]]
-        ends = min(corners), max(corners)
-    return ends[0]
+    lo, _ = _term_by_term(terms.items(), ranges.__getitem__)
+    assert lo is not None
+    return lo
 
 
 def _scaled(terms: Polynomial, factor: int) -> Polynomial:
@@ -140,14 +134,17 @@ def _put(terms: Polynomial, atom: Atom, value: int) -> Polynomial:
     return out
 
 
-def _bounds_of_terms(e: Ix) -> Bounds:
-    lo: int | None = e.const
-    hi: int | None = e.const
-    for monomial, c in e.terms:
+def _term_by_term(
+    terms: Iterable[tuple[Monomial, int]], bounds: Callable[[Atom], Bounds]
+) -> Bounds:
+    """The sum of what each term is at least and at most, as if atoms varied from term to term."""
+    lo: int | None = 0
+    hi: int | None = 0
+    for monomial, c in terms:
         t_lo: int | None = c
         t_hi: int | None = c
         for atom in monomial:
-            t_lo, t_hi = _product((t_lo, t_hi), atom_bounds(atom))
+            t_lo, t_hi = _product((t_lo, t_hi), bounds(atom))
         lo = None if lo is None or t_lo is None else lo + t_lo
         hi = None if hi is None or t_hi is None else hi + t_hi
     return lo, hi
