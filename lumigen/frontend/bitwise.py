@@ -57,12 +57,13 @@ def _masked(input: Tensor, mask: int) -> Tensor:
     """The bits that a number has too: of each run of ones, what is below its end less what is below its start."""
     if mask < 0:
         return input - _masked(input, ~mask)
+    changes = mask ^ mask << 1  # a one where each run begins, and one where it has ended
+    edges = [i for i in range(changes.bit_length()) if changes >> i & 1]
     out = zeros_like(input)
-    while mask:
-        start = (mask & -mask).bit_length() - 1
-        end = (~mask >> start & -(~mask >> start)).bit_length() - 1 + start
-        out = out + _below(input, end) - (_below(input, start) if start else 0)
-        mask &= -(2**end)
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        out = out + _below(input, end)
+        if start:
+            out = out - _below(input, start)
     return out
 
 

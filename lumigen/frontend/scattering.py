@@ -24,7 +24,7 @@ from lumigen.frontend.sorting import taken
 from lumigen.frontend.trace import fail
 from lumigen.graph import Edge
 from lumigen.index import Axis, Ix, is_less, ix, product
-from lumigen.view import positions
+from lumigen.view import Shape, positions
 
 if TYPE_CHECKING:
     from lumigen.frontend.tensor import Tensor
@@ -220,35 +220,29 @@ def _start(op: str, input: Tensor, dim: int, index: Tensor) -> tuple[Tensor, int
 
 def _check_indices(op: str, input: Tensor, d: int, index: Tensor, src: Tensor) -> None:
     """An index for no more than there are: elements of `src`, and places of the input beside `d`."""
-    rank = len(input.extents)
-    if not rank == len(index.extents) == len(src.extents):
+    if not input.ndim == index.ndim == src.ndim:
         rule = "the input, the index and what is written have as many axes"
-        remedy = f"The index has {index.ndim}, what is written {src.ndim}."
-        shapes = {"lhs": input.extents, "rhs": index.extents}
-        raise fail(ShapeMismatch, op=op, **shapes, rule=rule, remedy=remedy)
-    for k in range(rank):
-        for other, counts in ((src, True), (input, k != d)):
-            if counts and is_less(other.extents[k], index.extents[k]):
-                what = "what is written" if other is src else "the input"
+        other = input if index.ndim == src.ndim else src
+        raise _unfit(op, index.extents, other.extents, rule, "Add or remove axes.")
+    for k in range(input.ndim):
+        for other, what in ((src, "what is written"), (input, "the input")):
+            if (other is src or k != d) and is_less(other.extents[k], index.extents[k]):
                 rule = f"axis {k} of the index is longer than that of {what}"
-                raise fail(
-                    ShapeMismatch,
-                    op=op,
-                    lhs=index.extents,
-                    rhs=other.extents,
-                    rule=rule,
-                    remedy="Pass an index for each element.",
-                )
+                remedy = "Pass an index for each element."
+                raise _unfit(op, index.extents, other.extents, rule, remedy)
 
 
 def _check_slices(op: str, input: Tensor, d: int, index: Tensor, source: Tensor) -> None:
     """A slice for each index, of the extents that the input has beside `d`."""
     wanted = tuple(index.extents[0] if k == d else e for k, e in enumerate(input.extents))
-    pairs = tuple(zip(source.extents, wanted, strict=False))
+    pairs = zip(source.extents, wanted, strict=False)
     if source.ndim != input.ndim or any(is_less(a, b) or is_less(b, a) for a, b in pairs):
-        rule = f"the source has {wanted[d]} slices along axis {d}, one for each index, and is else as the input"
-        remedy = "Correct the index or the source."
-        raise fail(ShapeMismatch, op=op, lhs=source.extents, rhs=wanted, rule=rule, remedy=remedy)
+        rule = f"the source has a slice along axis {d} for each index, and is else as the input"
+        raise _unfit(op, source.extents, wanted, rule, "Correct the index or the source.")
+
+
+def _unfit(op: str, have: Shape, other: Shape, rule: str, remedy: str) -> Exception:
+    return fail(ShapeMismatch, op=op, lhs=have, rhs=other, rule=rule, remedy=remedy)
 
 
 def _empty(index: Tensor) -> bool:

@@ -605,13 +605,13 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
         lambda x0: x0.scatter(1, lg.zeros(2, dtype=lg.i64), x0),
         [lg.spec(2, 3)],
         errors.ShapeMismatch,
-        ["[scatter] shapes (2, 3) and (2,)", "as many axes"],
+        ["[scatter] shapes (2,) and (2, 3)", "as many axes"],
     ),
     (
         lambda x0: x0.index_add(0, lg.zeros(5, dtype=lg.i64), x0),
         [lg.spec(2, 3)],
         errors.ShapeMismatch,
-        ["[index_add] shapes (2, 3) and (5, 3)", "5 slices along axis 0"],
+        ["[index_add] shapes (2, 3) and (5, 3)", "a slice along axis 0 for each index"],
     ),
     (
         lambda x0: x0.index_copy(0, lg.zeros(2, dtype=lg.i64), x0[:, :2]),
