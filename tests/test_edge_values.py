@@ -325,6 +325,7 @@ HASH = 6364136223846793005
         lambda T, i: T.where(i < 9, 2, 255) - T.where(i > -8, -(2**31), 1),
         lambda T, i: T.maximum(T.where(i < 9, 65536, 1), T.where(i < 5, 3, 70000)) * 65536,
         lambda T, i: T.where(i < 9, 65536, 1) // T.where(i < 5, 3, 1) * 65536,
+        lambda T, i: (1 << (i % 40)) + (2**40 >> (i % 40)),
         # of 32 bits, which an index computes in 64
         lambda T, i: (
             T.where(i.float() < 10, *(T.full((), n, dtype=T.int32) for n in (65536, 3)))

@@ -168,6 +168,23 @@ def test_dims_that_are_sums_are_merged_and_split() -> None:
         np.testing.assert_array_equal(rows, padded.reshape(2, 2, -1).sum(1))
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("place", [0, 1, 4])
+def test_enlarged_infinities_are_where_pytorch_has_them(place: int, dynamic: bool) -> None:
+    """Before the first element its neighbour counts with weight 0: NaN where that is infinite."""
+    x = np.arange(5, dtype=np.float32).reshape(1, 1, 5)
+    x[0, 0, place] = np.inf
+
+    def f(t: Any) -> Any:
+        size = 2 * t.shape[2] + 1 if dynamic else 11
+        return lg.functional.interpolate(t, size=size, mode="linear")
+
+    extent = lg.Dim("n", 1, 9) if dynamic else 5
+    got = interpret(f, x, specs={"x0": lg.spec(1, 1, extent)})
+    wanted = torch.nn.functional.interpolate(torch.from_numpy(x), size=11, mode="linear")
+    np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6)
+
+
 def flat(x: Any, y: Any) -> Any:
     """(n - 1) * m elements."""
     return (x[1:, None] * y).flatten()
