@@ -141,6 +141,7 @@ class Row(NamedTuple):
     target: str
     skeleton: str
     at: int = 0
+    held: lg.DType = lg.f32  # what memory holds of f32
 
 
 AMPERE, HOPPER = "cuda:sm_80", "cuda:sm_80,sm_90a"
@@ -167,10 +168,12 @@ KERNELS = {
     "panel_bf16.cpp": Row("linear_bf16", "cpu", "panel"),
     "panel_of_two_inputs.cpp": Row("product", "cpu", "panel"),
     "chain.cpp": Row("feed_forward", "cpu", "panel"),
+    "chain_bf16.cpp": Row("feed_forward", "cpu", "panel", held=lg.bf16),
     "convolution.cpp": Row("convolution", "cpu", "panel"),
     "depthwise.cpp": Row("depthwise", "cpu", "simt"),
     "cascade_causal.cpp": Row("causal", "cpu", "cascade"),
     "cascade_grouped.cpp": Row("grouped", "cpu", "cascade"),
+    "cascade_bf16.cpp": Row("causal", "cpu", "cascade", held=lg.bf16),
     "cascade_log_sum_exp.cpp": Row("log_sum_exp", "cpu", "cascade"),
     "cascade_row.cpp": Row("one_token", "cpu", "cascade"),
     "map.cu": Row("map", AMPERE, "simt"),
@@ -214,7 +217,8 @@ def test_the_text_of_a_kernel(name: str, golden: Callable[[str, str], None]) -> 
     function, inputs = PROGRAMS[row.program]
     target = parse_target(row.target)
     entries = (("entry", traced(function, **inputs)),)
-    lowered = lower_model(Traced("written", "0", entries, ()), {}, target=target).lowered
+    model = Traced("written", "0", entries, ())
+    lowered = lower_model(model, {}, target=target, dtype=row.held).lowered
     kernel = [k for k in lowered.kernels if k.program.skeleton == row.skeleton][row.at]
     launched = "".join(f"// {line}\n" for line in launches(lowered, kernel.name))
     golden(f"kernels/{name}", f"{launched}{body(kernel, target).rstrip()}\n")
