@@ -31,7 +31,7 @@ from lumigen.weights import COMPARE, read_header
 def inspect(path: Path, as_json: bool) -> None:
     """Say what a project or a built library is; check its files.
 
-    Exit code 1 where files were edited or are missing, or where the weights do not fit the model.
+    Exit code 1 if files were edited or are missing, or if the weights do not fit the model.
     """
     if path.is_file():
         manifest, state = manifest_of_library(path), {}

@@ -53,7 +53,7 @@ class KernelTimes:
     default=1.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="For how long to measure each entry.",
+    help="How long to measure each entry.",
 )
 @json_option
 def bench(
@@ -65,7 +65,7 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Time the entries of a built project, and their kernels beside the limits of the machine."""
+    """Time the entries of a built project; compare their kernels with the limits of the machine."""
     project = open_project("bench", directory)
     entries = [project.entry(entry)] if entry else project.entries
     project.check_dims(entries, dims or {})

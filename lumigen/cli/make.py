@@ -39,8 +39,12 @@ def new(name: str, as_json: bool) -> None:
     "compile", epilog=example("compile model.py --weights model.safetensors -o build/digits")
 )
 @traced_options
-@click.option("-o", "--output", metavar="DIR", help="Where to; ./<name>-<target> by default.")
-@click.option("--build/--no-build", default=True, help="Whether to compile what was emitted.")
+@click.option(
+    "-o", "--output", metavar="DIR", help="The output directory; by default ./<name>-<target>."
+)
+@click.option(
+    "--build/--no-build", default=True, help="Compile the emitted project, or only emit it."
+)
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
 @quiet_option
@@ -185,10 +189,12 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
 @click.option(
     "--after",
     type=click.Choice(FORMS),
-    help="Which stage to print; program, or the source of the kernel that is named, by default.",
+    help="The stage to print; by default program, or with --kernel the kernel's source.",
 )
 @click.option(
-    "--kernel", metavar="NAME", help="Only this kernel; after regions, plan, tile or source."
+    "--kernel",
+    metavar="NAME",
+    help="Print only this kernel, at the stage regions, plan, tile or source.",
 )
 @quiet_option
 @json_option
