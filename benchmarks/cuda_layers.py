@@ -241,7 +241,7 @@ def serve(directory: Path, rounds: int) -> None:
     for line in sys.stdin:
         name = line.strip()
         try:
-            with torch.inference_mode(), torch.cuda.stream(stream):
+            with torch.no_grad(), torch.cuda.stream(stream):
                 context = model.context(stream=stream)
                 found = figures(ROWS[name], getattr(context, name), stream, rounds, answer)
         except Exception as e:  # noqa: BLE001  # the other rows go on

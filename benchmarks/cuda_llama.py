@@ -358,6 +358,8 @@ def main() -> None:
         run.wait()
         with torch.inference_mode():
             programs = {p: checked(p, cases, exact, run) for p, cases in programs.items()}
+        skipped = torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]  # noqa: SLF001
+        print(f"programs of torch without a CUDA graph: {skipped}")
         building.result()
         print(f"all built after {time.perf_counter() - begin:.0f} s", flush=True)
         ours = our_cases(run, options.project, options.names)
