@@ -123,13 +123,16 @@ def test_a_public_name_without_a_docstring_is_found() -> None:
         REFERENCE.item("bare", "bare()", lambda: None)
 
 
-# --- blocks of the README -------------------------------------------------------------------------
+# --- blocks of pages ------------------------------------------------------------------------------
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("code", "output"), RUN.findall(README))
-def test_readme_python_runs(code: str, output: str, tmp_path: Path) -> None:
+SMALL_WAY = (ROOT / "docs" / "small_way.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("code", "output"), RUN.findall(README) + RUN.findall(SMALL_WAY))
+def test_python_in_pages_runs(code: str, output: str, tmp_path: Path) -> None:
     """In a process of its own, as a reader would run it."""
     file = tmp_path / "block.py"
     file.write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}", encoding="utf-8")
