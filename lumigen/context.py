@@ -15,11 +15,13 @@ import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from lumigen import graph
+from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32
 from lumigen.errors import (
     BadArgument,
@@ -29,7 +31,7 @@ from lumigen.errors import (
     VerifyFailed,
     is_user_code,
 )
-from lumigen.frontend.model import check_dims, check_outputs
+from lumigen.frontend.model import Traced, check_dims, check_outputs
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.spec import spec
 from lumigen.frontend.tensor import Tensor
@@ -38,7 +40,9 @@ from lumigen.graph import Edge, Graph, Node
 from lumigen.interp.graph import evaluate
 from lumigen.ir import Array, Backend, Executor, Pass
 from lumigen.ops import Op
+from lumigen.page import page_of, write_page
 from lumigen.printer.graph import show
+from lumigen.target import CPU
 from lumigen.verify.graph import verify
 from lumigen.weights import rounded
 
@@ -127,9 +131,18 @@ class Context:
         for key, result in self._results.items():
             result.data = rounded(np.asarray(found[key]), result.dtype)
 
-    def display(self) -> str:
-        """The graph as text, also printed: as written, or as the compilers have made it."""
+    def display(self, html: str | Path | None = None) -> str:
+        """The graph as text, also printed: as written, or as the compilers have made it.
+
+        `html` names a file for a page that shows all of it: the graph and, of each kernel, its region, plan, tile
+        program and source, as the backend makes them, or as the CPU would where there is none.
+        """
         text = show(self.compiled())
+        if html is not None:
+            target = getattr(self._compilers.backend, "target", CPU)
+            traced = Traced("graph", "1.0", (("run", self.compiled()),), ())
+            made = lower_model(traced, {"target": target.text}, None, target, passes=())
+            write_page(page_of(made), Path(html), "display")
         print(text, end="")  # noqa: T201  # printing is what display is for
         return text
 
