@@ -141,7 +141,10 @@ def _built(graph: Graph, target: Target) -> ModuleType:
 
 
 def _numbered(graph: Graph) -> Graph:
-    """The graph with inputs x0, x1, ... and outputs y0, y1, ...: names of users need not be those of C."""
+    """The graph with inputs x0, x1, ... and outputs y0, y1, ...: names of users need not be those of C.
+
+    Without lines, which symbols of kernels have: where a graph stands in a file is no reason to build it again.
+    """
     done: dict[Node, Node] = {}
     for n in graph.nodes():
         if n in graph.inputs:
@@ -150,5 +153,4 @@ def _numbered(graph: Graph) -> Graph:
         else:
             done[n] = rebuild(n, tuple(Edge(done[e.node], e.view) for e in n.args))
     outputs = tuple((f"y{i}", Edge(done[e.node], e.view)) for i, (_, e) in enumerate(graph.outputs))
-    lines = {done[n]: found for n, found in graph.lines.items() if n in done}
-    return Graph(tuple(done[n] for n in graph.inputs), outputs, (), lines)
+    return Graph(tuple(done[n] for n in graph.inputs), outputs)

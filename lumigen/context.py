@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -58,6 +58,7 @@ class Context:
     def __init__(self) -> None:
         self._inputs: dict[str, Live] = {}
         self._results: dict[str, Result] = {}
+        self._lines: dict[Node, dict[SourceLocation, None]] = {}  # that asked for each node
         self._compilers = Compilers()
         self._graph: Graph | None = None
         self._executor: Executor | None = None
@@ -106,6 +107,10 @@ class Context:
         self._forget()
         return self._results[key]
 
+    def note(self, n: Node, where: SourceLocation) -> None:
+        """A line that asked for a node, for pages and errors."""
+        self._lines.setdefault(n, {})[where] = None
+
     def compile(self, *compilers: Compiler) -> None:
         """Passes over the graph, in order, and at most one backend, last; tuples of them nest.
 
@@ -137,12 +142,14 @@ class Context:
         `html` names a file for a page that shows all of it: the graph and, of each kernel, its region, plan, tile
         program and source, as the backend makes them, or as the CPU would where there is none.
         """
-        text = show(self.compiled())
+        text = show(replace(self.compiled(), lines={}))
         if html is not None:
             target = getattr(self._compilers.backend, "target", CPU)
-            traced = Traced("graph", "1.0", (("run", self.compiled()),), ())
+            entries = (("run", self.compiled()),)
+            traced = Traced("graph", "", entries, ())
             made = lower_model(traced, {"target": target.text}, None, target, passes=())
-            write_page(page_of(made), Path(html), "display")
+            graphs = {"graph": (("run", self.graph()),), "compile": entries}
+            write_page(page_of(replace(made, graphs=graphs)), Path(html), "display")
         print(text, end="")  # noqa: T201  # printing is what display is for
         return text
 
@@ -159,9 +166,10 @@ class Context:
                 expected="at least one tensor to .retrieve()",
             )
         outputs = tuple((key, r.edge) for key, r in self._results.items())
-        used = set(graph.toposort([e.node for _, e in outputs]))
+        used = dict.fromkeys(graph.toposort([e.node for _, e in outputs]))
         inputs = tuple(live.node for live in self._inputs.values() if live.node in used)
-        out = Graph(inputs, outputs)
+        lines = {n: tuple(self._lines[n]) for n in used if n in self._lines}
+        out = Graph(inputs, outputs, (), lines)
         check_dims("execute", out)
         return out
 

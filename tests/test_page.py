@@ -141,6 +141,8 @@ def test_a_graph_is_displayed(
     page = file.read_text(encoding="utf-8")
     assert "a &lt; b" in page
     assert "k00_simt" in page
+    assert ("After compile" in page) == bool(compilers)
+    assert ".softmax(-1) * 1).retrieve()</div>" in page
 
 
 def test_a_graph_is_displayed_for_its_backend(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import why_no_gpu
 
 import lumigen as lg
 from lumigen import compilers, errors, ir
 from lumigen.graph import source
+from lumigen.toolchain import cuda_driver
 
 NUMBER = count()  # graphs that live at a time share no name
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -218,7 +218,7 @@ def test_the_library_for_a_gpu_compiles(tmp_path: Path, monkeypatch: pytest.Monk
     """Also where there is no GPU: then `execute` says so."""
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
     backend = lg.CUDACompiler(("sm_80",))
-    if why_no_gpu() is None:
+    if cuda_driver().is_ok:
         _, out = made(lg.GenericCompiler(), lg.HalfCompiler(), backend)
         assert out.numpy().dtype == np.float32
     else:

@@ -46,7 +46,7 @@ def page_of(compilation: Compilation, dtype: DType = f32) -> str:
     kept = f"f32 held in {dtype.name}" if dtype is not f32 else ""
     weights = f"{len(model.weights)} weights, {size(sum(s.bytes for s in model.weights))}"
     facts = (
-        f"version {model.version}",
+        f"version {model.version}" if model.version else "",
         f"for {model.target.text}",
         kept,
         f"{len(model.kernels)} kernels",
