@@ -81,6 +81,8 @@ def test_names_and_sources_are_text(tmp_path: Path) -> None:
     page = page_of(compiled(file))
     assert "&lt;script&gt;.weight" in page
     assert "if 2 &lt; 3 else &#39;&lt;/div&gt;&lt;b&gt;&#39;" in page
+    assert str(tmp_path) not in page
+    assert "# model.py:10" in page
     assert page.count("<script>") == page.count("</script>") == 1
 
 

@@ -222,7 +222,7 @@ def test_the_library_for_a_gpu_compiles(tmp_path: Path, monkeypatch: pytest.Monk
         _, out = made(lg.GenericCompiler(), lg.HalfCompiler(), backend)
         assert out.numpy().dtype == np.float32
     else:
-        with pytest.raises(errors.CallRefused, match=r"there is no NVIDIA driver.* Install one"):
+        with pytest.raises(errors.CallRefused, match=r"\[model_open\] "):
             made(lg.GenericCompiler(), lg.HalfCompiler(), backend)
     (directory,) = (tmp_path / "cuda").iterdir()
     assert (directory / "lib" / "libgraph.so").is_file()

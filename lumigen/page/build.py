@@ -119,7 +119,7 @@ def _kernel(
         title=source.title,
         how=model.target.skeletons.get(lowered.program.skeleton, lowered.program.skeleton),
         lines=source_lines(source.lines),
-        launches=runs or f"none at these sizes: {_guards(model, source.name)}",
+        launches=runs or _guards(model, source.name),
         flops=number(flops),
         read=size(read),
         written=size(written),
@@ -127,7 +127,7 @@ def _kernel(
         computes=source.computes.name,
         share=f"{share:.1f}",
         files=tuple(_files(source.lines)),
-        forms=(*forms, FormContext(f"{suffix} source", source.body.strip("\n"))),
+        forms=(*forms, FormContext(f"{suffix} source", source.body.strip("\n"), is_code=True)),
     )
 
 
@@ -137,15 +137,15 @@ def _body(text: str) -> str:
 
 
 def _guards(model: CompiledModel, kernel: str) -> str:
-    """When a kernel runs that no entry launches at the typical sizes."""
+    """When a kernel runs that is not of the variants drawn."""
     found = {
-        f"if {v.when}": None
+        str(v.when): None
         for p in model.programs
         for g in p.groups
         for v in g.variants
         if any(launch.kernel == kernel for launch in v.launches)
     }
-    return "; ".join(found) or "no entry launches it"
+    return f"only if {' or '.join(found)}" if found else "no entry launches it"
 
 
 def _files(lines: Iterable[SourceLocation]) -> Iterable[FileContext]:
@@ -173,12 +173,22 @@ def _forms(compilation: Compilation) -> tuple[FormContext, ...]:
     """Graphs after the passes that changed something, then the program."""
     forms: list[FormContext] = []
     before = ""
+    graphs = (g for entries in compilation.graphs.values() for _, g in entries)
+    lines = {line for g in graphs for found in g.lines.values() for line in found}
     for name, entries in compilation.graphs.items():
-        text = show_entries(entries)
+        text = _without_folders(show_entries(entries), lines)
         if text != before:
             forms.append(
                 FormContext("Graph" if name == "graph" else f"After {name}", text.rstrip("\n"))
             )
         before = text
-    program = show_programs(compilation.lowered).rstrip("\n")
-    return (*forms, FormContext("Program", program))
+    program = _without_folders(show_programs(compilation.lowered), lines)
+    return (*forms, FormContext("Program", program.rstrip("\n")))
+
+
+def _without_folders(text: str, lines: Iterable[SourceLocation]) -> str:
+    """A form with the files of lines by their names alone: a page is sent to others, and no path is theirs."""
+    printed = {printable(str(line)).rpartition(":")[0] for line in lines}
+    for file in sorted(printed, key=len, reverse=True):
+        text = text.replace(f"{file}:", f"{PurePath(file).name}:")
+    return text

@@ -52,6 +52,7 @@ class FormContext:
 
     title: str
     text: str
+    is_code: bool = False  # C++, not one of our forms
 
 
 @dataclass(frozen=True)
