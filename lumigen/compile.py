@@ -138,6 +138,7 @@ def lower_model(
     target: Target = CPU,
     *,
     dtype: DType = f32,
+    passes: Sequence[Callable[[Graph], Graph]] = GRAPH_PASSES,
 ) -> Compilation:
     """Graph passes, then regions, plans, tile programs and the text of every kernel.
 
@@ -152,7 +153,7 @@ def lower_model(
             entries = graphs["retype"] = run_pass(
                 "retype", lambda g: retype(g, dtype), entries, at.trail
             )
-        for step in GRAPH_PASSES:
+        for step in passes:
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
     with at.stage("lower"):
         start = perf_counter()

@@ -326,6 +326,15 @@ class FileRefused(UserError):
     message = "[{command}] {file} cannot be used: {why}. {remedy}"
 
 
+class BadPass(UserError):
+    """A pass of the user's own gives what is no graph, or breaks a rule of graphs; `what` is a clause."""
+
+    message = (
+        "[{name}] the pass does not give what the next one can take: {what}. "
+        "Correct the pass; lg.ir.verify tells the rules of a graph, lg.ir.show its text."
+    )
+
+
 class CallRefused(UserError):
     """A built model refuses a call; `text` is its own message, a fact and a remedy."""
 

@@ -18,6 +18,7 @@ from lumigen.graph import (
     Loop,
     Node,
     binary,
+    const,
     contiguous,
     edge,
     literal_of,
@@ -26,7 +27,7 @@ from lumigen.graph import (
     unary,
 )
 from lumigen.ops import SOURCES, Op
-from lumigen.view import compose
+from lumigen.view import compose, expand
 
 Bindings = dict[str, Edge]
 Step = Callable[[Node], "Edge | None"]  # what a node becomes; None: it stays
@@ -86,10 +87,12 @@ class Made(Pattern):
 
 
 def var(name: str) -> Var:
+    """Any operand, under this name."""
     return Var(name)
 
 
 def constant(name: str) -> Constant:
+    """Any constant, under this name."""
     return Constant(name)
 
 
@@ -144,11 +147,20 @@ def _build(put: Pattern, found: Bindings) -> Edge:
     if isinstance(put, Made):
         return put.make(found)
     assert isinstance(put, Apply)
-    args = [_build(p, found) for p in put.args]
+    built = {p: _build(p, found) for p in put.args if not (isinstance(p, Constant) and not p.name)}
+    like = next(iter(built.values()))  # a number has the shape and the dtype of the other operand
+    args = [built[p] if p in built else _everywhere(p, like) for p in put.args]
     return edge(unary(put.op, *args) if len(args) == 1 else binary(put.op, *args))
 
 
+def _everywhere(number: Pattern, like: Edge) -> Edge:
+    assert isinstance(number, Constant)
+    assert number.value is not None
+    return Edge(const(number.value, like.dtype), expand((), like.shape))
+
+
 def is_constant(e: Edge) -> bool:
+    """Whether the operand is one number in every place."""
     return e.node.op is Op.CONST and not e.view.valid
 
 

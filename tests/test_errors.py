@@ -262,6 +262,13 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         },
         ("[run] x.npy cannot be used: there is no such file. Pass a file that numpy.save wrote."),
     ),
+    errors.BadPass: (
+        {"name": "forget", "what": "it gives None, no lg.ir.Graph"},
+        (
+            "[forget] the pass does not give what the next one can take: it gives None, no "
+            "lg.ir.Graph. Correct the pass; lg.ir.verify tells the rules of a graph, lg.ir.show its text."
+        ),
+    ),
     errors.CallRefused: (
         {"text": "[classify] x is float64, must be float32. Pass x.astype(np.float32)."},
         "[classify] x is float64, must be float32. Pass x.astype(np.float32).",
@@ -430,6 +437,13 @@ class BrokenContract(ValueError):
 
 WEIGHTS = {"weight": np.zeros((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
 
+
+def pass_that_gives_nothing() -> None:
+    cx = lg.Graph()
+    cx.tensor(3).retrieve()
+    cx.compile(lambda graph: None)  # pyright: ignore[reportArgumentType]
+
+
 PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.ShapeMismatch: lambda _: tensor(2, 3) @ tensor(4, 5),
     errors.RankMismatch: lambda _: tensor() @ tensor(3),
@@ -438,6 +452,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadReshape: lambda _: tensor(2, 3).reshape(4, 2),
     errors.BadSize: lambda _: lg.Dim("n", 1, 8) / 2,
     errors.BadArgument: lambda _: lg.Model("not a name"),
+    errors.BadPass: lambda _: pass_that_gives_nothing(),
     errors.BadCall: lambda _: lg.nn.Linear(4, bais=True),  # pyright: ignore[reportCallIssue]
     errors.UnknownDim: dim_that_no_spec_declares,
     errors.DimSpecialised: dim_that_must_be_a_size,

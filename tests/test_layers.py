@@ -23,13 +23,13 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tile"}),
     frozenset({"program"}),
     frozenset({"interp", "printer", "trail", "verify", "weights"}),
-    frozenset({"frontend", "lower"}),
+    frozenset({"frontend", "ir", "lower"}),
     frozenset({"emit"}),
     frozenset({"build", "fast_lane"}),
     frozenset({"recall"}),
-    frozenset({"compile", "compilers"}),
-    frozenset({"forms"}),
-    frozenset({"cli"}),
+    frozenset({"compile"}),
+    frozenset({"compilers", "forms", "page"}),
+    frozenset({"cli", "context"}),
     frozenset({"__init__", "__main__"}),
 )
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}

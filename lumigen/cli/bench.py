@@ -15,9 +15,10 @@ import numpy as np
 
 from lumigen.cli.opened import Array, Entry, Project, extent, inputs_for, open_project, sizes_of
 from lumigen.cli.options import example, json_option, run_options
-from lumigen.cli.terminal import duration, number, result, result_json, say, size, table
+from lumigen.cli.terminal import result, result_json, say, table
 from lumigen.errors import LumigenError, first_line
 from lumigen.limits import Limits, probe_cpu, probe_gpu
+from lumigen.printer.amount import duration, number, size
 
 MIN_RUNS = 15
 MIN_PROFILED = 5

@@ -9,11 +9,13 @@ import click
 
 from lumigen.cli import start
 from lumigen.cli.options import example, json_option, load, quiet_option, traced_options
-from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
-from lumigen.compile import Stages, Summary, compile_project
+from lumigen.cli.terminal import progress, result, result_json, say, table
+from lumigen.compile import Stages, Summary, compile_project, lower_model
 from lumigen.dtype import BY_NAME
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
+from lumigen.page import page_of, write_page
+from lumigen.printer.amount import duration, number, size
 from lumigen.target import parse_target
 
 MAX_UNUSED = 8
@@ -196,6 +198,9 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
     metavar="NAME",
     help="Print only this kernel, at the stage regions, plan, tile or source.",
 )
+@click.option(
+    "--html", metavar="FILE", help="Write a page with every form of every kernel; opens anywhere."
+)
 @quiet_option
 @json_option
 def show(
@@ -206,17 +211,29 @@ def show(
     dtype: str,
     after: str | None,
     kernel: str | None,
+    html: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Print a stage of the compilation as text."""
-    parse_target(target)
+    """Print a stage of the compilation as text, or write all of them as a page."""
+    row = parse_target(target)
+    if html is not None and (after or kernel):
+        value = "together with --after or --kernel"
+        expected = "it alone: the page has every stage of every kernel"
+        raise BadArgument(op="show", name="--html", value=value, expected=expected)
     form = after or ("program" if kernel is None else "source")
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
             model, _ = load(model_file, settings, weights)
             traced = model.trace()
+        if html is not None:
+            options = {"target": row.text}
+            compilation = lower_model(traced, options, stages, row, dtype=BY_NAME[dtype])
+            write_page(page_of(compilation, BY_NAME[dtype]), Path(html), "show")
+            said = {"model": model.name, "html": html, "kernels": len(compilation.model.kernels)}
+            result_json(said) if as_json else result(f"{html}: {said['kernels']} kernels")
+            return
         text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
     if as_json:
         result_json({"model": model.name, "after": form, "kernel": kernel, "text": text})
