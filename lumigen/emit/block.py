@@ -117,11 +117,20 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer, narrow: frozenset[Buffer]) -
 
 
 def declarations(program: TileProgram) -> list[str]:
-    """The fragments of a program whose tiles stream by, and the numbers of their rows."""
+    """The fragments of a program whose tiles stream by, and the numbers of their rows.
+
+    Of one that folds rows of products all but those products, which have their place where they are multiplied.
+    """
     streams = [s for s in program.statements() if isinstance(s, Stream)]
     shared = {t.dst for s in streams for t in s.tiles}
     shared |= {products_of(s)[0] for s in streams if s.rows.map}
-    return [f"{_kind(b)} {b};" for b in program.scratch if b not in shared] if streams else []
+    if streams:
+        return [f"{_kind(b)} {b};" for b in program.scratch if b not in shared]
+    if not any(isinstance(s, FoldRows) for s in program.statements()):
+        return []
+    made = {s.acc for s in program.statements() if isinstance(s, Contract)}
+    kinds = {1: "PerRow<Tile>", 2: "Accumulators<Tile>"}
+    return [f"{kinds[len(b.dims)]} {b};" for b in program.scratch if b not in made]
 
 
 def filled(s: Fill) -> str:

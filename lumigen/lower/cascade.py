@@ -166,14 +166,14 @@ def _sum_of(c: Carry) -> Reduce:
 
 
 def _check(found: Cascade) -> None:
-    """Whether tiles of one inner and one or more outer products compute a fold."""
-    if not found.outers or len({o.rows for o in found.outers}) != 1:
-        raise NotRealised("the sums of a fold around a product have the same rows, at least one")
+    """Whether tiles of one inner and of outer products, if there are some, compute a fold."""
+    if len({o.rows for o in found.outers}) > 1:
+        raise NotRealised("the outer products of a fold around a product have the same rows")
     operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
     if not all(map(is_plain, operands)):
         raise NotRealised("an operand of a fold around a product that is computed")
     lengths = [extent_of(axes).bounds()[1] for axes in (found.inner.axes, found.rows)]
-    if any(n is None or n > LONGEST for n in lengths):
+    if found.outers and any(n is None or n > LONGEST for n in lengths):
         raise NotRealised(f"rows longer than {LONGEST} in a fold around a product")
     tiles = [e for c in found.fold.carries for e in (c.tile, c.correct) if e is not None]
     if kernel_reductions(tiles) != (found.inner,):
@@ -190,6 +190,26 @@ def find_cascade(stores: tuple[Store, ...], *, one_row: bool = False) -> Cascade
     The last store has rows; what the others store is one value for each column. With `one_row` there may be a single
     column here.
     """
+    found = fold_around_product(stores, one_row=one_row)
+    if found is None:
+        return None
+    fold, inner, (*others, store) = found
+    found = _by_index_sets(store, fold, inner, fold.axes[0])
+    if found is None or not all(is_of_columns(s, found) for s in others):
+        return None
+    found = replace(found, others=tuple(others))
+    if found.columns:
+        return found
+    return found if one_row and _has_own_rows(found) else None
+
+
+def fold_around_product(
+    stores: tuple[Store, ...], *, one_row: bool, whole: bool = True
+) -> tuple[Fold, Reduce, tuple[Store, ...]] | None:
+    """The one fold that computes sums of the stores, the product in its tiles, and stores of the final states.
+
+    If it is to be the `whole`, these read no other sum.
+    """
     values = tuple(s.value for s in stores)
     if any(s.add or s.value.dtype is not f32 for s in stores):
         return None
@@ -202,21 +222,15 @@ def find_cascade(stores: tuple[Store, ...], *, one_row: bool = False) -> Cascade
         return None
     if any(c.dtype is not f32 for c in fold.carries):
         return None
-    *others, store = (replace(s, value=map_expr(s.value, dict(fold.results))) for s in stores)
+    after = tuple(replace(s, value=map_expr(s.value, dict(fold.results))) for s in stores)
     tiles = [e for c in fold.carries for e in (c.tile, c.correct) if e is not None]
-    after = [s.value for s in (*others, store)]
-    if kernel_reductions(after) or kernel_reductions(tiles) != (inner,):
+    left = kernel_reductions([s.value for s in after])
+    if (whole and left) or kernel_reductions(tiles) != (inner,):
         return None  # a reduction that the fold does not compute
-    found = _by_index_sets(store, fold, inner, axes[0])
-    if found is None or not all(_is_of_columns(s, found) for s in others):
-        return None
-    found = replace(found, others=tuple(others))
-    if found.columns:
-        return found
-    return found if one_row and _has_own_rows(found) else None
+    return fold, inner, after
 
 
-def _is_of_columns(store: Store, found: Cascade) -> bool:
+def is_of_columns(store: Store, found: Cascade) -> bool:
     """Whether it stores one value for each column, made of states that have one."""
     states = {e.carry for e in walk([store.value]) if isinstance(e, Carried)}
     points = {a for a in (*found.grid, *found.columns) if a.extent != 1}
@@ -325,8 +339,10 @@ def cascade(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
     found = Cascade.of(plan)
-    if not found.columns:
-        raise NotRealised("a fold around a product of one column, where lanes are columns")
+    if not found.columns or not found.outers:
+        raise NotRealised(
+            "a fold without an outer product, or of one column, where lanes are columns"
+        )
     return Built(_Builder(plan, found, sizes).program(), plan.region)
 
 

@@ -24,7 +24,7 @@ from lumigen.lower.scope import Names, Scope, loops_by_value
 from lumigen.lower.simt import dims_of
 from lumigen.lower.sweeps import Around
 from lumigen.ops import Op
-from lumigen.plan import KernelPlan
+from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import (
     Buffer,
     Carried,
@@ -61,7 +61,10 @@ SITES = ("depth",)
 def cascade_row(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of a fold around a product, for a column at a time; NotRealised where it is another."""
     check(sizes, SITES)
-    return Built(_Builder(plan, Cascade.of(plan), sizes["depth"]).program(), plan.region)
+    found = Cascade.of(plan)
+    if not found.outers:
+        raise NotRealised("a fold around a product with no outer product")
+    return Built(_Builder(plan, found, sizes["depth"]).program(), plan.region)
 
 
 class _Builder:

@@ -96,6 +96,18 @@ def is_expanding(
     return row <= limit and depth <= limit and large
 
 
+def is_folded(value: Expr, size: int, kept: tuple[Axis, ...]) -> bool:
+    """Whether a reduction of a value, of `size` elements, to `kept` is a fold of the rows of products in it.
+
+    So the products need no place but a tile, however deep they are.
+    """
+    inner = [r for r in walk([value]) if isinstance(r, Reduce)]
+    contractions = [r for r in inner if product_factors(r) is not None]
+    if not any(contractions_beside(value, one_row=False)) or any(_nested(r) for r in contractions):
+        return False
+    return set(kept) <= free_axes(value) and size >= EXPANSION * volume(kept)
+
+
 def is_product_of_one_row(
     factors: tuple[Expr, ...], free: tuple[Axis, ...], bound: tuple[Axis, ...]
 ) -> bool:

@@ -13,6 +13,7 @@ from itertools import chain, combinations
 
 from lumigen.dtype import computed
 from lumigen.graph import Node
+from lumigen.index import Axis
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
@@ -20,6 +21,7 @@ from lumigen.lower.contractions import (
     is_bounded_by_data,
     is_contraction,
     is_expanding,
+    is_folded,
     is_plain,
     is_product_of_one_row,
     product_factors,
@@ -158,8 +160,33 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= skeletons.short
+        folds = not contracts and is_folded(value, size, axes)
+        if (
+            folds
+            and _is_only_folded(g, skeletons, node, axes)
+            and skeletons.runs_whole(g.region(n))
+        ):
+            continue
         if wanted and not is_expanding(value, size, axes, contracts, is_short=is_short):
             yield node, is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+
+
+def _is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis, ...]) -> bool:
+    """Whether all that is made of the contractions in a value comes to as few elements as `kept` has.
+
+    And nobody sees them as they are.
+    """
+    shown, row = {e.node for e in g.showing()}, volume(kept)
+    stack = [x for x in g.inside(n) if _contracts(g, skeletons, x)]
+    seen = {*stack}
+    while stack:
+        x = stack.pop()
+        large = [u for u in g.users[x] if volume_of(u.shape) > row]
+        if x in shown or x in g.cut or any(u.op in MONOIDS for u in large):
+            return False
+        stack += [u for u in large if u not in seen]
+        seen.update(large)
+    return True
 
 
 # ---- of regions ----
@@ -269,7 +296,7 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             bool(inner) and has_nested_contraction(g.inlined(root)[1], one_row=skeletons.one_row)
         )
         if nested and not skeletons.runs_whole(g.region(root)):
-            if whole := _last_whole(g, skeletons, inside):
+            if whole := _last_whole(g, skeletons, root, inside):
                 out.update(dict.fromkeys(whole))
                 continue
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
@@ -483,12 +510,17 @@ def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
     return [n for n in nodes if not set(g.inside(n)) & ({*nodes} - {n})]
 
 
-def _last_whole(g: CutGraph, skeletons: Skeletons, inside: list[Node]) -> list[Node]:
-    """The last of the nodes, if any, whose region holds a contraction inside a reduction and is run whole."""
+def _last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node]) -> list[Node]:
+    """The last of the nodes, if any, whose region holds a contraction inside a reduction and is run whole.
+
+    Not one whose contractions the root would compute all the same.
+    """
     for n in reversed(inside):
         nested = has_nested_contraction(g.inlined(n)[1], one_row=skeletons.one_row)
         if nested and n not in g.cut and skeletons.runs_whole(g.region(n)):
-            return [n]
+            products = [x for x in g.inside(n) if _contracts(g, skeletons, x)]
+            if set(products).isdisjoint(g.inside(root, stored=n)):
+                return [n]
     return []
 
 

@@ -32,6 +32,7 @@ from lumigen.lower.plan_region import (
     candidates_of_threads,
     plan_loops,
 )
+from lumigen.lower.row_fold import find_foldable, row_fold
 from lumigen.lower.scan import is_scan, plan_scan, scan
 from lumigen.lower.schedule_plan import STREAM_ROWS, schedule_of_block, schedule_of_thread
 from lumigen.lower.simt import simt
@@ -139,7 +140,9 @@ def _has_skeleton(region: Region, _temporaries: DType) -> bool:
 
 def _streams(region: Region, temporaries: DType) -> bool:
     """The same of blocks of threads."""
-    return find_streamable(unify_axes(region).stores, STREAM_ROWS, temporaries) is not None
+    stores = unify_axes(region).stores
+    streams = find_streamable(stores, STREAM_ROWS, temporaries) is not None
+    return streams or find_foldable(stores, temporaries) is not None
 
 
 def _kept_by_blocks(length: Ix, kept: Ix) -> bool:
@@ -175,6 +178,7 @@ CUDA = Device(
     | {
         "pipeline": pipeline,
         "stream": stream,
+        "row_fold": row_fold,
         "roles": roles.roles,
         "stream_roles": stream_roles.stream_roles,
     },

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from lumigen.dtype import i32
 from lumigen.index import ix
-from lumigen.lower.cascade import find_cascade
+from lumigen.lower.cascade import Cascade, find_cascade
 from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import Columns, Contraction, find_contraction
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
+from lumigen.lower.row_fold import Parts, find_foldable, find_row_fold
 from lumigen.lower.schedule_plan import (
     schedule_of_panels,
     schedule_of_windows,
@@ -102,7 +103,20 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
         cascade = find_cascade(region.stores)
         assert cascade is not None
         yield candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+    of_rows = find_foldable(region.stores)
+    if of_rows is not None:
+        yield from _row_folds(region, of_rows, schedule)
     product = None if others else find_contraction(store)
     if product is not None:
         plan = RegionPlan(region, (product.plan(region, alone=True),))
         yield candidate(plan, schedule)
+
+
+def _row_folds(region: Region, found: Cascade, schedule: Scheduled) -> Iterator[Candidate]:
+    """A fold of rows in parts, where one launch has too few blocks for a device; and in one launch."""
+    pieces = Parts.of(found, region)
+    of_parts = None if pieces is None else find_row_fold(pieces.parts.stores)
+    if pieces is not None and of_parts is not None:
+        kernels = of_parts.plan(pieces.parts), plan_sweeps(pieces.rest, team=True)
+        yield candidate(RegionPlan(region, kernels, pieces.temps), schedule)
+    yield candidate(RegionPlan(region, (found.plan(region),)), schedule)

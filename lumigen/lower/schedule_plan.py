@@ -14,6 +14,7 @@ from lumigen.lower.cascade import Cascade
 from lumigen.lower.chain import Chain
 from lumigen.lower.contract import Columns, Contraction, is_paired
 from lumigen.lower.pipeline import multiplied_in
+from lumigen.lower.row_fold import schedule_of_rows
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, size
 from lumigen.lower.tile_time import MULTIPROCESSORS, fastest
@@ -133,6 +134,8 @@ def schedule_of_block(plan: KernelPlan) -> Schedule:
         case Product():
             found, _ = Contraction.of(plan)
             return fastest(found, multiplied_in(found.rows, found.columns))
+        case Loop(body=(Product(), *_)) as loop if not any(c.product for c in loop.carries):
+            return schedule_of_rows(plan)
         case Loop(body=(Product(), *_)):
             return _stream(Streamable.of(Cascade.of(plan), plan.stores, STREAM_ROWS))
         case Native():

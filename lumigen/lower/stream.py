@@ -89,13 +89,16 @@ _Operand = tuple[Buffer, Expr, Axis, Axis]
 
 @dataclass(frozen=True)
 class Streamable:
-    """A cascade that can run so. Carries in `first` depend on no other; those in `second` on the first alone."""
+    """A cascade that can run so. Carries in `first` depend on no other; those in `second` on the first alone.
+
+    Without an `outer` product all of its states are of rows.
+    """
 
     cascade: Cascade
     element: DType
     m_axes: tuple[Axis, ...]
     grid: tuple[Axis, ...]
-    outer: Outer
+    outer: Outer | None
     first: tuple[int, ...]
     second: tuple[int, ...]
 
@@ -111,37 +114,40 @@ class Streamable:
 
         NotRealised where its states depend on each other too deeply, or its rows are too long.
         """
-        if not found.columns or len(found.outers) != 1:
-            raise NotRealised("a block has one outer product, of several rows")
+        if not found.columns or len(found.outers) > 1:
+            raise NotRealised("a block has one outer product at most, of several rows")
         if not are_counted(found.columns, found.fold.axes):
             raise NotRealised("a product with more rows than an int counts")
         found = unscaled(found)
-        (outer,) = found.outers
-        operands = (found.inner_rows, found.inner_columns, outer.operand)
+        outer = next(iter(found.outers), None)
+        operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
         element = _held_in(operands, temporaries)
         _check(found, stores[-1])
         carries = found.fold.carries
         first = tuple(i for i in found.vectors if not _needs(carries[i]))
         second = tuple(i for i in found.vectors if i not in first)
-        if any(n not in first for i in (*second, outer.carry) for n in _needs(carries[i])):
+        last = (*second, *(o.carry for o in found.outers))
+        if any(n not in first for i in last for n in _needs(carries[i])):
             raise NotRealised("a state that depends on one that depends on others")
-        if element is f16 and carries[outer.carry].correct is None:
-            element = f32  # weights that no maximum bounds may not fit
-        outer = replace(outer, weights=_not_rounded(outer.weights, element))
+        if outer is not None:
+            if element is f16 and carries[outer.carry].correct is None:
+                element = f32  # weights that no maximum bounds may not fit
+            outer = replace(outer, weights=_not_rounded(outer.weights, element))
         # A batch of rows shares a block only where it is short: bounds of k differ between its rows.
-        last = found.columns[-1]
-        joined = found.columns if last.extent.estimate() < rows else (last,)
+        end = found.columns[-1]
+        joined = found.columns if end.extent.estimate() < rows else (end,)
         grid = tuple(a for a in stores[-1].axes if a not in (*joined, *found.rows))
         return Streamable(found, element, joined, grid, outer, first, second)
 
 
 def _check(found: Cascade, store: Store) -> None:
-    e, e_map = flatten(found.rows, "e")
-    to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
-    if max(size(found.inner.axes), size(found.rows)) > WIDEST:
-        raise NotRealised(f"rows longer than {WIDEST}")
-    if to.coefficient(e) is None:
-        raise NotRealised("a row of the result whose elements lie at no stride")
+    if found.outers:
+        e, e_map = flatten(found.rows, "e")
+        to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
+        if max(size(found.inner.axes), size(found.rows)) > WIDEST:
+            raise NotRealised(f"rows longer than {WIDEST}")
+        if to.coefficient(e) is None:
+            raise NotRealised("a row of the result whose elements lie at no stride")
     corrections = [c.correct for c in found.fold.carries if c.correct is not None]
     if any(free_axes(c) & {*found.columns, *found.fold.axes} for c in corrections):
         raise NotRealised("a correction that varies inside a tile")
@@ -195,6 +201,8 @@ def stream(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
     found = Streamable.of(Cascade.of(plan), plan.stores, sizes["rows"])
+    if found.outer is None:
+        raise NotRealised("a fold around a product with no outer product")
     lengths = (size(found.cascade.rows), size(found.cascade.inner.axes))
     if (sizes["columns"], sizes["depth"]) != lengths:
         raise NotRealised(f"tiles of {sizes['columns']} and {sizes['depth']} for rows of {lengths}")
@@ -218,9 +226,11 @@ class StreamBuilder:
         self.k0 = Axis("k_begin", self.k.extent)
         self.a_tile = Buffer("a_tile", Role.SCRATCH, _dims(rows, sizes["depth"]), found.element)
         self.b_tile = Buffer("b_tile", Role.SCRATCH, _dims(step, sizes["depth"]), found.element)
-        self.c_tile = Buffer("c_tile", Role.SCRATCH, _dims(sizes["columns"], step), found.element)
+        columns = sizes.get("columns", 0)  # none without an outer product
+        self.c_tile = Buffer("c_tile", Role.SCRATCH, _dims(columns, step), found.element)
         self.scores = Buffer("scores", Role.SCRATCH, _dims(rows, step), f32)
-        self.sums = Buffer("sums", Role.SCRATCH, _dims(rows, sizes["columns"]), f32)
+        self.sums = Buffer("sums", Role.SCRATCH, _dims(rows, columns), f32)
+        self.task = Axis("task", extent_of(found.grid) * ceildiv(self.m.extent, rows))
         self.scratch: dict[str, Buffer] = {}  # further tiles, in the order in which they come up
         self.names = Names()
         corrections = [c.correct for c in found.carries if c.correct is not None]
@@ -236,12 +246,20 @@ class StreamBuilder:
         return self.scratch.setdefault(name, Buffer(name, Role.SCRATCH, _dims(*dims), f32))
 
     def state(self, i: int) -> Buffer:
-        return self.sums if i == self.found.outer.carry else self.numbers(f"state{i}")
+        outer = self.found.outer
+        return self.sums if outer and i == outer.carry else self.numbers(f"state{i}")
 
     def program(self) -> TileProgram:
+        top = self.begun()
+        top.stmts.append(self.loop(top))
+        self.finish(top)
+        scratch = (self.a_tile, self.b_tile, self.c_tile, self.scores, self.sums)
+        return self.placed(self.with_body("cascade", top, scratch))
+
+    def begun(self) -> Scope:
+        """The place of a block, and the states before the first tile."""
         found, rows = self.found, self.sizes["rows"]
-        m_tiles = ceildiv(self.m.extent, rows)
-        task = Axis("task", extent_of(found.grid) * m_tiles)
+        m_tiles, task = ceildiv(self.m.extent, rows), self.task
         top = Scope(self.names, frozenset({task}))
         place = ix(task) % m_tiles  # blocks side by side share what streams by
         if self.limits().hi.axes & {self.m0, self.m1}:
@@ -251,20 +269,20 @@ class StreamBuilder:
         top.spread(ix(task) // m_tiles, found.grid)
         for i, c in enumerate(found.carries):
             top.stmts.append(Fill(self.state(i), float(c.identity)))
-        top.stmts.append(self.loop(top))
-        self.finish(top)
-        scratch = (self.a_tile, self.b_tile, self.c_tile, self.scores, self.sums)
-        program = TileProgram(
-            "cascade",
+        return top
+
+    def with_body(self, skeleton: str, top: Scope, scratch: tuple[Buffer, ...]) -> TileProgram:
+        """The program of what `top` holds; further tiles and numbers of rows come after `scratch`."""
+        return TileProgram(
+            skeleton,
             (*self.region.reads(), *(s.dst for s in self.region.stores)),
             dims_of(self.region),
-            task,
-            task.extent,
+            self.task,
+            self.task.extent,
             (*scratch, *self.scratch.values()),
             tuple(top.stmts),
             width=LANES,
         )
-        return self.placed(program)
 
     def placed(self, program: TileProgram) -> TileProgram:
         """The program as the device's headers divide it."""
@@ -288,11 +306,12 @@ class StreamBuilder:
     @property
     def operands(self) -> tuple[_Operand, _Operand, _Operand]:
         """Of the rows, the inner and the outer tile: (tile, its operand, majors, depth)."""
-        cascade = self.found.cascade
+        cascade, outer = self.found.cascade, self.found.outer
+        assert outer is not None, "asked before"
         return (
             (self.a_tile, cascade.inner_columns, self.m, self.d),
             (self.b_tile, cascade.inner_rows, self.k, self.d),
-            (self.c_tile, self.found.outer.operand, self.e, self.k),
+            (self.c_tile, outer.operand, self.e, self.k),
         )
 
     def loop(self, top: Scope) -> Stream:
@@ -315,12 +334,17 @@ class StreamBuilder:
         )
 
     def carry(self, turn: Scope) -> None:
-        """From the scores to states with this tile in them, corrected sums and weights in the scores' place."""
+        """From the scores to states with this tile in them, corrected sums and weights in the scores' place.
+
+        Without an outer product these are what the last of the states adds up.
+        """
         found = self.found
         tiles = {i: found.carries[i].tile for i in (*found.first, *found.second)}
-        weights = found.outer.weights
+        weights = found.outer.weights if found.outer else None
+        if weights is None and found.second:
+            weights = tiles[found.second[-1]]
         held: Expr = found.cascade.inner
-        common = _common([*tiles.values(), weights], held)
+        common = _common([*tiles.values(), *([] if weights is None else [weights])], held)
         whole = next((i for i in found.first if tiles[i] == common), None)
         filled = 0.0 if whole is None else float(found.carries[whole].identity)
         is_mapped = common is not held or whole is not None
@@ -339,9 +363,18 @@ class StreamBuilder:
         for i in before:
             state = carried(i, "old", f32)
             turn.stmts.append(self.map_rows(turn, {state: self.state(i)}, {old[i]: state}))
-        for i in found.first:
-            in_place = is_mapped and tiles[i] == held and found.carries[i].identity == filled
-            self.fold(turn, i, held, in_place=in_place)
+        apart = [
+            i
+            for i in found.first
+            if not (is_mapped and tiles[i] == held and found.carries[i].identity == filled)
+        ]
+        for i in found.first if weights is not None else _last(found.first, apart):
+            if i not in apart:
+                turn.stmts.append(FoldRows(self.state(i), self.scores, found.carries[i].monoid))
+            else:  # nothing asks for the scores behind the very last of all
+                self.fold(turn, i, held, in_place=weights is None and i == apart[-1])
+        if weights is None:
+            return
         known: dict[Expr, Buffer] = {carried(i, "old", f32): b for i, b in old.items()}
         known |= {carried(i, "new", f32): self.state(i) for i in found.first}
         if self.factors:
@@ -350,18 +383,20 @@ class StreamBuilder:
         for i in found.second:
             self.scale(turn, i)
             if i not in last:
-                self.fold(turn, i, held, in_place=False)
+                self.fold(turn, i, held)
         if not (is_mapped and weights == held and filled == 0):
             turn.stmts.append(self.weighted(turn, held, weights, filled))
         for i in last:
             turn.stmts.append(FoldRows(self.state(i), self.scores, found.carries[i].monoid))
-        self.scale(turn, found.outer.carry)
+        if found.outer is not None:
+            self.scale(turn, found.outer.carry)
 
-    def fold(self, turn: Scope, i: int, held: Expr, *, in_place: bool) -> None:
+    def fold(self, turn: Scope, i: int, held: Expr, *, in_place: bool = False) -> None:
+        """A state with a map of the scores in it, which stands in their place or beside them."""
         c, tile = self.found.carries[i], self.scores
         if not in_place:
             tile = self.tile("mapped", self.sizes["rows"], self.sizes["step"])
-            turn.stmts.append(self.mapped(turn, tile, held, c.tile, float(c.identity)))
+        turn.stmts.append(self.mapped(turn, tile, held, c.tile, float(c.identity)))
         turn.stmts.append(FoldRows(self.state(i), tile, c.monoid))
 
     def scale(self, turn: Scope, i: int) -> None:
@@ -370,7 +405,7 @@ class StreamBuilder:
         if correct is None:
             return
         factor = self.factors[correct]
-        if i == self.found.outer.carry:
+        if self.found.outer is not None and i == self.found.outer.carry:
             turn.stmts.append(ScaleRows(self.sums, factor))
             return
         old = carried(i, "old", f32)
@@ -448,14 +483,18 @@ class StreamBuilder:
         assert isinstance(name, Local)
         return name
 
+    def states(self) -> dict[Expr, Buffer]:
+        """Where the final states of rows are."""
+        vectors = (*self.found.first, *self.found.second)
+        return {carried(i, "new", f32): self.state(i) for i in vectors}
+
     def finish(self, top: Scope) -> None:
         """Store the values over the final states; what is the same in a whole row is computed once in it."""
         found = self.found
-        states: dict[Expr, Buffer] = {
-            carried(i, "new", f32): self.state(i) for i in (*found.first, *found.second)
-        }
+        assert found.outer is not None, "asked before"
+        states = self.states()
         if found.cascade.others:
-            top.stmts.append(self.store_rows(top, states))
+            top.stmts.append(self.store_rows(top, states, found.cascade.others))
         after = found.cascade.after
         wanted = _of_rows(after, frozenset(states))
         results = {self.numbers(f"result{n}"): e for n, e in enumerate(wanted)}
@@ -474,9 +513,10 @@ class StreamBuilder:
         rows = tuple((names[e], b) for b, e in results.items())
         top.stmts.append(ForTile(self.sums, self.m, self.e, *ends, total, tuple(inner.stmts), rows))
 
-    def store_rows(self, top: Scope, states: dict[Expr, Buffer]) -> ForRows:
+    def store_rows(
+        self, top: Scope, states: dict[Expr, Buffer], others: tuple[Store, ...]
+    ) -> ForRows:
         """Store what has one value for each row."""
-        others = self.found.cascade.others
         asked = dict.fromkeys(walk(s.value for s in others))
         names = {x: self.local("row", frozenset({self.m})) for x in asked if x in states}
         inner = top.inner([self.m])
@@ -487,6 +527,11 @@ class StreamBuilder:
             inner.stmts.append(StoreTile(s.dst, at, value, None))
         rows = tuple((name, states[x]) for x, name in names.items())
         return ForRows(self.m, ix(self.m0), self.m.extent, rows, tuple(inner.stmts))
+
+
+def _last(all_of: tuple[int, ...], those: list[int]) -> tuple[int, ...]:
+    """The same numbers, those at the end."""
+    return (*(i for i in all_of if i not in those), *those)
 
 
 def _common(roots: list[Expr], inner: Expr) -> Expr:

@@ -56,6 +56,8 @@ def stream_roles(plan: KernelPlan, sizes: Schedule) -> Built:
     if longest is None:
         raise NotRealised("a tile that the device's headers do not have")
     found = Streamable.of(Cascade.of(plan), plan.stores, sizes["rows"])
+    if found.outer is None:
+        raise NotRealised("a fold around a product with no outer product")
     lengths = (size(found.cascade.rows), size(found.cascade.inner.axes))
     if max(lengths) > longest:
         raise NotRealised(f"rows of {max(lengths)} in a tile for {longest}")

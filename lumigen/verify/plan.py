@@ -90,8 +90,11 @@ def _check_loop(loop: Loop, after: str) -> None:
         states = {e.carry for e in walk([carry.tile]) if isinstance(e, Carried)}
         if any(s >= i for s in states):
             _fail(after, f"the tile of carry {i} reads a state that comes after it")
+    # or of a product in it at one of its points
+    products = {p.value.axes for p in loop.body if isinstance(p, Product)}
+    own = [set(loop.axes), *map(set, products)] if loop.carries else [set(loop.axes)]
     for original, _ in loop.results:
-        if not isinstance(original, Reduce) or set(original.axes) != set(loop.axes):
+        if not isinstance(original, Reduce) or set(original.axes) not in own:
             _fail(
                 after, f"a loop over {_names(loop.axes)} claims a value that is no reduction of it"
             )

@@ -29,6 +29,8 @@ struct PipelineTile {
   static constexpr int kRegisters = kRowBlocks * kColumnBlocks * 4 + 8 * kRowBlocks + 4 * kColumnBlocks + 70;
   static constexpr int kBlocks = kRegisters * kThreads * 2 <= 65536 ? 2 : 1;
   static_assert(kRows % (16 * kWarpRows) == 0 && kColumns % (16 * kWarpColumns) == 0);
+  // A warp that has whole rows, to fold them, has more columns than it holds fragments for ahead.
+  static constexpr bool kWholeRows = kWarpColumns == 1 && kColumnBlocks > 8;
   static_assert(kStages >= 2);
   static_assert((kRowBlocks & (kRowBlocks - 1)) == 0 && (kColumnBlocks & (kColumnBlocks - 1)) == 0,
                 "SharedTile::place counts on powers of two");
@@ -249,6 +251,21 @@ __device__ __forceinline__ void load_rows(RowFragments<Tile::kRowBlocks, SharedA
       SharedA::template load<Side::kA>(rows.value[i][k], a, place, i, k);
 }
 
+// acc += A B, both in shared memory: fragments of B come as they are multiplied, where registers have no room
+// for those of a whole block of the depth.
+template <class SharedA, class SharedB, class Tile>
+__device__ __forceinline__ void multiply_stage(MmaAccumulators<Tile>& acc, uint32_t a, uint32_t place_a,
+                                               uint32_t b, uint32_t place_b) {
+#pragma unroll
+  for (int k = 0; k < SharedA::kDepthBlocks; k++) {
+    RowFragments<Tile::kRowBlocks, 1> rows;
+#pragma unroll
+    for (int i = 0; i < Tile::kRowBlocks; i++)
+      SharedA::template load<Side::kA>(rows.value[i][0], a, place_a, i, k);
+    multiply_block<SharedB>(acc, rows, 0, b, place_b, k);
+  }
+}
+
 // acc += A B over a part. `shared` is a multiple of 128 and free again on return; every thread of the block
 // must call.
 template <class Tile, class A, class B>
@@ -281,13 +298,30 @@ __device__ __forceinline__ void contract_add(MmaAccumulators<Tile>& acc, const A
     copy_commit();
   }
   int slot = 0, ahead = kStages - 1;  // the one to read, the one to fill: kStages - 1 steps ahead
+  const uint32_t place_a = SharedA::template place<Side::kA>(Tile::first_row());
+  const uint32_t place_b = SharedB::template place<Side::kB>(Tile::first_column());
+  if constexpr (Tile::kWholeRows) {
+    for (int step = 0; step < steps; step++) {
+      copy_wait<kStages - 2>();
+      __syncthreads();  // this slot is filled by all, and the one to fill has been read by all
+      const bool more = step + kStages - 1 < steps;
+      if (more) start(step + kStages - 1, ahead);
+      copy_commit();
+      const uint32_t tile = ring + slot * kStageBytes;
+      multiply_stage<SharedA, SharedB>(acc, tile, place_a, tile + SharedA::kBytes, place_b);
+      if (more) finish(ahead);
+      ahead = slot;
+      slot = slot + 1 == kStages ? 0 : slot + 1;
+    }
+    copy_wait<0>();
+    __syncthreads();
+    return;
+  }
   // Three products of each pair of blocks want so many registers that blocks must not overlap.
   constexpr int kUnroll = std::is_same_v<typename Tile::Precision, Thrice> ? 1 : SharedA::kDepthBlocks;
   Fragments<Tile> now, next;
   copy_wait<kStages - 2>();
   __syncthreads();
-  const uint32_t place_a = SharedA::template place<Side::kA>(Tile::first_row());
-  const uint32_t place_b = SharedB::template place<Side::kB>(Tile::first_column());
   now.template load<SharedA, SharedB>(ring, place_a, ring + SharedA::kBytes, place_b, 0);
   for (int step = 0; step < steps; step++) {
     const bool more = step + kStages - 1 < steps;

@@ -1,0 +1,316 @@
+"""row_fold: a fold of the rows of a product that nobody stores, for blocks of threads with matrix instructions.
+
+Before: a region whose stores have one value for each row of a product, made of sums and maxima over its columns: a
+logarithm of a sum of exponentials of scores, a maximum and where the rest goes with it.  After: a tile program in which
+a block has some rows, and for one tile of columns k after the other
+
+    scores[m, k]  = A[m, :] B[k, :]                       as `pipeline` multiplies, through a ring, whatever the depth
+    scores        = map of scores                         what all carries have in common
+    states[m]     = states * factors + sums of a map      as in `stream`
+
+A warp has whole rows, so that a fold of them stays inside it. Where few rows leave a device idle, the columns are cut
+into parts: a block folds a part of them, and vector loops merge the states of all parts, by the same corrections.
+
+Sites: `rows` of a block, `step` columns of a tile, `depth` of a stage, `stages` in the ring, `warps`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from math import inf
+
+from lumigen.condition import Cmp, less
+from lumigen.dtype import DType, boolean, f32
+from lumigen.index import Axis, ceildiv, extent_of, floordiv, ix
+from lumigen.lower.built import Built, check
+from lumigen.lower.cascade import (
+    Cascade,
+    fold_around_product,
+    is_of_columns,
+)
+from lumigen.lower.contract import as_operand
+from lumigen.lower.contractions import is_plain, scored_factors
+from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.stream import Streamable, StreamBuilder
+from lumigen.lower.tile_time import MULTIPROCESSORS
+from lumigen.names import fresh
+from lumigen.ops import Op
+from lumigen.plan import Carry, Fold, KernelPlan, NotRealised
+from lumigen.region import (
+    Buffer,
+    Choose,
+    Expr,
+    Holds,
+    Monoid,
+    Prim,
+    Read,
+    Reduce,
+    Region,
+    Role,
+    Store,
+    carried,
+    children,
+    choose,
+    const,
+    free_axes,
+    holds,
+    map_expr,
+    prim,
+    read,
+    reduce,
+    substitute,
+    walk,
+)
+from lumigen.schedule import Schedule, schedule
+from lumigen.tile import Contract, For, TileProgram
+
+SITES = ("rows", "step", "depth", "stages", "warps")
+# rows of 32 to a warp read least for a product; no ring exceeds the 99 KiB that a block has on the smallest devices
+TILES = ((128, 128, 32, 4, 4), (64, 128, 64, 3, 4))
+# where a map of the scores has to stand beside them: half as many fit the registers
+NARROW = ((128, 64, 64, 3, 4), (64, 64, 64, 4, 4))
+BLOCKS = 2  # of a multiprocessor
+LEAST_TILES = 4  # of columns in a part: its states should cost little beside them
+
+
+def _with_picked(
+    fold: Fold, inner: Reduce, stores: tuple[Store, ...]
+) -> tuple[Fold, tuple[Store, ...]] | None:
+    """The fold with the products of one column that an index picks, which stores read; None if one reads other sums.
+
+    As the score of a label is: the fold meets it on its way, and adds up the products of the column picked alone.
+    """
+    (k,) = fold.axes
+    left = kernel_reductions([s.value for s in stores])
+    found: dict[Expr, Expr] = {}
+    carries = list(fold.carries)
+    for r in left:
+        tile = _picked(r, inner, k)
+        if tile is None:
+            return None
+        found[r] = carried(len(carries), "new", f32)
+        carries.append(Carry(r, Monoid.SUM, tile, None))
+    if not found:
+        return fold, stores
+    results = (*fold.results, *found.items())
+    fold = replace(fold, carries=tuple(carries), results=results, where=())  # it may be anywhere
+    return fold, tuple(replace(s, value=map_expr(s.value, found)) for s in stores)
+
+
+def _picked(r: Reduce, inner: Reduce, k: Axis) -> Expr | None:
+    """A reduction as what each k adds to it: the product where its body has that k, else nothing."""
+    extents = [[a.extent for a in x.axes] for x in (r, inner)]
+    if r.monoid is not Monoid.SUM or extents[0] != extents[1] or not isinstance(r.body, Prim):
+        return None
+    if any(c.axes & set(r.axes) for c in r.where):
+        return None
+    body = substitute(r.body, dict(zip(r.axes, map(ix, inner.axes), strict=True)))
+    reads = [e for e in walk([inner.body]) if isinstance(e, Read) and ix(k) in e.at]
+    for e, x in product(reads, children(body)):
+        if not isinstance(x, Read) or x.source != e.source:
+            continue
+        at = x.at[e.at.index(ix(k))]
+        if {*children(substitute(inner.body, {k: at}))} == {*children(body)}:
+            conditions = (Cmp(at - k), Cmp(ix(k) - at), *r.where)
+            return choose(holds(conditions), inner, const(0.0, f32))
+    return None
+
+
+@lru_cache(maxsize=1024)
+def find_row_fold(stores: tuple[Store, ...]) -> Cascade | None:
+    """The one fold of a region's stores around one product, all of whose states are of the product's rows; or None.
+
+    In terms of a cascade the rows are the columns of the inner product: what does not vary with the folded axis.
+    """
+    around = fold_around_product(stores, one_row=False, whole=False)
+    if around is None:
+        return None
+    fold, inner, stores = around
+    picked = _with_picked(fold, inner, stores)
+    if picked is None:
+        return None
+    fold, (*others, store) = picked
+    factors = scored_factors(inner, one_row=False)
+    assert factors is not None
+    (k,) = fold.axes
+    columns, rows = sorted(factors, key=lambda f: k in free_axes(f))
+    if k in free_axes(columns) or not (is_plain(columns) and is_plain(rows)):
+        return None
+    own = (free_axes(columns) - free_axes(rows)) & frozenset(store.axes)
+    m_axes = tuple(a for a in store.axes if a in own)
+    grid = tuple(a for a in store.axes if a not in own)
+    vectors = tuple(range(len(fold.carries)))
+    found = Cascade(fold, inner, rows, columns, grid, m_axes, (), vectors, (), store.value)
+    apart = free_axes(inner).union(*(c.axes for c in fold.where))
+    if any(a.extent != 1 and a not in apart for a in grid):
+        return None  # the same products at several places
+    if not m_axes or not all(is_of_columns(s, found) for s in (*others, store)):
+        return None
+    if any(not free_axes(c.tile) <= {*store.axes, k} for c in fold.carries):
+        return None
+    return replace(found, others=tuple(others))
+
+
+def find_foldable(stores: tuple[Store, ...], temporaries: DType = f32) -> Cascade | None:
+    """The fold of rows of a region that blocks run by matrix instructions; temporaries of f32 held as `temporaries`."""
+    found = find_row_fold(stores)
+    if found is None:
+        return None
+    try:
+        _streamable(found, stores, TILES[0][0], temporaries)
+    except NotRealised:
+        return None
+    return found
+
+
+def _streamable(
+    found: Cascade, stores: tuple[Store, ...], rows: int, temporaries: DType = f32
+) -> Streamable:
+    fold = Streamable.of(found, stores, rows, temporaries)
+    if fold.outer is not None:
+        raise NotRealised("a fold of rows has no outer product")
+    if fold.element is f32:
+        raise NotRealised("matrix instructions multiply operands of one 16-bit type")
+    return fold
+
+
+def schedule_of_rows(plan: KernelPlan) -> Schedule:
+    """How the fold of rows of a plan lies in blocks."""
+    few = extent_of(Cascade.of(plan).columns).estimate() <= TILES[1][0]
+    sizes = [schedule("row_fold", dict(zip(SITES, t[few], strict=True))) for t in (TILES, NARROW)]
+    fragments = [b for b in row_fold(plan, sizes[0]).program.scratch if len(b.dims) == 2]
+    return sizes[len(fragments) > 1]
+
+
+# ---- parts ----
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A fold in two launches: of `parts`, which stores states in `temps`, and of the `rest`, which merges them."""
+
+    parts: Region
+    rest: Region
+    temps: tuple[Buffer, ...]
+
+    @staticmethod
+    def of(found: Cascade, region: Region) -> Parts | None:
+        """None where one launch has enough blocks, or the columns are few."""
+        (k,) = found.fold.axes
+        step = TILES[0][1]
+        tiles = -(-k.extent.estimate() // step)
+        grid, m = extent_of(found.grid).estimate(), extent_of(found.columns).estimate()
+        blocks = grid * -(-m // TILES[0][0])
+        count = min(BLOCKS * MULTIPROCESSORS // blocks, tiles // LEAST_TILES)
+        if count < 2:
+            return None
+        return _divided(found, region, -(-tiles // count) * step)
+
+
+def _divided(found: Cascade, region: Region, chunk: int) -> Parts:
+    """The fold in parts of so many points."""
+    (k,) = found.fold.axes
+    taken = {b.name for b in region.buffers()}
+    part = Axis("part", ceildiv(k.extent, chunk))
+    inside = (less(ix(part) * chunk - 1, ix(k)), less(ix(k), ix(part) * chunk + chunk))
+    kept = tuple(a for a in region.stores[-1].axes if a in {*found.grid, *found.columns})
+    axes = (part, *kept)
+    place, dims = tuple(map(ix, axes)), tuple(a.extent for a in axes)
+    stores: list[Store] = []
+    own: dict[Expr, Expr] = {}  # maxima of a part, as powers of its scores subtract them
+    merged: dict[Expr, Expr] = {}
+    for i, c in enumerate(found.fold.carries):
+        value = _of_part(c, k, own, inside)
+        b = Buffer(fresh(f"states{i}", taken), Role.TEMP, dims, f32)
+        stores.append(Store(b, axes, place, value))
+        merged[carried(i, "new", f32)] = _merged(c, read(b, place), part, stores, merged)
+        if c.monoid is Monoid.MAX:  # zero where all of a part is masked: then its powers are zero
+            finite = prim(Op.LESS_THAN, (const(-inf, f32), value), boolean)
+            own[c.value] = choose(finite, value, const(0.0, f32))
+    rest = tuple(
+        replace(s, value=map_expr(x, merged))
+        for s, x in zip(region.stores, (*(s.value for s in found.others), found.after), strict=True)
+    )
+    parts = Region(tuple(stores), region.lines)
+    return Parts(parts, Region(rest, region.lines), tuple(s.dst for s in stores))
+
+
+def _of_part(c: Carry, k: Axis, own: dict[Expr, Expr], inside: tuple[Cmp, ...]) -> Expr:
+    """What a state is made of, over the points of a part."""
+    r = c.value
+    if not isinstance(r, Reduce) or r.axes != (k,):
+        return reduce(c.monoid, (k,), c.tile, f32, inside)
+    return reduce(c.monoid, (k,), map_expr(r.body, own), f32, (*r.where, *inside))
+
+
+def _merged(
+    c: Carry, state: Expr, part: Axis, stores: list[Store], merged: dict[Expr, Expr]
+) -> Expr:
+    """A state of all parts: as the fold adds a tile, each part corrected from what it knew to what all know."""
+    if c.correct is not None:
+        before = {carried(j, "old", f32): read(s.dst, s.at) for j, s in enumerate(stores)}
+        state = prim(Op.MUL, (state, map_expr(c.correct, {**before, **merged})), f32)
+    return reduce(c.monoid, (part,), state, f32)
+
+
+# ---- the kernel ----
+
+
+def row_fold(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of a fold of a product's rows; NotRealised where it is of another form."""
+    check(sizes, SITES)
+    cascade = _in_whole_tiles(Cascade.of(plan), sizes["step"])
+    found = _streamable(cascade, plan.stores, sizes["rows"])
+    return Built(_Builder(plan, found, sizes).program(), plan.region)
+
+
+def _in_whole_tiles(found: Cascade, step: int) -> Cascade:
+    """The cascade without the conditions that its loop sees to: parts that begin and end where tiles do."""
+    (k,) = found.fold.axes
+
+    def is_seen_to(c: Cmp) -> bool:
+        factor, m = c.slack.coefficient(k), frozenset(found.columns)
+        if c not in found.fold.where or factor not in (1, -1) or c.axes & m:
+            return False
+        begin = c.slack - k if factor == 1 else c.slack + k + 1
+        return all(n % step == 0 for n in (begin.const, *(n for _, n in begin.terms)))
+
+    def simpler(e: Expr) -> Expr:
+        asked = [x for x in walk([e]) if isinstance(x, Choose) and isinstance(x.condition, Holds)]
+        for x in asked:
+            assert isinstance(x.condition, Holds)
+            left = tuple(c for c in x.condition.conditions if not is_seen_to(c))
+            then = choose(holds(left), x.then, x.otherwise) if left else x.then
+            e = map_expr(e, {x: then})
+        return e
+
+    carries = tuple(replace(c, tile=simpler(c.tile)) for c in found.fold.carries)
+    return replace(found, fold=replace(found.fold, carries=carries))
+
+
+class _Builder(StreamBuilder):
+    def program(self) -> TileProgram:
+        top = self.begun()
+        cascade, step = self.found.cascade, self.sizes["step"]
+        limits = self.limits()
+        turn = top.inner([self.k0])
+        a, b = (
+            as_operand(self.over(e), major, self.d)
+            for e, major in ((cascade.inner_columns, self.m), (cascade.inner_rows, self.k))
+        )
+        start, depth = (ix(self.m0), ix(self.k0)), (ix(0), self.d.extent)
+        axes = (self.m, self.k, self.d)
+        turn.stmts.append(Contract(self.scores, a, b, *axes, *start, *depth, self.found.element))
+        self.carry(turn)
+        lo = floordiv(limits.lo, ix(step)) * step  # where vectors of the columns begin
+        top.stmts.append(For(self.k0, lo, limits.hi, False, tuple(turn.stmts), step=step))
+        stores = (*cascade.others, replace(self.store, value=cascade.after))
+        top.stmts.append(self.store_rows(top, self.states(), stores))
+        return self.placed(self.with_body("row_fold", top, (self.scores,)))
+
+    def placed(self, program: TileProgram) -> TileProgram:
+        rows, step, depth, stages, warps = (self.sizes[s] for s in SITES)
+        tile = f"PipelineTile<{rows}, {step}, {depth}, {stages}, {warps}, 1>"
+        return replace(program, threads=32 * warps, tile=tile)

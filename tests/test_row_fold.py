@@ -1,0 +1,153 @@
+"""Folds of a product's rows that store none of its elements: which there are, what they compute, what nvcc says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
+
+import lumigen as lg
+from lumigen import functional as F
+from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.printer.tile import show as show_tile
+from lumigen.verify.tile import verify
+
+ROWS = lg.Dim("rows", 1, 500, typical=300)
+MANY = lg.Dim("many", 1, 1 << 16, typical=1 << 15)
+COLUMNS = lg.Dim("columns", 1, 700, typical=640)
+WIDE = lg.Dim("wide", 1, 1 << 16, typical=1 << 13)
+DEEP = lg.Dim("deep", 1, 300, typical=256)
+
+
+def spec(*shape: Any, dtype: Any = lg.bf16) -> Any:
+    return lg.spec(*shape, dtype=dtype)
+
+
+def operands(
+    rows: Any = ROWS, columns: Any = COLUMNS, depth: Any = 64, dtype: Any = lg.bf16
+) -> dict[str, Any]:
+    return {"q": spec(rows, depth, dtype=dtype), "k": spec(columns, depth, dtype=dtype)}
+
+
+def log_sum_exp(q: Any, k: Any) -> Any:
+    return (q @ k.T).logsumexp(-1)
+
+
+def causal(q: Any, k: Any) -> Any:
+    """Rows whose columns end where they stand."""
+    i, j = lg.arange(q.shape[0]).unsqueeze(-1), lg.arange(k.shape[0])
+    return lg.where(j < i + 1, q @ k.T * 0.125, float("-inf")).logsumexp(-1)
+
+
+def maximum_and_sum(q: Any, k: Any) -> dict[str, Any]:
+    scores = q @ k.T
+    return {"most": scores.amax(-1), "sum": scores.sum(-1)}
+
+
+FOLDED: dict[str, Case] = {
+    "log_sum_exp": (log_sum_exp, operands()),
+    "half": (log_sum_exp, operands(dtype=lg.f16)),
+    "deep": (log_sum_exp, operands(depth=800)),
+    "depth_of_a_dim": (log_sum_exp, operands(depth=DEEP)),
+    "many_rows": (log_sum_exp, operands(MANY)),
+    "commuted": (lambda q, k: (k @ q.T).logsumexp(0), operands()),
+    "turned": (
+        lambda q, k: (q.T @ k * 0.25).logsumexp(-1),
+        {"q": spec(72, ROWS), "k": spec(72, COLUMNS)},
+    ),
+    "batched": (
+        lambda q, k: (q @ k.mT * 0.1).logsumexp(-1),
+        {"q": spec(2, 3, ROWS, 40), "k": spec(2, 3, COLUMNS, 40)},
+    ),
+    "causal": (causal, operands()),
+    "maximum_and_sum": (maximum_and_sum, operands()),
+    "bias": (
+        lambda q, k, b: F.linear(q, k, b).logsumexp(-1),
+        {**operands(), "b": spec(COLUMNS)},
+    ),
+    "label": (
+        lambda q, k, y: F.cross_entropy(q @ k.T, y),
+        {**operands(), "y": lg.spec(ROWS, dtype=lg.i64)},
+    ),
+    "label_of_many": (
+        lambda q, k, y: F.cross_entropy(q @ k.T, y, reduction="none"),
+        {**operands(MANY, depth=300), "y": lg.spec(MANY, dtype=lg.i64)},
+    ),
+    "parts": (log_sum_exp, operands(columns=WIDE, depth=72)),
+    "parts_with_label": (
+        lambda q, k, y: F.cross_entropy(q @ k.T, y),
+        {**operands(columns=WIDE), "y": lg.spec(ROWS, dtype=lg.i64)},
+    ),
+    "causal_parts": (causal, operands(columns=WIDE)),
+    "few_rows_in_parts": (maximum_and_sum, operands(48, WIDE)),
+    "squares": (lambda q, k: (q @ k.T).square().sum(-1).sqrt(), operands()),
+}
+NOT_FOLDED: dict[str, Case] = {
+    "f32": (log_sum_exp, operands(dtype=lg.f32)),
+    "elements_are_wanted": (lambda q, k: (q @ k.T).softmax(-1), operands(depth=800)),
+    "elements_are_stored": (
+        lambda q, k: {"scores": q @ k.T, "total": (q @ k.T).logsumexp(-1)},
+        operands(depth=800),
+    ),
+}
+
+
+def folds(model: LoweredModel) -> list[LoweredKernel]:
+    return [k for k in model.kernels if k.program.skeleton == "row_fold"]
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> None:
+    graph, model = lowered(FOLDED[name])
+    (kernel,) = folds(model)
+    verify(kernel.program, name)
+    for rows, columns, deep in ((1, 1, 1), (130, 257, 70), (3, 700, 33)):
+        dims = {ROWS: rows, MANY: rows, COLUMNS: columns, WIDE: columns, DEEP: deep}
+        every_variant_agrees(graph, model, dims, rng, f"{name} at {rows}, {columns}")
+
+
+@pytest.mark.parametrize("name", NOT_FOLDED)
+def test_what_stores_its_products(name: str) -> None:
+    _, model = lowered(NOT_FOLDED[name])
+    assert not folds(model)
+    assert sum(k.program.skeleton == "pipeline" for k in model.kernels) == 1
+
+
+def test_few_rows_are_folded_in_parts() -> None:
+    _, model = lowered(FOLDED["parts"])
+    assert [k.program.skeleton for k in model.kernels] == ["row_fold", "simt"]
+    (fold, merge) = model.kernels
+    assert [b.name for b in merge.program.args[:2]] == ["states0", "states1"]
+    assert "k_begin in 512*part" in show_tile(fold.program)
+
+
+def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:
+    (kernel,) = folds(lowered(FOLDED["label_of_many"])[1])
+    golden("tile/row_fold.txt", show_tile(kernel.program))
+
+
+# ---- as text for a compiler ----
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@pytest.mark.parametrize(
+    ("arch", "names"),
+    [
+        ("80", ("deep", "label_of_many")),
+        pytest.param("80", tuple(FOLDED), marks=pytest.mark.slow),
+        pytest.param("90a", tuple(FOLDED), marks=pytest.mark.slow),
+    ],
+)
+def test_kernels_compile_without_a_warning_or_a_spill(
+    arch: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    kernels = compiled_kernels(FOLDED, names, "row_fold", arch, tmp_path)
+    assert len(kernels) >= len(names) - 3  # equal ones are one
+    for kernel, said in kernels:
+        assert set(re.findall(r"(\d+) bytes spill stores", said)) == {"0"}, kernel + said
