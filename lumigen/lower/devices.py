@@ -20,9 +20,10 @@ from lumigen.lower.built import Built
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.cascade_row import cascade_row
 from lumigen.lower.chain import chain, find_chain
-from lumigen.lower.contract import contract, find_contraction
+from lumigen.lower.contract import find_products
 from lumigen.lower.implicit import implicit
 from lumigen.lower.order import Keeps, order, plan_order
+from lumigen.lower.panels import contract
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import (
     Candidate,
@@ -121,8 +122,8 @@ class Device:
         """How many columns of a tile of products lie side by side; 0 in vector loops."""
         if self.in_loops(region):
             return 0
-        found = find_contraction(region.stores[0], one_row=True)
-        axes = region.stores[0].axes if found is None else found.n_axes
+        found = find_products(region.stores[0], one_row=True)
+        axes = region.stores[0].axes if found is None else found.each[0].n_axes
         return extent_of(axes).estimate()
 
     def _is_joined_in_loops(self, region: Region) -> bool:
