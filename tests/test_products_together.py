@@ -36,6 +36,7 @@ class Net(lg.nn.Module):
         self.up = lg.nn.Linear(k, INNER)
         self.both = lg.nn.Linear(k, 2 * INNER)
         self.other = lg.nn.Linear(23, INNER)
+        self.few = lg.nn.Linear(k, 20)
 
 
 def gate_and_up(net: Net, x: Any) -> Any:
@@ -111,9 +112,11 @@ def check(traced: Traced, model: LoweredModel, rows: int, rng: np.random.Generat
     """The interpreter of tile programs, and compiled kernels, against the graph."""
     ((name, graph),) = traced.entries
     inputs, weights = numbers(traced, rows, rng)
-    wanted = evaluate(graph, inputs, weights)["out"]
-    agree(run_entry(model, inputs, weights)["out"], wanted, "interpreted")
-    agree(fast_lane.load(model, "-O1").run(name, inputs, weights)["out"], wanted, "compiled")
+    interpreted = run_entry(model, inputs, weights)
+    compiled = fast_lane.load(model, "-O1").run(name, inputs, weights)
+    for out, wanted in evaluate(graph, inputs, weights).items():
+        agree(interpreted[out], wanted, f"{out}, interpreted")
+        agree(compiled[out], wanted, f"{out}, compiled")
 
 
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
@@ -181,3 +184,103 @@ def test_what_is_no_tile_of_products_is_refused() -> None:
         plan = replace(kernel.plan, root=(replace(grid, body=tuple(steps)),))
         assert isinstance(CPU.build(plan, kernel.schedule), Illegal)
     assert isinstance(CPU.build(kernel.plan, schedule("windows", {})), Illegal)
+
+
+# ---- several grids ----
+
+
+def query_key_value(net: Net, x: Any) -> Any:
+    return {"q": net.gate(x) * 0.5, "k": net.few(x), "v": net.up(x).relu()}
+
+
+def with_accumulators(net: Net, x: Any) -> Any:
+    """A grid of two products beside one of one."""
+    return {"gated": gate_and_up(net, x), "few": net.few(x)}
+
+
+def parts_of_a_weight(net: Net, x: Any) -> Any:
+    """Each has rows of one weight."""
+    weight = net.both.weight
+    first, second = F.linear(x, weight[:INNER]), F.linear(x, weight[INNER:])
+    return {"first": first.exp(), "heads": second.unflatten(-1, (5, 10))}
+
+
+GRIDS = {f.__name__: f for f in (query_key_value, with_accumulators, parts_of_a_weight)}
+
+
+def grids(
+    function: Callable[[Net, Any], Any], shape: str, k: int = K, dtype: lg.DType = lg.f32
+) -> Traced:
+    net = Net(k).to(dtype)
+    model = lg.Model("beside", net)
+
+    @model.entry(x=lg.spec(*SHAPES[shape], k, dtype=dtype))
+    def run(x: lg.Tensor) -> Any:
+        return function(net, x)
+
+    return model.trace()
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", GRIDS)
+def test_products_of_the_same_rows_are_one_launch(
+    name: str, shape: str, dtype: lg.DType, rng: np.random.Generator
+) -> None:
+    traced = grids(GRIDS[name], shape, dtype=dtype)
+    model = lowered(traced, dtype)
+    (kernel,) = model.kernels
+    assert kernel.plan is not None
+    assert len(kernel.plan.root) == len(kernel.region.stores) == len(traced.entries[0][1].outputs)
+    check(traced, model, 1 if shape == "one" else 39, rng)
+
+
+def test_grids_of_other_sizes_share_their_scratch(rng: np.random.Generator) -> None:
+    traced = grids(query_key_value, "rows", 800)
+    model = lowered(traced)
+    (kernel,) = model.kernels
+    groups = kernel.program.one_of
+    assert len(groups) == 3
+    assert {b for group in groups for b in group} == set(kernel.program.scratch)
+    check(traced, model, 100, rng)
+
+
+def test_equal_layers_have_one_kernel_for_their_grids() -> None:
+    layers = lg.nn.ModuleList([Net(INNER) for _ in range(3)])
+    model = lg.Model("layers", layers)
+
+    @model.entry(x=lg.spec(ROWS, INNER))
+    def run(x: lg.Tensor) -> lg.Tensor:
+        for layer in layers:
+            q, v = layer.gate(x), layer.up(x)
+            x = (q * v.sum(-1, keepdim=True)).softmax(-1) + layer.few(x).sum(-1, keepdim=True)
+        return x
+
+    found = lowered(model.trace())
+    (program,) = found.programs
+    names = [x.kernel for x in program.launches]
+    assert len(names) == 3 * len(found.kernels)
+    assert sum(k.program.skeleton == "panel" for k in found.kernels) == 1
+
+
+def test_what_waits_for_another_product_is_launched_after_it() -> None:
+    def chained(net: Net, x: Any) -> Any:
+        y = net.gate(x)
+        return {"y": y, "z": net.up(x) + y.amax()}
+
+    kernels = lowered(grids(chained, "rows")).kernels
+    assert [len(k.region.stores) for k in kernels if k.program.skeleton == "panel"] == [1, 1]
+
+
+def test_what_grids_side_by_side_are_not_is_refused() -> None:
+    (kernel,) = lowered(grids(query_key_value, "rows")).kernels
+    assert kernel.plan is not None
+    assert kernel.schedule is not None
+    first, *others = kernel.plan.root
+    sizes = kernel.schedule
+    fewer = replace(sizes, parts=sizes.parts[1:])
+    unknown = replace(sizes, parts=(schedule("simt", {}), *sizes.parts[1:]))
+    for parts in (fewer, unknown, sizes.at("rows", 8), sizes.parts[0]):
+        assert isinstance(CPU.build(kernel.plan, parts), Illegal)
+    turned = replace(first, kind="seq")
+    assert isinstance(CPU.build(replace(kernel.plan, root=(turned, *others)), sizes), Illegal)

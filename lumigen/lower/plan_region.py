@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from lumigen.dtype import i32
 from lumigen.index import ix
+from lumigen.lower.beside import find_beside, plan_beside
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import Columns, Contraction, Products, find_contraction, find_products
@@ -63,6 +64,13 @@ class Candidate:
 def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
     """Products and folds around one, for kernels of a thread that read weights in panels."""
     (*others, store) = region.stores
+    grids = find_beside(region) if others else None
+    if grids is not None:
+        parts = tuple(map(schedule_of_panels, grids))
+        yield Candidate(
+            RegionPlan(region, (plan_beside(region, grids),)),
+            (Schedule("side_by_side", (), parts=parts),),
+        )
     products = None if others else find_products(store, one_row=True)
     if products is not None and len(products.each) == 1:
         yield _product(region, products.each[0], schedule)
