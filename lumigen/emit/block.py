@@ -220,9 +220,11 @@ def used(lines: Iterable[str]) -> list[str]:
 
 def _when(s: When, lines: Lines, r: Renderer) -> list[str]:
     held = " && ".join(map(r.holds, s.conditions))
-    body, otherwise = lines(s.body, None), lines(s.otherwise, None)
+    body, otherwise = used(lines(s.body, None)), used(lines(s.otherwise, None))
     if not body:
         return [f"if (!({held})) {{", *_indented(otherwise), "}"]
+    if [type(x) for x in s.otherwise] == [When]:
+        return [f"if ({held}) {{", *_indented(body), f"}} else {otherwise[0]}", *otherwise[1:]]
     return [f"if ({held}) {{", *_indented(body), "} else {", *_indented(otherwise), "}"]
 
 

@@ -17,6 +17,7 @@ from lumigen.emit.statements import Statements
 from lumigen.index import product
 from lumigen.names import identifier
 from lumigen.program import ALIGNMENT, Parameter
+from lumigen.region import Buffer
 from lumigen.tile import Bind, Contract, Mma, Stream, TileProgram
 
 HEADERS = {
@@ -98,13 +99,11 @@ def kernel_body(
     name: str, program: TileProgram, parameters: tuple[Parameter, ...]
 ) -> tuple[str, int]:
     """(text of the kernel's translation unit, bytes of scratch a thread needs)."""
-    tiles: list[Tile] = []
-    used = 0
-    for b in program.scratch:
-        size = product(b.dims).const * b.dtype.itemsize
-        start = f"scratch + {used}" if used else "scratch"
-        tiles.append(Tile(b.name, start, " x ".join(str(d) for d in b.dims)))
-        used += -(-size // ALIGNMENT) * ALIGNMENT
+    begins, used = _laid_out(program)
+    tiles = [
+        Tile(b.name, f"scratch + {at}" if at else "scratch", " x ".join(str(d) for d in b.dims))
+        for b, at in begins.items()
+    ]
     dims, lines = _rendered(program, parameters)
     context = KernelContext(
         name=name,
@@ -117,6 +116,19 @@ def kernel_body(
         lines=lines,
     )
     return folded(render("cpu/kernel.cpp.j2", kernel=context)), used
+
+
+def _laid_out(program: TileProgram) -> tuple[dict[Buffer, int], int]:
+    """(where each scratch tile begins, bytes of all of them). Of groups each begins where the others do."""
+    begins: dict[Buffer, int] = {}
+    most = 0
+    for group in program.one_of or (program.scratch,):
+        used = 0
+        for b in group:
+            begins[b] = used
+            used += -(-product(b.dims).const * b.dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        most = max(most, used)
+    return begins, most
 
 
 def device_kernel_body(

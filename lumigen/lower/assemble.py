@@ -22,6 +22,7 @@ from lumigen.lower.canonical import canonical
 from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU, Device
 from lumigen.lower.join import join_regions
+from lumigen.lower.join_products import join_products
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
@@ -230,6 +231,7 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
         )
+        regions = join_products(regions, self.device.in_loops, self.device.beside, self.whole)
         steps = [self.steps(region, number) for number, region in enumerate(regions)]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)

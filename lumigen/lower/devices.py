@@ -16,13 +16,15 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Ix, extent_of
 from lumigen.lower import roles, stream_roles
 from lumigen.lower.axes import unify_axes
+from lumigen.lower.beside import find_beside
 from lumigen.lower.built import Built
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.cascade_row import cascade_row
 from lumigen.lower.chain import chain, find_chain
-from lumigen.lower.contract import contract, find_contraction
+from lumigen.lower.contract import find_products
 from lumigen.lower.implicit import implicit
 from lumigen.lower.order import Keeps, order, plan_order
+from lumigen.lower.panels import contract
 from lumigen.lower.pipeline import pipeline
 from lumigen.lower.plan_region import (
     Candidate,
@@ -35,6 +37,7 @@ from lumigen.lower.plan_region import (
 from lumigen.lower.row_fold import find_foldable, row_fold
 from lumigen.lower.scan import is_scan, plan_scan, scan
 from lumigen.lower.schedule_plan import STREAM_ROWS, schedule_of_block, schedule_of_thread
+from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.simt import simt
 from lumigen.lower.split import Division, Grain
 from lumigen.lower.stream import find_streamable, stream
@@ -73,6 +76,7 @@ class Device:
     special: tuple[Special, ...] = ()
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
+    beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
     short: int = 0  # points of a loop over tiles that takes no longer than to store them
 
     def space(self, region: Region) -> Iterator[Candidate]:
@@ -122,13 +126,14 @@ class Device:
         """How many columns of a tile of products lie side by side; 0 in vector loops."""
         if self.in_loops(region):
             return 0
-        found = find_contraction(region.stores[0], one_row=True)
-        axes = region.stores[0].axes if found is None else found.n_axes
+        found = find_products(region.stores[0], one_row=True)
+        axes = region.stores[0].axes if found is None else found.each[0].n_axes
         return extent_of(axes).estimate()
 
     def _is_joined_in_loops(self, region: Region) -> bool:
-        """Whether a region has several stores that no fold computes: those are of vector loops."""
-        return len(region.stores) > 1 and not self.runs_whole(region, f32)
+        """Whether a region has several stores that no fold computes, nor grids: those are of vector loops."""
+        several = len(region.stores) > 1
+        return several and not self.beside(region) and not self.runs_whole(region, f32)
 
 
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:
@@ -154,14 +159,14 @@ def _kept_by_blocks(length: Ix, kept: Ix) -> bool:
 
 
 LOOPS: dict[str, Builder] = {"simt": simt, "scan": scan, "order": order}
+PANELS: dict[str, Builder] = {"panel": contract, "windows": implicit, "chain": chain}
 CPU = Device(
     products=candidates_of_threads,
     schedule=schedule_of_thread,
     builders=LOOPS
+    | PANELS
     | {
-        "panel": contract,
-        "windows": implicit,
-        "chain": chain,
+        "side_by_side": partial(side_by_side, builders=PANELS),
         "cascade": cascade,
         "cascade_row": cascade_row,
     },
@@ -169,6 +174,7 @@ CPU = Device(
     # results, 128 to a task, for every core of a large machine; parts of 128 KiB
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256), again=1 << 17),
     keeps=lambda _length, _kept: True,
+    beside=lambda region: find_beside(region) is not None,
     one_row=True,
 )
 CUDA = Device(
