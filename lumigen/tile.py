@@ -280,7 +280,8 @@ class Contract:
     """acc = A[m_lo .., :] B[n_lo .., :] over k in k_lo .. k_hi - 1, by a block of threads that share a ring of stages.
 
     acc is a fragment: each thread holds some of its elements in registers. Operands are zero past the extents of
-    `m`, `n` and `k`; what is not held in `element` is rounded to it.
+    `m`, `n` and `k`; what is not held in `element` is rounded to it. Each of `more` is a fragment of the same rows by
+    columns of its own.
     """
 
     acc: Buffer
@@ -294,6 +295,7 @@ class Contract:
     k_lo: Ix
     k_hi: Ix
     element: DType
+    more: tuple[tuple[Buffer, Operand], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ class ForTile:
     """`for m, n` over the elements of a fragment that lie below `m_hi` and `n_hi`, each by the thread that has it.
 
     The fragment begins at (m_lo, n_lo). `n` runs over lanes, and `value` is the element; each of `rows` names the
-    number that a tile of one number for each row has for its row.
+    number that a tile of one number for each row has for its row, each of `more` the element of another fragment.
     """
 
     acc: Buffer
@@ -314,6 +316,7 @@ class ForTile:
     value: Local
     body: tuple[Stmt, ...]
     rows: tuple[tuple[Local, Buffer], ...] = ()
+    more: tuple[tuple[Local, Buffer], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from lumigen.dtype import DType, f32
 from lumigen.emit.expression import Renderer, literal, pointer
@@ -76,7 +77,8 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer, narrow: frozenset[Buffer]) -
             ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
             if r.packets is not None:
                 return _staged(s, ends, lines, r, r.packets)
-            head = f"for_each_element<{r.place}>({s.acc}, {ends}"
+            tiles = ", ".join(map(str, (s.acc, *(acc for _, acc in s.more))))
+            head = f"for_each_element<{r.place}>({tiles}, {ends}"
             return _each(head, s, lines(s.body, s.n), r.place)
         case Stream():
             return _stream(s, lines, r)
@@ -150,7 +152,8 @@ def _each(head: str, s: ForTile | MapTile, body: list[str], place: str) -> list[
     """A call with a lambda for pairs of neighbouring elements at places of a type."""
     words = _words(body)
     m, n = (_named(a.name, words) for a in (s.m, s.n))
-    value = _named(s.value.name, words)
+    more = s.more if isinstance(s, ForTile) else ()
+    value = ", Vec ".join(_named(x.name, words) for x in (s.value, *(x for x, _ in more)))
     rows = "".join(f", float {_named(name.name, words)}" for name, _ in s.rows)
     numbers = "".join(f", {b}" for _, b in s.rows)
     lanes = _named("lanes", words)
@@ -312,11 +315,16 @@ def products_of(s: Stream) -> tuple[Buffer, Buffer]:
 
 def _contract(s: Contract, r: Renderer) -> list[str]:
     part = ", ".join(count(r, i) for i in (s.m_lo, s.n_lo, s.k_lo, s.k_hi))
+    each = ((s.acc, s.b), *s.more)
+    columns = [
+        block_operand(x, b, s.n, s.k, s.element, r) for x, (_, b) in zip("bc", each, strict=False)
+    ]
+    tiles, operands = ", ".join(str(acc) for acc, _ in each), ", ".join("abc"[: len(each) + 1])
     return [
         *block_operand("a", s.a, s.m, s.k, s.element, r),
-        *block_operand("b", s.b, s.n, s.k, s.element, r),
-        f"Accumulators<Tile> {s.acc};",
-        f"contract({s.acc}, a, b, Part{{{part}}}, shared);",
+        *chain.from_iterable(columns),
+        f"Accumulators<Tile> {tiles};",
+        f"contract({tiles}, {operands}, Part{{{part}}}, shared);",
     ]
 
 

@@ -152,7 +152,7 @@ def device_kernel_body(
         origin=string(origin),
         team=program.team,
         width=program.width,
-        headers=_headers(DEVICE_HEADERS[program.skeleton], lines),
+        headers=_headers(DEVICE_HEADERS[program.skeleton], [*lines, program.tile]),
         # what maps alone reach has no other name in the kernel
         pointers=tuple(p for p in pointers if not is_roles or p.name in words),
         dims=dims,
@@ -176,7 +176,11 @@ def symbol(name: str, origin: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", f"{name} {lines}").strip("_")
 
 
-ASKED = {"random_bits": "random.h", "add_parts": "parts.cuh"}  # by what kernels say
+ASKED = {
+    "random_bits": "random.h",
+    "add_parts": "parts.cuh",
+    "PipelinePair": "pair.cuh",
+}  # by what kernels say
 
 
 def _headers(always: tuple[str, ...], lines: Iterable[str]) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def _reaches(s: Stmt) -> Iterator[Ix]:
     """How far the tiles of operands reach that are read by their strides."""
     operands: list[tuple[Operand, Axis, Axis]] = []
     if isinstance(s, Contract):
-        operands = [(s.a, s.m, s.k), (s.b, s.n, s.k)]
+        operands = [(s.a, s.m, s.k), *((b, s.n, s.k) for b in (s.b, *(b for _, b in s.more)))]
     elif isinstance(s, Stream):
         operands = [(t.operand, t.major, t.depth) for t in s.tiles]
     for o, major, depth in operands:

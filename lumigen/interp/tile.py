@@ -389,12 +389,16 @@ class _Task:
         self.memory[s.acc.name][target] = cast(out, s.acc.dtype)
 
     def contract(self, s: Contract) -> None:
-        acc = self.tile(s.acc)
+        for tile, columns in ((s.acc, s.b), *s.more):
+            self.contract_one(s, tile, columns)
+
+    def contract_one(self, s: Contract, tile: Buffer, of_columns: Operand) -> None:
+        acc = self.tile(tile)
         rows = _below(self.number(s.m_lo), acc.shape[0], self.number(s.m.extent))
         columns = _below(self.number(s.n_lo), acc.shape[1], self.number(s.n.extent))
         depth = np.arange(self.number(s.k_lo), self.number(s.k_hi))
         a = self.operand(s.a, s.m, rows, s.k, depth)
-        b = self.operand(s.b, s.n, columns, s.k, depth)
+        b = self.operand(of_columns, s.n, columns, s.k, depth)
         acc[...] = 0
         with np.errstate(all="ignore"):
             product = _widened(cast(a, s.element)) @ _widened(cast(b, s.element)).T
@@ -421,6 +425,8 @@ class _Task:
         for row, m in enumerate(rows):
             self.axes[s.m], self.axes[s.n] = int(m), columns
             self.locals[s.value.name] = _widened(acc[row, : len(columns)])
+            for name, other in s.more:
+                self.locals[name.name] = _widened(self.tile(other)[row, : len(columns)])
             self.name_rows(s.rows, row)
             self.run(s.body)
         for axis in (s.m, s.n):

@@ -12,12 +12,12 @@ come to about so many blocks in all. The last of them adds what they have, in or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lumigen.dtype import DType, f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
 from lumigen.lower.built import Built, check
-from lumigen.lower.contract import Contraction, as_operand, flatten, number
+from lumigen.lower.contract import Contraction, Products, as_operand, flatten, number
 from lumigen.lower.scope import Names, Scope, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.lower.tile_time import LEAST_STEPS, MOST_PARTS
@@ -36,11 +36,12 @@ from lumigen.region import (
     substitute,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import Contract, ForTile, StoreTile, TileProgram, WhenSummed
+from lumigen.tile import Contract, ForTile, Operand, StoreTile, TileProgram, WhenSummed
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
 MOST = 2**31 - 2**16
+FEW_ROWS = 64
 LANES = 4  # neighbours of a row that one thread stores
 
 
@@ -51,7 +52,11 @@ def pipeline(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of one product and the store after it; NotRealised where it has other steps."""
     scalar = bool(sizes.get("thread_rows", 0))
     check(sizes, (*SITES, *(SCALAR_SITES if scalar else MATRIX_SITES)[3:]))
-    found, store = Contraction.of(plan)
+    several, store = Products.of(plan)
+    one, *others = several.each
+    if others:
+        return _pair(plan, several, store, sizes)
+    found = replace(one, folds=several.folds)
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
@@ -66,6 +71,41 @@ def pipeline(plan: KernelPlan, sizes: Schedule) -> Built:
     meaning = Region((store, none), region.lines)
     program = _program(region, store, found, flat, sizes, parts)
     return Built(program, meaning, temps=(parts.sums,))
+
+
+def flat_pair(found: Products) -> tuple[Flat, Flat] | None:
+    """Two products of the same rows that a block has tiles of, which matrix instructions multiply; or None."""
+    flats = [Flat.of(c) for c in found.each]
+    groups = (found.each[0].m_axes, found.each[0].n_axes, found.each[0].reduce.axes)
+    if len(flats) != 2 or (flats[0].rows, flats[0].k) != (flats[1].rows, flats[1].k):
+        return None
+    first, second = flats
+    elements = {multiplied_in(f.rows, f.columns) for f in flats}
+    if len(elements) > 1 or f32 in elements or not are_counted(*groups) or not groups[0]:
+        return None
+    return first, second
+
+
+def is_pair(found: Products) -> bool:
+    """Whether a launch should have both products: where rows are few, they wait for memory, and a launch counts.
+
+    Of many rows two launches on Hopper, whose products are twice as fast, are faster than one that is not for it.
+    """
+    most = extent_of(found.each[0].m_axes).bounds()[1]
+    return most is not None and most <= FEW_ROWS and flat_pair(found) is not None
+
+
+def _pair(plan: KernelPlan, found: Products, store: Store, sizes: Schedule) -> Built:
+    """The kernel of a plan of two products of the same rows, with an accumulator for each."""
+    check(sizes, (*SITES, *MATRIX_SITES[3:]))
+    flats = flat_pair(found)
+    if flats is None or sizes["parts_of"]:
+        raise NotRealised(
+            "several products but two of the same rows, in 16 bits, a tile to a block"
+        )
+    region, (first, _) = plan.region, found.each
+    first = replace(first, folds=found.folds)
+    return Built(_program(region, store, first, flats[0], sizes, None, (found, flats)), region)
 
 
 def are_counted(*groups: tuple[Axis, ...]) -> bool:
@@ -124,6 +164,7 @@ def _program(
     flat: Flat,
     sizes: Schedule,
     parts: Parts | None,
+    pair: tuple[Products, tuple[Flat, Flat]] | None = None,
 ) -> TileProgram:
     m, n, k = flat.m, flat.n, flat.k
     m_tiles, n_tiles = ceildiv(m.extent, sizes["rows"]), ceildiv(n.extent, sizes["columns"])
@@ -145,9 +186,14 @@ def _program(
     acc = Buffer("acc", Role.SCRATCH, (ix(sizes["rows"]), ix(sizes["columns"])), f32)
     a, b = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
     element = multiplied_in(flat.rows, flat.columns)
-    top.stmts.append(Contract(acc, a, b, m, n, k, ix(m0), ix(n0), lo, hi, element))
+    more: tuple[tuple[Contraction, Buffer], ...] = ()
+    columns: tuple[tuple[Buffer, Operand], ...] = ()
+    if pair is not None:
+        more = ((pair[0].each[1], replace(acc, name="acc1")),)
+        columns = ((more[0][1], as_operand(pair[1][1].columns, n, k)),)
+    top.stmts.append(Contract(acc, a, b, m, n, k, ix(m0), ix(n0), lo, hi, element, columns))
     then = Scope(top.names, top.axes)
-    then.stmts.append(for_tile(then, store, found, flat, acc, (m0, n0)))
+    then.stmts.append(for_tile(then, store, found, flat, acc, (m0, n0), more))
     if parts is None:
         top.stmts.extend(then.stmts)
     else:
@@ -159,12 +205,12 @@ def _program(
         dims_of(region),
         task,
         task.extent,
-        (acc,),
+        (acc, *(b for b, _ in columns)),
         tuple(top.stmts),
         numbers=parts.numbers if parts else (),
         threads=_threads(sizes),
         width=LANES,
-        tile=_tile(sizes),
+        tile=_tile(sizes, pair=pair is not None),
     )
 
 
@@ -195,27 +241,40 @@ class Flat:
 
 
 def for_tile(
-    top: Scope, store: Store, found: Contraction, flat: Flat, acc: Buffer, start: tuple[Axis, Axis]
+    top: Scope,
+    store: Store,
+    found: Contraction,
+    flat: Flat,
+    acc: Buffer,
+    start: tuple[Axis, Axis],
+    more: tuple[tuple[Contraction, Buffer], ...] = (),
 ) -> ForTile:
-    """The rest of the expression over the elements of a tile of the product that begins at `start`."""
+    """The rest of the expression over the elements of a tile of the product that begins at `start`.
+
+    `more` are other products, in tiles at the same place.
+    """
     m, n = flat.m, flat.n
     inner = top.inner([m, n], n)
     inner.alone = True
     inner.loops = loops_by_value(moved(fold, flat.mapping) for fold in found.folds)
-    total = local("total", frozenset({m, n}), f32)
-    assert isinstance(total, Local)
-    product_of = substitute(found.reduce, flat.mapping)
+    each = ((found, acc), *more)
+    totals = [local(f"total{i or ''}", frozenset({m, n}), f32) for i in range(len(each))]
+    products = [substitute(c.reduce, flat.mapping) for c, _ in each]
+    named = [(x, tile) for x, (_, tile) in zip(totals, each, strict=True) if isinstance(x, Local)]
     at = tuple(i.substitute(flat.mapping) for i in store.at)
     value = substitute(store.value, flat.mapping)
-    (out,) = inner.values([map_expr(value, {product_of: total})])
+    (out,) = inner.values([map_expr(value, dict(zip(products, totals, strict=True)))])
     inner.stmts.append(StoreTile(store.dst, at, out, n))
     m0, n0 = start
-    return ForTile(acc, m, n, ix(m0), ix(n0), m.extent, n.extent, total, tuple(inner.stmts))
+    (total, _), *others = named
+    ends = (ix(m0), ix(n0), m.extent, n.extent)
+    return ForTile(acc, m, n, *ends, total, tuple(inner.stmts), more=tuple(others))
 
 
-def _tile(sizes: Schedule) -> str:
+def _tile(sizes: Schedule, *, pair: bool) -> str:
     each = SCALAR_SITES if sizes.get("thread_rows", 0) else MATRIX_SITES
-    name = "FmaTile" if each is SCALAR_SITES else "PipelineTile"
+    matrix = "PipelinePair" if pair else "PipelineTile"
+    name = "FmaTile" if each is SCALAR_SITES else matrix
     return f"{name}<{', '.join(str(sizes[s]) for s in each)}>"
 
 

@@ -15,8 +15,9 @@ from lumigen.index import ix
 from lumigen.lower.beside import find_beside, plan_beside
 from lumigen.lower.cascade import Cascade, find_cascade
 from lumigen.lower.chain import find_chain
-from lumigen.lower.contract import Columns, Contraction, Products, find_contraction, find_products
+from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
+from lumigen.lower.pipeline import is_pair
 from lumigen.lower.row_fold import Parts, find_foldable, find_row_fold
 from lumigen.lower.schedule_plan import (
     schedule_of_panels,
@@ -133,9 +134,9 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
     of_rows = find_foldable(region.stores)
     if of_rows is not None:
         yield from _row_folds(region, of_rows, schedule)
-    product = None if others else find_contraction(store)
-    if product is not None:
-        plan = RegionPlan(region, (product.plan(region, alone=True),))
+    products = None if others else find_products(store)
+    if products is not None and (len(products.each) == 1 or is_pair(products)):
+        plan = RegionPlan(region, (products.plan(region, alone=True),))
         yield candidate(plan, schedule)
 
 

@@ -12,12 +12,12 @@ from lumigen.dtype import f32
 from lumigen.index import extent_of
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.chain import Chain
-from lumigen.lower.contract import Columns, Contraction, Products, is_paired
+from lumigen.lower.contract import Columns, Products, is_paired
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.row_fold import schedule_of_rows
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, size
-from lumigen.lower.tile_time import MULTIPROCESSORS, fastest
+from lumigen.lower.tile_time import MULTIPROCESSORS, fastest, of_pair
 from lumigen.plan import KernelPlan, Loop, Native, Product
 from lumigen.region import Scan
 from lumigen.schedule import Schedule, schedule
@@ -140,7 +140,10 @@ def schedule_of_block(plan: KernelPlan) -> Schedule:
     """Of a kernel whose task is a block's: vector loops, or tiles of a product."""
     match _main(plan):
         case Product():
-            found, _ = Contraction.of(plan)
+            several, _ = Products.of(plan)
+            found, *others = several.each
+            if others:
+                return of_pair(found)
             return fastest(found, multiplied_in(found.rows, found.columns))
         case Loop(body=(Product(), *_)) as loop if not any(c.product for c in loop.carries):
             return schedule_of_rows(plan)

@@ -56,6 +56,12 @@ SCALAR_TILES = (
     Tile(32, 64, 16, 3, 6, 6.5, each=(4, 4)),
     Tile(16, 64, 32, 3, 6, 4.7, each=(4, 4)),
 )
+# of two products of the same rows, with so many columns of each
+PAIR_TILES = (
+    Tile(64, 64, 64, 4, 2, 80, warps=(2, 2)),
+    Tile(32, 64, 64, 4, 2, 52, warps=(1, 4)),
+    Tile(16, 64, 128, 2, 2, 35, warps=(1, 4)),
+)
 MULTIPROCESSORS = 132  # that should all have something to do
 MOST_PARTS = 16
 LEAST_STEPS = 4  # of a part: it should fill its ring
@@ -103,3 +109,10 @@ def _most_parts(t: Tile, tiles: int, k: int) -> int:
     if tiles >= round_:
         return 1
     return max(1, min(MOST_PARTS, -(-k // t.depth) // LEAST_STEPS, 2 * round_ // max(1, tiles)))
+
+
+def of_pair(found: Contraction) -> Schedule:
+    """The tile of two products of the same rows, of which this is one: as many rows as there are."""
+    m = extent_of(found.m_axes).estimate()
+    fitting = [t for t in PAIR_TILES if t.rows < 2 * m]
+    return (fitting or PAIR_TILES[-1:])[0].sizes(0)

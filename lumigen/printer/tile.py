@@ -198,9 +198,10 @@ def _matrix(s: Stmt) -> str:
         case Contract():
             a, b = _operand(s.a), _operand(s.b)
             where = f"({s.m}, {s.n}) from ({s.m_lo}, {s.n_lo}), {s.k} in {s.k_lo} .. {s.k_hi}"
-            return f"{s.acc} = {a} @ {b} in {s.element}, {where}"
+            more = "".join(f"; {acc} = {a} @ {_operand(columns)}" for acc, columns in s.more)
+            return f"{s.acc} = {a} @ {b}{more} in {s.element}, {where}"
         case ForTile():
-            return f"for {s.value.name} of {s.acc}{_rows(s.rows)}, {_ends(s)}"
+            return f"for {s.value.name} of {s.acc}{_rows((*s.more, *s.rows))}, {_ends(s)}"
         case Order():
             way = " from the greatest on" if s.descending else ""
             where = f"{s.place} in 0 .. {s.place.extent}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import bf16, computed, f32, i64
+from lumigen.dtype import computed, f32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import ix
 from lumigen.region import (
@@ -66,7 +66,6 @@ from lumigen.verify.facts import (
     broken_map,
     broken_name,
     broken_numbers,
-    broken_packed,
     broken_read,
     broken_rows,
     broken_runs,
@@ -76,6 +75,7 @@ from lumigen.verify.facts import (
     broken_use,
     never,
 )
+from lumigen.verify.products import broken_fragments, broken_product
 from lumigen.verify.value import broken_operand, broken_value
 
 
@@ -123,6 +123,9 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[s
                 Cmp(s.n_hi - 1 - s.n),
             }
             names = _named_rows(s.rows, facts) | {s.value}
+            if isinstance(s, ForTile):
+                facts.locals.update((name, s.n) for name, _ in s.more)
+                names |= {name for name, _ in s.more}
             inner = Scope(scope.axes | {s.m, s.n}, scope.locals | names, s.n, scope.given | ends)
             yield from _broken_body(s.body, facts, inner)
             if isinstance(s, MapTile):
@@ -206,6 +209,8 @@ def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
             facts.packed[s.dst] = s.element
         case Mma() | Contract() | Multiply() | ScaleRows():
             facts.written.add(s.acc)
+            if isinstance(s, Contract):
+                facts.written |= {acc for acc, _ in s.more}
         case _:
             pass
     return scope
@@ -310,44 +315,11 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
         case Fill():
             yield from broken_tile(s.dst, facts)
         case Mma():
-            yield from _broken_product(s, facts, scope)
-        case Contract():
-            yield from broken_tile(s.acc, facts)
-            yield from broken_indices((s.m_lo, s.n_lo, s.k_lo, s.k_hi), facts, scope)
-            yield from broken_operand(s.a, facts, scope, (s.m, s.k))
-            yield from broken_operand(s.b, facts, scope, (s.n, s.k))
-            if not (s.element is f32 or (s.element.is_float and s.element.bits == 16)):
-                yield f"products of {s.element}"
-        case ForTile():
-            yield from broken_tile(s.acc, facts)
-            yield from broken_read(s.acc, facts)
-            yield from broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
-            yield from broken_name(s.value, facts)
-            yield from broken_rows(s.rows, s.acc, facts)
+            yield from broken_product(s, facts, scope)
+        case Contract() | ForTile():
+            yield from broken_fragments(s, facts, scope)
         case _:
             yield from _broken_streamed(s, facts, scope)
-
-
-def _broken_product(s: Mma, facts: Facts, scope: Scope) -> Iterator[str]:
-    indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
-    yield from broken_indices(indices, facts, scope)
-    yield from broken_operand(s.b, facts, scope, ())
-    yield from broken_use(s.acc, facts)
-    if s.a_stride is not None:
-        yield from broken_indices((s.a_stride,), facts, scope)
-        yield from broken_use(s.a, facts)
-    else:
-        yield from broken_packed(s.a, facts, stored=s.is_row)
-    if s.acc.dtype is not f32:
-        yield f"products of {s.acc.dtype}"
-    for b in (s.a, s.b.source):
-        if b in facts.packed and facts.packed[b] is not s.element:
-            yield f"{b} was packed as {facts.packed[b]} and is multiplied as {s.element}"
-    if s.b.pairs and s.element is not bf16 and s.rows.bounds()[1] != 1:
-        yield f"pairs that are multiplied as {s.element}"
-    row_from_zero = s.is_row and s.b.k_stride == 1 and s.accumulate == 0
-    if not (s.b.panels or s.b.stride == 1 or row_from_zero):
-        yield f"columns {s.b.stride} apart, with no panels"
 
 
 def _broken_streamed(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:

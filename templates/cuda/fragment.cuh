@@ -69,32 +69,45 @@ __device__ __forceinline__ void for_each_pair_of(MmaAccumulators<Tile>& acc, Mma
           other.value[i][j][2 * half], other.value[i][j][2 * half + 1], numbers.value[i][half]...);
 }
 
-// f(row, column, x, y, z, w) for each four neighbours, `column` a multiple of 4, to be stored: lanes of a
-// quad exchange pairs, so that a warp's stores of 2-byte numbers fill sectors of 32 bytes, which pairs do
+// Four neighbours of the blocks (i, j) and (i, j + 1), `half` of their rows, to be stored: lanes of a quad
+// exchange pairs, so that a warp's stores of 2-byte numbers fill sectors of 32 bytes, which pairs do
 // not.
 //
 //   lane 0    lane 1    lane 2    lane 3           lane 0    lane 2    lane 1    lane 3
 //   j: 0 1    j: 2 3    j: 4 5    j: 6 7     ->    j: 0..3   j: 4..7   k: 0..3   k: 4..7    (k = j + 1)
 //   k: 0 1    k: 2 3    k: 4 5    k: 6 7
-template <class Tile, class F>
-__device__ __forceinline__ void for_each_four(const MmaAccumulators<Tile>& acc, F&& f) {
+template <class Tile>
+__device__ __forceinline__ float4 exchanged(const MmaAccumulators<Tile>& acc, int i, int j, int half) {
   static_assert(Tile::kColumnBlocks % 2 == 0);
   const bool odd = lane_index() % 2 != 0;
+  const float (&left)[4] = acc.value[i][j];
+  const float (&right)[4] = acc.value[i][j + 1];
+  const float x = left[2 * half], y = left[2 * half + 1], z = right[2 * half], w = right[2 * half + 1];
+  const float p = __shfl_xor_sync(0xffffffffu, odd ? x : z, 1);
+  const float q = __shfl_xor_sync(0xffffffffu, odd ? y : w, 1);
+  return make_float4(odd ? p : x, odd ? q : y, odd ? z : p, odd ? w : q);
+}
+
+// f(row, column, i, j, half) for the fours of a tile: exchanged(acc, i, j, half) is one of them.
+template <class Tile, class F>
+__device__ __forceinline__ void for_each_place_of_four(F&& f) {
   const int row = Tile::first_row() + lane_index() / 4;
-  const int column = Tile::first_column() + (odd ? 8 : 0) + lane_index() % 4 / 2 * 4;
+  const int column = Tile::first_column() + lane_index() % 2 * 8 + lane_index() % 4 / 2 * 4;
 #pragma unroll
   for (int i = 0; i < Tile::kRowBlocks; i++)
 #pragma unroll
     for (int j = 0; j < Tile::kColumnBlocks; j += 2)
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const float (&left)[4] = acc.value[i][j];
-        const float (&right)[4] = acc.value[i][j + 1];
-        const float x = left[2 * half], y = left[2 * half + 1], z = right[2 * half], w = right[2 * half + 1];
-        const float p = __shfl_xor_sync(0xffffffffu, odd ? x : z, 1);
-        const float q = __shfl_xor_sync(0xffffffffu, odd ? y : w, 1);
-        f(row + 16 * i + 8 * half, column + 8 * j, odd ? p : x, odd ? q : y, odd ? z : p, odd ? w : q);
-      }
+      for (int half = 0; half < 2; half++) f(row + 16 * i + 8 * half, column + 8 * j, i, j, half);
+}
+
+// f(row, column, x, y, z, w) for each four neighbours, `column` a multiple of 4.
+template <class Tile, class F>
+__device__ __forceinline__ void for_each_four(const MmaAccumulators<Tile>& acc, F&& f) {
+  for_each_place_of_four<Tile>([&](int row, int column, int i, int j, int half) {
+    const float4 four = exchanged(acc, i, j, half);
+    f(row, column, four.x, four.y, four.z, four.w);
+  });
 }
 
 // ---- rows -----------------------------------------------------------------------------------------

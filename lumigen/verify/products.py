@@ -1,0 +1,69 @@
+"""What must hold of products of tiles: of a thread's, and of those whose sums blocks hold in fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lumigen.dtype import bf16, f32
+from lumigen.tile import Contract, ForTile, Mma
+from lumigen.verify.facts import (
+    Facts,
+    Scope,
+    broken_indices,
+    broken_name,
+    broken_packed,
+    broken_read,
+    broken_rows,
+    broken_tile,
+    broken_use,
+)
+from lumigen.verify.value import broken_operand
+
+
+def broken_fragments(s: Contract | ForTile, facts: Facts, scope: Scope) -> Iterator[str]:
+    """Products in fragments, or what is done to their elements."""
+    if isinstance(s, Contract):
+        yield from broken_tile(s.acc, facts)
+        yield from broken_indices((s.m_lo, s.n_lo, s.k_lo, s.k_hi), facts, scope)
+        yield from broken_operand(s.a, facts, scope, (s.m, s.k))
+        yield from broken_operand(s.b, facts, scope, (s.n, s.k))
+        for acc, columns in s.more:
+            yield from broken_tile(acc, facts)
+            yield from broken_operand(columns, facts, scope, (s.n, s.k))
+            if acc.dims != s.acc.dims:
+                yield f"{acc} is no tile like {s.acc}"
+        if not (s.element is f32 or (s.element.is_float and s.element.bits == 16)):
+            yield f"products of {s.element}"
+        return
+    yield from broken_tile(s.acc, facts)
+    yield from broken_read(s.acc, facts)
+    yield from broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
+    yield from broken_name(s.value, facts)
+    yield from broken_rows(s.rows, s.acc, facts)
+    for name, acc in s.more:
+        yield from broken_name(name, facts)
+        yield from broken_read(acc, facts)
+        if acc.dims != s.acc.dims:
+            yield f"{acc} is no tile like {s.acc}"
+
+
+def broken_product(s: Mma, facts: Facts, scope: Scope) -> Iterator[str]:
+    indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
+    yield from broken_indices(indices, facts, scope)
+    yield from broken_operand(s.b, facts, scope, ())
+    yield from broken_use(s.acc, facts)
+    if s.a_stride is not None:
+        yield from broken_indices((s.a_stride,), facts, scope)
+        yield from broken_use(s.a, facts)
+    else:
+        yield from broken_packed(s.a, facts, stored=s.is_row)
+    if s.acc.dtype is not f32:
+        yield f"products of {s.acc.dtype}"
+    for b in (s.a, s.b.source):
+        if b in facts.packed and facts.packed[b] is not s.element:
+            yield f"{b} was packed as {facts.packed[b]} and is multiplied as {s.element}"
+    if s.b.pairs and s.element is not bf16 and s.rows.bounds()[1] != 1:
+        yield f"pairs that are multiplied as {s.element}"
+    row_from_zero = s.is_row and s.b.k_stride == 1 and s.accumulate == 0
+    if not (s.b.panels or s.b.stride == 1 or row_from_zero):
+        yield f"columns {s.b.stride} apart, with no panels"
