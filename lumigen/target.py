@@ -106,7 +106,7 @@ CUDA = Target(
     skeletons={
         "simt": _SIMT,
         "pipeline": "a product of matrices and what follows it: operands come while others are multiplied",
-        "row_fold": "a product whose rows are folded: a block sees all its columns and stores none of them",
+        "block_fold": "a product whose rows are folded: a block sees all its columns and stores none of them",
         "roles": "a product of matrices and what follows it on Hopper: warps that bring operands, warps that multiply",
         "cascade": _CASCADE,
         "cascade_roles": "a cascade on Hopper: warps that bring operands, warps that compute",

@@ -42,7 +42,7 @@ DEVICE_HEADERS = {
         "simd.h",
         "turn.h",
     ),
-    "row_fold": ("index.h", "maps.cuh", "pipeline.cuh", "scalar.h", "simd.h", "turn.h"),
+    "block_fold": ("index.h", "maps.cuh", "pipeline.cuh", "scalar.h", "simd.h", "turn.h"),
     "roles": ("elements.cuh", "index.h", "scalar.h", "simd.h", "split.cuh"),
 }
 

@@ -17,6 +17,7 @@ from lumigen.index import Ix, extent_of
 from lumigen.lower import roles, stream_roles
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_beside
+from lumigen.lower.block_fold import block_fold, find_foldable
 from lumigen.lower.built import Built
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.cascade_row import cascade_row
@@ -34,7 +35,6 @@ from lumigen.lower.plan_region import (
     candidates_of_threads,
     plan_loops,
 )
-from lumigen.lower.row_fold import find_foldable, row_fold
 from lumigen.lower.scan import is_scan, plan_scan, scan
 from lumigen.lower.schedule_plan import STREAM_ROWS, schedule_of_block, schedule_of_thread
 from lumigen.lower.side_by_side import side_by_side
@@ -184,7 +184,7 @@ CUDA = Device(
     | {
         "pipeline": pipeline,
         "stream": stream,
-        "row_fold": row_fold,
+        "block_fold": block_fold,
         "roles": roles.roles,
         "stream_roles": stream_roles.stream_roles,
     },

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from lumigen.dtype import i32
 from lumigen.index import ix
 from lumigen.lower.beside import find_beside, plan_beside
+from lumigen.lower.block_fold import Parts, find_block_fold, find_foldable
 from lumigen.lower.cascade import Cascade, find_cascade
 from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.pipeline import is_pair
-from lumigen.lower.row_fold import Parts, find_foldable, find_row_fold
 from lumigen.lower.schedule_plan import (
     schedule_of_panels,
     schedule_of_windows,
@@ -133,17 +133,17 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
         yield candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
     of_rows = find_foldable(region.stores)
     if of_rows is not None:
-        yield from _row_folds(region, of_rows, schedule)
+        yield from _block_folds(region, of_rows, schedule)
     products = None if others else find_products(store)
     if products is not None and (len(products.each) == 1 or is_pair(products)):
         plan = RegionPlan(region, (products.plan(region, alone=True),))
         yield candidate(plan, schedule)
 
 
-def _row_folds(region: Region, found: Cascade, schedule: Scheduled) -> Iterator[Candidate]:
+def _block_folds(region: Region, found: Cascade, schedule: Scheduled) -> Iterator[Candidate]:
     """A fold of rows in parts, where one launch has too few blocks for a device; and in one launch."""
     pieces = Parts.of(found, region)
-    of_parts = None if pieces is None else find_row_fold(pieces.parts.stores)
+    of_parts = None if pieces is None else find_block_fold(pieces.parts.stores)
     if pieces is not None and of_parts is not None:
         kernels = of_parts.plan(pieces.parts), plan_sweeps(pieces.rest, team=True)
         yield candidate(RegionPlan(region, kernels, pieces.temps), schedule)

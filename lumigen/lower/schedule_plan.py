@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from lumigen.dtype import f32
 from lumigen.index import extent_of
+from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.chain import Chain
 from lumigen.lower.contract import Columns, Products, is_paired
 from lumigen.lower.pipeline import multiplied_in
-from lumigen.lower.row_fold import schedule_of_rows
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, size
 from lumigen.lower.tile_time import MULTIPROCESSORS, fastest, of_pair

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+import test_block_fold as folds
 import test_product_pairs as pairs
-import test_row_fold as folds
 from device_cases import Case
 from shipped_programs import ship
 from small_programs import SmallProgram
@@ -22,7 +22,7 @@ OF_FOLDS = tuple(
     for n, k in ((1, 1), (3, 700), (65, 128), (130, 257), (300, 640))
 )
 OF_PAIRS = tuple({"few": n, "some": n, "many": n, "batch": min(n, 8)} for n in (1, 3, 17, 40, 64))
-TABLES = {"row_folds": (folds.FOLDED, OF_FOLDS), "product_pairs": (pairs.PAIRS, OF_PAIRS)}
+TABLES = {"block_folds": (folds.FOLDED, OF_FOLDS), "product_pairs": (pairs.PAIRS, OF_PAIRS)}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -1,4 +1,4 @@
-"""row_fold: a fold of the rows of a product that nobody stores, for blocks of threads with matrix instructions.
+"""block_fold: a fold of the rows of a product that nobody stores, for blocks of threads with matrix instructions.
 
 Before: a region whose stores have one value for each row of a product, made of sums and maxima over its columns: a
 logarithm of a sum of exponentials of scores, a maximum and where the rest goes with it.  After: a tile program in which
@@ -119,7 +119,7 @@ def _picked(r: Reduce, inner: Reduce, k: Axis) -> Expr | None:
 
 
 @lru_cache(maxsize=1024)
-def find_row_fold(stores: tuple[Store, ...]) -> Cascade | None:
+def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
     """The one fold of a region's stores around one product, all of whose states are of the product's rows; or None.
 
     In terms of a cascade the rows are the columns of the inner product: what does not vary with the folded axis.
@@ -155,7 +155,7 @@ def find_row_fold(stores: tuple[Store, ...]) -> Cascade | None:
 
 def find_foldable(stores: tuple[Store, ...], temporaries: DType = f32) -> Cascade | None:
     """The fold of rows of a region that blocks run by matrix instructions; temporaries of f32 held as `temporaries`."""
-    found = find_row_fold(stores)
+    found = find_block_fold(stores)
     if found is None:
         return None
     try:
@@ -179,8 +179,8 @@ def _streamable(
 def schedule_of_rows(plan: KernelPlan) -> Schedule:
     """How the fold of rows of a plan lies in blocks."""
     few = extent_of(Cascade.of(plan).columns).estimate() <= TILES[1][0]
-    sizes = [schedule("row_fold", dict(zip(SITES, t[few], strict=True))) for t in (TILES, NARROW)]
-    fragments = [b for b in row_fold(plan, sizes[0]).program.scratch if len(b.dims) == 2]
+    sizes = [schedule("block_fold", dict(zip(SITES, t[few], strict=True))) for t in (TILES, NARROW)]
+    fragments = [b for b in block_fold(plan, sizes[0]).program.scratch if len(b.dims) == 2]
     return sizes[len(fragments) > 1]
 
 
@@ -258,7 +258,7 @@ def _merged(
 # ---- the kernel ----
 
 
-def row_fold(plan: KernelPlan, sizes: Schedule) -> Built:
+def block_fold(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of a fold of a product's rows; NotRealised where it is of another form."""
     check(sizes, SITES)
     cascade = _in_whole_tiles(Cascade.of(plan), sizes["step"])
@@ -308,7 +308,7 @@ class _Builder(StreamBuilder):
         top.stmts.append(For(self.k0, lo, limits.hi, False, tuple(turn.stmts), step=step))
         stores = (*cascade.others, replace(self.store, value=cascade.after))
         top.stmts.append(self.store_rows(top, self.states(), stores))
-        return self.placed(self.with_body("row_fold", top, (self.scores,)))
+        return self.placed(self.with_body("block_fold", top, (self.scores,)))
 
     def placed(self, program: TileProgram) -> TileProgram:
         rows, step, depth, stages, warps = (self.sizes[s] for s in SITES)

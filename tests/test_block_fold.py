@@ -99,7 +99,7 @@ NOT_FOLDED: dict[str, Case] = {
 
 
 def folds(model: LoweredModel) -> list[LoweredKernel]:
-    return [k for k in model.kernels if k.program.skeleton == "row_fold"]
+    return [k for k in model.kernels if k.program.skeleton == "block_fold"]
 
 
 @pytest.mark.parametrize("name", FOLDED)
@@ -121,7 +121,7 @@ def test_what_stores_its_products(name: str) -> None:
 
 def test_few_rows_are_folded_in_parts() -> None:
     _, model = lowered(FOLDED["parts"])
-    assert [k.program.skeleton for k in model.kernels] == ["row_fold", "simt"]
+    assert [k.program.skeleton for k in model.kernels] == ["block_fold", "simt"]
     (fold, merge) = model.kernels
     assert [b.name for b in merge.program.args[:2]] == ["states0", "states1"]
     assert "k_begin in 512*part" in show_tile(fold.program)
@@ -129,7 +129,7 @@ def test_few_rows_are_folded_in_parts() -> None:
 
 def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:
     (kernel,) = folds(lowered(FOLDED["label_of_many"])[1])
-    golden("tile/row_fold.txt", show_tile(kernel.program))
+    golden("tile/block_fold.txt", show_tile(kernel.program))
 
 
 # ---- as text for a compiler ----
@@ -147,7 +147,7 @@ def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:
 def test_kernels_compile_without_a_warning_or_a_spill(
     arch: str, names: tuple[str, ...], tmp_path: Path
 ) -> None:
-    kernels = compiled_kernels(FOLDED, names, "row_fold", arch, tmp_path)
+    kernels = compiled_kernels(FOLDED, names, "block_fold", arch, tmp_path)
     assert len(kernels) >= len(names) - 3  # equal ones are one
     for kernel, said in kernels:
         assert set(re.findall(r"(\d+) bytes spill stores", said)) == {"0"}, kernel + said
