@@ -318,7 +318,7 @@ def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr]
     return None
 
 
-SITES = ("columns", "depth")
+SITES = {"columns": (16, 32, 64), "depth": (16, 32, 64)}
 
 
 def cascade(plan: KernelPlan, sizes: Schedule) -> Built:

@@ -163,7 +163,12 @@ def _contraction(p: Product, over: tuple[Axis, ...]) -> Contraction:
     return Contraction(p.value, p.rows, p.columns, (), p.m, p.n)
 
 
-SITES = ("rows", "least_rows", "part", "depth")
+SITES = {
+    "rows": (32, 96, 256),
+    "least_rows": (4, 8, 64),
+    "part": (32, 128, 512),
+    "depth": (32, 384, 1024),
+}
 
 
 def chain(plan: KernelPlan, sizes: Schedule) -> Built:

@@ -180,7 +180,13 @@ def as_operand(value: Expr, major: Axis, k: Axis) -> Operand:
     return Operand(source, base, stride, k_stride, value)
 
 
-SITES = ("rows", "columns", "chunk", "depth", "streamed")
+SITES = {
+    "rows": (1, 32, 96, 256),
+    "columns": (32, 320, 512, 1024),
+    "chunk": (32, 64, 128, 320),
+    "depth": (32, 384, 2048),
+    "streamed": (0, 1),
+}
 PLACES = {"b": ("panels",)}
 
 

@@ -14,16 +14,26 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Ix, extent_of
-from lumigen.lower import roles, stream_roles
+from lumigen.lower import (
+    cascade,
+    cascade_row,
+    chain,
+    contract,
+    implicit,
+    order,
+    pipeline,
+    roles,
+    scan,
+    simt,
+    stream,
+    stream_roles,
+)
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
-from lumigen.lower.cascade import cascade, find_cascade
-from lumigen.lower.cascade_row import cascade_row
-from lumigen.lower.chain import chain, find_chain
-from lumigen.lower.contract import contract, find_contraction
-from lumigen.lower.implicit import implicit
-from lumigen.lower.order import Keeps, order, plan_order
-from lumigen.lower.pipeline import pipeline
+from lumigen.lower.cascade import find_cascade
+from lumigen.lower.chain import find_chain
+from lumigen.lower.contract import find_contraction
+from lumigen.lower.order import Keeps, plan_order
 from lumigen.lower.plan_region import (
     Candidate,
     Scheduled,
@@ -32,11 +42,19 @@ from lumigen.lower.plan_region import (
     candidates_of_threads,
     plan_loops,
 )
-from lumigen.lower.scan import is_scan, plan_scan, scan
+from lumigen.lower.scan import is_scan, plan_scan
 from lumigen.lower.schedule_plan import STREAM_ROWS, schedule_of_block, schedule_of_thread
-from lumigen.lower.simt import simt
+from lumigen.lower.space import (
+    Builder,
+    changes,
+    sites,
+    tiles_of_pipeline,
+    tiles_of_roles,
+    tiles_of_stream,
+    tiles_of_stream_roles,
+)
 from lumigen.lower.split import Division, Grain
-from lumigen.lower.stream import find_streamable, stream
+from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.lower.tile_time import MULTIPROCESSORS
 from lumigen.plan import Illegal, KernelPlan, NotRealised, RegionPlan
@@ -45,7 +63,6 @@ from lumigen.schedule import Schedule
 from lumigen.verify.plan import verify as verify_plan
 
 ORDERED = 2048  # elements that a block orders at a time: kOrdered of the device's headers
-Builder = Callable[[KernelPlan, Schedule], Built]
 
 
 @dataclass(frozen=True)
@@ -88,13 +105,17 @@ class Device:
             yield from self.products(region, self.schedule)
         yield candidate(plan_loops(region, self.division, team=self.team), self.schedule)
 
+    def changes(self, found: Candidate) -> Iterator[Candidate]:
+        """Every candidate that is one decision away from another one."""
+        return changes(found, self.builders)
+
     def build(self, plan: KernelPlan, sizes: Schedule) -> Built | Illegal:
         """The kernel that a plan and a schedule say, or why there is none."""
         builder = self.builders.get(sizes.builder)
         if builder is None:
             return Illegal(f"no builder {sizes.builder}: {', '.join(self.builders)}")
         try:
-            return builder(plan, sizes)
+            return builder.build(plan, sizes)
         except NotRealised as why:
             return why.illegal
 
@@ -150,17 +171,21 @@ def _kept_by_blocks(length: Ix, kept: Ix) -> bool:
     )
 
 
-LOOPS: dict[str, Builder] = {"simt": simt, "scan": scan, "order": order}
+LOOPS = {
+    "simt": Builder(simt.simt, sites(simt.SITES, simt.SITES_OF_TEAMS)),
+    "scan": Builder(scan.scan, sites(scan.SITES, scan.SITES_OF_TEAMS)),
+    "order": Builder(order.order, sites()),
+}
 CPU = Device(
     products=candidates_of_threads,
     schedule=schedule_of_thread,
     builders=LOOPS
     | {
-        "panel": contract,
-        "windows": implicit,
-        "chain": chain,
-        "cascade": cascade,
-        "cascade_row": cascade_row,
+        "panel": Builder(contract.contract, sites(contract.SITES)),
+        "windows": Builder(implicit.implicit, sites(implicit.SITES)),
+        "chain": Builder(chain.chain, sites(chain.SITES)),
+        "cascade": Builder(cascade.cascade, sites(cascade.SITES)),
+        "cascade_row": Builder(cascade_row.cascade_row, sites(cascade_row.SITES)),
     },
     runs_whole=_has_skeleton,
     # results, 128 to a task, for every core of a large machine; parts of 128 KiB
@@ -173,10 +198,10 @@ CUDA = Device(
     schedule=schedule_of_block,
     builders=LOOPS
     | {
-        "pipeline": pipeline,
-        "stream": stream,
-        "roles": roles.roles,
-        "stream_roles": stream_roles.stream_roles,
+        "pipeline": Builder(pipeline.pipeline, tiles_of_pipeline),
+        "stream": Builder(stream.stream, tiles_of_stream),
+        "roles": Builder(roles.roles, tiles_of_roles),
+        "stream_roles": Builder(stream_roles.stream_roles, tiles_of_stream_roles),
     },
     runs_whole=_streams,
     # four lanes to each of a thousand threads of every multiprocessor; a row is a block's

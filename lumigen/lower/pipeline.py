@@ -44,13 +44,10 @@ MOST = 2**31 - 2**16
 LANES = 4  # neighbours of a row that one thread stores
 
 
-SITES = ("rows", "columns", "depth", "parts_of")
-
-
 def pipeline(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of one product and the store after it; NotRealised where it has other steps."""
     scalar = bool(sizes.get("thread_rows", 0))
-    check(sizes, (*SITES, *(SCALAR_SITES if scalar else MATRIX_SITES)[3:]))
+    check(sizes, (*(SCALAR_SITES if scalar else MATRIX_SITES), "parts_of"))
     found, store = Contraction.of(plan)
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")

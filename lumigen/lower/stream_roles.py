@@ -36,10 +36,14 @@ ROWS_OF_TWO = 128  # of two warpgroups
 BATCHES = 2  # dimensions of a map beside lines and elements
 
 
+def tiles() -> tuple[Schedule, ...]:
+    """Those that the device's headers have."""
+    return tuple(schedule("stream_roles", dict(zip(SITES, t, strict=True))) for _, t in TILES)
+
+
 def schedules(plan: KernelPlan) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How a fold around a product lies on Hopper; none where the plan is of another form."""
-    for _, tile in TILES:
-        sizes = schedule("stream_roles", dict(zip(SITES, tile, strict=True)))
+    for sizes in tiles():
         try:
             stream_roles(plan, sizes)
         except NotRealised:

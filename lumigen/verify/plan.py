@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis
-from lumigen.plan import KernelPlan, Loop, Native, Product, RegionPlan
+from lumigen.plan import KINDS, KernelPlan, Loop, Native, Product, RegionPlan
 from lumigen.region import Buffer, Carried, Expr, Reduce, Role, Store, free_axes, walk
 
 
@@ -28,6 +28,7 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
     """The same of the plan of one kernel."""
     stored: list[Store] = []
     computed: list[Expr] = []
+    _check_grids(kernel, after)
     for loop in kernel.root:
         for inner, axes in _loops(loop, frozenset()):
             _check_loop(inner, after)
@@ -52,6 +53,21 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
     if kernel.then is not None:
         verify_kernel(kernel.then, after)
     return kernel
+
+
+def _check_grids(kernel: KernelPlan, after: str) -> None:
+    """The root is folds of a work tile, then grids; there is none inside another loop."""
+    grids = [loop.kind == "grid" for loop in kernel.root]
+    if not any(grids) or sorted(grids) != grids:
+        _fail(after, "a root is grids, after the folds of a work tile")
+    if any(not loop.carries for loop in kernel.root if loop.kind != "grid"):
+        _fail(after, "a loop at the root is neither a grid nor a fold")
+    inner = (s for s in kernel.steps() if isinstance(s, Loop))
+    if any(s.kind == "grid" for s in inner):
+        _fail(after, "a grid stands inside another loop")
+    for loop in kernel.loops():
+        if loop.kind not in KINDS or (loop.kind == "grid" and loop.carries):
+            _fail(after, f"a {loop.kind} loop with {len(loop.carries)} carries")
 
 
 def _check_stores(kernel: KernelPlan, stored: list[Store], after: str) -> None:
@@ -90,6 +106,8 @@ def _check_loop(loop: Loop, after: str) -> None:
         states = {e.carry for e in walk([carry.tile]) if isinstance(e, Carried)}
         if any(s >= i for s in states):
             _fail(after, f"the tile of carry {i} reads a state that comes after it")
+        if carry.correct is not None and free_axes(carry.correct) & set(loop.axes):
+            _fail(after, f"the correction of carry {i} varies inside of the loop")
     for original, _ in loop.results:
         if not isinstance(original, Reduce) or set(original.axes) != set(loop.axes):
             _fail(
