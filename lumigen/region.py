@@ -188,13 +188,12 @@ def _intern(kind: type[Expr], *fields: object) -> Expr:
 
 @dataclass(frozen=True)
 class Store:
-    """`dst[at] = value` for every point of `axes`; `add` adds instead (a colliding scatter)."""
+    """`dst[at] = value` for every point of `axes`."""
 
     dst: Buffer
     axes: tuple[Axis, ...]
     at: tuple[Ix, ...]
     value: Expr
-    add: bool = False
 
 
 @dataclass(frozen=True)

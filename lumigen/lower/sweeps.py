@@ -162,7 +162,6 @@ def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:
                 axes,
                 tuple(i.substitute(split) for i in s.at),
                 substitute(s.value, split),
-                s.add,
             )
             for s in stores
         )
