@@ -47,12 +47,12 @@ from lumigen.errors import (
     user_location,
 )
 from lumigen.frontend import Model, Traced
-from lumigen.graph import Graph, tensor_of
+from lumigen.graph import tensor_of
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import DEVICES
 from lumigen.lower.retype import retype
-from lumigen.printer import graph as graph_text
+from lumigen.passes import Entries, firings, run_pass, show_entries
 from lumigen.printer import plan as plan_text
 from lumigen.printer import program as program_text
 from lumigen.printer import region as region_text
@@ -63,13 +63,11 @@ from lumigen.recall import key_of, recall, remember
 from lumigen.target import CPU, CUDA, Target, parse_target
 from lumigen.toolchain import nvcc
 from lumigen.trail import Trail
-from lumigen.verify.graph import verify
 from lumigen.verify.program import verify as verify_program
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
 from lumigen.weights import Weights, check_fit, fitted, missing, named_array, open_weights
 
-Entries = tuple[tuple[str, Graph], ...]
 Array = npt.NDArray[Any]
 KERNEL_FORMS = ("regions", "plan", "tile")  # on the way from the graphs to a program
 DTYPES = (f32, f16, bf16)  # in which a model of f32 can be held
@@ -153,7 +151,8 @@ def lower_model(
                 "retype", lambda g: retype(g, dtype), entries, at.trail
             )
         for step in GRAPH_PASSES:
-            entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
+            name, rewritten = step.__name__, partial(step, fired=firings(at.trail))
+            entries = graphs[name] = run_pass(name, rewritten, entries, at.trail)
     with at.stage("lower"):
         start = perf_counter()
         lowered = assemble(
@@ -187,18 +186,6 @@ def lower_model(
     at.trail.note(2, lambda: kernel_table(model))
     at.trail.keep("source", lambda: show_sources(model))
     return Compilation(traced, graphs, lowered, model)
-
-
-def run_pass(name: str, step: Callable[[Graph], Graph], entries: Entries, trail: Trail) -> Entries:
-    """The pass on every entry; verified, and recorded."""
-    start = perf_counter()
-    out = tuple((entry, verify(step(g), name)) for entry, g in entries)
-    trail.record(name, lambda: show_entries(out), perf_counter() - start)
-    return out
-
-
-def show_entries(entries: Entries) -> str:
-    return "\n".join(f"entry {name}\n{graph_text.show(g)}" for name, g in entries)
 
 
 def show_programs(lowered: LoweredModel) -> str:

@@ -6,7 +6,6 @@ from lumigen.compile import (
     KERNEL_FORMS,
     Stages,
     lower_model,
-    show_entries,
     show_kernels,
     show_programs,
     show_sources,
@@ -14,6 +13,7 @@ from lumigen.compile import (
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
+from lumigen.passes import show_entries
 from lumigen.target import parse_target
 
 GRAPHS = ("graph", "retype", "canonicalize", "fold")

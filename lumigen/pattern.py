@@ -7,9 +7,11 @@ of a view is the view of the op. What a node becomes is an edge: another node se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from math import copysign
+from types import FunctionType
 
 from lumigen.errors import SourceLocation
 from lumigen.graph import (
@@ -30,6 +32,7 @@ from lumigen.view import compose
 
 Bindings = dict[str, Edge]
 Step = Callable[[Node], "Edge | None"]  # what a node becomes; None: it stays
+Fired = Callable[[Step, Node, Edge], None]  # is told which step made what of a node
 
 
 class Pattern:
@@ -107,6 +110,12 @@ def op(kind: Op) -> Callable[..., Apply]:
     return apply
 
 
+def _line_of_rule() -> SourceLocation:
+    """Where the rule that is being made stands: two frames up, behind the constructor that dataclass wrote."""
+    frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return SourceLocation(frame.f_code.co_filename, frame.f_lineno)
+
+
 @dataclass(frozen=True)
 class Rule:
     """What `find` matches becomes `put`, if `when` holds of what the names stand for."""
@@ -115,6 +124,7 @@ class Rule:
     find: Apply
     put: Pattern
     when: Callable[[Bindings], bool] = lambda _: True
+    line: SourceLocation = field(default_factory=_line_of_rule, compare=False)
 
     def __call__(self, n: Node) -> Edge | None:
         """What the node becomes; None if the rule says nothing about it."""
@@ -158,14 +168,17 @@ def _is_number(value: float, wanted: float) -> bool:
     return kind and value == wanted and copysign(1, value) == copysign(1, wanted)
 
 
-def first(steps: Iterable[Step]) -> Step:
-    """The first step that has something to say."""
-    chosen = tuple(steps)
-    return lambda n: next((e for step in chosen if (e := step(n)) is not None), None)
+def origin(step: Step) -> tuple[str, SourceLocation]:
+    """The name of a rule or of a function, and where it stands."""
+    if isinstance(step, Rule):
+        return step.name, step.line
+    assert isinstance(step, FunctionType)
+    code = step.__code__
+    return step.__name__, SourceLocation(code.co_filename, code.co_firstlineno)
 
 
-def rewrite(graph: Graph, step: Step) -> Graph:
-    """The graph with every node replaced by what `step` makes of it, until it makes nothing.
+def rewrite(graph: Graph, steps: tuple[Step, ...], fired: Fired | None = None) -> Graph:
+    """The graph with every node replaced by what the first step that speaks makes of it, until none does.
 
     Operands come before users, so a step sees operands that are done. The graph itself comes back
     if nothing changes, as does every node whose operands do not change. Lines are united.
@@ -175,9 +188,9 @@ def rewrite(graph: Graph, step: Step) -> Graph:
     for n in graph.nodes():
         moved = rebuild(n, tuple(_seen(a, done) for a in n.args))
         if isinstance(moved.attr, Loop):
-            loop = replace(moved.attr, body=rewrite(moved.attr.body, step))
+            loop = replace(moved.attr, body=rewrite(moved.attr.body, steps, fired))
             moved = moved if loop == moved.attr else scan(loop, moved.args)
-        out = done[n] = _settled(moved, step)
+        out = done[n] = _settled(moved, steps, fired)
         if out.node is n or out.node.op not in SOURCES:
             lines.setdefault(out.node, {}).update(dict.fromkeys(graph.lines.get(n, ())))
     if all(e.node is n for n, e in done.items()):
@@ -189,14 +202,24 @@ def rewrite(graph: Graph, step: Step) -> Graph:
     return replace(changed, lines=kept)
 
 
-def _settled(n: Node, step: Step) -> Edge:
+def _settled(n: Node, steps: tuple[Step, ...], fired: Fired | None) -> Edge:
     out = edge(n)
-    while (made := step(out.node)) is not None:
+    while (made := _stepped(out.node, steps, fired)) is not None:
         view = compose(out.view, made.view, made.node.shape)
         if view is None:
             break
         out = Edge(made.node, view)
     return out
+
+
+def _stepped(n: Node, steps: tuple[Step, ...], fired: Fired | None) -> Edge | None:
+    for step in steps:
+        made = step(n)
+        if made is not None:
+            if fired is not None:
+                fired(step, n, made)
+            return made
+    return None
 
 
 def _seen(e: Edge, done: Mapping[Node, Edge]) -> Edge:

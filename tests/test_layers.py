@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tile"}),
     frozenset({"program"}),
     frozenset({"interp", "printer", "trail", "verify", "weights"}),
-    frozenset({"frontend", "lower"}),
+    frozenset({"frontend", "lower", "passes"}),
     frozenset({"emit"}),
     frozenset({"build", "fast_lane"}),
     frozenset({"recall"}),
