@@ -516,9 +516,9 @@ def unproven_reads(region: Region) -> tuple[Read, ...]:
     """The reads that no proof keeps inside their buffers: lookups of unknown range, as a rule."""
     found: dict[Read, None] = {}
     for store in region.stores:
-        for read, given in reached([store.value]):
-            if any(not implied(c, given) for c in inside(read)):
-                found[read] = None
+        for e, known in reached([store.value]):
+            if any(not implied(c, known) for c in inside(e)):
+                found[e] = None
     return tuple(found)
 
 
