@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lumigen import memo
 from lumigen.build import (
     MANIFEST,
     BuildResult,
@@ -52,7 +53,7 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import DEVICES
 from lumigen.lower.retype import retype
-from lumigen.passes import Entries, firings, run_pass, show_entries
+from lumigen.passes import Entries, run_pass, show_entries
 from lumigen.printer import plan as plan_text
 from lumigen.printer import program as program_text
 from lumigen.printer import region as region_text
@@ -129,6 +130,7 @@ class Compilation:
     model: CompiledModel
 
 
+@memo.compilation()
 def lower_model(
     traced: Traced,
     options: Mapping[str, str],
@@ -151,8 +153,7 @@ def lower_model(
                 "retype", lambda g: retype(g, dtype), entries, at.trail
             )
         for step in GRAPH_PASSES:
-            name, rewritten = step.__name__, partial(step, fired=firings(at.trail))
-            entries = graphs[name] = run_pass(name, rewritten, entries, at.trail)
+            entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
     with at.stage("lower"):
         start = perf_counter()
         lowered = assemble(
@@ -282,6 +283,7 @@ class Summary:
     seconds: Mapping[str, float]
 
 
+@memo.compilation()
 def compile_project(
     traced: Traced,
     *,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from lumigen.graph import Edge, Graph, Node, edge
-from lumigen.pattern import Fired, Step, origin
+from lumigen.pattern import Fired, Step, origin, watching
 from lumigen.printer.graph import show, show_edge
 from lumigen.trail import Trail
 from lumigen.verify.graph import verify
@@ -20,12 +20,13 @@ Entries = tuple[tuple[str, Graph], ...]
 def run_pass(name: str, step: Callable[[Graph], Graph], entries: Entries, trail: Trail) -> Entries:
     """The pass on every entry; verified, and recorded."""
     start = perf_counter()
-    out = tuple((entry, verify(step(g), name)) for entry, g in entries)
+    with watching(_listener(trail)):
+        out = tuple((entry, verify(step(g), name)) for entry, g in entries)
     trail.record(name, lambda: show_entries(out), perf_counter() - start)
     return out
 
 
-def firings(trail: Trail) -> Fired | None:
+def _listener(trail: Trail) -> Fired | None:
     """Who is told of every rule that fires; None where nobody asked, as the text costs more than the rule."""
     if not trail.shows(5):
         return None

@@ -8,7 +8,9 @@ of a view is the view of the op. What a node becomes is an edge: another node se
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import copysign
 from types import FunctionType
@@ -177,18 +179,32 @@ def origin(step: Step) -> tuple[str, SourceLocation]:
     return step.__name__, SourceLocation(code.co_filename, code.co_firstlineno)
 
 
-def rewrite(graph: Graph, steps: tuple[Step, ...], fired: Fired | None = None) -> Graph:
+_FIRED: ContextVar[Fired | None] = ContextVar("fired", default=None)
+
+
+@contextmanager
+def watching(fired: Fired | None) -> Generator[None]:
+    """Within it, `fired` is told of every step of `rewrite`; None: nobody is."""
+    before = _FIRED.set(fired)
+    try:
+        yield
+    finally:
+        _FIRED.reset(before)
+
+
+def rewrite(graph: Graph, steps: tuple[Step, ...]) -> Graph:
     """The graph with every node replaced by what the first step that speaks makes of it, until none does.
 
     Operands come before users, so a step sees operands that are done. The graph itself comes back
     if nothing changes, as does every node whose operands do not change. Lines are united.
     """
+    fired = _FIRED.get()
     done: dict[Node, Edge] = {}
     lines: dict[Node, dict[SourceLocation, None]] = {}
     for n in graph.nodes():
         moved = rebuild(n, tuple(_seen(a, done) for a in n.args))
         if isinstance(moved.attr, Loop):
-            loop = replace(moved.attr, body=rewrite(moved.attr.body, steps, fired))
+            loop = replace(moved.attr, body=rewrite(moved.attr.body, steps))
             moved = moved if loop == moved.attr else scan(loop, moved.args)
         out = done[n] = _settled(moved, steps, fired)
         if out.node is n or out.node.op not in SOURCES:

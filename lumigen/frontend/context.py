@@ -27,6 +27,7 @@ from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import HOMES, fail
 from lumigen.graph import Edge, Graph, Node
 from lumigen.interp.graph import evaluate
+from lumigen.memo import compilation
 from lumigen.ops import Op
 from lumigen.printer.graph import show
 
@@ -157,6 +158,7 @@ class Context:
             self._graph = out
         return self._graph
 
+    @compilation()
     def _prepare(self) -> Executor:
         if self._executor is None:
             out = self.compiled()

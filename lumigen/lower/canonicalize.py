@@ -23,7 +23,6 @@ from lumigen.lower.fold import everywhere, fold_node, rounded, seen_as
 from lumigen.ops import Op, neutral
 from lumigen.pattern import (
     Bindings,
-    Fired,
     Made,
     Rule,
     constant,
@@ -38,9 +37,9 @@ from lumigen.view import View, compose, coordinates
 SIGNIFICANDS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 
 
-def canonicalize(graph: Graph, fired: Fired | None = None) -> Graph:
+def canonicalize(graph: Graph) -> Graph:
     """The graph in normal form."""
-    return rewrite(graph, (fold_node, drop_reduction, *RULES), fired)
+    return rewrite(graph, (fold_node, drop_reduction, *RULES))
 
 
 def drop_reduction(n: Node) -> Edge | None:

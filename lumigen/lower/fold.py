@@ -16,13 +16,13 @@ from lumigen.graph import Edge, Graph, Node, axes_of, const, edge
 from lumigen.index import is_nonnegative, product
 from lumigen.interp.graph import apply, number
 from lumigen.ops import ROWS, SOURCES, Form, Op
-from lumigen.pattern import Fired, rewrite
+from lumigen.pattern import rewrite
 from lumigen.view import Shape, expand
 
 
-def fold(graph: Graph, fired: Fired | None = None) -> Graph:
+def fold(graph: Graph) -> Graph:
     """The graph without ops on constants alone."""
-    return rewrite(graph, (fold_node,), fired)
+    return rewrite(graph, (fold_node,))
 
 
 def fold_node(n: Node) -> Edge | None:
