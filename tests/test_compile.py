@@ -17,10 +17,11 @@ from safetensors.numpy import save_file
 
 import lumigen as lg
 from lumigen import errors, nn
-from lumigen.compile import compile_project, graph_hash, lower_model
+from lumigen.compile import compile_project, lower_model
 from lumigen.emit.project import render_project
 from lumigen.forms import FORMS, text_after
 from lumigen.graph import Edge, Graph, binary, const, edge, shape, source, unary
+from lumigen.identity import graph_hash
 from lumigen.ops import Op
 from lumigen.passes import run_pass
 from lumigen.target import parse_target

@@ -20,7 +20,6 @@ LARGER: dict[str, tuple[int, str]] = {
         590,
         "arithmetic and proofs need each other: bounds simplify quotients",
     ),
-    "lumigen/compile.py": (460, "the pipeline from top to bottom on one page"),
 }
 
 FREE = {

@@ -10,10 +10,12 @@ import click
 from lumigen.cli import start
 from lumigen.cli.options import example, json_option, load, quiet_option, traced_options
 from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
-from lumigen.compile import Stages, Summary, compile_project
+from lumigen.compile import compile_project
 from lumigen.dtype import BY_NAME
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
+from lumigen.progress import Stages
+from lumigen.summary import Summary
 from lumigen.target import parse_target
 
 MAX_UNUSED = 8
