@@ -14,10 +14,10 @@ import click
 import lumigen as lg
 from lumigen import cli, debug, errors, functional, nn
 from lumigen.compile import lower_model
+from lumigen.context import Live, Result
 from lumigen.dtype import DTYPES
 from lumigen.emit.project import render_project
 from lumigen.frontend import functions
-from lumigen.frontend.context import Live, Result
 from lumigen.frontend.model import Entry, StateSpec, WeightSpec
 from lumigen.frontend.spec import Spec
 
@@ -54,7 +54,9 @@ SMALL_WAY = (
     ("Live", Live),
     ("Result", Result),
     ("GenericCompiler", lg.GenericCompiler),
+    ("HalfCompiler", lg.HalfCompiler),
     ("CPUCompiler", lg.CPUCompiler),
+    ("CUDACompiler", lg.CUDACompiler),
 )
 SPACES = {
     "fft": lg.fft,
@@ -63,7 +65,7 @@ SPACES = {
     "random": lg.random,
     "special": lg.special,
 }
-LARGE = {"Tensor", "DType", "nn", "functional", "errors", "signal", *SPACES}  # have sections
+LARGE = {"Tensor", "DType", "nn", "functional", "errors", "signal", "ir", *SPACES}  # have sections
 FAMILIES = {"LumigenError", "UserError", "InternalError"}
 
 
@@ -270,6 +272,12 @@ def render():
         "## The small way\n",
         "Tensors with values, passes and a backend, without a model.\n",
         *(entry(name, thing) for name, thing in SMALL_WAY),
+        "## ir\n",
+        f"{text_of('ir', lg.ir)}\n",
+        f"The ops of nodes, `ir.Op`: {', '.join(f'`{o.name}`' for o in lg.ir.Op)}.\n",
+        "What a list of compilers holds: `ir.Pass`, a function from graph to graph, and `ir.Backend`.\n",
+        items(lg.ir, [n for n in lg.ir.__all__ if n not in ("Backend", "Op", "Pass")]),
+        entry("Backend", lg.ir.Backend),
         "## The module of a project\n",
         (
             "What `lg.compile` and `lg.load` give, and `import` of a project's `python/`, by the example of "

@@ -20,10 +20,8 @@ from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
-from lumigen.lower.plan_region import plan_region
-from lumigen.lower.schedule_plan import schedule_plan
 from lumigen.lower.separate import separate
-from lumigen.printer.plan import show as show_plan
+from lumigen.printer.plan import show_region_plan
 from lumigen.printer.region import show, show_fold
 from lumigen.region import Reduce, walk
 
@@ -88,8 +86,8 @@ def fold_of(name, axis):
 def plans(name):
     """The plan of each region, with its schedule below."""
     for region in regions(name):
-        plan = plan_region(region)
-        yield show_plan(plan, schedule_plan(plan))
+        found = next(CPU.space(region))
+        yield show_region_plan(found.plan, found.schedules)
 
 
 def numbered(texts, wanted):

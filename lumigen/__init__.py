@@ -5,9 +5,11 @@ import sys
 from lumigen import (
     errors,
     interrupt,  # noqa: F401  # pyright: ignore[reportUnusedImport]  # before what takes time
+    ir,
 )
 from lumigen.compile import compile, load
-from lumigen.compilers import CPUCompiler, GenericCompiler
+from lumigen.compilers import CPUCompiler, CUDACompiler, GenericCompiler, HalfCompiler
+from lumigen.context import Context as Graph
 from lumigen.dtype import (
     DType,
     bf16,
@@ -32,7 +34,6 @@ from lumigen.dtype import (
     uint8,
 )
 from lumigen.errors import InternalError, LumigenError, UserError
-from lumigen.frontend import Context as Graph
 from lumigen.frontend import (
     Dim,
     Model,
@@ -71,10 +72,12 @@ for name, module in (
 
 __all__ = [
     "CPUCompiler",
+    "CUDACompiler",
     "DType",
     "Dim",
     "GenericCompiler",
     "Graph",
+    "HalfCompiler",
     "InternalError",
     "LumigenError",
     "Model",
@@ -104,6 +107,7 @@ __all__ = [
     "int8",
     "int32",
     "int64",
+    "ir",
     "linalg",
     "load",
     "load_model_file",

@@ -6,7 +6,7 @@ everything that can be refused has been.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from lumigen.errors import (
     user_location,
 )
 from lumigen.frontend import Model, Traced
+from lumigen.graph import Graph
 from lumigen.identity import compilation_key, graph_hash
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
@@ -79,6 +80,7 @@ def lower_model(
     target: Target = CPU,
     *,
     dtype: DType = f32,
+    passes: Sequence[Callable[[Graph], Graph]] = GRAPH_PASSES,
 ) -> Compilation:
     """Graph passes, then regions, plans, tile programs and the text of every kernel.
 
@@ -93,7 +95,7 @@ def lower_model(
             entries = graphs["retype"] = run_pass(
                 "retype", lambda g: retype(g, dtype), entries, at.trail
             )
-        for step in GRAPH_PASSES:
+        for step in passes:
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
     with at.stage("lower"):
         lowered = lowered_to(entries, target, dtype, at.trail)

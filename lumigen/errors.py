@@ -1,7 +1,7 @@
 """Every error that lumigen raises on purpose: one class a mistake, its text a class attribute.
 
 Promises that a text names the place, says what is wrong with the values in it, and says what to do;
-that a raise site which forgets or misspells a fact is told so at once; and that errors survive
+that a raise site which forgets or misspells a fact fails at once; and that errors survive
 pickling.
 """
 
@@ -91,13 +91,13 @@ class UserError(LumigenError):
 
 
 class InternalError(LumigenError):
-    """Something only we can put right; it says so, and how to tell us."""
+    """Something only we can put right; it says so, and how to report it."""
 
     exit_code = 70
     advice = (
         "This is a bug in lumigen, not in your model. Please report it as CONTRIBUTING.md says, "
-        "with this text, the command and the output of `lumigen doctor`; "
-        "LUMIGEN_DUMP=DIR writes every stage to attach."
+        "with this text, the command and the output of `lumigen doctor`, "
+        "and attach the stages that LUMIGEN_DUMP=DIR writes."
     )
 
 
@@ -172,8 +172,8 @@ class DimSpecialised(UserError):
 
     message = (
         "[{op}] dim {dim} is declared as {declared}, but here it would have to be {needed}. "
-        "Write this step so that it holds for every value, give the sizes that differ an entry of their "
-        "own, or put a fixed size in the Dim's place."
+        "Write this step so that it works for every value, write a separate entry for the sizes that "
+        "differ, or use a fixed size instead of the Dim."
     )
 
 
@@ -182,7 +182,7 @@ class DimConflict(UserError):
 
     message = (
         "[Dim] {dim} is declared as {first} and as {second}. "
-        "A dim is known by its name and has one range in a model: "
+        "A name stands for one dim with one range: "
         "share one Dim object, or rename one of the two."
     )
 
@@ -193,7 +193,7 @@ class DimConflict(UserError):
 class UnknownWeight(UserError):
     """`close` lists the most similar names in the file, `remedy` is a sentence."""
 
-    message = "[weights] {file} holds no tensor {name}; the closest names are: {close}. {remedy}"
+    message = "[weights] {file} has no tensor {name}; the closest names are: {close}. {remedy}"
 
 
 class WeightMismatch(UserError):
@@ -215,7 +215,7 @@ class StateMismatch(UserError):
     """What `load_state_dict` is given and the module has: names, shapes or types as phrases; `remedy` is a sentence."""
 
     message = (
-        "[load_state_dict] what is given does not fit {module}; missing: {missing}; unexpected: "
+        "[load_state_dict] the given state does not fit {module}; missing: {missing}; unexpected: "
         "{unexpected}; of another shape or type: {unlike}. {remedy}"
     )
 
@@ -238,7 +238,7 @@ class ModelFileError(UserError):
 class BadCall(UserError):
     """Arguments that a function of ours does not take, or lacks; `why` is Python's clause, `call` how it is called."""
 
-    message = "[{op}] it {why}. It is called as {call}."
+    message = "[{op}] it {why}. Call it as {call}."
 
 
 class UnknownOption(UserError):
@@ -262,17 +262,17 @@ class DirectoryNotOurs(UserError):
     """The output directory holds somebody's files."""
 
     message = (
-        "[compile] {directory} is not empty and holds no whole manifest.json of lumigen, "
-        "so it is kept. "
+        "[compile] {directory} is not empty and has no complete manifest.json of lumigen, "
+        "so lumigen does not overwrite it. "
         "Choose another directory with -o, or empty this one yourself."
     )
 
 
 class EditedFiles(UserError):
-    """Emitted files were edited since; `files` lists them."""
+    """Emitted files were edited afterwards; `files` lists them."""
 
     message = (
-        "[compile] edited since they were emitted, in {directory}: {files}. "
+        "[compile] these files in {directory} were edited after they were emitted: {files}. "
         "Move your changes elsewhere, or pass --force to overwrite them."
     )
 
@@ -281,9 +281,9 @@ class NotAsEmitted(UserError):
     """A project differs from what was emitted, or its weights are another model's; `what` lists how."""
 
     message = (
-        "[inspect] {directory} is not as it was emitted: {what}. "
-        "Restore the files, or compile the model again: with --force where they were edited, "
-        "with --weights FILE where its weights do not fit."
+        "[inspect] {directory} differs from what was emitted: {what}. "
+        "Restore the files, or compile the model again: with --force if they were edited, "
+        "with --weights FILE if its weights do not fit."
     )
 
 
@@ -299,7 +299,7 @@ class CompilerMissing(UserError):
 class LimitsUnknown(UserError):
     """What a GPU can do at most cannot be measured; `why` is a clause."""
 
-    message = "[bench] the limits of the GPU cannot be probed: {why}. Ask nvidia-smi why."
+    message = "[bench] the limits of the GPU cannot be measured: {why}. Run nvidia-smi to see why."
 
 
 class BuildFailed(UserError):
@@ -307,7 +307,7 @@ class BuildFailed(UserError):
 
     message = (
         "[build] the {step} step stopped with exit code {code}:\n{output}\n"
-        "Read all of it in {log}; `lumigen doctor` checks the tools."
+        "The whole output is in {log}; `lumigen doctor` checks the tools."
     )
 
 
@@ -315,8 +315,8 @@ class NotBuilt(UserError):
     """A command needs the library of a directory that was only emitted."""
 
     message = (
-        "[{command}] {directory} holds no built Python module. "
-        "Run the same `lumigen compile` without --no-build; `lumigen test` of it builds too."
+        "[{command}] {directory} has no built Python module. "
+        "Run the same `lumigen compile` without --no-build; `lumigen test` builds what it needs."
     )
 
 
@@ -324,6 +324,15 @@ class FileRefused(UserError):
     """What a command would read or write; `why` is a clause, `remedy` a sentence."""
 
     message = "[{command}] {file} cannot be used: {why}. {remedy}"
+
+
+class BadPass(UserError):
+    """A pass of the user's own gives what is no graph, or breaks a rule of graphs; `what` is a clause."""
+
+    message = (
+        "[{name}] the pass does not give what the next one can take: {what}. "
+        "Correct the pass; lg.ir.verify tells the rules of a graph, lg.ir.show its text."
+    )
 
 
 class CallRefused(UserError):
@@ -368,7 +377,7 @@ class BadLaunch(InternalError):
 class LoweringFailed(InternalError):
     """A pass met something it does not know; `what` names it."""
 
-    message = "[{step}] no way to lower {what}."
+    message = "[{step}] there is no way to lower {what}."
 
 
 class Unexpected(InternalError):

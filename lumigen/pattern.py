@@ -8,7 +8,7 @@ of a view is the view of the op. What a node becomes is an edge: another node se
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -22,6 +22,7 @@ from lumigen.graph import (
     Loop,
     Node,
     binary,
+    const,
     contiguous,
     edge,
     literal_of,
@@ -30,7 +31,7 @@ from lumigen.graph import (
     unary,
 )
 from lumigen.ops import SOURCES, Op
-from lumigen.view import compose
+from lumigen.view import compose, expand
 
 Bindings = dict[str, Edge]
 Step = Callable[[Node], "Edge | None"]  # what a node becomes; None: it stays
@@ -91,10 +92,12 @@ class Made(Pattern):
 
 
 def var(name: str) -> Var:
+    """Any operand, under this name."""
     return Var(name)
 
 
 def constant(name: str) -> Constant:
+    """Any constant, under this name."""
     return Constant(name)
 
 
@@ -156,11 +159,20 @@ def _build(put: Pattern, found: Bindings) -> Edge:
     if isinstance(put, Made):
         return put.make(found)
     assert isinstance(put, Apply)
-    args = [_build(p, found) for p in put.args]
+    built = {p: _build(p, found) for p in put.args if not (isinstance(p, Constant) and not p.name)}
+    like = next(iter(built.values()))  # a number has the shape and the dtype of the other operand
+    args = [built[p] if p in built else _everywhere(p, like) for p in put.args]
     return edge(unary(put.op, *args) if len(args) == 1 else binary(put.op, *args))
 
 
+def _everywhere(number: Pattern, like: Edge) -> Edge:
+    assert isinstance(number, Constant)
+    assert number.value is not None
+    return Edge(const(number.value, like.dtype), expand((), like.shape))
+
+
 def is_constant(e: Edge) -> bool:
+    """Whether the operand is one number in every place."""
     return e.node.op is Op.CONST and not e.view.valid
 
 
@@ -174,9 +186,10 @@ def origin(step: Step) -> tuple[str, SourceLocation]:
     """The name of a rule or of a function, and where it stands."""
     if isinstance(step, Rule):
         return step.name, step.line
-    assert isinstance(step, FunctionType)
-    code = step.__code__
-    return step.__name__, SourceLocation(code.co_filename, code.co_firstlineno)
+    if isinstance(step, FunctionType):
+        code = step.__code__
+        return step.__name__, SourceLocation(code.co_filename, code.co_firstlineno)
+    return type(step).__name__, SourceLocation("-", 0)  # an object that is called, of a user's
 
 
 _FIRED: ContextVar[Fired | None] = ContextVar("fired", default=None)
@@ -192,7 +205,13 @@ def watching(fired: Fired | None) -> Generator[None]:
         _FIRED.reset(before)
 
 
-def rewrite(graph: Graph, steps: tuple[Step, ...]) -> Graph:
+def first(steps: Iterable[Step]) -> Step:
+    """The first step that has something to say."""
+    chosen = tuple(steps)
+    return lambda n: next((e for step in chosen if (e := step(n)) is not None), None)
+
+
+def rewrite(graph: Graph, *steps: Step) -> Graph:
     """The graph with every node replaced by what the first step that speaks makes of it, until none does.
 
     Operands come before users, so a step sees operands that are done. The graph itself comes back
@@ -204,7 +223,7 @@ def rewrite(graph: Graph, steps: tuple[Step, ...]) -> Graph:
     for n in graph.nodes():
         moved = rebuild(n, tuple(_seen(a, done) for a in n.args))
         if isinstance(moved.attr, Loop):
-            loop = replace(moved.attr, body=rewrite(moved.attr.body, steps))
+            loop = replace(moved.attr, body=rewrite(moved.attr.body, *steps))
             moved = moved if loop == moved.attr else scan(loop, moved.args)
         out = done[n] = _settled(moved, steps, fired)
         if out.node is n or out.node.op not in SOURCES:

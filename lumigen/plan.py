@@ -1,14 +1,33 @@
-"""Plans: in which kernels and loops a region runs. Canonical, so that a plan is the key of what was measured."""
+"""Plans: in which kernels and loops a region runs. A plan is the program: what is built from it does what it says.
+
+Canonical, frozen and hashable, so that a plan is the key of what was measured of it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, accumulator
-from lumigen.index import Axis, Ix
-from lumigen.region import Buffer, Expr, Monoid, Region, Store
+from lumigen.index import Axis
+from lumigen.region import Buffer, Expr, Monoid, Reduce, Region, Store
+
+
+@dataclass(frozen=True)
+class Product:
+    """A sum of products as a step: `value`, the sum over its axes of `rows * columns`, for all of `m` and `n` at once.
+
+    `m` are axes that only `rows` has, `n` those that only `columns` has; a product of one row, or of one column, has
+    none of them. Axes that both have are points of the loops around the step.
+    """
+
+    value: Reduce
+    rows: Expr
+    columns: Expr
+    m: tuple[Axis, ...]
+    n: tuple[Axis, ...]
 
 
 @dataclass(frozen=True)
@@ -17,25 +36,23 @@ class Carry:
 
     `tile` is the body for one point of the folded axis; it may read the states with smaller numbers as
     Carried(i, "new"). `correct` (None: no correction) may read Carried(i, "old") and Carried(i, "new").
-    `init` is the identity of the monoid, or "peel" where the first tile must stand alone.
-    `cancelling` marks a state whose terms have opposite signs and may lose digits.
+    With a `product` the tile is `rows * columns` of it, and the state has the product's axes `m` and `n`.
     """
 
     value: Expr
     monoid: Monoid
     tile: Expr
     correct: Expr | None
-    init: str = "identity"
-    cancelling: bool = False
+    product: Product | None = None
 
     @property
     def dtype(self) -> DType:
-        """The type that the state is held in."""
+        """The type of the accumulator."""
         return accumulator(self.value.dtype)
 
     @property
     def identity(self) -> float | int:
-        """What the state holds before the first tile."""
+        """The state before the first tile."""
         return self.value.dtype.lowest if self.monoid is Monoid.MAX else 0
 
 
@@ -44,55 +61,102 @@ class Fold:
     """Reductions over the product of `axes` that one loop computes.
 
     `carries` stand in order of dependency. `results` pairs each original reduction with the expression over
-    Carried(i, "new") that it equals once the loop has ended. A point of the axes for which one of `where` fails
-    contributes to no carry: the loop may skip it.
+    Carried(i, "new") that it equals after the loop. A point of the axes for which one of `where` fails contributes to
+    no carry. `cancelling`: some state adds terms of opposite signs and may lose digits, so that several loops in
+    sequence are better.
     """
 
     axes: tuple[Axis, ...]
     carries: tuple[Carry, ...]
     results: tuple[tuple[Expr, Expr], ...]
     where: tuple[Cmp, ...] = ()
-
-    @property
-    def cancelling(self) -> bool:
-        """Whether some state may lose digits, so that several loops in sequence are better."""
-        return any(c.cancelling for c in self.carries)
+    cancelling: bool = False
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop over the product of `axes`, from `lo` up to `hi` (of the one axis, if it is one).
+    """A loop over the product of `axes`, over those points for which all of `where` hold.
 
-    kind: "grid" (independent work tiles), "seq" (in order), "split" (parts merged afterwards; `part` is their axis).
-    No carries: a map. Some: a fold. `results` name what the folded values are once the loop has ended:
-    pairs of the original expression and the one over Carried(i, "new") that replaces it.
+    kind: "grid" (independent points, shared out in work tiles), "lanes" (neighbouring points of one axis, computed by
+    vectors), "seq" (in order). With `carries` it is a fold, whose `body` computes what the tiles of its carries read:
+    products, and folds inside. `results` are as those of `Fold`.
     """
 
     axes: tuple[Axis, ...]
     kind: str
-    lo: Ix
-    hi: Ix
-    carries: tuple[Carry, ...] = ()
     body: tuple[Step, ...] = ()
-    part: Axis | None = None
+    carries: tuple[Carry, ...] = ()
     results: tuple[tuple[Expr, Expr], ...] = ()
+    where: tuple[Cmp, ...] = ()
+
+    @property
+    def fold(self) -> Fold:
+        """The loop as a fold alone."""
+        return Fold(self.axes, self.carries, self.results, self.where)
 
 
-Step = Union[Loop, Store]
+@dataclass(frozen=True)
+class Native:
+    """A kernel of `ops.NATIVE` for each point of the loops around it; `store` says what it means."""
+
+    kernel: str
+    store: Store
+
+
+Step = Union[Loop, Product, Native, Store]
 
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """One launch: its loop trees, and those that merge split states afterwards."""
+    """One launch. `region` is what it computes over its own buffers, `root` its loops.
 
+    A fold at the root runs once in each work tile. The block that ends last goes on to all of `then`, if there is one,
+    which reads what all blocks have stored; `region` means both.
+    """
+
+    region: Region
     root: tuple[Loop, ...]
-    merge: tuple[Loop, ...] = ()
+    then: KernelPlan | None = None
+
+    def loops(self) -> Iterator[Loop]:
+        """Every loop of the root, outer ones first."""
+        stack = list(reversed(self.root))
+        while stack:
+            loop = stack.pop()
+            yield loop
+            stack.extend(s for s in reversed(loop.body) if isinstance(s, Loop))
+
+    def steps(self) -> Iterator[Step]:
+        """Every step of the root, in order."""
+        for loop in self.loops():
+            yield from loop.body
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """What its root stores."""
+        return tuple(s for s in self.steps() if isinstance(s, Store))
 
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """How a region runs. `temps` are the buffers that this plan materialises."""
+    """How a region runs: its launches in order, and the buffers `temps` that they pass on."""
 
     region: Region
     kernels: tuple[KernelPlan, ...]
     temps: tuple[Buffer, ...] = ()
+
+
+@dataclass(frozen=True)
+class Illegal:
+    """Why a plan cannot be realised with a schedule."""
+
+    reason: str
+
+
+class NotRealised(Exception):
+    """What a builder raises where it cannot do what a plan and a schedule say."""
+
+    @property
+    def illegal(self) -> Illegal:
+        """The reason as a value."""
+        return Illegal(str(self))

@@ -1,43 +1,22 @@
-"""Schedules: how a plan sits on the machine. Tile sizes, where operands are placed, which skeleton arranges them.
+"""Schedules: how a plan sits on the machine. Which builder arranges its kernel, tile sizes, where operands are placed.
 
-A schedule is data beside a plan and changes nothing in what is computed: the order of each reduction is the plan's.
-Sites name what a skeleton lets a schedule choose; a skeleton's module says which sites it has.
+A schedule is data that goes with a plan and changes nothing in what is computed: the order of each reduction is the
+plan's. A builder's module says which sites a schedule has for it, and refuses any other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The order of an operand's elements in its place: (dimension, block) pairs, outermost first; 0 is the rest.
-
-    A dimension may come twice: panels of 16 columns are (("n", 0), ("k", 0), ("n", 16)).
-    """
-
-    order: tuple[tuple[str, int], ...]
-    swizzle: int = 0
-    pad: int = 0
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an operand is read from while a tile is computed, and how it gets there."""
-
-    where: str  # "reg" | "smem" | "tile" | "cache" | "global"
-    layout: Layout | None = None
-    via: str = "plain"  # "plain" | "async" | "tma"
-    stages: int = 1
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Schedule:
     """How one kernel of a plan is laid out. `tile` and `place` are sorted by site."""
 
-    skeleton: str  # "simt" | "panel"; later "pipeline" | "roles"
+    builder: str
     tile: tuple[tuple[str, int], ...]
-    place: tuple[tuple[str, Place], ...] = ()
+    place: tuple[tuple[str, str], ...] = ()
 
     def __getitem__(self, site: str) -> int:
         return dict(self.tile)[site]
@@ -46,9 +25,24 @@ class Schedule:
         """The size of a site, or `default` where the schedule says nothing of it."""
         return dict(self.tile).get(site, default)
 
+    def where(self, operand: str) -> str:
+        """Where an operand is placed."""
+        return dict(self.place)[operand]
 
-def schedule(
-    skeleton: str, tile: dict[str, int], place: dict[str, Place] | None = None
-) -> Schedule:
+    def at(self, site: str, size: int) -> Schedule:
+        """The same with another size of a site."""
+        return schedule(self.builder, {**dict(self.tile), site: size}, dict(self.place))
+
+    def placed(self, operand: str, where: str) -> Schedule:
+        """The same with an operand at another place."""
+        return replace(self, place=tuple(sorted({**dict(self.place), operand: where}.items())))
+
+    def unknown(self, sites: Collection[str], operands: Collection[str] = ()) -> list[str]:
+        """The sites and operands that a builder does not have."""
+        named = [site for site, _ in self.tile if site not in sites]
+        return named + [operand for operand, _ in self.place if operand not in operands]
+
+
+def schedule(builder: str, tile: dict[str, int], place: dict[str, str] | None = None) -> Schedule:
     """A schedule from named tile sizes and places."""
-    return Schedule(skeleton, tuple(sorted(tile.items())), tuple(sorted((place or {}).items())))
+    return Schedule(builder, tuple(sorted(tile.items())), tuple(sorted((place or {}).items())))

@@ -418,9 +418,9 @@ REFUSED = [
     ("compile {digits} --weights no.safetensors", "no.safetensors cannot be used: there is no"),
     ("compile {digits} --set width=3", "model is an lg.Model and no function such as build(), so"),
     ("compile {digits} --weights {digits}", "model.py cannot be used: it is none of safetensors,"),
-    ("compile {digits} -o full", "full is not empty and holds no whole manifest.json of lumigen"),
+    ("compile {digits} -o full", "full is not empty and has no complete manifest.json of lumigen"),
     ("compile {digits} -o full/a.txt", "[compile] full/a.txt is a file, and a project is a"),
-    ("compile {digits} -o damaged", "damaged is not empty and holds no whole manifest.json of"),
+    ("compile {digits} -o damaged", "damaged is not empty and has no complete manifest.json of"),
     ("compile .", "[model] .: it is a directory. Name a Python file in it."),
     ("compile full/a.txt", "a.txt: it ends in .txt, and Python files end in .py. Name"),
     ("compile full/w.safetensors", "a .safetensors file holds no model. Name the Python file of"),
@@ -525,8 +525,8 @@ def test_skipped_tests_are_said_to_prove_nothing(
     code, out, err = run("test", emitted, *(["--json"] if as_json else []))
     assert code == 0
     assert (
-        f"note: 2 of 3 tests were skipped for want of {want}, so nothing is proven of what they "
-        "test. The exit status is 0 where no test failed, skipped ones included.\n"
+        f"note: 2 of 3 tests were skipped, as they need {want}; they prove nothing. "
+        "The exit code is 0 if no test failed, even if all were skipped.\n"
     ) in err
     if as_json:
         found = json.loads(out)
@@ -580,7 +580,7 @@ def test_edited_files_are_kept_unless_forced(emitted: Path, run: Run) -> None:
     write(readme, "mine")
     code, out, err = run("compile", DIGITS, "--no-build")
     assert (code, out) == (1, "")
-    assert "edited since they were emitted, in digits-cpu: README.md. " in err
+    assert "these files in digits-cpu were edited after they were emitted: README.md. " in err
     assert readme.read_text() == "mine"
     assert run("compile", DIGITS, "--no-build", "--force")[0] == 0
     assert readme.read_text() == original
@@ -590,7 +590,7 @@ def test_edited_files_are_kept_unless_forced(emitted: Path, run: Run) -> None:
 def test_what_was_only_emitted_does_not_run(command: str, emitted: Path, run: Run) -> None:
     code, _, err = run(command, emitted.name)
     assert code == 1
-    assert f"[{command}] digits-cpu holds no built Python module. Run " in err
+    assert f"[{command}] digits-cpu has no built Python module. Run " in err
     assert "cmake" not in err
 
 
@@ -763,7 +763,10 @@ def test_inspect_names_what_was_edited(emitted: Path, run: Run) -> None:
     code, out, err = run("inspect", emitted)
     assert (code, err.count("\n")) == (1, 1)
     assert "1 edited: README.md, 1 missing: src/classify.cpp" in out
-    assert "is not as it was emitted: edited: README.md; missing: src/classify.cpp. Restore" in err
+    assert (
+        "differs from what was emitted: edited: README.md; missing: src/classify.cpp. Restore"
+        in err
+    )
     code, out, _ = run("inspect", emitted, "--json")
     assert (code, json.loads(out)["edited"]) == (1, ["README.md"])
 
@@ -804,8 +807,8 @@ def test_help_has_an_example(command: str, run: Run) -> None:
 @pytest.mark.parametrize("command", ["run", "bench"])
 def test_help_says_what_is_taken_without_an_option(command: str, run: Run) -> None:
     text = " ".join(run(command, "--help")[1].split())
-    assert "by default, else the model's typical ones." in text
-    assert "0: as many as there are cores. [default: 0; x>=0]" in text
+    assert "by default those of the input files, else the model's typical sizes." in text
+    assert "0 is one for each core. [default: 0; x>=0]" in text
     assert ("to measure each entry. [default: 1.0; x>=0]" in text) == (command == "bench")
 
 

@@ -150,13 +150,30 @@ def test_a_public_name_without_a_docstring_is_found() -> None:
         REFERENCE.item("bare", "bare()", lambda: None)
 
 
-# --- blocks of the README -------------------------------------------------------------------------
+# --- blocks of the pages --------------------------------------------------------------------------
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SHIPPING = (ROOT / "docs" / "shipping.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+BLOCKS = [
+    pytest.param(code, output, id=f"{page.relative_to(ROOT).as_posix()}-{i}")
+    for page in PAGES
+    for i, (code, output) in enumerate(RUN.findall(page.read_text(encoding="utf-8")))
+]
 
 
-@pytest.mark.parametrize(("code", "output"), RUN.findall(README))
-def test_readme_python_runs(code: str, output: str, tmp_path: Path) -> None:
+def test_every_marked_block_is_run() -> None:
+    pages = [page.read_text(encoding="utf-8").splitlines() for page in PAGES]
+    marks = sum(lines.count("<!-- run -->") for lines in pages)
+    assert marks == len(BLOCKS) > 0
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+@pytest.mark.parametrize(("code", "output"), BLOCKS)
+def test_marked_python_runs(code: str, output: str, tmp_path: Path) -> None:
     """In a process of its own, as a reader would run it."""
     file = tmp_path / "block.py"
     file.write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}", encoding="utf-8")
@@ -185,11 +202,11 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "standard"), [("c", "c99"), ("cpp", "c++17")])
-def test_readme_programs_compile(kind: str, standard: str, digits: Path) -> None:
+def test_programs_of_the_guide_compile(kind: str, standard: str, digits: Path) -> None:
     tool = shutil.which("cc" if kind == "c" else "c++")
     if tool is None:
         pytest.skip("no C or C++ compiler")
-    (code,) = re.findall(rf"^```{kind}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    (code,) = re.findall(rf"^```{kind}\n(.*?)^```$", SHIPPING, re.DOTALL | re.MULTILINE)
     source = digits / f"app.{kind}"
     source.write_text(code, encoding="utf-8")
     flags = [f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{digits}"]
@@ -198,8 +215,8 @@ def test_readme_programs_compile(kind: str, standard: str, digits: Path) -> None
     assert done.returncode == 0, done.stderr
 
 
-def test_readme_lists_the_commands() -> None:
-    listed = set(re.findall(r"^\| `lumigen (\w+)", README, re.MULTILINE))
+def test_the_guide_lists_the_commands() -> None:
+    listed = set(re.findall(r"^\| `lumigen (\w+)", COMMANDS, re.MULTILINE))
     assert listed == set(command_line.commands)
 
 

@@ -94,15 +94,15 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         {"op": "concat", "dim": "batch", "declared": "1 to 64", "needed": "exactly 8"},
         (
             "[concat] dim batch is declared as 1 to 64, but here it would have to be exactly 8. "
-            "Write this step so that it holds for every value, give the sizes that differ an entry of "
-            "their own, or put a fixed size in the Dim's place."
+            "Write this step so that it works for every value, write a separate entry for the sizes "
+            "that differ, or use a fixed size instead of the Dim."
         ),
     ),
     errors.DimConflict: (
         {"dim": "batch", "first": "1 to 64", "second": "1 to 32"},
         (
-            "[Dim] batch is declared as 1 to 64 and as 1 to 32. A dim is known by its name and has "
-            "one range in a model: share one Dim object, or rename one of the two."
+            "[Dim] batch is declared as 1 to 64 and as 1 to 32. A name stands for one dim with "
+            "one range: share one Dim object, or rename one of the two."
         ),
     ),
     errors.UnknownWeight: (
@@ -113,7 +113,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "remedy": "Rename the parameter.",
         },
         (
-            "[weights] a.safetensors holds no tensor 0.weigth; the closest names are: 0.weight, "
+            "[weights] a.safetensors has no tensor 0.weigth; the closest names are: 0.weight, "
             "2.weight. Rename the parameter."
         ),
     ),
@@ -152,7 +152,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "remedy": "Pass the state_dict of this module.",
         },
         (
-            "[load_state_dict] what is given does not fit Linear; missing: bias; unexpected: none; "
+            "[load_state_dict] the given state does not fit Linear; missing: bias; unexpected: none; "
             "of another shape or type: weight is f32[2, 3], must be f32[3, 2]. "
             "Pass the state_dict of this module."
         ),
@@ -184,7 +184,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         },
         (
             "[softmax] it got an unexpected keyword argument 'axis'. "
-            "It is called as softmax(dim, dtype=None)."
+            "Call it as softmax(dim, dtype=None)."
         ),
     ),
     errors.UnknownOption: (
@@ -201,23 +201,24 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
     errors.DirectoryNotOurs: (
         {"directory": Path("digits-cpu")},
         (
-            "[compile] digits-cpu is not empty and holds no whole manifest.json of lumigen, so it "
-            "is kept. Choose another directory with -o, or empty this one yourself."
+            "[compile] digits-cpu is not empty and has no complete manifest.json of lumigen, so "
+            "lumigen does not overwrite it. Choose another directory with -o, or empty this one yourself."
         ),
     ),
     errors.EditedFiles: (
         {"directory": "digits-cpu", "files": ["README.md", "src/digits.cpp"]},
         (
-            "[compile] edited since they were emitted, in digits-cpu: README.md, src/digits.cpp. "
+            "[compile] these files in digits-cpu were edited after they were emitted: README.md, "
+            "src/digits.cpp. "
             "Move your changes elsewhere, or pass --force to overwrite them."
         ),
     ),
     errors.NotAsEmitted: (
         {"directory": Path("digits-cpu"), "what": "edited: README.md; missing: src/digits.cpp"},
         (
-            "[inspect] digits-cpu is not as it was emitted: edited: README.md; missing: "
-            "src/digits.cpp. Restore the files, or compile the model again: with --force where "
-            "they were edited, with --weights FILE where its weights do not fit."
+            "[inspect] digits-cpu differs from what was emitted: edited: README.md; missing: "
+            "src/digits.cpp. Restore the files, or compile the model again: with --force if "
+            "they were edited, with --weights FILE if its weights do not fit."
         ),
     ),
     errors.CompilerMissing: (
@@ -234,22 +235,22 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
     errors.LimitsUnknown: (
         {"why": "the NVIDIA driver shows no GPU"},
         (
-            "[bench] the limits of the GPU cannot be probed: the NVIDIA driver shows no GPU. "
-            "Ask nvidia-smi why."
+            "[bench] the limits of the GPU cannot be measured: the NVIDIA driver shows no GPU. "
+            "Run nvidia-smi to see why."
         ),
     ),
     errors.BuildFailed: (
         {"step": "compile", "code": 2, "output": "1\n2\n3\n4\n5\n6\n7\n", "log": "build/log.txt"},
         (
             "[build] the compile step stopped with exit code 2:\n3\n4\n5\n6\n7\n"
-            "Read all of it in build/log.txt; `lumigen doctor` checks the tools."
+            "The whole output is in build/log.txt; `lumigen doctor` checks the tools."
         ),
     ),
     errors.NotBuilt: (
         {"command": "run", "directory": "digits-cpu"},
         (
-            "[run] digits-cpu holds no built Python module. Run the same `lumigen compile` without "
-            "--no-build; `lumigen test` of it builds too."
+            "[run] digits-cpu has no built Python module. Run the same `lumigen compile` without "
+            "--no-build; `lumigen test` builds what it needs."
         ),
     ),
     errors.FileRefused: (
@@ -260,6 +261,13 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "remedy": "Pass a file that numpy.save wrote.",
         },
         ("[run] x.npy cannot be used: there is no such file. Pass a file that numpy.save wrote."),
+    ),
+    errors.BadPass: (
+        {"name": "forget", "what": "it gives None, no lg.ir.Graph"},
+        (
+            "[forget] the pass does not give what the next one can take: it gives None, no "
+            "lg.ir.Graph. Correct the pass; lg.ir.verify tells the rules of a graph, lg.ir.show its text."
+        ),
     ),
     errors.CallRefused: (
         {"text": "[classify] x is float64, must be float32. Pass x.astype(np.float32)."},
@@ -301,7 +309,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
     ),
     errors.LoweringFailed: (
         {"step": "tile", "what": "a scan over two axes"},
-        f"[tile] no way to lower a scan over two axes. {InternalError.advice}",
+        f"[tile] there is no way to lower a scan over two axes. {InternalError.advice}",
     ),
     errors.Unexpected: (
         {"command": "compile", "what": "KeyError: 'x'", "place": "assemble.py:7"},
@@ -429,6 +437,13 @@ class BrokenContract(ValueError):
 
 WEIGHTS = {"weight": np.zeros((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
 
+
+def pass_that_gives_nothing() -> None:
+    cx = lg.Graph()
+    cx.tensor(3).retrieve()
+    cx.compile(lambda graph: None)  # pyright: ignore[reportArgumentType]
+
+
 PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.ShapeMismatch: lambda _: tensor(2, 3) @ tensor(4, 5),
     errors.RankMismatch: lambda _: tensor() @ tensor(3),
@@ -437,6 +452,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadReshape: lambda _: tensor(2, 3).reshape(4, 2),
     errors.BadSize: lambda _: lg.Dim("n", 1, 8) / 2,
     errors.BadArgument: lambda _: lg.Model("not a name"),
+    errors.BadPass: lambda _: pass_that_gives_nothing(),
     errors.BadCall: lambda _: lg.nn.Linear(4, bais=True),  # pyright: ignore[reportCallIssue]
     errors.UnknownDim: dim_that_no_spec_declares,
     errors.DimSpecialised: dim_that_must_be_a_size,
@@ -626,5 +642,5 @@ def test_names_cannot_steer_a_terminal_or_leave_their_line():
     error = errors.UnknownWeight(
         file="a\x1b[2J", name="b\nerror: c", close=["d\x9be", "é"], remedy=""
     )
-    assert "\\x1b[2J holds no tensor b\\nerror: c; the closest names are: d\\x9be, é." in str(error)
+    assert "\\x1b[2J has no tensor b\\nerror: c; the closest names are: d\\x9be, é." in str(error)
     assert error.facts["name"] == "b\nerror: c"

@@ -23,14 +23,14 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tile"}),
     frozenset({"program"}),
     frozenset({"interp", "printer", "trail", "verify", "weights"}),
-    frozenset({"frontend", "lower", "passes", "progress"}),
+    frozenset({"frontend", "ir", "lower", "passes", "progress"}),
     frozenset({"emit", "model_weights"}),
     frozenset({"build", "fast_lane", "texts"}),
     frozenset({"checks", "recall", "summary"}),
     frozenset({"identity"}),
-    frozenset({"compile", "compilers"}),
-    frozenset({"forms"}),
-    frozenset({"cli"}),
+    frozenset({"compile"}),
+    frozenset({"compilers", "forms", "page"}),
+    frozenset({"cli", "context"}),
     frozenset({"__init__", "__main__"}),
 )
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}

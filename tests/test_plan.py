@@ -15,13 +15,13 @@ from lumigen.interp import tile
 from lumigen.interp.plan import run_folds
 from lumigen.interp.region import evaluate
 from lumigen.lower.assemble import LoweredKernel, assemble
-from lumigen.lower.schedule_plan import VECTOR_LOOPS
+from lumigen.lower.schedule_plan import schedule_of_thread
 from lumigen.lower.simt import simt
-from lumigen.plan import Fold, KernelPlan, Loop, RegionPlan
+from lumigen.plan import Fold, KernelPlan, Loop
 from lumigen.printer.plan import show
-from lumigen.region import Store, carried
+from lumigen.region import carried
 from lumigen.tile import For
-from lumigen.verify.plan import verify
+from lumigen.verify.plan import verify_kernel as verify
 
 ROWS = lg.Dim("rows", 1, 64, typical=32)
 
@@ -55,21 +55,9 @@ def kernels(name: str) -> list[LoweredKernel]:
     return [k for k in assemble(traced(name).entries).kernels if k.plan is not None]
 
 
-def folds(plan: RegionPlan) -> list[Fold]:
+def folds(plan: KernelPlan) -> list[Fold]:
     """The folds of a plan in the order in which they run."""
-    out: list[Fold] = []
-
-    def visit(loop: Loop) -> None:
-        if loop.carries:
-            out.append(Fold(loop.axes, loop.carries, loop.results))
-        for step in loop.body:
-            if isinstance(step, Loop):
-                visit(step)
-
-    for kernel in plan.kernels:
-        for loop in kernel.root:
-            visit(loop)
-    return out
+    return [loop.fold for loop in plan.loops() if loop.carries]
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
@@ -96,7 +84,7 @@ def test_attention_is_one_kernel_with_one_loop_over_the_keys() -> None:
     (fold,) = folds(kernel.plan)
     assert [c.monoid.value for c in fold.carries] == ["max", "sum", "sum"]
     assert kernel.schedule is not None
-    assert kernel.schedule.skeleton == "panel"
+    assert kernel.schedule.builder == "cascade"
 
 
 def test_text_names_loops_carries_and_tiles() -> None:
@@ -105,15 +93,15 @@ def test_text_names_loops_carries_and_tiles() -> None:
     text = show(kernel.plan, kernel.schedule)
     assert "grid (i0: rows)" in text
     assert text.index("max(#0.old") < text.index("sum(#0.old") < text.index("store out[i0, i1]")
-    assert "schedule simt: lanes 128, visits 8192" in text
+    assert "schedule simt: lanes 128, stretches 4, visits 8192" in text
 
 
 def test_a_plan_that_forgets_a_fold_is_refused() -> None:
     (kernel,) = kernels("softmax")
     assert kernel.plan is not None
-    (root,) = kernel.plan.kernels[0].root
+    (root,) = kernel.plan.root
     cut = replace(root, body=root.body[1:])
-    broken = replace(kernel.plan, kernels=(replace(kernel.plan.kernels[0], root=(cut,)),))
+    broken = replace(kernel.plan, root=(cut,))
     with pytest.raises(VerifyFailed, match="no fold computes the max over k0"):
         verify(broken)
 
@@ -121,11 +109,10 @@ def test_a_plan_that_forgets_a_fold_is_refused() -> None:
 def test_a_plan_that_stores_twice_is_refused() -> None:
     (kernel,) = kernels("map")
     assert kernel.plan is not None
-    (root,) = kernel.plan.kernels[0].root
-    (store,) = (s for s in root.body if isinstance(s, Store))
-    broken = replace(root, body=(store, store))
+    (root,) = kernel.plan.root
+    broken = replace(root, body=(*root.body, *root.body))
     with pytest.raises(VerifyFailed, match="stores 2 times for 1 stores"):
-        verify(replace(kernel.plan, kernels=(replace(kernel.plan.kernels[0], root=(broken,)),)))
+        verify(replace(kernel.plan, root=(broken,)))
 
 
 def test_the_kernel_runs_the_loops_that_the_plan_has(rng: np.random.Generator) -> None:
@@ -137,15 +124,15 @@ def test_the_kernel_runs_the_loops_that_the_plan_has(rng: np.random.Generator) -
 
     (kernel,) = assemble(model.trace().entries).kernels
     assert kernel.plan is not None
-    (grid,) = kernel.plan.kernels[0].root
-    fold, store = grid.body
+    (grid,) = kernel.plan.root
+    fold, *stores = grid.body
     assert isinstance(fold, Loop)
     parts = tuple(
         replace(fold, carries=(c,), results=((c.value, carried(0, "new", c.dtype)),))
         for c in fold.carries
     )
-    apart = replace(kernel.plan, kernels=(KernelPlan((replace(grid, body=(*parts, store)),)),))
-    programs = [simt(verify(p), VECTOR_LOOPS) for p in (kernel.plan, apart)]
+    apart = replace(kernel.plan, root=(replace(grid, body=(*parts, *stores)),))
+    programs = [simt(verify(p), schedule_of_thread(p)).program for p in (kernel.plan, apart)]
     loops = [[s for s in p.statements() if isinstance(s, For)] for p in programs]
     assert [sum(s.axis in fold.axes for s in found) for found in loops] == [1, 2]
     x = rng.standard_normal((7, 32)).astype(np.float32)

@@ -26,7 +26,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import CUDA
-from lumigen.plan import RegionPlan
+from lumigen.plan import KernelPlan
 from lumigen.printer.program import show as show_program
 from lumigen.printer.tile import show as show_tile
 from lumigen.region import Role
@@ -40,10 +40,10 @@ DEPTH = lg.Dim("depth", 1, 3000, typical=2000)
 PARTS = lg.Dim("parts", 1, 300, typical=8)  # as the kernel would call a number of its own
 
 
-def always_in_parts(plan: RegionPlan) -> Schedule:
+def always_in_parts(plan: KernelPlan) -> Schedule:
     """As the device has it, with blocks for several parts wherever the depth is long enough."""
     sizes = CUDA.schedule(plan)
-    if sizes.skeleton != "pipeline":
+    if sizes.builder != "pipeline":
         return sizes
     return schedule("pipeline", {**dict(sizes.tile), "parts_of": 40, "depth": 16})
 

@@ -11,6 +11,7 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.assemble import LoweredKernel, assemble
+from lumigen.plan import Loop
 from lumigen.tile import Accumulate, For, Stmt, StoreTile
 
 IMAGE = (2, 32, 12, 20)
@@ -63,10 +64,11 @@ def test_each_element_is_reduced_once(name: str) -> None:
 def test_the_plan_has_the_loops_of_the_kernel() -> None:
     (kernel,) = kernels(lambda x: x.softmax(1), IMAGE)
     assert kernel.plan is not None
-    (grid,) = kernel.plan.kernels[0].root
+    (grid,) = kernel.plan.root
     *folds, behind = grid.body
     assert [a.name for a in grid.axes] == ["i0", "i2", "i3"]
-    assert [bool(f.carries) for f in folds] == [True, True]
+    assert [isinstance(f, Loop) and bool(f.carries) for f in folds] == [True, True]
+    assert isinstance(behind, Loop)
     assert [a.name for a in behind.axes] == ["i1"]
     assert not behind.carries
 

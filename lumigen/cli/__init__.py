@@ -28,14 +28,14 @@ from lumigen.resources import lumigen_version
 
 INTERRUPTED = 130
 EXIT_CODES = (
-    (0, "fine"),
+    (0, "the command did its work"),
     (
         UserError.exit_code,
-        "a mistake of the user, or a file that is not as it should be: one message",
+        "a mistake of the user, or a damaged file: one message",
     ),
     (2, "a command line that does not parse"),
-    (InternalError.exit_code, "a bug of lumigen, with how to report it"),
-    (INTERRUPTED, "stopped with Ctrl-C; nothing is left half-written"),
+    (InternalError.exit_code, "a bug of lumigen: the message says how to report it"),
+    (INTERRUPTED, "the user stopped it with Ctrl-C; nothing is half-written"),
 )
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 OURS = str(Path(__file__).parent.parent)
@@ -47,7 +47,7 @@ HELP = """Compile a deep-learning model into a standalone C++ project.
   lumigen compile digits/model.py emit and build ./digits-cpu
   lumigen run digits-cpu          run it
 
-For completion in the shell: eval "$(_LUMIGEN_COMPLETE=bash_source lumigen)"; zsh and fish likewise.
+Shell completion: eval "$(_LUMIGEN_COMPLETE=bash_source lumigen)"; zsh and fish likewise.
 """
 
 

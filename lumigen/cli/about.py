@@ -15,11 +15,12 @@ import numpy as np
 from lumigen.build import MANIFEST
 from lumigen.cli.opened import manifest_of
 from lumigen.cli.options import example, json_option
-from lumigen.cli.terminal import result, result_json, say, size, table
+from lumigen.cli.terminal import result, result_json, say, table
 from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
 from lumigen.missing import advice
 from lumigen.model_weights import weights_path
+from lumigen.printer.amount import size
 from lumigen.resources import lumigen_version
 from lumigen.toolchain import findings
 from lumigen.weights import COMPARE, read_header
@@ -31,7 +32,7 @@ from lumigen.weights import COMPARE, read_header
 def inspect(path: Path, as_json: bool) -> None:
     """Say what a project or a built library is; check its files.
 
-    Exit code 1 where files were edited or are missing, or where the weights do not fit the model.
+    Exit code 1 if files were edited or are missing, or if the weights do not fit the model.
     """
     if path.is_file():
         manifest, state = manifest_of_library(path), {}

@@ -15,9 +15,10 @@ import numpy as np
 
 from lumigen.cli.opened import Array, Entry, Project, extent, inputs_for, open_project, sizes_of
 from lumigen.cli.options import example, json_option, run_options
-from lumigen.cli.terminal import duration, number, result, result_json, say, size, table
+from lumigen.cli.terminal import result, result_json, say, table
 from lumigen.errors import LumigenError, first_line
 from lumigen.limits import Limits, probe_cpu, probe_gpu
+from lumigen.printer.amount import duration, number, size
 
 MIN_RUNS = 15
 MIN_PROFILED = 5
@@ -53,7 +54,7 @@ class KernelTimes:
     default=1.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="For how long to measure each entry.",
+    help="How long to measure each entry.",
 )
 @json_option
 def bench(
@@ -65,7 +66,7 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Time the entries of a built project, and their kernels beside the limits of the machine."""
+    """Time the entries of a built project; compare their kernels with the limits of the machine."""
     project = open_project("bench", directory)
     entries = [project.entry(entry)] if entry else project.entries
     project.check_dims(entries, dims or {})

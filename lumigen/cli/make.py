@@ -9,11 +9,13 @@ import click
 
 from lumigen.cli import start
 from lumigen.cli.options import example, json_option, load, quiet_option, traced_options
-from lumigen.cli.terminal import duration, number, progress, result, result_json, say, size, table
-from lumigen.compile import compile_project
+from lumigen.cli.terminal import progress, result, result_json, say, table
+from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
+from lumigen.page import page_of, write_page
+from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
 from lumigen.summary import Summary
 from lumigen.target import parse_target
@@ -41,8 +43,12 @@ def new(name: str, as_json: bool) -> None:
     "compile", epilog=example("compile model.py --weights model.safetensors -o build/digits")
 )
 @traced_options
-@click.option("-o", "--output", metavar="DIR", help="Where to; ./<name>-<target> by default.")
-@click.option("--build/--no-build", default=True, help="Whether to compile what was emitted.")
+@click.option(
+    "-o", "--output", metavar="DIR", help="The output directory; by default ./<name>-<target>."
+)
+@click.option(
+    "--build/--no-build", default=True, help="Compile the emitted project, or only emit it."
+)
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
 @quiet_option
@@ -187,10 +193,15 @@ def to_paste(s: Summary) -> tuple[tuple[str, str], ...]:
 @click.option(
     "--after",
     type=click.Choice(FORMS),
-    help="Which stage to print; program, or the source of the kernel that is named, by default.",
+    help="The stage to print; by default program, or with --kernel the kernel's source.",
 )
 @click.option(
-    "--kernel", metavar="NAME", help="Only this kernel; after regions, plan, tile or source."
+    "--kernel",
+    metavar="NAME",
+    help="Print only this kernel, at the stage regions, plan, tile or source.",
+)
+@click.option(
+    "--html", metavar="FILE", help="Write a page with every form of every kernel; opens anywhere."
 )
 @quiet_option
 @json_option
@@ -202,17 +213,29 @@ def show(
     dtype: str,
     after: str | None,
     kernel: str | None,
+    html: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Print a stage of the compilation as text."""
-    parse_target(target)
+    """Print a stage of the compilation as text, or write all of them as a page."""
+    row = parse_target(target)
+    if html is not None and (after or kernel):
+        value = "together with --after or --kernel"
+        expected = "it alone: the page has every stage of every kernel"
+        raise BadArgument(op="show", name="--html", value=value, expected=expected)
     form = after or ("program" if kernel is None else "source")
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
             model, _ = load(model_file, settings, weights)
             traced = model.trace()
+        if html is not None:
+            options = {"target": row.text}
+            compilation = lower_model(traced, options, stages, row, dtype=BY_NAME[dtype])
+            write_page(page_of(compilation, BY_NAME[dtype]), Path(html), "show")
+            said = {"model": model.name, "html": html, "kernels": len(compilation.model.kernels)}
+            result_json(said) if as_json else result(f"{html}: {said['kernels']} kernels")
+            return
         text = text_after(traced, form, kernel, target, BY_NAME[dtype], stages)
     if as_json:
         result_json({"model": model.name, "after": form, "kernel": kernel, "text": text})

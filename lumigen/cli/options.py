@@ -64,7 +64,7 @@ def traced_options(function: F) -> F:
             type=click.Choice([d.name for d in DTYPES]),
             default="f32",
             show_default=True,
-            help="What memory holds of the f32 in the model.",
+            help="The type in memory of the model's f32 values.",
         ),
         click.option(
             "--set",
@@ -77,13 +77,13 @@ def traced_options(function: F) -> F:
         click.option(
             "--weights",
             metavar="PATH",
-            help="A file of safetensors, GGUF, PyTorch or npz, or a directory.",
+            help="A file of safetensors, GGUF, PyTorch or npz, or a directory of Hugging Face.",
         ),
         click.option(
             "--target",
             default="cpu",
             show_default=True,
-            help="What to compile for: cpu, or cuda:sm_80,sm_90a (cuda: all that there are kernels for).",
+            help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
         ),
         click.argument("model_file", metavar="MODEL.py[:NAME]"),
     ):
@@ -94,13 +94,13 @@ def traced_options(function: F) -> F:
 def run_options(function: F) -> F:
     """What `run` and `bench` take to call an entry."""
     for option in (
-        click.option("--weights", metavar="PATH", help="Weights; those of DIR by default."),
+        click.option("--weights", metavar="PATH", help="Weights; by default those of DIR."),
         click.option(
             "--threads",
             default=0,
             show_default=True,
             type=click.IntRange(0),
-            help="How many; 0: as many as there are cores.",
+            help="Number of threads; 0 is one for each core.",
         ),
         click.option(
             "--dims",
@@ -108,12 +108,12 @@ def run_options(function: F) -> F:
             multiple=True,
             callback=_together,
             metavar="batch=8,...",
-            help="Sizes of the dims; those of the input files by default, else the model's typical ones.",
+            help="Sizes of the dims; by default those of the input files, else the model's typical sizes.",
         ),
         click.option(
             "--entry",
             metavar="NAME",
-            help="The entry. Without it, `run` takes the first and `bench` takes all.",
+            help="The entry. By default `run` runs the first one and `bench` times all.",
         ),
         click.argument("directory", metavar="DIR", type=click.Path(path_type=Path)),
     ):
@@ -126,8 +126,8 @@ def example(text: str) -> str:
     return f"\b\nExample: lumigen {text}"
 
 
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progress on stderr.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print results as JSON.")
 
 
 def load(

@@ -39,12 +39,12 @@ SHOWN = 1000  # the most values of an output that --json prints
     multiple=True,
     type=Assignment(),
     metavar="NAME=FILE.npy",
-    help="An input; random numbers for those without a file.",
+    help="The file of an input. Inputs without a file are random.",
 )
 @click.option(
     "--output",
     metavar="OUT.npz",
-    help="Where to save the outputs, by name; the only one also as .npy.",
+    help="A file for the outputs by name; a single output may also be a .npy file.",
 )
 @json_option
 def run(
@@ -146,15 +146,19 @@ def as_text(outputs: Mapping[str, Array]) -> list[str]:
 @click.command(epilog=example("test digits-cpu"))
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
-    "--jobs", default=1, show_default=True, type=click.IntRange(1), help="Tests that run at a time."
+    "--jobs",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many tests run at a time.",
 )
 @quiet_option
 @json_option
 def test(directory: Path, jobs: int, quiet: bool, as_json: bool) -> None:
     """Build and run the tests of a project.
 
-    Exit code 0 where none failed, although some may have been skipped: those of a project for GPUs on a machine
-    without one. How many is said at the end.
+    Exit code 0 means that no test failed. Tests that need a GPU or an instruction set which this machine lacks are
+    skipped; the last line says how many.
     """
     manifest = manifest_of("test", directory)
     tool = ctest()
@@ -188,8 +192,8 @@ def about_skipped(skipped: int, count: int, target: str) -> str:
     no_gpu = target.startswith(CUDA.name)
     want = "a GPU that runs the project" if no_gpu else "instruction sets of other processors"
     return (
-        f"{skipped} of {count} tests were skipped for want of {want}, so nothing is proven of what "
-        "they test. The exit status is 0 where no test failed, skipped ones included."
+        f"{skipped} of {count} tests were skipped, as they need {want}; they prove nothing. "
+        "The exit code is 0 if no test failed, even if all were skipped."
     )
 
 

@@ -19,7 +19,8 @@ def environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates_dir()),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701  # the output is C++ and CMake, not HTML
+        # what is C++ and CMake stays as it is
+        autoescape=jinja2.select_autoescape(("html.j2",), default=False),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -10,7 +10,6 @@ from lumigen.frontend import random as random
 from lumigen.frontend import signal as signal
 from lumigen.frontend import special as special
 from lumigen.frontend.application import TextGeneration
-from lumigen.frontend.context import Backend, Context
 from lumigen.frontend.functions import *  # noqa: F403  # the names that it lists
 from lumigen.frontend.load import load_model_file
 from lumigen.frontend.model import Entry, Model, Traced, WeightSpec, trace_entry
@@ -19,8 +18,6 @@ from lumigen.frontend.symbolic import Dim
 from lumigen.frontend.tensor import Tensor
 
 __all__ = [
-    "Backend",
-    "Context",
     "Dim",
     "Entry",
     "Model",

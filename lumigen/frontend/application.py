@@ -115,17 +115,13 @@ class TextGeneration:
             given = ", ".join(
                 f"{name}: {e.dtype}[{_extents(e.shape)}]" for name, e in graph.outputs
             )
-            expected = (
-                f"an entry whose one output is the logits behind the last token, f32[{count}]"
-            )
+            expected = f"an entry whose one output is the logits after the last token, f32[{count}]"
             raise self._wrong(role, f"{entry!r}, which gives {given}", expected)
         name, edge = fitting[0]
         found = edge.shape[-1].const
         if found < count or (found > count and not self.padded):
             value = f"{count} tokens, where {entry} gives {found} logits"
-            remedy = (
-                " padded=True, if the logits behind those of the tokens are there to fill up, or"
-            )
+            remedy = " padded=True, if the logits after those of the tokens are padding, or"
             expected = (
                 f"{remedy if found > count else ''} the tokenizer that the model was trained with"
             )

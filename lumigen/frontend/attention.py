@@ -78,7 +78,9 @@ def _attention(
 def check_mask(op: str, name: str, mask: Tensor, query: Tensor) -> None:
     """DtypeMismatch unless the mask is bool, f32 or of the query's dtype."""
     if not (mask.dtype.is_bool or mask.dtype is f32 or mask.dtype is query.dtype):
-        remedy = f"Write .bool() behind a mask of 0 and 1, .to({query.dtype!r}) behind one that is added."
+        remedy = (
+            f"Write .bool() after a mask of 0 and 1, .to({query.dtype!r}) after one that is added."
+        )
         floats = dict.fromkeys((f32, query.dtype))
         expected = f"bool or {' or '.join(map(str, floats))}"
         raise fail(

@@ -58,7 +58,7 @@ def scanned(
             op="scan",
             name="the body",
             value="one that writes to a state",
-            expected="what a state becomes among the carries, and one assignment behind the scan",
+            expected="the new value of the state as a carry, and one assignment after the scan",
         )
     if scope is not None and {n for n in scope.lines if n.op is Op.RANDOM} != drawn:
         raise fail(
@@ -66,7 +66,7 @@ def scanned(
             op="scan",
             name="the body",
             value="one that draws random numbers, the same ones in each step",
-            expected="numbers that are drawn ahead, among what is scanned",
+            expected="numbers that are drawn before the scan, as one of its inputs",
         )
     for i, (old, new) in enumerate(zip(carries, following, strict=True)):
         if (old.shape, old.dtype) != (new.shape, new.dtype):

@@ -168,7 +168,7 @@ def flatten(a: Edge, start: int = 0, end: int = -1) -> Edge:
         return reshape(a, (1,))
     i, j = axis("flatten", a, start), axis("flatten", a, end)
     if i > j:
-        expected = "a dimension that is not behind end_dim"
+        expected = "a dimension that is not after end_dim"
         raise fail(BadArgument, op="flatten", name="start_dim", value=start, expected=expected)
     return reshape(a, (*a.shape[:i], product(a.shape[i : j + 1]), *a.shape[j + 1 :]))
 

@@ -81,8 +81,11 @@ class Home(Protocol):
 
     def retrieve(self, edge: Edge) -> Any: ...
 
+    def note(self, n: Node, where: SourceLocation) -> None: ...
 
-HOMES: WeakValueDictionary[Node, Home] = WeakValueDictionary()  # by input node
+
+# By input, and by node that is computed from one outside of any scope.
+HOMES: WeakValueDictionary[Node, Home] = WeakValueDictionary()
 
 
 @contextmanager
@@ -106,10 +109,17 @@ def home_of(e: Edge) -> Home | None:
 
 
 def emit(n: Node) -> Edge:
-    """The node as it is, with the user's line noted."""
+    """The node as it is, with the user's line noted: by the scope that is open, else by the home of an operand."""
     scope = current()
     if scope is not None:
         scope.record(n)
+        return edge(n)
+    home = next((found for a in n.args if (found := HOMES.get(a.node)) is not None), None)
+    if home is not None:
+        HOMES[n] = home
+        where = user_location()
+        if where is not None:
+            home.note(n, where)
     return edge(n)
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from lumigen.condition import Cmp
 from lumigen.cost import Cost, computed_in, cost
 from lumigen.dtype import DType, f32
-from lumigen.errors import SourceLocation
+from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Axis, Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
+from lumigen.lower.built import Built
 from lumigen.lower.canonical import canonical
-from lumigen.lower.contract import Lowered
 from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU, Device
 from lumigen.lower.join import join_regions
@@ -30,7 +30,7 @@ from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
 from lumigen.names import identifier
 from lumigen.ops import Op
-from lumigen.plan import RegionPlan
+from lumigen.plan import Illegal, KernelPlan, RegionPlan
 from lumigen.program import (
     Argument,
     CounterArg,
@@ -70,7 +70,7 @@ class LoweredKernel:
     program: TileProgram
     region: Region
     lines: tuple[SourceLocation, ...]
-    plan: RegionPlan | None = None  # of the region that this kernel, or its last one, computes
+    plan: KernelPlan | None = None
     schedule: Schedule | None = None
 
     @property
@@ -167,6 +167,19 @@ def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:
     )
 
 
+@dataclass(frozen=True)
+class _Lowered:
+    """The kernels of a region, in launch order, as they were built."""
+
+    plan: RegionPlan
+    built: tuple[Built, ...]
+    kernels: tuple[LoweredKernel, ...]
+
+    @property
+    def temps(self) -> tuple[Buffer, ...]:
+        return (*self.plan.temps, *(t for b in self.built for t in b.temps))
+
+
 _Special = tuple[str, tuple[Cmp, ...], LoweredKernel]  # for an architecture, where conditions hold
 
 
@@ -185,9 +198,7 @@ class _Model:
     dtype: DType
     architectures: tuple[str, ...] = ()
     kernels: list[LoweredKernel] = field(default_factory=list[LoweredKernel])
-    by_region: dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]] = field(
-        default_factory=dict[Region, tuple[Lowered, tuple[LoweredKernel, ...]]]
-    )
+    by_region: dict[Region, _Lowered] = field(default_factory=dict[Region, "_Lowered"])
     special: dict[str, tuple[_Special, ...]] = field(
         default_factory=dict[str, tuple[_Special, ...]]
     )  # by the kernel that runs everywhere
@@ -251,14 +262,16 @@ class _Model:
         self.parts |= parts
         form = canonical(region)
         if form.region not in self.by_region:
-            plan, sizes, lowered = self.device.lower(form.region)
-            named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
-            self.by_region[form.region] = lowered, named
+            candidate, built = self.device.lower(form.region)
+            each = zip(built, candidate.plan.kernels, candidate.schedules, strict=True)
+            named = tuple(self.kernel(b, plan, sizes) for b, plan, sizes in each)
+            self.by_region[form.region] = _Lowered(candidate.plan, built, named)
             if len(named) == 1 and not form.region.native:
                 self.special[named[0].name] = self.special_kernels(named[0])
-        lowered, kernels = self.by_region[form.region]
+        lowered = self.by_region[form.region]
+        kernels = lowered.kernels
         actual = dict(form.binding)
-        for packed, weight, panels in lowered.packs:
+        for packed, weight, panels in (pack for b in lowered.built for pack in b.packs):
             stored = self.store_weight(actual[weight], panels)
             actual[packed] = replace(packed, name=stored.name)
             self.packed[actual[packed]] = stored
@@ -286,27 +299,27 @@ class _Model:
                 self.store_weight(b, None)
         return out
 
-    def kernel(
-        self, program: TileProgram, meaning: Region, plan: RegionPlan, sizes: Schedule
-    ) -> LoweredKernel:
+    def kernel(self, built: Built, plan: KernelPlan, sizes: Schedule) -> LoweredKernel:
         number = len(self.kernels)
-        name = f"k{number:02d}_{program.skeleton}"
-        made = LoweredKernel(name, program, meaning, (), plan, sizes)
+        name = f"k{number:02d}_{built.program.skeleton}"
+        made = LoweredKernel(name, built.program, built.meaning, (), plan, sizes)
         self.kernels.append(made)
         self.lines[name] = {}
         return made
 
     def special_kernels(self, general: LoweredKernel) -> tuple[_Special, ...]:
-        """For each architecture that has some, its own kernels of the same region."""
-        out: list[_Special] = []
+        """For each architecture that has some, its own kernels of the same plan."""
+        plan, out = general.plan, list[_Special]()
+        assert plan is not None
         for special in self.device.special:
             if special.architecture not in self.architectures:
                 continue
-            meaning = replace(general.region, stores=general.results)
-            for form in special.forms(meaning):
-                assert general.plan is not None
-                own = self.kernel(form.program, meaning, general.plan, form.schedule)
-                out.append((special.architecture, form.conditions, own))
+            for conditions, sizes in special.schedules(plan):
+                built = self.device.build(plan, sizes)
+                if isinstance(built, Illegal):
+                    raise LoweringFailed(step="special_kernels", what=built.reason)
+                own = self.kernel(built, plan, sizes)
+                out.append((special.architecture, conditions, own))
         return tuple(out)
 
     def to_align(

@@ -19,17 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, Quotient, ceildiv, extent_of, ix, minimum
 from lumigen.lower.bounds import chosen_in_tile, loop_bounds
-from lumigen.lower.contract import Lowered, as_operand, flatten, in_tiles, whole_depth
+from lumigen.lower.built import Built, check
+from lumigen.lower.contract import as_operand, flatten, in_tiles, whole_depth
 from lumigen.lower.contractions import is_plain, multiplied_as, scored_factors
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.simt import dims_of
+from lumigen.lower.sweeps import grid_loop
 from lumigen.ops import Op
-from lumigen.plan import Fold
+from lumigen.plan import Carry, Fold, KernelPlan, Loop, NotRealised, Product
 from lumigen.region import (
     Buffer,
     Carried,
@@ -99,7 +102,88 @@ class Cascade:
     after: Expr  # the last store's value over the final states
     others: tuple[Store, ...] = ()  # of the values of a column, over the final states
 
+    @staticmethod
+    def of(plan: KernelPlan) -> Cascade:
+        """What a plan of a fold around one product says; NotRealised where it is of another form."""
+        if len(plan.root) != 1 or plan.then is not None or (grid := plan.root[0]).where:
+            raise NotRealised("a fold around a product stands in one grid, at all of its points")
+        loop, *others = grid.body
+        stores = tuple(s for s in others if isinstance(s, Store))
+        if not isinstance(loop, Loop) or len(loop.axes) != 1 or loop.kind != "seq":
+            raise NotRealised("a fold around a product is a loop over one axis")
+        if not stores or len(stores) < len(others):
+            raise NotRealised("a step other than a store after a fold around a product")
+        if len(loop.body) != 1 or not isinstance(inner := loop.body[0], Product):
+            raise NotRealised("a fold has one product inside")
+        if inner.m != loop.axes or grid.axes != stores[-1].axes:
+            raise NotRealised("the rows of the product in a fold are what its loop is over")
+        over = dict(loop.results)
+        *first, last = (replace(s, value=map_expr(s.value, over)) for s in stores)
+        outers = tuple(
+            Outer(i, p.columns, p.rows, p.m)
+            for i, c in enumerate(loop.carries)
+            if (p := c.product) is not None
+        )
+        rows = outers[0].rows if outers else ()
+        vectors = tuple(i for i, c in enumerate(loop.carries) if c.product is None)
+        apart = (*inner.n, *rows)
+        found = Cascade(
+            loop.fold,
+            inner.value,
+            inner.rows,
+            inner.columns,
+            tuple(a for a in grid.axes if a not in apart),
+            inner.n,
+            rows,
+            vectors,
+            outers,
+            last.value,
+            tuple(first),
+        )
+        _check(found)
+        return found
 
+    def plan(self, region: Region) -> KernelPlan:
+        """The kernel of a region that this is the fold of."""
+        k = self.fold.axes
+        inner = Product(self.inner, self.inner_rows, self.inner_columns, k, self.columns)
+        products = {
+            o.carry: Product(
+                _sum_of(self.fold.carries[o.carry]), o.operand, o.weights, o.rows, self.columns
+            )
+            for o in self.outers
+        }
+        carries = tuple(
+            replace(c, product=products.get(i)) for i, c in enumerate(self.fold.carries)
+        )
+        loop = Loop(k, "seq", (inner,), carries, self.fold.results, self.fold.where)
+        return KernelPlan(region, (grid_loop(region.stores[-1].axes, (loop, *region.stores)),))
+
+
+def _sum_of(c: Carry) -> Reduce:
+    assert isinstance(c.value, Reduce)
+    return c.value
+
+
+def _check(found: Cascade) -> None:
+    """Whether tiles of one inner and one or more outer products compute a fold."""
+    if not found.outers or len({o.rows for o in found.outers}) != 1:
+        raise NotRealised("the sums of a fold around a product have the same rows, at least one")
+    operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
+    if not all(map(is_plain, operands)):
+        raise NotRealised("an operand of a fold around a product that is computed")
+    lengths = [extent_of(axes).bounds()[1] for axes in (found.inner.axes, found.rows)]
+    if any(n is None or n > LONGEST for n in lengths):
+        raise NotRealised(f"rows longer than {LONGEST} in a fold around a product")
+    tiles = [e for c in found.fold.carries for e in (c.tile, c.correct) if e is not None]
+    if kernel_reductions(tiles) != (found.inner,):
+        raise NotRealised("a tile of a fold that reads another sum than the product in it")
+    stores = [s.value for s in found.others] + [found.after]
+    if kernel_reductions(stores):
+        raise NotRealised("a store after a fold that reads a sum which no loop computes")
+
+
+@lru_cache(maxsize=1024)
 def find_cascade(stores: tuple[Store, ...], *, one_row: bool = False) -> Cascade | None:
     """The one fold of a region's stores around one contraction, or None.
 
@@ -116,7 +200,7 @@ def find_cascade(stores: tuple[Store, ...], *, one_row: bool = False) -> Cascade
     fold = separate(values, axes)
     if isinstance(fold, NotSeparable) or fold.cancelling:
         return None
-    if any(c.dtype is not f32 or c.init != "identity" for c in fold.carries):
+    if any(c.dtype is not f32 for c in fold.carries):
         return None
     *others, store = (replace(s, value=map_expr(s.value, dict(fold.results))) for s in stores)
     tiles = [e for c in fold.carries for e in (c.tile, c.correct) if e is not None]
@@ -234,19 +318,23 @@ def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr]
     return None
 
 
-def cascade(region: Region, sizes: Schedule) -> Lowered | None:
-    """The kernel of a region with a fold around a contraction; None if it has another form."""
-    found = find_cascade(region.stores)
-    if found is None:
-        return None
-    return Lowered(((_Builder(region, found, sizes).program(), region),))
+SITES = ("columns", "depth")
+
+
+def cascade(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
+    check(sizes, SITES)
+    found = Cascade.of(plan)
+    if not found.columns:
+        raise NotRealised("a fold around a product of one column, where lanes are columns")
+    return Built(_Builder(plan, found, sizes).program(), plan.region)
 
 
 class _Builder:
     """Builds the tile program of one cascade."""
 
-    def __init__(self, region: Region, found: Cascade, sizes: Schedule) -> None:
-        self.region, self.store, self.found = region, region.stores[-1], found
+    def __init__(self, plan: KernelPlan, found: Cascade, sizes: Schedule) -> None:
+        self.region, self.store, self.found = plan.region, plan.stores[-1], found
         self.wide = sizes["columns"]  # lanes of a work tile
         self.deep = sizes["depth"]  # points of k in one turn
         self.e, e_map = flatten(found.rows, "e")
@@ -531,6 +619,3 @@ def _packed_size(majors: int, depth: int, element: DType) -> int:
 
 def _scratch(name: str, *dims: int) -> Buffer:
     return Buffer(name, Role.SCRATCH, tuple(ix(d) for d in dims), f32)
-
-
-__all__ = ["Ix", "cascade", "find_cascade"]

@@ -17,18 +17,21 @@ from dataclasses import replace
 from lumigen.dtype import f32
 from lumigen.index import Axis, extent_of, ix, minimum
 from lumigen.lower.bounds import assuming, loop_bounds
-from lumigen.lower.cascade import Cascade, find_cascade
-from lumigen.lower.contract import Lowered, as_operand, flatten
-from lumigen.lower.scope import Names, Scope
+from lumigen.lower.built import Built, check
+from lumigen.lower.cascade import Cascade
+from lumigen.lower.contract import as_operand, flatten
+from lumigen.lower.scope import Names, Scope, loops_by_value
 from lumigen.lower.simt import dims_of
+from lumigen.lower.sweeps import Around
 from lumigen.ops import Op
+from lumigen.plan import KernelPlan
 from lumigen.region import (
     Buffer,
     Carried,
     Expr,
     Local,
     Monoid,
-    Region,
+    Reduce,
     Role,
     carried,
     local,
@@ -52,20 +55,21 @@ from lumigen.tile import (
     TileProgram,
 )
 
+SITES = ("depth",)
 
-def cascade_row(region: Region, sizes: Schedule) -> Lowered | None:
-    """The kernel of a region with a fold around a contraction, for a column at a time; None if it has another form."""
-    found = find_cascade(region.stores, one_row=True) if sizes.get("columns", 0) == 1 else None
-    if found is None:
-        return None
-    return Lowered(((_Builder(region, found, sizes["depth"]).program(), region),))
+
+def cascade_row(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of a fold around a product, for a column at a time; NotRealised where it is another."""
+    check(sizes, SITES)
+    return Built(_Builder(plan, Cascade.of(plan), sizes["depth"]).program(), plan.region)
 
 
 class _Builder:
     """Builds the tile program of one cascade: a work tile is a point of the grid, to which columns belong here."""
 
-    def __init__(self, region: Region, found: Cascade, deep: int) -> None:
-        self.region, self.store, self.found, self.deep = region, region.stores[-1], found, deep
+    def __init__(self, plan: KernelPlan, found: Cascade, deep: int) -> None:
+        self.region, self.store = plan.region, plan.stores[-1]
+        self.found, self.deep = found, deep
         self.fold = found.fold
         self.grid = tuple(a for a in self.store.axes if a not in found.rows)
         self.weighted = {o.carry: o.weights for o in found.outers}
@@ -132,7 +136,10 @@ class _Builder:
             turn.stmts.append(Mma(*args, self.d.extent, zero))
             return
         point = turn.inner([self.k])
-        (value,) = point.values([substitute(self.found.inner, self.mapping)])
+        inner = substitute(self.found.inner, self.mapping)
+        assert isinstance(inner, Reduce)
+        point.loops = loops_by_value([Around().fold((inner,))])
+        (value,) = point.values([inner])
         point.stmts.append(StoreTile(self.scores, (ix(self.k) - self.k0,), value, None))
         turn.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(point.stmts)))
 

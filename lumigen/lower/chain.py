@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 
 from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, ix, minimum
+from lumigen.lower.built import Built, check
 from lumigen.lower.contract import (
     WIDTH,
     Columns,
     Contraction,
-    Lowered,
     Points,
     as_operand,
     flatten,
     in_tiles,
     number,
-    packed_once,
     stored,
     tiles,
     whole_depth,
@@ -29,15 +28,19 @@ from lumigen.lower.contract import (
 from lumigen.lower.contractions import LONGEST, is_plain, product_factors
 from lumigen.lower.scope import Names, Scope, kernel_reductions
 from lumigen.lower.simt import dims_of
+from lumigen.lower.sweeps import grid_loop
+from lumigen.plan import Carry, KernelPlan, Loop, NotRealised, Product
 from lumigen.program import THREADS
 from lumigen.region import (
     Buffer,
     Expr,
+    Monoid,
     Read,
     Reduce,
     Region,
     Role,
     Store,
+    carried,
     free_axes,
     map_expr,
     read,
@@ -54,6 +57,40 @@ class Chain:
     outer: Contraction
     inner: Contraction
     between: Expr  # the outer one's rows: a map of the inner one
+
+    @staticmethod
+    def of(plan: KernelPlan) -> tuple[Chain, Store]:
+        """What a plan of a fold around one product, with one sum, says; NotRealised where it is of another form."""
+        if len(plan.root) != 1 or plan.then is not None or (grid := plan.root[0]).where:
+            raise NotRealised("a chain stands in one grid, at all of its points")
+        loop, store = grid.body if len(grid.body) == 2 else (None, None)
+        if not isinstance(loop, Loop) or not isinstance(store, Store) or len(loop.body) != 1:
+            raise NotRealised("a chain is a fold around one product, and the store after it")
+        (inner,), (carry, *more) = loop.body, loop.carries
+        if more or carry.correct is not None or carry.product is None or loop.where:
+            raise NotRealised("a chain carries one sum of products, over all points")
+        outer = carry.product
+        if not isinstance(inner, Product) or inner.m != outer.m or inner.n != loop.axes:
+            raise NotRealised(
+                "the columns of the inner product of a chain are what its loop is over"
+            )
+        if grid.axes != store.axes or store.axes != (*outer.m, *outer.n):
+            raise NotRealised("a chain has no other axes than rows and columns")
+        outer_one = _contraction(outer, loop.axes)
+        return Chain(outer_one, _contraction(inner, inner.value.axes), outer.rows), store
+
+    def plan(self, region: Region) -> KernelPlan:
+        """The kernel of a region that holds this chain."""
+        (store,) = region.stores
+        outer, inner = (
+            Product(c.reduce, c.rows, c.columns, c.m_axes, c.n_axes)
+            for c in (self.outer, self.inner)
+        )
+        sum_ = outer.value
+        carry = Carry(sum_, Monoid.SUM, sum_.body, None, outer)
+        results = ((sum_, carried(0, "new", sum_.dtype)),)
+        loop = Loop(sum_.axes, "seq", (inner,), (carry,), results)
+        return KernelPlan(region, (grid_loop(store.axes, (loop, store)),))
 
 
 def find_chain(store: Store) -> Chain | None:
@@ -117,35 +154,41 @@ def _columns(found: Chain) -> tuple[Columns, Columns] | None:
         return None
     outer = Columns(substitute(substitute(found.outer.columns, k_map), n_map), found.outer, n, k)
     inner = Columns(substitute(substitute(found.inner.columns, d_map), k_map), found.inner, k, d)
-    kept = [packed_once(c.value, c.n, c.k) for c in (outer, inner)]
-    return None if None in kept else (outer, inner)
+    return None if None in (outer.once, inner.once) else (outer, inner)
 
 
-def chain(region: Region, sizes: Schedule) -> Lowered | None:
-    """The kernel of a region with a chain of two contractions; None if it has another form."""
-    (store,) = region.stores
-    found = find_chain(store)
-    if found is None:
-        return None
+def _contraction(p: Product, over: tuple[Axis, ...]) -> Contraction:
+    if p.value.axes != over:
+        raise NotRealised("a product of a chain is over another axis than its loop")
+    return Contraction(p.value, p.rows, p.columns, (), p.m, p.n)
+
+
+SITES = ("rows", "least_rows", "part", "depth")
+
+
+def chain(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of a chain; NotRealised where it is of another form."""
+    check(sizes, SITES)
+    found, store = Chain.of(plan)
     columns = _columns(found)
-    assert columns is not None
+    if columns is None:
+        raise NotRealised("columns of a chain that are not weights in panels, or too long")
     outer_columns, inner_columns = columns
     n, k, d = outer_columns.n, outer_columns.k, inner_columns.k
     (m, m_map), (_, n_map) = flatten(found.outer.m_axes, "m"), flatten(found.outer.n_axes, "n")
     (_, k_map), (_, d_map) = flatten(found.inner.n_axes, "k"), flatten(found.inner.reduce.axes, "d")
-    w, _, outer_packs, _ = outer_columns.operand()
-    v, _, inner_packs, _ = inner_columns.operand()
+    w, v = outer_columns.operand, inner_columns.operand
     rows = substitute(substitute(found.inner.rows, d_map), m_map)
     axes = (m, n, k, d)
-    program = _program(
-        region, store, found, axes, {**m_map, **n_map, **k_map}, as_operand(rows, m, d), v, w, sizes
-    )
+    x = as_operand(rows, m, d)
+    maps = {**m_map, **n_map, **k_map}
+    program = _program(plan.region, store, found, axes, maps, x, v, w, sizes)
     packed = {
-        found.outer.columns: outer_columns.element(w, found.outer.n_axes, found.outer.reduce.axes),
-        found.inner.columns: inner_columns.element(v, found.inner.n_axes, found.inner.reduce.axes),
+        found.outer.columns: outer_columns.element(w),
+        found.inner.columns: inner_columns.element(v),
     }
     meaning = Region((replace(store, value=map_expr(store.value, packed)),))
-    return Lowered(((program, meaning),), (), (*inner_packs, *outer_packs))
+    return Built(program, meaning, (*inner_columns.packs, *outer_columns.packs))
 
 
 def _program(

@@ -12,14 +12,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lumigen.condition import Cmp, less
+from lumigen.condition import less
 from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum, unravel
+from lumigen.lower.built import Built, check
 from lumigen.lower.contractions import product_factors
-from lumigen.lower.scope import Names, Scope, address, kernel_reductions, lanes_fit
-from lumigen.lower.simt import dims_of, simt
-from lumigen.lower.sweeps import plan_sweeps
+from lumigen.lower.scope import (
+    Names,
+    Scope,
+    address,
+    kernel_reductions,
+    lanes_fit,
+    loops_by_value,
+    moved,
+)
+from lumigen.lower.simt import dims_of
+from lumigen.lower.sweeps import Around, grid_loop
 from lumigen.names import fresh
+from lumigen.plan import KernelPlan, Loop, NotRealised, Product
 from lumigen.program import PAIRED_DEPTH, THREADS, Panels
 from lumigen.region import (
     Buffer,
@@ -38,17 +48,19 @@ from lumigen.region import (
     substitute,
     walk,
 )
-from lumigen.schedule import Schedule, schedule
+from lumigen.schedule import Schedule
 from lumigen.tile import For, Mma, Operand, Pack, Stmt, StoreTile, TileProgram
 
 WIDTH = 16  # columns of a panel
 PAIRED_ROWS = 16  # of a tile of a matrix unit
-PACKING = schedule("simt", {"visits": 8192, "lanes": 128})  # of the kernel that packs columns
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """A region's contraction by index sets. `rows` and `columns` name factors of the reduction's body."""
+    """A region's contraction by index sets. `rows` and `columns` name factors of the reduction's body.
+
+    `folds` are the loops of the other reductions of what is stored.
+    """
 
     reduce: Reduce
     rows: Expr
@@ -56,27 +68,34 @@ class Contraction:
     grid: tuple[Axis, ...]
     m_axes: tuple[Axis, ...]
     n_axes: tuple[Axis, ...]
+    folds: tuple[Loop, ...] = ()
 
+    @staticmethod
+    def of(plan: KernelPlan) -> tuple[Contraction, Store]:
+        """What a plan of one product and the store after it says; NotRealised where it has other steps."""
+        if len(plan.root) != 1 or plan.then is not None or (grid := plan.root[0]).where:
+            raise NotRealised("a product stands in one grid, at all of its points")
+        product, *folds, store = grid.body if len(grid.body) > 1 else (None, None)
+        if not isinstance(product, Product) or not isinstance(store, Store):
+            raise NotRealised("a product and the store after it are in one grid")
+        loops = tuple(s for s in folds if isinstance(s, Loop) and s.carries)
+        if len(loops) < len(folds):
+            raise NotRealised("a step other than a fold between a product and the store")
+        if set(grid.axes) != set(store.axes) or not {*product.m, *product.n} <= set(grid.axes):
+            raise NotRealised("the axes of a product and of the grid around it differ")
+        grid_axes = tuple(a for a in grid.axes if a not in (*product.m, *product.n))
+        at = (product.rows, product.columns, grid_axes, product.m, product.n)
+        return Contraction(product.value, *at, loops), store
 
-@dataclass(frozen=True)
-class Form:
-    """A kernel for those dims of a region for which the conditions hold."""
-
-    schedule: Schedule
-    program: TileProgram
-    conditions: tuple[Cmp, ...] = ()
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """Kernels of a region in launch order, each with what it computes over its own arguments.
-
-    `temps` are the temporaries between them, `packs` the weight layouts that they read.
-    """
-
-    kernels: tuple[tuple[TileProgram, Region], ...]
-    temps: tuple[Buffer, ...] = ()
-    packs: tuple[tuple[Buffer, Buffer, Panels], ...] = ()  # (packed, the weight, how)
+    def plan(self, region: Region, *, alone: bool) -> KernelPlan:
+        """The kernel of a region that holds this one; what follows it runs `alone` in each thread, or over lanes."""
+        (store,) = region.stores
+        lanes = frozenset((*self.m_axes, *self.n_axes) if alone else self.n_axes)
+        others = [r for r in kernel_reductions([store.value]) if r is not self.reduce]
+        own = [r for r in others if free_axes(r) <= frozenset(store.axes)]
+        folds = (Around(lanes=bool(free_axes(r) & lanes)).fold((r,)) for r in own)
+        product = Product(self.reduce, self.rows, self.columns, self.m_axes, self.n_axes)
+        return KernelPlan(region, (grid_loop(store.axes, (product, *folds, store)),))
 
 
 def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | None:
@@ -109,7 +128,7 @@ def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | No
             m_axes = tuple(a for a in store.axes if a in only_a)
             grid = tuple(a for a in store.axes if a not in (*m_axes, *n_axes))
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
-            if not m_axes and not Columns.of(contraction).are_packed_once:
+            if not m_axes and Columns.of(contraction).once is None:
                 return None  # it would take longer to pack the columns than to multiply them
             return contraction if _rest_fits(store, contraction) else None
     return None
@@ -161,25 +180,27 @@ def as_operand(value: Expr, major: Axis, k: Axis) -> Operand:
     return Operand(source, base, stride, k_stride, value)
 
 
-def contract(region: Region, sizes: Schedule) -> Lowered | None:
-    """The kernels of a region of one contraction; None if it has another form."""
-    (store,) = region.stores
-    found = find_contraction(store, one_row=True)
-    if found is None:
-        return None
+SITES = ("rows", "columns", "chunk", "depth", "streamed")
+PLACES = {"b": ("panels",)}
+
+
+def contract(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of one product and the store after it; NotRealised where it has other steps."""
+    check(sizes, SITES, PLACES)
+    found, store = Contraction.of(plan)
     m, m_map = flatten(found.m_axes, "m")
     n, n_map = flatten(found.n_axes, "n")
     k, k_map = flatten(found.reduce.axes, "k")
     mapping = {**m_map, **n_map}
     rows = substitute(substitute(found.rows, k_map), mapping)
-    columns_at = Columns.of(found)
-    b, before, packs, temps = columns_at.operand()
-    program = _program(region, store, found, (m, n, k), mapping, as_operand(rows, m, k), b, sizes)
-    packed = columns_at.element(b, found.n_axes, found.reduce.axes)
+    columns = Columns.of(found)
+    b = columns.operand
+    program = _program(plan, store, found, (m, n, k), mapping, as_operand(rows, m, k), b, sizes)
+    packed = columns.element(b)
     contraction = map_expr(found.reduce, {found.columns: packed})
     meaning = Region((replace(store, value=map_expr(store.value, {found.reduce: contraction})),))
     program = replace(program, args=(*meaning.reads(), store.dst))
-    return Lowered((*before, (program, meaning)), temps, packs)
+    return Built(program, meaning, columns.packs)
 
 
 def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | None:
@@ -194,10 +215,13 @@ def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | No
     return source, Panels(*(e.const for e in extents), width=WIDTH, base=base.const)
 
 
-def packed_before(
-    value: Expr, major: Axis, k: Axis, batch: tuple[Axis, ...]
-) -> tuple[Operand, tuple[TileProgram, Region], Buffer]:
-    """An operand in panels for each point of the batch, the kernel that packs it, and where to."""
+def in_panels(packed: Buffer, batch: tuple[Ix, ...], major: Ix, k: Ix) -> Expr:
+    """The element of an operand that lies in panels for each point of a batch."""
+    return read(packed, (*batch, major // WIDTH, k, major % WIDTH))
+
+
+def packing(value: Expr, major: Axis, k: Axis, batch: tuple[Axis, ...]) -> tuple[Buffer, Region]:
+    """Where an operand over (major, k) lies in panels for each point of a batch, and what stores it there."""
     p, j = Axis("p", ceildiv(major.extent, WIDTH)), Axis("j", ix(WIDTH))
     at = ix(p) * WIDTH + j
     inside = holds((less(at, major.extent),))
@@ -205,15 +229,21 @@ def packed_before(
     dims = (*(a.extent for a in batch), p.extent, k.extent, ix(WIDTH))
     packed = Buffer("panels", Role.TEMP, dims, f32)
     axes = (*batch, p, k, j)
-    region = Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
-    base = address(packed, (*(ix(a) for a in batch), ix(0), ix(0), ix(0)))
-    operand = Operand(packed, base, k.extent * WIDTH, ix(WIDTH), None, panels=True)
-    return operand, (simt(plan_sweeps(region), PACKING), region), packed
+    return packed, Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
+
+
+def panels_of(value: Expr, k: Axis) -> Operand:
+    """An operand that a kernel before has put into panels; NotRealised where it does not lie so."""
+    if not isinstance(value, Read) or len(value.at) < 3 or value.source.dims[-1] != WIDTH:
+        raise NotRealised("an operand in panels is read from panels")
+    zero = ix(0)
+    base = address(value.source, (*value.at[:-3], zero, zero, zero))
+    return Operand(value.source, base, k.extent * WIDTH, ix(WIDTH), None, panels=True)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """B in panels: a weight that is packed once, or a temporary that a kernel before this one packs."""
+    """B in panels: a weight that is packed once, or what a kernel before has packed."""
 
     value: Expr  # over n and k
     found: Contraction
@@ -233,8 +263,10 @@ class Columns:
         return tuple(a for a in self.found.grid if a in free_axes(self.value))
 
     @property
-    def are_packed_once(self) -> bool:
-        return packed_once(self.value, self.n, self.k) is not None
+    def once(self) -> tuple[Buffer, Panels] | None:
+        """The weight that they are, and how it lies in panels."""
+        found = packed_once(self.value, self.n, self.k)
+        return None if found is None else (found[0], replace(found[1], pairs=self.pairs))
 
     @property
     def pairs(self) -> bool:
@@ -243,40 +275,58 @@ class Columns:
         is_wider = isinstance(rows, Read) and rows.source.dtype is not bf16
         return once is not None and once[0].dtype is bf16 and not is_wider
 
-    def operand(
-        self,
-    ) -> tuple[
-        Operand,
-        tuple[tuple[TileProgram, Region], ...],
-        tuple[tuple[Buffer, Buffer, Panels], ...],
-        tuple[Buffer, ...],
-    ]:
-        once = packed_once(self.value, self.n, self.k)
-        if once is not None:
-            source, panels = once
-            panels = replace(panels, pairs=self.pairs)
-            dims = (ix(panels.elements),)
-            packed = Buffer(f"{source.name}_panels", Role.WEIGHT, dims, source.dtype)
-            stride = ix(panels.depth * WIDTH)
-            operand = Operand(
-                packed, ix(0), stride, ix(WIDTH), None, panels=True, pairs=panels.pairs
-            )
-            return operand, (), ((packed, source, panels),), ()
-        operand, before, packed = packed_before(self.value, self.n, self.k, self.batch)
-        return operand, (before,), (), (packed,)
+    @property
+    def packed(self) -> Buffer | None:
+        """The weight in panels."""
+        if self.once is None:
+            return None
+        source, panels = self.once
+        return Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), source.dtype)
 
-    def element(self, operand: Operand, n_axes: tuple[Axis, ...], k_axes: tuple[Axis, ...]) -> Expr:
-        """What the packed operand holds for the region's own axes."""
-        n, k = joined(n_axes), joined(k_axes)
-        packed = operand.source
-        assert packed is not None
-        if packed.role is Role.WEIGHT:
-            assert operand.stride is not None
-            in_panel = k * WIDTH + n % WIDTH
-            if operand.pairs:
-                in_panel = (k // 2 * WIDTH + n % WIDTH) * 2 + k % 2
-            return read(packed, (n // WIDTH * operand.stride + in_panel,))
-        return read(packed, (*(ix(a) for a in self.batch), n // WIDTH, k, n % WIDTH))
+    @property
+    def packs(self) -> tuple[tuple[Buffer, Buffer, Panels], ...]:
+        """(packed, the weight, how) of a weight."""
+        return () if self.packed is None or self.once is None else ((self.packed, *self.once),)
+
+    @property
+    def operand(self) -> Operand:
+        """B as a kernel reads it."""
+        if self.packed is None or self.once is None:
+            return panels_of(self.value, self.k)
+        panels = self.once[1]
+        stride, pairs = ix(panels.depth * WIDTH), panels.pairs
+        return Operand(self.packed, ix(0), stride, ix(WIDTH), None, panels=True, pairs=pairs)
+
+    def element(self, operand: Operand) -> Expr:
+        """What the operand has for the region's own axes."""
+        if self.packed is None:
+            return self.found.columns
+        n, k = joined(self.found.n_axes), joined(self.found.reduce.axes)
+        assert operand.stride is not None
+        in_panel = k * WIDTH + n % WIDTH
+        if operand.pairs:
+            in_panel = (k // 2 * WIDTH + n % WIDTH) * 2 + k % 2
+        return read(self.packed, (n // WIDTH * operand.stride + in_panel,))
+
+    def packed_before(self, region: Region) -> tuple[Buffer, Region, Contraction, Region]:
+        """(panels, what stores them, the product that reads them, what it computes)."""
+        buffer, before = packing(self.value, self.n, self.k, self.batch)
+        n, k = joined(self.found.n_axes), joined(self.found.reduce.axes)
+        element = in_panels(buffer, tuple(map(ix, self.batch)), n, k)
+        return buffer, before, *with_factor(self.found, region, self.found.columns, element)
+
+
+def with_factor(
+    found: Contraction, region: Region, old: Expr, new: Expr
+) -> tuple[Contraction, Region]:
+    """The product with another spelling of a factor, and the region that holds it."""
+    (store,) = region.stores
+    contraction = map_expr(found.reduce, {old: new})
+    assert isinstance(contraction, Reduce)
+    rows, columns = (new if e is old else e for e in (found.rows, found.columns))
+    value = map_expr(store.value, {found.reduce: contraction})
+    meaning = Region((replace(store, value=value),), region.lines)
+    return replace(found, reduce=contraction, rows=rows, columns=columns), meaning
 
 
 def joined(axes: tuple[Axis, ...]) -> Ix:
@@ -288,7 +338,7 @@ def joined(axes: tuple[Axis, ...]) -> Ix:
 
 
 def _program(
-    region: Region,
+    plan: KernelPlan,
     store: Store,
     found: Contraction,
     axes: tuple[Axis, Axis, Axis],
@@ -301,10 +351,12 @@ def _program(
     # One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
     is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
     element = bf16 if b.pairs and not is_row else f32
-    is_weight = b.panels and b.source is not None and b.source.role is Role.WEIGHT
-    streamed = is_weight and n.extent.const * k.extent.const > sizes["shared"]
-    tasks = _tasks(region, found, (m, n), b.pairs, element, streamed, sizes)
+    streamed = bool(sizes["streamed"])
+    if streamed and (b.source is None or b.source.role is not Role.WEIGHT):
+        raise NotRealised("columns that are no weight do not come from memory")
+    tasks = _tasks(plan.region, found, (m, n), b.pairs, element, streamed, sizes)
     top, (m0, m1) = tasks.scope, tasks.rows
+    top.loops = loops_by_value(moved(fold, mapping) for fold in found.folds)
     n0, n1 = tasks.columns
 
     depth_hi = k.extent.bounds()[1] or sizes["depth"]
@@ -327,13 +379,14 @@ def _program(
     acc, acc_at, acc_stride = c_tile, ix(chunk) - held, ix(wide)
     epilogue: list[Stmt] = []
     value = substitute(store.value, mapping)
+    contraction = substitute(found.reduce, mapping)
     at = tuple(i.substitute(mapping) for i in store.at)
-    direct = _direct(store.dst, at, m, n) if value is _contraction(value) else None
+    direct = _direct(store.dst, at, m, n) if value is contraction else None
     if direct is not None:
         base, stride = direct
         acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
     else:
-        out = map_expr(value, {_contraction(value): read(c_tile, (ix(m) - m0, ix(n) - held))})
+        out = map_expr(value, {contraction: read(c_tile, (ix(m) - m0, ix(n) - held))})
         points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), held_end)
         epilogue.append(stored(top, store.dst, at, out, *points))
 
@@ -354,7 +407,14 @@ def _program(
     scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
     body = tuple(top.stmts)
     return TileProgram(
-        "panel", (), dims_of(region), tasks.axis, tasks.count, scratch, body, numbers=tasks.numbers
+        "panel",
+        (),
+        dims_of(plan.region),
+        tasks.axis,
+        tasks.count,
+        scratch,
+        body,
+        numbers=tasks.numbers,
     )
 
 
@@ -383,8 +443,7 @@ def _tasks(
     """Rows in equal shares, columns in shares of whole panel pairs, for each point of the grid."""
     m, n = axes
     dims, grid_size = dims_of(region), extent_of(found.grid)
-    most_rows = sizes["rows"] if streamed or not pairs else sizes["near_rows"]
-    most_rows = min(most_rows, m.extent.bounds()[1] or most_rows)
+    most_rows = min(sizes["rows"], m.extent.bounds()[1] or sizes["rows"])
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     shares, numbers = threads_of(grid_size, dims)
@@ -443,12 +502,6 @@ def stored(
     lane_scope.stmts.append(StoreTile(dst, at, out, columns.axis))
     row_scope.stmts.append(For(columns.axis, columns.lo, columns.hi, True, tuple(lane_scope.stmts)))
     return For(rows.axis, rows.lo, rows.hi, False, tuple(row_scope.stmts))
-
-
-def _contraction(value: Expr) -> Expr:
-    """The one of a value."""
-    (found,) = (r for r in kernel_reductions([value]) if product_factors(r, one_row=True))
-    return found
 
 
 def threads_of(grid: Ix, dims: tuple[Dim, ...]) -> tuple[Ix, tuple[tuple[Dim, Ix], ...]]:

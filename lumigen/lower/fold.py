@@ -22,7 +22,7 @@ from lumigen.view import Shape, expand
 
 def fold(graph: Graph) -> Graph:
     """The graph without ops on constants alone."""
-    return rewrite(graph, (fold_node,))
+    return rewrite(graph, fold_node)
 
 
 def fold_node(n: Node) -> Edge | None:

@@ -16,25 +16,27 @@ from dataclasses import dataclass, replace
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Dim, Ix, Lookup, ceildiv, extent_of, ix, maximum, minimum, unravel
+from lumigen.lower.built import Built, check
 from lumigen.lower.contract import (
     WIDTH,
     Contraction,
-    Lowered,
     Points,
     affine,
-    find_contraction,
     flatten,
+    in_panels,
     joined,
     number,
-    packed_before,
     packed_once,
+    packing,
+    panels_of,
     stored,
     threads_of,
     tiles,
+    with_factor,
 )
-from lumigen.lower.contractions import product_factors
-from lumigen.lower.scope import Names, Scope, address, kernel_reductions
+from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
+from lumigen.plan import KernelPlan, NotRealised
 from lumigen.program import Panels
 from lumigen.region import (
     Buffer,
@@ -70,15 +72,13 @@ class Runs:
 
 @dataclass(frozen=True)
 class Rows:
-    """A, an operand over m and k: a weight that is packed once in panels, what a kernel before packs so, or strides.
+    """A, an operand over m and k: in panels, where `packs` says how a weight comes there, or in strides.
 
     `meaning` is what the kernel computes then.
     """
 
     operand: Operand
     meaning: Region
-    before: tuple[tuple[TileProgram, Region], ...] = ()
-    temps: tuple[Buffer, ...] = ()
     packs: tuple[tuple[Buffer, Buffer, Panels], ...] = ()
 
 
@@ -115,68 +115,111 @@ def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
     return Runs(value.source, base, stride.const, tuple(conditions), outer, run)
 
 
-def implicit(region: Region, sizes: Schedule) -> Lowered | None:
-    """The kernel of a region of one contraction; None if its columns are no runs, or weights."""
-    (store,) = region.stores
-    found = find_contraction(store)
-    if found is None:
+SITES = ("rows", "chunk", "deep", "held")
+PLACES = {"a": ("panels", "rows"), "b": ("windows",)}
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """A contraction whose columns lie in runs."""
+
+    found: Contraction
+    depth: tuple[Axis, ...]  # axes of k, the outermost one first
+    inside: int  # points of k inside a point of the outermost one
+    runs: Runs
+
+    @staticmethod
+    def of(found: Contraction) -> _Windows:
+        """NotRealised if columns are weights, or do not lie in runs."""
+        (n, n_map), (k, k_map) = flatten(found.n_axes, "n"), flatten(found.reduce.axes, "k")
+        depth = tuple(a for a in found.reduce.axes if a.extent != 1) or found.reduce.axes[:1]
+        inside = extent_of(depth[1:])
+        if not found.m_axes or not inside.is_const or inside.const > MOST_INSIDE:
+            raise NotRealised(f"windows of {inside} points do not stay in a cache")
+        flat = substitute(substitute(found.columns, k_map), n_map)
+        if packed_once(flat, n, k) is not None:
+            raise NotRealised("columns that are weights are no windows")
+        points = {a: ix(0) for a in found.reduce.axes if a not in depth}
+        columns = substitute(found.columns, points)
+        runs = find_runs(columns, found.n_axes, n, substitute(columns, n_map))
+        if runs is None:
+            raise NotRealised("columns whose neighbours do not lie in runs")
+        return _Windows(found, depth, inside.const, runs)
+
+
+def has_windows(found: Contraction) -> bool:
+    """Whether the columns of a product can be packed in the kernel, in runs."""
+    try:
+        _Windows.of(found)
+    except NotRealised:
+        return False
+    return True
+
+
+def rows_place(found: Contraction) -> str:
+    """Where the rows of a product are: in panels, or in strides, from which the kernel packs them."""
+    (m, m_map), (k, k_map) = flatten(found.m_axes, "m"), flatten(found.reduce.axes, "k")
+    value = substitute(substitute(found.rows, k_map), m_map)
+    in_strides = affine(value, m, k) is not None and packed_once(value, m, k) is None
+    return "rows" if in_strides else "panels"
+
+
+def rows_packed_before(
+    found: Contraction, region: Region
+) -> tuple[Buffer, Region, Contraction, Region] | None:
+    """(panels, what stores them, the product that reads them, what it computes) of rows.
+
+    None where they are a weight that is packed once, or lie in strides, so that the kernel packs them.
+    """
+    (m, m_map), (k, k_map) = flatten(found.m_axes, "m"), flatten(found.reduce.axes, "k")
+    value = substitute(substitute(found.rows, k_map), m_map)
+    if affine(value, m, k) is not None:
         return None
+    batch = tuple(a for a in found.grid if a in free_axes(value))
+    buffer, before = packing(value, m, k, batch)
+    element = in_panels(
+        buffer, tuple(map(ix, batch)), joined(found.m_axes), joined(found.reduce.axes)
+    )
+    return buffer, before, *with_factor(found, region, found.rows, element)
+
+
+def implicit(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of one product and the store after it; NotRealised where its columns are no windows."""
+    check(sizes, SITES, PLACES)
+    found, store = Contraction.of(plan)
+    windows = _Windows.of(found)
     m, m_map = flatten(found.m_axes, "m")
     n, n_map = flatten(found.n_axes, "n")
     k, k_map = flatten(found.reduce.axes, "k")
-    depth = tuple(a for a in found.reduce.axes if a.extent != 1) or found.reduce.axes[:1]
-    inside = extent_of(depth[1:])
-    if not inside.is_const or inside.const > MOST_INSIDE:
-        return None
-    flat = substitute(substitute(found.columns, k_map), n_map)
-    if packed_once(flat, n, k) is not None:
-        return None
-    points = {a: ix(0) for a in found.reduce.axes if a not in depth}
-    columns = substitute(found.columns, points)
-    runs = find_runs(columns, found.n_axes, n, substitute(columns, n_map))
-    if runs is None:
-        return None
-    rows = _rows(region, found, m, m_map, k, k_map)
-    parts = Parts.of(depth, inside.const, sizes["deep"])
-    program = _program(region, found, (m, n, k), {**m_map, **n_map}, rows, runs, parts, sizes)
+    value = substitute(substitute(found.rows, k_map), m_map)
+    rows = _rows(Region((store,)), found, value, (m, k), sizes.where("a"))
+    parts = Parts.of(windows.depth, windows.inside, sizes["deep"])
+    mapping = {**m_map, **n_map}
+    program = _program(plan, found, (m, n, k), mapping, rows, windows.runs, parts, sizes)
     program = replace(program, args=(*rows.meaning.reads(), store.dst))
-    return Lowered((*rows.before, (program, rows.meaning)), rows.temps, rows.packs)
+    return Built(program, rows.meaning, rows.packs)
 
 
 def _rows(
-    region: Region,
-    found: Contraction,
-    m: Axis,
-    m_map: dict[Axis, Ix],
-    k: Axis,
-    k_map: dict[Axis, Ix],
+    region: Region, found: Contraction, value: Expr, axes: tuple[Axis, Axis], place: str
 ) -> Rows:
-    """A, and what the kernel then computes."""
-    value = substitute(substitute(found.rows, k_map), m_map)
-    row, at = joined(found.m_axes), joined(found.reduce.axes)
-    once = packed_once(value, m, k)
-    if once is not None:
+    """A at its place, and what the kernel then computes."""
+    m, k = axes
+    once, strided = packed_once(value, m, k), affine(value, m, k)
+    if place == "panels" and once is not None:
+        row, at = joined(found.m_axes), joined(found.reduce.axes)
         source, panels = once
         packed = Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), source.dtype)
         operand = Operand(packed, ix(0), k.extent * WIDTH, ix(WIDTH), None, panels=True)
         element = read(packed, (row // WIDTH * (k.extent * WIDTH) + at * WIDTH + row % WIDTH,))
-        meaning = _over(region, found, element)
-        return Rows(operand, meaning, packs=((packed, source, panels),))
-    strided = affine(value, m, k)
-    if strided is not None:
-        source, base, stride, k_stride = strided
-        return Rows(Operand(source, base, stride, k_stride, value), region)
-    batch = tuple(a for a in found.grid if a in free_axes(value))
-    operand, before, packed = packed_before(value, m, k, batch)
-    element = read(packed, (*(ix(a) for a in batch), row // WIDTH, at, row % WIDTH))
-    return Rows(operand, _over(region, found, element), (before,), (packed,))
-
-
-def _over(region: Region, found: Contraction, rows: Expr) -> Region:
-    """The region with another spelling of the rows."""
-    (store,) = region.stores
-    contraction = map_expr(found.reduce, {found.rows: rows})
-    return Region((replace(store, value=map_expr(store.value, {found.reduce: contraction})),))
+        meaning = with_factor(found, region, found.rows, element)[1]
+        return Rows(operand, meaning, ((packed, source, panels),))
+    if place == "panels":
+        return Rows(panels_of(value, k), region)
+    if strided is None or once is not None:
+        raise NotRealised("rows that lie in no strides, or in a weight that is packed once")
+    source, base, stride, k_stride = strided
+    return Rows(Operand(source, base, stride, k_stride, value), region)
 
 
 @dataclass(frozen=True)
@@ -203,7 +246,7 @@ class Parts:
 
 
 def _program(
-    region: Region,
+    plan: KernelPlan,
     found: Contraction,
     axes: tuple[Axis, Axis, Axis],
     mapping: dict[Axis, Ix],
@@ -212,13 +255,13 @@ def _program(
     parts: Parts,
     sizes: Schedule,
 ) -> TileProgram:
-    (store,) = region.stores
+    (store,) = plan.stores
     m, n, k = axes
     chunk, held, band = sizes["chunk"], sizes["held"], sizes["rows"]
     # tiles of columns for every thread, and where there are few columns rows shared out as well: each share packs
     # its columns again
     grid_size = extent_of(found.grid)
-    dims = dims_of(region)
+    dims = dims_of(plan.region)
     shares, numbers = threads_of(grid_size, dims)
     n_tiles = tiles(n.extent, 2 * chunk, chunk, shares)
     m_tiles = tiles(m.extent, held, held // 2, ceildiv(shares, n_tiles))
@@ -228,6 +271,7 @@ def _program(
     )
     task = Axis("task", grid_size * m_tiles * n_tiles)
     top = Scope(Names(), frozenset({task}))
+    top.loops = loops_by_value(moved(fold, mapping) for fold in found.folds)
     m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
     top.bind(n_part, ix(task) % column_tiles)
     top.bind(m_part, ix(task) // column_tiles % row_tiles)
@@ -258,7 +302,7 @@ def _program(
 
     value = substitute(store.value, mapping)
     at = tuple(i.substitute(mapping) for i in store.at)
-    (contraction,) = (r for r in kernel_reductions([value]) if product_factors(r) is not None)
+    contraction = substitute(found.reduce, mapping)
     out = map_expr(value, {contraction: read(c_tile, (ix(m) - m0, ix(n) - c))})
     points = Points(m, ix(m0), ix(m1)), Points(n, ix(c), c_end)
     inner.append(stored(top, store.dst, at, out, *points))

@@ -12,11 +12,13 @@ from dataclasses import replace
 
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix, extent_of, ix
-from lumigen.lower.contract import Lowered
+from lumigen.lower.built import Built, check
 from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.ops import NATIVE
+from lumigen.plan import KernelPlan, Loop, Native, NotRealised, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, read, substitute
+from lumigen.schedule import Schedule
 from lumigen.tile import GroupPlaces, Order, TileProgram
 
 Keeps = Callable[
@@ -25,23 +27,28 @@ Keeps = Callable[
 LANES = 4  # that the device's headers are told of, and no statement uses
 
 
-def order(
-    region: Region, copied: Callable[[Region], TileProgram], keeps: Keeps, threads: int
-) -> Lowered:
-    """The kernels of the region; `copied` lowers the region of a copy."""
+def plan_order(region: Region, copied: Callable[[Region], KernelPlan], keeps: Keeps) -> RegionPlan:
+    """The kernels of the region; `copied` plans the region of a copy."""
     (store,) = region.stores
     (source,) = region.reads()
     if region.native not in NATIVE or store.at != tuple(map(ix, store.axes)):
         raise LoweringFailed(step="order", what=f"no native kernel {region.native} of {store.dst}")
     length, kept = source.dims[-1], store.dst.dims[-1]
     if region.native == "groups" or length is kept or keeps(length, kept):
-        return Lowered(((_program(region, source, threads), region),))
+        return RegionPlan(region, (_planned(region),))
     whole = _whole(store, length)
     first = replace(region, stores=(whole,))
     rest = replace(store, value=read(whole.dst, store.at))
     second = replace(region, stores=(rest,), native=None)
-    kernels = ((_program(first, source, threads), first), (copied(second), second))
-    return Lowered(kernels, temps=(whole.dst,))
+    return RegionPlan(region, (_planned(first), copied(second)), (whole.dst,))
+
+
+def _planned(region: Region) -> KernelPlan:
+    """A native kernel for each row."""
+    (store,) = region.stores
+    assert region.native is not None
+    step = Native(region.native, store)
+    return KernelPlan(region, (Loop(store.axes[:-1], "grid", (step,)),))
 
 
 def _whole(store: Store, length: Ix) -> Store:
@@ -53,9 +60,17 @@ def _whole(store: Store, length: Ix) -> Store:
     return Store(dst, (*rows, axis), (*store.at[:-1], ix(axis)), value)
 
 
-def _program(region: Region, source: Buffer, threads: int) -> TileProgram:
-    (store,) = region.stores
+def order(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of one native kernel; NotRealised where it has other steps."""
+    check(sizes, ("threads",))
+    (grid,) = plan.root
+    if len(grid.body) != 1 or not isinstance(step := grid.body[0], Native) or grid.where:
+        raise NotRealised("a native kernel stands alone in its grid")
+    if grid.axes != step.store.axes[:-1]:
+        raise NotRealised("a native kernel has whole rows")
+    store = step.store
     *rows, last = store.axes
+    (source,) = plan.region.reads()
     task = Axis("task", extent_of(rows))
     top = Scope(Names(), frozenset({task}))
     top.spread(task, rows)
@@ -63,20 +78,21 @@ def _program(region: Region, source: Buffer, threads: int) -> TileProgram:
     at = tuple(map(ix, rows))
     value = read(source, (*at, ix(place)))
     start = (*at, ix(0))
-    if region.native == "groups":
+    if step.kernel == "groups":
         groups = last.extent - place.extent - 1
         top.stmts.append(GroupPlaces(store.dst, start, groups, place, value))
     else:
-        descending = region.native == "order_descending"
+        descending = step.kernel == "order_descending"
         top.stmts.append(Order(store.dst, start, last.extent, place, value, descending))
-    return TileProgram(
-        "groups" if region.native == "groups" else "order",
-        region.buffers(),
-        dims_of(region),
+    program = TileProgram(
+        "groups" if step.kernel == "groups" else "order",
+        plan.region.buffers(),
+        dims_of(plan.region),
         task,
         task.extent,
         (),
         tuple(top.stmts),
-        threads=threads,
+        threads=sizes["threads"],
         width=LANES,
     )
+    return Built(program, plan.region)

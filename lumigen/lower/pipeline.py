@@ -16,23 +16,17 @@ from dataclasses import dataclass
 
 from lumigen.dtype import DType, f32, i32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
-from lumigen.lower.contract import (
-    Contraction,
-    Lowered,
-    as_operand,
-    find_contraction,
-    flatten,
-    number,
-)
-from lumigen.lower.scope import Names, Scope
+from lumigen.lower.built import Built, check
+from lumigen.lower.contract import Contraction, as_operand, flatten, number
+from lumigen.lower.scope import Names, Scope, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.lower.tile_time import LEAST_STEPS, MOST_PARTS
+from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import (
     Buffer,
     Expr,
     Local,
     Read,
-    Reduce,
     Region,
     Role,
     Store,
@@ -40,7 +34,6 @@ from lumigen.region import (
     local,
     map_expr,
     substitute,
-    walk,
 )
 from lumigen.schedule import Schedule
 from lumigen.tile import Contract, ForTile, StoreTile, TileProgram, WhenSummed
@@ -51,22 +44,28 @@ MOST = 2**31 - 2**16
 LANES = 4  # neighbours of a row that one thread stores
 
 
-def pipeline(region: Region, sizes: Schedule) -> Lowered | None:
-    """The kernel of a region of one contraction; None if it has another form."""
-    (store,) = region.stores
-    found = find_contraction(store)
-    if found is None or not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
-        return None
+SITES = ("rows", "columns", "depth", "parts_of")
+
+
+def pipeline(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of one product and the store after it; NotRealised where it has other steps."""
+    scalar = bool(sizes.get("thread_rows", 0))
+    check(sizes, (*SITES, *(SCALAR_SITES if scalar else MATRIX_SITES)[3:]))
+    found, store = Contraction.of(plan)
+    if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
+        raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
-    tiles = _tiles(found, flat, sizes)
+    if scalar != (multiplied_in(flat.rows, flat.columns) is f32):
+        raise NotRealised("matrix instructions for products of f32, or none for others")
+    region = plan.region
     if not sizes["parts_of"]:
-        return Lowered(((_program(region, store, found, flat, sizes, None), region),))
-    parts = Parts.of(region, tiles, flat, sizes)
+        return Built(_program(region, store, found, flat, sizes, None), region)
+    parts = Parts.of(region, _tiles(found, flat, sizes), flat, sizes)
     counted = Axis("tile", parts.arrived.dims[0])
     none = Store(parts.arrived, (counted,), (ix(counted),), const(0, i32))
     meaning = Region((store, none), region.lines)
     program = _program(region, store, found, flat, sizes, parts)
-    return Lowered(((program, meaning),), (parts.sums,))
+    return Built(program, meaning, temps=(parts.sums,))
 
 
 def are_counted(*groups: tuple[Axis, ...]) -> bool:
@@ -202,21 +201,16 @@ def for_tile(
     m, n = flat.m, flat.n
     inner = top.inner([m, n], n)
     inner.alone = True
-    value = substitute(store.value, flat.mapping)
-    sums = [e for e in walk([value]) if isinstance(e, Reduce)]
+    inner.loops = loops_by_value(moved(fold, flat.mapping) for fold in found.folds)
     total = local("total", frozenset({m, n}), f32)
     assert isinstance(total, Local)
-    contraction = map_expr(found.reduce, {})
-    product_of = next(r for r in sums if _is(r, contraction, flat.mapping))
+    product_of = substitute(found.reduce, flat.mapping)
     at = tuple(i.substitute(flat.mapping) for i in store.at)
+    value = substitute(store.value, flat.mapping)
     (out,) = inner.values([map_expr(value, {product_of: total})])
     inner.stmts.append(StoreTile(store.dst, at, out, n))
     m0, n0 = start
     return ForTile(acc, m, n, ix(m0), ix(n0), m.extent, n.extent, total, tuple(inner.stmts))
-
-
-def _is(r: Reduce, contraction: Expr, mapping: dict[Axis, Ix]) -> bool:
-    return r == substitute(contraction, mapping)
 
 
 def _tile(sizes: Schedule) -> str:

@@ -1,35 +1,108 @@
-"""plan_region: in which loops a region runs. The heuristic; a search would fill the same structure.
+"""plan_region: in which kernels and loops a region can run, the heuristic's choice first.
 
-Before: a canonical region.  After: one kernel. Reductions over one axis share a loop where `separate`
-allows it and the kernel holds a contraction inside (its scores would be recomputed for each sweep); elsewhere sweeps
-over rows that stay in the caches are cheaper than corrections.
+Before: a canonical region.  After: its plans. A fold around a product needs `separate` to allow one loop for all of its
+reductions (its scores would be recomputed for each sweep); elsewhere sweeps over rows that stay in the caches are
+cheaper than corrections.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from lumigen.dtype import i32
 from lumigen.index import ix
-from lumigen.lower.cascade import Cascade, find_cascade
-from lumigen.lower.schedule_plan import STREAM_ROWS
+from lumigen.lower.cascade import find_cascade
+from lumigen.lower.chain import find_chain
+from lumigen.lower.contract import Columns, Contraction, find_contraction
+from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
+from lumigen.lower.schedule_plan import (
+    schedule_of_panels,
+    schedule_of_windows,
+)
+from lumigen.lower.split import Division, Split, is_little, split
 from lumigen.lower.stream import find_streamable
-from lumigen.lower.sweeps import grid_loop, plan_sweeps
-from lumigen.plan import KernelPlan, Loop, RegionPlan
-from lumigen.region import Region
+from lumigen.lower.sweeps import merge_reduced, plan_sweeps
+from lumigen.plan import KernelPlan, RegionPlan
+from lumigen.region import Buffer, Region, Role, Store, const
+from lumigen.schedule import Schedule
 
 
-def plan_region(region: Region) -> RegionPlan:
-    found = find_cascade(region.stores, one_row=True)
-    return plan_sweeps(region) if found is None else _folded(region, found)
+def plan_loops(region: Region, division: Division, *, team: bool = False) -> RegionPlan:
+    """Vector loops: those of the parts of long reductions, then those of the rest.
+
+    Of a `team` the block that ends last goes on to the rest, where that is little.
+    """
+    pieces = split(merge_reduced(region), division)
+    kernels = tuple(plan_sweeps(r, team=team) for r in (*pieces.parts, pieces.rest))
+    if team and pieces.parts and is_little(pieces, division):
+        *before, last, rest = kernels
+        kernels = (*before, _joined(pieces, last, rest))
+    return RegionPlan(region, kernels, pieces.temps)
 
 
-def plan_blocks(region: Region) -> RegionPlan:
-    """The same for blocks of threads: where these can run the fold as one loop."""
-    found = find_streamable(region.stores, STREAM_ROWS)
-    return plan_sweeps(region) if found is None else _folded(region, found.cascade)
+def _joined(pieces: Split, last: KernelPlan, rest: KernelPlan) -> KernelPlan:
+    """One kernel of the last parts and of the rest."""
+    arrived = Buffer("arrived", Role.COUNTER, (ix(1),), i32, (0, 0))
+    none = Store(arrived, (), (ix(0),), const(0, i32))
+    stores = (*last.region.stores, *pieces.after_last.stores, none)
+    return KernelPlan(Region(stores, rest.region.lines), last.root, rest)
 
 
-def _folded(region: Region, found: Cascade) -> RegionPlan:
-    fold = found.fold
-    (k,) = fold.axes
-    inner = Loop(fold.axes, "seq", ix(0), k.extent, fold.carries, (), results=fold.results)
-    steps = (inner, *region.stores)
-    return RegionPlan(region, (KernelPlan((grid_loop(region.stores[-1].axes, steps),)),))
+Scheduled = Callable[[KernelPlan], Schedule]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan of a region, and a schedule for each of its kernels."""
+
+    plan: RegionPlan
+    schedules: tuple[Schedule, ...]
+
+
+def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+    """Products and folds around one, for kernels of a thread that read weights in panels."""
+    (*others, store) = region.stores
+    product = None if others else find_contraction(store, one_row=True)
+    if product is not None:
+        yield _product(region, product, schedule)
+    chain = None if others else find_chain(store)
+    if chain is not None:
+        yield candidate(RegionPlan(region, (chain.plan(region),)), schedule)
+    fold = find_cascade(region.stores, one_row=True)
+    if fold is not None:
+        yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
+
+
+def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:
+    """A plan with the schedules that the heuristic gives to its kernels."""
+    return Candidate(plan, tuple(map(schedule, plan.kernels)))
+
+
+def _product(region: Region, found: Contraction, schedule: Scheduled) -> Candidate:
+    """A product whose columns are windows, or lie in panels: of weights, or that a kernel before packs."""
+    windows = bool(found.m_axes) and has_windows(found)
+    sizes = schedule_of_windows(rows_place(found)) if windows else schedule_of_panels(found)
+    packed = rows_packed_before(found, region) if windows else None
+    if not windows and Columns.of(found).once is None:
+        packed = Columns.of(found).packed_before(region)
+    if packed is None:
+        return Candidate(RegionPlan(region, (found.plan(region, alone=False),)), (sizes,))
+    buffer, packing, product, meaning = packed
+    kernels = plan_sweeps(packing), product.plan(meaning, alone=False)
+    plan = RegionPlan(region, kernels, (buffer,))
+    return Candidate(plan, (schedule(kernels[0]), sizes))
+
+
+def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> Iterator[Candidate]:
+    """The same for blocks of threads, which have so many rows of a fold at least."""
+    *others, store = region.stores
+    fold = find_streamable(region.stores, rows)
+    if fold is not None:
+        cascade = find_cascade(region.stores)
+        assert cascade is not None
+        yield candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+    product = None if others else find_contraction(store)
+    if product is not None:
+        plan = RegionPlan(region, (product.plan(region, alone=True),))
+        yield candidate(plan, schedule)

@@ -20,12 +20,14 @@ from typing import NamedTuple
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
-from lumigen.lower.contract import Contraction, Form, as_operand, find_contraction
+from lumigen.lower.built import Built, check
+from lumigen.lower.contract import Contraction, as_operand
 from lumigen.lower.mapped import BOX, Mapped
 from lumigen.lower.pipeline import LANES, Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
-from lumigen.region import Buffer, Region, Role
+from lumigen.plan import KernelPlan, NotRealised
+from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import Contract, TensorMap, TileProgram
 
@@ -93,32 +95,59 @@ BEGINNING = 9e6  # products of a multiprocessor while a block begins and ends
 THREADS = 384  # a warpgroup that produces, two that consume
 
 
-def roles(region: Region) -> tuple[Form, ...]:
-    """How a region's contraction lies on Hopper, for few rows and for many; none if it has another form."""
-    *others, store = region.stores
-    found = None if others else find_contraction(store)
-    if found is None or not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
+def schedules(plan: KernelPlan) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
+    """How a product lies on Hopper, for few rows and for many: schedules, each where conditions hold.
+
+    None where the plan has other steps, or operands that a tensor copy engine does not fetch.
+    """
+    try:
+        found, store, flat, mapped = _fetched(plan)
+    except NotRealised:
         return ()
+    can_turn = _can_turn(store, flat)
+    out: list[tuple[tuple[Cmp, ...], Schedule]] = []
+    for most, rows in _numbers_of_rows(flat.m.extent):
+        sizes = _schedule(found, flat, mapped, rows, can_turn=can_turn)
+        if out and out[-1][1] == sizes:
+            out.pop()  # the same for more rows
+        conditions = () if most is None else (Cmp(most - flat.m.extent),)
+        out.append((conditions, sizes))
+    return tuple(out)
+
+
+def _can_turn(store: Store, flat: Flat) -> bool:
+    """Whether rows can be the lanes: neighbours of a column are stored together then."""
+    place = address(store.dst, tuple(i.substitute(flat.mapping) for i in store.at))
+    return place.coefficient(flat.m) is not None
+
+
+def _fetched(plan: KernelPlan) -> tuple[Contraction, Store, Flat, tuple[Mapped, Mapped]]:
+    """The product of a plan, and its operands as a tensor copy engine fetches them."""
+    found, store = Contraction.of(plan)
+    if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
+        raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
     a = Mapped.of(flat.rows, flat.m, flat.k, found.grid)
     b = Mapped.of(flat.columns, flat.n, flat.k, found.grid)
     if a is None or b is None or a.source.dtype is not b.source.dtype:
-        return ()
+        raise NotRealised("an operand that a tensor copy engine does not fetch")
     if a.shared() is None or b.shared() is None:
-        return ()
-    place = address(store.dst, tuple(i.substitute(flat.mapping) for i in store.at))
-    can_turn = (
-        place.coefficient(flat.m) is not None
-    )  # then rows are the lanes, which are stored together
-    out: list[Form] = []
-    for most, rows in _numbers_of_rows(flat.m.extent):
-        sizes = _schedule(found, flat, (a, b), rows, can_turn=can_turn)
-        if out and out[-1].schedule == sizes:
-            out.pop()  # the same for more rows
-        at = (flat.turned(), b, a) if sizes["turned"] else (flat, a, b)
-        conditions = () if most is None else (Cmp(most - flat.m.extent),)
-        out.append(Form(sizes, _program(region, found, at[0], at[1:], sizes), conditions))
-    return tuple(out)
+        raise NotRealised("an operand whose batches no quotient numbers")
+    return found, store, flat, (a, b)
+
+
+def roles(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of one product of operands that are fetched; NotRealised where it is of another form."""
+    check(sizes, SITES)
+    found, store, flat, mapped = _fetched(plan)
+    tile = next((t for t in TILES if t.sizes == sizes), None)
+    if tile is None:
+        raise NotRealised("a tile that the device's headers do not have")
+    if not _fits(tile, mapped) or (tile.turned and not _can_turn(store, flat)):
+        raise NotRealised("a tile that copies of an operand do not divide")
+    if sizes["turned"]:
+        flat, mapped = flat.turned(), (mapped[1], mapped[0])
+    return Built(_program(plan.region, store, found, flat, mapped, sizes), plan.region)
 
 
 def _numbers_of_rows(extent: Ix) -> list[tuple[int | None, int]]:
@@ -183,9 +212,13 @@ def _fits(t: Tile, mapped: tuple[Mapped, Mapped]) -> bool:
 
 
 def _program(
-    region: Region, found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], sizes: Schedule
+    region: Region,
+    store: Store,
+    found: Contraction,
+    flat: Flat,
+    mapped: tuple[Mapped, Mapped],
+    sizes: Schedule,
 ) -> TileProgram:
-    (store,) = region.stores
     m, n, k = flat.m, flat.n, flat.k
     rows, columns, cluster = sizes["rows"], sizes["columns"], sizes["cluster"]
     m_tiles, n_tiles = ceildiv(m.extent, rows * cluster), ceildiv(n.extent, columns)

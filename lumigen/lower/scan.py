@@ -7,12 +7,15 @@ have their carries in one vector.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lumigen.dtype import computed, f32
 from lumigen.index import Axis, ceildiv, extent_of, ix, minimum
+from lumigen.lower.built import Built, check
 from lumigen.lower.scope import Names, Scope, address, lanes_fit
 from lumigen.lower.simt import WARP, dims_of
 from lumigen.lower.sweeps import grid_loop
-from lumigen.plan import KernelPlan, Loop, RegionPlan
+from lumigen.plan import KernelPlan, Loop, NotRealised
 from lumigen.region import Expr, Local, Region, Scan, Store, carried, local, map_expr
 from lumigen.schedule import Schedule
 from lumigen.tile import Advance, Carry, For, ScanLanes, StoreTile, TileProgram
@@ -25,28 +28,71 @@ def is_scan(region: Region) -> bool:
     return any(isinstance(s.value, Scan) for s in region.stores)
 
 
-def plan_scan(region: Region) -> RegionPlan:
-    """A loop over the scanned axis inside one over all others."""
+def plan_scan(region: Region, *, team: bool = False) -> KernelPlan:
+    """A loop over the scanned axis inside those over all others; with a `team` threads share the last one of these."""
     (store,) = region.stores
-    assert isinstance(store.value, Scan)
-    axis = store.value.axis
-    inner = Loop((axis,), "seq", ix(0), axis.extent, (), (store,))
-    rows = tuple(a for a in store.axes if a != axis)
-    return RegionPlan(region, (KernelPlan((grid_loop(rows, (inner,)),)),))
-
-
-def scan(plan: RegionPlan, sizes: Schedule) -> TileProgram:
-    """The tile program of such a plan."""
-    (store,) = plan.region.stores
     assert isinstance(store.value, Scan)
     t, last = store.value.axis, store.axes[-1]
     lane = last if last != t and last.extent != 1 else None
     rows = tuple(a for a in store.axes if a not in (t, lane))
-    vectors = lane is not None and store.value.dtype is f32 and computed(store.dst.dtype) is f32
-    vectors = vectors and lane is not None and _fits(store.value, lane)
-    threads = sizes.get("threads", 1)
-    team, per_row, chunk = _grain(store.value, store, lane, sizes, vectors=vectors)
+    along = Loop((t,), "lanes" if scans_lanes(store, store.value) else "seq", (store,))
+    if lane is None:
+        return KernelPlan(region, (grid_loop(rows, (along,)),))
+    floats = store.value.dtype is f32 and computed(store.dst.dtype) is f32
+    kind = "lanes" if floats and _fits(store.value, lane) else "threads" if team else "seq"
+    return KernelPlan(region, (grid_loop(rows, (Loop((lane,), kind, (along,)),)),))
 
+
+@dataclass(frozen=True)
+class _Scanned:
+    """What a plan of a scan says."""
+
+    rows: tuple[Axis, ...]
+    lane: Axis | None
+    kind: str  # of the loop over the lanes
+    along: bool  # vectors have neighbouring elements of a row
+    store: Store
+    value: Scan
+
+    @staticmethod
+    def of(plan: KernelPlan) -> _Scanned:
+        (grid,), lane, kind = plan.root, None, "seq"
+        (inner,) = grid.body
+        if isinstance(inner, Loop) and isinstance(inner.body[0], Loop):
+            (lane,), kind, (inner,) = inner.axes, inner.kind, inner.body
+        if not isinstance(inner, Loop) or not isinstance(store := inner.body[-1], Store):
+            raise NotRealised("a scan is a loop over its axis inside one over the rest")
+        value = store.value
+        if not isinstance(value, Scan) or inner.axes != (value.axis,) or grid.where or inner.where:
+            raise NotRealised("a scan takes every element of its axis")
+        is_vector = kind == "lanes"
+        if is_vector and (lane is None or value.dtype is not f32 or not _fits(value, lane)):
+            raise NotRealised("carries of neighbouring rows that fit no vector")
+        along = inner.kind == "lanes"
+        if along and not scans_lanes(store, value, least=0):
+            raise NotRealised("a scan over lanes of an operation that has none")
+        return _Scanned(grid.axes, lane, kind, along, store, value)
+
+
+SITES = ("visits", "lanes")
+SITES_OF_TEAMS = ("threads", "width")
+
+
+def scan(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of such a plan; NotRealised where it is none."""
+    check(sizes, SITES_OF_TEAMS if sizes.get("threads", 0) else SITES)
+    return Built(_program(plan, sizes), plan.region)
+
+
+def _program(plan: KernelPlan, sizes: Schedule) -> TileProgram:
+    found = _Scanned.of(plan)
+    store, value, lane, rows = found.store, found.value, found.lane, found.rows
+    threads = sizes.get("threads", 1)
+    if (found.kind == "threads") != (threads > 1 and lane is not None and found.kind != "lanes"):
+        raise NotRealised(
+            "a loop over rows of a scan that no threads share, or threads that have none"
+        )
+    team, per_row, chunk = _grain(found, sizes)
     row_axis = rows[0] if len(rows) == 1 else Axis("row", extent_of(rows))
     row_tasks = ceildiv(row_axis.extent, per_row)
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
@@ -55,19 +101,20 @@ def scan(plan: RegionPlan, sizes: Schedule) -> TileProgram:
     row_scope = top.inner([row_axis])
     if row_axis not in rows:
         row_scope.spread(row_axis, rows)
-    along = scans_lanes(store, store.value)
-    if along and store.value.element is not None:
-        _along(row_scope, store, store.value, store.value.element, threads)
+    if found.along and value.element is not None:
+        _along(row_scope, store, value, value.element, threads)
     elif lane is None:
-        _carry(row_scope, store, store.value, None)
+        _carry(row_scope, store, value, None)
     else:
-        inner = row_scope.inner([lane], lane if vectors else None)
+        vector = lane if found.kind == "lanes" else None
+        inner = row_scope.inner([lane], vector)
         inner.alone = threads > 1
-        _carry(inner, store, store.value, lane if vectors else None)
+        _carry(inner, store, value, vector)
         lo = ix(task) % lane_tasks * chunk
         hi = minimum(lo + chunk, lane.extent)
-        dealt = threads > 1 and not vectors
-        row_scope.stmts.append(For(lane, lo, hi, vectors, tuple(inner.stmts), dealt=dealt))
+        dealt = found.kind == "threads"
+        loop = For(lane, lo, hi, vector is not None, tuple(inner.stmts), dealt=dealt)
+        row_scope.stmts.append(loop)
     first = ix(task) // lane_tasks * per_row
     hi = minimum(first + per_row, row_axis.extent)
     top.stmts.append(For(row_axis, first, hi, False, tuple(row_scope.stmts), dealt=threads > 1))
@@ -112,12 +159,12 @@ def _named(name: str, axes: frozenset[Axis], value: Scan) -> Local:
     return out
 
 
-def scans_lanes(store: Store, value: Scan) -> bool:
+def scans_lanes(store: Store, value: Scan, least: int = SHORT) -> bool:
     """Whether vectors have neighbouring elements of a row: of an associative operation on f32, in long rows."""
     floats = value.dtype is f32 and computed(store.dst.dtype) is f32
-    long = value.axis.extent.estimate() >= SHORT
-    beside = address(store.dst, store.at).coefficient(value.axis) == 1
-    return floats and long and beside and value.element is not None and store.axes[-1] == value.axis
+    long = value.axis.extent.estimate() >= least
+    along = address(store.dst, store.at).coefficient(value.axis) == 1
+    return floats and long and along and value.element is not None and store.axes[-1] == value.axis
 
 
 def _carry(scope: Scope, store: Store, value: Scan, lanes: Axis | None) -> None:
@@ -140,23 +187,21 @@ def _fits(value: Scan, lane: Axis) -> bool:
     return lanes_fit([value.init, value.taking(carry)], lane)
 
 
-def _grain(
-    value: Scan, store: Store, lane: Axis | None, sizes: Schedule, *, vectors: bool
-) -> tuple[int, int, int]:
+def _grain(found: _Scanned, sizes: Schedule) -> tuple[int, int, int]:
     """Threads that share a row; rows and lanes of a work tile."""
-    t = value.axis
+    t, lane = found.value.axis, found.lane
     threads = sizes.get("threads", 1)
     if threads == 1:
         length = max(1, t.extent.estimate())
         if lane is None:
             return 1, max(1, sizes["visits"] // length), 1
         return 1, 1, max(sizes["lanes"], sizes["visits"] // length)
-    if scans_lanes(store, value):
+    if found.along:
         team = WARP if t.extent.estimate() <= 4 * WARP * sizes["width"] else threads
         return team, threads // team, 1
     if lane is None:
         return 1, threads, 1
-    width = sizes["width"] if vectors else 1
+    width = sizes["width"] if found.kind == "lanes" else 1
     points = -(-lane.extent.estimate() // width)
     team = min(WARP, 1 << (points - 1).bit_length()) if points <= 4 * WARP else threads
     return team, threads // team, team * width

@@ -8,7 +8,7 @@ become loops. Both skeletons build their bodies with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, computed, f32
@@ -25,12 +25,12 @@ from lumigen.index import (
     unravel,
 )
 from lumigen.lower.phases import in_phases
-from lumigen.lower.runs import visited
 from lumigen.memo import remembered
 from lumigen.ops import Op
-from lumigen.plan import Loop
+from lumigen.plan import Loop, NotRealised
 from lumigen.region import (
     Buffer,
+    Carried,
     Choose,
     Const,
     Expr,
@@ -43,6 +43,7 @@ from lumigen.region import (
     Read,
     Reduce,
     Role,
+    carried,
     children,
     choose,
     const,
@@ -50,12 +51,12 @@ from lumigen.region import (
     holds,
     indices_of,
     local,
+    map_expr,
     rebuild,
+    substitute,
     walk,
 )
 from lumigen.tile import Accumulate, Accumulator, Bind, Finish, For, Let, Stmt
-
-SHARED = 32  # points of a loop that are enough for the threads of a warp
 
 
 def address(source: Buffer, at: tuple[Ix, ...]) -> Ix:
@@ -126,7 +127,9 @@ def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
     for e in walk(roots):
         if isinstance(e, Reduce) and lanes in free_axes(e) and e.dtype is not f32:
             return False
-        value = guarded(e, _within_loops(e, lanes)) if isinstance(e, Reduce) else e
+        value = e
+        if isinstance(e, Reduce):
+            value = guarded(e.monoid, e.body, _within_loops(e, lanes))
         if is_per_lane(value, lanes) and any(
             isinstance(x, Reduce | Local) and lanes in free_axes(x) for x in walk([value])
         ):
@@ -168,10 +171,15 @@ class Scope:
     stmts: list[Stmt] = field(default_factory=list[Stmt])
     known: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
     uses: dict[Expr, int] = field(default_factory=dict[Expr, int])
+    loops: Mapping[Expr, Loop] = field(
+        default_factory=dict[Expr, Loop]
+    )  # of the plan, that may stand here
 
     def inner(self, axes: Iterable[Axis], lanes: Axis | None = None) -> Scope:
         known = self.axes | frozenset(axes)
-        return Scope(self.names, known, self, lanes or self.lanes, self.alone, self.team)
+        return Scope(
+            self.names, known, self, lanes or self.lanes, self.alone, self.team, loops=self.loops
+        )
 
     def values(self, roots: Iterable[Expr]) -> list[Expr]:
         """Each root as `value` gives it; what they use together is computed once."""
@@ -218,7 +226,10 @@ class Scope:
             return found
         home = self.home(e)
         if isinstance(e, Reduce):
-            home.reduce([e])
+            loop = self.loops.get(e)
+            if loop is None:
+                raise NotRealised(f"no loop of the plan computes a {e.monoid.value} over {e.axes}")
+            home.fold(loop)
             return home.known[e]
         if isinstance(e, Choose) and not is_safe(e):
             return self.with_reductions(
@@ -254,92 +265,129 @@ class Scope:
         self.known[e] = name
         return name
 
-    # ---- reductions ----
+    # ---- folds ----
 
     def fold(self, loop: Loop) -> None:
-        """The loop of a plan, in the outermost scope that all its reductions can run in."""
-        group = [r for r, _ in loop.results if isinstance(r, Reduce)]
-        needed = frozenset[Axis]().union(*map(free_axes, group))
-        home = self
-        while home.parent is not None and needed <= home.parent.axes:
-            home = home.parent
-        home.reduce(group)
-
-    def reduce(self, group: list[Reduce]) -> None:
-        """Loops that compute reductions over the same axes, with one accumulator for each."""
-        for r in group:
-            for inner in _inner_reductions(r):
-                if inner not in group and free_axes(inner) <= self.axes:
-                    self.value(inner)
-        first = group[0]
-        vector = self.lanes is not None and any(self.lanes in free_axes(r) for r in group)
-        numbers = all(r.dtype is f32 for r in group)
-        accumulators: list[Local] = []
-        has_lanes = self.alone or self.lanes is not None  # lanes hold no others
-        lane_axis = None if has_lanes or not numbers else _lane_axis(first)
-        if lane_axis is not None and not lanes_fit([r.body for r in group], lane_axis):
-            lane_axis = None
+        """The loop of a plan in this scope, with one accumulator for each of its carries."""
+        _check_fold(loop)
+        self._compute_before(loop)
+        last = loop.axes[-1] if loop.kind != "seq" else None
+        lane_axis = last if loop.kind == "lanes" else None
+        shared = last if loop.kind == "threads" else None
+        self._check_lanes(loop)
+        values = [c.value for c in loop.carries]
+        vector = self.lanes is not None and any(self.lanes in free_axes(v) for v in values)
         lanes = self.lanes if vector else lane_axis
-        shares = self.team and self.lanes is None and not self.alone
-        dealt = _dealt_axis(first) if shares and lane_axis is None else None
-        for r in group:
-            extra = frozenset({lanes} if lanes is not None else ())
-            name = local(
-                self.names.fresh("acc"), (free_axes(r) | extra) & (self.axes | extra), r.dtype
-            )
+        extra = frozenset({lanes} if lanes is not None else ())
+        accumulators: list[Local] = []
+        for c in loop.carries:
+            axes = (free_axes(c.value) | extra) & (self.axes | extra)
+            name = local(self.names.fresh("acc"), axes, c.value.dtype)
             assert isinstance(name, Local)
             accumulators.append(name)
-            self.stmts.append(Accumulator(name, r.monoid, lanes, dealt=dealt is not None))
-        last = lane_axis or dealt
-        order = [a for a in first.axes if a != last] + ([last] if last else [])
-        self._loops(order, lane_axis, group, accumulators, lanes, dealt)
-        for r, acc in zip(group, accumulators, strict=True):
-            if last is None:
-                self.known[r] = acc
-                continue
-            name = local(self.names.fresh("r"), free_axes(r), r.dtype)
-            assert isinstance(name, Local)
-            self.stmts.append(Finish(name, acc, r.monoid))
-            self.known[r] = name
+            self.stmts.append(Accumulator(name, c.monoid, lanes, dealt=shared is not None))
+        self._loops(loop, accumulators, lanes)
+        states: dict[Expr, Expr] = {}
+        for i, (c, acc) in enumerate(zip(loop.carries, accumulators, strict=True)):
+            total = acc
+            if last is not None:
+                name = local(self.names.fresh("r"), free_axes(c.value), c.value.dtype)
+                assert isinstance(name, Local)
+                self.stmts.append(Finish(name, acc, c.monoid))
+                total = name
+            states[carried(i, "new", c.value.dtype)] = total
+        for original, result in loop.results:
+            self.known[original] = map_expr(result, states)
 
-    def _loops(
-        self,
-        order: list[Axis],
-        lane_axis: Axis | None,
-        group: list[Reduce],
-        accumulators: list[Local],
-        lanes: Axis | None,
-        dealt: Axis | None,
-    ) -> None:
-        pending = list(group[0].where)
+    def _compute_before(self, loop: Loop) -> None:
+        """What the loop reads of folds that do not vary with it."""
+        for c in loop.carries:
+            for inner in _reductions_in((c.tile,)):
+                if inner in self.loops and free_axes(inner) <= self.axes:
+                    self.value(inner)
+
+    def _check_lanes(self, loop: Loop) -> None:
+        if loop.kind == "seq":
+            return
+        if self.lanes is not None or self.alone:
+            raise NotRealised(f"a fold over {loop.kind} inside a loop over lanes or threads")
+        if loop.kind == "threads" and not self.team:
+            raise NotRealised("a fold over threads in a task of one thread")
+        if loop.kind == "lanes" and any(c.value.dtype is not f32 for c in loop.carries):
+            raise NotRealised("a fold over lanes of another type than f32")
+        if loop.kind == "lanes" and not lanes_fit([c.tile for c in loop.carries], loop.axes[-1]):
+            raise NotRealised(f"vectors along {loop.axes[-1]} do not compute the fold")
+
+    def _loops(self, loop: Loop, accumulators: list[Local], lanes: Axis | None) -> None:
+        pending = list(loop.where)
         scopes: list[tuple[Scope, Axis, Ix, Ix]] = []
         scope = self
-        for axis in order:
+        last = loop.axes[-1]
+        for axis in loop.axes:
             same_in_all_lanes = scope.axes - {scope.lanes}
             lo, hi, pending = _bounds(axis, pending, same_in_all_lanes)
-            scope = scope.inner([axis], axis if axis == lane_axis else None)
-            scope.alone = scope.alone or axis == dealt
+            is_lanes = axis == last and loop.kind == "lanes"
+            scope = scope.inner([axis], axis if is_lanes else None)
+            scope.alone = scope.alone or (axis == last and loop.kind == "threads")
             scopes.append((scope, axis, lo, hi))
-        bodies = scope.values([guarded(r, pending) for r in group])
-        for r, acc, body in zip(group, accumulators, bodies, strict=True):
-            scope.stmts.append(Accumulate(acc, r.monoid, body, lanes))
+        scope.loops = {**scope.loops, **loops_by_value(loop.body)}
+        bodies = scope.values([guarded(c.monoid, c.tile, pending) for c in loop.carries])
+        for c, acc, body in zip(loop.carries, accumulators, bodies, strict=True):
+            scope.stmts.append(Accumulate(acc, c.monoid, body, lanes))
         for inner, axis, lo, hi in reversed(scopes):
             assert inner.parent is not None
-            is_dealt = axis == dealt
-            loop = For(axis, lo, hi, axis == lane_axis, tuple(inner.stmts), dealt=is_dealt)
-            inner.parent.stmts.append(loop)
+            is_last = axis == last
+            statement = For(
+                axis,
+                lo,
+                hi,
+                is_last and loop.kind == "lanes",
+                tuple(inner.stmts),
+                dealt=is_last and loop.kind == "threads",
+            )
+            inner.parent.stmts.append(statement)
 
 
-def guarded(r: Reduce, conditions: list[Cmp]) -> Expr:
-    """The reduction's body, neutral where a condition fails."""
-    if not conditions:
-        return r.body
-    lowest = r.dtype.lowest if r.monoid is Monoid.MAX else (0.0 if r.dtype.is_float else 0)
-    return choose(holds(conditions), r.body, const(lowest, r.dtype))
+def _check_fold(loop: Loop) -> None:
+    """Whether accumulators that no other one corrects compute the fold."""
+    for c in loop.carries:
+        if c.correct is not None:
+            raise NotRealised("vector loops carry no corrections")
+        if c.product is not None:
+            raise NotRealised("vector loops have no products of matrices")
+        if any(isinstance(e, Carried) for e in walk([c.tile])):
+            raise NotRealised("a state of vector loops that another one depends on")
+    if any(not isinstance(s, Loop) or not s.carries for s in loop.body):
+        raise NotRealised("a fold of vector loops with other steps than folds inside")
 
 
-def _inner_reductions(r: Reduce) -> list[Reduce]:
-    return [x for x in walk([r]) if isinstance(x, Reduce)]
+def loops_by_value(steps: Iterable[object]) -> dict[Expr, Loop]:
+    """The folds among some steps by the reductions that they compute."""
+    folds = (s for s in steps if isinstance(s, Loop))
+    return {original: loop for loop in folds for original, _ in loop.results}
+
+
+def moved(loop: Loop, places: Mapping[Axis, Ix]) -> Loop:
+    """The fold with axes around it replaced by index expressions."""
+    if not places:
+        return loop
+    carries = tuple(
+        replace(c, value=substitute(c.value, places), tile=substitute(c.tile, places))
+        for c in loop.carries
+    )
+    results = tuple((substitute(r, places), substitute(e, places)) for r, e in loop.results)
+    where = tuple(c.substitute(places) for c in loop.where)
+    body = tuple(moved(s, places) if isinstance(s, Loop) else s for s in loop.body)
+    return replace(loop, carries=carries, results=results, where=where, body=body)
+
+
+def guarded(monoid: Monoid, value: Expr, conditions: Iterable[Cmp]) -> Expr:
+    """A term of a reduction, neutral where a condition fails."""
+    asked = tuple(conditions)
+    if not asked:
+        return value
+    lowest = value.dtype.lowest if monoid is Monoid.MAX else (0.0 if value.dtype.is_float else 0)
+    return choose(holds(asked), value, const(lowest, value.dtype))
 
 
 def _bounds(axis: Axis, conditions: list[Cmp], known: frozenset[Axis]) -> tuple[Ix, Ix, list[Cmp]]:
@@ -358,29 +406,6 @@ def _bounds(axis: Axis, conditions: list[Cmp], known: frozenset[Axis]) -> tuple[
         else:
             left.append(c)
     return lo, hi, left
-
-
-def _lane_axis(r: Reduce) -> Axis | None:
-    """The reduced axis along which most reads are consecutive in memory; none if it is too short to pay."""
-
-    def score(axis: Axis) -> int:
-        return sum(
-            address(e.source, e.at).coefficient(axis) == 1
-            for e in walk([r.body])
-            if isinstance(e, Read)
-        )
-
-    best = max(reversed(r.axes), key=score)
-    return best if visited(r, best) >= 4 else None
-
-
-def _dealt_axis(r: Reduce) -> Axis | None:
-    """The reduced axis whose points threads share: that along memory, unless a longer one busies more of them."""
-    along = _lane_axis(r)
-    longest = max(r.axes, key=lambda a: visited(r, a))
-    if along is None or visited(r, along) < min(SHARED, visited(r, longest)):
-        return longest if visited(r, longest) >= 4 else None
-    return along
 
 
 def is_negation(e: Expr) -> bool:

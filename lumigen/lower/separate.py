@@ -133,12 +133,12 @@ def _synthesise(targets: list[Reduce], axes: tuple[Axis, ...]) -> Fold:
     work = _Synthesis(axes, targets)
     for r in targets:
         work.reduction(r)
-    carries = tuple(replace(c, cancelling=i in work.cancelling) for i, c in enumerate(work.carries))
     common: list[Cmp] | None = None
-    for c in carries:
+    for c in work.carries:
         conditions = absent_unless(c.monoid, c.tile)
         common = [x for x in conditions if common is None or x in common]
-    return Fold(axes, carries, tuple(work.results.items()), tuple(common or ()))
+    results, cancelling = tuple(work.results.items()), bool(work.cancelling)
+    return Fold(axes, tuple(work.carries), results, tuple(common or ()), cancelling)
 
 
 @dataclass(frozen=True)

@@ -2,72 +2,96 @@
 
 Work tiles are runs of rows (the axes of the stores but the last) or runs of the last axis, which is the lane axis.
 Reductions that do not vary with the lane axis run before the lane loop, over lanes of their own; those that do run
-inside it, one accumulator for each lane. Axes that no reduction varies with are loops behind them.
+inside it, one accumulator for each lane. Axes that no reduction varies with are loops after them.
 
 Where a task has many threads, they form teams: rows are dealt to teams, the lanes of a row to the threads of its
 team. A loop over the last axis that has no vector form is dealt point by point, and what is inside it runs alone.
 
-Sites: `visits` of elements in a work tile and `lanes` of a lane axis whose elements each run a reduction; with
-`threads` in a task, `width` lanes of a thread and `vectors` of a thread in a row of a map, or as many as are
-`repeated` where each work tile computes what its row reduces to.
+Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction, and at most so
+many `stretches` of a loop over lanes. With `threads` in a task: `width` lanes of a thread, `vectors` of a thread in a
+row of a map, or as many as are `repeated` where each work tile computes what its row reduces to; `hold` keeps what
+loops over a row share in registers, else so many `blocks` of a multiprocessor should have registers at one time (0: as
+it comes).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
-from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, minimum
+from lumigen.lower.built import Built, check
+from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
-from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit
+from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
-from lumigen.lower.sweeps import axes_behind, lane_axis
-from lumigen.lower.window import windowed
-from lumigen.plan import Loop, RegionPlan
-from lumigen.region import Buffer, Reduce, Region, Store, free_axes, indices_of, walk
+from lumigen.plan import KernelPlan, Loop, NotRealised, Step
+from lumigen.region import Reduce, Region, Role, Store, free_axes, indices_of, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
+SITES = ("visits", "lanes", "stretches")
+SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 WARP = 32  # threads that exchange values without memory
 
 
 @dataclass(frozen=True)
-class Last:
-    """What the last block of a kernel computes besides; `arrived` counts blocks, and is 0 before and after."""
-
-    plan: RegionPlan
-    arrived: Buffer
-
-
-@dataclass(frozen=True)
 class _Loops:
-    """What a plan of one kernel computes, and the axes of its loops: runs of rows, then lanes."""
+    """What a plan of vector loops says: its folds and stores, and the axes of its loops."""
 
-    folds: list[Loop]
-    stores: list[Store]
+    once: tuple[Loop, ...]  # folds of each work tile
+    of_rows: tuple[Loop, ...]  # folds of each row
+    of_lanes: tuple[Loop, ...]  # folds of each point along the lanes
+    stores: tuple[Store, ...]
     where: tuple[Cmp, ...]
     lane: Axis | None
+    kind: str  # of the loop over the lanes
     rows: tuple[Axis, ...]
-    behind: tuple[Axis, ...]  # of loops inside a row, behind the folds
+    after: tuple[Axis, ...]  # of loops inside a row, after the folds
+    after_lanes: bool  # whether these are inside the loop over the lanes
 
     @staticmethod
-    def of(plan: RegionPlan) -> _Loops:
-        (kernel,) = plan.kernels
-        (grid,) = kernel.root
-        folds, stores = _steps(grid)
-        where: tuple[Cmp, ...] = ()
-        if not folds and len(stores) == 1:
-            changed, asked = windowed(stores[0])
-            if lane_axis(changed) not in frozenset[Axis]().union(*(c.axes for c in asked)):
-                stores, where = [changed], asked
-        store = stores[-1]
-        lane, behind = lane_axis(store), axes_behind(tuple(stores))
-        rows = tuple(a for a in store.axes if a is not lane and a not in behind)
-        return _Loops(folds, stores, where, lane, rows, behind)
+    def of(plan: KernelPlan) -> _Loops:
+        *once, grid = plan.root
+        if grid.kind != "grid" or any(not loop.carries for loop in once):
+            raise NotRealised("vector loops have one grid, after the folds of a work tile")
+        of_rows, inner = _after_folds(grid.body)
+        lane, kind, of_lanes, after, after_lanes = None, "seq", tuple[Loop, ...](), (), False
+        while len(inner) == 1 and isinstance(loop := inner[0], Loop):
+            folds, inner = _after_folds(loop.body)
+            if loop.where:
+                raise NotRealised("a loop inside a row over some of its points")
+            is_lane = len(loop.axes) == 1 and (
+                loop.kind != "seq" or loop.axes == plan.stores[-1].axes[-1:]
+            )
+            if lane is None and is_lane:
+                (lane,), kind, of_lanes = loop.axes, loop.kind, folds
+            elif loop.kind == "seq" and not folds and not after:
+                after, after_lanes = loop.axes, lane is not None
+            else:
+                raise NotRealised(f"a {loop.kind} loop over {loop.axes} inside a row")
+        stores = tuple(s for s in inner if isinstance(s, Store))
+        if not stores or len(stores) < len(inner):
+            raise NotRealised("vector loops end with stores, and have no products of matrices")
+        return _Loops(
+            tuple(once),
+            of_rows,
+            of_lanes,
+            stores,
+            grid.where,
+            lane,
+            kind,
+            grid.axes,
+            after,
+            after_lanes,
+        )
+
+    @property
+    def folds(self) -> tuple[Loop, ...]:
+        return (*self.once, *self.of_rows, *self.of_lanes)
 
     @property
     def row(self) -> Axis:
@@ -76,12 +100,12 @@ class _Loops:
 
     @property
     def back(self) -> Axis:
-        """All axes behind the folds as one."""
-        return _as_one("back", self.behind)
+        """All axes after the folds as one."""
+        return _as_one("back", self.after)
 
     @property
     def points(self) -> Ix:
-        """Of a row, for each point of the axes behind the folds."""
+        """Of a row, for each point of the axes after the folds."""
         return self.lane.extent if self.lane is not None else ix(1)
 
     @property
@@ -93,60 +117,72 @@ class _Loops:
     def reductions(self) -> tuple[Reduce, ...]:
         return kernel_reductions(s.value for s in self.stores)
 
-    @property
-    def in_lanes(self) -> bool:
-        """Whether a reduction varies with the lanes."""
-        return self.lane is not None and any(self.lane in free_axes(r) for r in self.reductions)
-
-    def run(self, top: Scope, rows: Span, lanes: Span, back: Span, shared: bool) -> For:
-        """For these rows, lanes and points behind, from a first up to an end; threads may have a `shared` task."""
+    def run(self, top: Scope, span: Spans, *, shared: bool, cuts: int) -> For:
+        """All of these rows, lanes and points after the folds; threads may have a `shared` task."""
+        for fold in self.once:
+            top.fold(fold)
         row_scope = _inside(top, self.row, self.rows)
-        lane, stores = self.lane, self.stores
-        floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
-        lanes_ok = lane is not None and floats and lanes_fit([s.value for s in stores], lane)
-        if lane is None:
-            whole = Stretch(self.row, tuple(stores), self.where)
-            self._behind(row_scope, self.folds, whole, back, None)
-        elif self.behind and not self.in_lanes:
-            scope = _inside(row_scope, self.back, self.behind)
-            self._lanes(scope, lanes, ONCE, lanes_ok, shared)
-            row_scope.stmts.append(For(self.back, *back, False, tuple(scope.stmts)))
+        for fold in self.of_rows:
+            row_scope.fold(fold)
+        if self.lane is None:
+            self._store(row_scope, Stretch(self.row, self.stores, self.where, {}), span.after, None)
+        elif self.after and not self.after_lanes:
+            scope = _inside(row_scope, self.back, self.after)
+            self._lanes(scope, replace(span, after=ONCE), shared=shared, cuts=cuts)
+            row_scope.stmts.append(For(self.back, *span.after, False, tuple(scope.stmts)))
         else:
-            self._lanes(row_scope, lanes, back, lanes_ok, shared)
-        return For(self.row, *rows, False, tuple(row_scope.stmts), dealt=shared)
+            self._lanes(row_scope, span, shared=shared, cuts=cuts)
+        return For(self.row, *span.rows, False, tuple(row_scope.stmts), dealt=shared)
 
-    def _lanes(self, scope: Scope, lanes: Span, back: Span, lanes_ok: bool, shared: bool) -> None:
+    def _lanes(self, scope: Scope, span: Spans, *, shared: bool, cuts: int) -> None:
         """The loops over lanes: one, or one for each stretch in which what is chosen stays the same."""
         assert self.lane is not None
+        is_vector = self.kind == "lanes"
         one = sum(len(fold.results) for fold in self.folds) <= 1
-        cut = lanes_ok and one and not shared and lanes == (ix(0), self.points)
-        whole = Stretch(self.lane, tuple(self.stores), self.where)
-        for part in stretches(whole) if cut else (whole,):
-            vector = part.lane if lanes_ok else None
+        cut = is_vector and one and not shared and span.lanes == (ix(0), self.points)
+        whole = Stretch(self.lane, self.stores, self.where, {})
+        for part in stretches(whole, cuts) if cut else (whole,):
+            vector = part.lane if is_vector else None
             inner = scope.inner([part.lane], vector)
-            inner.alone = shared and not lanes_ok
-            folds = self.folds if part is whole else []  # a part has a reduction of its own
-            self._behind(inner, folds, part, back, vector)
-            span = lanes if part is whole else (ix(0), part.lane.extent)
-            loop = For(part.lane, *span, lanes_ok, tuple(inner.stmts), dealt=inner.alone)
+            inner.alone = self.kind == "threads"
+            for fold in self.of_lanes:
+                inner.fold(moved(fold, part.moved))
+            self._store(inner, part, span.after, vector)
+            ends = span.lanes if part is whole else (ix(0), part.lane.extent)
+            loop = For(part.lane, *ends, is_vector, tuple(inner.stmts), dealt=inner.alone)
             scope.stmts.append(loop)
 
-    def _behind(
-        self, scope: Scope, folds: list[Loop], part: Stretch, back: Span, lanes: Axis | None
-    ) -> None:
-        """The folds, then the stores for these points of the axes behind them."""
-        for fold in folds:
-            scope.fold(fold)
-        if back == ONCE:
+    def _store(self, scope: Scope, part: Stretch, after: Span, lanes: Axis | None) -> None:
+        """The stores, for these points of the axes after the folds."""
+        if after == ONCE:
             _fill(scope, part.stores, lanes, part.where)
             return
-        inner = _inside(scope, self.back, self.behind)
+        inner = _inside(scope, self.back, self.after)
         _fill(inner, part.stores, lanes, part.where)
-        scope.stmts.append(For(self.back, *back, False, tuple(inner.stmts)))
+        scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
+
+
+def _after_folds(steps: tuple[Step, ...]) -> tuple[tuple[Loop, ...], tuple[Step, ...]]:
+    """The folds that some steps begin with, and the rest."""
+    folds: list[Loop] = []
+    for s in steps:
+        if not isinstance(s, Loop) or not s.carries:
+            break
+        folds.append(s)
+    return tuple(folds), steps[len(folds) :]
 
 
 Span = tuple[Ix, Ix]  # of a loop, from the first up to an end
 ONCE: Span = (ix(0), ix(1))
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Of a work tile."""
+
+    rows: Span
+    lanes: Span
+    after: Span
 
 
 def _as_one(name: str, axes: tuple[Axis, ...]) -> Axis:
@@ -161,13 +197,24 @@ def _inside(scope: Scope, axis: Axis, axes: tuple[Axis, ...]) -> Scope:
     return inner
 
 
-def simt(plan: RegionPlan, sizes: Schedule, last: Last | None = None) -> TileProgram:
-    """The tile program of a plan of one kernel: its folds, then its stores, in runs of rows or lanes.
+def simt(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of vector loops: its folds, then its stores, in runs of rows or lanes.
 
-    With `last` the block that is done last goes on to compute all of that plan, which reads what the first stores.
+    NotRealised where the plan has other steps.
     """
+    check(sizes, SITES_OF_TEAMS if sizes.get("threads", 0) else SITES)
+    program = _program(plan, sizes)
+    if sizes.get("hold", 0):
+        program = hold_rows(program)
+    elif sizes.get("blocks", 0):
+        program = replace(program, blocks=sizes["blocks"])
+    return Built(program, plan.region)
+
+
+def _program(plan: KernelPlan, sizes: Schedule) -> TileProgram:
     loops = _Loops.of(plan)
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
+    _check_threads(loops, threads)
     team = _team(loops.folds, lane, sizes) if threads > 1 else 1
     grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
@@ -178,24 +225,27 @@ def simt(plan: RegionPlan, sizes: Schedule, last: Last | None = None) -> TilePro
     beside = ix(task) // lane_tasks
     first, lo = beside // back_tasks * per_row, ix(task) % lane_tasks * chunk
     top = Scope(Names(), frozenset({task}), team=threads > 1)
-    rows = (first, minimum(first + per_row, row.extent))
-    lanes = (lo, minimum(lo + chunk, loops.points))
-    behind = beside % back_tasks * deep
-    back = (behind, minimum(behind + deep, loops.back.extent)) if loops.behind else ONCE
-    top.stmts.append(loops.run(top, rows, lanes, back, threads > 1))
-    region = plan.region
-    arrived: tuple[Buffer, ...] = ()
-    if last is not None:
-        rest, then = _Loops.of(last.plan), Scope(top.names, frozenset(), team=threads > 1)
-        all_rows, all_lanes = (ix(0), rest.row.extent), (ix(0), rest.points)
-        all_behind = (ix(0), rest.back.extent)
-        then.stmts.append(rest.run(then, all_rows, all_lanes, all_behind, threads > 1))
-        top.stmts.append(WhenLast(last.arrived, task.extent, tuple(then.stmts)))
-        region, arrived = Region((*region.stores, *last.plan.region.stores)), (last.arrived,)
+    after = beside % back_tasks * deep
+    span = Spans(
+        rows=(first, minimum(first + per_row, row.extent)),
+        lanes=(lo, minimum(lo + chunk, loops.points)),
+        after=(after, minimum(after + deep, loops.back.extent)) if loops.after else ONCE,
+    )
+    cuts = sizes.get("stretches", 1)
+    top.stmts.append(loops.run(top, span, shared=threads > 1, cuts=cuts))
+    buffers, dims = plan.region.buffers(), dims_of(plan.region)
+    if plan.then is not None:
+        rest, then = _Loops.of(plan.then), Scope(top.names, frozenset(), team=threads > 1)
+        whole = Spans((ix(0), rest.row.extent), (ix(0), rest.points), (ix(0), rest.back.extent))
+        then.stmts.append(rest.run(then, whole, shared=threads > 1, cuts=cuts))
+        (arrived,) = (s.dst for s in plan.region.stores if s.dst.role is Role.COUNTER)
+        top.stmts.append(WhenLast(arrived, task.extent, tuple(then.stmts)))
+        both = Region((*plan.stores, *plan.then.stores))
+        buffers, dims = (*both.buffers(), arrived), dims_of(both)
     return TileProgram(
         "simt",
-        (*region.buffers(), *arrived),
-        dims_of(region),
+        buffers,
+        dims,
         task,
         task.extent,
         (),
@@ -206,21 +256,20 @@ def simt(plan: RegionPlan, sizes: Schedule, last: Last | None = None) -> TilePro
     )
 
 
-def _steps(grid: Loop) -> tuple[list[Loop], list[Store]]:
-    """The folds of a grid loop and of the loop over lanes in it, in order, and the stores behind them."""
-    folds: list[Loop] = []
-    stores: list[Store] = []
-    for step in grid.body:
-        if isinstance(step, Store):
-            stores.append(step)
-        elif step.carries:
-            folds.append(step)
-        else:
-            inner, stores = _steps(step)
-            folds += inner
-    if not stores:
-        raise LoweringFailed(step="simt", what="a plan that stores nothing")
-    return folds, stores
+def _check_threads(loops: _Loops, threads: int) -> None:
+    kinds = [loops.kind] if loops.lane is not None else []
+    if threads == 1 and "threads" in kinds:
+        raise NotRealised("a loop over threads in a task of one thread")
+    if threads > 1 and "seq" in kinds:
+        raise NotRealised("a loop over the last axis that no threads share")
+    if loops.kind == "lanes":
+        floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in loops.stores)
+        if (
+            loops.lane is None
+            or not floats
+            or not lanes_fit([s.value for s in loops.stores], loops.lane)
+        ):
+            raise NotRealised("vectors do not compute what is in a loop over lanes")
 
 
 def _fill(
@@ -232,19 +281,19 @@ def _fill(
 
 
 def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int, int]:
-    """Rows, lanes, and points behind the folds, of a work tile."""
+    """Rows, lanes, and points after the folds, of a work tile."""
     lane, visits, most = loops.lane, loops.visits, sizes["visits"]
     back = loops.back.extent.estimate()
     if lane is None:
         deep = _deep(visits, 1, back, most)
         return max(1, most // max(1, visits + deep)) if deep >= back else 1, 1, deep
     extent = lane.extent.estimate()
-    if loops.in_lanes:
+    if loops.of_lanes:
         wide = min(extent, sizes["lanes"])
         deep = _deep(wide * visits, wide, back, most)
         rows = max(1, most // max(1, wide * (visits + deep - 1))) if deep >= back else 1
         return rows, sizes["lanes"], deep
-    if loops.reductions and not loops.behind and _is_repeated(visits, extent, most):
+    if loops.reductions and not loops.after and _is_repeated(visits, extent, most):
         return 1, most, 1
     if loops.reductions:
         deep = _deep(visits, extent, back, most)
@@ -254,7 +303,7 @@ def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int, int]:
 
 
 def _deep(visits: int, lanes: int, back: int, grain: int) -> int:
-    """Points behind the folds of a work tile, which reduces its row by itself: an eighth of its work may be that."""
+    """Points after the folds of a work tile, which reduces its row by itself: an eighth of its work may be that."""
     deep = max(-(-grain // lanes), -(-8 * visits // lanes))
     return min(back, deep)
 
@@ -264,7 +313,7 @@ def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
     return lanes >= 2 * grain and 8 * visits <= grain
 
 
-def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
+def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
     Up to four vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
@@ -283,7 +332,7 @@ def _team(folds: list[Loop], lane: Axis | None, sizes: Schedule) -> int:
 
 
 def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int, int]:
-    """Rows, lanes, and points behind the folds, of a work tile that teams share."""
+    """Rows, lanes, and points after the folds, of a work tile that teams share."""
     lane, teams = loops.lane, sizes["threads"] // team
     back, chunk = loops.back.extent.estimate(), team * sizes["width"]
     if lane is None:

@@ -18,7 +18,7 @@ from lumigen.condition import less
 from lumigen.index import Axis, ceildiv, extent_of, is_nonnegative, ix, product
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import kernel_reductions
-from lumigen.lower.sweeps import axes_behind, lane_axis
+from lumigen.lower.sweeps import axes_after, lane_axis
 from lumigen.names import fresh
 from lumigen.region import (
     Buffer,
@@ -110,7 +110,7 @@ def _repeating(pieces: _Pieces, reductions: Sequence[Reduce]) -> tuple[Axis, ...
     Such a loop counts only where the tasks leave most of the device idle for longer than a launch takes.
     """
     division, store = pieces.division, pieces.last
-    behind = axes_behind(pieces.region.stores)
+    behind = axes_after(pieces.region.stores)
     points = extent_of(store.axes).estimate()
     results = extent_of(a for a in store.axes if any(a in free_axes(r) for r in reductions))
     left = [r for r in map(pieces.now, reductions) if isinstance(r, Reduce)]

@@ -30,14 +30,15 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, f16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, minimum
 from lumigen.lower.bounds import Bounds, chosen_in_tile, loop_bounds
+from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
-from lumigen.lower.contract import Lowered, as_operand, flatten
+from lumigen.lower.contract import as_operand, flatten
 from lumigen.lower.pipeline import are_counted
 from lumigen.lower.scaling import linear, straightened, unscaled
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.ops import Op
-from lumigen.plan import Carry
+from lumigen.plan import Carry, KernelPlan, NotRealised
 from lumigen.region import (
     Buffer,
     Carried,
@@ -46,7 +47,6 @@ from lumigen.region import (
     Local,
     Prim,
     Read,
-    Region,
     Role,
     Store,
     carried,
@@ -103,41 +103,68 @@ class Streamable:
     def carries(self) -> tuple[Carry, ...]:
         return self.cascade.fold.carries
 
+    @staticmethod
+    def of(
+        found: Cascade, stores: tuple[Store, ...], rows: int, temporaries: DType = f32
+    ) -> Streamable:
+        """The cascade in blocks of so many rows; its temporaries of f32 are held as `temporaries`.
+
+        NotRealised where its states depend on each other too deeply, or its rows are too long.
+        """
+        if not found.columns or len(found.outers) != 1:
+            raise NotRealised("a block has one outer product, of several rows")
+        if not are_counted(found.columns, found.fold.axes):
+            raise NotRealised("a product with more rows than an int counts")
+        found = unscaled(found)
+        (outer,) = found.outers
+        operands = (found.inner_rows, found.inner_columns, outer.operand)
+        element = _held_in(operands, temporaries)
+        _check(found, stores[-1])
+        carries = found.fold.carries
+        first = tuple(i for i in found.vectors if not _needs(carries[i]))
+        second = tuple(i for i in found.vectors if i not in first)
+        if any(n not in first for i in (*second, outer.carry) for n in _needs(carries[i])):
+            raise NotRealised("a state that depends on one that depends on others")
+        if element is f16 and carries[outer.carry].correct is None:
+            element = f32  # weights that no maximum bounds may not fit
+        outer = replace(outer, weights=_not_rounded(outer.weights, element))
+        # A batch of rows shares a block only where it is short: bounds of k differ between its rows.
+        last = found.columns[-1]
+        joined = found.columns if last.extent.estimate() < rows else (last,)
+        grid = tuple(a for a in stores[-1].axes if a not in (*joined, *found.rows))
+        return Streamable(found, element, joined, grid, outer, first, second)
+
+
+def _check(found: Cascade, store: Store) -> None:
+    e, e_map = flatten(found.rows, "e")
+    to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
+    if max(size(found.inner.axes), size(found.rows)) > WIDEST:
+        raise NotRealised(f"rows longer than {WIDEST}")
+    if to.coefficient(e) is None:
+        raise NotRealised("a row of the result whose elements lie at no stride")
+    corrections = [c.correct for c in found.fold.carries if c.correct is not None]
+    if any(free_axes(c) & {*found.columns, *found.fold.axes} for c in corrections):
+        raise NotRealised("a correction that varies inside a tile")
+
 
 def find_streamable(
     stores: tuple[Store, ...], rows: int, temporaries: DType = f32
 ) -> Streamable | None:
     """The cascade of a region in blocks of so many rows, or None; its temporaries of f32 are held as `temporaries`."""
-    store, found = stores[-1], find_cascade(stores)
-    if found is None or len(found.outers) != 1:
+    found = find_cascade(stores)
+    if found is None:
         return None
-    if not are_counted(found.columns, found.fold.axes):
+    try:
+        return Streamable.of(found, stores, rows, temporaries)
+    except NotRealised:
         return None
-    found = unscaled(found)
-    (outer,) = found.outers
-    operands = (found.inner_rows, found.inner_columns, outer.operand)
-    element = _held_in(operands, temporaries)
-    e, e_map = flatten(found.rows, "e")
-    to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
-    lengths = [size(found.inner.axes), size(found.rows)]
-    if max(lengths) > WIDEST or to.coefficient(e) is None:
-        return None
-    carries = found.fold.carries
-    first = tuple(i for i in found.vectors if not _needs(carries[i]))
-    second = tuple(i for i in found.vectors if i not in first)
-    if any(n not in first for i in (*second, outer.carry) for n in _needs(carries[i])):
-        return None
-    corrections = [c.correct for c in carries if c.correct is not None]
-    if any(free_axes(c) & {*found.columns, *found.fold.axes} for c in corrections):
-        return None
-    if element is f16 and carries[outer.carry].correct is None:
-        element = f32  # weights that no maximum bounds may not fit
-    outer = replace(outer, weights=_not_rounded(outer.weights, element))
-    # A batch of rows shares a block only where it is short: bounds of k differ between its rows.
-    last = found.columns[-1]
-    joined = found.columns if last.extent.estimate() < rows else (last,)
-    grid = tuple(a for a in store.axes if a not in (*joined, *found.rows))
-    return Streamable(found, element, joined, grid, outer, first, second)
+
+
+def size(axes: tuple[Axis, ...]) -> int:
+    """The least tile that holds the product of so many points: a power of two."""
+    most = extent_of(axes).bounds()[1]
+    assert most is not None, "find_cascade bounds it"
+    return max(NARROWEST, 1 << (most - 1).bit_length())
 
 
 def _not_rounded(e: Expr, element: DType) -> Expr:
@@ -148,13 +175,6 @@ def _not_rounded(e: Expr, element: DType) -> Expr:
     if isinstance(e, Prim) and isinstance(rounded, Prim) and rounded in e.args:
         return rounded.args[0]  # so e widens what is rounded
     return e
-
-
-def size(axes: tuple[Axis, ...]) -> int:
-    """The least tile that holds the product of so many points: a power of two."""
-    most = extent_of(axes).bounds()[1]
-    assert most is not None, "find_cascade bounds it"
-    return max(NARROWEST, 1 << (most - 1).bit_length())
 
 
 def _held_in(operands: tuple[Expr, ...], temporaries: DType) -> DType:
@@ -171,19 +191,22 @@ def _needs(c: Carry) -> set[int]:
     return {e.carry for e in walk(roots) if isinstance(e, Carried)}
 
 
-def stream(region: Region, sizes: Schedule) -> Lowered | None:
-    """The kernel of a region with a fold around a contraction; None if it has another form."""
-    found = find_streamable(region.stores, sizes["rows"]) if sizes.skeleton == "cascade" else None
-    if found is None:
-        return None
-    return Lowered(((StreamBuilder(region, found, sizes).program(), region),))
+def stream(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
+    check(sizes, SITES)
+    found = Streamable.of(Cascade.of(plan), plan.stores, sizes["rows"])
+    lengths = (size(found.cascade.rows), size(found.cascade.inner.axes))
+    if (sizes["columns"], sizes["depth"]) != lengths:
+        raise NotRealised(f"tiles of {sizes['columns']} and {sizes['depth']} for rows of {lengths}")
+    return Built(StreamBuilder(plan, found, sizes).program(), plan.region)
 
 
 class StreamBuilder:
     """Builds the tile program of one cascade."""
 
-    def __init__(self, region: Region, found: Streamable, sizes: Schedule) -> None:
-        self.region, self.store, self.found, self.sizes = region, region.stores[-1], found, sizes
+    def __init__(self, plan: KernelPlan, found: Streamable, sizes: Schedule) -> None:
+        self.region, self.store = plan.region, plan.stores[-1]
+        self.found, self.sizes = found, sizes
         cascade = found.cascade
         self.m, m_map = flatten(found.m_axes, "m")
         self.e, e_map = flatten(cascade.rows, "e")

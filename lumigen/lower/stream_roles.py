@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lumigen.condition import Cmp
 from lumigen.index import Axis
-from lumigen.lower.contract import Form
+from lumigen.lower.built import Built, check
+from lumigen.lower.cascade import Cascade
 from lumigen.lower.mapped import BOX, Mapped
-from lumigen.lower.stream import StreamBuilder, find_streamable, size
-from lumigen.region import Buffer, Expr, Region
-from lumigen.schedule import schedule
+from lumigen.lower.stream import Streamable, StreamBuilder, size
+from lumigen.plan import KernelPlan, NotRealised
+from lumigen.region import Buffer, Expr
+from lumigen.schedule import Schedule, schedule
 from lumigen.tile import MapTile, Streamed, TileProgram, reads_memory
 
 SITES = ("rows", "columns", "depth", "step", "slots")
@@ -33,22 +36,36 @@ ROWS_OF_TWO = 128  # of two warpgroups
 BATCHES = 2  # dimensions of a map beside lines and elements
 
 
-def stream_roles(region: Region) -> tuple[Form, ...]:
-    """How a region's cascade lies on Hopper; none if it has another form."""
-    for longest, tile in TILES:
-        sizes = schedule("cascade_roles", dict(zip(SITES, tile, strict=True)))
-        found = find_streamable(region.stores, sizes["rows"])
-        if found is None:
-            return ()
-        if max(size(found.cascade.rows), size(found.cascade.inner.axes)) > longest:
+def schedules(plan: KernelPlan) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
+    """How a fold around a product lies on Hopper; none where the plan is of another form."""
+    for _, tile in TILES:
+        sizes = schedule("stream_roles", dict(zip(SITES, tile, strict=True)))
+        try:
+            stream_roles(plan, sizes)
+        except NotRealised:
             continue
-        builder = _Builder(region, found, sizes)
-        if not builder.is_fetched():
-            return ()
-        program = builder.program()
-        if sizes["rows"] <= ROWS_OF_TWO or not _maps_read_memory(program):
-            return (Form(sizes, program),)
+        return (((), sizes),)
     return ()
+
+
+def stream_roles(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
+    check(sizes, SITES)
+    tile = tuple(sizes[s] for s in SITES)
+    longest = next((length for length, t in TILES if t == tile), None)
+    if longest is None:
+        raise NotRealised("a tile that the device's headers do not have")
+    found = Streamable.of(Cascade.of(plan), plan.stores, sizes["rows"])
+    lengths = (size(found.cascade.rows), size(found.cascade.inner.axes))
+    if max(lengths) > longest:
+        raise NotRealised(f"rows of {max(lengths)} in a tile for {longest}")
+    builder = _Builder(plan, found, sizes)
+    if not builder.is_fetched():
+        raise NotRealised("an operand that a tensor copy engine does not fetch")
+    program = builder.program()
+    if sizes["rows"] > ROWS_OF_TWO and _maps_read_memory(program):
+        raise NotRealised("three warpgroups leave no registers for maps that read memory")
+    return Built(program, plan.region)
 
 
 def _maps_read_memory(program: TileProgram) -> bool:

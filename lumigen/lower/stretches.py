@@ -11,34 +11,36 @@ Without it such a choice is evaluated lane by lane.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.index import Axis, ix
+from lumigen.index import Axis, Ix, ix
 from lumigen.lower.scope import is_per_lane
 from lumigen.region import Choose, Holds, Reduce, Store, substitute, walk
-
-MOST = 4  # stretches of a loop: each is as much code as the loop
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lanes as an axis of their own, from 0 on, with the stores and conditions over it."""
+    """Lanes as an axis of their own, from 0 on, with the stores and conditions over it.
+
+    `moved` is the axis that it is a part of, as an expression of it.
+    """
 
     lane: Axis
     stores: tuple[Store, ...]
     where: tuple[Cmp, ...]
+    moved: Mapping[Axis, Ix]
 
 
-def stretches(whole: Stretch) -> tuple[Stretch, ...]:
-    """The stretches of the lanes in order; the whole alone where nothing is to be gained."""
+def stretches(whole: Stretch, most: int) -> tuple[Stretch, ...]:
+    """The stretches of the lanes in order, at most so many; the whole alone where nothing is to be gained."""
     if not whole.lane.extent.is_const:
         return (whole,)
     length = whole.lane.extent.const
     cuts = {cut for s in whole.stores for cut in _cuts(s, whole.lane) if 0 < cut < length}
     ends = [0, *sorted(cuts), length]
-    if not 2 < len(ends) <= MOST + 1:
+    if not 2 < len(ends) <= most + 1:
         return (whole,)
     return tuple(_part(whole, lo, hi - lo) for lo, hi in itertools.pairwise(ends))
 
@@ -85,4 +87,5 @@ def _part(whole: Stretch, lo: int, count: int) -> Stretch:
         )
         for s in whole.stores
     )
-    return Stretch(lane, stores, tuple(c.substitute(moved) for c in whole.where))
+    where = tuple(c.substitute(moved) for c in whole.where)
+    return Stretch(lane, stores, where, moved)

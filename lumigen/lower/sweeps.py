@@ -1,18 +1,23 @@
 """sweeps: the plan that runs anything, one loop for each group of reductions that stand side by side.
 
-Before: a region of stores over the same axes.  After: one kernel. Its grid loop holds, in order, the folds that compute
+Before: a region of stores over the same axes.  After: one kernel. Its grid loop has, in order, the folds that compute
 the reductions and the stores; reductions that vary with the last axis stand in a loop over it. Axes that no reduction
-varies with have loops of their own behind the folds, so that nothing is reduced twice.
+varies with have loops of their own after the folds, so that nothing is reduced twice. Of a buffer that is written over
+only what changes has loops.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from lumigen.index import Axis, Ix, Lookup, extent_of, ix
-from lumigen.lower.runs import vary
-from lumigen.lower.scope import address, kernel_reductions
-from lumigen.plan import Carry, KernelPlan, Loop, RegionPlan, Step
+from lumigen.condition import Cmp
+from lumigen.dtype import computed, f32
+from lumigen.index import Axis, Ix, Lookup, ix
+from lumigen.lower.runs import vary, visited
+from lumigen.lower.scope import address, kernel_reductions, lanes_fit
+from lumigen.lower.window import windowed
+from lumigen.plan import Carry, KernelPlan, Loop, Step
 from lumigen.region import (
     Buffer,
     Expr,
@@ -30,41 +35,132 @@ from lumigen.region import (
 )
 
 WINDOW = 8  # points of an axis: fewer fill no vector
+SHARED = 32  # points of a loop that are enough for the threads of a warp
+LEAST_LANES = 4  # points of a reduced axis: fewer are not worth a loop over lanes
 
 
-def plan_sweeps(region: Region) -> RegionPlan:
-    stores = merge_axes(region.stores)
-    store = stores[-1]
-    reductions = kernel_reductions(s.value for s in reversed(stores))
-    lane = lane_axis(store)
+def plan_sweeps(region: Region, *, team: bool = False) -> KernelPlan:
+    """The plan of a region; with a `team` the threads of a block share rows."""
+    merged = merge_axes(region.stores)
+    stores, where = _changed(merged)
+    store, lane = stores[-1], lane_axis(stores[-1])
+    kind = _lane_kind(stores, lane, team=team)
+    at = Around(team=team)
+    reductions = [
+        r
+        for r in kernel_reductions(s.value for s in reversed(stores))
+        if free_axes(r) <= set(store.axes)
+    ]
     inner = [r for r in reductions if lane is not None and lane in free_axes(r)]
-    outer = tuple(r for r in reductions if r not in inner and free_axes(r) <= set(store.axes))
-    body: tuple[Step, ...] = tuple(_fold(group) for group in sweeps_in_order(outer))
-    ready = tuple(r for r in inner if free_axes(r) <= set(store.axes))
-    folds = tuple(_fold(group) for group in sweeps_in_order(ready))
-    behind = axes_behind(stores)
-    rows = tuple(a for a in store.axes if a is not lane and a not in behind)
+    outer = [r for r in reductions if r not in inner]
+    once = tuple(at.fold(g) for g in sweeps_in_order(r for r in outer if not free_axes(r)))
+    folds = tuple(at.fold(g) for g in sweeps_in_order(r for r in outer if free_axes(r)))
+    in_lanes = tuple(at.inside(kind).fold(g) for g in sweeps_in_order(inner))
+    after = axes_after(stores)
+    rows = tuple(a for a in store.axes if a is not lane and a not in after)
     if lane is None:
-        grid = grid_loop(rows, (*body, *folds, *_seq(behind, stores)))
-    elif inner and outer:
-        loop = _seq((lane,), (*folds, *_seq(behind, stores)))
-        grid = grid_loop(rows, (*body, *loop))
-    elif outer:
-        grid = grid_loop(rows, (*body, *_seq(behind, _seq((lane,), stores))))
+        body = _seq(after, stores)
+    elif in_lanes:
+        body = (Loop((lane,), kind, (*in_lanes, *_seq(after, stores))),)
     else:
-        grid = grid_loop((*rows, lane), (*folds, *_seq(behind, stores)))
-    return RegionPlan(Region(stores, region.lines), (KernelPlan((grid,)),))
+        body = _seq(after, (Loop((lane,), kind, stores),))
+    grid = replace(grid_loop(rows, (*folds, *body)), where=where)
+    return KernelPlan(Region(merged, region.lines), (*once, grid))
+
+
+def _changed(stores: tuple[Store, ...]) -> tuple[tuple[Store, ...], tuple[Cmp, ...]]:
+    """The stores, of one that reduces nothing only what it changes; and where it does."""
+    (store, *others) = stores
+    if others or kernel_reductions([store.value]):
+        return stores, ()
+    changed, asked = windowed(store)
+    if lane_axis(changed) in frozenset[Axis]().union(*(c.axes for c in asked)):
+        return stores, ()
+    return (changed,), asked
+
+
+def _lane_kind(stores: tuple[Store, ...], lane: Axis | None, *, team: bool) -> str:
+    """How a loop over the last axis runs: over lanes if vectors compute all that is in it."""
+    floats = all(s.value.dtype is f32 and computed(s.dst.dtype) is f32 for s in stores)
+    if lane is not None and floats and lanes_fit([s.value for s in stores], lane):
+        return "lanes"
+    return "threads" if team else "seq"
 
 
 def _seq(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps for each point of the axes, if there are any."""
-    return (Loop(axes, "seq", ix(0), extent_of(axes), (), body),) if axes else body
+    return (Loop(axes, "seq", body),) if axes else body
 
 
-def axes_behind(stores: tuple[Store, ...]) -> tuple[Axis, ...]:
+@dataclass(frozen=True)
+class Around:
+    """Where a fold stands: in a loop over `lanes`, or over points that each thread of a `team` runs `alone`."""
+
+    team: bool = False
+    lanes: bool = False
+    alone: bool = False
+
+    def inside(self, kind: str) -> Around:
+        """In a loop of this kind."""
+        return replace(
+            self, lanes=self.lanes or kind == "lanes", alone=self.alone or kind == "threads"
+        )
+
+    def fold(self, group: Sequence[Reduce]) -> Loop:
+        """The loop that computes reductions over the same axes, with those inside of it."""
+        first, last, kind = group[0], None, "seq"
+        if not self.lanes and not self.alone:
+            along = _lane_axis(first) if all(r.dtype is f32 for r in group) else None
+            if along is not None and lanes_fit([r.body for r in group], along):
+                last, kind = along, "lanes"
+            elif self.team and (dealt := _dealt_axis(first)) is not None:
+                last, kind = dealt, "threads"
+        axes = (*(a for a in first.axes if a is not last), *((last,) if last else ()))
+        carries = tuple(Carry(r, r.monoid, r.body, None) for r in group)
+        results = tuple((r, carried(i, "new", r.dtype)) for i, r in enumerate(group))
+        within = self.inside(kind)
+        body = tuple((within if last in free_axes(r) else self).fold((r,)) for r in _nested(group))
+        return Loop(axes, kind, body, carries, results, first.where)
+
+
+def _nested(group: Sequence[Reduce]) -> list[Reduce]:
+    """The reductions inside others that run again for each point of these, without those that are deeper inside."""
+    axes = frozenset(group[0].axes)
+    found = [r for r in kernel_reductions([r.body for r in group]) if free_axes(r) & axes]
+
+    def is_deeper(r: Reduce) -> bool:
+        return any(free_axes(r) & set(o.axes) and r in walk([o.body]) for o in found if o is not r)
+
+    return [r for r in found if not is_deeper(r)]
+
+
+def _lane_axis(r: Reduce) -> Axis | None:
+    """The reduced axis along which most reads are consecutive in memory; none if it is too short to pay."""
+
+    def score(axis: Axis) -> int:
+        return sum(
+            address(e.source, e.at).coefficient(axis) == 1
+            for e in walk([r.body])
+            if isinstance(e, Read)
+        )
+
+    best = max(reversed(r.axes), key=score)
+    return best if visited(r, best) >= LEAST_LANES else None
+
+
+def _dealt_axis(r: Reduce) -> Axis | None:
+    """The reduced axis whose points threads share: that along memory, unless a longer one busies more of them."""
+    along = _lane_axis(r)
+    longest = max(r.axes, key=lambda a: visited(r, a))
+    if along is None or visited(r, along) < min(SHARED, visited(r, longest)):
+        return longest if visited(r, longest) >= LEAST_LANES else None
+    return along
+
+
+def axes_after(stores: tuple[Store, ...]) -> tuple[Axis, ...]:
     """The axes of the stores, but for the lanes, that no reduction in them varies with; none where none is reduced.
 
-    A loop over them belongs behind the folds, which would else run again for each of their points.
+    A loop over them belongs after the folds, which would else run again for each of their points.
     """
     lane = lane_axis(stores[-1])
     found = kernel_reductions(s.value for s in stores)
@@ -75,7 +171,7 @@ def axes_behind(stores: tuple[Store, ...]) -> tuple[Axis, ...]:
 
 def grid_loop(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> Loop:
     """Independent work tiles over the product of `axes`."""
-    return Loop(axes, "grid", ix(0), extent_of(axes), (), body)
+    return Loop(axes, "grid", body)
 
 
 def lane_axis(store: Store) -> Axis | None:
@@ -115,7 +211,7 @@ def _consecutive(r: Reduce, axes: tuple[Axis, ...]) -> bool:
     return any(place.coefficient(a) == 1 for place in places if place.axes & own for a in axes)
 
 
-def sweeps_in_order(reductions: tuple[Reduce, ...]) -> list[tuple[Reduce, ...]]:
+def sweeps_in_order(reductions: Iterable[Reduce]) -> list[tuple[Reduce, ...]]:
     """Reductions that share a loop: the same axes and conditions, none needing another of the group."""
     groups: list[list[Reduce]] = []
     place: dict[Reduce, int] = {}
@@ -137,13 +233,6 @@ def _stand_together(one: Reduce, other: Reduce) -> bool:
     constant = bool(free_axes(one)) == bool(free_axes(other))
     same = one.axes == other.axes and one.where == other.where
     return same and one.dtype is other.dtype and constant
-
-
-def _fold(group: tuple[Reduce, ...]) -> Loop:
-    axes = group[0].axes
-    carries = tuple(Carry(r, r.monoid, r.body, None) for r in group)
-    results = tuple((r, carried(i, "new", r.dtype)) for i, r in enumerate(group))
-    return Loop(axes, "seq", ix(0), extent_of(axes), carries, (), results=results)
 
 
 def merge_axes(stores: tuple[Store, ...]) -> tuple[Store, ...]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from lumigen.plan import Fold, Loop, RegionPlan
+from lumigen.plan import KernelPlan, Loop, Native, Product, RegionPlan
 from lumigen.printer import region as region_text
 from lumigen.region import Store
-from lumigen.schedule import Place, Schedule
+from lumigen.schedule import Schedule
 
 
-def show(plan: RegionPlan, schedule: Schedule | None = None) -> str:
-    """A plan, and how a schedule lays it out."""
-    lines: list[str] = []
-    for number, kernel in enumerate(plan.kernels):
-        lines.append(f"kernel {number}")
-        for loop in (*kernel.root, *kernel.merge):
-            lines.extend(f"  {line}" for line in _loop(loop))
-    lines.extend(f"temporary {b}: {b.dtype}" for b in plan.temps)
+def show_region_plan(plan: RegionPlan, schedules: tuple[Schedule, ...] = ()) -> str:
+    """Every kernel of a plan, and how a schedule lays it out."""
+    given = (*schedules, *(None,) * (len(plan.kernels) - len(schedules)))
+    kernels = "".join(
+        f"kernel {number}\n{show(kernel, sizes)}"
+        for number, (kernel, sizes) in enumerate(zip(plan.kernels, given, strict=True))
+    )
+    return kernels + "".join(f"temporary {b}: {b.dtype}\n" for b in plan.temps)
+
+
+def show(plan: KernelPlan, schedule: Schedule | None = None) -> str:
+    """The plan of a kernel, and how a schedule lays it out."""
+    lines = [line for loop in plan.root for line in _loop(loop)]
+    if plan.then is not None:
+        lines.append("then in the last block")
+        lines.extend(f"  {line}" for line in show(plan.then).splitlines())
     if schedule is not None:
         lines.append(show_schedule(schedule))
     return "".join(f"{line}\n" for line in lines)
@@ -24,27 +32,30 @@ def show(plan: RegionPlan, schedule: Schedule | None = None) -> str:
 def show_schedule(schedule: Schedule) -> str:
     """A schedule on one line."""
     tiles = ", ".join(f"{site} {size}" for site, size in schedule.tile)
-    places = "".join(f"; {site} in {_place(place)}" for site, place in schedule.place)
-    return f"schedule {schedule.skeleton}: {tiles}{places}"
-
-
-def _place(place: Place) -> str:
-    if place.layout is None:
-        return place.where
-    order = ", ".join(f"{d}:{block}" if block else d for d, block in place.layout.order)
-    return f"{place.where} as ({order})"
+    places = "".join(f"; {operand} in {where}" for operand, where in schedule.place)
+    return f"schedule {schedule.builder}: {tiles}{places}"
 
 
 def _loop(loop: Loop) -> list[str]:
     axes = ", ".join(f"{a}: {a.extent}" for a in loop.axes)
-    bounds = "" if loop.lo == 0 else f" from {loop.lo}"
-    lines = [f"{loop.kind} ({axes}){bounds}"]
-    if loop.carries:
-        fold = Fold(loop.axes, loop.carries, loop.results)
-        lines.extend(f"  {line}" for line in region_text.show_fold(fold).splitlines()[1:])
+    where = f" where {' and '.join(map(str, loop.where))}" if loop.where else ""
+    lines = [f"{loop.kind} ({axes}){where}"]
     for step in loop.body:
-        if isinstance(step, Store):
-            lines.append(f"  store {step.dst}[{', '.join(map(str, step.at))}]")
-        else:
-            lines.extend(f"  {line}" for line in _loop(step))
+        match step:
+            case Store():
+                lines.append(f"  store {step.dst}[{', '.join(map(str, step.at))}]")
+            case Native():
+                lines.append(f"  {step.kernel} into {step.store.dst}")
+            case Product():
+                lines.extend(f"  {line}" for line in _product(step))
+            case Loop():
+                lines.extend(f"  {line}" for line in _loop(step))
+    if loop.carries:
+        lines.extend(f"  {line}" for line in region_text.show_fold(loop.fold).splitlines()[1:])
     return lines
+
+
+def _product(p: Product) -> list[str]:
+    over, m, n = (", ".join(map(str, axes)) for axes in (p.value.axes, p.m, p.n))
+    text = region_text.show_expr(p.value).splitlines()
+    return [f"product over ({over}) of rows ({m}) and columns ({n})", *(f"  {x}" for x in text)]

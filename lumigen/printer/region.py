@@ -51,12 +51,10 @@ def show_fold(fold: Fold) -> str:
         parts = [c.tile] if c.correct is None else [c.tile, c.correct]
         lines += [f"  {line}" for line in _nodes(parts, names)]
         correct = "" if c.correct is None else f" * {_use(c.correct, names)}"
-        marks = "".join(
-            f", {m}"
-            for m in ("cancelling" if c.cancelling else "", c.init)
-            if m not in ("", "identity")
+        product = "" if c.product is None else ", a product"
+        lines.append(
+            f"  #{i} = {c.monoid.value}(#{i}.old{correct}, {_use(c.tile, names)}){product}"
         )
-        lines.append(f"  #{i} = {c.monoid.value}(#{i}.old{correct}, {_use(c.tile, names)}){marks}")
     lines += _nodes((e for _, e in fold.results), names)
     for original, e in fold.results:
         lines += _nodes([original], names)

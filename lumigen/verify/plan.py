@@ -1,4 +1,4 @@
-"""What must hold of a plan: each store once, inside loops over its axes; each reduction from one fold."""
+"""What must hold of a plan: each store once, inside loops over its axes; each reduction from one fold or product."""
 
 from __future__ import annotations
 
@@ -7,35 +7,71 @@ from collections.abc import Iterator
 
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis
-from lumigen.plan import Loop, RegionPlan
-from lumigen.region import Carried, Expr, Reduce, Store, free_axes, walk
+from lumigen.plan import KernelPlan, Loop, Native, Product, RegionPlan
+from lumigen.region import Buffer, Carried, Expr, Reduce, Role, Store, free_axes, walk
 
 
 def verify(plan: RegionPlan, after: str = "plan_region") -> RegionPlan:
     """The plan itself; VerifyFailed if it does not compute its region."""
+    stored: set[Buffer] = set()
+    for kernel in plan.kernels:
+        verify_kernel(kernel, after)
+        stored |= {s.dst for s in kernel.region.stores if s.dst.role is not Role.COUNTER}
+    wanted = {s.dst for s in plan.region.stores} | set(plan.temps)
+    if stored != wanted:
+        names = sorted(b.name for b in stored ^ wanted)
+        _fail(after, f"its kernels and the plan differ in what is stored: {', '.join(names)}")
+    return plan
+
+
+def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
+    """The same of the plan of one kernel."""
     stored: list[Store] = []
     computed: list[Expr] = []
-    for kernel in plan.kernels:
-        for loop in (*kernel.root, *kernel.merge):
-            for inner, axes in _loops(loop, frozenset()):
-                _check_loop(inner, after)
-                computed.extend(original for original, _ in inner.results)
-                for step in inner.body:
-                    if isinstance(step, Store):
-                        stored.append(step)
-                        if not set(step.axes) <= axes:
-                            _fail(
-                                after, f"the store to {step.dst} stands outside loops over its axes"
-                            )
-    if Counter(stored) != Counter(plan.region.stores):
-        _fail(after, f"stores {len(stored)} times for {len(plan.region.stores)} stores")
+    for loop in kernel.root:
+        for inner, axes in _loops(loop, frozenset()):
+            _check_loop(inner, after)
+            computed.extend(original for original, _ in inner.results)
+            for step in inner.body:
+                if isinstance(step, Product):
+                    computed.append(step.value)
+                    _check_product(step, axes, after)
+                elif isinstance(step, Store):
+                    stored.append(step)
+                    if not set(step.axes) <= axes:
+                        _fail(after, f"the store to {step.dst} stands outside loops over its axes")
+                elif isinstance(step, Native):
+                    stored.append(step.store)
+    _check_stores(kernel, stored, after)
     if len(set(computed)) != len(computed):
         _fail(after, "a reduction is computed by two folds")
-    for store in plan.region.stores:
+    for store in stored:
         for r in _outer_reductions(store.value):
-            if r not in computed:
+            if r not in computed and not any(isinstance(s, Native) for s in kernel.steps()):
                 _fail(after, f"no fold computes the {r.monoid.value} over {_names(r.axes)}")
-    return plan
+    if kernel.then is not None:
+        verify_kernel(kernel.then, after)
+    return kernel
+
+
+def _check_stores(kernel: KernelPlan, stored: list[Store], after: str) -> None:
+    """Each buffer as often as the region stores it; of one that is written over only what changes may be."""
+    wanted = [s.dst for s in kernel.region.stores if s.dst.role is not Role.COUNTER]
+    found = [s.dst for s in stored]
+    if kernel.then is not None:
+        found += [s.dst for s in kernel.then.stores]
+    if Counter(found) != Counter(wanted):
+        _fail(after, f"stores {len(found)} times for {len(wanted)} stores")
+
+
+def _check_product(p: Product, axes: frozenset[Axis], after: str) -> None:
+    own = free_axes(p.value) - frozenset(p.value.axes)
+    if not {*p.m, *p.n} <= own:
+        _fail(after, f"a product does not vary with all of {_names((*p.m, *p.n))}")
+    if not own <= axes | {*p.m, *p.n}:
+        _fail(after, f"a product stands outside loops over {_names(tuple(own - axes))}")
+    if free_axes(p.rows) & set(p.n) or free_axes(p.columns) & set(p.m):
+        _fail(after, "the rows of a product vary with its columns, or these with its rows")
 
 
 def _loops(loop: Loop, outside: frozenset[Axis]) -> Iterator[tuple[Loop, frozenset[Axis]]]:

@@ -169,7 +169,10 @@ def _open_index(file: Path) -> Weights:
     stored: dict[str, Stored] = {}
     for name, shard in wanted.items():
         if not isinstance(shard, str) or Path(shard).name != shard or shard in ("", ".", ".."):
-            raise bad(file, f"{name[:80]} is in {str(shard)[:80]!r}, which is no file beside it")
+            raise bad(
+                file,
+                f"{name[:80]} is in {str(shard)[:80]!r}, which is not a file in the same directory",
+            )
         if shard not in headers:
             part = file.parent / shard
             if not part.is_file():

@@ -1086,11 +1086,11 @@ def test_an_argument_of_a_wrong_kind_is_told_with_the_line_of_the_call(call, tex
 REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (
         lambda x: x.softmax(axis=-1),
-        "[softmax] it got an unexpected keyword argument 'axis'. It is called as softmax(dim, dtype=None).",
+        "[softmax] it got an unexpected keyword argument 'axis'. Call it as softmax(dim, dtype=None).",
     ),
-    (lambda x: functional.gelu(x, aproximate="tanh"), "It is called as gelu(input, approximate='none')."),
-    (lambda x: nn.Linear(4), "[Linear] it lacks 1 required positional argument: 'out_features'. It is called as"),
-    (lambda x: x.sigmoid(1), "[sigmoid] it takes 1 positional argument but 2 were given. It is called as sigmoid()."),
+    (lambda x: functional.gelu(x, aproximate="tanh"), "Call it as gelu(input, approximate='none')."),
+    (lambda x: nn.Linear(4), "[Linear] it lacks 1 required positional argument: 'out_features'. Call it as"),
+    (lambda x: x.sigmoid(1), "[sigmoid] it takes 1 positional argument but 2 were given. Call it as sigmoid()."),
 ]  # fmt: skip
 
 
@@ -1118,7 +1118,7 @@ def test_a_module_says_how_it_is_called(name):
         getattr(nn, name)(no_such=1)
     text = str(caught.value)
     assert f"[{name}] it " in text
-    assert f"It is called as {name}(" in text
+    assert f"Call it as {name}(" in text
 
 
 def test_a_users_kind_of_a_module_is_told_how_ours_is_called():
@@ -1127,7 +1127,7 @@ def test_a_users_kind_of_a_module_is_told_how_ours_is_called():
             super().__init__(3, 8, kernel=3)  # pyright: ignore[reportCallIssue]
 
     with pytest.raises(
-        errors.BadCall, match=r"called as Conv2d\(in_channels, out_channels, kernel_size,"
+        errors.BadCall, match=r"Call it as Conv2d\(in_channels, out_channels, kernel_size,"
     ):
         Mine()
 

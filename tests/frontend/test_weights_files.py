@@ -286,8 +286,11 @@ OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "no regular file": (lambda _: Path("/dev/null"), "it is no regular file. Name a file of"),
     "empty directory": (lambda f: f, "holds no model.safetensors"),
     "no map": (_index(x=1), "weight_map"),
-    "map to elsewhere": (_index(weight_map={"a": "../one.safetensors"}), "no file beside"),
-    "map to a number": (_index(weight_map={"a": 3}), "no file beside"),
+    "map to elsewhere": (
+        _index(weight_map={"a": "../one.safetensors"}),
+        "not a file in the same directory",
+    ),
+    "map to a number": (_index(weight_map={"a": 3}), "not a file in the same directory"),
     "missing shard": (_index(weight_map={"a": "two.safetensors"}), "missing"),
     "not in the shard": (_index(weight_map={"b": "one.safetensors"}), "does not hold b"),
     "bad config": (_config, "config.json"),

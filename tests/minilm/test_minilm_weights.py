@@ -76,13 +76,13 @@ LIES: dict[str, Lie] = {
     "missing": (
         missing,
         untouched,
-        rf"holds no tensor {BIAS}; the closest names are: encoder\.layer\.0\.output\.dense\.bias",
+        rf"has no tensor {BIAS}; the closest names are: encoder\.layer\.0\.output\.dense\.bias",
         rf"has no tensor {BIAS} \(f32\[384\]\)\. Pass the file that belongs to this model\.",
     ),
     "renamed": (
         renamed,
         untouched,
-        rf"holds no tensor {BIAS}; the closest names are: .*layer\.1\.output\.dense\.offset",
+        rf"has no tensor {BIAS}; the closest names are: .*layer\.1\.output\.dense\.offset",
         rf"has no tensor {BIAS} \(f32\[384\]\)\.",
     ),
     "misshapen": (

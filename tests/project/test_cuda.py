@@ -74,7 +74,7 @@ def test_without_a_gpu_tests_are_skipped_and_say_why(project, tool, capsys):
         assert alone.returncode == 77
         assert alone.stdout.startswith("skipped: [model_open] there is no ")
     assert cli.run(["test", str(project)]) == 0
-    assert "tests were skipped for want of a GPU that runs the project" in capsys.readouterr().err
+    assert "tests were skipped, as they need a GPU that runs the project" in capsys.readouterr().err
 
 
 @needs_nvcc

@@ -11,37 +11,41 @@ print(c)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from lumigen import graph
+from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32
-from lumigen.errors import BadArgument, BadInput
-from lumigen.frontend.model import check_dims, check_outputs
+from lumigen.errors import (
+    BadArgument,
+    BadInput,
+    BadPass,
+    SourceLocation,
+    VerifyFailed,
+    is_user_code,
+)
+from lumigen.frontend.model import Traced, check_dims, check_outputs
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.spec import spec
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import HOMES, fail
 from lumigen.graph import Edge, Graph, Node
 from lumigen.interp.graph import evaluate
+from lumigen.ir import Array, Backend, Executor, Pass
 from lumigen.memo import compilation
 from lumigen.ops import Op
+from lumigen.page import page_of, write_page
 from lumigen.printer.graph import show
-
-Array: TypeAlias = npt.NDArray[Any]
-Executor: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-Pass: TypeAlias = Callable[[Graph], Graph]
-
-
-@runtime_checkable
-class Backend(Protocol):
-    """A compiler that ends the list: it turns the graph into something that runs."""
-
-    def executor(self, graph: Graph) -> Executor: ...
-
+from lumigen.target import CPU
+from lumigen.verify.graph import verify
+from lumigen.weights import rounded
 
 Compiler: TypeAlias = Pass | Backend | tuple[Any, ...]
 
@@ -55,7 +59,8 @@ class Context:
     def __init__(self) -> None:
         self._inputs: dict[str, Live] = {}
         self._results: dict[str, Result] = {}
-        self._compilers: tuple[Compiler, ...] = ()
+        self._lines: dict[Node, dict[SourceLocation, None]] = {}  # that asked for each node
+        self._compilers = Compilers()
         self._graph: Graph | None = None
         self._executor: Executor | None = None
 
@@ -103,9 +108,18 @@ class Context:
         self._forget()
         return self._results[key]
 
+    def note(self, n: Node, where: SourceLocation) -> None:
+        """A line that asked for a node, for pages and errors."""
+        self._lines.setdefault(n, {})[where] = None
+
     def compile(self, *compilers: Compiler) -> None:
-        """Passes over the graph, in order, and at most one backend, last; tuples of them nest."""
-        self._compilers = compilers
+        """Passes over the graph, in order, and at most one backend, last; tuples of them nest.
+
+        Without a backend the graph is interpreted in numpy. Each call begins with the graph as written. After each
+        pass the graph is verified: BadPass for one of the user's own that breaks it. BadArgument for a second backend,
+        for a pass after one, and for what is neither.
+        """
+        self._compilers = sorted_out(compilers)
         self._forget()
         self._prepare()
 
@@ -116,16 +130,27 @@ class Context:
         """
         executor = self._prepare()
         values: dict[str, Array] = {}
-        for key, live in self._inputs.items():
-            if live.node in set(self.graph().inputs):
-                values[key] = live.value()
+        for n in self.compiled().inputs:
+            key = graph.tensor_of(n).name
+            values[key] = rounded(self._inputs[key].value(), n.dtype)
         found = executor(values)
         for key, result in self._results.items():
-            result.data = np.asarray(found[key])
+            result.data = rounded(np.asarray(found[key]), result.dtype)
 
-    def display(self) -> str:
-        """The graph as text, also printed: as written, or as the compilers have made it."""
-        text = show(self.compiled())
+    def display(self, html: str | Path | None = None) -> str:
+        """The graph as text, also printed: as written, or as the compilers have made it.
+
+        `html` names a file for a page that shows all of it: the graph and, of each kernel, its region, plan, tile
+        program and source, as the backend makes them, or as the CPU would where there is none.
+        """
+        text = show(replace(self.compiled(), lines={}))
+        if html is not None:
+            target = getattr(self._compilers.backend, "target", CPU)
+            entries = (("run", self.compiled()),)
+            traced = Traced("graph", "", entries, ())
+            made = lower_model(traced, {"target": target.text}, None, target, passes=())
+            graphs = {"graph": (("run", self.graph()),), "compile": entries}
+            write_page(page_of(replace(made, graphs=graphs)), Path(html), "display")
         print(text, end="")  # noqa: T201  # printing is what display is for
         return text
 
@@ -142,9 +167,10 @@ class Context:
                 expected="at least one tensor to .retrieve()",
             )
         outputs = tuple((key, r.edge) for key, r in self._results.items())
-        used = set(graph.toposort([e.node for _, e in outputs]))
+        used = dict.fromkeys(graph.toposort([e.node for _, e in outputs]))
         inputs = tuple(live.node for live in self._inputs.values() if live.node in used)
-        out = Graph(inputs, outputs)
+        lines = {n: tuple(self._lines[n]) for n in used if n in self._lines}
+        out = Graph(inputs, outputs, (), lines)
         check_dims("execute", out)
         return out
 
@@ -152,9 +178,8 @@ class Context:
         """The graph after the passes of `compile`."""
         if self._graph is None:
             out = self.graph()
-            for step in _flat(self._compilers):
-                if not isinstance(step, Backend):
-                    out = step(out)
+            for step in self._compilers.passes:
+                out = passed(step, out)
             self._graph = out
         return self._graph
 
@@ -162,10 +187,10 @@ class Context:
     def _prepare(self) -> Executor:
         if self._executor is None:
             out = self.compiled()
-            backends = [c for c in _flat(self._compilers) if isinstance(c, Backend)]
-            if backends:
+            backend = self._compilers.backend
+            if backend is not None:
                 check_outputs("compile", out)
-            self._executor = backends[-1].executor(out) if backends else _interpreter(out)
+            self._executor = _interpreter(out) if backend is None else backend.executor(out)
         return self._executor
 
     def _forget(self) -> None:
@@ -176,12 +201,128 @@ def _interpreter(compiled: Graph) -> Executor:
     return lambda values: evaluate(compiled, values, {})
 
 
+# --- compilers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compilers:
+    """What `compile` is given: passes in order, then at most one backend."""
+
+    passes: tuple[Pass, ...] = ()
+    backend: Backend | None = None
+
+
+def sorted_out(compilers: tuple[Compiler, ...]) -> Compilers:
+    """Passes and the backend; BadArgument for what is neither, or stands in the wrong place."""
+    passes: list[Pass] = []
+    backend: Backend | None = None
+    for c in _flat(compilers):
+        if isinstance(c, type) or not (isinstance(c, Backend) or _takes_a_graph(c)):
+            expected = f"{_name(c)}()" if callable(c) else "passes, tuples of passes, and a backend"
+            raise _refused(
+                _name(c), "neither a pass, a function of one graph, nor a backend", expected
+            )
+        if backend is not None:
+            kind = "a second backend" if isinstance(c, Backend) else "a pass"
+            value = f"{kind} after {_name(backend)}"
+            raise _refused(_name(c), value, "passes first and at most one backend, last")
+        if isinstance(c, Backend):
+            backend = c
+        else:
+            passes.append(c)
+    return Compilers(tuple(passes), backend)
+
+
+def _refused(compiler: str, value: str, expected: str) -> Exception:
+    return fail(BadArgument, op="compile", name=compiler, value=value, expected=expected)
+
+
 def _flat(compilers: tuple[Compiler, ...]) -> Iterator[Pass | Backend]:
     for c in compilers:
         if isinstance(c, tuple):
             yield from _flat(cast("tuple[Compiler, ...]", c))
         else:
             yield c
+
+
+def _takes_a_graph(step: object) -> bool:
+    """Whether it can be called with one argument; what says nothing of its arguments is believed."""
+    if not callable(step):
+        return False
+    try:
+        inspect.signature(step).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _name(compiler: object) -> str:
+    while isinstance(compiler, partial):
+        compiler = cast("object", compiler.func)
+    return getattr(compiler, "__name__", type(compiler).__name__)
+
+
+def passed(step: Pass, before: Graph) -> Graph:
+    """The graph that a pass makes, verified. A pass of the user's own that breaks it is BadPass, with its line."""
+    after, where = cast("object", step(before)), _home(step)
+    try:
+        what = "" if isinstance(after, Graph) else f"it gives {_held(after)}, no lg.ir.Graph"
+        if isinstance(after, Graph):
+            what = _changed(before, verify(after, _name(step)))
+    except VerifyFailed as e:
+        if where is None:
+            raise
+        place = f", at {e.where}" if e.where else ""
+        what = f"{e.facts['what']}{place}"
+    if what:
+        raise BadPass(where=where, name=_name(step), what=what) from None
+    return cast("Graph", after)
+
+
+def _held(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _home(step: object) -> SourceLocation | None:
+    """Where the user has written a pass; None for one of ours, or one without Python code."""
+    while isinstance(step, partial):
+        step = cast("object", step.func)
+    function = inspect.unwrap(step) if inspect.isfunction(step) else step
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        function = inspect.getattr_static(type(step), "__call__", None)
+    code = getattr(function, "__code__", None)
+    if code is None or not is_user_code(
+        code.co_filename, getattr(function, "__module__", "") or ""
+    ):
+        return None
+    return SourceLocation(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def _changed(before: Graph, after: Graph) -> str:
+    """What of inputs and outputs is no longer what values are set and retrieved by, as a clause."""
+    known = {graph.tensor_of(n).name: n.shape for n in before.inputs}
+    for n in after.inputs:
+        name = graph.tensor_of(n).name
+        if known.get(name) != n.shape:
+            return f"its input {name} of shape ({_list(n.shape)}) is none of the graph before"
+    was, made = ({name: e.shape for name, e in g.outputs} for g in (before, after))
+    if was.keys() != made.keys():
+        return f"its outputs are {_list(made)}, and were {_list(was)}"
+    for name, shape in made.items():
+        if shape != was[name]:
+            return f"its output {name} is of shape ({_list(shape)}), and was ({_list(was[name])})"
+    for n in (*after.weights(), *after.states()):
+        return f"it reads the {n.op.value} {graph.tensor_of(n).name}, which nothing gives"
+    return ""
+
+
+def _list(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))
+
+
+# --- values ---------------------------------------------------------------------------------------
 
 
 class Live(Tensor):

@@ -1,0 +1,492 @@
+"""Layers and operations one by one on a GPU, in 16 bits, beside torch.compile in the same run.
+
+PYTHONPATH=. python3 benchmarks/cuda_layers.py [--quick] [--only NAMES] [--list] [--json FILE] [--limit SECONDS]
+
+All rows are entries of one project, weights among their inputs. A row is checked against torch in f32, and timed in
+turns with `torch.compile`, which searches as `max-autotune` does. Both are calls in CUDA graphs of ours, so that
+neither waits for the host or copies its inputs, over sets of inputs that do not fit in the cache together. A ratio is
+torch.compile's time over ours, with the 90% interval over rounds. Another process runs the rows: one that takes longer
+than the limit is stopped, and the others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import geometric_mean
+from types import ModuleType
+from typing import Any
+
+import harness
+import torch
+from cuda_products import graph_of, sample
+from harness import Samples
+
+import lumigen as lg
+from lumigen.build import build_project, load_module, write_project
+from lumigen.compile import lower_model
+from lumigen.emit.project import render_project
+from lumigen.target import parse_target
+
+TARGET = "cuda:sm_90a"
+LIMIT = 60.0  # seconds of a row, torch's search included
+TOLERANCE = 1e-2  # of the norm, to f32
+CACHE = 3e8  # bytes of inputs that are surely not in a cache
+DTYPES = {
+    "bf16": (torch.bfloat16, lg.bf16),
+    "f16": (torch.float16, lg.f16),
+    "f32": (torch.float32, lg.f32),
+    "i64": (torch.int64, lg.i64),
+}
+
+
+# --- the rows ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Input:
+    """N(0, 1) times `scale`, or integers from 0 to `below`."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float = 1.0
+    below: int = 0
+
+    def spec(self) -> Any:
+        held = DTYPES[self.dtype][1]
+        if self.below:
+            return lg.spec(*self.shape, dtype=held, range=(0, self.below))
+        return lg.spec(*self.shape, dtype=held)
+
+    def tensor(self, made: torch.Generator) -> torch.Tensor:
+        device = made.device
+        if self.below:
+            return torch.randint(0, self.below, self.shape, generator=made, device=device)
+        values = torch.randn(self.shape, generator=made, device=device) * self.scale
+        return values.to(DTYPES[self.dtype][0])
+
+
+@dataclass(frozen=True)
+class Row:
+    """`call` takes `functional` of a library, torch's or ours, and tensors; it gives one or several."""
+
+    call: Callable[..., Any]
+    inputs: tuple[Input, ...]
+
+    def outputs(self, functional: ModuleType, *inputs: Any) -> list[Any]:
+        found = self.call(functional, *inputs)
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+
+def f16(*shape: int, scale: float = 1.0) -> Input:
+    return Input(shape, "f16", scale)
+
+
+def bf16(*shape: int, scale: float = 1.0) -> Input:
+    return Input(shape, "bf16", scale)
+
+
+def f32(*shape: int) -> Input:
+    return Input(shape, "f32")
+
+
+def below(count: int, *shape: int) -> Input:
+    return Input(shape, "i64", below=count)
+
+
+def weight(rows: int, depth: int) -> Input:
+    """Of a linear layer."""
+    return bf16(rows, depth, scale=depth**-0.5)
+
+
+def kernel(*shape: int) -> Input:
+    """The weights of a convolution."""
+    return f16(*shape, scale=math.prod(shape[1:]) ** -0.5)
+
+
+def over_channels(_: ModuleType, x: Any, w: Any, b: Any) -> Any:
+    """The norm of an image's channels, which are its second axis."""
+    x = x.float()
+    apart = x - x.mean(1, keepdim=True)
+    scale = ((apart * apart).mean(1, keepdim=True) + 1e-6).rsqrt()
+    return (apart * scale * w.float()[:, None, None] + b.float()[:, None, None]).half()
+
+
+def projections(f: ModuleType, x: Any, q: Any, k: Any, v: Any) -> Any:
+    return f.linear(x, q), f.linear(x, k), f.linear(x, v)
+
+
+def gated(f: ModuleType, x: Any, gate: Any, up: Any) -> Any:
+    return f.silu(x @ gate) * (x @ up)
+
+
+def normed_linear(f: ModuleType, x: Any, w: Any, p: Any) -> Any:
+    return f.linear(f.rms_norm(x, (4096,), w, 1e-5), p)
+
+
+def attend(f: ModuleType, q: Any, k: Any, v: Any) -> Any:
+    return f.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def of_rows(name: str, call: Callable[..., Any], *weights: Input) -> dict[str, Row]:
+    """For one row of 4096, and for 512."""
+    return {f"{name}_{n}": Row(call, (bf16(n, 4096), *weights)) for n in (1, 512)}
+
+
+GATE = bf16(4096, 14336, scale=1 / 64)
+IMAGE = (32, 64, 56, 56)
+ROWS: dict[str, Row] = {
+    "conv_3x3_bias_relu": Row(
+        lambda f, x, w, b: f.relu(f.conv2d(x, w, b, padding=1)),
+        (f16(*IMAGE), kernel(64, 64, 3, 3), f16(64)),
+    ),
+    "conv_3x3_stride2": Row(
+        lambda f, x, w: f.conv2d(x, w, stride=2, padding=1),
+        (f16(32, 128, 56, 56), kernel(128, 128, 3, 3)),
+    ),
+    "conv_depthwise": Row(
+        lambda f, x, w: f.conv2d(x, w, padding=1, groups=144),
+        (f16(32, 144, 56, 56), kernel(144, 1, 3, 3)),
+    ),
+    "conv_1x1": Row(lambda f, x, w: f.conv2d(x, w), (f16(32, 256, 28, 28), kernel(512, 256, 1, 1))),
+    "conv_grouped": Row(
+        lambda f, x, w: f.conv2d(x, w, padding=1, groups=8),
+        (f16(32, 128, 28, 28), kernel(128, 16, 3, 3)),
+    ),
+    "layer_norm": Row(
+        lambda f, x, w, b: f.layer_norm(x, (4096,), w, b),
+        (bf16(16384, 4096), bf16(4096), bf16(4096)),
+    ),
+    "norm_of_channels": Row(over_channels, (f16(32, 256, 28, 28), f16(256), f16(256))),
+    "softmax_long": Row(lambda _, x: x.softmax(-1), (bf16(512, 131072),)),
+    "cross_entropy": Row(
+        lambda f, x, t: f.cross_entropy(x.float(), t), (bf16(2048, 128256), below(128256, 2048))
+    ),
+    "logsumexp_of_product": Row(
+        lambda _, x, w: (x @ w.transpose(0, 1)).float().logsumexp(-1),
+        (bf16(1024, 1024), weight(32768, 1024)),
+    ),
+    "index_add": Row(
+        lambda _, x, i, v: x.index_add(0, i, v),
+        (f32(65536, 128), below(65536, 262144), f32(262144, 128)),
+    ),
+    "triangular_product": Row(
+        lambda _, a, b: a.tril() @ b, (bf16(4096, 4096, scale=1 / 64), bf16(4096, 4096))
+    ),
+    "products_64": Row(
+        lambda _, a, b: a @ b, (bf16(4096, 64, 64, scale=1 / 8), bf16(4096, 64, 64))
+    ),
+    "product_tall": Row(lambda _, x, w: x @ w, (bf16(262144, 256), bf16(256, 16, scale=1 / 16))),
+    **of_rows("gate_up", gated, GATE, GATE),
+    **of_rows("qkv", projections, weight(4096, 4096), weight(1024, 4096), weight(1024, 4096)),
+    **of_rows("rms_norm_linear", normed_linear, bf16(4096), weight(4096, 4096)),
+    "attention_of_one": Row(
+        attend, (bf16(1, 32, 1, 128), bf16(1, 8, 16384, 128), bf16(1, 8, 16384, 128))
+    ),
+    "topk_8_of_256": Row(lambda _, x: x.topk(8), (f32(16384, 256),)),
+}
+
+
+# --- the project --------------------------------------------------------------------------------------
+
+
+def model_of(rows: dict[str, Row]) -> lg.Model:
+    model = lg.Model("layers_on_gpu")
+    for name, row in rows.items():
+
+        def entry(row: Row = row, **inputs: Any) -> dict[str, Any]:
+            found = row.outputs(lg.functional, *inputs.values())
+            return {f"y{i}": y for i, y in enumerate(found)}
+
+        entry.__name__ = name
+        model.entry(**{f"x{i}": x.spec() for i, x in enumerate(row.inputs)})(entry)
+    return model
+
+
+def build(rows: dict[str, Row], directory: Path) -> None:
+    """Without the stored numbers of a project's own tests, which take the host a while at these sizes."""
+    compiled = lower_model(model_of(rows).trace(), {}, target=parse_target(TARGET)).model
+    write_project(render_project(compiled), directory, force=True)
+    build_project(directory)
+
+
+# --- the process that runs rows -----------------------------------------------------------------------
+
+
+def serve(directory: Path, rounds: int) -> None:
+    """For each name that comes a line for what begins, and one with the figures."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+
+    def answer(**content: Any) -> None:
+        answers.write(json.dumps(content) + "\n")
+        answers.flush()
+
+    torch.backends.cudnn.allow_tf32 = False
+    stream = torch.cuda.Stream()
+    model = load_module(directory).Model()
+    answer(ready=True)
+    for line in sys.stdin:
+        name = line.strip()
+        try:
+            with torch.no_grad(), torch.cuda.stream(stream):
+                context = model.context(stream=stream)
+                found = figures(ROWS[name], getattr(context, name), stream, rounds, answer)
+        except Exception as e:  # noqa: BLE001  # the other rows go on
+            traceback.print_exc()
+            told = next(iter(str(e).splitlines()), "")[:150]
+            found = {"error": f"{type(e).__name__}: {told}"}
+        answer(done=name, **found)
+        torch.cuda.empty_cache()
+
+
+def figures(
+    row: Row,
+    entry: Callable[..., Any],
+    stream: torch.cuda.Stream,
+    rounds: int,
+    answer: Callable[..., None],
+) -> dict[str, Any]:
+    functional = torch.nn.functional
+    answer(stage="inputs")
+    sets = input_sets(row)
+    wide = [x.float() if x.is_floating_point() else x for x in sets[0]]
+    exact = row.outputs(functional, *wide)
+    outs = [[torch.empty_like(y) for y in row.outputs(functional, *s)] for s in sets]
+    torch.cuda.synchronize()
+
+    def ours(i: int) -> Callable[[], Any]:
+        out = outs[i] if len(outs[i]) > 1 else outs[i][0]
+        return lambda: entry(*sets[i], out=out)
+
+    answer(stage="our kernels")
+    ours(0)()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    ours(0)()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - begin
+    errors = [distance(y, e) for y, e in zip(outs[0], exact, strict=True)]
+    found: dict[str, Any] = {"error of ours": max(errors), "ms of a call": seconds * 1e3}
+    answer(stage="torch.compile", **found)
+    del exact, wide
+    torch._dynamo.reset()  # noqa: SLF001  # each row by itself
+    peer = torch.compile(
+        lambda *inputs: row.outputs(functional, *inputs),
+        mode="max-autotune-no-cudagraphs",  # the graphs are ours
+        fullgraph=True,
+        dynamic=False,
+    )
+
+    def theirs(i: int) -> Callable[[], Any]:
+        return lambda: peer(*sets[i])
+
+    theirs(0)()
+    torch.cuda.synchronize()
+    answer(stage="times", **found)
+    count = len(sets) * max(1, min(8, int(2e-3 / seconds / len(sets))))
+    programs = {
+        "ours": [ours(i % len(sets)) for i in range(count)],
+        "torch.compile": [theirs(i % len(sets)) for i in range(count)],
+    }
+    samples = measure({p: graph_of(calls, stream) for p, calls in programs.items()}, rounds, count)
+    if not max(errors) <= TOLERANCE:
+        found["error"] = f"wrong by {max(errors):.1e} of the norm"
+    for program, s in samples.items():
+        found[program] = s.seconds * 1e6
+        found[f"rounds of {program}"] = [each * 1e6 for each in s.median]
+    return found | {"ratio": asdict(harness.ratio(samples["ours"], samples["torch.compile"]))}
+
+
+def input_sets(row: Row) -> list[list[torch.Tensor]]:
+    made = torch.Generator("cuda").manual_seed(0)
+    first = [x.tensor(made) for x in row.inputs]
+    size = sum(x.numel() * x.element_size() for x in first)
+    more = max(1, min(8, math.ceil(CACHE / size))) - 1
+    return [first, *([x.tensor(made) for x in row.inputs] for _ in range(more))]
+
+
+def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
+    """Relative to the norm."""
+    apart = found.double() - exact.double()
+    return (apart.norm() / exact.double().norm()).item()
+
+
+def measure(graphs: dict[str, torch.cuda.CUDAGraph], rounds: int, calls: int) -> dict[str, Samples]:
+    """Seconds of a call; in every round each once, in an order that turns."""
+    samples = {program: Samples(program, 1, "") for program in graphs}
+    order = list(graphs)
+    for number in range(rounds + 2):
+        order = order[1:] + order[:1]
+        for program in order:
+            found = sample(graphs[program], calls) / 1e3
+            if number >= 2:  # the first two warm up
+                samples[program].median.append(found)
+    return samples
+
+
+# --- the driver ---------------------------------------------------------------------------------------
+
+
+class Worker:
+    """The process that runs rows; a new one is started when one had to be stopped."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.process: subprocess.Popen[str] | None = None
+        self.answers: queue.Queue[str] = queue.Queue()
+
+    def start(self) -> subprocess.Popen[str]:
+        o = self.options
+        command = [sys.executable, __file__, "--serve", "--work", str(o.work)]
+        command += ["--rounds", str(o.rounds)]
+        log = (o.work / "cuda_layers.log").open("a")
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+        self.process, self.answers = process, queue.Queue()
+        threading.Thread(target=self.listen, args=(process, self.answers), daemon=True).start()
+        if not json.loads(self.answers.get(timeout=300) or "{}").get("ready"):
+            raise SystemExit(f"the process that runs rows died; see {o.work / 'cuda_layers.log'}")
+        return process
+
+    @staticmethod
+    def listen(process: subprocess.Popen[str], answers: queue.Queue[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            answers.put(line)
+        answers.put("")  # it has ended
+
+    def run(self, name: str) -> dict[str, Any]:
+        """The figures of a row, or why there are none."""
+        process = self.process or self.start()
+        assert process.stdin is not None
+        process.stdin.write(name + "\n")
+        process.stdin.flush()
+        end, known = time.monotonic() + self.options.limit, {"stage": "start"}
+        while True:
+            try:
+                line = self.answers.get(timeout=max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                self.stop()
+                why = f"stopped after {self.options.limit:.0f} s, at: {known['stage']}"
+                return known | {"error": why}
+            if not line:
+                self.stop()
+                return known | {"error": f"the process died at: {known['stage']}"}
+            known |= json.loads(line)
+            if "done" in known:
+                return known
+
+    def stop(self) -> None:
+        if self.process:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)  # with those that search for torch
+            self.process.wait()
+        self.process = None
+
+
+def line(name: str, found: dict[str, Any]) -> str:
+    """A row of the table."""
+    times = [f"{found[p]:.1f}" if p in found else "-" for p in ("ours", "torch.compile")]
+    if "ours" not in found and "ms of a call" in found:
+        times[0] = f"some {found['ms of a call'] * 1e3:.0f}"
+    ratio = (
+        "{median:.3f} ({low:.3f}-{high:.3f})".format(**found["ratio"]) if "ratio" in found else ""
+    )
+    return "| " + " | ".join([name, *times, ratio, found.get("error", "")]) + " |"
+
+
+def chosen(only: str) -> dict[str, Row]:
+    """The rows whose names begin with one of these."""
+    wanted = tuple(part for part in only.split(",") if part)
+    rows = {n: r for n, r in ROWS.items() if not wanted or n.startswith(wanted)}
+    if not rows:
+        raise SystemExit(f"No rows {only}. There are {', '.join(ROWS)}.")
+    return rows
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="7 rounds instead of 15")
+    parser.add_argument("--only", default="", help="rows whose names begin so, divided by commas")
+    parser.add_argument("--list", action="store_true", help="the rows and their inputs")
+    parser.add_argument("--json", type=Path, help="all figures")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a row")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument(
+        "--built", action="store_true", help="what the last run built is still good"
+    )
+    parser.add_argument("--work", type=Path, default=harness.ROOT / "build" / "benchmarks")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.rounds = options.rounds or (7 if options.quick else harness.ROUNDS)
+    return options
+
+
+def show(rows: dict[str, Row]) -> None:
+    for name, row in rows.items():
+        inputs = (f"{x.dtype} {' x '.join(map(str, x.shape))}" for x in row.inputs)
+        print(f"{name}: {', '.join(inputs)}")
+
+
+def measured(names: Sequence[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """By row, each printed when it is known."""
+    worker, found = Worker(options), {}
+    try:
+        for name in names:
+            found[name] = worker.run(name)
+            print(line(name, found[name]), flush=True)
+    finally:
+        worker.stop()
+    return found
+
+
+def main() -> None:
+    options = parsed()
+    directory = options.work / "cuda_layers"
+    if options.serve:
+        serve(directory, options.rounds)
+        return
+    rows = chosen(options.only)
+    if options.list:
+        show(rows)
+        return
+    options.work.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+    if not options.built:
+        build(rows, directory)
+        print(f"built in {time.perf_counter() - begin:.0f} s", flush=True)
+    where = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    print(f"{where}, {options.rounds} rounds\n")
+    print("| row | ours, us | torch.compile, us | torch.compile / ours | |")
+    print("| --- | --- | --- | --- | --- |", flush=True)
+    found = measured(list(rows), options)
+    right = [r["ratio"]["median"] for r in found.values() if "ratio" in r and "error" not in r]
+    mean = geometric_mean(right) if right else math.nan
+    print(f"\ngeometric mean of {len(right)} of {len(rows)} rows: {mean:.3f}")
+    print(f"{time.perf_counter() - begin:.0f} s in all")
+    if options.json:
+        about = {"device": where, "rounds": options.rounds, "geometric mean": mean, "rows": found}
+        options.json.write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

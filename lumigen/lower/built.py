@@ -1,0 +1,44 @@
+"""built: what a builder makes of the plan of a kernel and its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from lumigen.plan import NotRealised
+from lumigen.program import Panels
+from lumigen.region import Buffer, Region
+from lumigen.schedule import Schedule
+from lumigen.tile import TileProgram
+
+Pack = tuple[Buffer, Buffer, Panels]  # (packed, the weight, how)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A tile program, what it computes over its own arguments, and the layouts of weights that it reads.
+
+    `temps` are buffers that its tasks leave for each other.
+    """
+
+    program: TileProgram
+    meaning: Region
+    packs: tuple[Pack, ...] = ()
+    temps: tuple[Buffer, ...] = ()
+
+
+def check(
+    sizes: Schedule, sites: Collection[str], places: Mapping[str, Collection[str]] | None = None
+) -> None:
+    """Raises NotRealised unless a schedule has just these sites, and operands at these places."""
+    known = places or {}
+    unknown = sizes.unknown(sites, known)
+    missing = [s for s in (*sites, *known) if s not in dict((*sizes.tile, *sizes.place))]
+    if unknown or missing:
+        raise NotRealised(f"{sizes.builder} has sites {sorted(sites)}, not {unknown or missing}")
+    for site, size in sizes.tile:
+        if size < 0:
+            raise NotRealised(f"{site} of {size}")
+    for operand, where in sizes.place:
+        if where not in known[operand]:
+            raise NotRealised(f"{sizes.builder} has no {operand} in {where}")

@@ -1,0 +1,9 @@
+"""One page of a compilation: entries, the flow of kernels, and of each kernel every form on the way.
+
+Promises a file that needs nothing else, no network and no other file, that holds whatever stands in names and sources
+as text, and that has the same bytes for the same compilation.
+"""
+
+from lumigen.page.build import page_of, write_page
+
+__all__ = ["page_of", "write_page"]

@@ -1,0 +1,102 @@
+"""What the template of the page may see: texts and places, decided before anything is rendered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BoxContext:
+    """A launch, an input or an output in the drawing of an entry; places in pixels."""
+
+    kind: str  # kernel, input, output
+    kernel: str  # that a click shows; "" for an input or an output
+    x: int
+    y: int
+    width: int
+    height: int
+    label: str
+    note: str
+    bar: int  # pixels of its share of the bytes that the entry moves
+
+
+@dataclass(frozen=True)
+class WireContext:
+    """What one box stores and another reads."""
+
+    path: str  # of SVG
+    ends: str  # the kernels at both ends
+    hint: str  # the tensor
+
+
+@dataclass(frozen=True)
+class EntryContext:
+    """An entry at its dims' typical values."""
+
+    name: str
+    signature: str
+    at: str
+    launches: str
+    flops: str
+    bytes: str
+    arena: str
+    width: int
+    height: int
+    boxes: tuple[BoxContext, ...]
+    wires: tuple[WireContext, ...]
+
+
+@dataclass(frozen=True)
+class FormContext:
+    """A text under a tab."""
+
+    title: str
+    text: str
+    is_code: bool = False  # C++, not one of our forms
+
+
+@dataclass(frozen=True)
+class LineContext:
+    """A line of the model's file; `own` where the kernel comes from it."""
+
+    number: str
+    text: str
+    own: bool
+
+
+@dataclass(frozen=True)
+class FileContext:
+    """The lines of one file that a kernel comes from, and those around them."""
+
+    name: str
+    lines: tuple[LineContext, ...]
+
+
+@dataclass(frozen=True)
+class KernelContext:
+    """A kernel with every form on the way to it."""
+
+    name: str
+    title: str
+    how: str  # what its skeleton does
+    lines: str  # model.py:12, 14
+    launches: str
+    flops: str
+    read: str
+    written: str
+    intensity: str  # flops for each byte
+    computes: str
+    share: str  # of the bytes that all entries move
+    files: tuple[FileContext, ...]
+    forms: tuple[FormContext, ...]
+
+
+@dataclass(frozen=True)
+class PageContext:
+    """The whole page."""
+
+    name: str
+    facts: tuple[str, ...]
+    entries: tuple[EntryContext, ...]
+    kernels: tuple[KernelContext, ...]
+    forms: tuple[FormContext, ...]  # of the whole model: graphs, program, weights

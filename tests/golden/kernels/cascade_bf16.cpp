@@ -1,0 +1,111 @@
+// run k00_cascade(q, k, v, out, rows) tasks 2*((rows + 63)//64)
+#include "runtime/index.h"
+#include "runtime/lanes.h"
+#include "runtime/panel.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/tile.h"
+#include "runtime/vmath.h"
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+void k00_cascade(const void* raw, int64_t task, char* scratch) {
+  const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
+  const uint16_t* const x0 = args.x0;
+  const uint16_t* const x1 = args.x1;
+  const uint16_t* const x2 = args.x2;
+  uint16_t* const out = args.out;
+  [[maybe_unused]] const int64_t rows = args.rows;
+  float* const a_tile = reinterpret_cast<float*>(scratch);  // 2048
+  float* const b_tile = reinterpret_cast<float*>(scratch + 8192);  // 64 x 32
+  float* const scores = reinterpret_cast<float*>(scratch + 16384);  // 64 x 64
+  float* const state0 = reinterpret_cast<float*>(scratch + 32768);  // 64
+  float* const state1 = reinterpret_cast<float*>(scratch + 33024);  // 64
+  float* const sum2 = reinterpret_cast<float*>(scratch + 33280);  // 16 x 64
+  float* const factor2 = reinterpret_cast<float*>(scratch + 37376);  // 64
+  float* const turned2 = reinterpret_cast<float*>(scratch + 37632);  // 64 x 16
+  [[maybe_unused]] const Multiplier multiplier;
+  const int64_t i1 = task / ((rows + 63) / 64);
+  const int64_t i0 = 0;
+  const int64_t n_begin = 64 * (task % ((rows + 63) / 64));
+  const int64_t n_end = index_min(n_begin + 64, rows);
+  pack_b_bf16(b_tile, as_bf16(x0 + 16 * i1 * rows + 16 * n_begin), 16, 1, n_end - n_begin, 16);
+  fill_tile(state0, -__builtin_inff(), 64);
+  fill_tile(state1, 0.0f, 64);
+  fill_tile(sum2, 0.0f, 1024);
+  for (int64_t k_begin = 0; k_begin < n_end; k_begin += 64) {
+    const int64_t k_end = index_min(k_begin + 64, n_end);
+    pack_a_bf16(a_tile, as_bf16(x1 + 16 * i1 * rows + 16 * k_begin), 16, 1, static_cast<int>(k_end - k_begin), 16);
+    multiply_bf16(scores, 64, a_tile, b_tile, static_cast<int>(k_end - k_begin), n_end - n_begin, 16, false);
+    if (k_end - 1 <= n_begin) {
+      for_lanes(n_end - n_begin, [&](int64_t n_offset, auto lanes) {
+        const int64_t n = n_begin + n_offset;
+        const Vec old2 = load(state0 + n - n_begin, lanes);
+        const Vec old3 = load(state1 + n - n_begin, lanes);
+        Vec new2 = old2;
+        for (int64_t k1 = k_begin; k1 < k_end; ++k1) {
+          new2 = max_nan(new2, load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f));
+        }
+        store(state0 + n - n_begin, new2, lanes);
+        const Vec correct1 = exp2((old2 -
+                select(lt(new2, splat(-3.4028235e+38f)), splat(0.0f), new2)) * splat(1.442695f));
+        Vec new3 = old3 * correct1;
+        store(factor2 + n - n_begin, correct1, lanes);
+        for (int64_t k1 = k_begin; k1 < k_end; ++k1) {
+          const Vec v1 = exp2((load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f) -
+                  select(lt(new2, splat(-3.4028235e+38f)), splat(0.0f), new2)) * splat(1.442695f));
+          new3 = new3 + v1;
+          store(scores + 64 * k1 + n - 64 * k_begin - n_begin, round_bf16(v1), lanes);
+        }
+        store(state1 + n - n_begin, new3, lanes);
+      });
+    } else {
+      for_lanes(n_end - n_begin, [&](int64_t n_offset, auto lanes) {
+        const int64_t n = n_begin + n_offset;
+        const Vec old0 = load(state0 + n - n_begin, lanes);
+        const Vec old1 = load(state1 + n - n_begin, lanes);
+        Vec new0 = old0;
+        for (int64_t k1 = k_begin; k1 < k_end; ++k1) {
+          new0 = max_nan(new0,
+              select(mask_affine(n - k1, 1), load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f),
+                  splat(-__builtin_inff())));
+        }
+        store(state0 + n - n_begin, new0, lanes);
+        const Vec correct0 = exp2((old0 -
+                select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0)) * splat(1.442695f));
+        Vec new1 = old1 * correct0;
+        store(factor2 + n - n_begin, correct0, lanes);
+        for (int64_t k1 = k_begin; k1 < k_end; ++k1) {
+          const Vec v0 = exp2((select(mask_affine(n - k1, 1),
+                      load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f),
+                      splat(-__builtin_inff())) -
+                  select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0)) * splat(1.442695f));
+          new1 = new1 + v0;
+          store(scores + 64 * k1 + n - 64 * k_begin - n_begin, round_bf16(v0), lanes);
+        }
+        store(state1 + n - n_begin, new1, lanes);
+      });
+    }
+    for (int64_t e = 0; e < 16; ++e) {
+      for_lanes(n_end - n_begin, [&](int64_t n_offset, auto lanes) {
+        const int64_t n = n_begin + n_offset;
+        store(sum2 + 64 * e + n - n_begin,
+            load(sum2 + 64 * e + n - n_begin, lanes) * load(factor2 + n - n_begin, lanes), lanes);
+      });
+    }
+    pack_a_bf16(a_tile, as_bf16(x2 + 16 * i1 * rows + 16 * k_begin), 1, 16, 16, k_end - k_begin);
+    multiply_direct_b_bf16(sum2, 64, a_tile, scores, 64, 16, n_end - n_begin, k_end - k_begin, true);
+  }
+  transpose_tile(turned2, 16, sum2, 64, 16, static_cast<int>(n_end - n_begin));
+  for (int64_t n = n_begin; n < n_end; ++n) {
+    const float v2 = recip((state0[n - n_begin] < -3.4028235e+38f) ? __builtin_nanf("") : state1[n - n_begin]);
+    for_lanes(16, [&](int64_t e, auto lanes) {
+      store_bf16(out + e + 32 * i0 * rows + 16 * i1 * rows + 16 * n,
+          load(turned2 + e + 16 * n - 16 * n_begin, lanes) * splat(v2), lanes);
+    });
+  }
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,56 @@
+// run k00_panel(x, w_up_panels, w_down_panels, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 7)//8))) tasks row_tiles
+#include "runtime/index.h"
+#include "runtime/lanes.h"
+#include "runtime/panel.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/vmath.h"
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+void k00_panel(const void* raw, int64_t task, char* scratch) {
+  const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
+  const float* const x0 = args.x0;
+  const float* const w0_panels = args.w0_panels;
+  const float* const w1_panels = args.w1_panels;
+  float* const out = args.out;
+  [[maybe_unused]] const int64_t rows = args.rows;
+  [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
+  float* const x_tile = reinterpret_cast<float*>(scratch);  // 96 x 24
+  float* const part = reinterpret_cast<float*>(scratch + 9216);  // 96 x 128
+  float* const a_tile = reinterpret_cast<float*>(scratch + 58368);  // 96 x 128
+  float* const sums = reinterpret_cast<float*>(scratch + 107520);  // 96 x 24
+  const int64_t rows_each = ((rows - 1) / row_tiles) + 1;
+  const int64_t m0 = index_min(rows, rows_each * task);
+  const int64_t m1 = index_min(m0 + rows_each, rows);
+  pack_a(x_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
+  for (int64_t k0 = 0; k0 < 48; k0 += 128) {
+    const int64_t k1 = 48;
+    multiply(part, 128, x_tile, w0_panels + 384 * (k0 / 16), static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
+    for (int64_t m = m0; m < m1; ++m) {
+      for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
+        const int64_t k = k0 + k_offset;
+        const Vec v0 = load(part + k + 128 * m - k0 - 128 * m0, lanes);
+        const Mask v1 = lt(v0, splat(0.0f));
+        const Vec v2 = select(v1, v0 * splat(-1.0f), v0);
+        const Vec v3 = min_ordered(v2, splat(6.0f));
+        store(part + k + 128 * m - k0 - 128 * m0,
+            select(v1, splat(0.0f), v0) -
+            v3 * exp2(fma(v3 - v2, splat(9.0f),
+                    polynomial(v3, 2.6650548e-07f, -5.733628e-06f, 5.0499733e-05f, -0.0002008664f, -0.00014927654f,
+                        0.007119216f, -0.052554723f, -0.45918342f, -1.1511089f, -0.9999999f))), lanes);
+      });
+    }
+    pack_a(a_tile, part, 128, 1, static_cast<int>(m1 - m0), k1 - k0);
+    multiply(sums, 24, a_tile, w1_panels + 16 * k0, static_cast<int>(m1 - m0), 24, k1 - k0, 768, k0 != 0);
+  }
+  for (int64_t m = m0; m < m1; ++m) {
+    for_lanes(24, [&](int64_t n, auto lanes) {
+      store(out + 24 * m + n, load(sums + 24 * m + n - 24 * m0, lanes), lanes);
+    });
+  }
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,45 @@
+// run k00_pipeline(x, w_w, w_b, out) tasks 3
+#define LUMIGEN_TEAM 1  // threads that share a row
+#define LUMIGEN_LANES 4  // elements of a Vec
+#include "runtime/elements.cuh"
+#include "runtime/fma.cuh"
+#include "runtime/index.h"
+#include "runtime/pipeline.cuh"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/turn.h"
+
+namespace LUMIGEN_NS {
+
+using Tile = FmaTile<16, 64, 32, 4, 4>;
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    k00_pipeline_model_1(const __grid_constant__ k00_pipeline_args args) {
+  extern __shared__ __align__(128) char shared[];
+  const float* const x0 = args.x0;
+  const float* const w0 = args.w0;
+  const float* const w1 = args.w1;
+  float* const out = args.out;
+  const int task = static_cast<int>(blockIdx.x);
+  await_turn();
+  const int m0 = 0;
+  const int n0 = 64 * task;
+  const int i0 = 0;
+  const Strided<float, Along::kDepth, Copy::kEither, int> a = {w0, 36, 1, 8};
+  const auto b = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
+    const int n = at_major, k = at_depth;
+    return (0 < ((k / 3) % 3) + (n / 12) && 0 < (k % 3) + (n % 12) && ((k / 3) % 3) + (n / 12) <= 12 && (k % 3) +
+        (n % 12) <= 12) ? x0[12 * ((k / 3) % 3) + (k % 3) + 144 * (k / 9) + n - 13] : 0.0f;
+  }, 144);
+  Accumulators<Tile> acc;
+  contract(acc, a, b, Part{m0, n0, 0, 36}, shared);
+  for_each_element<int>(acc, m0, n0, 8, 144, [&](int m, int n, Vec total, auto lanes) {
+    const Vec v0 = total + splat(w1[m]);
+    store(out + 1152 * i0 + 144 * m + n, max_ordered(v0, splat(0.0f)), lanes);
+  });
+}
+
+const KernelRow k00_pipeline_row = {
+    "k00_pipeline", "model.py:1", reinterpret_cast<const void*>(&k00_pipeline_model_1),
+    sizeof(k00_pipeline_args), Tile::kThreads, Tile::shared_bytes<float>()};
+
+}  // namespace LUMIGEN_NS

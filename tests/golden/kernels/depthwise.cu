@@ -1,0 +1,43 @@
+// run k00_simt(x, w_w, out) tasks 2
+#define LUMIGEN_TEAM 4  // threads that share a row
+#define LUMIGEN_LANES 4  // elements of a Vec
+#include "runtime/index.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/turn.h"
+
+namespace LUMIGEN_NS {
+
+__global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
+  const float* const x0 = args.x0;
+  const float* const w0 = args.w0;
+  float* const out = args.out;
+  const int task = static_cast<int>(blockIdx.x);
+  await_turn();
+  either_way(is_packed(out), [&](auto packed) {
+    for (int row = 64 * task + team_number(); row < index_min(64 * task + 64, 96); row += kTeams) {
+      const int i2 = row % 12;
+      const int i1 = row / 12;
+      const int i0 = 0;
+      for_lanes(packed, 12, [&](int i3, auto lanes) {
+        Vec acc0 = splat(0.0f);
+        for (int k0k1 = 0; k0k1 < 3; ++k0k1) {
+          #pragma unroll 8
+          for (int k2 = 0; k2 < 3; ++k2) {
+            acc0 = acc0 +
+                load_between(x0, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
+                    i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? 13 - i3 - k2 : 0, 0.0f,
+                    lanes) * splat(w0[9 * i1 + 3 * k0k1 + k2]);
+          }
+        }
+        store(out + 1152 * i0 + 144 * i1 + 12 * i2 + i3, acc0, lanes);
+      });
+    }
+  });
+}
+
+const KernelRow k00_simt_row = {
+    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
+    sizeof(k00_simt_args), kThreads, 0};
+
+}  // namespace LUMIGEN_NS

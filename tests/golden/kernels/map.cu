@@ -1,0 +1,45 @@
+// run k00_simt(x, y, out, rows) tasks ((5*rows + 511)//512)
+#define LUMIGEN_TEAM 256  // threads that share a row
+#define LUMIGEN_LANES 4  // elements of a Vec
+#include "runtime/index.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/turn.h"
+
+namespace LUMIGEN_NS {
+
+__global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
+  const float* const x0 = args.x0;
+  const float* const x1 = args.x1;
+  float* const out = args.out;
+  [[maybe_unused]] const int rows = static_cast<int>(args.rows);
+  const int task = static_cast<int>(blockIdx.x);
+  await_turn();
+  either_way(is_packed(x0, x1, out), [&](auto packed) {
+    for (int row = team_number(); row < 1; row += kTeams) {
+      Vec held0_parts[2];
+      Vec held1_parts[2];
+      for_parts<2>(packed, index_min(20 * rows, 2048 * task + 2048) - 2048 * task,
+          [&](int part, int i0i1_offset, auto lanes) {
+        Vec& held0 = held0_parts[part];
+        Vec& held1 = held1_parts[part];
+        const int i0i1 = 2048 * task + i0i1_offset;
+        held0 = load(x0 + i0i1, lanes);
+        held1 = load(x1 + i0i1, lanes);
+      });
+      for_parts<2>(packed, index_min(20 * rows, 2048 * task + 2048) - 2048 * task,
+          [&](int part, int i0i1_offset, auto lanes) {
+        Vec& held0 = held0_parts[part];
+        Vec& held1 = held1_parts[part];
+        const int i0i1 = 2048 * task + i0i1_offset;
+        store(out + i0i1, fma(held0 / (exp2(held0 * splat(-1.442695f)) + splat(1.0f)), held1, splat(1.0f)), lanes);
+      });
+    }
+  });
+}
+
+const KernelRow k00_simt_row = {
+    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
+    sizeof(k00_simt_args), kThreads, 0};
+
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,40 @@
+// if sm_90a and w aligned and x aligned and rows < 17
+//   run k01_roles(x, w, out, rows, map + 0 [1, 1, 72, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64)) tasks 2*((rows + 15)//16)
+#define LUMIGEN_TEAM 1  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
+#include "runtime/elements.cuh"
+#include "runtime/index.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/split.cuh"
+
+namespace LUMIGEN_NS {
+
+using Tile = SplitTile<f16, 64, 16, 10, 1, 2, Along::kDepth, Along::kDepth>;
+static_assert(Tile::PanelA::kBoxLines == 64 && Tile::PanelB::kBoxLines == 16, "the boxes of the maps");
+
+__global__ void LUMIGEN_CLUSTER(Tile::kSplit) __launch_bounds__(Tile::kThreads, 1)
+    k01_roles_model_1(const __grid_constant__ k01_roles_args args) {
+#ifdef LUMIGEN_HOPPER
+  extern __shared__ __align__(128) char shared[];
+  uint16_t* const out = args.out;
+  [[maybe_unused]] const int rows = static_cast<int>(args.rows);
+  const Boxes a = {reinterpret_cast<const CUtensorMap*>(&args.map_a), 1};
+  const Boxes b = {reinterpret_cast<const CUtensorMap*>(&args.map_b), 1};
+  contract_split<Tile>(a, b, Extent{72, rows, 1, 64, 32}, shared, [&](auto& acc, TileAt at) {
+    const int m0 = at.row;
+    const int n0 = at.column;
+    for_each_element<int>(acc, m0, n0, 72, rows, [&](int n, int m, Vec total, auto lanes) {
+      store_strided_f16(out + 72 * m + n, 72, max_ordered(total, splat(0.0f)), lanes);
+    });
+  });
+#else
+  __trap();  // no other GPU launches it
+#endif
+}
+
+const KernelRow k01_roles_row = {
+    "k01_roles", "model.py:1", reinterpret_cast<const void*>(&k01_roles_model_1),
+    sizeof(k01_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kSplit, 90, false, Tile::kBlocks == 1};
+
+}  // namespace LUMIGEN_NS

@@ -1,0 +1,53 @@
+// run k00_simt(x, w_w, w_b, out) tasks 2
+#define LUMIGEN_TEAM 8  // threads that share a row
+#define LUMIGEN_LANES 4  // elements of a Vec
+#include "runtime/index.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/turn.h"
+
+namespace LUMIGEN_NS {
+
+__global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
+  const float* const x0 = args.x0;
+  const float* const w0 = args.w0;
+  const float* const w1 = args.w1;
+  float* const out = args.out;
+  const int task = static_cast<int>(blockIdx.x);
+  await_turn();
+  either_way(is_packed(x0, w0), [&](auto packed) {
+    for (int row = 32 * task + team_number(); row < index_min(32 * task + 32, 40); row += kTeams) {
+      Vec held0_parts[1];
+      Vec held1_parts[1];
+      const int i1 = row;
+      const int i0 = 0;
+      Vec acc0 = splat(0.0f);
+      for_parts<1>(packed, 24, [&](int part, int k0, auto lanes) {
+        Vec& held0 = held0_parts[part];
+        Vec& held1 = held1_parts[part];
+        held0 = load(x0 + k0, lanes);
+        held1 = load(w0 + 24 * i1 + k0, lanes);
+      });
+      for_parts<1>(packed, 24, [&](int part, int /*k0*/, auto lanes) {
+        Vec& held0 = held0_parts[part];
+        Vec& held1 = held1_parts[part];
+        acc0 = acc0 + zero_tail(held0 * held1, lanes, 0.0f);
+      });
+      const float r0 = reduce_add(acc0);
+      const float v0 = r0 + w1[i1];
+      const bool v1 = v0 < 0.0f;
+      const float v2 = v1 ? v0 * -1.0f : v0;
+      const float v3 = min_ordered(v2, 6.0f);
+      if (team_rank() == 0) out[40 * i0 + i1] = (v1 ? 0.0f : v0) -
+          v3 * exp2(fma(v3 - v2, 9.0f,
+                  polynomial(v3, 2.6650548e-07f, -5.733628e-06f, 5.0499733e-05f, -0.0002008664f, -0.00014927654f,
+                      0.007119216f, -0.052554723f, -0.45918342f, -1.1511089f, -0.9999999f)));
+    }
+  });
+}
+
+const KernelRow k00_simt_row = {
+    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
+    sizeof(k00_simt_args), kThreads, 0};
+
+}  // namespace LUMIGEN_NS

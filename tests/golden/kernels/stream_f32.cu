@@ -1,0 +1,89 @@
+// run k00_cascade(q, k, v, out, rows) tasks 2*((rows + 63)//64)
+#define LUMIGEN_TEAM 1  // threads that share a row
+#define LUMIGEN_LANES 2  // elements of a Vec
+#include "runtime/cascade.cuh"
+#include "runtime/index.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/turn.h"
+
+namespace LUMIGEN_NS {
+
+using Tile = CascadeTile<64, 16, 16, 32, 4>;
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+  extern __shared__ __align__(128) char shared[];
+  const float* const x0 = args.x0;
+  const float* const x1 = args.x1;
+  const float* const x2 = args.x2;
+  float* const out = args.out;
+  [[maybe_unused]] const int rows = static_cast<int>(args.rows);
+  const int task = static_cast<int>(blockIdx.x);
+  await_turn();
+  Tile::Fragment<32> scores;
+  Tile::Fragment<16> sums;
+  Tile::Numbers factor0;
+  Tile::Numbers state0;
+  Tile::Numbers state1;
+  Tile::Numbers before0;
+  Tile::Numbers result0;
+  const int m0 = 64 * ((rows + 63) / 64) - 64 * (task % ((rows + 63) / 64)) - 64;
+  const int m1 = index_min(m0 + 64, rows);
+  const int i1 = task / ((rows + 63) / 64);
+  const int i0 = 0;
+  fill_rows(state0, -__builtin_inff());
+  fill_rows(state1, 0.0f);
+  clear(sums);
+  {
+    const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0 + 16 * i1 * rows, 16, 1, rows};
+    const Strided<float, Along::kDepth, Copy::kEither, int> b = {x1 + 16 * i1 * rows, 16, 1, rows};
+    const Strided<float, Along::kMajor, Copy::kEither, int> c = {x2 + 16 * i1 * rows, 1, 16, 16};
+    for_steps<Tile>(a, m0, 16, b, c, 0, m1, rows, shared,
+        [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
+      multiply(scores, a_tile, b_tile);
+      if (!(k_begin + 31 <= m0 && k_begin + 32 <= rows)) {
+        map_within<int>(scores, scores, m0, k_begin, rows, rows, -__builtin_inff(),
+            [&](int m, int k1, Vec score0, auto /*lanes*/) {
+          return select(mask_affine(m - k1, -1), score0, splat(-__builtin_inff()));
+        });
+      }
+      for_each_row([&](int, float& at_state0, float& at_before0) {
+        const float row0 = at_state0;
+        at_before0 = row0;
+      }, state0, before0);
+      fold_max(state0, scores);
+      for_each_row([&](int, float& at_before0, float& at_state0, float& at_factor0) {
+        const float row1 = at_before0;
+        const float row2 = at_state0;
+        const float v0 = row2 * 0.25f;
+        at_factor0 = exp2((row1 * 0.25f - ((v0 < -3.4028235e+38f) ? 0.0f : v0)) * 1.442695f);
+      }, before0, state0, factor0);
+      for_each_row([&](int, float& at_state1, float& at_factor0) {
+        const float row3 = at_state1;
+        const float row4 = at_factor0;
+        at_state1 = row3 * row4;
+      }, state1, factor0);
+      map_all<int>(scores, scores, m0, k_begin, [&](int /*m*/, int /*k1*/, Vec score1, auto /*lanes*/, float row5) {
+        const float v1 = row5 * 0.25f;
+        return exp2(fma(score1, splat(0.36067376f), splat(((v1 < -3.4028235e+38f) ? 0.0f : v1) * -1.0f * 1.442695f)));
+      }, state0);
+      fold_sum(state1, scores);
+      scale_rows(sums, factor0);
+      multiply_fragment(sums, scores, c_tile);
+    });
+  }
+  for_each_row([&](int, float& at_state0, float& at_state1, float& at_result0) {
+    const float row6 = at_state0;
+    const float row7 = at_state1;
+    at_result0 = recip((row6 * 0.25f < -3.4028235e+38f) ? __builtin_nanf("") : row7);
+  }, state0, state1, result0);
+  for_each_element<int>(sums, m0, 0, rows, 16, [&](int m, int e, Vec total0, auto lanes, float row8) {
+    store(out + e + 32 * i0 * rows + 16 * i1 * rows + 16 * m, total0 * splat(row8), lanes);
+  }, result0);
+}
+
+const KernelRow k00_cascade_row = {
+    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade_model_1),
+    sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
+
+}  // namespace LUMIGEN_NS
