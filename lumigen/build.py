@@ -40,7 +40,6 @@ from lumigen.toolchain import nvcc, packaged
 MANIFEST = "manifest.json"
 STAMP = "lumigen-stamp.json"
 UNSPELLABLE = '";\\\n'  # CMake's strings and lists end at them, and it takes \ for /
-DERIVED = frozenset({"build", "lib", "bin", "python"})
 
 # step, done, total, what
 Progress = Callable[[str, int, int, str], None]

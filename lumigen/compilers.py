@@ -13,7 +13,7 @@ import numpy as np
 
 from lumigen import debug, fast_lane
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import check_dtype, lower_model
+from lumigen.compile import lower_model
 from lumigen.dtype import DType, f16
 from lumigen.emit.project import render_project
 from lumigen.errors import CallRefused, CompilerMissing
@@ -25,6 +25,7 @@ from lumigen.ir import Array, Executor, Pass
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
+from lumigen.model_weights import check_dtype
 from lumigen.ops import Op
 from lumigen.target import ARCHITECTURES, CPU, CUDA, Target, parse_target
 from lumigen.toolchain import gpu_architecture, nvcc

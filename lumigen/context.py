@@ -39,6 +39,7 @@ from lumigen.frontend.trace import HOMES, fail
 from lumigen.graph import Edge, Graph, Node
 from lumigen.interp.graph import evaluate
 from lumigen.ir import Array, Backend, Executor, Pass
+from lumigen.memo import compilation
 from lumigen.ops import Op
 from lumigen.page import page_of, write_page
 from lumigen.printer.graph import show
@@ -182,6 +183,7 @@ class Context:
             self._graph = out
         return self._graph
 
+    @compilation()
     def _prepare(self) -> Executor:
         if self._executor is None:
             out = self.compiled()

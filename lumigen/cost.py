@@ -59,9 +59,7 @@ def cost(region: Region) -> Cost:
         moved += minimum(elements, _bytes(b))
     written = ix(0)
     for s in region.stores:
-        stored = _points(frozenset(s.axes)) * s.dst.dtype.itemsize
-        written += stored
-        moved += stored if s.add else 0
+        written += _points(frozenset(s.axes)) * s.dst.dtype.itemsize
     return Cost(flops, moved, written)
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from lumigen.compile import (
-    KERNEL_FORMS,
-    Stages,
-    lower_model,
-    show_entries,
-    show_kernels,
-    show_programs,
-    show_sources,
-)
+from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
+from lumigen.passes import show_entries
+from lumigen.progress import Stages
 from lumigen.target import parse_target
+from lumigen.texts import KERNEL_FORMS, show_kernels, show_programs, show_sources
 
 GRAPHS = ("graph", "retype", "canonicalize", "fold")
 KERNELS = (*KERNEL_FORMS, "source")

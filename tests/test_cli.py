@@ -29,11 +29,11 @@ from lumigen import cli
 from lumigen.cli import terminal, use
 from lumigen.cli.bench import beside, kernel_times, places
 from lumigen.cli.opened import Project, inputs_for, manifest_of
-from lumigen.compile import Progress
 from lumigen.errors import BadInput
 from lumigen.forms import FORMS
 from lumigen.interp.graph import evaluate
 from lumigen.limits import Limits, Memory, Rate
+from lumigen.progress import Progress
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits" / "model.py"

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent / "lumigen"
 
 # Lowest first. The modules of a row (files or packages) know neither each other nor a row above.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"debug", "errors", "interrupt", "missing", "names", "resources"}),
+    frozenset({"debug", "errors", "interrupt", "memo", "missing", "names", "resources"}),
     frozenset({"dtype", "index", "target", "tokenizer"}),
     frozenset({"application", "condition", "integers"}),
     frozenset({"ops", "toolchain", "view"}),
@@ -23,10 +23,11 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tile"}),
     frozenset({"program"}),
     frozenset({"interp", "printer", "trail", "verify", "weights"}),
-    frozenset({"frontend", "ir", "lower"}),
-    frozenset({"emit"}),
-    frozenset({"build", "fast_lane"}),
-    frozenset({"recall"}),
+    frozenset({"frontend", "ir", "lower", "passes", "progress"}),
+    frozenset({"emit", "model_weights"}),
+    frozenset({"build", "fast_lane", "texts"}),
+    frozenset({"checks", "recall", "summary"}),
+    frozenset({"identity"}),
     frozenset({"compile"}),
     frozenset({"compilers", "forms", "page"}),
     frozenset({"cli", "context"}),

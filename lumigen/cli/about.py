@@ -16,10 +16,10 @@ from lumigen.build import MANIFEST
 from lumigen.cli.opened import manifest_of
 from lumigen.cli.options import example, json_option
 from lumigen.cli.terminal import result, result_json, say, table
-from lumigen.compile import weights_path
 from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
 from lumigen.missing import advice
+from lumigen.model_weights import weights_path
 from lumigen.printer.amount import size
 from lumigen.resources import lumigen_version
 from lumigen.toolchain import findings

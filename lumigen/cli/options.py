@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from lumigen.compile import DTYPES
 from lumigen.frontend import Model, load_model_file
+from lumigen.model_weights import DTYPES
 from lumigen.weights import Array, Weights, open_weights
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -23,8 +23,8 @@ from lumigen.cli.opened import (
 )
 from lumigen.cli.options import Assignment, example, json_option, quiet_option, run_options
 from lumigen.cli.terminal import progress, result, result_json, say
-from lumigen.compile import Stages
 from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
+from lumigen.progress import Stages
 from lumigen.target import CUDA
 from lumigen.toolchain import ctest
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 from lumigen.errors import LoweringFailed
@@ -27,6 +26,7 @@ from lumigen.index import (
     of_atom,
     parts,
 )
+from lumigen.memo import remembered
 
 Names = Mapping[Any, str] | Callable[[Atom], str]
 Read = Callable[[Lookup], str]
@@ -93,7 +93,7 @@ def is_of_comparisons(monomial: Monomial) -> bool:
     return all(map(_is_int, monomial))
 
 
-@cache
+@remembered
 def _is_int(atom: Atom) -> bool:
     if isinstance(atom, Quotient | Remainder | Extremum):
         return all(

@@ -129,12 +129,6 @@ def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
 
 def _element_of(root: _Scope, store: Store, element: Axis) -> bool:
     """Lines that return what a store writes to the element; whether it writes every element."""
-    if store.add:
-        start = Text(f"{root.names.buffer(store.dst)}(element)")
-        added = root.root(_added(store, element))
-        total = Text(f"{start.code} + {added.within(PRODUCT)}", SUM)
-        root.lines.append(f"return {_as_double(total, store.dst.dtype)};")
-        return True
     axes, conditions = _inverse(store, element)
     scope = root if not conditions else root.branch()
     for axis, value in axes.items():
@@ -146,14 +140,6 @@ def _element_of(root: _Scope, store: Store, element: Axis) -> bool:
         test = " && ".join(root.condition(c) for c in conditions)
         root.lines += [f"if ({test}) {{", *_indented(scope.lines), "}"]
     return not conditions
-
-
-def _added(store: Store, element: Axis) -> Expr:
-    """What all points of an adding store add to the element."""
-    where: list[Cmp] = []
-    for i, at in zip(store.at, _position(store, element), strict=True):
-        where += (Cmp(i - at), Cmp(at - i))
-    return reduce(Monoid.SUM, store.axes, store.value, store.value.dtype, tuple(where))
 
 
 def _position(store: Store, element: Axis) -> tuple[Ix, ...]:

@@ -191,7 +191,7 @@ def find_cascade(stores: tuple[Store, ...], *, one_row: bool = False) -> Cascade
     column here.
     """
     values = tuple(s.value for s in stores)
-    if any(s.add or s.value.dtype is not f32 for s in stores):
+    if any(s.value.dtype is not f32 for s in stores):
         return None
     reductions = kernel_reductions(values)
     inner, axes = _inner_contraction(reductions, one_row=one_row)
