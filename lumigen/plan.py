@@ -82,7 +82,7 @@ class Loop:
 
     kind: "grid" (independent points, shared out in work tiles), "seq" (in order); of the last axis, "lanes" (vectors of
     neighbouring points) or "threads" (shared out to the threads of a team, a point at a time). With `carries` it is a
-    fold, whose `body` computes what the tiles of its carries read: products, and folds inside. `results` are as those of
+    fold, whose `body` computes what the tiles of its carries read: products, and folds inside. `results` are those of
     `Fold`.
     """
 
