@@ -58,6 +58,18 @@ def expression(e: Ix, names: Names, read: Read | None = None) -> str:
     return _whole(e, names, read)
 
 
+def calls(e: Ix) -> bool:
+    """Whether the text of an expression calls functions of `runtime/index.h`."""
+    return any(_calls(atom) for monomial, _ in e.terms for atom in monomial)
+
+
+def _calls(atom: Atom) -> bool:
+    if isinstance(atom, Lookup):
+        return False  # it is spelled by itself
+    floors = isinstance(atom, Quotient | Remainder) and not is_nonnegative(atom.numerator)
+    return floors or isinstance(atom, Extremum) or any(map(calls, parts(atom)))
+
+
 def _whole(e: Ix, names: Names, read: Read | None) -> str:
     """The text where nothing of it meets an operator: a quotient alone needs no brackets."""
     text = _sum(e, names, read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isnan
 
 import numpy as np
@@ -12,6 +12,7 @@ from lumigen.condition import Cmp
 from lumigen.dtype import DType, boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.horner import is_quotient, polynomial
+from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
@@ -40,7 +41,9 @@ from lumigen.region import (
 )
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
-LOOSE, SUM, PRODUCT, TIGHT = range(4)  # how strongly the outermost operator of a text binds
+LOOSE, SUM, PRODUCT, TIGHT, WORD = range(
+    5
+)  # how strongly the outermost operator binds; a word has none
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Text:
 
     code: str
     binds: int = TIGHT
+    denies: str = ""  # of a denial: what it denies
 
     def within(self, context: int) -> str:
         return self.code if self.binds >= context else f"({self.code})"
@@ -70,6 +74,20 @@ class Renderer:
     wraps: bool = True  # signed integers do, which C++ leaves undefined and a switch defines
     place: str = WIDE  # the type in which places are computed
     widens: bool = False  # dims and axes, which are of a narrower type
+    uses: Uses = field(default_factory=Uses)  # what is spelled in a statement adds to them
+
+    def use(self, name: str) -> str:
+        """The name of a variable, as a text that uses it says it."""
+        self.uses.names.add(name)
+        return name
+
+    def lines(self, *parts: str | Lines, binds: str = "") -> Lines:
+        """The lines of a statement with all that was spelled for it."""
+        return self.uses.lines(*parts, binds=binds)
+
+    def inside(self) -> Renderer:
+        """The same for another statement."""
+        return replace(self, uses=Uses())
 
     # ---- indices ----
 
@@ -81,10 +99,23 @@ class Renderer:
             name = self.dims.get(atom.name, "")
             return f"int64_t{{{name}}}" if self.widens else name
         assert isinstance(atom, Axis)
+        self.use(atom.name)
         if self.lane_offset and atom == self.lanes:
             name = f"({atom.name} + {self.lane_offset})"
             return f"int64_t{name}" if self.widens else name
         return f"int64_t{{{atom.name}}}" if self.widens else atom.name
+
+    def pointer(self, source: Buffer, at: Ix) -> str:
+        """To the element at `at`."""
+        base = self.use(str(source))
+        return base if at == 0 else f"{base} + {self.index(at)}"
+
+    def packed(self) -> str:
+        """Under what buffers and dims packets are packets."""
+        assert self.packets is not None
+        for b in self.packets.buffers:
+            self.use(str(b))
+        return self.packets.asked(self.index)
 
     def fitting(self, value: Ix) -> Renderer:
         """What renders a value that is no place: in 64 bits if it may not fit into fewer."""
@@ -96,7 +127,7 @@ class Renderer:
         assert isinstance(atom.source, Buffer)
         at = address(atom.source, atom.at)
         inner = replace(self, widens=False) if self.widens and is_small(at) else self
-        element = f"{atom.source}[{inner.index(at)}]"
+        element = f"{self.use(str(atom.source))}[{inner.index(at)}]"
         if self.place == NARROW:
             return element if atom.source.dtype is i32 else f"static_cast<int>({element})"
         # what follows may not fit
@@ -121,7 +152,7 @@ class Renderer:
         if isinstance(e, Const):
             return Text(literal(e.value, e.dtype))
         if isinstance(e, Local):
-            return Text(e.name)
+            return Text(self.use(e.name), WORD)
         if isinstance(e, Index):
             if not self.wraps and _may_overflow(e.value):
                 return Text(self._wrapping_sum(e.value))
@@ -130,11 +161,12 @@ class Renderer:
                 return Text(f"int64_t{{{text}}}")
             return Text(text, LOOSE if " " in text else TIGHT)
         if isinstance(e, Read):
-            text = f"{e.source}[{self.index(address(e.source, e.at))}]"
+            text = f"{self.use(str(e.source))}[{self.index(address(e.source, e.at))}]"
             if is_half(e.source.dtype):
                 return Text(f"load_{e.source.dtype}({text})")
             return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
         if isinstance(e, Random):
+            self.uses.headers.add("random.h")
             text = f"random_bits({self.scalar(e.key).code}, {e.site}, {self.index(e.at)})"
             return Text(text if e.dtype is i64 else f"static_cast<int32_t>({text})")
         if isinstance(e, Holds):
@@ -209,14 +241,12 @@ class Renderer:
         if e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
                 denied = _denied(args[0])
-                return (
-                    Text(denied)
-                    if is_true(e.args[1])
-                    else Text(f"{denied} && {args[1].within(SUM)}", LOOSE)
-                )
+                if is_true(e.args[1]):
+                    return denied
+                return Text(f"{denied.code} && {args[1].within(SUM)}", LOOSE)
             known = _never_nan(e)
             if known is not None:
-                return Text(f"!is_nan({self.scalar(known).code})")
+                return _denied(Text(f"is_nan({self.scalar(known).code})"))
             return Text(f"{args[0].within(SUM)} < {args[1].within(SUM)}", LOOSE)
         if e.dtype is boolean:
             return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
@@ -247,7 +277,7 @@ class Renderer:
         if self.lanes is None or self.lanes not in free_axes(e):
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
-            return Text(e.name)
+            return Text(self.use(e.name), WORD)
         if isinstance(e, Choose) and self.lanes not in free_axes(e.condition):
             # the same in all lanes: the other side is not evaluated, whatever it reads
             parts = [self.scalar(e.condition), self.vector(e.then), self.vector(e.otherwise)]
@@ -259,9 +289,7 @@ class Renderer:
         if guarded is not None:
             return guarded
         if is_per_lane(e, self.lanes):
-            return Text(
-                f"build_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)"
-            )
+            return Text(f"build_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Read):
             return self._load(e)
         if isinstance(e, Choose):
@@ -276,8 +304,10 @@ class Renderer:
             return self._vector_prim(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
 
-    def _each(self) -> Renderer:
-        return replace(self, lane_offset="lane", flushes=False, packets=None)
+    def _lane_by_lane(self, e: Expr) -> str:
+        """The arguments of a call that computes the value for each lane by itself."""
+        each = replace(self, lane_offset="lane", flushes=False, packets=None)
+        return f"[&](int lane) {{ return {each.scalar(e).code}; }}, {self.use('lanes')}"
 
     def _load(self, e: Read) -> Text:
         assert self.lanes is not None
@@ -286,14 +316,14 @@ class Renderer:
         if factor is None:
             phases = in_phases(at, self.lanes)
             assert phases is not None
-            where = pointer(str(e.source), self.index(phases.base))
+            where = self.pointer(e.source, phases.base)
             places = f"{self.index(phases.start)}, {self.index(phases.between)}"
-            return Text(f"load_phases<{phases.count}>({where}, {places}, lanes)")
-        where = pointer(str(e.source), self.index(at))
+            return Text(f"load_phases<{phases.count}>({where}, {places}, {self.use('lanes')})")
+        where = self.pointer(e.source, at)
         kind = suffix(e.source.dtype)
         if factor == 1:
             return Text(f"load{kind}({where}, {self.moved(e.source, at)})")
-        return Text(f"load_strided{kind}({where}, {self.index(factor)}, lanes)")
+        return Text(f"load_strided{kind}({where}, {self.index(factor)}, {self.use('lanes')})")
 
     def _guarded(self, e: Expr) -> Text | None:
         """A read where conditions that are affine in the lanes hold, a constant elsewhere; None of another form."""
@@ -313,13 +343,15 @@ class Renderer:
         last = self.index(end) if end is not None else "kLanes"
         if others:
             last = f"{' && '.join(map(self.holds, others))} ? {last} : 0"
-        where = f"{e.then.source}, {self.index(at)}, {factor}"
+        where = f"{self.use(str(e.then.source))}, {self.index(at)}, {factor}"
         fill = literal(e.otherwise.value, f32)
-        return Text(f"load_between({where}, {self.index(begin)}, {last}, {fill}, lanes)")
+        inside = f"{self.index(begin)}, {last}, {fill}, {self.use('lanes')}"
+        return Text(f"load_between({where}, {inside})")
 
     def moved(self, b: Buffer, at: Ix) -> str:
         """The lanes of neighbours at `at`, as a load or a store of them takes these."""
         assert self.lanes is not None
+        self.use("lanes")
         if self.packets is None or self.packets.take(b, at, self.lanes):
             return "lanes"
         return "one_by_one(lanes)"
@@ -343,34 +375,35 @@ class Renderer:
 
     def mask(self, e: Expr) -> str:
         """A condition over lanes, as a Mask."""
+        return self._mask(e).code
+
+    def _mask(self, e: Expr) -> Text:
         if self.lanes is None or self.lanes not in free_axes(e):
-            return f"mask_all({self.scalar(e).code})"
+            return Text(f"mask_all({self.scalar(e).code})")
         if isinstance(e, Local):
-            return e.name
+            return Text(self.use(e.name), WORD)
         if is_per_lane(e, self.lanes):
-            return f"mask_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)"
+            return Text(f"mask_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Holds):
-            parts = [self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions]
-        elif isinstance(e, Prim) and e.op is Op.LESS_THAN:
-            if e.args[0].dtype is boolean:
-                denied = _denied_mask(self.mask(e.args[0]))
-                return (
-                    denied if is_true(e.args[1]) else f"mask_and({denied}, {self.mask(e.args[1])})"
-                )
-            known = _never_nan(e)
-            if known is not None:
-                return f"mask_not(is_nan({self.vector(known).code}))"
-            return f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})"
-        elif isinstance(e, Prim) and e.op is Op.MUL:
-            parts = [self.mask(a) for a in e.args]
-        elif isinstance(e, Prim) and e.op is Op.CONTIGUOUS:
-            return f"mask_not(eq({self.vector(e.args[0]).code}, splat(0.0f)))"
-        else:
-            raise LoweringFailed(step="emit", what=f"no mask form of {type(e).__name__}")
-        out = parts[0]
-        for p in parts[1:]:
-            out = f"mask_and({out}, {p})"
-        return out
+            return _all_of(
+                [self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions]
+            )
+        if isinstance(e, Prim) and e.op is Op.LESS_THAN:
+            return self._mask_less(e)
+        if isinstance(e, Prim) and e.op is Op.MUL:
+            return _all_of([self.mask(a) for a in e.args])
+        if isinstance(e, Prim) and e.op is Op.CONTIGUOUS:
+            return _denied_mask(Text(f"eq({self.vector(e.args[0]).code}, splat(0.0f))"))
+        raise LoweringFailed(step="emit", what=f"no mask form of {type(e).__name__}")
+
+    def _mask_less(self, e: Prim) -> Text:
+        if e.args[0].dtype is boolean:
+            denied = _denied_mask(self._mask(e.args[0]))
+            return denied if is_true(e.args[1]) else _all_of([denied.code, self.mask(e.args[1])])
+        known = _never_nan(e)
+        if known is not None:
+            return _denied_mask(Text(f"is_nan({self.vector(known).code})"))
+        return Text(f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})")
 
     def _condition(self, slack: Ix) -> str:
         assert self.lanes is not None
@@ -491,18 +524,24 @@ def _never_nan(e: Prim) -> Expr | None:
     return x.args[0] if isinstance(x, Prim) and x.op is Op.MUL and x.args[0] is x.args[1] else x
 
 
-def _denied(text: Text) -> str:
+def _denied(text: Text) -> Text:
     """Not the condition, without a double negation."""
-    if text.binds == TIGHT and text.code.startswith("!"):
-        return text.code[1:]
-    return f"!{text.within(TIGHT)}"
+    inner = text.within(TIGHT)
+    return Text(text.denies) if text.denies else Text(f"!{inner}", denies=inner)
 
 
-def _denied_mask(mask: str) -> str:
-    """Not the mask; the text that is denied holds all of a `mask_not(...)` or none."""
-    if mask.startswith("mask_not("):
-        return mask.removeprefix("mask_not(").removesuffix(")")
-    return f"mask_not({mask})"
+def _denied_mask(mask: Text) -> Text:
+    """The same of lanes."""
+    if mask.denies:
+        return Text(mask.denies)
+    return Text(f"mask_not({mask.code})", denies=mask.code)
+
+
+def _all_of(masks: list[str]) -> Text:
+    out = masks[0]
+    for m in masks[1:]:
+        out = f"mask_and({out}, {m})"
+    return Text(out)
 
 
 def computed_in(dtype: DType) -> str:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lumigen.dtype import bf16
-from lumigen.emit.block import BLOCK_TYPES, declarations, used
+from lumigen.emit.block import BLOCK_TYPES, declarations
 from lumigen.emit.columns import folded
 from lumigen.emit.cxx import string
 from lumigen.emit.environment import render
+from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import counted_in
 from lumigen.emit.roles import box_lines, is_split, tile_lines
 from lumigen.emit.statements import Statements
+from lumigen.emit.variables import NUMBERED, WORDS, variables
 from lumigen.index import product
 from lumigen.names import identifier
 from lumigen.program import ALIGNMENT, Parameter
-from lumigen.tile import Bind, Contract, Mma, Stream, TileProgram
+from lumigen.tile import Contract, Mma, Stream, TileProgram
 
 HEADERS = {
     "groups": ("group.h", "index.h", "scalar.h", "simd.h"),
@@ -104,16 +106,17 @@ def kernel_body(
         start = f"scratch + {used}" if used else "scratch"
         tiles.append(Tile(b.name, start, " x ".join(str(d) for d in b.dims)))
         used += -(-size // ALIGNMENT) * ALIGNMENT
-    dims, lines = _rendered(program, parameters)
+    dims = spelled_dims(program, parameters)
+    lines = _lines(program, dims)
     context = KernelContext(
         name=name,
-        headers=_headers(HEADERS[program.skeleton], lines),
-        task="int64_t task" if "task" in _words(lines) else "int64_t /*task*/",
+        headers=tuple(sorted({*HEADERS[program.skeleton], *lines.headers})),
+        task=f"int64_t {lines.named('task')}",
         scratch="char* scratch" if tiles else "char* /*scratch*/",
         pointers=tuple(p for p in parameters if p.dtype is not None),
-        dims=dims,
+        dims=_arguments(program, parameters, dims),
         tiles=tuple(tiles),
-        lines=lines,
+        lines=lines.text,
     )
     return folded(render("cpu/kernel.cpp.j2", kernel=context)), used
 
@@ -122,8 +125,8 @@ def device_kernel_body(
     name: str, program: TileProgram, parameters: tuple[Parameter, ...], origin: str
 ) -> str:
     """The text of the translation unit of a kernel whose tasks are blocks of threads."""
-    dims, lines = _rendered(program, parameters)
-    words = _words(lines)
+    dims = spelled_dims(program, parameters)
+    lines = _lines(program, dims)
     is_roles = bool(program.maps)
     pointers = (p for p in parameters if p.is_pointer)
     bounds, shared = f"kThreads, {program.blocks}" if program.blocks else "kThreads", "0"
@@ -139,11 +142,11 @@ def device_kernel_body(
         origin=string(origin),
         team=program.team,
         width=program.width,
-        headers=_headers(DEVICE_HEADERS[program.skeleton], lines),
+        headers=tuple(sorted({*DEVICE_HEADERS[program.skeleton], *lines.headers})),
         # what maps alone reach has no other name in the kernel
-        pointers=tuple(p for p in pointers if not is_roles or p.name in words),
-        dims=dims,
-        uses_task="task" in words,
+        pointers=tuple(p for p in pointers if not is_roles or p.name in lines.names),
+        dims=_arguments(program, parameters, dims),
+        uses_task="task" in lines.names,
         tile=program.tile,
         bounds=bounds,
         threads="Tile::kThreads" if program.tile else "kThreads",
@@ -152,7 +155,7 @@ def device_kernel_body(
         cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
         stays=program.skeleton == "roles" and not is_split(program),
         split=is_split(program),
-        lines=lines,
+        lines=lines.text,
     )
     return folded(render("cuda/kernel.cu.j2", kernel=context))
 
@@ -163,14 +166,6 @@ def symbol(name: str, origin: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", f"{name} {lines}").strip("_")
 
 
-ASKED = {"random_bits": "random.h", "add_parts": "parts.cuh"}  # by what kernels say
-
-
-def _headers(always: tuple[str, ...], lines: Iterable[str]) -> tuple[str, ...]:
-    words = _words(lines)
-    return tuple(sorted((*always, *(header for word, header in ASKED.items() if word in words))))
-
-
 def _element(program: TileProgram) -> str:
     """The type of the matrix operands, as the device's headers spell it."""
     statements = list(program.statements())
@@ -179,37 +174,34 @@ def _element(program: TileProgram) -> str:
     return BLOCK_TYPES[(*contracted, *streamed)[0].name]
 
 
-def _rendered(
-    program: TileProgram, parameters: tuple[Parameter, ...]
-) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """(the dims as arguments and in the kernel, its statements)."""
-    fields = [p.name for p in parameters if p.dtype is None]
-    dims = dict(zip((d.name for d in program.dim_arguments), fields, strict=True))
-    words = _words(_lines(program))
-    taken = words | {p.name for p in parameters if p.is_pointer}
-    taken |= {"args", "at", "raw", "scratch", "shared", "task"}
-    # places that the text names only where they are used, which a dim of that name would change
-    taken |= {b.axis.name for b in program.statements() if isinstance(b, Bind)}
+def _arguments(
+    program: TileProgram, parameters: tuple[Parameter, ...], dims: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """Each dim as an argument and in the kernel."""
+    fields = (p.name for p in parameters if p.dtype is None)
+    return tuple((f, dims[d.name]) for d, f in zip(program.dim_arguments, fields, strict=True))
+
+
+def spelled_dims(program: TileProgram, parameters: tuple[Parameter, ...]) -> dict[str, str]:
+    """The variable of each dim: as it is called, but for what the kernel's text says besides."""
+    dims = list(dict.fromkeys(d.name for d in program.dim_arguments))
+    taken = WORDS | variables(program) | {p.name for p in parameters if p.is_pointer}
+    taken |= {d for d in dims if d.rstrip("0123456789") in NUMBERED}
     spelled: dict[str, str] = {}
     for d in dims:
-        spelled[d] = identifier(d, taken | (dims.keys() - {d}))
+        spelled[d] = identifier(d, taken | (set(dims) - {d}))
         taken |= {spelled[d]}
-    lines = _lines(program, spelled)
-    return tuple((dims[d], name) for d, name in spelled.items()), tuple(lines)
+    return spelled
 
 
-def _lines(program: TileProgram, spelled: Mapping[str, str] | None = None) -> list[str]:
+def _lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     if program.maps:
-        return tile_lines(program, spelled)
-    statements = Statements(program, spelled).body(program)
-    return used([*declarations(program), *multiplier(program), *statements])
+        return tile_lines(program, dims)
+    statements = Statements(program, dims).body(program)
+    return joined(used([declarations(program), multiplier(program), *statements]))
 
 
-def multiplier(program: TileProgram) -> list[str]:
+def multiplier(program: TileProgram) -> Lines:
     """What a program holds that multiplies bf16, where an instruction set has to be told."""
     in_bf16 = any(isinstance(s, Mma) and s.element is bf16 for s in program.statements())
-    return ["[[maybe_unused]] const Multiplier multiplier;"] if in_bf16 else []
-
-
-def _words(lines: Iterable[str]) -> frozenset[str]:
-    return frozenset(word for line in lines for word in re.findall(r"[A-Za-z_]\w*", line))
+    return Lines(("[[maybe_unused]] const Multiplier multiplier;",) * in_bf16)
