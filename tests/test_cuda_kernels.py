@@ -170,7 +170,8 @@ def test_f32_that_lies_otherwise(arch: str, tmp_path: Path) -> None:
 def test_a_block_in_f32_fits_the_smallest_device(features: int, batch: int) -> None:
     """99 KiB of shared memory: a tile of rows, two slots of the others, and a fragment where none of them has room."""
     tile = kernel(causal, features, lg.f32, 2, batch).program.tile
-    rows, columns, depth, step, _ = map(int, re.findall(r"\d+", tile))
+    assert tile is not None
+    rows, columns, depth, step = (tile[s] for s in ("rows", "columns", "depth", "step"))
     fragment = 0 if rows <= depth else rows * step
     assert 4 * (rows * depth + 2 * step * (depth + columns) + fragment) <= 99 * 1024
 

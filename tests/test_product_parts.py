@@ -18,6 +18,7 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen.emit.kernel import spelled_tile
 from lumigen.errors import UserError, VerifyFailed
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import ix
@@ -188,7 +189,8 @@ def test_tiles_by_typical_dims() -> None:
         (contract,) = (s for s in kernel.program.body if isinstance(s, Contract))
         parts = [value.evaluate({rows: m}) for _, value in kernel.program.numbers]
         assert bool(parts) == (contract.k_lo != 0) == bool(in_parts(lowered(graph)))
-        return kernel.program.tile, int(parts[0]) if parts else 1
+        assert kernel.program.tile is not None
+        return spelled_tile(kernel.program.tile), int(parts[0]) if parts else 1
 
     assert chosen(1, 4096, 14336) == ("PipelineTile<16, 64, 128, 4, 1, 4>", 3)
     assert chosen(8, 14336, 4096) == ("PipelineTile<16, 64, 128, 4, 1, 4>", 1)

@@ -16,7 +16,7 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import device_kernel_body
+from lumigen.emit.kernel import device_kernel_body, spelled_tile
 from lumigen.errors import VerifyFailed
 from lumigen.index import ix
 from lumigen.lower import GRAPH_PASSES
@@ -152,7 +152,7 @@ def test_the_text_of_both_kernels(golden: Callable[[str, str], None]) -> None:
 def test_tiles_by_typical_dims() -> None:
     """For up to 16 rows, up to 256, and more; the typical number decides where it lies."""
     found = {
-        name: [k.program.tile for k in roles_of(lowered(MAPPED[name], "sm_90a")[1])]
+        name: [spelled_tile(k.program.tile) for k in roles_of(lowered(MAPPED[name], "sm_90a")[1])]
         for name in ("large", "large_columns", "columns", "half", "split", "few", "few_columns")
     }
     deep, turned = "Along::kDepth, Along::kDepth", "Along::kMajor, Along::kDepth"

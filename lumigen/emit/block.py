@@ -41,6 +41,7 @@ from lumigen.tile import (
     Stmt,
     StoreTile,
     Stream,
+    TileKind,
     TileProgram,
     When,
     WhenSummed,
@@ -53,7 +54,7 @@ BLOCK_TYPES = {"f32": "float", "f16": "f16", "bf16": "bf16"}  # in the headers o
 
 def is_staged(program: TileProgram) -> bool:
     """Whether the elements of a tile pass through shared memory on their way out."""
-    return program.tile.startswith("RolesTile")
+    return program.tile is not None and program.tile.kind is TileKind.ROLES
 
 
 Spell = Callable[[Iterable[Stmt], Axis | None], list[Lines]]  # each of the statements of a body

@@ -19,7 +19,7 @@ from lumigen.emit.variables import NUMBERED, WORDS, variables
 from lumigen.index import product
 from lumigen.names import identifier
 from lumigen.program import ALIGNMENT, Parameter
-from lumigen.tile import Contract, Mma, Stream, TileProgram
+from lumigen.tile import BlockTile, Contract, Mma, Stream, TileKind, TileProgram
 
 HEADERS = {
     "groups": ("group.h", "index.h", "scalar.h", "simd.h"),
@@ -147,7 +147,7 @@ def device_kernel_body(
         pointers=tuple(p for p in pointers if not is_roles or p.name in lines.names),
         dims=_arguments(program, parameters, dims),
         uses_task="task" in lines.names,
-        tile=program.tile,
+        tile=spelled_tile(program.tile) if program.tile else "",
         bounds=bounds,
         threads="Tile::kThreads" if program.tile else "kThreads",
         shared=shared,
@@ -158,6 +158,23 @@ def device_kernel_body(
         lines=lines.text,
     )
     return folded(render("cuda/kernel.cu.j2", kernel=context))
+
+
+TILES = {
+    TileKind.PIPELINE: "PipelineTile",
+    TileKind.FMA: "FmaTile",
+    TileKind.ROLES: "RolesTile",
+    TileKind.SPLIT: "SplitTile",
+    TileKind.CASCADE: "CascadeTile",
+    TileKind.CASCADE_ROLES: "CascadeRolesTile",
+}
+
+
+def spelled_tile(tile: BlockTile) -> str:
+    """As the device's headers have it: the element, the sizes, along what operands are contiguous."""
+    element = [tile.element.name] if tile.element else []
+    along = ["Along::kDepth" if deep else "Along::kMajor" for deep in tile.deep]
+    return f"{TILES[tile.kind]}<{', '.join([*element, *(str(n) for _, n in tile.sizes), *along])}>"
 
 
 def symbol(name: str, origin: str) -> str:

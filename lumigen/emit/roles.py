@@ -13,7 +13,7 @@ from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.statements import Statements
 from lumigen.index import ix
-from lumigen.tile import Bind, Contract, ForTile, Stream, TensorMap, TileProgram
+from lumigen.tile import Bind, Contract, ForTile, Stream, TensorMap, TileKind, TileProgram
 
 BAND = 2048  # rows that blocks walk down before the next columns: what they read stays in the cache
 
@@ -80,7 +80,7 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
 
 def is_split(program: TileProgram) -> bool:
     """Whether the blocks of a cluster share a tile, and leave when it is done."""
-    return program.tile.startswith("SplitTile")
+    return program.tile is not None and program.tile.kind is TileKind.SPLIT
 
 
 def box_lines(program: TileProgram) -> str:
