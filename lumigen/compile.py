@@ -35,7 +35,6 @@ from lumigen.dtype import DType, bf16, f16, f32, of_numpy
 from lumigen.emit import manifest
 from lumigen.emit.contract import signature
 from lumigen.emit.entry import source_lines
-from lumigen.emit.kernel import device_kernel_body, kernel_body
 from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.reference import reference_text
@@ -50,7 +49,6 @@ from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph, tensor_of
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
-from lumigen.lower.devices import DEVICES
 from lumigen.lower.retype import retype
 from lumigen.printer import graph as graph_text
 from lumigen.printer import plan as plan_text
@@ -60,8 +58,8 @@ from lumigen.printer import tile as tile_text
 from lumigen.printer.title import title
 from lumigen.program import CompiledModel, KernelSource, Program
 from lumigen.recall import key_of, recall, remember
-from lumigen.target import CPU, CUDA, Target, parse_target
-from lumigen.toolchain import nvcc
+from lumigen.target import HOST, TARGETS, parse_target
+from lumigen.target_row import Target
 from lumigen.trail import Trail
 from lumigen.verify.graph import verify
 from lumigen.verify.program import verify as verify_program
@@ -135,7 +133,7 @@ def lower_model(
     traced: Traced,
     options: Mapping[str, str],
     stages: Stages | None = None,
-    target: Target = CPU,
+    target: Target = HOST,
     *,
     dtype: DType = f32,
 ) -> Compilation:
@@ -157,7 +155,7 @@ def lower_model(
     with at.stage("lower"):
         start = perf_counter()
         lowered = assemble(
-            entries, DEVICES[target.name], dtype=dtype, architectures=target.architectures
+            entries, TARGETS[target.name].device, dtype=dtype, architectures=target.architectures
         )
         for k in lowered.kernels:
             verify_region(k.region, k.name)
@@ -234,19 +232,15 @@ def graph_hash(traced: Traced) -> str:
 
 def kernel_source(kernel: LoweredKernel, target: Target) -> KernelSource:
     """A kernel as text for a target, with its reference."""
-    scratch = 0
-    if target.has_device:
-        lines = source_lines(kernel.lines)
-        body = device_kernel_body(kernel.name, kernel.program, kernel.parameters, lines)
-    else:
-        body, scratch = kernel_body(kernel.name, kernel.program, kernel.parameters)
+    spell, lines = TARGETS[target.name].spell, source_lines(kernel.lines)
+    text = spell(kernel.name, kernel.program, kernel.parameters, lines)
     return KernelSource(
         name=kernel.name,
         title=title(kernel.region),
         lines=kernel.lines,
         parameters=kernel.parameters,
-        scratch_bytes=scratch,
-        body=body,
+        scratch_bytes=text.scratch_bytes,
+        body=text.body,
         reference=reference_text(kernel),
         cost=kernel.cost,
         computes=kernel.computes,
@@ -299,7 +293,7 @@ def compile_project(
     traced: Traced,
     *,
     directory: Path | None = None,
-    target: str = "cpu",
+    target: str = HOST.name,
     options: Mapping[str, str] | None = None,
     weights: Weights | Mapping[str, Array] | None = None,
     dtype: DType = f32,
@@ -454,12 +448,8 @@ def build_where_possible(place: Path, target: Target, at: Stages) -> tuple[Build
 
 def why_not_built(target: Target) -> str:
     """Why a project of this target cannot be built here; empty if it can."""
-    if target.name != CUDA.name or nvcc() is not None:
-        return ""
-    return (
-        "emitted, not built: there is no nvcc here. Build it where the CUDA toolkit is, as its "
-        "README.md says; no GPU is needed for that."
-    )
+    compiler = TARGETS[target.name].compiler
+    return "" if compiler is None or compiler.find() else compiler.elsewhere
 
 
 def about_kept(file: Path, wrong: Sequence[str]) -> str:
@@ -558,7 +548,7 @@ def entry_summary(program: Program, model: CompiledModel) -> EntrySummary:
 
 def compile(
     model: Model | Traced,
-    target: str = "cpu",
+    target: str = HOST.name,
     output: str | Path | None = None,
     weights: str | Path | Weights | Mapping[str, Any] | None = None,
     *,

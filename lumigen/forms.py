@@ -14,7 +14,7 @@ from lumigen.compile import (
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
-from lumigen.target import parse_target
+from lumigen.target import HOST, parse_target
 
 GRAPHS = ("graph", "retype", "canonicalize", "fold")
 KERNELS = (*KERNEL_FORMS, "source")
@@ -25,7 +25,7 @@ def text_after(
     traced: Traced,
     form: str,
     kernel: str | None = None,
-    target: str = "cpu",
+    target: str = HOST.name,
     dtype: DType = f32,
     stages: Stages | None = None,
 ) -> str:

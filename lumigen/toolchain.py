@@ -19,7 +19,6 @@ from pathlib import Path
 
 from lumigen import debug
 from lumigen.errors import BuildFailed
-from lumigen.target import CUDA
 
 PROGRAM = (
     "#include <string_view>\nint main() { if constexpr (true) return std::string_view().size(); }\n"
@@ -59,8 +58,6 @@ def findings() -> tuple[Finding, ...]:
         _package("numpy"),
         _processor(),
         _cache(),
-        cuda_toolkit(),
-        cuda_driver(),
     )
 
 
@@ -205,7 +202,8 @@ def _cache() -> Finding:
     )
 
 
-def cuda_toolkit() -> Finding:
+def cuda_toolkit(architectures: Sequence[str]) -> Finding:
+    """The compiler, and whether it compiles for all of these."""
     name = "CUDA toolkit"
     path = nvcc()
     if path is None:
@@ -213,10 +211,10 @@ def cuda_toolkit() -> Finding:
         return Finding(name, "no nvcc", remedy, is_needed=False)
     version = re.search(r"release ([\d.]+)", _output([path, "--version"]))
     codes = _output([path, "--list-gpu-code"]).split()
-    able = [a for a in CUDA.architectures if a.rstrip("a") in codes]
+    able = [a for a in architectures if a.rstrip("a") in codes]
     text = f"{path}, {version.group(1) if version else 'unknown version'}"
-    if able != list(CUDA.architectures):
-        lacking = ", ".join(a for a in CUDA.architectures if a not in able)
+    if able != list(architectures):
+        lacking = ", ".join(a for a in architectures if a not in able)
         remedy = f"It compiles nothing for {lacking}: install a later toolkit, or name others."
         return Finding(name, text, remedy, is_needed=False)
     return Finding(name, f"{text}, {' '.join(able)}", is_needed=False)

@@ -22,7 +22,7 @@ from lumigen.graph import Edge, Graph, Node, rebuild, source, tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
 from lumigen.ops import Op
-from lumigen.target import Target
+from lumigen.target_row import Target
 from lumigen.weights import rounded
 
 

@@ -18,7 +18,6 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import spelled_tile
 from lumigen.errors import UserError, VerifyFailed
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import ix
@@ -32,6 +31,7 @@ from lumigen.printer.program import show as show_program
 from lumigen.printer.tile import show as show_tile
 from lumigen.region import Role
 from lumigen.schedule import Schedule, schedule
+from lumigen.targets.cuda.speller import spelled_tile
 from lumigen.tile import Contract, WhenSummed
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify

@@ -15,14 +15,11 @@ LARGER: dict[str, tuple[int, str]] = {
     "lumigen/frontend/functions.py": (700, "a namespace: a line for each name, and one in __all__"),
     "lumigen/frontend/tensor.py": (600, "one class, whose methods are PyTorch's, a line for each"),
     "lumigen/interp/tile.py": (500, "a meaning for each statement, over the same memory"),
-    "lumigen/emit/expression.py": (480, "expressions as scalars, over lanes and as masks, until text has a file"),
-    "lumigen/emit/reference.py": (455, "one function for each form of a value"),
     "lumigen/region.py": (480, "each expression with the one spelling that it has"),
     "lumigen/index/polynomial.py": (
         580,
         "arithmetic and proofs need each other: bounds simplify quotients",
     ),
-    "lumigen/compile.py": (460, "the pipeline from top to bottom on one page"),
 }
 
 FREE = {

@@ -21,6 +21,7 @@ from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
 from lumigen.missing import advice
 from lumigen.resources import lumigen_version
+from lumigen.target import TARGETS
 from lumigen.toolchain import findings
 from lumigen.weights import COMPARE, read_header
 
@@ -190,7 +191,7 @@ def _state_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> list[s
 @json_option
 def doctor(as_json: bool) -> None:
     """Say what this machine can build and run, and what to install."""
-    found = findings()
+    found = [*findings(), *(find() for b in TARGETS.values() for find in b.findings)]
     if as_json:
         result_json(
             {

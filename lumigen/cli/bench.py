@@ -17,7 +17,8 @@ from lumigen.cli.opened import Array, Entry, Project, extent, inputs_for, open_p
 from lumigen.cli.options import example, json_option, run_options
 from lumigen.cli.terminal import duration, number, result, result_json, say, size, table
 from lumigen.errors import LumigenError, first_line
-from lumigen.limits import Limits, probe_cpu, probe_gpu
+from lumigen.limits import Limits
+from lumigen.target import TARGETS
 
 MIN_RUNS = 15
 MIN_PROFILED = 5
@@ -189,9 +190,8 @@ def kernel_times(entry: Entry, runs: Sequence[Run], dims: Mapping[str, int]) -> 
 def probe(project: Project, threads: int, dtypes: set[str]) -> tuple[Limits | None, str]:
     """(the limits of what the project runs on, else why they are unknown)."""
     try:
-        if project.manifest["target"] == "cuda":
-            return probe_gpu(dtypes), ""
-        return probe_cpu(threads or cores(), dtypes), ""
+        backend = TARGETS[str(project.manifest["target"])]
+        return backend.probe(threads or cores(), dtypes), ""
     except (LumigenError, OSError) as e:
         return None, first_line(e)
 

@@ -10,6 +10,7 @@ import click
 
 from lumigen.compile import DTYPES
 from lumigen.frontend import Model, load_model_file
+from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,7 +82,7 @@ def traced_options(function: F) -> F:
         ),
         click.option(
             "--target",
-            default="cpu",
+            default=HOST.name,
             show_default=True,
             help="What to compile for: cpu, or cuda:sm_80,sm_90a (cuda: all that there are kernels for).",
         ),

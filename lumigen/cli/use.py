@@ -25,7 +25,7 @@ from lumigen.cli.options import Assignment, example, json_option, quiet_option, 
 from lumigen.cli.terminal import progress, result, result_json, say
 from lumigen.compile import Stages
 from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
-from lumigen.target import CUDA
+from lumigen.target import TARGETS
 from lumigen.toolchain import ctest
 
 SHOWN = 1000  # the most values of an output that --json prints
@@ -185,8 +185,7 @@ def test(directory: Path, jobs: int, quiet: bool, as_json: bool) -> None:
 
 def about_skipped(skipped: int, count: int, target: str) -> str:
     """What is to be said of tests that did not run, and so are no success."""
-    no_gpu = target.startswith(CUDA.name)
-    want = "a GPU that runs the project" if no_gpu else "instruction sets of other processors"
+    want = TARGETS[target].skipped
     return (
         f"{skipped} of {count} tests were skipped for want of {want}, so nothing is proven of what "
         "they test. The exit status is 0 where no test failed, skipped ones included."

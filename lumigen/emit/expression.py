@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import isnan
-
-import numpy as np
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, boolean, f32, f64, i32, i64
+from lumigen.dtype import boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.horner import is_quotient, polynomial
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
+from lumigen.emit.text import (
+    LOOSE,
+    PRODUCT,
+    SUM,
+    TIGHT,
+    WORD,
+    Text,
+    all_of,
+    computed_in,
+    denied,
+    denied_mask,
+    is_half,
+    literal,
+    pointer,
+    suffix,
+)
 from lumigen.emit.widths import int_reach, is_index, overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
@@ -41,21 +54,6 @@ from lumigen.region import (
 )
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
-LOOSE, SUM, PRODUCT, TIGHT, WORD = range(
-    5
-)  # how strongly the outermost operator binds; a word has none
-
-
-@dataclass(frozen=True)
-class Text:
-    """C++ text and how strongly its outermost operator binds."""
-
-    code: str
-    binds: int = TIGHT
-    denies: str = ""  # of a denial: what it denies
-
-    def within(self, context: int) -> str:
-        return self.code if self.binds >= context else f"({self.code})"
 
 
 @dataclass(frozen=True)
@@ -240,13 +238,13 @@ class Renderer:
             return self._cast(e, args[0])
         if e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
-                denied = _denied(args[0])
+                no = denied(args[0])
                 if is_true(e.args[1]):
-                    return denied
-                return Text(f"{denied.code} && {args[1].within(SUM)}", LOOSE)
+                    return no
+                return Text(f"{no.code} && {args[1].within(SUM)}", LOOSE)
             known = _never_nan(e)
             if known is not None:
-                return _denied(Text(f"is_nan({self.scalar(known).code})"))
+                return denied(Text(f"is_nan({self.scalar(known).code})"))
             return Text(f"{args[0].within(SUM)} < {args[1].within(SUM)}", LOOSE)
         if e.dtype is boolean:
             return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
@@ -385,24 +383,22 @@ class Renderer:
         if is_per_lane(e, self.lanes):
             return Text(f"mask_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Holds):
-            return _all_of(
-                [self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions]
-            )
+            return all_of([self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions])
         if isinstance(e, Prim) and e.op is Op.LESS_THAN:
             return self._mask_less(e)
         if isinstance(e, Prim) and e.op is Op.MUL:
-            return _all_of([self.mask(a) for a in e.args])
+            return all_of([self.mask(a) for a in e.args])
         if isinstance(e, Prim) and e.op is Op.CONTIGUOUS:
-            return _denied_mask(Text(f"eq({self.vector(e.args[0]).code}, splat(0.0f))"))
+            return denied_mask(Text(f"eq({self.vector(e.args[0]).code}, splat(0.0f))"))
         raise LoweringFailed(step="emit", what=f"no mask form of {type(e).__name__}")
 
     def _mask_less(self, e: Prim) -> Text:
         if e.args[0].dtype is boolean:
-            denied = _denied_mask(self._mask(e.args[0]))
-            return denied if is_true(e.args[1]) else _all_of([denied.code, self.mask(e.args[1])])
+            no = denied_mask(self._mask(e.args[0]))
+            return no if is_true(e.args[1]) else all_of([no.code, self.mask(e.args[1])])
         known = _never_nan(e)
         if known is not None:
-            return _denied_mask(Text(f"is_nan({self.vector(known).code})"))
+            return denied_mask(Text(f"is_nan({self.vector(known).code})"))
         return Text(f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})")
 
     def _condition(self, slack: Ix) -> str:
@@ -412,6 +408,12 @@ class Renderer:
             return f"mask_all({self.holds(Cmp(slack))})"
         index = self.fitting(slack).index
         return f"mask_affine({index(slack)}, {index(factor)})"
+
+
+def as_int(r: Renderer, i: Ix) -> str:
+    """An index as an int."""
+    is_int = i.is_const and 0 <= i.const < 2**31
+    return r.index(i) if is_int else f"static_cast<int>({r.index(i)})"
 
 
 def span_where(
@@ -524,70 +526,11 @@ def _never_nan(e: Prim) -> Expr | None:
     return x.args[0] if isinstance(x, Prim) and x.op is Op.MUL and x.args[0] is x.args[1] else x
 
 
-def _denied(text: Text) -> Text:
-    """Not the condition, without a double negation."""
-    inner = text.within(TIGHT)
-    return Text(text.denies) if text.denies else Text(f"!{inner}", denies=inner)
-
-
-def _denied_mask(mask: Text) -> Text:
-    """The same of lanes."""
-    if mask.denies:
-        return Text(mask.denies)
-    return Text(f"mask_not({mask.code})", denies=mask.code)
-
-
-def _all_of(masks: list[str]) -> Text:
-    out = masks[0]
-    for m in masks[1:]:
-        out = f"mask_and({out}, {m})"
-    return Text(out)
-
-
-def computed_in(dtype: DType) -> str:
-    """The C++ type of a value in a register."""
-    if dtype is boolean:
-        return "bool"
-    return "float" if dtype.is_float and dtype is not f64 else dtype.ctype
-
-
-def is_half(dtype: DType) -> bool:
-    """Whether it is one of the floats of 16 bits, which are computed with as float."""
-    return dtype.is_float and dtype.bits == 16
-
-
-def suffix(dtype: DType) -> str:
-    """What the names of loads and stores over lanes end in: `load(x, lanes)`, `load_bf16(x, lanes)`."""
-    return f"_{dtype}" if is_half(dtype) else ""
-
-
-def pointer(base: str, offset: str) -> str:
-    return base if offset == "0" else f"{base} + {offset}"
-
-
-def literal(value: float | int | bool, dtype: DType) -> str:
-    """A C++ literal of exactly this value."""
-    if dtype is boolean:
-        return "true" if value else "false"
-    if dtype.is_int:
-        if dtype is i64:
-            return cxx.integer(int(value))
-        return "INT32_MIN" if value == -(2**31) else str(int(value))
-    if isnan(value):
-        return '__builtin_nan("")' if dtype is f64 else '__builtin_nanf("")'
-    if value in (float("inf"), float("-inf")):
-        text = "__builtin_inf()" if dtype is f64 else "__builtin_inff()"
-        return text if value > 0 else f"-{text}"
-    text = repr(float(value)) if dtype is f64 else str(np.float32(value))
-    if not any(c in text for c in ".en"):
-        text += ".0"
-    return text + ("" if dtype is f64 else "f")
-
-
 __all__ = [
     "LOOSE",
     "Renderer",
     "Text",
+    "as_int",
     "computed_in",
     "is_half",
     "literal",

@@ -327,7 +327,7 @@ class _Scope:
                 return _constant(e)
             case Index():
                 text = self.index(e.value)
-                return Text(text, WORD if _is_word(e.value) else LOOSE)
+                return Text(text, WORD if cxx.is_word(e.value) else LOOSE)
             case Read():
                 return Text(self.element(e.source, e.at))
             case Random():
@@ -501,7 +501,7 @@ def _wrapped(text: Text, dtype: DType) -> Text:
 def _constant(e: Const) -> Text:
     """A literal; a negative one needs no brackets but behind another sign."""
     if e.dtype.is_int:
-        return Text(cxx.integer(int(e.value)), WORD if _is_plain(int(e.value)) else TIGHT)
+        return Text(cxx.integer(int(e.value)), WORD if cxx.is_plain(int(e.value)) else TIGHT)
     return Text(literal(e.value, f64 if e.dtype.is_float else e.dtype))
 
 
@@ -511,18 +511,6 @@ def _neutral(e: Reduce) -> Text:
         return Text("false")
     start = e.dtype.lowest if e.monoid is Monoid.MAX else 0
     return Text(literal(start, f64)) if e.dtype.is_float else Text(cxx.integer(int(start)))
-
-
-def _is_word(e: Ix) -> bool:
-    """Whether an index is spelled as one name or number."""
-    if e.is_const:
-        return _is_plain(e.const)
-    return e.const == 0 and len(e.terms) == 1 and e in map(ix, e.axes)
-
-
-def _is_plain(value: int) -> bool:
-    """Whether an integer is spelled as one word."""
-    return 0 <= value < 2**31 or value == cxx.LEAST
 
 
 def _as_double(value: Text, dtype: DType) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32
-from lumigen.emit.block import as_int, block_lines, filled, is_staged, narrowed
 from lumigen.emit.expression import (
     PRODUCT,
     Renderer,
@@ -13,68 +13,76 @@ from lumigen.emit.expression import (
     computed_in,
     is_half,
     literal,
-    span_where,
     suffix,
 )
 from lumigen.emit.lines import Lines, joined
 from lumigen.emit.packets import Packets
-from lumigen.emit.places import counted_in
 from lumigen.errors import LoweringFailed
-from lumigen.index import Axis, Ix, ix, minimum, product
+from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address
 from lumigen.lower.simt import WARP
-from lumigen.region import Buffer, Expr, Local, Monoid, Read
+from lumigen.region import Expr, Monoid, Read
 from lumigen.tile import (
     Accumulate,
     Accumulator,
     Advance,
     Bind,
     Carry,
-    Fill,
     Finish,
     For,
     GroupPlaces,
     Hold,
     Keep,
     Let,
-    Mma,
-    Operand,
     Order,
-    Pack,
-    PackColumns,
-    PackRuns,
     ScanLanes,
     Stmt,
     StoreTile,
     TileProgram,
-    Transpose,
+    When,
     WhenLast,
 )
 
 WIDENED = {f16: "Float16", bf16: "BFloat16"}  # what the device's headers widen them by
 
 
-class Statements:
-    """Renders the statements of one program; `dims` spells its dims, which are nameless without it."""
+@dataclass(frozen=True)
+class Dialect:
+    """What the kernels of a target say otherwise than those of others."""
 
-    def __init__(self, program: TileProgram, dims: Mapping[str, str] | None = None) -> None:
-        self.dims = dims or {}
+    tiles: Callable[[Stmt, Statements, Renderer], Lines]  # a statement on tiles
+    wraps: bool  # signed integers wrap around, as its compiler is told
+    counts: bool  # functions of rows are told the type of places
+    packs: bool  # loops over lanes are told whether vectors are packets
+
+
+class Statements:
+    """Renders the statements of one program; `dims` spells its dims, `place` is the type of places."""
+
+    def __init__(
+        self,
+        program: TileProgram,
+        dims: Mapping[str, str],
+        dialect: Dialect,
+        place: str,
+        packets: Packets | None = None,
+    ) -> None:
+        self.program = program
+        self.dims = dims
+        self.dialect = dialect
         self.team = program.team
-        self.threads = program.threads
-        is_loops = program.skeleton == "simt" and program.threads > 1
-        self.place = counted_in(program)
+        self.place = place
+        self.packets = packets
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
         self.held = {s.name.name: s.element for s in program.statements() if isinstance(s, Hold)}
         self.totals = {  # of the threads of a team
             s.name for s in program.statements() if isinstance(s, Accumulator) and s.dealt
         }
-        self.narrow = narrowed(program)
         self.dealt = 0  # loops around the statement whose points threads share
-        self.packets = Packets(program.width) if is_loops or is_staged(program) else None
 
-    def body(self, program: TileProgram) -> list[Lines]:
+    def body(self) -> list[Lines]:
         """All of the program, ahead of it what its loops over lanes want to know."""
-        parts = self.parts(program.body)
+        parts = self.parts(self.program.body)
         if self.finished and self.team > WARP:
             parity = "int parity = 0;  // which array the next reduction of the block takes"
             parts = [Lines((parity,)), *parts]
@@ -95,7 +103,7 @@ class Statements:
         return joined(self.parts(stmts, lanes))
 
     def _renderer(self, lanes: Axis | None) -> Renderer:
-        wraps = self.threads == 1
+        wraps = self.dialect.wraps
         return Renderer(self.dims, lanes, packets=self.packets, wraps=wraps, place=self.place)
 
     def statement(self, s: Stmt, r: Renderer) -> Lines:
@@ -129,10 +137,19 @@ class Statements:
             case WhenLast():
                 head = f"if (is_last_block({r.use(str(s.arrived))}, gridDim.x)) {{"
                 return r.lines(head, self.lines(s.body).indented(), "}")
+            case When():
+                return self._when(s, r)
             case StoreTile():
                 return r.lines(self._store_where(s, r))
             case _:
                 return self._matrix(s, r)
+
+    def _when(self, s: When, r: Renderer) -> Lines:
+        held = " && ".join(map(r.holds, s.conditions))
+        body, otherwise = (self.lines(b).indented() for b in (s.body, s.otherwise))
+        if not body.text:
+            return r.lines(f"if (!({held})) {{", otherwise, "}")
+        return r.lines(f"if ({held}) {{", body, "} else {", otherwise, "}")
 
     def _store_where(self, s: StoreTile, r: Renderer) -> str:
         """A store under its conditions, by one thread of a team that has one value."""
@@ -143,34 +160,17 @@ class Statements:
         return f"if (team_rank() == 0) {store}" if one_of_team else store
 
     def _matrix(self, s: Stmt, r: Renderer) -> Lines:
-        """A statement on whole tiles."""
+        """A statement on whole rows, or on tiles, which each target has functions of its own for."""
         match s:
-            case Fill() if self.threads > 1:
-                return filled(s, r)
-            case Fill():
-                size = r.index(product(s.dst.dims))
-                return r.lines(f"fill_tile({s.dst}, {literal(s.value, f32)}, {size});")
-            case Pack():
-                return self._pack(s, r)
-            case PackColumns():
-                return self._pack_columns(s, r)
-            case PackRuns():
-                return _pack_runs(s, r)
-            case Transpose():
-                strides = f"{r.index(s.dst.dims[-1])}, {s.src}, {r.index(s.src.dims[-1])}"
-                sizes = f"{as_int(r, s.rows)}, {as_int(r, s.cols)}"
-                return r.lines(f"transpose_tile({s.dst}, {strides}, {sizes});")
-            case Mma():
-                return r.lines(self._mma(s, r))
             case Order():
                 way = "kDescending" if s.descending else "kAscending"
-                how = f"{way}, {self.place}" if self.threads > 1 else way
+                how = f"{way}, {self.place}" if self.dialect.counts else way
                 return r.lines(self._row(f"order_row<{how}>", s, s.kept, r))
             case GroupPlaces():
-                how = f"<{self.place}>" if self.threads > 1 else ""
+                how = f"<{self.place}>" if self.dialect.counts else ""
                 return r.lines(self._row(f"group_row{how}", s, s.groups, r))
             case _:
-                return block_lines(s, self.parts, r, self.narrow)
+                return self.dialect.tiles(s, self, r)
 
     def _row(self, function: str, s: Order | GroupPlaces, count: Ix, r: Renderer) -> str:
         """A call that puts the places of a row into an order, which a function of the place decides."""
@@ -214,7 +214,7 @@ class Statements:
         if self.packets is not None:
             self.packets.starts[s.axis] = s.lo
             over = f"{r.use('packed')}, {over}"
-        elif self.threads > 1:
+        elif self.dialect.packs:
             over = f"std::false_type{{}}, {over}"
         inner = self.lines(s.body, s.axis)
         if s.lo != 0 and axis in inner.names:
@@ -242,7 +242,7 @@ class Statements:
         """By a function of two values: vectors, or numbers where threads exchange these."""
         lanes = s.lanes if s.lanes in s.left.axes else None
         kind = _type(f32, lanes)
-        inner = Renderer(self.dims, lanes, wraps=self.threads == 1, place=self.place)
+        inner = Renderer(self.dims, lanes, wraps=self.dialect.wraps, place=self.place)
         result = inner.lines(f"return {_value(s.result, lanes, inner)};")
         body = joined([self.lines(s.body, lanes), result])
         values = f"{kind} {s.left.name}, {kind} {s.right.name}"
@@ -279,66 +279,6 @@ class Statements:
         value, lanes = r.vector(s.value).code, r.use("lanes")
         return f"{store}({where}, {r.index(factor)}, {value}, {lanes});"
 
-    def _pack(self, s: Pack, r: Renderer) -> Lines:
-        o = s.operand
-        dst = r.pointer(s.dst, s.at)
-        rows, depth = as_int(r, s.row_hi - s.row_lo), r.index(s.k_hi - s.k_lo)
-        held = "_bf16" if s.element is bf16 else ""
-        if o.stride is not None and o.k_stride is not None:
-            start = o.base + o.stride * s.row_lo + o.k_stride * s.k_lo
-            source = _elements(o.source, start, r)
-            strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
-            return r.lines(f"pack_a{held}({dst}, {source}, {strides}, {rows}, {depth});")
-        place = f"const int64_t {s.row.name} = {r.index(s.row_lo)} + pack_row;"
-        at = "pack_row", place, s.k, s.k_lo
-        return _pack_each(f"pack_a_{{}}{held}({dst}, {rows}, {depth}", o.value, at, r)
-
-    def _pack_columns(self, s: PackColumns, r: Renderer) -> Lines:
-        o = s.operand
-        cols, depth = r.index(s.hi - s.lo), r.index(s.k_hi)
-        held = "_bf16" if s.element is bf16 else ""
-        if o.stride is not None and o.k_stride is not None:
-            source = _elements(o.source, o.base + o.stride * s.lo, r)
-            strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
-            return r.lines(f"pack_b{held}({s.dst}, {source}, {strides}, {cols}, {depth});")
-        place = f"const int64_t {s.column.name} = {r.index(s.lo)} + pack_column;"
-        at = "pack_column", place, s.k, ix(0)
-        return _pack_each(f"pack_b_{{}}{held}({s.dst}, {cols}, {depth}", o.value, at, r)
-
-    def _mma(self, s: Mma, r: Renderer) -> str:
-        b = s.b
-        more = r.index(s.accumulate)
-        again = f"{more} != 0"
-        if s.accumulate in (ix(0), ix(1)):
-            again = "true" if s.accumulate == 1 else "false"
-        where = _elements(b.source, b.base, r)
-        if b.pairs:
-            assert b.source is not None
-            where = f"as_pairs({r.pointer(b.source, b.base)})"
-        assert b.stride is not None
-        acc, a, rows = r.pointer(s.acc, s.acc_at), r.pointer(s.a, s.a_at), as_int(r, s.rows)
-        cols, k, ldc = (r.index(x) for x in (s.cols, s.k, s.acc_stride))
-        if s.whole and s.a_stride is None:
-            cols = f"whole_vectors({cols})"
-        in_bf16 = "_bf16" if s.element is bf16 else ""
-        if b.panels and in_bf16 and not b.pairs:
-            return f"multiply_bf16({acc}, {ldc}, {a}, {where}, {rows}, {cols}, {k}, {again});"
-        if b.pairs and not in_bf16:
-            return f"multiply_one({acc}, {a}, {where}, {cols}, {k}, {r.index(b.stride)}, {again});"
-        if b.panels:
-            name = "multiply_streamed" if s.streamed else "multiply"
-            return f"{name}({acc}, {ldc}, {a}, {where}, {rows}, {cols}, {k}, {r.index(b.stride)}, {again});"
-        assert b.k_stride is not None
-        ldb = r.index(b.k_stride)
-        if s.a_stride is not None:
-            weight = _elements(s.a, s.a_at, r)
-            strides = f"{r.index(s.a_stride)}, {where}, {ldb}"
-            return f"multiply_row_panels({acc}, {ldc}, {weight}, {strides}, {rows}, {cols}, {k}, {again});"
-        if b.stride != 1:
-            return f"multiply_row({acc}, {a}, {where}, {r.index(b.stride)}, {cols}, {k});"
-        sizes = f"{ldb}, {rows}, {cols}, {k}, {again}"
-        return f"multiply_direct_b{in_bf16}({acc}, {ldc}, {a}, {where}, {sizes});"
-
 
 def _start(s: Accumulator, r: Renderer) -> str:
     if s.start is not None:
@@ -347,50 +287,9 @@ def _start(s: Accumulator, r: Renderer) -> str:
     return start if s.lanes is None else f"splat({start})"
 
 
-def _pack_each(call: str, value: Expr | None, at: tuple[str, str, Axis, Ix], r: Renderer) -> Lines:
-    """Of each row or column: where its k lie side by side in memory, or else each of its elements."""
-    number, place, k, first = at
-    assert value is not None
-    start = address(value.source, value.at) if isinstance(value, Read) else None
-    if isinstance(value, Read) and start is not None and start.coefficient(k) == 1:
-        begins = _elements(value.source, start.substitute({k: first}), r)
-        body = Lines((place, f"return {begins};"))
-        return r.lines(f"{call.format('along')}, [&](int64_t {number}) {{", body.indented(), "});")
-    start_of_k = "" if first == 0 else f"{r.index(first)} + "
-    depth = f"const int64_t {k.name} = {start_of_k}pack_k;"
-    body = Lines((place, depth, f"return {r.scalar(value).code};"))
-    head = f"{call.format('from')}, [&](int64_t {number}, int64_t pack_k) {{"
-    return r.lines(head, body.indented(), "});")
-
-
-def _pack_runs(s: PackRuns, r: Renderer) -> Lines:
-    """Of each run: where it lies, and from where to where the conditions hold."""
-    span = span_where(s.where, s.run, ix(0))
-    assert span is not None  # verified
-    begin, end, others = span
-    end = s.run.extent if end is None else minimum(end, s.run.extent)
-    inner = r.inside()
-    last = inner.index(end)
-    if others:
-        last = f"{' && '.join(map(inner.holds, others))} ? {last} : 0"
-    run = inner.lines(f"return Run{{{inner.index(s.base)}, {inner.index(begin)}, {last}}};")
-    to, source = r.pointer(s.dst, s.at), _elements(s.source, ix(0), r)
-    sizes = f"{r.index(s.lo)}, {r.index(s.hi)}, {r.index(s.run.extent)}"
-    parameter = f"int64_t {run.named(s.outer.name)}"
-    head = f"pack_runs<{s.stride}>({to}, {source}, {sizes}, [&]({parameter}) {{"
-    return r.lines(head, run.indented(), "});")
-
-
 def is_scan(s: For) -> bool:
     """Whether its lanes are scanned, for which all threads of a team have to come together."""
     return any(isinstance(x, ScanLanes) for x in s.body)
-
-
-def _elements(source: Buffer | None, at: Ix, r: Renderer) -> str:
-    """A pointer to elements of an operand, of a type that tells how to widen them."""
-    assert source is not None
-    where = r.pointer(source, at)
-    return f"as_{source.dtype}({where})" if is_half(source.dtype) else where
 
 
 def neutral(monoid: Monoid, dtype: DType) -> str:
@@ -418,6 +317,3 @@ def _value(e: Expr, lanes: Axis | None, r: Renderer) -> str:
     if lanes is None:
         return r.scalar(e).code
     return r.mask(e) if e.dtype is boolean else r.vector(e).code
-
-
-__all__ = ["Local", "Operand", "Statements", "neutral"]

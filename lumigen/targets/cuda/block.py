@@ -1,4 +1,4 @@
-"""block: the statements of a block of threads on tiles that it shares and fragments that its threads hold."""
+"""block: statements of a block of threads on tiles that it shares and fragments that its threads hold."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from lumigen.dtype import DType, f32
-from lumigen.emit.expression import Renderer, literal
+from lumigen.emit.expression import Renderer, as_int, literal
 from lumigen.emit.lines import Lines, joined, used
-from lumigen.emit.places import NARROW
+from lumigen.emit.packets import Packets
+from lumigen.emit.places import NARROW, counted_in
 from lumigen.emit.sharing import always
+from lumigen.emit.statements import Dialect, Statements
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import is_per_lane
 from lumigen.region import (
     Buffer,
     Expr,
-    Local,
     Monoid,
     Read,
     free_axes,
@@ -43,7 +44,6 @@ from lumigen.tile import (
     Stream,
     TileKind,
     TileProgram,
-    When,
     WhenSummed,
     nodes_of,
     reads_memory,
@@ -66,9 +66,19 @@ def narrowed(program: TileProgram) -> frozenset[Buffer]:
     return frozenset(s.a for s in multiplied if s.b.dtype.bits == 16)
 
 
-def block_lines(s: Stmt, spell: Spell, r: Renderer, narrow: frozenset[Buffer]) -> Lines:
-    """The text of a statement; `narrow`: the fragments that will be rounded to 16 bits."""
+def statements_of(program: TileProgram, dims: Mapping[str, str]) -> Statements:
+    """What renders the statements of a program; `dims` spells its dims."""
+    is_loops = program.skeleton == "simt"
+    packets = Packets(program.width) if is_loops or is_staged(program) else None
+    return Statements(program, dims, DIALECT, counted_in(program), packets)
+
+
+def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
+    """The text of a statement on tiles."""
+    spell = of.parts
     match s:
+        case Fill():
+            return filled(s, r)
         case Contract():
             return _contract(s, r)
         case ForTile():
@@ -79,7 +89,7 @@ def block_lines(s: Stmt, spell: Spell, r: Renderer, narrow: frozenset[Buffer]) -
             name = "multiply_fragment" if s.add else "multiply"
             return r.lines(f"{name}({_names((s.acc, s.a, s.b), r)});")
         case MapTile():
-            return _map_tile(s, spell, r, flushes=s.dst in narrow)
+            return _map_tile(s, spell, r, flushes=s.dst in narrowed(of.program))
         case FoldRows():
             name = "fold_sum" if s.monoid is Monoid.SUM else "fold_max"
             return r.lines(f"{name}({_names((s.dst, s.src), r)});")
@@ -87,8 +97,6 @@ def block_lines(s: Stmt, spell: Spell, r: Renderer, narrow: frozenset[Buffer]) -
             return _map_rows(s, spell, r)
         case ForRows():
             return _for_rows(s, spell, r)
-        case When():
-            return _when(s, spell, r)
         case ScaleRows():
             return r.lines(f"scale_rows({_names((s.acc, s.by), r)});")
         case WhenSummed():
@@ -126,6 +134,10 @@ def _for_rows(s: ForRows, spell: Spell, r: Renderer) -> Lines:
     head = f"for_rows<{r.place}>({ends}, [&]({r.place} {s.m}{names}) {{"
     tail = f"}}, {_names((b for _, b in s.rows), r)});"
     return r.lines(head, joined(spell(s.body, None)).indented(), tail)
+
+
+# a compiler for GPUs may take it that signed integers do not overflow
+DIALECT = Dialect(tiles=block_lines, wraps=False, counts=True, packs=True)
 
 
 def declarations(program: TileProgram) -> Lines:
@@ -203,14 +215,6 @@ def _with_values(s: Stmt, names: Mapping[Expr, Expr]) -> Stmt:
     if isinstance(s, Let | StoreTile):
         return replace(s, value=map_expr(s.value, names))
     return s
-
-
-def _when(s: When, spell: Spell, r: Renderer) -> Lines:
-    held = " && ".join(map(r.holds, s.conditions))
-    body, otherwise = (joined(spell(b, None)).indented() for b in (s.body, s.otherwise))
-    if not body.text:
-        return r.lines(f"if (!({held})) {{", otherwise, "}")
-    return r.lines(f"if ({held}) {{", body, "} else {", otherwise, "}")
 
 
 def _fits_int(body: Iterable[Stmt | Expr]) -> bool:
@@ -339,17 +343,9 @@ def count(r: Renderer, i: Ix) -> str:
     return r.index(i) if r.place == NARROW else as_int(r, i)
 
 
-def as_int(r: Renderer, i: Ix) -> str:
-    is_int = i.is_const and 0 <= i.const < 2**31
-    return r.index(i) if is_int else f"static_cast<int>({r.index(i)})"
-
-
 def _ends(indices: tuple[Ix, ...], r: Renderer) -> str:
     return ", ".join(r.index(i) for i in indices)
 
 
 def _names(buffers: Iterable[Buffer], r: Renderer) -> str:
     return ", ".join(r.use(str(b)) for b in buffers)
-
-
-__all__ = ["BLOCK_TYPES", "Local", "block_lines", "declarations", "filled", "narrowed"]

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lumigen.emit.block import count, declarations
 from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined, used
-from lumigen.emit.statements import Statements
 from lumigen.index import ix
+from lumigen.targets.cuda.block import count, declarations, statements_of
 from lumigen.tile import Bind, Contract, ForTile, Stream, TensorMap, TileKind, TileProgram
 
 BAND = 2048  # rows that blocks walk down before the next columns: what they read stays in the cache
 
 
-def tile_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
+def role_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     """The body of the kernel; `dims` spells its dims."""
     if any(isinstance(s, Stream) for s in program.body):
         return _flow_lines(program, dims)
@@ -30,7 +29,7 @@ def _flow_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     stream = next(s for s in program.body if isinstance(s, Stream))
     place = [s for s in program.body if isinstance(s, Bind)]
     rest = [s for s in program.body if not isinstance(s, Bind)]
-    statements = Statements(program, dims)
+    statements = statements_of(program, dims)
     r = Renderer(dims, place=statements.place)
     batches: list[str] = []
     for name, t, tile in zip("abc", program.maps, stream.tiles, strict=True):
@@ -54,7 +53,7 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     place = [s.axis for s in program.body if isinstance(s, Bind)][:3]
     band = max(1, BAND // contract.acc.dims[0].const)
     sizes = (contract.m.extent, contract.n.extent, place[2].extent, contract.k.extent)
-    statements = Statements(program, dims)
+    statements = statements_of(program, dims)
     r = Renderer(dims, place=statements.place)
     extent = ", ".join([*(count(r, i) for i in sizes), str(band)])
     boxes = [
