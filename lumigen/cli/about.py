@@ -21,12 +21,12 @@ from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
 from lumigen.missing import advice
 from lumigen.resources import lumigen_version
-from lumigen.target import TARGETS
+from lumigen.target import HOST, TARGETS
 from lumigen.toolchain import findings
 from lumigen.weights import COMPARE, read_header
 
 
-@click.command(epilog=example("inspect digits-cpu"))
+@click.command(epilog=example(f"inspect digits-{HOST.name}"))
 @click.argument("path", metavar="DIR|LIBRARY", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:

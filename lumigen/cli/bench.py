@@ -18,7 +18,7 @@ from lumigen.cli.options import example, json_option, run_options
 from lumigen.cli.terminal import duration, number, result, result_json, say, size, table
 from lumigen.errors import LumigenError, first_line
 from lumigen.limits import Limits
-from lumigen.target import TARGETS
+from lumigen.target import HOST, TARGETS
 
 MIN_RUNS = 15
 MIN_PROFILED = 5
@@ -47,7 +47,7 @@ class KernelTimes:
         return self.least_seconds / self.seconds if self.least_seconds and self.seconds else None
 
 
-@click.command(epilog=example("bench digits-cpu --dims batch=64 --threads 1"))
+@click.command(epilog=example(f"bench digits-{HOST.name} --dims batch=64 --threads 1"))
 @run_options
 @click.option(
     "--seconds",

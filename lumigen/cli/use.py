@@ -25,13 +25,13 @@ from lumigen.cli.options import Assignment, example, json_option, quiet_option, 
 from lumigen.cli.terminal import progress, result, result_json, say
 from lumigen.compile import Stages
 from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
-from lumigen.target import TARGETS
+from lumigen.target import HOST, TARGETS
 from lumigen.toolchain import ctest
 
 SHOWN = 1000  # the most values of an output that --json prints
 
 
-@click.command(epilog=example("run digits-cpu --input x=x.npy --output probs.npz"))
+@click.command(epilog=example(f"run digits-{HOST.name} --input x=x.npy --output probs.npz"))
 @run_options
 @click.option(
     "--input",
@@ -143,7 +143,7 @@ def as_text(outputs: Mapping[str, Array]) -> list[str]:
     return lines
 
 
-@click.command(epilog=example("test digits-cpu"))
+@click.command(epilog=example(f"test digits-{HOST.name}"))
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--jobs", default=1, show_default=True, type=click.IntRange(1), help="Tests that run at a time."
