@@ -68,8 +68,6 @@ NO_TARGETS = {
     "frontend/offered.py": "names of PyTorch's that users may look for",
     "frontend/primitive.py": "devices of PyTorch, and what to say instead of `to`",
     "lower/devices.py": "the devices of lowering, until machines are rows",
-    "limits.py": "the probes of both kinds of machines, until machines are rows",
-    "toolchain.py": "what to say of a toolkit and a driver that are not there",
     "cli/__init__.py": "the examples in a help text",
     "cli/options.py": "the example in a help text",
     "names.py": "words of the headers of CUDA",

@@ -23,7 +23,7 @@ from lumigen.build import build_project, load_module, write_project
 from lumigen.emit.project import render_project
 from lumigen.target import parse_target
 from lumigen.targets.cuda.row import ARCHITECTURES
-from lumigen.toolchain import cuda_driver
+from lumigen.targets.cuda.tools import cuda_driver
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lumigen.limits import probe_cpu
 from lumigen.lower import devices
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
 from lumigen.targets.backend import Backend
+from lumigen.targets.cpu.limits import probe_cpu
 from lumigen.targets.cpu.speller import kernel_body
 from lumigen.targets.skeletons import CASCADE, GROUPS, LOOPS, ORDER
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from lumigen.limits import probe_gpu
 from lumigen.lower import devices
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
 from lumigen.targets.backend import Backend, KernelCompiler
+from lumigen.targets.cuda.limits import probe_gpu
 from lumigen.targets.cuda.speller import device_kernel_body
+from lumigen.targets.cuda.tools import cuda_driver, cuda_toolkit, nvcc
 from lumigen.targets.skeletons import CASCADE, GROUPS, LOOPS, ORDER
-from lumigen.toolchain import cuda_driver, cuda_toolkit, nvcc
 
 # What nvcc 13 compiles for that has the instructions our kernels use. Code for sm_90a, with the features
 # of that generation alone, runs on no other.
