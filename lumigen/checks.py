@@ -24,8 +24,8 @@ from lumigen.model_weights import (
     check_weights,
 )
 from lumigen.progress import Stages
-from lumigen.target import CUDA, Target
-from lumigen.toolchain import nvcc
+from lumigen.target import TARGETS
+from lumigen.target_row import Target
 from lumigen.weights import Weights
 
 Array = npt.NDArray[Any]
@@ -64,9 +64,5 @@ def build_where_possible(place: Path, target: Target, at: Stages) -> tuple[Build
 
 def why_not_built(target: Target) -> str:
     """Why a project of this target cannot be built here; empty if it can."""
-    if target.name != CUDA.name or nvcc() is not None:
-        return ""
-    return (
-        "emitted, not built: there is no nvcc here. Build it where the CUDA toolkit is, as its "
-        "README.md says; no GPU is needed for that."
-    )
+    compiler = TARGETS[target.name].compiler
+    return "" if compiler is None or compiler.find() else compiler.elsewhere

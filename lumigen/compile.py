@@ -24,7 +24,6 @@ from lumigen.build import (
 )
 from lumigen.checks import build_where_possible, refuse
 from lumigen.dtype import DType, f32
-from lumigen.emit.kernel_source import kernel_source
 from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.vectors import vectors
@@ -37,9 +36,9 @@ from lumigen.errors import (
 from lumigen.frontend import Model, Traced
 from lumigen.graph import Graph
 from lumigen.identity import compilation_key, graph_hash
+from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import DEVICES
 from lumigen.lower.retype import retype
 from lumigen.model_weights import (
     source_of,
@@ -51,7 +50,8 @@ from lumigen.program import CompiledModel
 from lumigen.progress import Stages
 from lumigen.recall import recall, remember
 from lumigen.summary import Summary, summary_again, summary_of, to_remember
-from lumigen.target import CPU, Target, parse_target
+from lumigen.target import HOST, TARGETS, parse_target
+from lumigen.target_row import Target
 from lumigen.texts import KERNEL_FORMS, kernel_table, show_kernels, show_programs, show_sources
 from lumigen.trail import Trail
 from lumigen.verify.program import verify as verify_program
@@ -77,7 +77,7 @@ def lower_model(
     traced: Traced,
     options: Mapping[str, str],
     stages: Stages | None = None,
-    target: Target = CPU,
+    target: Target = HOST,
     *,
     dtype: DType = f32,
     passes: Sequence[Callable[[Graph], Graph]] = GRAPH_PASSES,
@@ -122,7 +122,7 @@ def lower_model(
 def lowered_to(entries: Entries, target: Target, dtype: DType, trail: Trail) -> LoweredModel:
     """Regions, plans, tile programs and programs of graphs; each verified and shown."""
     start = perf_counter()
-    device = DEVICES[target.name]
+    device = TARGETS[target.name].device
     lowered = assemble(entries, device, dtype=dtype, architectures=target.architectures)
     for k in lowered.kernels:
         verify_region(k.region, k.name)
@@ -142,7 +142,7 @@ def compile_project(
     traced: Traced,
     *,
     directory: Path | None = None,
-    target: str = "cpu",
+    target: str = HOST.name,
     options: Mapping[str, str] | None = None,
     weights: Weights | Mapping[str, Array] | None = None,
     dtype: DType = f32,
@@ -221,7 +221,7 @@ def write(
 
 def compile(
     model: Model | Traced,
-    target: str = "cpu",
+    target: str = HOST.name,
     output: str | Path | None = None,
     weights: str | Path | Weights | Mapping[str, Any] | None = None,
     *,

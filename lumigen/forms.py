@@ -8,7 +8,7 @@ from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
 from lumigen.passes import show_entries
 from lumigen.progress import Stages
-from lumigen.target import parse_target
+from lumigen.target import HOST, parse_target
 from lumigen.texts import KERNEL_FORMS, show_kernels, show_programs, show_sources
 
 GRAPHS = ("graph", "retype", "canonicalize", "fold")
@@ -20,7 +20,7 @@ def text_after(
     traced: Traced,
     form: str,
     kernel: str | None = None,
-    target: str = "cpu",
+    target: str = HOST.name,
     dtype: DType = f32,
     stages: Stages | None = None,
 ) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Union
 
 from lumigen.condition import Cmp
@@ -568,6 +569,33 @@ LOOPS = (
 )  # with a `body`
 
 
+class TileKind(Enum):
+    """What multiplies the operands of a block, and how they come to it."""
+
+    PIPELINE = "pipeline"  # matrix instructions, from a ring of stages
+    FMA = "fma"  # threads, from a ring of stages
+    ROLES = "roles"  # warpgroups, which other warps bring tiles
+    SPLIT = "split"  # the same, blocks of a cluster sharing a tile by its depth
+    CASCADE = "cascade"  # two products, the first one's result being an operand of the second
+    CASCADE_ROLES = "cascade_roles"  # the same, by warpgroups which other warps bring tiles
+
+
+@dataclass(frozen=True)
+class BlockTile:
+    """How a block of threads divides a product: named sizes, in the order in which a device takes them.
+
+    Of operands that a copy engine brings: their `element`, and of each whether its depth is contiguous.
+    """
+
+    kind: TileKind
+    sizes: tuple[tuple[str, int], ...]
+    element: DType | None = None
+    deep: tuple[bool, ...] = ()
+
+    def __getitem__(self, name: str) -> int:
+        return dict(self.sizes)[name]
+
+
 @dataclass(frozen=True)
 class TileProgram:
     """The body of a kernel. `task` is its work tile's number, below `tasks`; scratch buffers belong to the thread.
@@ -588,7 +616,7 @@ class TileProgram:
     threads: int = 1
     team: int = 1
     width: int = 0  # as the device has it
-    tile: str = ""  # how a block divides a product, as the device's headers spell it
+    tile: BlockTile | None = None  # of a product of a block of threads
     maps: tuple[TensorMap, ...] = ()  # that a launch makes and passes in after the numbers
     blocks: int = 0  # that a multiprocessor should have registers for at one time; 0: as it comes
 

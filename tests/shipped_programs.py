@@ -23,7 +23,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
 from lumigen.model_weights import weights_path
 from lumigen.ops import Op
-from lumigen.target import Target
+from lumigen.target_row import Target
 from lumigen.weights import rounded
 
 

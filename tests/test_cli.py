@@ -1081,7 +1081,7 @@ def test_bench_times_every_entry_and_its_kernels(digits: Path, run: Run) -> None
 def test_bench_without_a_compiler_says_so(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lumigen.limits.cxx", lambda: None)
+    monkeypatch.setattr("lumigen.targets.cpu.limits.cxx", lambda: None)
     arguments = ("bench", digits, "--dims", "batch=2", "--threads", 1, "--seconds", 0)
     code, out, _ = run(*arguments)
     assert code == 0

@@ -16,10 +16,10 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import device_kernel_body, symbol
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.lower.devices import CUDA
+from lumigen.targets.cuda.speller import device_kernel_body, symbol
 
 ROOT = Path(__file__).parent.parent
 POSITIONS = lg.Dim("positions", 1, 4096, typical=1024)
@@ -92,7 +92,7 @@ def compile_for(arch: str, made: LoweredKernel, folder: Path, *, only_packets: b
     ]:
         shutil.copy(header, runtime)
     fields = "\n".join(f"  {p.ctype} {p.name};" for p in made.parameters)
-    text = device_kernel_body(made.name, made.program, made.parameters, "model.py:1")
+    text = device_kernel_body(made.name, made.program, made.parameters, "model.py:1").body
     if only_packets:
         text = re.sub(r"either_way\(.*, \[&\]", "either_way(true, [&]", text)
     source = folder / "kernel.cu"
@@ -170,7 +170,8 @@ def test_f32_that_lies_otherwise(arch: str, tmp_path: Path) -> None:
 def test_a_block_in_f32_fits_the_smallest_device(features: int, batch: int) -> None:
     """99 KiB of shared memory: a tile of rows, two slots of the others, and a fragment where none of them has room."""
     tile = kernel(causal, features, lg.f32, 2, batch).program.tile
-    rows, columns, depth, step, _ = map(int, re.findall(r"\d+", tile))
+    assert tile is not None
+    rows, columns, depth, step = (tile[s] for s in ("rows", "columns", "depth", "step"))
     fragment = 0 if rows <= depth else rows * step
     assert 4 * (rows * depth + 2 * step * (depth + columns) + fragment) <= 99 * 1024
 
@@ -186,7 +187,9 @@ def test_sums_beside_a_product_that_no_row_and_no_column_has(tmp_path: Path) -> 
         entry = step(entry)
     made = assemble((("entry", entry),), CUDA).kernels[-1]
     assert made.program.skeleton == "pipeline"
-    assert "for_lanes" in device_kernel_body(made.name, made.program, made.parameters, "m.py:1")
+    assert (
+        "for_lanes" in device_kernel_body(made.name, made.program, made.parameters, "m.py:1").body
+    )
     compile_for("80", made, tmp_path)
 
 

@@ -14,7 +14,8 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.printer.tile import show
 from lumigen.program import Program, WeightArg
-from lumigen.target import CPU, parse_target
+from lumigen.target import parse_target
+from lumigen.targets.cpu.row import CPU
 from lumigen.tile import Mma, Pack, PackColumns
 
 K, INNER, OUT = 37, 50, 21

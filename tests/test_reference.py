@@ -37,7 +37,6 @@ import lumigen as lg
 from lumigen import fast_lane
 from lumigen.condition import less
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
-from lumigen.emit.kernel import kernel_body
 from lumigen.emit.reference import argument_sizes, reference_text
 from lumigen.frontend import functional
 from lumigen.frontend.model import Entry, trace_entry
@@ -60,6 +59,7 @@ from lumigen.region import (
     read,
 )
 from lumigen.resources import runtime_dir, templates_dir
+from lumigen.targets.cpu.speller import kernel_body
 from lumigen.tile import TileProgram
 
 B = Dim("batch", 1, 7)
@@ -301,7 +301,7 @@ def broken(model: LoweredModel) -> str:
     """The softmax again, under another name and without its maximum."""
     kernel = next(k for k in model.kernels if k.name == softmax_of(model).kernel)
     name = kernel.name.replace("k", "broken", 1)
-    body = kernel_body(name, kernel.program, kernel.parameters)[0]
+    body = kernel_body(name, kernel.program, kernel.parameters).body
     wrong = body.replace("reduce_add", "reduce_max")
     assert wrong != body
     alias = f"namespace LUMIGEN_NS {{ using {name}_args = {kernel.name}_args; }}"
@@ -374,7 +374,9 @@ def launched(
     named = launch.numbers(dims)
     values = [int(a.value.evaluate(named)) for a in launch.arguments if isinstance(a, ValueArg)]
     before = [a.copy() for a in arrays]
-    scratch = fast_lane.aligned(kernel_body(kernel.name, kernel.program, kernel.parameters)[1])
+    scratch = fast_lane.aligned(
+        kernel_body(kernel.name, kernel.program, kernel.parameters).scratch_bytes
+    )
     function = getattr(kernels.library, run or f"run_{kernel.name}")
     tasks = ctypes.c_int64(int(launch.tasks.evaluate(named)))
     function(ctypes.byref(pointers(arrays, values)), tasks, ctypes.c_void_p(scratch.ctypes.data))

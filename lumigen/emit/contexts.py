@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lumigen.emit.cxx import string
-from lumigen.target import Target
+from lumigen.target_row import Target
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ from lumigen.program import (
     elements,
     whole,
 )
-from lumigen.target import Target
+from lumigen.target_row import Target
 
 # Names of the C++ and the Python class that entries are methods of, and what the methods use.
 METHODS = frozenset(

@@ -34,9 +34,7 @@ TILE = 256  # majors, and places along the depth, by which a tile may end behind
 
 
 def counted_in(program: TileProgram) -> str:
-    """The type of a program's places; of one thread always the wider one, which costs a CPU nothing."""
-    if program.threads == 1:
-        return WIDE
+    """The type of a program's places."""
     small = all(map(is_small, (ix(d) for d in program.dim_arguments)))
     every = (i for s in program.statements() for i in _indices(s))
     if not program.maps:  # else a copy engine finds the elements of operands

@@ -38,11 +38,9 @@ from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.names import entry_symbols, model_symbols
 from lumigen.program import ALIGNMENT, CompiledModel, KernelSource, Parameter, StateInfo, Stored
 from lumigen.resources import runtime_dir, templates_dir
-from lumigen.target import Target
+from lumigen.target_row import Target
 
 ABI = 1
-
-OF_BF16 = ("avx512_bf16", "amx")  # instruction sets that are wanted where a kernel multiplies bf16
 
 INCLUDED = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
@@ -93,7 +91,7 @@ def render_project(
     described = manifest.describe(model, ABI)
 
     def render(template: str, **more: object) -> str:
-        return render_project_file(target.name, template, m=context, **more)
+        return render_project_file(target, template, m=context, **more)
 
     files = {
         place.format(m=model.name): render(template)
@@ -132,11 +130,12 @@ def render_project(
 def plain_files(model: CompiledModel) -> dict[str, str]:
     """What is copied as it is: the runtime, the device headers, what tests and bindings share."""
     target = model.target
-    shared, own = templates_dir() / "project", templates_dir() / target.name
-    sources = {f"runtime/{path.name}": path for path in (*runtime_files(model), *headers(own))}
+    shared = templates_dir() / "project"
+    own = [path for folder in reversed(target.template_folders) for path in headers(folder)]
+    sources = {f"runtime/{path.name}": path for path in (*runtime_files(model), *own)}
     for path in ("LICENSE", "runtime/reference.h", "tests/testing.h", "bindings/arrays.h"):
         sources[path] = shared / path
-    sources |= {path: own / "project" / path for path in target.files}
+    sources |= {path: target.find(f"project/{path}") for path in target.files}
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
 
 
@@ -156,7 +155,7 @@ def without_unused_headers(files: Mapping[str, str]) -> dict[str, str]:
 
 def runtime_files(model: CompiledModel) -> list[Path]:
     """What all targets have of the runtime, and what the model's has; what acts on states only with states."""
-    folders = (runtime_dir(), runtime_dir() / model.target.name)
+    folders = (runtime_dir(), model.target.runtime_folder)
     every = (p for folder in folders for p in (*headers(folder), *sorted(folder.glob("*.cpp"))))
     return [path for path in every if model.states or path.name != "states.cpp"]
 
@@ -204,10 +203,9 @@ def model_context(
 
 def instruction_sets(model: CompiledModel) -> tuple[str, ...]:
     """What kernels are compiled for, the least first; those of bf16 only where a kernel multiplies it."""
-    if not model.target.has_instruction_sets:
-        return ()
+    target = model.target
     wanted = any(k.computes is bf16 for k in model.kernels)
-    return ("baseline", *(name for name in model.target.features if wanted or name not in OF_BF16))
+    return tuple(name for name in target.isas if wanted or name not in target.bf16_isas)
 
 
 def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:

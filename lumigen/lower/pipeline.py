@@ -36,7 +36,15 @@ from lumigen.region import (
     substitute,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import Contract, ForTile, StoreTile, TileProgram, WhenSummed
+from lumigen.tile import (
+    BlockTile,
+    Contract,
+    ForTile,
+    StoreTile,
+    TileKind,
+    TileProgram,
+    WhenSummed,
+)
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
@@ -210,10 +218,11 @@ def for_tile(
     return ForTile(acc, m, n, ix(m0), ix(n0), m.extent, n.extent, total, tuple(inner.stmts))
 
 
-def _tile(sizes: Schedule) -> str:
-    each = SCALAR_SITES if sizes.get("thread_rows", 0) else MATRIX_SITES
-    name = "FmaTile" if each is SCALAR_SITES else "PipelineTile"
-    return f"{name}<{', '.join(str(sizes[s]) for s in each)}>"
+def _tile(sizes: Schedule) -> BlockTile:
+    is_scalar = sizes.get("thread_rows", 0) > 0
+    each = SCALAR_SITES if is_scalar else MATRIX_SITES
+    kind = TileKind.FMA if is_scalar else TileKind.PIPELINE
+    return BlockTile(kind, tuple((s, sizes[s]) for s in each))
 
 
 def _threads(sizes: Schedule) -> int:

@@ -61,6 +61,7 @@ from lumigen.region import (
 )
 from lumigen.schedule import Schedule
 from lumigen.tile import (
+    BlockTile,
     Fill,
     FoldRows,
     ForRows,
@@ -73,6 +74,7 @@ from lumigen.tile import (
     StoreTile,
     Stream,
     Streamed,
+    TileKind,
     TileProgram,
     When,
     reads_memory,
@@ -268,7 +270,7 @@ class StreamBuilder:
 
     def placed(self, program: TileProgram) -> TileProgram:
         """The program as the device's headers divide it."""
-        tile = f"CascadeTile<{', '.join(str(self.sizes[s]) for s in SITES)}>"
+        tile = BlockTile(TileKind.CASCADE, tuple((s, self.sizes[s]) for s in SITES))
         return replace(program, threads=32 * self.sizes["warps"], tile=tile)
 
     def limits(self) -> Bounds:

@@ -21,7 +21,7 @@ from lumigen.lower.stream import Streamable, StreamBuilder, size
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import MapTile, Streamed, TileProgram, reads_memory
+from lumigen.tile import BlockTile, MapTile, Streamed, TileKind, TileProgram, reads_memory
 
 SITES = ("rows", "columns", "depth", "step", "slots")
 # For the longest of a row of the result and of the inner contraction: what fills the registers and shared memory.
@@ -105,8 +105,8 @@ class _Builder(StreamBuilder):
         operands = self.fetched()
         assert operands is not None, "asked before"
         majors = (self.sizes["rows"], self.sizes["step"], self.sizes["columns"])
-        along = ("Along::kDepth" if o.is_deep else "Along::kMajor" for o in operands)
-        each = (self.found.element.name, *(self.sizes[s] for s in SITES), *along)
+        each = tuple((s, self.sizes[s]) for s in SITES)
+        deep = tuple(o.is_deep for o in operands)
         tiles = (self.a_tile, self.b_tile, self.c_tile)
         maps = (
             o.boxes(_map_of(tile), lines, o.batches())
@@ -116,7 +116,7 @@ class _Builder(StreamBuilder):
             program,
             skeleton="cascade_roles",
             threads=128 * (1 + self.sizes["rows"] // 64),
-            tile=f"CascadeRolesTile<{', '.join(map(str, each))}>",
+            tile=BlockTile(TileKind.CASCADE_ROLES, each, self.found.element, deep),
             maps=tuple(maps),
         )
 

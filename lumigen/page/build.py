@@ -27,7 +27,7 @@ from lumigen.page.flow import flow
 from lumigen.passes import show_entries
 from lumigen.printer.amount import number, size
 from lumigen.program import CompiledModel, KernelSource, Program
-from lumigen.resources import lumigen_version
+from lumigen.resources import lumigen_version, templates_dir
 from lumigen.texts import show_kernels, show_programs
 
 AROUND = 2  # lines before and after one that a kernel comes from
@@ -58,6 +58,7 @@ def page_of(compilation: Compilation, dtype: DType = f32) -> str:
         f"lumigen {lumigen_version()}",
     )
     return render(
+        templates_dir(),
         "show.html.j2",
         page=PageContext(
             name=model.name,
