@@ -6,7 +6,7 @@ its launches in order, a group for each region, and its arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
@@ -25,10 +25,11 @@ from lumigen.lower.join import join_regions
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
+from lumigen.lower.periodic import periodic
 from lumigen.lower.retype import retype_temporaries
 from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
-from lumigen.names import identifier
+from lumigen.names import counted, identifier
 from lumigen.ops import Op
 from lumigen.plan import RegionPlan
 from lumigen.program import (
@@ -159,11 +160,11 @@ def assemble(
 
 
 def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:
-    """The states of all entries, in order of name."""
+    """The states of all entries in order of name, numbers in names by their value: layer 2 comes before layer 10."""
     nodes = {tensor_of(n).name: n for _, graph in entries for n in graph.states()}
     return tuple(
         StateInfo(name, tuple(e.const for e in n.shape), n.dtype)
-        for name, n in sorted(nodes.items())
+        for name, n in sorted(nodes.items(), key=lambda item: counted(item[0]))
     )
 
 
@@ -382,8 +383,24 @@ class _Model:
                 home[dst] = target
                 last[target] = max(last[target], last[dst])
         lifetimes = tuple(Lifetime(n, size[n], first[n], last[n]) for n in first if home[n] == n)
-        arena = plan_arena(lifetimes, dims)
-        return arena.slots, {name: arena.home[home[name]] for name in home}
+        given = [[home[name] for name in self.temporaries(s)] for s in steps]
+        one = periodic(lifetimes, [*map(self.key, steps)], given)
+        arena = plan_arena(one.lifetimes, dims)
+        return arena.slots, {name: arena.home[one.home[home[name]]] for name in home}
+
+    def temporaries(self, s: _Step) -> list[str]:
+        """The names of those that a step is given."""
+        held = map(self.whole, s.actual.values())
+        return [b.name for b in held if b.role in (Role.TEMP, Role.WORKSPACE)]
+
+    def key(self, s: _Step) -> Hashable:
+        """What a step has in common with those of other layers; those of loops have nothing."""
+        if s.repeats:
+            return id(s)
+        named = (Role.INPUT, Role.OUTPUT)
+        held = [*map(self.whole, s.actual.values())]
+        buffers = tuple((b.role, b.dims, b.dtype, b.name * (b.role in named)) for b in held)
+        return s.kernel.name, tuple(own.name for _, own in s.before), buffers
 
     def group(self, steps: list[_Step], place: dict[str, str]) -> Group:
         """The launches of a region: its kernels, or before them those that may run instead."""
