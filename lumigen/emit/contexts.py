@@ -98,7 +98,7 @@ class LaunchContext:
     kernel: str
     function: str  # as the target launches it
     title: str
-    lines: str
+    lines: str  # of the model, and the modules whose weights it reads
     arguments: tuple[ArgumentContext, ...]
     maps: tuple[MapContext, ...]
     tasks: str

@@ -54,6 +54,7 @@ ENTRY_NAMES = frozenset(
     {"arena", "args", "call", "context", "copies", "dims", "kernels", "ports", "weights"}
 )
 MAX_LINES = 6  # of the model's lines that a comment names
+MAX_MODULES = 3
 MAP_TYPES = {"f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "bf16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16"}
 
 
@@ -264,11 +265,30 @@ def _launch(
         kernel=kernel.name,
         function=model.target.kernel.format(name=kernel.name),
         title=one_line(kernel.title),
-        lines=source_lines(launch.lines or kernel.lines),
+        lines=_origin(source_lines(launch.lines or kernel.lines), _modules(words, launch, number)),
         arguments=tuple(arguments),
         maps=maps(kernel, launch, names),
         tasks=words.numbers.get(tasks) or expression(tasks, names),
     )
+
+
+def _modules(words: _Words, launch: Launch, number: int) -> tuple[str, ...]:
+    """The modules whose weights a launch reads; in a loop what their names have in common."""
+    names = {s.name: s.weight.name for s in words.model.weights}
+    labels: Mapping[tuple[int, int], str] = words.loop.labels if words.loop else {}
+    found: dict[str, None] = {}
+    for i, a in enumerate(launch.arguments):
+        if isinstance(a, WeightArg):
+            label = labels.get((number - words.first, i), names[a.stored])
+            found.setdefault(one_line(label.rpartition(".")[0]))
+    return tuple(m for m in found if m)
+
+
+def _origin(lines: str, modules: tuple[str, ...]) -> str:
+    """`model.py:12 (attention.query)`."""
+    more = ["..."] if len(modules) > MAX_MODULES else []
+    text = ", ".join([*modules[:MAX_MODULES], *more])
+    return f"{lines} ({text})" if lines and text else lines or text
 
 
 def _shared(words: _Words, a: Argument, known: Mapping[Dim, Ix]) -> str | None:

@@ -35,6 +35,7 @@ class Loop:
 
     context: LoopContext
     changing: Mapping[Place, Changing]
+    labels: Mapping[Place, str]  # what the names of all rounds have in common
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def loop_of(model: CompiledModel, rolled: Rolled, number: int, taken: frozenset[
         members=tuple(spelled),
         last=rows[-1] if rows else None,
     )
-    return Loop(context, changing)
+    labels = {p: _label(model, rolled, c) for c in rolled.columns for p in c.places}
+    return Loop(context, changing, labels)
 
 
 def _members(

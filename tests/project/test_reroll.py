@@ -132,6 +132,7 @@ def test_an_entry_has_a_row_for_each_layer(order: str, listed: bool) -> None:
     assert "args.scale = weights.get<float>(layer.scale);" in text
     assert ("constexpr int32_t layer_scale[] = {" in text) is listed
     assert text.count("call.launch") == 2 + 2 + 2
+    assert "  // model.py:12 (layers.0)\n" in text
 
 
 @pytest.mark.parametrize("order", ["by layer", "by kind", "mixed"])

@@ -91,7 +91,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
     }
 
     // y = h @ weight.T
-    // model.py:13
+    // model.py:13 (proj)
     {
       k01_project_20x7_args args;
       args.h = call.slot<float>(arena.few.value);
@@ -113,7 +113,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
     }
 
     // y = h @ weight.T
-    // model.py:13
+    // model.py:13 (proj)
     {
       k01_project_20x7_args args;
       args.h = call.slot<float>(arena.many.value);
@@ -135,7 +135,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
     }
 
     // y = h @ weight.T
-    // model.py:13
+    // model.py:13 (proj)
     {
       k01_project_20x7_args args;
       args.h = call.slot<float>(arena.h.value);

@@ -90,7 +90,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
   }
 
   // y = h @ weight.T
-  // model.py:13
+  // model.py:13 (proj)
   {
     k01_project_20x7_args args;
     args.h = call.slot<float>(arena.h.value);
