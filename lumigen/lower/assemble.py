@@ -17,7 +17,7 @@ from lumigen.graph import Graph, tensor_of
 from lumigen.index import Axis, Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
-from lumigen.lower.canonical import canonical
+from lumigen.lower.canonical import Canonical, canonical, weight_names, with_buffers
 from lumigen.lower.contract import Lowered
 from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU, Device
@@ -153,7 +153,8 @@ def assemble(
     Each of `architectures` may have kernels of its own, behind a guard.
     """
     model = _Model(device, dtype, architectures)
-    programs = tuple(model.entry(name, graph) for name, graph in entries)
+    prepared = [(name, graph, model.prepare(graph)) for name, graph in entries]
+    programs = tuple(model.entry(name, graph, found) for name, graph, found in prepared)
     kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
     stored = tuple(model.stored.values())
     return LoweredModel(programs, stored, kernels, states_of(entries), model.counters)
@@ -180,6 +181,15 @@ class _Step:
     repeats: tuple[Repeat, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """The regions of an entry, each with its canonical form and the loops around it."""
+
+    forms: tuple[tuple[Region, Canonical], ...]
+    repeats: tuple[tuple[Repeat, ...], ...]
+    slices: dict[Buffer, Slice]
+
+
 @dataclass
 class _Model:
     device: Device
@@ -195,6 +205,9 @@ class _Model:
     stored: dict[tuple[str, Panels | None], Stored] = field(
         default_factory=dict[tuple[str, Panels | None], Stored]
     )
+    weights: dict[Region, list[tuple[Buffer, str]]] = field(
+        default_factory=dict[Region, list[tuple[Buffer, str]]]
+    )  # of a canonical region, with the names of all that they stand for
     packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
     parts: dict[Buffer, Part] = field(default_factory=dict[Buffer, Part])
     slices: dict[Buffer, Slice] = field(default_factory=dict[Buffer, Slice])
@@ -203,7 +216,8 @@ class _Model:
     )
     counters: int = 0
 
-    def entry(self, name: str, graph: Graph) -> Program:
+    def prepare(self, graph: Graph) -> _Prepared:
+        """The regions of an entry; weights of kernels are called after those of all entries."""
         skeletons = Skeletons(
             lambda region: self.device.runs_whole(region, self.dtype),
             lambda region: self.device.in_loops(unify_axes(region)),
@@ -220,7 +234,28 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
         )
-        steps = [self.steps(region, number) for number, region in enumerate(regions)]
+        forms: list[tuple[Region, Canonical]] = []
+        for region in regions:
+            whole, parts = take_parts(region)
+            self.parts |= parts
+            form = canonical(whole)
+            forms.append((whole, form))
+            self.weights.setdefault(form.region, []).extend(
+                (new, self.parts[old].weight.name if old in self.parts else old.name)
+                for new, old in form.binding
+                if old.role is Role.WEIGHT
+            )
+        repeats = [tuple(Repeat(step_of(a), a.extent) for a in r.steps) for r in regions]
+        return _Prepared(tuple(forms), tuple(repeats), self.slices)
+
+    def entry(self, name: str, graph: Graph, found: _Prepared) -> Program:
+        self.slices = found.slices
+        steps = [
+            self.steps(region, form, repeats, number)
+            for number, ((region, form), repeats) in enumerate(
+                zip(found.forms, found.repeats, strict=True)
+            )
+        ]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)
         groups = tuple(self.group(one, place) for one in steps)
@@ -246,19 +281,18 @@ class _Model:
             out.append(of_step)
         return tuple(out)
 
-    def steps(self, region: Region, number: int) -> list[_Step]:
-        repeats = tuple(Repeat(step_of(a), a.extent) for a in region.steps)
-        region, parts = take_parts(region)
-        self.parts |= parts
-        form = canonical(region)
+    def steps(
+        self, region: Region, form: Canonical, repeats: tuple[Repeat, ...], number: int
+    ) -> list[_Step]:
+        named_weights = weight_names(self.weights[form.region])
         if form.region not in self.by_region:
-            plan, sizes, lowered = self.device.lower(form.region)
+            plan, sizes, lowered = self.device.lower(with_buffers(form.region, named_weights))
             named = tuple(self.kernel(p, meaning, plan, sizes) for p, meaning in lowered.kernels)
             self.by_region[form.region] = lowered, named
             if len(named) == 1 and not form.region.native:
                 self.special[named[0].name] = self.special_kernels(named[0])
         lowered, kernels = self.by_region[form.region]
-        actual = dict(form.binding)
+        actual = {named_weights.get(new, new): old for new, old in form.binding}
         for packed, weight, panels in lowered.packs:
             stored = self.store_weight(actual[weight], panels)
             actual[packed] = replace(packed, name=stored.name)
