@@ -25,18 +25,17 @@ from lumigen.emit.cxx import integer, string
 from lumigen.emit.entry import (
     cases,
     entry_context,
-    one_line,
-    source_lines,
-    state_names,
     written_parameters,
 )
 from lumigen.emit.environment import render_project_file
 from lumigen.emit.example import example_context
+from lumigen.emit.launches import one_line, source_lines
+from lumigen.emit.loops import state_names, state_offsets
 from lumigen.emit.text_program import FOLDER, text_context, text_files, tokenizer_file
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.names import entry_symbols, model_symbols
-from lumigen.program import ALIGNMENT, CompiledModel, KernelSource, Parameter, StateInfo, Stored
+from lumigen.program import CompiledModel, KernelSource, Parameter, StateInfo, Stored
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
 
@@ -275,16 +274,6 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         dtype=dtype,
         extents=weight.shape,
     )
-
-
-def state_offsets(model: CompiledModel) -> tuple[list[int], int]:
-    """Where each state begins in the block of a context, in bytes, and where they end."""
-    offsets: list[int] = []
-    end = 0
-    for s in model.states:
-        offsets.append(end)
-        end += -(-s.bytes // ALIGNMENT) * ALIGNMENT
-    return offsets, end
 
 
 def _state(state: StateInfo, model: CompiledModel, offset: int) -> StateContext:
