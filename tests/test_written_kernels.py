@@ -13,11 +13,11 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen import nn
 from lumigen.compile import lower_model
-from lumigen.emit.kernel import device_kernel_body, kernel_body
 from lumigen.frontend import Traced
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.printer.program import show
-from lumigen.target import Target, parse_target
+from lumigen.target import TARGETS, parse_target
+from lumigen.target_row import Target
 
 ROWS = lg.Dim("rows", 1, 512, typical=64)
 FEW = lg.Dim("few", 1, 600, typical=8)
@@ -229,9 +229,8 @@ def test_every_golden_is_compared() -> None:
 
 
 def body(kernel: LoweredKernel, target: Target) -> str:
-    if target.has_device:
-        return device_kernel_body(kernel.name, kernel.program, kernel.parameters, ORIGIN)
-    return kernel_body(kernel.name, kernel.program, kernel.parameters)[0]
+    spell = TARGETS[target.name].spell
+    return spell(kernel.name, kernel.program, kernel.parameters, ORIGIN).body
 
 
 def launches(model: LoweredModel, kernel: str) -> Iterator[str]:
