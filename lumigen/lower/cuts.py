@@ -58,6 +58,7 @@ class Skeletons:
     short: int = 0
 
 
+FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
 NodeRule = Callable[[CutGraph, Skeletons, Node], Iterable[Node]]
 
@@ -66,7 +67,7 @@ NodeRule = Callable[[CutGraph, Skeletons, Node], Iterable[Node]]
 class Cuts:
     """The rules by when they are asked."""
 
-    first: tuple[Rule, ...]  # once
+    first: tuple[FirstRule, ...]  # once: what no choice of cuts leaves out
     at_nodes: tuple[
         NodeRule, ...
     ]  # at each node, its operands first: so no expression ever gets long
@@ -79,19 +80,19 @@ class Cuts:
 # ---- first: what the graph itself says ----
 
 
-def new_versions(g: CutGraph, _: Skeletons) -> list[Node]:
+def new_versions(g: CutGraph) -> list[Node]:
     """Each new version of a state: later reads see it, and it may lie where the old one did."""
     return [e.node for _, e in g.graph.updates if is_whole(e)]
 
 
-def native_nodes(g: CutGraph, _: Skeletons) -> list[Node]:
+def native_nodes(g: CutGraph) -> list[Node]:
     """Native nodes and what they read: their kernels read and write buffers, and nothing can be inlined in them."""
     native = [n for n in g.order if n.op is Op.NATIVE]
     read = (e.node for n in native for e in n.args)
     return [*native, *(a for a in read if a.op not in SOURCES)]
 
 
-def scans(g: CutGraph, _: Skeletons) -> list[Node]:
+def scans(g: CutGraph) -> list[Node]:
     """Scans, what one that is a loop around regions is given, and what any other is given with a reduction in it.
 
     A scan whose step maps elements alone is a region; what it is given with a reduction in it would be reduced again
