@@ -19,7 +19,6 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.cascade import cascade, find_cascade
 from lumigen.lower.cascade_row import cascade_row
-from lumigen.lower.chain import chain, find_chain
 from lumigen.lower.contract import contract, find_contraction
 from lumigen.lower.implicit import implicit
 from lumigen.lower.order import Keeps, order, plan_order
@@ -32,6 +31,8 @@ from lumigen.lower.plan_region import (
     candidates_of_threads,
     plan_loops,
 )
+from lumigen.lower.row_fold import find_row_fold
+from lumigen.lower.row_fold_tiles import row_fold
 from lumigen.lower.scan import is_scan, plan_scan, scan
 from lumigen.lower.schedule_plan import STREAM_ROWS, schedule_of_block, schedule_of_thread
 from lumigen.lower.simt import simt
@@ -73,6 +74,7 @@ class Device:
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
     short: int = 0  # points of a loop over tiles that takes no longer than to store them
+    rows: int = 0  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
 
     def space(self, region: Region) -> Iterator[Candidate]:
         """What a canonical region can run as, the heuristic's choice first."""
@@ -133,8 +135,7 @@ class Device:
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:
     """Whether a thread runs a contraction inside another reduction without storing it."""
     stores = unify_axes(region).stores
-    is_chain = len(stores) == 1 and find_chain(stores[0]) is not None
-    return is_chain or find_cascade(stores, one_row=True) is not None
+    return find_row_fold(stores) is not None or find_cascade(stores, one_row=True) is not None
 
 
 def _streams(region: Region, temporaries: DType) -> bool:
@@ -158,7 +159,7 @@ CPU = Device(
     | {
         "panel": contract,
         "windows": implicit,
-        "chain": chain,
+        "row_fold": row_fold,
         "cascade": cascade,
         "cascade_row": cascade_row,
     },
@@ -167,6 +168,7 @@ CPU = Device(
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256), again=1 << 17),
     keeps=lambda _length, _kept: True,
     one_row=True,
+    rows=64,  # eight threads with eight rows each
 )
 CUDA = Device(
     products=partial(candidates_of_blocks, rows=STREAM_ROWS),
