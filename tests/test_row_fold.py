@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from small_programs import agree
-from tiles import run_entry
+from tiles import run_entry, traced
 
 import lumigen as lg
-from lumigen import fast_lane
+from lumigen import fast_lane, nn
 from lumigen import functional as F
 from lumigen.compile import lower_model
-from lumigen.graph import tensor_of
-from lumigen.index import extent_of
+from lumigen.frontend import Traced
+from lumigen.graph import Graph, tensor_of
+from lumigen.index import product
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredModel
-from lumigen.region import Role
 from lumigen.target import CPU
 
 ROWS = lg.Dim("rows", 1, 300, typical=200)
 KEYS = lg.Dim("keys", 1, 700, typical=400)
 Array = np.ndarray[Any, Any]
 DEEP, WIDE, OUT = 24, 333, 40
-
-
-class Head(lg.nn.Module):
-    """Weights that a function gets in front of its inputs."""
-
-    def __init__(self, shapes: tuple[tuple[int, ...], ...]) -> None:
-        self.held = lg.nn.ParameterList([lg.nn.Parameter(lg.zeros(*s)) for s in shapes])
-
-    def forward(self, *inputs: lg.Tensor) -> Any:
-        raise NotImplementedError
 
 
 def causal(s: lg.Tensor) -> lg.Tensor:
@@ -54,14 +44,12 @@ def both(s: lg.Tensor) -> dict[str, lg.Tensor]:
 
 @dataclass(frozen=True)
 class Case:
-    """A function of weights, then of inputs; how many kernels, and whether all of them but the last are others."""
+    """A function of weights, then of inputs, and how many kernels it is."""
 
     function: Callable[..., Any]
-    inputs: dict[str, lg.spec]
+    inputs: dict[str, Any]
     weights: tuple[tuple[int, ...], ...] = ()
     kernels: int = 1
-    wide: int = WIDE
-    labels: tuple[int, int] = field(default=(0, WIDE))
 
 
 X = lg.spec(ROWS, DEEP)
@@ -95,16 +83,90 @@ CASES = {
     "gelu": Case(
         lambda w, b, v, x: F.gelu(x @ w.T + b) @ v + x[:, :1], {"x": X}, (W, (WIDE,), (WIDE, OUT))
     ),
+    "softmax": Case(lambda w, v, x: (x @ w.T * 0.3).softmax(-1) @ v, {"x": X}, (W, (WIDE, OUT))),
+    "softmax_turned": Case(
+        lambda w, v, x: v.T @ (w @ x.T * 0.3).softmax(0) + 1, {"x": X}, (W, (WIDE, OUT))
+    ),
+    "causal_softmax": Case(
+        lambda w, v, x: causal(x @ w.T).softmax(-1) @ v, {"x": X}, (W, (WIDE, OUT))
+    ),
     "silu": Case(lambda w, v, x: F.silu(x @ w.T) @ v, {"x": X}, (W, (WIDE, OUT))),
 }
 
 
-def model_of(case: Case) -> lg.Model:
-    net = Head(case.weights)
-    model = lg.Model("rows", net)
-
+def graph_of(case: Case, prefix: str = "") -> Graph:
     def entry(**inputs: lg.Tensor) -> Any:
-        return case.function(*net.held, *inputs.values())
+        held = (nn.Parameter(*s, name=f"{prefix}w{i}") for i, s in enumerate(case.weights))
+        return case.function(*held, *inputs.values())
 
-    model.entry(**case.inputs)(entry)
-    return model
+    return traced(entry, **case.inputs)
+
+
+def lowered(case: Case, dtype: lg.DType = lg.f32) -> LoweredModel:
+    made = Traced("rows", "0", (("entry", graph_of(case)),), ())
+    return lower_model(made, {}, target=CPU, dtype=dtype).lowered
+
+
+def arrays(case: Case, graph: Graph, rows: int, keys: int = 1) -> tuple[dict[str, Array], ...]:
+    """(inputs, weights) for so many rows."""
+    rng = np.random.default_rng(rows)
+
+    def made(n: Any) -> Array:
+        shape = [int(e.evaluate({ROWS: rows, KEYS: keys})) for e in n.shape]
+        if n.dtype is lg.i64:
+            return rng.choice([*range(WIDE), -100], shape).astype(np.int64)
+        return rng.standard_normal(shape).astype(n.dtype.numpy)
+
+    return tuple({tensor_of(n).name: made(n) for n in of} for of in (graph.inputs, graph.weights()))
+
+
+def rounded(arrays: dict[str, Array], dtype: lg.DType) -> dict[str, Array]:
+    """The floats as memory holds them."""
+    return {n: a if a.dtype == np.int64 else a.astype(dtype.numpy) for n, a in arrays.items()}
+
+
+SIZES = ((1, 1), (5, 700), (63, 127), (97, 129), (300, 400))
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_no_scores_are_stored(name: str, dtype: lg.DType) -> None:
+    case = CASES[name]
+    model = lowered(case, dtype)
+    (program,) = model.programs
+    assert len(program.launches) == case.kernels
+    assert model.kernels[0].schedule is not None
+    assert model.kernels[0].schedule.builder == "row_fold"
+    stored = [s.dst for k in model.kernels for s in k.region.stores]
+    assert all(product(b.dims).estimate() < 200 * WIDE for b in stored)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tiles_compute_the_graph(name: str) -> None:
+    case = CASES[name]
+    graph, model = graph_of(case), lowered(case)
+    for rows, keys in SIZES:
+        inputs, weights = arrays(case, graph, rows, keys)
+        expected = evaluate(graph, inputs, weights)
+        for out, value in run_entry(model, inputs, weights).items():
+            agree(value, expected[out], f"{name}: {out} of {rows} rows")
+        for out, value in run_entry(model, inputs, weights, by_region=True).items():
+            agree(value, expected[out], f"{name}: {out} of {rows} rows, as its region says")
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+def test_the_compiled_kernels_do(dtype: lg.DType) -> None:
+    graphs = {name: graph_of(case, f"{name}_") for name, case in CASES.items()}
+    made = Traced("rows", "0", tuple(graphs.items()), ())
+    lane = fast_lane.load(lower_model(made, {}, target=CPU, dtype=dtype).lowered, "-O1")
+    for name, case in CASES.items():
+        for rows, keys in SIZES:
+            inputs, weights = arrays(case, graphs[name], rows, keys)
+            inputs, weights = (rounded(a, dtype) for a in (inputs, weights))
+            exact = (
+                {n: a.astype(np.float32) if a.dtype != np.int64 else a for n, a in x.items()}
+                for x in (inputs, weights)
+            )
+            expected = evaluate(graphs[name], *exact)
+            for out, value in lane.run(name, inputs, weights).items():
+                agree(value, expected[out].astype(value.dtype), f"{name}: {out} of {rows} rows")

@@ -13,7 +13,9 @@ from itertools import chain, combinations
 
 from lumigen.dtype import computed
 from lumigen.graph import Node
+from lumigen.index import Axis
 from lumigen.lower.contractions import (
+    EXPANSION,
     LONGEST,
     contractions_beside,
     has_nested_contraction,
@@ -35,8 +37,7 @@ from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
 from lumigen.lower.positions import picked_by
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.index import Axis
-from lumigen.region import Expr, Read, Reduce, Region, as_index, free_axes, walk
+from lumigen.region import Expr, Read, Reduce, Region, Role, as_index, free_axes, walk
 
 TABLE = 8  # elements of a region for each one of a value: then it is a table
 FEW_COLUMNS = 16  # side by side: fewer leave a panel with gaps
@@ -122,7 +123,7 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     A factor of a contraction that is itself computed: each of its elements is read by many sums. What any reduction
     ranges over, if a reduction in it varies with the reduced axes. Neither if it is expanding: it holds a contraction
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
-    consumed tile by tile. Nor if all that becomes of the contraction are numbers of a row. Nor if integers that are
+    consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if integers that are
     read bound its loop, as a position does in a cache: only the loop of the reduction leaves out what lies beyond them.
     """
     return [_kept(g, f) for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
@@ -164,16 +165,17 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= skeletons.short
         expands = is_expanding(value, size, axes, contracts, is_short=is_short)
-        expands |= varying and _becomes_numbers(g, skeletons, node, value, bound)
+        expands |= varying and _becomes_states(g, skeletons, node, value, bound)
         if wanted and not expands:
             yield node, is_bounded_by_data(value, bound, one_row=skeletons.one_row)
 
 
-def _becomes_numbers(
+def _becomes_states(
     g: CutGraph, skeletons: Skeletons, node: Node, value: Expr, bound: tuple[Axis, ...]
 ) -> bool:
-    """Whether reductions of rows are all that becomes of a product, of so many rows that each thread has its share.
+    """Whether all that becomes of a product are states of its rows, of which there are enough for every thread.
 
+    Those are numbers, and sums of short rows of weights beside them if the product is larger than what it is made of.
     Not of windows, which a kernel of their own packs.
     """
     inside = [n for n in g.beside(node) if _contracts(g, skeletons, n)]
@@ -181,32 +183,54 @@ def _becomes_numbers(
     if len(inside) != 1 or not 0 < skeletons.rows <= rows or volume(bound) < LONG_ROW:
         return False
     (product,) = inside
+    found = _reduced_to(g, product)
     operands = [x for _, x in g.factors(product)]
     reads = [e for e in walk(operands) if isinstance(e, Read)]
-    windows = any(volume(free_axes(e)) > volume_of(e.source.dims) for e in reads)
-    deep = volume(g.bound_axes(product)) > LONGEST
-    return not (deep or windows) and all(map(is_plain, operands)) and _is_only_reduced(g, product)
+    sizes = [(volume(free_axes(e)), volume_of(e.source.dims)) for e in reads]
+    if (
+        found is None
+        or any(seen > held for seen, held in sizes)
+        or not all(map(is_plain, operands))
+    ):
+        return False
+    sums = [n for n in found if _is_product(g, n)]
+    if any(not n.dtype.is_float for n in found) or len(sums) == len(found):
+        return False
+    grows = volume_of(product.shape) >= EXPANSION * max(held for _, held in sizes)
+    short = all(_weighs_short_rows(g, n) for n in sums)
+    return volume(g.bound_axes(product)) <= LONGEST and (not sums or (grows and short))
 
 
-def _is_only_reduced(g: CutGraph, product: Node) -> bool:
-    """Whether every way from a product leads to a reduction of floats that is no product of matrices."""
+def _reduced_to(g: CutGraph, product: Node) -> list[Node] | None:
+    """The first reduction on each way from a product; None if it is stored, or shown, without one."""
     shown, seen, stack = {e.node for e in g.graph.roots()}, set[Node](), [product]
+    found: dict[Node, None] = {}
     while stack:
         n = stack.pop()
         if n in seen:
             continue
         seen.add(n)
         if n in shown or n in g.cut:
-            return False
+            return None
         for user in g.users[n]:
-            if user.op not in MONOIDS:
+            if user.op in MONOIDS:
+                found[user] = None
+            else:
                 stack.append(user)
-                continue
-            values = tuple(value for _, value in g.factors(user))
-            contracts = is_contraction(values, g.own_axes(user), g.bound_axes(user))
-            if contracts or not user.dtype.is_float:
-                return False
-    return True
+    return list(found)
+
+
+def _is_product(g: CutGraph, n: Node) -> bool:
+    """Whether a reduction is a product of matrices."""
+    values = tuple(value for _, value in g.factors(n))
+    return is_contraction(values, g.own_axes(n), g.bound_axes(n))
+
+
+def _weighs_short_rows(g: CutGraph, n: Node) -> bool:
+    """Whether a product's columns are weights, and few enough for the sums of a tile of rows to stay in a cache."""
+    read = [v for _, v in g.factors(n) if isinstance(v, Read) and v.source.role is Role.WEIGHT]
+    own = set(g.own_axes(n))
+    return any(volume(free_axes(v) & own) <= LONGEST for v in read)
 
 
 # ---- of regions ----
@@ -530,9 +554,7 @@ def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
     return [n for n in nodes if not set(g.inside(n)) & ({*nodes} - {n})]
 
 
-def _last_whole(
-    g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node]
-) -> list[Node]:
+def _last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node]) -> list[Node]:
     """The last of the nodes, if any, whose region holds a contraction inside a reduction and is run whole.
 
     Not where what is left would compute the same contraction once more.

@@ -74,7 +74,9 @@ class Device:
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
     short: int = 0  # points of a loop over tiles that takes no longer than to store them
-    rows: int = 0  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
+    rows: int = (
+        0  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
+    )
 
     def space(self, region: Region) -> Iterator[Candidate]:
         """What a canonical region can run as, the heuristic's choice first."""

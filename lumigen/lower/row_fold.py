@@ -71,7 +71,9 @@ class RowFold:
         folds = tuple(s for s in others if isinstance(s, Loop) and s.carries)
         lanes = tuple(s for s in others if isinstance(s, Loop) and not s.carries)
         steps = [s for s in others if not isinstance(s, Loop)]
-        stores = tuple(s for s in (*steps, *(x for w in lanes for x in w.body)) if isinstance(s, Store))
+        stores = tuple(
+            s for s in (*steps, *(x for w in lanes for x in w.body)) if isinstance(s, Store)
+        )
         count = len(steps) + sum(len(w.body) for w in lanes)
         if not stores or len(stores) < count or any(w.kind != "lanes" for w in lanes):
             raise NotRealised("a step other than a fold or a store after a fold of rows")
@@ -84,7 +86,9 @@ class RowFold:
         if lanes or len(loop.body) != 1 or not isinstance(inner := loop.body[0], Product):
             raise NotRealised("a fold of rows has one product inside at most")
         if inner.n != loop.axes:
-            raise NotRealised("the columns of the product in a fold of rows are what its loop is over")
+            raise NotRealised(
+                "the columns of the product in a fold of rows are what its loop is over"
+            )
         columns = {c.product.n for c in loop.carries if c.product is not None}
         if len(columns) > 1 or any(c.product and c.product.m != inner.m for c in loop.carries):
             raise NotRealised("the sums of a fold of rows have the same rows and columns")
@@ -221,9 +225,7 @@ def _columns(fold: Fold, product: Product, store: Store) -> tuple[Axis, ...]:
     return tuple(a for a in store.axes if a in own)
 
 
-def _with_products(
-    fold: Fold, product: Product, n: tuple[Axis, ...]
-) -> tuple[Carry, ...] | None:
+def _with_products(fold: Fold, product: Product, n: tuple[Axis, ...]) -> tuple[Carry, ...] | None:
     """The carries, those with columns as products of what weights and what is weighted."""
     out: list[Carry] = []
     for c in fold.carries:
@@ -232,7 +234,7 @@ def _with_products(
             out.append(c)
             continue
         parts = weights_and_operand(c.tile, frozenset(n))
-        if parts is None or own != set(n) or c.monoid is not Monoid.SUM:
+        if parts is None or own != frozenset(n) or c.monoid is not Monoid.SUM:
             return None
         weights, operand = parts
         free = free_axes(operand)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.dtype import DType, bf16, f32
-from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, is_less, ix, maximum, minimum
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, is_less, ix, minimum
 from lumigen.lower.bounds import Bounds, assuming, chosen_in_tile, loop_bounds
 from lumigen.lower.built import Built, check
 from lumigen.lower.built import Pack as Packed
@@ -252,9 +252,7 @@ class _Builder:
         is_map = not self.states and self.inner is not None and self.inner.weight is not None
         skeleton = "panel" if is_map and all(p.weight for p in self.outer.values()) else "cascade"
         dims, body = dims_of(self.region), tuple(top.stmts)
-        return TileProgram(
-            skeleton, (), dims, task, tasks, self.in_order(), body, numbers=numbers
-        )
+        return TileProgram(skeleton, (), dims, task, tasks, self.in_order(), body, numbers=numbers)
 
     @property
     def starts_at_zero(self) -> bool:
@@ -282,12 +280,12 @@ class _Builder:
     def rows(self) -> Points:
         return Points(self.m, ix(self.m0), ix(self.m1))
 
-    def spans(self) -> list[tuple[int, int]] | None:
-        """Parts of the depth that are packed apart; none where all of it is packed at once."""
+    def spans(self) -> list[tuple[Ix, Ix]]:
+        """Parts of the depth that are packed apart: of columns in panels, which are read from anywhere."""
         if self.inner is None or self.inner.weight is None:
-            return None
+            return [(ix(0), self.d.extent)]
         depth, step = self.d.extent.const, self.sizes["depth"]
-        return [(d0, min(d0 + step, depth)) for d0 in range(0, depth, step)]
+        return [(ix(d0), ix(min(d0 + step, depth))) for d0 in range(0, depth, step)]
 
     def pack_rows(self, top: Scope) -> None:
         """The rows of the product inside, which stay for all of the loop."""
@@ -300,8 +298,8 @@ class _Builder:
         most = in_tiles(ix(self.most)).const if whole else self.most
         self.x_tile = self.tile("x_tile", most, whole_depth(depth) if whole else depth)
         self.x_rows = in_tiles(count) if whole else count
-        for d0, d1 in self.spans() or [(ix(0), self.d.extent)]:
-            points = (*self.rows, self.d, ix(d0), ix(d1))
+        for d0, d1 in self.spans():
+            points = self.m, ix(self.m0), ix(self.m1), self.d, d0, d1
             top.stmts.append(Pack(self.x_tile, d0 * self.x_rows, x, *points, element))
 
     @property
@@ -312,19 +310,16 @@ class _Builder:
         """The scores of a part."""
         if self.inner is None or self.scores is None:
             return
-        b, element, zero = self.inner.operand, self.inner.element, ix(0)
-        count, wide = ix(self.k1) - self.k0, ix(self.part)
-        rows = ix(self.m1) - self.m0
+        b, first = self.inner.operand, ix(0)
+        rows, count, wide = ix(self.m1) - self.m0, ix(self.k1) - self.k0, ix(self.part)
         if self.inner.pack is not None:
             turn.stmts.append(self.inner.pack)
-            sizes = (rows, count, self.d.extent, zero)
-            args = (self.scores, zero, wide, self.x_tile, zero, b, *sizes)
-            turn.stmts.append(Mma(*args, element=element))
-        for d0, d1 in self.spans() or []:
-            base = b.base + ix(self.k0) // WIDTH * (b.stride or zero) + d0 * WIDTH
-            sizes = (rows, count, ix(d1 - d0), ix(d0))
-            at = (self.scores, zero, wide, self.x_tile, d0 * self.x_rows)
-            turn.stmts.append(Mma(*at, replace(b, base=base), *sizes, element=element))
+        else:
+            first = ix(self.k0) // WIDTH * (b.stride or ix(0))
+        for d0, d1 in self.spans():
+            at = replace(b, base=b.base + first + d0 * WIDTH)
+            args = (self.scores, ix(0), wide, self.x_tile, d0 * self.x_rows, at, rows, count)
+            turn.stmts.append(Mma(*args, d1 - d0, d0, element=self.inner.element))
 
     def multiply_weights(self, turn: Scope, i: int, *, adds: bool) -> None:
         """The sums of carry i and what the part adds to them."""
@@ -336,10 +331,14 @@ class _Builder:
         if p.pack is not None:
             turn.stmts.append(p.pack)
         weights = Operand(self.weights[i], zero, wide, ix(1), None)
-        turn.stmts.append(Pack(a, zero, weights, self.m, zero, rows, self.k, zero, count, p.element))
+        turn.stmts.append(
+            Pack(a, zero, weights, self.m, zero, rows, self.k, zero, count, p.element)
+        )
         sizes = (rows, self.n.extent, count, ix(1) if adds else ix(self.k0))
         width = self.sums[i].dims[1]
-        turn.stmts.append(Mma(self.sums[i], zero, width, a, zero, p.operand, *sizes, element=p.element))
+        turn.stmts.append(
+            Mma(self.sums[i], zero, width, a, zero, p.operand, *sizes, element=p.element)
+        )
 
     # ---- states ----
 
@@ -473,8 +472,7 @@ class _Builder:
     def finish(self, top: Scope) -> None:
         """Store the values over the final states."""
         state = {
-            carried(i, "new", f32): read(b, (ix(self.m) - self.m0,))
-            for i, b in self.states.items()
+            carried(i, "new", f32): read(b, (ix(self.m) - self.m0,)) for i, b in self.states.items()
         }
         state |= {
             carried(i, "new", f32): read(b, (ix(self.m) - self.m0, ix(self.n)))
