@@ -18,9 +18,16 @@ from lumigen.compile import lower_model
 from lumigen.frontend import Traced
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import product
+from lumigen.interp import tile
 from lumigen.interp.graph import evaluate
+from lumigen.interp.region import evaluate as meaning
 from lumigen.lower.assemble import LoweredModel
+from lumigen.lower.built import Built
+from lumigen.lower.devices import CPU as DEVICE
+from lumigen.region import Buffer
 from lumigen.target import CPU
+from lumigen.verify.plan import verify_kernel
+from lumigen.verify.tile import verify as verify_tile
 
 ROWS = lg.Dim("rows", 1, 300, typical=200)
 KEYS = lg.Dim("keys", 1, 700, typical=400)
@@ -75,6 +82,9 @@ CASES = {
     "labels_of_inputs": Case(
         lambda x, k, y: F.cross_entropy(x @ k.T, y, reduction="none"),
         {"x": X, "k": lg.spec(WIDE, DEEP), "y": Y},
+    ),
+    "two_axes": Case(
+        lambda w, x: (x @ w.T).unflatten(-1, (9, 37)).logsumexp((-2, -1)), {"x": X}, (W,)
     ),
     "greatest": Case(lambda w, x: (x @ w.T).amax(-1), {"x": X}, (W,)),
     "greatest_and_total": Case(lambda w, x: both(x @ w.T), {"x": X}, (W,)),
@@ -170,3 +180,73 @@ def test_the_compiled_kernels_do(dtype: lg.DType) -> None:
             expected = evaluate(graphs[name], *exact)
             for out, value in lane.run(name, inputs, weights).items():
                 agree(value, expected[out].astype(value.dtype), f"{name}: {out} of {rows} rows")
+
+
+PLAIN: dict[str, Callable[[lg.Tensor], Any]] = {
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: (x * 2 + 1).log_softmax(-1),
+    "log_sum_exp": lambda x: x.logsumexp(-1),
+    "of_two_axes": lambda x: x.logsumexp((-2, -1)),
+    "causal": lambda x: causal(x).softmax(-1),
+}
+
+
+@pytest.mark.parametrize("part", [16, 64, 4096])
+@pytest.mark.parametrize("name", PLAIN)
+def test_one_loop_over_plain_rows_carries_its_corrections(name: str, part: int) -> None:
+    graph = traced(PLAIN[name], x=lg.spec(2, ROWS, 100))
+    made = Traced("rows", "0", (("entry", graph),), ())
+    (kernel,) = lower_model(made, {}, target=CPU, dtype=lg.f32).lowered.kernels
+    assert kernel.schedule is not None
+    assert kernel.schedule.builder == "simt"
+    *_, last = DEVICE.space(kernel.region)
+    (plan,), (sizes,) = last.plan.kernels, last.schedules
+    assert any(c.correct is not None for loop in plan.loops() for c in loop.carries)
+    assert sizes.builder == "row_fold"
+    built = DEVICE.build(verify_kernel(plan), sizes.at("part", part))
+    assert isinstance(built, Built)
+    verify_tile(built.program)
+    for rows in (1, 7, 90):
+        x = np.random.default_rng(rows).standard_normal((2, rows, 100)).astype(np.float32)
+        wanted = evaluate(graph, {"x": x}, {})["out"]
+        source, dst = built.program.args
+        found = tile.run(built.program, {source.name: x}, {ROWS: rows})[dst.name]
+        agree(found.reshape(wanted.shape), wanted, f"{name} of {rows} rows")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows": 5, "least_rows": 1},
+        {"part": 16},
+        {"part": 48, "depth": 8},
+        {"rows": 1, "least_rows": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", CASES)
+def test_other_tiles_compute_the_same(name: str, changed: dict[str, int]) -> None:
+    kernel = lowered(CASES[name]).kernels[0]
+    assert kernel.plan is not None
+    assert kernel.schedule is not None
+    sizes = kernel.schedule
+    for site, size in changed.items():
+        sizes = sizes.at(site, size)
+    built = DEVICE.build(verify_kernel(kernel.plan), sizes)
+    assert isinstance(built, Built)
+    assert built.program != kernel.program
+    verify_tile(built.program)
+    dims = {ROWS: 37, KEYS: 75}
+    rng = np.random.default_rng(7)
+
+    def made(b: Buffer) -> Array:
+        shape = [int(e.evaluate(dims)) for e in b.dims]
+        if b.dtype is lg.i64:
+            return rng.integers(0, WIDE, shape)
+        return rng.standard_normal(shape).astype(np.float32)
+
+    buffers = {b.name: made(b) for b in built.meaning.reads()}
+    wanted = meaning(built.meaning, buffers, dims)
+    found = tile.run(built.program, buffers, dims)
+    for s in built.meaning.stores:
+        agree(found[s.dst.name], wanted[s.dst.name].astype(np.float32), f"{name}: {s.dst}")

@@ -28,6 +28,7 @@ from lumigen.lower.plan_region import (
     Scheduled,
     candidate,
     candidates_of_blocks,
+    candidates_of_rows,
     candidates_of_threads,
     plan_loops,
 )
@@ -46,6 +47,7 @@ from lumigen.schedule import Schedule
 from lumigen.verify.plan import verify as verify_plan
 
 ORDERED = 2048  # elements that a block orders at a time: kOrdered of the device's headers
+Products = Callable[[Region, Scheduled], Iterator[Candidate]]
 Builder = Callable[[KernelPlan, Schedule], Built]
 
 
@@ -64,12 +66,13 @@ class Special:
 class Device:
     """A row. `products` yields plans of products and of folds around one; vector loops run any region."""
 
-    products: Callable[[Region, Scheduled], Iterator[Candidate]]
+    products: Products
     schedule: Callable[[KernelPlan], Schedule]
     builders: Mapping[str, Builder]
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     division: Division
     keeps: Keeps  # of native kernels that order rows
+    rows_in_one_loop: Products | None = None  # where it takes corrections
     special: tuple[Special, ...] = ()
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
@@ -91,6 +94,8 @@ class Device:
         if not self._is_joined_in_loops(region):
             yield from self.products(region, self.schedule)
         yield candidate(plan_loops(region, self.division, team=self.team), self.schedule)
+        if self.rows_in_one_loop is not None:
+            yield from self.rows_in_one_loop(region, self.schedule)
 
     def build(self, plan: KernelPlan, sizes: Schedule) -> Built | Illegal:
         """The kernel that a plan and a schedule say, or why there is none."""
@@ -170,6 +175,7 @@ CPU = Device(
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256), again=1 << 17),
     keeps=lambda _length, _kept: True,
     one_row=True,
+    rows_in_one_loop=candidates_of_rows,
     rows=64,  # eight threads with eight rows each
 )
 CUDA = Device(

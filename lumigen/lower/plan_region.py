@@ -15,7 +15,7 @@ from lumigen.index import ix
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, find_contraction
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
-from lumigen.lower.row_fold import find_row_fold
+from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
     schedule_of_panels,
     schedule_of_windows,
@@ -71,6 +71,13 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
     first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
     for fold in (f for f in first if f is not None):
         yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
+
+
+def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+    """One loop over rows that memory has, instead of loops in sequence."""
+    found = find_plain_rows(region.stores)
+    if found is not None:
+        yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
 
 
 def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:

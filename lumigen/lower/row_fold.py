@@ -154,7 +154,7 @@ def find_row_fold(stores: tuple[Store, ...]) -> RowFold | None:
     carries = _with_products(fold, product, n)
     if carries is None or not _is_short(product, n):
         return None
-    loop = Loop(axes, "seq", (product,), carries, fold.results, fold.where)
+    loop = _loop_of(replace(fold, carries=carries), (product,))
     after = [map_expr(v, dict(fold.results)) for v in values]
     apart = kernel_reductions(after)
     points = frozenset(stores[-1].axes) - set(n)
@@ -164,6 +164,42 @@ def find_row_fold(stores: tuple[Store, ...]) -> RowFold | None:
     grid = tuple(a for a in stores[-1].axes if a not in (*product.m, *n))
     found = RowFold(loop, product, grid, product.m, n, folds, stores)
     return found if _fits(found, after) else None
+
+
+def find_plain_rows(stores: tuple[Store, ...]) -> RowFold | None:
+    """One loop for all reductions of a row that memory has, where it takes corrections, or None.
+
+    Loops in sequence read rows again, from a cache if they are short: they need no corrections.
+    """
+    values = tuple(s.value for s in stores)
+    reductions = kernel_reductions(values)
+    if any(s.add or s.value.dtype is not f32 for s in stores) or not reductions:
+        return None
+    axes = reductions[0].axes
+    if any(r.axes != axes or free_axes(r) != free_axes(reductions[0]) for r in reductions):
+        return None
+    fold = separate(values, axes)
+    if isinstance(fold, NotSeparable) or fold.cancelling:
+        return None
+    return _plain_rows(fold, stores) if any(c.correct for c in fold.carries) else None
+
+
+def _plain_rows(fold: Fold, stores: tuple[Store, ...]) -> RowFold | None:
+    *others, main = stores
+    varying = frozenset[Axis]().union(*(free_axes(c.value) for c in fold.carries))
+    m = tuple(a for a in main.axes if a in varying)
+    n = main.axes[len(m) :]
+    if main.axes[: len(m)] != m or any(set(s.axes) != set(m) for s in others):
+        return None
+    after = [map_expr(s.value, dict(fold.results)) for s in stores]
+    if kernel_reductions(after) or any(c.dtype is not f32 for c in fold.carries):
+        return None
+    found = RowFold(_loop_of(fold, ()), None, (), m, n, (), stores)
+    return found if _tiles_fit(found) and _stores_fit(found, after) else None
+
+
+def _loop_of(fold: Fold, body: tuple[Product, ...]) -> Loop:
+    return Loop(fold.axes, "seq", body, fold.carries, fold.results, fold.where)
 
 
 def _product(inner: Reduce, axes: tuple[Axis, ...], store: Store) -> Product | None:
@@ -252,17 +288,25 @@ def _is_short(product: Product, n: tuple[Axis, ...]) -> bool:
 
 
 def _fits(found: RowFold, after: list[Expr]) -> bool:
-    """Whether vectors compute the tiles along k, and the stores along the columns."""
+    """Whether tiles read no other sum than the product, and vectors compute them and what is stored."""
     p = found.inner
     assert p is not None
     roots = [e for c in found.loop.carries for e in (c.tile, c.correct) if e is not None]
-    if kernel_reductions(roots) != (p.value,):
-        return False
-    k, k_map = flatten(p.n, "k")
+    same = kernel_reductions(roots) == (p.value,)
+    return same and _tiles_fit(found) and _stores_fit(found, after)
+
+
+def _tiles_fit(found: RowFold) -> bool:
+    """Whether vectors along k compute what is carried."""
+    k, k_map = flatten(found.loop.axes, "k")
     tiles = [c.tile if c.product is None else c.product.rows for c in found.loop.carries]
-    bare = [map_expr(t, {p.value: const(0.0, f32)}) for t in tiles]
-    if not lanes_fit([substitute(t, k_map) for t in bare], k):
-        return False
+    if found.inner is not None:
+        tiles = [map_expr(t, {found.inner.value: const(0.0, f32)}) for t in tiles]
+    return not kernel_reductions(tiles) and lanes_fit([substitute(t, k_map) for t in tiles], k)
+
+
+def _stores_fit(found: RowFold, after: list[Expr]) -> bool:
+    """Whether the last store is one of numbers or along the columns, in vectors, and the others are of numbers."""
     *others, main = found.stores
     points = {a for a in (*found.grid, *found.m) if a.extent != 1}
     if any(not _is_of_rows(s, v, found, points) for s, v in zip(others, after, strict=False)):

@@ -91,6 +91,8 @@ def schedule_of_thread(plan: KernelPlan) -> Schedule:
             most = extent_of(inner.n).bounds()[1]
             few = most is not None and most <= FEW_COLUMNS
             return schedule("cascade_row", ROW_OF_FOLD) if few else schedule("cascade", FOLD)
+        case Loop(kind="seq", carries=carries) if any(c.correct is not None for c in carries):
+            return _of_rows(RowFold.of(plan))
         case Native():
             return schedule("order", {"threads": 1})
         case _ if _scans(plan):
