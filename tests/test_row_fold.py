@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,12 @@ from lumigen.index import product
 from lumigen.interp import tile
 from lumigen.interp.graph import evaluate
 from lumigen.interp.region import evaluate as meaning
-from lumigen.lower.assemble import LoweredModel
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.built import Built
 from lumigen.lower.devices import CPU as DEVICE
+from lumigen.lower.devices import Device
+from lumigen.lower.plan_region import candidates_of_rows
 from lumigen.region import Buffer
 from lumigen.target import CPU
 from lumigen.verify.plan import verify_kernel
@@ -250,3 +253,47 @@ def test_other_tiles_compute_the_same(name: str, changed: dict[str, int]) -> Non
     found = tile.run(built.program, buffers, dims)
     for s in built.meaning.stores:
         agree(found[s.dst.name], wanted[s.dst.name].astype(np.float32), f"{name}: {s.dst}")
+
+
+def assembled(graph: Graph, device: Device) -> LoweredModel:
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    return assemble((("entry", graph),), device)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_rows_compiled(name: str) -> None:
+    graph = traced(PLAIN[name], x=lg.spec(2, ROWS, 100))
+    model = assembled(graph, replace(DEVICE, products=candidates_of_rows))
+    assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold"]
+    lane = fast_lane.load(model, "-O1")
+    x = np.random.default_rng(3).standard_normal((2, 50, 100)).astype(np.float32)
+    wanted = evaluate(graph, {"x": x}, {})["out"]
+    agree(lane.run("entry", {"x": x}, {})["out"], wanted, name)
+
+
+def test_the_numbers_of_a_row_are_those_of_numpy() -> None:
+    """In f64, from their definition."""
+    case = CASES["labels"]
+    graph, model = graph_of(case), lowered(case)
+    inputs, weights = arrays(case, graph, 300)
+    scores = inputs["x"].astype(np.float64) @ weights["w0"].T.astype(np.float64)
+    total = np.log(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1)) + scores.max(-1)
+    there = inputs["y"] >= 0
+    at = np.take_along_axis(scores, np.maximum(inputs["y"], 0)[:, None], 1)[:, 0]
+    found = fast_lane.load(model, "-O1").run("entry", inputs, weights)["out"]
+    np.testing.assert_allclose(found, np.where(there, total - at, 0), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["log_sum_exp", "bias", "greatest"])
+def test_one_token(name: str) -> None:
+    """A region without rows of its own has one; a device that has few threads does not store its scores."""
+    case = replace(CASES[name], inputs={"x": lg.spec(DEEP)})
+    graph = graph_of(case)
+    model = assembled(graph, replace(DEVICE, rows=1))
+    assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold"]
+    inputs, weights = arrays(case, graph, 1)
+    expected = evaluate(graph, inputs, weights)
+    lane = fast_lane.load(model, "-O1")
+    for found in (run_entry(model, inputs, weights), lane.run("entry", inputs, weights)):
+        agree(found["out"], expected["out"], name)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from lumigen.condition import Cmp
 from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, is_less, ix, minimum
 from lumigen.lower.bounds import Bounds, assuming, chosen_in_tile, loop_bounds
@@ -45,12 +46,16 @@ from lumigen.plan import Carry, KernelPlan, NotRealised
 from lumigen.region import (
     Buffer,
     Carried,
+    Choose,
     Expr,
+    Holds,
     Local,
+    Monoid,
     Reduce,
     Role,
     Store,
     carried,
+    is_zero,
     local,
     map_expr,
     prim,
@@ -115,6 +120,15 @@ class _Panels:
     weight: Columns | None = None
 
 
+@dataclass(frozen=True)
+class _Place:
+    """The one point at which a sum has a term: `value`, if the conditions hold."""
+
+    at: Ix
+    where: tuple[Cmp, ...]
+    value: Expr
+
+
 class _Builder:
     """Builds the tile program of one fold of rows."""
 
@@ -138,6 +152,7 @@ class _Builder:
         self.states = {i: self.tile(f"state{i}", self.most) for i in numbers}
         width = int(self.n.extent.bounds()[1] or 0)
         self.sums = {i: self.tile(self.name("sums", i), self.most, width) for i in self.outer}
+        self.places = {i: at for i in self.states if (at := self.place_of(i)) is not None}
         self.weights: dict[int, Buffer] = {}
         self.limits, self.known = self.bounds()
 
@@ -199,6 +214,23 @@ class _Builder:
         pack = PackColumns(b, moved_to, self.n, ix(0), self.n.extent, point, count)
         panels = Operand(b, ix(0), count * WIDTH, ix(WIDTH), None, panels=True)
         return _Panels(panels, f32, pack)
+
+    def place_of(self, i: int) -> _Place | None:
+        """Where the tile of carry i is not zero, if that is at one point of k for each row."""
+        c = self.carries[i]
+        if c.correct is not None or c.monoid is not Monoid.SUM or self.scores is None:
+            return None
+        if not isinstance(c.tile, Choose) or not isinstance(c.tile.condition, Holds):
+            return None
+        asked = [x.substitute(self.mapping) for x in c.tile.condition.conditions]
+        for x in asked:
+            at = ix(self.k) - x.slack
+            same = Cmp(-x.slack)
+            if is_zero(c.tile.otherwise) and self.k not in at.axes and same in asked:
+                others = tuple(o for o in asked if o not in (x, same))
+                alike = not any(self.k in o.axes for o in others)
+                return _Place(at, others, c.tile.then) if alike else None
+        return None
 
     def bounds(self) -> tuple[Bounds, tuple[object, ...]]:
         """The loop over k, and the conditions that hold at all of its points."""
@@ -361,7 +393,7 @@ class _Builder:
             self.m: (ix(self.m0), ix(self.m1) - 1),
             self.k: (ix(self.k0), ix(self.k1) - 1),
         }
-        roots = [self.tile_of(i) for i in range(len(self.carries))]
+        roots = [self.tile_of(i) for i in range(len(self.carries)) if i not in self.places]
         chosen, conditions = chosen_in_tile(roots, self.mapping, ranges)
         each: Stmt = self.pass_over_rows(turn, {})
         if conditions:
@@ -373,10 +405,13 @@ class _Builder:
         row = turn.inner([self.m])
         state: dict[Expr, Expr] = {}
         for i, b in self.states.items():
+            if i in self.places:
+                row.stmts.append(self.placed(i))
+                continue
             old = state[carried(i, "old", f32)] = self.named(row, "old")
             row.stmts.append(Let(old, read(b, (ix(self.m) - self.m0,)), None))
         corrections: dict[int, Expr] = {}
-        waiting = list(range(len(self.carries)))
+        waiting = [i for i in range(len(self.carries)) if i not in self.places]
         while waiting:
             ready = [i for i in waiting if self.needs(i) <= state.keys()]
             waiting = [i for i in waiting if i not in ready]
@@ -386,6 +421,13 @@ class _Builder:
             if i in self.outer:
                 row.stmts.append(self.corrected(row, i, correct))
         return For(self.m, ix(self.m0), ix(self.m1), False, tuple(row.stmts))
+
+    def placed(self, i: int) -> StoreTile:
+        """What a row has at its one place, in the part that has the place."""
+        place = self.places[i]
+        value = substitute(self.over(place.value, {}), {self.k: place.at})
+        where = (Cmp(place.at - self.k0), Cmp(ix(self.k1) - 1 - place.at), *place.where)
+        return StoreTile(self.states[i], (ix(self.m) - self.m0,), value, None, where)
 
     def needs(self, i: int) -> set[Expr]:
         """The states that carry i is computed from."""
@@ -491,7 +533,8 @@ class _Builder:
     def store_rows(self, top: Scope, s: Store, at: tuple[Ix, ...], value: Expr) -> For:
         """One value for each row: in vectors, where these compute it and memory goes along with the rows."""
         single = any(is_per_lane(e, self.m) for e in walk([value]))
-        fits = not self.found.folds and address(s.dst, at).coefficient(self.m) is not None
+        along = address(s.dst, at).coefficient(self.m)
+        fits = not self.found.folds and along is not None and along != 0
         lanes = self.m if fits and not single else None
         rows = top.inner([self.m], lanes)
         (out,) = rows.values([value])
