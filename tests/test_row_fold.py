@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from folds import FEW, FOLDED, POSITIONS, specs_of
+from folds import KEYS as FOLDED_KEYS
 from small_programs import agree
 from tiles import run_entry, traced
 
@@ -26,8 +28,10 @@ from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.built import Built
 from lumigen.lower.devices import CPU as DEVICE
 from lumigen.lower.devices import Device
-from lumigen.lower.plan_region import candidates_of_rows
-from lumigen.region import Buffer
+from lumigen.lower.plan_region import Candidate, Scheduled, candidate, candidates_of_rows
+from lumigen.lower.row_fold import find_row_fold
+from lumigen.plan import RegionPlan
+from lumigen.region import Buffer, Region
 from lumigen.target import CPU
 from lumigen.verify.plan import verify_kernel
 from lumigen.verify.tile import verify as verify_tile
@@ -297,3 +301,30 @@ def test_one_token(name: str) -> None:
     lane = fast_lane.load(model, "-O1")
     for found in (run_entry(model, inputs, weights), lane.run("entry", inputs, weights)):
         agree(found["out"], expected["out"], name)
+
+
+def only_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+    found = find_row_fold(region.stores)
+    if found is not None:
+        yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
+
+
+@pytest.mark.parametrize("name", [n for n in FOLDED if n != "values_turned"])
+def test_attention_by_rows(name: str) -> None:
+    """The columns of both products are packed for each part; rows are queries, which vectors run along elsewhere."""
+    graph = traced(FOLDED[name][0], **specs_of(name, lg.f32))
+    model = assembled(graph, replace(DEVICE, products=only_rows))
+    assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold"]
+    assert model.kernels[0].schedule is not None
+    assert model.kernels[0].schedule.where("outer") == "tile"
+    lane = fast_lane.load(model, "-O1")
+    for count in (1, 65, 130):
+        rng = np.random.default_rng(count)
+        dims = {POSITIONS: count, FOLDED_KEYS: count + 7, FEW: count}
+        inputs: dict[str, Array] = {}
+        for n in graph.inputs:
+            shape = [int(e.evaluate(dims)) for e in n.shape]
+            inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(np.float32)
+        expected = evaluate(graph, inputs, {})
+        for out, value in lane.run("entry", inputs, {}).items():
+            agree(value, expected[out], f"{name} at {count} positions")
