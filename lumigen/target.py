@@ -73,7 +73,7 @@ def _capability(architecture: str) -> str:
 
 _SIMT = "loops over elements: maps, sums along an axis, gathers, scans"
 _ORDER = "sorts each row, or finds the places of its first elements"
-_CASCADE = "two products and what is between them in one loop, which stores nothing in between"
+_CASCADE = "products and what is made of them in one loop, which stores nothing in between"
 _GROUPS = "puts the places of elements in the order of their groups, for what reduces each group"
 CPU = Target(
     name="cpu",

@@ -30,7 +30,7 @@ from lumigen.lower.devices import CPU as DEVICE
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate, Scheduled, candidate, candidates_of_rows
 from lumigen.lower.row_fold import find_row_fold
-from lumigen.plan import RegionPlan
+from lumigen.plan import Illegal, RegionPlan
 from lumigen.region import Buffer, Region
 from lumigen.target import CPU
 from lumigen.verify.plan import verify_kernel
@@ -221,6 +221,26 @@ def test_one_loop_over_plain_rows_carries_its_corrections(name: str, part: int) 
         agree(found.reshape(wanted.shape), wanted, f"{name} of {rows} rows")
 
 
+def check_built(name: str, built: Built | Illegal) -> None:
+    """Whether a kernel computes what it is meant to, over numbers of its own arguments."""
+    assert isinstance(built, Built), built
+    verify_tile(built.program)
+    dims = {ROWS: 37, KEYS: 75}
+    rng = np.random.default_rng(7)
+
+    def made(b: Buffer) -> Array:
+        shape = [int(e.evaluate(dims)) for e in b.dims]
+        if b.dtype is lg.i64:
+            return rng.integers(0, WIDE, shape)
+        return rng.standard_normal(shape).astype(np.float32)
+
+    buffers = {b.name: made(b) for b in built.meaning.reads()}
+    wanted = meaning(built.meaning, buffers, dims)
+    found = tile.run(built.program, buffers, dims)
+    for s in built.meaning.stores:
+        agree(found[s.dst.name], wanted[s.dst.name].astype(np.float32), f"{name}: {s.dst}")
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -242,21 +262,7 @@ def test_other_tiles_compute_the_same(name: str, changed: dict[str, int]) -> Non
     built = DEVICE.build(verify_kernel(kernel.plan), sizes)
     assert isinstance(built, Built)
     assert built.program != kernel.program
-    verify_tile(built.program)
-    dims = {ROWS: 37, KEYS: 75}
-    rng = np.random.default_rng(7)
-
-    def made(b: Buffer) -> Array:
-        shape = [int(e.evaluate(dims)) for e in b.dims]
-        if b.dtype is lg.i64:
-            return rng.integers(0, WIDE, shape)
-        return rng.standard_normal(shape).astype(np.float32)
-
-    buffers = {b.name: made(b) for b in built.meaning.reads()}
-    wanted = meaning(built.meaning, buffers, dims)
-    found = tile.run(built.program, buffers, dims)
-    for s in built.meaning.stores:
-        agree(found[s.dst.name], wanted[s.dst.name].astype(np.float32), f"{name}: {s.dst}")
+    check_built(name, built)
 
 
 def assembled(graph: Graph, device: Device) -> LoweredModel:
@@ -328,3 +334,46 @@ def test_attention_by_rows(name: str) -> None:
         expected = evaluate(graph, inputs, {})
         for out, value in lane.run("entry", inputs, {}).items():
             agree(value, expected[out], f"{name} at {count} positions")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"part": 100}, "whole panels"),
+        ({"rows": 0}, "no tile is empty"),
+        ({"depth": 0}, "no tile is empty"),
+        ({"inner": "none"}, "a place where there is a product"),
+        ({"outer": "panels"}, "a place where there is a product"),
+        ({"part": 16, "columns": 3}, "has sites"),
+    ],
+    ids=str,
+)
+def test_what_is_not_realised_is_refused(changed: dict[str, Any], why: str) -> None:
+    kernel = lowered(CASES["log_sum_exp"]).kernels[0]
+    assert kernel.plan is not None
+    assert kernel.schedule is not None
+    sizes = kernel.schedule
+    for site, to in changed.items():
+        sizes = sizes.placed(site, to) if isinstance(to, str) else sizes.at(site, to)
+    illegal = DEVICE.build(kernel.plan, sizes)
+    assert isinstance(illegal, Illegal)
+    assert why in illegal.reason
+
+
+def test_columns_of_inputs_lie_in_no_panels() -> None:
+    kernel = lowered(CASES["of_inputs"]).kernels[0]
+    assert kernel.plan is not None
+    assert kernel.schedule is not None
+    illegal = DEVICE.build(kernel.plan, kernel.schedule.placed("inner", "panels"))
+    assert isinstance(illegal, Illegal)
+
+
+@pytest.mark.parametrize("name", ["log_sum_exp", "labels", "softmax", "gelu"])
+def test_weights_may_be_packed_for_each_part(name: str) -> None:
+    kernel = lowered(CASES[name]).kernels[0]
+    assert kernel.plan is not None
+    assert kernel.schedule is not None
+    sizes = kernel.schedule.placed("inner", "tile")
+    check_built(name, DEVICE.build(kernel.plan, sizes))
+    if sizes.where("outer") == "panels":
+        check_built(name, DEVICE.build(kernel.plan, sizes.placed("outer", "tile")))

@@ -31,6 +31,7 @@ from lumigen.lower.contract import (
     as_operand,
     flatten,
     in_tiles,
+    is_paired,
     number,
     stored,
     threads_of,
@@ -43,6 +44,7 @@ from lumigen.lower.scope import Names, Scope, address, is_per_lane, loops_by_val
 from lumigen.lower.simt import dims_of
 from lumigen.ops import Op
 from lumigen.plan import Carry, KernelPlan, NotRealised
+from lumigen.program import PAIRED_DEPTH
 from lumigen.region import (
     Buffer,
     Carried,
@@ -93,8 +95,11 @@ def row_fold(plan: KernelPlan, sizes: Schedule) -> Built:
     found = RowFold.of(plan)
     for site, products in (("inner", (found.first,)), ("outer", found.second)):
         _check_columns(sizes.where(site), [c for c in products if c is not None])
-    if sizes["part"] % WIDTH or not sizes["rows"] or not sizes["part"]:
+    if sizes["part"] % WIDTH or not all(sizes[site] for site in SITES):
         raise NotRealised(f"a part is of whole panels of {WIDTH} columns, and no tile is empty")
+    first = found.first
+    if first is not None and is_paired(first) and sizes["depth"] % PAIRED_DEPTH:
+        raise NotRealised(f"pairs of bf16 are packed in a depth of whole {PAIRED_DEPTH}")
     return _Builder(plan, found, sizes).built()
 
 
