@@ -121,6 +121,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "feed_forward": (feed_forward, {"x": spec(ROWS, 24)}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
     "depthwise": (depthwise, {"x": spec(1, 8, 12, 12)}),
+    "labels": (
+        lambda x, y: F.cross_entropy(x @ weight(500, 24).T, y, reduction="none"),
+        {"x": spec(MANY, 24), "y": spec(MANY, dtype=lg.i64)},
+    ),
+    "scores": (
+        lambda q, k: (q @ k.mT * 0.25).logsumexp(-1),
+        {"q": spec(MANY, 24), "k": spec(500, 24)},
+    ),
+    "weighted": (
+        lambda x: (x @ weight(500, 24).T).softmax(-1) @ weight(500, 40, name="v"),
+        {"x": spec(MANY, 24)},
+    ),
     "causal": (causal, heads(2, 2, 16)),
     "causal_f16": (causal, heads(2, 2, 64, lg.f16)),
     "grouped": (causal, heads(4, 2, 16)),
@@ -171,6 +183,9 @@ KERNELS = {
     "chain_bf16.cpp": Row("feed_forward", "cpu", "panel", held=lg.bf16),
     "convolution.cpp": Row("convolution", "cpu", "panel"),
     "depthwise.cpp": Row("depthwise", "cpu", "simt"),
+    "row_fold_labels.cpp": Row("labels", "cpu", "cascade"),
+    "row_fold_of_inputs.cpp": Row("scores", "cpu", "cascade"),
+    "row_fold_weighted.cpp": Row("weighted", "cpu", "cascade"),
     "cascade_causal.cpp": Row("causal", "cpu", "cascade"),
     "cascade_grouped.cpp": Row("grouped", "cpu", "cascade"),
     "cascade_bf16.cpp": Row("causal", "cpu", "cascade", held=lg.bf16),

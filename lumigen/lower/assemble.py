@@ -235,6 +235,7 @@ class _Model:
             lambda region: self.device.columns(unify_axes(region)),
             self.device.one_row,
             self.device.short,
+            self.device.rows,
         )
         regions = partition(graph, skeletons)
         regions = retype_temporaries(regions, self.dtype)

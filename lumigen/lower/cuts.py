@@ -13,7 +13,10 @@ from itertools import chain, combinations
 
 from lumigen.dtype import computed
 from lumigen.graph import Node
+from lumigen.index import Axis
 from lumigen.lower.contractions import (
+    EXPANSION,
+    LONGEST,
     contractions_beside,
     has_nested_contraction,
     has_nested_reduction,
@@ -34,10 +37,11 @@ from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
 from lumigen.lower.positions import picked_by
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Reduce, Region, as_index, free_axes, walk
+from lumigen.region import Expr, Read, Reduce, Region, Role, as_index, free_axes, walk
 
 TABLE = 8  # elements of a region for each one of a value: then it is a table
 FEW_COLUMNS = 16  # side by side: fewer leave a panel with gaps
+LONG_ROW = 128  # scores of a row: fewer are no more than to store and read them
 MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
 
 
@@ -48,7 +52,8 @@ class Skeletons:
     `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
     contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
     region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
-    contraction too. A loop over tiles of at most `short` points takes no longer than to store them.
+    contraction too. A loop over tiles of at most `short` points takes no longer than to store them. A product that is
+    reduced to numbers of at least so many `rows` need not be stored, none where that is 0.
     """
 
     runs_whole: Callable[[Region], bool]
@@ -56,6 +61,7 @@ class Skeletons:
     columns: Callable[[Region], int]
     one_row: bool = False
     short: int = 0
+    rows: int = 0
 
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
@@ -118,8 +124,8 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     A factor of a contraction that is itself computed: each of its elements is read by many sums. What any reduction
     ranges over, if a reduction in it varies with the reduced axes. Neither if it is expanding: it holds a contraction
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
-    consumed tile by tile. Nor if integers that are read bound its loop, as a position does in a cache: only the loop
-    of the reduction leaves out what lies beyond them.
+    consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if integers that are
+    read bound its loop, as a position does in a cache: only the loop of the reduction leaves out what lies beyond them.
     """
     return [_kept(g, f) for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
 
@@ -159,8 +165,73 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= skeletons.short
-        if wanted and not is_expanding(value, size, axes, contracts, is_short=is_short):
+        expands = is_expanding(value, size, axes, contracts, is_short=is_short)
+        expands |= varying and _becomes_states(g, skeletons, node, value, bound)
+        if wanted and not expands:
             yield node, is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+
+
+def _becomes_states(
+    g: CutGraph, skeletons: Skeletons, node: Node, value: Expr, bound: tuple[Axis, ...]
+) -> bool:
+    """Whether all that becomes of a product are states of its rows, of which there are enough for every thread.
+
+    Those are numbers, and sums of short rows of weights beside them if the product is larger than what it is made of.
+    Not of windows, which a kernel of their own packs.
+    """
+    inside = [n for n in g.beside(node) if _contracts(g, skeletons, n)]
+    rows = volume(free_axes(value) - set(bound))
+    if len(inside) != 1 or not 0 < skeletons.rows <= rows or volume(bound) < LONG_ROW:
+        return False
+    (product,) = inside
+    found = _reduced_to(g, product)
+    operands = [x for _, x in g.factors(product)]
+    reads = [e for e in walk(operands) if isinstance(e, Read)]
+    sizes = [(volume(free_axes(e)), volume_of(e.source.dims)) for e in reads]
+    if (
+        found is None
+        or any(seen > held for seen, held in sizes)
+        or not all(map(is_plain, operands))
+    ):
+        return False
+    sums = [n for n in found if _is_product(g, n)]
+    if any(not n.dtype.is_float for n in found) or len(sums) == len(found):
+        return False
+    grows = volume_of(product.shape) >= EXPANSION * max(held for _, held in sizes)
+    short = all(_weighs_short_rows(g, n) for n in sums)
+    return volume(g.bound_axes(product)) <= LONGEST and (not sums or (grows and short))
+
+
+def _reduced_to(g: CutGraph, product: Node) -> list[Node] | None:
+    """The first reduction on each way from a product; None if it is stored, or shown, without one."""
+    shown, seen, stack = {e.node for e in g.graph.roots()}, set[Node](), [product]
+    found: dict[Node, None] = {}
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n in shown or n in g.cut:
+            return None
+        for user in g.users[n]:
+            if user.op in MONOIDS:
+                found[user] = None
+            else:
+                stack.append(user)
+    return list(found)
+
+
+def _is_product(g: CutGraph, n: Node) -> bool:
+    """Whether a reduction is a product of matrices."""
+    values = tuple(value for _, value in g.factors(n))
+    return is_contraction(values, g.own_axes(n), g.bound_axes(n))
+
+
+def _weighs_short_rows(g: CutGraph, n: Node) -> bool:
+    """Whether a product's columns are weights, and few enough for the sums of a tile of rows to stay in a cache."""
+    read = [v for _, v in g.factors(n) if isinstance(v, Read) and v.source.role is Role.WEIGHT]
+    own = set(g.own_axes(n))
+    return any(volume(free_axes(v) & own) <= LONGEST for v in read)
 
 
 # ---- of regions ----
@@ -270,7 +341,7 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             bool(inner) and has_nested_contraction(g.inlined(root)[1], one_row=skeletons.one_row)
         )
         if nested and not skeletons.runs_whole(g.region(root)):
-            if whole := _last_whole(g, skeletons, inside):
+            if whole := _last_whole(g, skeletons, root, inside):
                 out.update(dict.fromkeys(whole))
                 continue
             reductions = [n for n in g.inside(root) if n.op in MONOIDS]
@@ -484,11 +555,17 @@ def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
     return [n for n in nodes if not set(g.inside(n)) & ({*nodes} - {n})]
 
 
-def _last_whole(g: CutGraph, skeletons: Skeletons, inside: list[Node]) -> list[Node]:
-    """The last of the nodes, if any, whose region holds a contraction inside a reduction and is run whole."""
+def _last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node]) -> list[Node]:
+    """The last of the nodes, if any, whose region holds a contraction inside a reduction and is run whole.
+
+    Not where what is left would compute the same contraction once more.
+    """
     for n in reversed(inside):
         nested = has_nested_contraction(g.inlined(n)[1], one_row=skeletons.one_row)
-        if nested and n not in g.cut and skeletons.runs_whole(g.region(n)):
+        if not nested or n in g.cut or not skeletons.runs_whole(g.region(n)):
+            continue
+        left = set(g.inside(root, stored=n)) & set(g.inside(n)) - {n}
+        if not any(_contracts(g, skeletons, x) for x in left if x.op is Op.SUM_REDUCE):
             return [n]
     return []
 

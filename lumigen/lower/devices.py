@@ -17,12 +17,12 @@ from lumigen.index import Ix, extent_of
 from lumigen.lower import (
     cascade,
     cascade_row,
-    chain,
     contract,
     implicit,
     order,
     pipeline,
     roles,
+    row_fold_tiles,
     scan,
     simt,
     stream,
@@ -31,7 +31,6 @@ from lumigen.lower import (
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.cascade import find_cascade
-from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import find_contraction
 from lumigen.lower.order import Keeps, plan_order
 from lumigen.lower.plan_region import (
@@ -39,9 +38,11 @@ from lumigen.lower.plan_region import (
     Scheduled,
     candidate,
     candidates_of_blocks,
+    candidates_of_rows,
     candidates_of_threads,
     plan_loops,
 )
+from lumigen.lower.row_fold import find_row_fold
 from lumigen.lower.scan import is_scan, plan_scan
 from lumigen.lower.schedule_plan import STREAM_ROWS, schedule_of_block, schedule_of_thread
 from lumigen.lower.space import (
@@ -63,6 +64,7 @@ from lumigen.schedule import Schedule
 from lumigen.verify.plan import verify as verify_plan
 
 ORDERED = 2048  # elements that a block orders at a time: kOrdered of the device's headers
+Products = Callable[[Region, Scheduled], Iterator[Candidate]]
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,20 @@ class Special:
 class Device:
     """A row. `products` yields plans of products and of folds around one; vector loops run any region."""
 
-    products: Callable[[Region, Scheduled], Iterator[Candidate]]
+    products: Products
     schedule: Callable[[KernelPlan], Schedule]
     builders: Mapping[str, Builder]
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     division: Division
     keeps: Keeps  # of native kernels that order rows
+    rows_in_one_loop: Products | None = None  # where it takes corrections
     special: tuple[Special, ...] = ()
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
     short: int = 0  # points of a loop over tiles that takes no longer than to store them
+    rows: int = (
+        0  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
+    )
 
     def space(self, region: Region) -> Iterator[Candidate]:
         """What a canonical region can run as, the heuristic's choice first."""
@@ -104,6 +110,8 @@ class Device:
         if not self._is_joined_in_loops(region):
             yield from self.products(region, self.schedule)
         yield candidate(plan_loops(region, self.division, team=self.team), self.schedule)
+        if self.rows_in_one_loop is not None:
+            yield from self.rows_in_one_loop(region, self.schedule)
 
     def changes(self, found: Candidate) -> Iterator[Candidate]:
         """Every candidate that is one decision away from another one."""
@@ -154,8 +162,7 @@ class Device:
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:
     """Whether a thread runs a contraction inside another reduction without storing it."""
     stores = unify_axes(region).stores
-    is_chain = len(stores) == 1 and find_chain(stores[0]) is not None
-    return is_chain or find_cascade(stores, one_row=True) is not None
+    return find_row_fold(stores) is not None or find_cascade(stores, one_row=True) is not None
 
 
 def _streams(region: Region, temporaries: DType) -> bool:
@@ -183,7 +190,7 @@ CPU = Device(
     | {
         "panel": Builder(contract.contract, sites(contract.SITES)),
         "windows": Builder(implicit.implicit, sites(implicit.SITES)),
-        "chain": Builder(chain.chain, sites(chain.SITES)),
+        "row_fold": Builder(row_fold_tiles.row_fold, sites(row_fold_tiles.SITES)),
         "cascade": Builder(cascade.cascade, sites(cascade.SITES)),
         "cascade_row": Builder(cascade_row.cascade_row, sites(cascade_row.SITES)),
     },
@@ -192,6 +199,8 @@ CPU = Device(
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256), again=1 << 17),
     keeps=lambda _length, _kept: True,
     one_row=True,
+    rows_in_one_loop=candidates_of_rows,
+    rows=64,  # eight threads with eight rows each
 )
 CUDA = Device(
     products=partial(candidates_of_blocks, rows=STREAM_ROWS),

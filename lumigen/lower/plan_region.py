@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from lumigen.dtype import i32
 from lumigen.index import ix
 from lumigen.lower.cascade import find_cascade
-from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import Columns, Contraction, find_contraction
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
+from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
     schedule_of_panels,
     schedule_of_windows,
@@ -66,12 +66,18 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
     product = None if others else find_contraction(store, one_row=True)
     if product is not None:
         yield _product(region, product, schedule)
-    chain = None if others else find_chain(store)
-    if chain is not None:
-        yield candidate(RegionPlan(region, (chain.plan(region),)), schedule)
-    fold = find_cascade(region.stores, one_row=True)
-    if fold is not None:
+    of_rows, of_columns = find_row_fold(region.stores), find_cascade(region.stores, one_row=True)
+    # weights in panels stream past rows; what else has columns side by side is packed least where these are lanes
+    first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
+    for fold in (f for f in first if f is not None):
         yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
+
+
+def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+    """One loop over rows that memory has, instead of loops in sequence."""
+    found = find_plain_rows(region.stores)
+    if found is not None:
+        yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
 
 
 def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from lumigen.dtype import f32
 from lumigen.index import extent_of
 from lumigen.lower.cascade import Cascade
-from lumigen.lower.chain import Chain
 from lumigen.lower.contract import Columns, Contraction, is_paired
 from lumigen.lower.pipeline import multiplied_in
+from lumigen.lower.row_fold import RowFold
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, size
 from lumigen.lower.tile_time import MULTIPROCESSORS, fastest
@@ -58,9 +58,11 @@ OF_FLOATS = {
 # columns that the kernel packs: 144 to a row of a tile, 256 of k, with 256 rows of products
 WINDOWS = {"rows": 96, "chunk": 128, "deep": 256, "held": 256}
 # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come
-CHAIN_OF_PAIRS = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024}
+ROWS_OF_PAIRS = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024}
 # fewer than 8 rows would read weights faster than multiply them
-CHAIN_OF_FLOATS = {"rows": 96, "least_rows": 8, "part": 128, "depth": 384}
+ROWS_OF_FLOATS = {"rows": 96, "least_rows": 8, "part": 128, "depth": 384}
+# a row of its own for each work tile, and so much of it that it stays in the first cache between levels
+ROWS_OF_NUMBERS = {"rows": 1, "least_rows": 1, "part": 4096, "depth": 1}
 # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long
 # streams; else scores and weights of 64 x 64 and accumulators stay in the first two caches
 ROW_OF_FOLD = {"depth": 256}
@@ -84,18 +86,34 @@ def schedule_of_thread(plan: KernelPlan) -> Schedule:
     """Of a kernel whose task is one thread's."""
     match _main(plan):
         case Loop(body=(Product() as inner, *_)) as loop if inner.n == loop.axes:
-            pairs = is_paired(Chain.of(plan)[0].outer)
-            return schedule("chain", CHAIN_OF_PAIRS if pairs else CHAIN_OF_FLOATS)
+            return _of_rows(RowFold.of(plan))
         case Loop(body=(Product() as inner, *_)):
             most = extent_of(inner.n).bounds()[1]
             few = most is not None and most <= FEW_COLUMNS
             return schedule("cascade_row", ROW_OF_FOLD) if few else schedule("cascade", FOLD)
+        case Loop(kind="seq", carries=carries) if any(c.correct is not None for c in carries):
+            return _of_rows(RowFold.of(plan))
         case Native():
             return schedule("order", {"threads": 1})
         case _ if _scans(plan):
             return schedule("scan", VISITS)
         case _:
             return schedule("simt", {**VISITS, "stretches": 4})
+
+
+def _of_rows(found: RowFold) -> Schedule:
+    """Of a fold of rows: products with weights in panels, other columns in a tile for each part."""
+
+    def place(*products: Contraction) -> str:
+        in_panels = all(Columns.of(c).once is not None for c in products)
+        return ("panels" if in_panels else "tile") if products else "none"
+
+    first, second = found.first, found.second
+    if first is None:
+        return schedule("row_fold", ROWS_OF_NUMBERS, {"inner": "none", "outer": "none"})
+    pairs = is_paired(second[0] if second else first)
+    sizes = ROWS_OF_PAIRS if pairs else ROWS_OF_FLOATS
+    return schedule("row_fold", sizes, {"inner": place(first), "outer": place(*second)})
 
 
 def schedule_of_windows(rows: str) -> Schedule:

@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis
 from lumigen.plan import KINDS, KernelPlan, Loop, Native, Product, RegionPlan
-from lumigen.region import Buffer, Carried, Expr, Reduce, Role, Store, free_axes, walk
+from lumigen.region import (
+    Buffer,
+    Carried,
+    Choose,
+    Expr,
+    Reduce,
+    Role,
+    Store,
+    free_axes,
+    reduce,
+    walk,
+)
 
 
 def verify(plan: RegionPlan, after: str = "plan_region") -> RegionPlan:
@@ -109,10 +120,23 @@ def _check_loop(loop: Loop, after: str) -> None:
         if carry.correct is not None and free_axes(carry.correct) & set(loop.axes):
             _fail(after, f"the correction of carry {i} varies inside of the loop")
     for original, _ in loop.results:
-        if not isinstance(original, Reduce) or set(original.axes) != set(loop.axes):
+        if not isinstance(original, Reduce) or not _is_of(original, loop):
             _fail(
                 after, f"a loop over {_names(loop.axes)} claims a value that is no reduction of it"
             )
+
+
+def _is_of(r: Reduce, loop: Loop) -> bool:
+    """Whether a loop computes a reduction over its axes, or what a carry that is zero elsewhere has at one place."""
+    if set(r.axes) == set(loop.axes):
+        return True
+    for c in loop.carries:
+        left = reduce(c.monoid, loop.axes, c.tile, c.dtype) if c.value is r else None
+        if isinstance(left, Choose):
+            left = left.then
+        if isinstance(left, Reduce) and (left.axes, left.body) == (r.axes, r.body):
+            return True
+    return False
 
 
 def _outer_reductions(e: Expr) -> Iterator[Reduce]:
