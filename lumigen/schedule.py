@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Schedule:
-    """How one kernel of a plan is laid out. `tile` and `place` are sorted by site."""
+    """How one kernel of a plan is laid out. `tile` and `place` are sorted by site.
+
+    `parts` are those of its grids, where it has several that run side by side.
+    """
 
     builder: str
     tile: tuple[tuple[str, int], ...]
     place: tuple[tuple[str, str], ...] = ()
+    parts: tuple[Schedule, ...] = ()
 
     def __getitem__(self, site: str) -> int:
         return dict(self.tile)[site]
@@ -31,7 +35,7 @@ class Schedule:
 
     def at(self, site: str, size: int) -> Schedule:
         """The same with another size of a site."""
-        return schedule(self.builder, {**dict(self.tile), site: size}, dict(self.place))
+        return replace(self, tile=tuple(sorted({**dict(self.tile), site: size}.items())))
 
     def placed(self, operand: str, where: str) -> Schedule:
         """The same with an operand at another place."""

@@ -619,6 +619,7 @@ class TileProgram:
     tile: BlockTile | None = None  # of a product of a block of threads
     maps: tuple[TensorMap, ...] = ()  # that a launch makes and passes in after the numbers
     blocks: int = 0  # that a multiprocessor should have registers for at one time; 0: as it comes
+    one_of: tuple[tuple[Buffer, ...], ...] = ()  # a task uses one of these groups of scratch
 
     @property
     def dim_arguments(self) -> tuple[Dim, ...]:

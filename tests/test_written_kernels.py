@@ -46,6 +46,14 @@ def linear_gelu(x: Any) -> Any:
     return F.gelu(F.linear(x, weight(40, 24), weight(40, name="b")))
 
 
+def gate_and_up(x: Any) -> Any:
+    return F.silu(x @ weight(24, 48, name="gate")) * (x @ weight(24, 48, name="up"))
+
+
+def side_by_side(x: Any) -> Any:
+    return {"q": x @ weight(24, 48, name="query"), "k": (x @ weight(24, 16, name="key")) * 0.5}
+
+
 def feed_forward(x: Any) -> Any:
     return F.gelu(x @ weight(24, 48, name="up")) @ weight(48, 24, name="down")
 
@@ -118,6 +126,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "product": (lambda x, w: (x @ w.T).relu(), operands(ROWS, 24, 40, lg.f32)),
     "product_f16": (lambda x, w: (x @ w.T).relu(), operands(ROWS, 64, 72, lg.f16)),
     "product_deep": (lambda x, w: (x @ w.T).relu(), operands(FEW, 2048, 72, lg.bf16)),
+    "gate_and_up": (gate_and_up, {"x": spec(ROWS, 24)}),
+    "side_by_side": (side_by_side, {"x": spec(ROWS, 24)}),
     "feed_forward": (feed_forward, {"x": spec(ROWS, 24)}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
     "depthwise": (depthwise, {"x": spec(1, 8, 12, 12)}),
@@ -179,6 +189,8 @@ KERNELS = {
     "panel_of_one_row.cpp": Row("linear_of_one_row", "cpu", "panel"),
     "panel_bf16.cpp": Row("linear_bf16", "cpu", "panel"),
     "panel_of_two_inputs.cpp": Row("product", "cpu", "panel"),
+    "panel_of_two_products.cpp": Row("gate_and_up", "cpu", "panel"),
+    "panel_of_two_grids.cpp": Row("side_by_side", "cpu", "panel"),
     "chain.cpp": Row("feed_forward", "cpu", "panel"),
     "chain_bf16.cpp": Row("feed_forward", "cpu", "panel", held=lg.bf16),
     "convolution.cpp": Row("convolution", "cpu", "panel"),

@@ -15,7 +15,7 @@ from lumigen.emit.expression import (
     literal,
     suffix,
 )
-from lumigen.emit.lines import Lines, joined
+from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
@@ -146,9 +146,14 @@ class Statements:
 
     def _when(self, s: When, r: Renderer) -> Lines:
         held = " && ".join(map(r.holds, s.conditions))
-        body, otherwise = (self.lines(b).indented() for b in (s.body, s.otherwise))
+        bodies = [joined(used(self.parts(b))) for b in (s.body, s.otherwise)]
+        body, otherwise = (b.indented() for b in bodies)
         if not body.text:
             return r.lines(f"if (!({held})) {{", otherwise, "}")
+        if [type(x) for x in s.otherwise] == [When]:
+            first, *rest = bodies[1].text
+            chained = replace(bodies[1], text=(f"}} else {first}", *rest))
+            return r.lines(f"if ({held}) {{", body, chained)
         return r.lines(f"if ({held}) {{", body, "} else {", otherwise, "}")
 
     def _store_where(self, s: StoreTile, r: Renderer) -> str:

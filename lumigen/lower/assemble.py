@@ -22,6 +22,7 @@ from lumigen.lower.canonical import Canonical, canonical, weight_names, with_buf
 from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU, Device
 from lumigen.lower.join import join_regions
+from lumigen.lower.join_products import join_products
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
@@ -246,6 +247,7 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
         )
+        regions = join_products(regions, self.device.in_loops, self.device.beside, self.whole)
         forms: list[tuple[Region, Canonical]] = []
         for region in regions:
             whole, parts = take_parts(region)

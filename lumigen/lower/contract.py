@@ -1,7 +1,7 @@
-"""contract: the panel skeleton for one contraction with a map behind it.
+"""contract: what a value is made of products of matrices, and how their operands lie.
 
-Before: a region whose value holds one contraction over all of the store's axes.  After: a tile program that packs
-rows of A, multiplies them with packed columns of B and applies the rest of the expression to tiles of the product.
+Before: a region whose value holds contractions over all of the store's axes.  After: their plan, one grid with a
+product for each of them and the store after them.
 
 Rows, columns and depth follow from index sets: columns are the store's last axes that only B has, rows the axes
 that only A has, what both have is a batch. Several axes flatten into one wherever addresses stay affine.
@@ -13,20 +13,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lumigen.condition import less
-from lumigen.dtype import DType, bf16, f32
+from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum, unravel
-from lumigen.lower.built import Built, check
 from lumigen.lower.contractions import product_factors
 from lumigen.lower.scope import (
-    Names,
     Scope,
     address,
     kernel_reductions,
     lanes_fit,
-    loops_by_value,
-    moved,
 )
-from lumigen.lower.simt import dims_of
 from lumigen.lower.sweeps import Around, grid_loop
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, Loop, NotRealised, Product
@@ -48,8 +43,7 @@ from lumigen.region import (
     substitute,
     walk,
 )
-from lumigen.schedule import Schedule
-from lumigen.tile import For, Mma, Operand, Pack, Stmt, StoreTile, TileProgram
+from lumigen.tile import For, Operand, Stmt, StoreTile
 
 WIDTH = 16  # columns of a panel
 PAIRED_ROWS = 16  # of a tile of a matrix unit
@@ -73,47 +67,94 @@ class Contraction:
     @staticmethod
     def of(plan: KernelPlan) -> tuple[Contraction, Store]:
         """What a plan of one product and the store after it says; NotRealised where it has other steps."""
-        if len(plan.root) != 1 or plan.then is not None or (grid := plan.root[0]).where:
-            raise NotRealised("a product stands in one grid, at all of its points")
-        product, *folds, store = grid.body if len(grid.body) > 1 else (None, None)
-        if not isinstance(product, Product) or not isinstance(store, Store):
-            raise NotRealised("a product and the store after it are in one grid")
-        loops = tuple(s for s in folds if isinstance(s, Loop) and s.carries)
-        if len(loops) < len(folds):
-            raise NotRealised("a step other than a fold between a product and the store")
-        if set(grid.axes) != set(store.axes) or not {*product.m, *product.n} <= set(grid.axes):
-            raise NotRealised("the axes of a product and of the grid around it differ")
-        grid_axes = tuple(a for a in grid.axes if a not in (*product.m, *product.n))
-        at = (product.rows, product.columns, grid_axes, product.m, product.n)
-        return Contraction(product.value, *at, loops), store
+        found, store = Products.of(plan)
+        one, *others = found.each
+        if others:
+            raise NotRealised("a tile of one product, not of several")
+        return replace(one, folds=found.folds), store
 
     def plan(self, region: Region, *, alone: bool) -> KernelPlan:
         """The kernel of a region that holds this one; what follows it runs `alone` in each thread, or over lanes."""
-        (store,) = region.stores
-        lanes = frozenset((*self.m_axes, *self.n_axes) if alone else self.n_axes)
-        others = [r for r in kernel_reductions([store.value]) if r is not self.reduce]
+        return Products((self,)).plan(region, alone=alone)
+
+    @property
+    def place(self) -> tuple[tuple[Axis, ...], ...]:
+        """The axes of its batch, rows and columns."""
+        return self.grid, self.m_axes, self.n_axes
+
+
+@dataclass(frozen=True)
+class Products:
+    """Contractions over the same batch, rows and columns that one value is made of, with an accumulator for each.
+
+    `folds` are the loops of the other reductions of what is stored.
+    """
+
+    each: tuple[Contraction, ...]
+    folds: tuple[Loop, ...] = ()
+
+    @staticmethod
+    def of(plan: KernelPlan) -> tuple[Products, Store]:
+        """What a plan of products and the store after them says; NotRealised where it has other steps."""
+        if len(plan.root) != 1 or plan.then is not None or (grid := plan.root[0]).where:
+            raise NotRealised("products stand in one grid, at all of its points")
+        *steps, store = grid.body
+        products = tuple(s for s in steps if isinstance(s, Product))
+        if not products or not isinstance(store, Store):
+            raise NotRealised("products and the store after them are in one grid")
+        folds = steps[len(products) :]
+        loops = tuple(s for s in folds if isinstance(s, Loop) and s.carries)
+        if len(loops) < len(folds):
+            raise NotRealised("a step other than a fold between products and the store")
+        first = products[0]
+        if any((p.m, p.n) != (first.m, first.n) for p in products):
+            raise NotRealised("products of other rows or columns in one tile")
+        if set(grid.axes) != set(store.axes) or not {*first.m, *first.n} <= set(grid.axes):
+            raise NotRealised("the axes of a product and of the grid around it differ")
+        batch = tuple(a for a in grid.axes if a not in (*first.m, *first.n))
+        each = (Contraction(p.value, p.rows, p.columns, batch, p.m, p.n) for p in products)
+        return Products(tuple(each), loops), store
+
+    def plan(self, region: Region, *, alone: bool) -> KernelPlan:
+        """The kernel of a region that holds these; what follows them runs `alone` in each thread, or over lanes."""
+        (store,), (first, *_) = region.stores, self.each
+        lanes = frozenset((*first.m_axes, *first.n_axes) if alone else first.n_axes)
+        multiplied = {c.reduce for c in self.each}
+        others = [r for r in kernel_reductions([store.value]) if r not in multiplied]
         own = [r for r in others if free_axes(r) <= frozenset(store.axes)]
         folds = (Around(lanes=bool(free_axes(r) & lanes)).fold((r,)) for r in own)
-        product = Product(self.reduce, self.rows, self.columns, self.m_axes, self.n_axes)
-        return KernelPlan(region, (grid_loop(store.axes, (product, *folds, store)),))
+        products = (Product(c.reduce, c.rows, c.columns, c.m_axes, c.n_axes) for c in self.each)
+        return KernelPlan(region, (grid_loop(store.axes, (*products, *folds, store)),))
 
 
 def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | None:
     """The one contraction that a skeleton for products can run, or None; with `one_row` it may have a row only."""
+    found = find_products(store, one_row=one_row)
+    return found.each[0] if found is not None and len(found.each) == 1 else None
+
+
+def find_products(store: Store, *, one_row: bool = False) -> Products | None:
+    """The contractions of a store that have one tile together, or None; with `one_row` they may have a row only."""
     found = [r for r in kernel_reductions([store.value]) if product_factors(r, one_row=one_row)]
-    if (
-        len(found) != 1
-        or found[0].dtype is not f32
-        or store.value.dtype is not f32
-        or not store.axes
-    ):
+    if not found or store.value.dtype is not f32 or not store.axes:
         return None
-    r = found[0]
-    if any(isinstance(x, Reduce) and r in walk([x.body]) for x in walk([store.value])):
+    reductions = [x for x in walk([store.value]) if isinstance(x, Reduce)]
+    if any(r in walk([x.body]) for x in reductions for r in found):
         return None
+    each = [_contraction(store, r, one_row=one_row) for r in found]
+    whole = tuple(c for c in each if c is not None)
+    if len(whole) < len(each) or any(c.place != whole[0].place for c in whole):
+        return None
+    return Products(whole) if _rest_fits(store, whole) else None
+
+
+def _contraction(store: Store, r: Reduce, *, one_row: bool) -> Contraction | None:
+    """A reduction as a contraction by index sets, if it has tiles over the axes of the store."""
     factors = product_factors(r, one_row=one_row)
     assert factors is not None
-    if any(f.dtype is not f32 for f in factors) or not free_axes(r) <= frozenset(store.axes):
+    if r.dtype is not f32 or any(f.dtype is not f32 for f in factors):
+        return None
+    if not free_axes(r) <= frozenset(store.axes):
         return None
     if any(a.extent != 1 for a in store.axes if a not in free_axes(r)):
         return None  # the same products at several places
@@ -130,14 +171,14 @@ def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | No
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
             if not m_axes and Columns.of(contraction).once is None:
                 return None  # it would take longer to pack the columns than to multiply them
-            return contraction if _rest_fits(store, contraction) else None
+            return contraction
     return None
 
 
-def _rest_fits(store: Store, found: Contraction) -> bool:
-    """Whether vectors along a row of the product can compute what is behind it."""
-    n, n_map = flatten(found.n_axes, "n")
-    rest = map_expr(store.value, {found.reduce: const(0.0, f32)})
+def _rest_fits(store: Store, found: tuple[Contraction, ...]) -> bool:
+    """Whether vectors along a row of the products can compute what is behind them."""
+    n, n_map = flatten(found[0].n_axes, "n")
+    rest = map_expr(store.value, {c.reduce: const(0.0, f32) for c in found})
     return lanes_fit([substitute(rest, n_map)], n)
 
 
@@ -180,35 +221,6 @@ def as_operand(value: Expr, major: Axis, k: Axis) -> Operand:
     return Operand(source, base, stride, k_stride, value)
 
 
-SITES = {
-    "rows": (1, 32, 96, 256),
-    "columns": (32, 320, 512, 1024),
-    "chunk": (32, 64, 128, 320),
-    "depth": (32, 384, 2048),
-    "streamed": (0, 1),
-}
-PLACES = {"b": ("panels",)}
-
-
-def contract(plan: KernelPlan, sizes: Schedule) -> Built:
-    """The kernel of a plan of one product and the store after it; NotRealised where it has other steps."""
-    check(sizes, SITES, PLACES)
-    found, store = Contraction.of(plan)
-    m, m_map = flatten(found.m_axes, "m")
-    n, n_map = flatten(found.n_axes, "n")
-    k, k_map = flatten(found.reduce.axes, "k")
-    mapping = {**m_map, **n_map}
-    rows = substitute(substitute(found.rows, k_map), mapping)
-    columns = Columns.of(found)
-    b = columns.operand
-    program = _program(plan, store, found, (m, n, k), mapping, as_operand(rows, m, k), b, sizes)
-    packed = columns.element(b)
-    contraction = map_expr(found.reduce, {found.columns: packed})
-    meaning = Region((replace(store, value=map_expr(store.value, {found.reduce: contraction})),))
-    program = replace(program, args=(*meaning.reads(), store.dst))
-    return Built(program, meaning, columns.packs)
-
-
 def packed_once(value: Expr, major: Axis, k: Axis) -> tuple[Buffer, Panels] | None:
     """The weight that an operand is, and how it lies in panels; None if each call has to pack it."""
     strided = affine(value, major, k)
@@ -226,14 +238,16 @@ def in_panels(packed: Buffer, batch: tuple[Ix, ...], major: Ix, k: Ix) -> Expr:
     return read(packed, (*batch, major // WIDTH, k, major % WIDTH))
 
 
-def packing(value: Expr, major: Axis, k: Axis, batch: tuple[Axis, ...]) -> tuple[Buffer, Region]:
+def packing(
+    value: Expr, major: Axis, k: Axis, batch: tuple[Axis, ...], name: str = "panels"
+) -> tuple[Buffer, Region]:
     """Where an operand over (major, k) lies in panels for each point of a batch, and what stores it there."""
     p, j = Axis("p", ceildiv(major.extent, WIDTH)), Axis("j", ix(WIDTH))
     at = ix(p) * WIDTH + j
     inside = holds((less(at, major.extent),))
     body = choose(inside, substitute(value, {major: at}), const(0.0, f32))
     dims = (*(a.extent for a in batch), p.extent, k.extent, ix(WIDTH))
-    packed = Buffer("panels", Role.TEMP, dims, f32)
+    packed = Buffer(name, Role.TEMP, dims, f32)
     axes = (*batch, p, k, j)
     return packed, Region((Store(packed, axes, tuple(ix(a) for a in axes), body),))
 
@@ -255,6 +269,7 @@ class Columns:
     found: Contraction
     n: Axis
     k: Axis
+    suffix: str = ""  # of the name of a weight in panels
 
     @staticmethod
     def of(found: Contraction) -> Columns:
@@ -287,7 +302,8 @@ class Columns:
         if self.once is None:
             return None
         source, panels = self.once
-        return Buffer(f"{source.name}_panels", Role.WEIGHT, (ix(panels.elements),), source.dtype)
+        name = f"{source.name}_panels{self.suffix}"
+        return Buffer(name, Role.WEIGHT, (ix(panels.elements),), source.dtype)
 
     @property
     def packs(self) -> tuple[tuple[Buffer, Buffer, Panels], ...]:
@@ -314,9 +330,11 @@ class Columns:
             in_panel = (k // 2 * WIDTH + n % WIDTH) * 2 + k % 2
         return read(self.packed, (n // WIDTH * operand.stride + in_panel,))
 
-    def packed_before(self, region: Region) -> tuple[Buffer, Region, Contraction, Region]:
+    def packed_before(
+        self, region: Region, name: str = "panels"
+    ) -> tuple[Buffer, Region, Contraction, Region]:
         """(panels, what stores them, the product that reads them, what it computes)."""
-        buffer, before = packing(self.value, self.n, self.k, self.batch)
+        buffer, before = packing(self.value, self.n, self.k, self.batch, name)
         n, k = joined(self.found.n_axes), joined(self.found.reduce.axes)
         element = in_panels(buffer, tuple(map(ix, self.batch)), n, k)
         return buffer, before, *with_factor(self.found, region, self.found.columns, element)
@@ -341,153 +359,6 @@ def joined(axes: tuple[Axis, ...]) -> Ix:
     for a in axes:
         flat = flat * a.extent + a
     return flat
-
-
-def _program(
-    plan: KernelPlan,
-    store: Store,
-    found: Contraction,
-    axes: tuple[Axis, Axis, Axis],
-    mapping: dict[Axis, Ix],
-    a: Operand,
-    b: Operand,
-    sizes: Schedule,
-) -> TileProgram:
-    m, n, k = axes
-    # One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
-    is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
-    element = bf16 if b.pairs and not is_row else f32
-    streamed = bool(sizes["streamed"])
-    if streamed and (b.source is None or b.source.role is not Role.WEIGHT):
-        raise NotRealised("columns that are no weight do not come from memory")
-    tasks = _tasks(plan.region, found, (m, n), b.pairs, element, streamed, sizes)
-    top, (m0, m1) = tasks.scope, tasks.rows
-    top.loops = loops_by_value(moved(fold, mapping) for fold in found.folds)
-    n0, n1 = tasks.columns
-
-    depth_hi = k.extent.bounds()[1] or sizes["depth"]
-    parts = -(-depth_hi // sizes["depth"])
-    each_part = -(-depth_hi // parts)  # equal shares at the greatest k
-    each_part = whole_depth(each_part) if b.pairs else each_part
-    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(tasks.most_rows), ix(each_part)), f32)
-    k0 = Axis("k0", maximum(k.extent, ix(1)))  # the sum of nothing is 0
-    k_end = minimum(ix(k0) + each_part, k.extent) if parts > 1 else k.extent
-    pack = Pack(a_tile, ix(0), a, m, ix(m0), ix(m1), k, ix(k0), k_end, element)
-
-    chunk = Axis("c", n.extent)
-    chunk_end = minimum(ix(chunk) + sizes["chunk"], n1)
-    # products of a part of k wait for those of the other parts, those of all k for the epilogue of their chunk; rows
-    # that are a power of two apart would share few sets of a cache
-    held, held_end, wide = chunk, chunk_end, sizes["chunk"]
-    if parts > 1:
-        held, held_end, wide = n0, ix(n1), sizes["columns"] + WIDTH
-    c_tile = Buffer("c_tile", Role.SCRATCH, (ix(tasks.most_rows), ix(wide)), f32)
-    acc, acc_at, acc_stride = c_tile, ix(chunk) - held, ix(wide)
-    epilogue: list[Stmt] = []
-    value = substitute(store.value, mapping)
-    contraction = substitute(found.reduce, mapping)
-    at = tuple(i.substitute(mapping) for i in store.at)
-    direct = _direct(store.dst, at, m, n) if value is contraction else None
-    if direct is not None:
-        base, stride = direct
-        acc, acc_at, acc_stride = store.dst, base + stride * m0 + chunk, stride
-    else:
-        out = map_expr(value, {contraction: read(c_tile, (ix(m) - m0, ix(n) - held))})
-        points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), held_end)
-        epilogue.append(stored(top, store.dst, at, out, *points))
-
-    shifted = replace(b, base=b.base + ix(chunk) // WIDTH * (b.stride or ix(0)) + ix(k0) * WIDTH)
-    sizes_of = (ix(m1) - m0, chunk_end - chunk, k_end - k0, ix(k0))
-    product = Mma(acc, acc_at, acc_stride, a_tile, ix(0), shifted, *sizes_of, element=element)
-    mma = replace(product, streamed=streamed and element is bf16)
-
-    def for_chunks(*body: Stmt) -> Stmt:
-        return For(chunk, ix(n0), ix(n1), False, body, step=sizes["chunk"])
-
-    if parts > 1:
-        part = (pack, for_chunks(mma))
-        top.stmts += [For(k0, ix(0), k0.extent, False, part, step=each_part), *epilogue]
-    else:
-        top.stmts += [_at_zero(pack, k0), for_chunks(_at_zero(mma, k0), *epilogue)]
-
-    scratch = (a_tile,) if direct is not None else (a_tile, c_tile)
-    body = tuple(top.stmts)
-    return TileProgram(
-        "panel",
-        (),
-        dims_of(plan.region),
-        tasks.axis,
-        tasks.count,
-        scratch,
-        body,
-        numbers=tasks.numbers,
-    )
-
-
-@dataclass(frozen=True)
-class _Tasks:
-    """What each task multiplies: its first row and column and the ones behind its last, bound in its scope."""
-
-    axis: Axis
-    count: Ix
-    scope: Scope
-    rows: tuple[Axis, Axis]
-    columns: tuple[Axis, Axis]
-    most_rows: int
-    numbers: tuple[tuple[Dim, Ix], ...]
-
-
-def _tasks(
-    region: Region,
-    found: Contraction,
-    axes: tuple[Axis, Axis],
-    pairs: bool,
-    element: DType,
-    streamed: bool,
-    sizes: Schedule,
-) -> _Tasks:
-    """Rows in equal shares, columns in shares of whole panel pairs, for each point of the grid."""
-    m, n = axes
-    dims, grid_size = dims_of(region), extent_of(found.grid)
-    most_rows = min(sizes["rows"], m.extent.bounds()[1] or sizes["rows"])
-    whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
-    most_rows = -(-most_rows // whole) * whole
-    shares, numbers = threads_of(grid_size, dims)
-    m_tiles = tiles(m.extent, most_rows, 32, ix(1) if streamed and pairs else shares)
-    n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
-    task = Axis("task", grid_size * m_tiles * n_tiles)
-    top = Scope(Names(), frozenset({task}))
-    row_tiles = number("row_tiles", m_tiles, dims)
-    column_tiles = number("column_tiles", n_tiles, dims)
-
-    rows_each = ceildiv(ceildiv(m.extent, row_tiles), whole) * whole
-    cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
-    top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
-    m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
-    # all rows meet columns that come from memory while these are in a cache
-    inner, outer = (m_part, n_part) if streamed else (n_part, m_part)
-    inner_tiles, outer_tiles = (row_tiles, column_tiles) if streamed else (column_tiles, row_tiles)
-    top.bind(inner, ix(task) % inner_tiles)
-    top.bind(outer, ix(task) // inner_tiles % outer_tiles)
-    each = Axis("rows_each", m.extent + whole)
-    top.bind(each, rows_each)
-    top.spread(ix(task) // column_tiles // row_tiles, found.grid)
-    m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
-    n0, n1 = Axis("n0", n.extent), Axis("n1", n.extent + 1)
-    top.bind(m0, minimum(ix(m_part) * each, m.extent))
-    top.bind(m1, minimum(ix(m0) + each, m.extent))
-    top.bind(n0, minimum(ix(n_part) * cols_each, n.extent))
-    top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
-    columns = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, row_tiles))
-    return _Tasks(
-        task,
-        grid_size * row_tiles * column_tiles,
-        top,
-        (m0, m1),
-        (n0, n1),
-        most_rows,
-        (*numbers, (row_tiles, m_tiles), (column_tiles, columns)),
-    )
 
 
 class Points(NamedTuple):
@@ -546,23 +417,3 @@ def is_paired(found: Contraction) -> bool:
 def number(name: str, value: Ix, dims: tuple[Dim, ...]) -> Dim:
     """A positive number that the launch works out and passes in beside the dims."""
     return Dim(fresh(name, {d.name for d in dims}), 1, max(1, value.bounds()[1] or 2**31))
-
-
-def _at_zero(s: Pack | Mma, k0: Axis) -> Stmt:
-    """The statement for the whole depth at once: its loop variable is 0."""
-    zero = {k0: ix(0)}
-    if isinstance(s, Pack):
-        return replace(s, k_lo=ix(0))
-    b = replace(s.b, base=s.b.base.substitute(zero))
-    return replace(s, b=b, k=s.k.substitute(zero), accumulate=ix(0))
-
-
-def _direct(dst: Buffer, at: tuple[Ix, ...], m: Axis, n: Axis) -> tuple[Ix, Ix] | None:
-    """(base, row stride) of a destination that can hold the products themselves."""
-    flat = address(dst, at)
-    by_m, by_n = flat.coefficient(m), flat.coefficient(n)
-    if dst.dtype is not f32:
-        return None  # they are f32 until they are stored
-    if by_m is None or by_n != 1 or m in by_m.axes or n in by_m.axes:
-        return None
-    return flat - by_m * m - n, by_m

@@ -356,7 +356,8 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
 def contractions_side_by_side(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Of contractions side by side in a region all but the last, which stays with what follows it.
 
-    A skeleton has tiles of one product, and the others would be summed element by element. Of the others what is done
+    Not where one skeleton has tiles for all of them. Else it has tiles of one product, and the others would be summed
+    element by element. Of the others what is done
     to each alone is stored, unless it is larger; one that is seen at several places is stored itself.
     """
     out: dict[Node, None] = {}
@@ -365,6 +366,8 @@ def contractions_side_by_side(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         if len(list(contractions_beside(value, one_row=skeletons.one_row))) < 2:
             continue
         beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
+        if _have_one_tile(g, skeletons, root, beside):
+            continue
         tiled = [n for n in beside if n is not root and not skeletons.in_loops(g.region(n))]
         if not tiled:
             continue
@@ -400,12 +403,15 @@ def contractions_in_loops(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     return list(out)
 
 
-def repeated_reductions(g: CutGraph, _: Skeletons) -> list[Node]:
+def repeated_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Reductions that a region reads at several places, each of which would add up more than a launch costs."""
     out: dict[Node, None] = {}
     for root in g.roots():
         places = Counter(r.axes for r in reductions_beside(g.inlined(root)[1]))
         if any(count > 1 for count in places.values()):
+            beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
+            if beside == g.beside(root) and _have_one_tile(g, skeletons, root, beside):
+                continue
             repeated = (n for n in g.beside(root) if places[g.bound_axes(n)] > 1)
             out.update(dict.fromkeys(n for n in repeated if _has_many_terms(g, n)))
     return list(out)
@@ -504,6 +510,19 @@ def _contracts(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     if not isinstance(value, Reduce):
         return False
     return product_factors(value, one_row=skeletons.one_row) is not None
+
+
+def _have_one_tile(g: CutGraph, skeletons: Skeletons, root: Node, beside: list[Node]) -> bool:
+    """Whether a skeleton has tiles for all contractions of a region, each of whose sums is wanted at one place.
+
+    As outputs see it too, with as many columns side by side as each of them has alone.
+    """
+    value = g.inlined(root)[1]
+    count = len(list(contractions_beside(value, one_row=skeletons.one_row)))
+    if count * volume(free_axes(value)) > sum(volume_of(n.shape) for n in beside):
+        return False
+    least = min(FEW_COLUMNS, *(skeletons.columns(g.region(n)) for n in beside))
+    return all(0 < skeletons.columns(r) >= least for r in g.shown_regions(root))
 
 
 def _reduces(g: CutGraph, n: Node) -> bool:

@@ -17,9 +17,9 @@ from lumigen.index import Ix, extent_of
 from lumigen.lower import (
     cascade,
     cascade_row,
-    contract,
     implicit,
     order,
+    panels,
     pipeline,
     roles,
     row_fold_tiles,
@@ -29,9 +29,10 @@ from lumigen.lower import (
     stream_roles,
 )
 from lumigen.lower.axes import unify_axes
+from lumigen.lower.beside import find_beside
 from lumigen.lower.built import Built
 from lumigen.lower.cascade import find_cascade
-from lumigen.lower.contract import find_contraction
+from lumigen.lower.contract import find_products
 from lumigen.lower.order import Keeps, plan_order
 from lumigen.lower.plan_region import (
     Candidate,
@@ -45,9 +46,11 @@ from lumigen.lower.plan_region import (
 from lumigen.lower.row_fold import find_row_fold
 from lumigen.lower.scan import is_scan, plan_scan
 from lumigen.lower.schedule_plan import STREAM_ROWS, schedule_of_block, schedule_of_thread
+from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
     changes,
+    each_part,
     sites,
     tiles_of_pipeline,
     tiles_of_roles,
@@ -92,6 +95,7 @@ class Device:
     special: tuple[Special, ...] = ()
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
+    beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
     short: int = 0  # points of a loop over tiles that takes no longer than to store them
     rows: int = (
         0  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
@@ -150,13 +154,14 @@ class Device:
         """How many columns of a tile of products lie side by side; 0 in vector loops."""
         if self.in_loops(region):
             return 0
-        found = find_contraction(region.stores[0], one_row=True)
-        axes = region.stores[0].axes if found is None else found.n_axes
+        found = find_products(region.stores[0], one_row=True)
+        axes = region.stores[0].axes if found is None else found.each[0].n_axes
         return extent_of(axes).estimate()
 
     def _is_joined_in_loops(self, region: Region) -> bool:
-        """Whether a region has several stores that no fold computes: those are of vector loops."""
-        return len(region.stores) > 1 and not self.runs_whole(region, f32)
+        """Whether a region has several stores that no fold computes, nor grids: those are of vector loops."""
+        several = len(region.stores) > 1
+        return several and not self.beside(region) and not self.runs_whole(region, f32)
 
 
 def _has_skeleton(region: Region, _temporaries: DType) -> bool:
@@ -183,13 +188,20 @@ LOOPS = {
     "scan": Builder(scan.scan, sites(scan.SITES, scan.SITES_OF_TEAMS)),
     "order": Builder(order.order, sites()),
 }
+PANELS = {
+    "panel": Builder(panels.contract, sites(panels.SITES)),
+    "windows": Builder(implicit.implicit, sites(implicit.SITES)),
+}
 CPU = Device(
     products=candidates_of_threads,
     schedule=schedule_of_thread,
     builders=LOOPS
+    | PANELS
     | {
-        "panel": Builder(contract.contract, sites(contract.SITES)),
-        "windows": Builder(implicit.implicit, sites(implicit.SITES)),
+        "side_by_side": Builder(
+            partial(side_by_side, builders={name: b.build for name, b in PANELS.items()}),
+            each_part({name: b.near for name, b in PANELS.items()}),
+        ),
         "row_fold": Builder(row_fold_tiles.row_fold, sites(row_fold_tiles.SITES)),
         "cascade": Builder(cascade.cascade, sites(cascade.SITES)),
         "cascade_row": Builder(cascade_row.cascade_row, sites(cascade_row.SITES)),
@@ -198,6 +210,7 @@ CPU = Device(
     # results, 128 to a task, for every core of a large machine; parts of 128 KiB
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256), again=1 << 17),
     keeps=lambda _length, _kept: True,
+    beside=lambda region: find_beside(region) is not None,
     one_row=True,
     rows_in_one_loop=candidates_of_rows,
     rows=64,  # eight threads with eight rows each

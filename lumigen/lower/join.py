@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import permutations
 
 from lumigen.dtype import computed
@@ -31,7 +32,7 @@ Asked = Callable[[Region], bool]
 
 
 @dataclass(frozen=True)
-class _Whole:
+class Whole:
     """A region, every value that its last store has, what is among them, and the buffers that are read."""
 
     region: Region
@@ -48,6 +49,9 @@ class _Whole:
         object.__setattr__(self, "reduces", any(isinstance(e, Reduce) for e in values))
 
 
+Partners = Callable[[list[Whole], Whole], Iterator[tuple[int, Region]]]
+
+
 def join_regions(
     regions: tuple[Region, ...],
     in_loops: Asked,
@@ -59,22 +63,25 @@ def join_regions(
     `in_loops` says whether a region runs as vector loops, `runs_whole` whether a skeleton folds all of it in one loop,
     `whole` what a buffer is a slice of.
     """
-    out: list[_Whole] = []
+    return join_by(regions, partial(_partners, in_loops=in_loops, runs_whole=runs_whole), whole)
+
+
+def join_by(
+    regions: tuple[Region, ...], partners: Partners, whole: Callable[[Buffer], Buffer]
+) -> tuple[Region, ...]:
+    """The regions in launch order, each joined to those of its partners that it can be launched with."""
+    out: list[Whole] = []
     for region in regions:
-        _add(out, _Whole(region), in_loops, runs_whole, whole)
+        _add(out, Whole(region), partners, whole)
     return tuple(w.region for w in out)
 
 
 def _add(
-    out: list[_Whole],
-    made: _Whole,
-    in_loops: Asked,
-    runs_whole: Asked,
-    whole: Callable[[Buffer], Buffer],
+    out: list[Whole], made: Whole, partners: Partners, whole: Callable[[Buffer], Buffer]
 ) -> None:
     """Put a region behind the others, joined to those that it can run with."""
-    for i, joined in _partners(out, made, in_loops, runs_whole):
-        first, before, after = out[i].region, list[_Whole](), list[_Whole]()
+    for i, joined in partners(out, made):
+        first, before, after = out[i].region, list[Whole](), list[Whole]()
         for w in out[i + 1 :]:
             comes_after = _meets(w.region, (first, *(x.region for x in after)), whole)
             (after if comes_after else before).append(w)
@@ -83,21 +90,21 @@ def _add(
             continue
         out[i:] = before
         if after:
-            out += [_Whole(joined), *after]
+            out += [Whole(joined), *after]
         else:
-            _add(out, _Whole(joined), in_loops, runs_whole, whole)
+            _add(out, Whole(joined), partners, whole)
         return
     out.append(made)
 
 
-def _loops_in(those: list[_Whole], beside: Region) -> set[Axis]:
+def _loops_in(those: list[Whole], beside: Region) -> set[Axis]:
     """The loops that some regions are steps of, which another beside them is not."""
     depth = len(beside.steps)
     return {a for w in those for a in w.region.steps[depth : depth + 1]}
 
 
 def _partners(
-    out: list[_Whole], made: _Whole, in_loops: Asked, runs_whole: Asked
+    out: list[Whole], made: Whole, *, in_loops: Asked, runs_whole: Asked
 ) -> Iterator[tuple[int, Region]]:
     """The regions that can run with the last one, and both as one."""
     for i, earlier in enumerate(out):
@@ -116,14 +123,14 @@ def _nested(a: frozenset[Buffer], b: frozenset[Buffer]) -> bool:
     return a <= b or b <= a
 
 
-def _joined(first: _Whole, second: _Whole) -> Region | None:
+def _joined(first: Whole, second: Whole) -> Region | None:
     """Both as one region; None if neither has the value of the other."""
     for inner, outer in ((first, second), (second, first)):
         a, b = inner.region.stores[-1], outer.region.stores[-1]
         if a.axes != b.axes or a.value not in outer.values:
             continue
         if computed(a.dst.dtype) is computed(b.dst.dtype):  # else no vectors compute both
-            return _region((inner.region, outer.region))
+            return as_one((inner.region, outer.region))
     return None
 
 
@@ -140,7 +147,7 @@ def fold_together(regions: Sequence[Region]) -> Region | None:
         if moved is None:
             return None
         stores.append(moved)
-    joined = _region((*others, main))
+    joined = as_one((*others, main))
     return unify_axes(replace(joined, stores=(*stores, *main.stores)))
 
 
@@ -162,7 +169,7 @@ def _moved(store: Store, main: Store) -> Store | None:
     return best
 
 
-def _region(regions: Iterable[Region]) -> Region:
+def as_one(regions: Iterable[Region]) -> Region:
     """What all of them store, in their order."""
     each = tuple(regions)
     lines = dict.fromkeys(line for r in each for line in r.lines)

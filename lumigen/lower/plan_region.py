@@ -8,12 +8,13 @@ cheaper than corrections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lumigen.dtype import i32
 from lumigen.index import ix
+from lumigen.lower.beside import find_beside, plan_beside
 from lumigen.lower.cascade import find_cascade
-from lumigen.lower.contract import Columns, Contraction, find_contraction
+from lumigen.lower.contract import Columns, Contraction, Products, find_contraction, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
@@ -63,9 +64,16 @@ class Candidate:
 def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
     """Products and folds around one, for kernels of a thread that read weights in panels."""
     (*others, store) = region.stores
-    product = None if others else find_contraction(store, one_row=True)
-    if product is not None:
-        yield _product(region, product, schedule)
+    grids = find_beside(region) if others else None
+    if grids is not None:
+        parts = tuple(map(schedule_of_panels, grids))
+        plan = RegionPlan(region, (plan_beside(region, grids),))
+        yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
+    products = None if others else find_products(store, one_row=True)
+    if products is not None and len(products.each) == 1:
+        yield _product(region, products.each[0], schedule)
+    elif products is not None and not any(c.m_axes and has_windows(c) for c in products.each):
+        yield _in_panels(region, products, schedule)
     of_rows, of_columns = find_row_fold(region.stores), find_cascade(region.stores, one_row=True)
     # weights in panels stream past rows; what else has columns side by side is packed least where these are lanes
     first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
@@ -88,16 +96,33 @@ def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:
 def _product(region: Region, found: Contraction, schedule: Scheduled) -> Candidate:
     """A product whose columns are windows, or lie in panels: of weights, or that a kernel before packs."""
     windows = bool(found.m_axes) and has_windows(found)
-    sizes = schedule_of_windows(rows_place(found)) if windows else schedule_of_panels(found)
-    packed = rows_packed_before(found, region) if windows else None
-    if not windows and Columns.of(found).once is None:
-        packed = Columns.of(found).packed_before(region)
+    if not windows:
+        return _in_panels(region, Products((found,)), schedule)
+    sizes = schedule_of_windows(rows_place(found))
+    packed = rows_packed_before(found, region)
     if packed is None:
         return Candidate(RegionPlan(region, (found.plan(region, alone=False),)), (sizes,))
     buffer, packing, product, meaning = packed
     kernels = plan_sweeps(packing), product.plan(meaning, alone=False)
     plan = RegionPlan(region, kernels, (buffer,))
     return Candidate(plan, (schedule(kernels[0]), sizes))
+
+
+def _in_panels(region: Region, found: Products, schedule: Scheduled) -> Candidate:
+    """Products whose columns lie in panels: of weights, or that a kernel before packs."""
+    sizes = schedule_of_panels(found)
+    meaning, each, kernels, temps = region, list[Contraction](), list[KernelPlan](), list[Buffer]()
+    for columns in map(Columns.of, found.each):
+        made = columns.found
+        if columns.once is None:
+            name = f"panels{len(temps) or ''}"
+            buffer, packing, made, meaning = columns.packed_before(meaning, name)
+            kernels.append(plan_sweeps(packing))
+            temps.append(buffer)
+        each.append(made)
+    product = replace(found, each=tuple(each)).plan(meaning, alone=False)
+    plan = RegionPlan(region, (*kernels, product), tuple(temps))
+    return Candidate(plan, (*map(schedule, kernels), sizes))
 
 
 def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> Iterator[Candidate]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from lumigen.dtype import f32
 from lumigen.index import extent_of
 from lumigen.lower.cascade import Cascade
-from lumigen.lower.contract import Columns, Contraction, is_paired
+from lumigen.lower.contract import Columns, Contraction, Products, is_paired
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.stream import SITES as STREAM_SITES
@@ -22,6 +22,7 @@ from lumigen.region import Scan
 from lumigen.schedule import Schedule, schedule
 
 FEW_COLUMNS = 8
+LEAST_COLUMNS = 64  # between two epilogues: four panels, which a tile of sums in registers may have
 LONGEST = 1 << 20  # terms of a sum that runs in one piece
 PANELS = {"b": "panels"}
 # five panels to each of four streams in which a row reads its columns: long streams, and not a power of two apart,
@@ -121,18 +122,25 @@ def schedule_of_windows(rows: str) -> Schedule:
     return schedule("windows", WINDOWS, {"a": rows, "b": "windows"})
 
 
-def schedule_of_panels(found: Contraction) -> Schedule:
-    """Of a product whose columns lie in panels."""
-    once, pairs = Columns.of(found).once, is_paired(found)
+def schedule_of_panels(found: Products) -> Schedule:
+    """Of products whose columns lie in panels."""
+    once = [Columns.of(c).once for c in found.each]
+    pairs, number = any(map(is_paired, found.each)), len(found.each)
     given = OF_PAIRS if pairs else OF_FLOATS
-    if not found.m_axes:
+    if not found.each[0].m_axes:
         # a vector streams the panels past: each to its end, and so few of them that every thread has its share
         given = ONE_ROW
     sizes = dict(given)
     shared, near_rows = sizes.pop("shared"), sizes.pop("near_rows")
-    streamed = once is not None and once[1].n * once[1].k > shared
+    large = any(c is not None and c[1].n * c[1].k > shared for c in once)
+    streamed = large and None not in once
     if pairs and not streamed:
         sizes["rows"] = near_rows
+    if found.each[0].m_axes and number > 1:
+        # they share what one has in the caches: its columns, and the sums that wait for the epilogue
+        for site in ("columns", "chunk"):
+            least = min(sizes[site], LEAST_COLUMNS)
+            sizes[site] = max(least, sizes[site] // number // LEAST_COLUMNS * LEAST_COLUMNS)
     return schedule("panel", sizes | {"streamed": int(streamed)}, PANELS)
 
 

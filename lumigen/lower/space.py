@@ -62,6 +62,17 @@ def sites(*domains: Mapping[str, Sequence[int]]) -> Near:
     return near
 
 
+def each_part(near: Mapping[str, Near]) -> Near:
+    """Schedules of grids side by side, with another one for one of the grids."""
+
+    def of(plan: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+        for number, part in enumerate(sizes.parts):
+            for other in near[part.builder](plan, part):
+                yield replace(sizes, parts=_with(sizes.parts, number, other))
+
+    return of
+
+
 def tiles_of_pipeline(_: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
     """Every tile of a product, whole and in parts."""
     scalar = bool(sizes.get("thread_rows", 0))

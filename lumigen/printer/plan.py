@@ -25,7 +25,7 @@ def show(plan: KernelPlan, schedule: Schedule | None = None) -> str:
         lines.append("then in the last block")
         lines.extend(f"  {line}" for line in show(plan.then).splitlines())
     if schedule is not None:
-        lines.append(show_schedule(schedule))
+        lines.extend(show_schedule(s) for s in (schedule.parts or (schedule,)))
     return "".join(f"{line}\n" for line in lines)
 
 

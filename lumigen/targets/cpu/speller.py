@@ -14,6 +14,7 @@ from lumigen.emit.places import WIDE
 from lumigen.emit.statements import Dialect, Statements
 from lumigen.index import product
 from lumigen.program import ALIGNMENT, Parameter
+from lumigen.region import Buffer
 from lumigen.resources import templates_dir
 from lumigen.targets.cpu.panels import tile_lines
 from lumigen.tile import Mma, TileProgram
@@ -56,12 +57,11 @@ def kernel_body(
     name: str, program: TileProgram, parameters: tuple[Parameter, ...], _origin: str = ""
 ) -> KernelText:
     """A kernel whose tasks are threads."""
-    tiles: list[Tile] = []
-    size = 0
-    for b in program.scratch:
-        start = f"scratch + {size}" if size else "scratch"
-        tiles.append(Tile(b.name, start, " x ".join(str(d) for d in b.dims)))
-        size += -(-product(b.dims).const * b.dtype.itemsize // ALIGNMENT) * ALIGNMENT
+    begins, size = _laid_out(program)
+    tiles = [
+        Tile(b.name, f"scratch + {at}" if at else "scratch", " x ".join(str(d) for d in b.dims))
+        for b, at in begins.items()
+    ]
     dims = spelled_dims(program, parameters)
     lines = _lines(program, dims)
     context = KernelContext(
@@ -77,6 +77,19 @@ def kernel_body(
     return KernelText(
         folded(render(templates_dir() / "cpu", "kernel.cpp.j2", kernel=context)), size
     )
+
+
+def _laid_out(program: TileProgram) -> tuple[dict[Buffer, int], int]:
+    """(where each scratch tile begins, bytes of all of them). Of groups each begins where the others do."""
+    begins: dict[Buffer, int] = {}
+    most = 0
+    for group in program.one_of or (program.scratch,):
+        used = 0
+        for b in group:
+            begins[b] = used
+            used += -(-product(b.dims).const * b.dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        most = max(most, used)
+    return begins, most
 
 
 def _lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:

@@ -1,0 +1,48 @@
+"""join_products: products of the same rows are one launch.
+
+Before: the regions of an entry in launch order.  After: those that multiply the same rows with weights of their own,
+as queries, keys and values are made of one input, are one region with a store for each.
+
+It pays at any size. Their tasks are what they were, in one launch without a barrier between them: of small products,
+each of which has too few work tiles for all cores, all run at the same time; of large ones the last tasks of one no
+longer leave cores idle before the next begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from lumigen.lower.axes import unify_axes
+from lumigen.lower.contract import find_products
+from lumigen.lower.join import Asked, Whole, as_one, join_by
+from lumigen.region import Buffer, Region
+
+MOST = 4  # grids of a launch: the text of a kernel grows with them, and more gain little
+# launches with products that another one may be moved ahead of: what is made long before it is read takes memory
+# meanwhile, and layers that all read one value, as a decoder does, are to stay apart
+NEAR = 2
+
+
+def join_products(
+    regions: tuple[Region, ...],
+    in_loops: Asked,
+    beside: Asked,
+    whole: Callable[[Buffer], Buffer] = lambda b: b,
+) -> tuple[Region, ...]:
+    """The regions joined where `beside` says that a launch has a grid for each of their stores."""
+
+    def partners(out: list[Whole], made: Whole) -> Iterator[tuple[int, Region]]:
+        if not made.reduces or find_products(made.region.stores[-1], one_row=True) is None:
+            return
+        passed = 0
+        for i in reversed(range(len(out))):
+            earlier = out[i].region
+            if earlier.steps == made.region.steps and not out[i].is_scan and not made.is_scan:
+                joined = unify_axes(as_one((earlier, made.region)))
+                if len(joined.stores) <= MOST and beside(joined):
+                    yield i, joined
+            passed += not in_loops(earlier)
+            if passed > NEAR:
+                return
+
+    return join_by(regions, partners, whole)

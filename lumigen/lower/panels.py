@@ -1,0 +1,322 @@
+"""panels: the kernel of products whose columns lie in panels, and of what follows them.
+
+Before: a plan of some products over the same rows and columns, and the store after them.  After: a tile program that
+packs rows of A, multiplies them with packed columns of B and applies the rest of the expression to tiles of the
+products. Rows that several products share are packed once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lumigen.dtype import DType, bf16, f32
+from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, ix, maximum, minimum
+from lumigen.lower.built import Built, check
+from lumigen.lower.contract import (
+    PAIRED_ROWS,
+    WIDTH,
+    Columns,
+    Contraction,
+    Points,
+    Products,
+    as_operand,
+    flatten,
+    number,
+    stored,
+    threads_of,
+    tiles,
+    whole_depth,
+)
+from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
+from lumigen.lower.simt import dims_of
+from lumigen.plan import KernelPlan, NotRealised
+from lumigen.region import Buffer, Expr, Region, Role, Store, map_expr, read, substitute
+from lumigen.schedule import Schedule
+from lumigen.tile import For, Mma, Operand, Pack, Stmt, TileProgram
+
+SITES = {
+    "rows": (1, 32, 96, 256),
+    "columns": (32, 320, 512, 1024),
+    "chunk": (32, 64, 128, 320),
+    "depth": (32, 384, 2048),
+    "streamed": (0, 1),
+}
+PLACES = {"b": ("panels",)}
+
+
+def contract(plan: KernelPlan, sizes: Schedule) -> Built:
+    """The kernel of a plan of products and the store after them; NotRealised where it has other steps."""
+    check(sizes, SITES, PLACES)
+    found, store = Products.of(plan)
+    columns = _columns(found)
+    program = _program(plan, store, found, columns, sizes)
+    packed: dict[Expr, Expr] = {}
+    for c, b in zip(found.each, columns, strict=True):
+        packed[c.reduce] = map_expr(c.reduce, {c.columns: b.element(b.operand)})
+    meaning = Region((replace(store, value=map_expr(store.value, packed)),))
+    program = replace(program, args=(*meaning.reads(), store.dst))
+    packs = dict.fromkeys(pack for b in columns for pack in b.packs)
+    return Built(program, meaning, tuple(packs))
+
+
+def _columns(found: Products) -> tuple[Columns, ...]:
+    """B of each product. A weight of which several have other parts lies in panels of each of these parts."""
+    out: list[Columns] = []
+    for c in found.each:
+        b = Columns.of(c)
+        taken = {p.name: how for x in out for p, _, how in x.packs}
+        if any(taken.get(p.name, how) != how for p, _, how in b.packs):
+            b = replace(b, suffix=str(len(out)))
+        out.append(b)
+    return tuple(out)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """One product in a tile: its columns, what a processor multiplies it as, and the tile of its sums.
+
+    Column n of row m is at `base + n + (m - m0) * stride` of `acc`.
+    """
+
+    value: Expr  # over the flat axes
+    b: Operand
+    element: DType
+    acc: Buffer
+    base: Ix
+    stride: Ix
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of A, as many of k as a part has, and the products that have them in common."""
+
+    pack: Pack
+    k0: Axis
+    parts: int
+    each: int  # of k in a part
+    sums: tuple[_Sum, ...]
+
+    def multiplied(self, tile: _Tile) -> tuple[Stmt, ...]:
+        """The products of a chunk of columns."""
+        out: list[Stmt] = []
+        pack, chunk = self.pack, ix(tile.chunk)
+        for s in self.sums:
+            b = replace(s.b, base=s.b.base + chunk // WIDTH * (s.b.stride or ix(0)))
+            b = replace(b, base=b.base + pack.k_lo * WIDTH)
+            sizes = (pack.row_hi - pack.row_lo, tile.end - chunk, pack.k_hi - pack.k_lo, pack.k_lo)
+            at = (s.acc, s.base + chunk, s.stride)
+            product = Mma(*at, pack.dst, ix(0), b, *sizes, element=s.element)
+            out.append(replace(product, streamed=tile.streamed and s.element is bf16))
+        return tuple(out)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What a task computes over flat axes, `chunk` columns at a time up to `end`.
+
+    `in_parts`: the products of all its columns wait, until all of k is added up.
+    """
+
+    m: Axis
+    n: Axis
+    mapping: dict[Axis, Ix]  # of the region's axes
+    tasks: _Tasks
+    chunk: Axis
+    end: Ix
+    streamed: bool
+    in_parts: bool
+
+
+def _program(
+    plan: KernelPlan, store: Store, found: Products, columns: tuple[Columns, ...], sizes: Schedule
+) -> TileProgram:
+    first, n = found.each[0], columns[0].n
+    m, m_map = flatten(first.m_axes, "m")
+    mapping = {**m_map, **flatten(first.n_axes, "n")[1]}
+    operands = [_rows_of(c, m, b.k, mapping) for c, b in zip(found.each, columns, strict=True)]
+    elements = [_multiplied_as(m, a, b) for a, b in zip(operands, columns, strict=True)]
+    streamed = bool(sizes["streamed"])
+    if streamed and any(b.once is None for b in columns):
+        raise NotRealised("columns that are no weight do not come from memory")
+    pairs, element = any(b.pairs for b in columns), bf16 if bf16 in elements else f32
+    tasks = _tasks(plan.region, first.grid, (m, n), pairs, element, streamed, sizes)
+    top, (n0, n1), chunk = tasks.scope, tasks.columns, Axis("c", n.extent)
+    top.loops = loops_by_value(moved(fold, mapping) for fold in found.folds)
+    in_parts = any(_parts(b.k, sizes) > 1 for b in columns)
+    end = minimum(ix(chunk) + sizes["chunk"], n1)
+    tile = _Tile(m, n, mapping, tasks, chunk, end, streamed, in_parts)
+
+    sums, epilogue = _sums(store, found, columns, elements, tile, sizes)
+    rows = _rows(sums, operands, columns, tile, sizes)
+
+    def for_chunks(*body: Stmt) -> Stmt:
+        return For(chunk, ix(n0), ix(n1), False, body, step=sizes["chunk"])
+
+    if in_parts:
+        for r in rows:
+            part = (r.pack, for_chunks(*r.multiplied(tile)))
+            k = ix(0), r.k0.extent
+            top.stmts += [For(r.k0, *k, False, part, step=r.each)] if r.parts > 1 else part
+        top.stmts += epilogue
+    else:
+        products = (s for r in rows for s in r.multiplied(tile))
+        top.stmts += [*(r.pack for r in rows), for_chunks(*products, *epilogue)]
+    held = [s.acc for s in sums if s.acc.role is Role.SCRATCH]
+    scratch, body = (*(r.pack.dst for r in rows), *held), tuple(top.stmts)
+    at = dims_of(plan.region), tasks.axis, tasks.count
+    return TileProgram("panel", (), *at, scratch, body, numbers=tasks.numbers)
+
+
+def _rows_of(found: Contraction, m: Axis, k: Axis, mapping: dict[Axis, Ix]) -> Operand:
+    """A over the flat axes."""
+    _, k_map = flatten(found.reduce.axes, "k")
+    return as_operand(substitute(substitute(found.rows, k_map), mapping), m, k)
+
+
+def _multiplied_as(m: Axis, a: Operand, b: Columns) -> DType:
+    """What a processor takes the factors as.
+
+    One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
+    """
+    is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
+    return bf16 if b.pairs and not is_row else f32
+
+
+def _parts(k: Axis, sizes: Schedule) -> int:
+    """How many parts of k are multiplied one after the other."""
+    return -(-(k.extent.bounds()[1] or sizes["depth"]) // sizes["depth"])
+
+
+def _sums(
+    store: Store,
+    found: Products,
+    columns: tuple[Columns, ...],
+    elements: list[DType],
+    tile: _Tile,
+    sizes: Schedule,
+) -> tuple[list[_Sum], list[Stmt]]:
+    """The products with the tiles of their sums, and what follows them."""
+    tasks, m, n = tile.tasks, tile.m, tile.n
+    (m0, m1), (n0, n1) = tasks.rows, tasks.columns
+    value = substitute(store.value, tile.mapping)
+    reduced = [substitute(c.reduce, tile.mapping) for c in found.each]
+    at = tuple(i.substitute(tile.mapping) for i in store.at)
+    given = list(zip(reduced, (b.operand for b in columns), elements, strict=True))
+    direct = _direct(store.dst, at, m, n) if value is reduced[0] else None
+    if direct is not None:
+        base, stride = direct
+        return [_Sum(*given[0], store.dst, base + stride * m0, stride)], []
+    # products of a part of k wait for those of the other parts, those of all k for the epilogue of their chunk; rows
+    # that are a power of two apart would share few sets of a cache
+    held, end, wide = tile.chunk, tile.end, sizes["chunk"]
+    if tile.in_parts:
+        held, end, wide = n0, ix(n1), sizes["columns"] + WIDTH
+    names = ["c_tile"] if len(given) == 1 else [f"c_tile{i}" for i in range(len(given))]
+    accs = [Buffer(name, Role.SCRATCH, (ix(tasks.most_rows), ix(wide)), f32) for name in names]
+    sums = [_Sum(*s, acc, -ix(held), ix(wide)) for s, acc in zip(given, accs, strict=True)]
+    done = {s.value: read(s.acc, (ix(m) - m0, ix(n) - held)) for s in sums}
+    points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), end)
+    return sums, [stored(tasks.scope, store.dst, at, map_expr(value, done), *points)]
+
+
+def _rows(
+    sums: list[_Sum],
+    operands: list[Operand],
+    columns: tuple[Columns, ...],
+    tile: _Tile,
+    sizes: Schedule,
+) -> list[_Rows]:
+    """The products by their rows: what several have in common is packed once for them."""
+    groups: dict[tuple[Operand, Axis, DType], list[int]] = {}
+    for i, (s, a, b) in enumerate(zip(sums, operands, columns, strict=True)):
+        groups.setdefault((a, b.k, s.element), []).append(i)
+    out: list[_Rows] = []
+    m0, m1 = tile.tasks.rows
+    for (a, k, element), members in groups.items():
+        number = str(len(out)) if len(groups) > 1 else ""
+        parts = _parts(k, sizes)
+        each = -(-(k.extent.bounds()[1] or sizes["depth"]) // parts)  # equal shares at the greatest
+        each = whole_depth(each) if any(columns[i].pairs for i in members) else each
+        a_tile = Buffer(f"a_tile{number}", Role.SCRATCH, (ix(tile.tasks.most_rows), ix(each)), f32)
+        k0 = Axis(f"k{number or 0}", maximum(k.extent, ix(1)))  # the sum of nothing is 0
+        lo, hi = (ix(k0), minimum(ix(k0) + each, k.extent)) if parts > 1 else (ix(0), k.extent)
+        pack = Pack(a_tile, ix(0), a, tile.m, ix(m0), ix(m1), k, lo, hi, element)
+        out.append(_Rows(pack, k0, parts, each, tuple(sums[i] for i in members)))
+    return out
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """What each task multiplies: its first row and column and the ones behind its last, bound in its scope."""
+
+    axis: Axis
+    count: Ix
+    scope: Scope
+    rows: tuple[Axis, Axis]
+    columns: tuple[Axis, Axis]
+    most_rows: int
+    numbers: tuple[tuple[Dim, Ix], ...]
+
+
+def _tasks(
+    region: Region,
+    grid: tuple[Axis, ...],
+    axes: tuple[Axis, Axis],
+    pairs: bool,
+    element: DType,
+    streamed: bool,
+    sizes: Schedule,
+) -> _Tasks:
+    """Rows in equal shares, columns in shares of whole panel pairs, for each point of the grid."""
+    m, n = axes
+    dims, grid_size = dims_of(region), extent_of(grid)
+    most_rows = min(sizes["rows"], m.extent.bounds()[1] or sizes["rows"])
+    whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
+    most_rows = -(-most_rows // whole) * whole
+    shares, numbers = threads_of(grid_size, dims)
+    m_tiles = tiles(m.extent, most_rows, 32, ix(1) if streamed and pairs else shares)
+    n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
+    task = Axis("task", grid_size * m_tiles * n_tiles)
+    top = Scope(Names(), frozenset({task}))
+    row_tiles = number("row_tiles", m_tiles, dims)
+    column_tiles = number("column_tiles", n_tiles, dims)
+
+    rows_each = ceildiv(ceildiv(m.extent, row_tiles), whole) * whole
+    cols_each = Axis("columns_each", n.extent + 2 * WIDTH)
+    top.bind(cols_each, ceildiv(ceildiv(n.extent, column_tiles), 2 * WIDTH) * (2 * WIDTH))
+    m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
+    # all rows meet columns that come from memory while these are in a cache
+    inner, outer = (m_part, n_part) if streamed else (n_part, m_part)
+    inner_tiles, outer_tiles = (row_tiles, column_tiles) if streamed else (column_tiles, row_tiles)
+    top.bind(inner, ix(task) % inner_tiles)
+    top.bind(outer, ix(task) // inner_tiles % outer_tiles)
+    each = Axis("rows_each", m.extent + whole)
+    top.bind(each, rows_each)
+    top.spread(ix(task) // column_tiles // row_tiles, grid)
+    m0, m1 = Axis("m0", m.extent), Axis("m1", m.extent + 1)
+    n0, n1 = Axis("n0", n.extent), Axis("n1", n.extent + 1)
+    top.bind(m0, minimum(ix(m_part) * each, m.extent))
+    top.bind(m1, minimum(ix(m0) + each, m.extent))
+    top.bind(n0, minimum(ix(n_part) * cols_each, n.extent))
+    top.bind(n1, minimum(ix(n0) + cols_each, n.extent))
+    columns = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, row_tiles))
+    return _Tasks(
+        task,
+        grid_size * row_tiles * column_tiles,
+        top,
+        (m0, m1),
+        (n0, n1),
+        most_rows,
+        (*numbers, (row_tiles, m_tiles), (column_tiles, columns)),
+    )
+
+
+def _direct(dst: Buffer, at: tuple[Ix, ...], m: Axis, n: Axis) -> tuple[Ix, Ix] | None:
+    """(base, row stride) of a destination that can hold the products themselves."""
+    flat = address(dst, at)
+    by_m, by_n = flat.coefficient(m), flat.coefficient(n)
+    if dst.dtype is not f32:
+        return None  # they are f32 until they are stored
+    if by_m is None or by_n != 1 or m in by_m.axes or n in by_m.axes:
+        return None
+    return flat - by_m * m - n, by_m

@@ -1,0 +1,214 @@
+"""side_by_side: one launch runs the tasks of several grids, which do not depend on each other.
+
+Before: a plan with several grids at its root, and a schedule for each.  After: the program of each grid, as its own
+builder makes it, one behind the other in the numbers of the tasks. A task belongs to one of them, so what is scratch
+of one lies where that of another does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from lumigen.condition import less
+from lumigen.index import Axis, Dim, Ix, ix
+from lumigen.lower.built import Built, Pack
+from lumigen.lower.canonical import with_buffers
+from lumigen.lower.renamed import Names
+from lumigen.plan import KernelPlan, NotRealised
+from lumigen.region import Buffer, Region
+from lumigen.schedule import Schedule
+from lumigen.tile import (
+    Accumulator,
+    Bind,
+    Carry,
+    Finish,
+    Hold,
+    Let,
+    ScanLanes,
+    Stmt,
+    TileProgram,
+    When,
+)
+
+Builders = Mapping[str, Callable[[KernelPlan, Schedule], Built]]
+
+
+def side_by_side(plan: KernelPlan, sizes: Schedule, builders: Builders) -> Built:
+    """The kernel of a plan of several grids; NotRealised where one of them is, or where they need different kernels."""
+    grids = grids_of(plan)
+    if len(grids) != len(sizes.parts) or len(grids) < 2 or sizes.tile or sizes.place:
+        raise NotRealised(f"{len(grids)} grids side by side with {len(sizes.parts)} schedules")
+    built: list[Built] = []
+    for grid, part in zip(grids, sizes.parts, strict=True):
+        if part.builder not in builders:
+            raise NotRealised(f"no grids side by side of {part.builder}")
+        built.append(builders[part.builder](grid, part))
+    return _merged(built)
+
+
+def grids_of(plan: KernelPlan) -> tuple[KernelPlan, ...]:
+    """Each grid as a plan of its own, with the folds ahead of all of them; NotRealised where one needs another."""
+    folds = tuple(loop for loop in plan.root if loop.carries)
+    grids = [loop for loop in plan.root if not loop.carries]
+    if plan.then is not None or any(loop.kind != "grid" for loop in grids):
+        raise NotRealised("grids side by side are all that the launch has")
+    out: list[KernelPlan] = []
+    for grid in grids:
+        stores = KernelPlan(plan.region, (grid,)).stores
+        out.append(KernelPlan(Region(stores, plan.region.lines), (*folds, grid)))
+    stored = [s.dst for one in out for s in one.stores]
+    read = {b for one in out for b in one.region.reads()}
+    if len(set(stored)) < len(stored) or read & set(stored):
+        raise NotRealised("grids side by side that do not all depend on other launches alone")
+    return tuple(out)
+
+
+def _merged(built: list[Built]) -> Built:
+    programs = [b.program for b in built]
+    kinds = {(p.skeleton, p.threads, p.team, p.width) for p in programs}
+    if len(kinds) > 1 or programs[0].threads > 1 or any(b.temps for b in built):
+        raise NotRealised("grids side by side of one kind, whose tasks are one thread's")
+    work = _Merge()
+    bodies = [work.add(b) for b in built]
+    task = Axis("task", sum((p.count for p in bodies), ix(0)))
+    meaning = Region(tuple(s for p in bodies for s in p.meaning.stores))
+    stored = {s.dst for s in meaning.stores}
+    args = dict.fromkeys(b for p in bodies for b in p.args if b not in stored)
+    args |= dict.fromkeys(s.dst for s in meaning.stores)
+    dims = {d.name: d for p in programs for d in p.dims}
+    program = TileProgram(
+        programs[0].skeleton,
+        tuple(args),
+        tuple(dims[name] for name in sorted(dims)),
+        task,
+        task.extent,
+        tuple(dict.fromkeys(b for p in bodies for b in p.scratch)),
+        _chosen(task, bodies),
+        numbers=tuple(work.numbers.items()),
+        one_of=tuple(p.scratch for p in bodies),
+    )
+    return Built(program, meaning, tuple(work.packs))
+
+
+def _chosen(task: Axis, bodies: list[_Part]) -> tuple[Stmt, ...]:
+    """The statements of the program that a task belongs to."""
+    ends = [ix(0)]
+    for p in bodies:
+        ends.append(ends[-1] + p.count)
+    out: tuple[Stmt, ...] = ()
+    for p, begin, end in reversed(list(zip(bodies, ends, ends[1:], strict=False))):
+        body = (Bind(p.task, ix(task) - begin), *p.body)
+        out = (When((less(task, end),), body, out),) if out else body
+    return out
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A program under names of its own: `task` is a task's number among those that it has, `count` of them."""
+
+    task: Axis
+    count: Ix
+    body: tuple[Stmt, ...]
+    scratch: tuple[Buffer, ...]
+    args: tuple[Buffer, ...]
+    meaning: Region
+
+
+@dataclass
+class _Merge:
+    """What the programs so far have named."""
+
+    numbers: dict[Dim, Ix] = field(default_factory=dict[Dim, Ix])
+    packs: list[Pack] = field(default_factory=list[Pack])
+    scratch: list[tuple[Buffer, ...]] = field(default_factory=list[tuple[Buffer, ...]])
+    locals: set[str] = field(default_factory=set[str])
+
+    def add(self, built: Built) -> _Part:
+        """A program under names of its own. Numbers that are the same, and scratch at the same place, are one."""
+        program = built.program
+        dims = self._numbers(program)
+        names = Names(dims, {}, {}, {})
+        task = Axis("tile", names.index(program.tasks))
+        names.axes[program.task] = task
+        names.buffers = self._scratch(program) | self._packed(built)
+        names.locals = self._locals(program)
+        meaning = with_buffers(built.meaning, names.buffers)
+        args = tuple(names.buffers.get(b, b) for b in program.args)
+        scratch = tuple(names.buffers.get(b, b) for b in program.scratch)
+        self.scratch.append(scratch)
+        return _Part(task, task.extent, names.body(program.body), scratch, args, meaning)
+
+    def _numbers(self, program: TileProgram) -> dict[Dim, Dim]:
+        taken = {d.name for d in (*self.numbers, *program.dims)}
+        names = Names({}, {}, {}, {})
+        out: dict[Dim, Dim] = {}
+        for d, value in program.numbers:
+            names.dims = out
+            moved = names.index(value)
+            same = (x for x, v in self.numbers.items() if v is moved and x.hi == d.hi)
+            found = next(same, None)
+            if found is None:
+                found = replace(d, name=_unlike(d.name, taken))
+                taken.add(found.name)
+                self.numbers[found] = moved
+            out[d] = found
+        return {old: new for old, new in out.items() if old != new}
+
+    def _packed(self, built: Built) -> dict[Buffer, Buffer]:
+        """A weight of which another program has other parts has another name in panels."""
+        out: dict[Buffer, Buffer] = {}
+        taken = {packed.name for packed, _, _ in self.packs}
+        for packed, weight, how in built.packs:
+            same = (p for p, w, x in self.packs if (w, x) == (weight, how))
+            found = next(same, None)
+            if found is None:
+                found = replace(packed, name=_unlike(packed.name, taken))
+                self.packs.append((found, weight, how))
+            out[packed] = found
+        return out
+
+    def _scratch(self, program: TileProgram) -> dict[Buffer, Buffer]:
+        """Tiles that begin where equal ones of another program do are these."""
+        taken = {b.name for tiles in self.scratch for b in tiles}
+        out: dict[Buffer, Buffer] = {}
+        before: tuple[Buffer, ...] = ()
+        for i, b in enumerate(program.scratch):
+            begun = (t[i] for t in self.scratch if len(t) > i and t[:i] == before)
+            same = (
+                x for x in begun if replace(x, name=_stem(x.name)) == replace(b, name=_stem(b.name))
+            )
+            out[b] = next(same, None) or replace(b, name=_unlike(b.name, taken))
+            taken.add(out[b].name)
+            before = (*before, out[b])
+        return out
+
+    def _locals(self, program: TileProgram) -> dict[str, str]:
+        out: dict[str, str] = {}
+        for name in _named(program):
+            out[name] = _unlike(name, self.locals)
+            self.locals.add(out[name])
+        return out
+
+
+def _named(program: TileProgram) -> Iterator[str]:
+    """The names that statements give to values."""
+    for s in program.statements():
+        match s:
+            case Let() | Accumulator() | Finish() | Hold() | Carry():
+                yield s.name.name
+            case ScanLanes():
+                yield from (x.name for x in (s.name, s.left, s.right))
+            case _:
+                pass
+
+
+def _stem(name: str) -> str:
+    return name.rstrip("0123456789")
+
+
+def _unlike(name: str, taken: Collection[str]) -> str:
+    """The name, with another number behind it where it is taken."""
+    numbered = (f"{_stem(name)}{n}" for n in count(1))
+    return name if name not in taken else next(n for n in numbered if n not in taken)
