@@ -47,7 +47,7 @@ from lumigen.program import (
     ValueArg,
     WeightArg,
 )
-from lumigen.target import Target
+from lumigen.target_row import Target
 
 INDENT = "  "
 ENTRY_NAMES = frozenset(

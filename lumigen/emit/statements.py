@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32
 from lumigen.emit.expression import (

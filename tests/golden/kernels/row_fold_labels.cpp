@@ -14,7 +14,7 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
   const int64_t* const x0 = args.x0;
   const float* const x1 = args.x1;
-  const float* const w0_panels = args.w0_panels;
+  const float* const w_weight_panels = args.w_weight_panels;
   float* const out = args.out;
   [[maybe_unused]] const int64_t many = args.many;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -32,7 +32,7 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   fill_tile(state2, 0.0f, 96);
   for (int64_t k0 = 0; k0 < 500; k0 += 128) {
     const int64_t k1 = index_min(500, k0 + 128);
-    multiply(part, 128, x_tile, w0_panels + 384 * (k0 / 16), static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
+    multiply(part, 128, x_tile, w_weight_panels + 384 * (k0 / 16), static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
     for (int64_t m = m0; m < m1; ++m) {
       const float old0 = state0[m - m0];
       const float old1 = state1[m - m0];

@@ -1,4 +1,4 @@
-// run k00_cascade(x, w_w_panels, w_v_panels, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
+// run k00_cascade(x, w_v_panels, w_w_panels, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -13,8 +13,8 @@ inline namespace LUMIGEN_ISA {
 void k00_cascade(const void* raw, int64_t task, char* scratch) {
   const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
   const float* const x0 = args.x0;
-  const float* const w0_panels = args.w0_panels;
-  const float* const w1_panels = args.w1_panels;
+  const float* const v_weight_panels = args.v_weight_panels;
+  const float* const w_weight_panels = args.w_weight_panels;
   float* const out = args.out;
   [[maybe_unused]] const int64_t many = args.many;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -33,7 +33,7 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   fill_tile(sums, 0.0f, 3840);
   for (int64_t k0 = 0; k0 < 500; k0 += 128) {
     const int64_t k1 = index_min(500, k0 + 128);
-    multiply(part, 128, x_tile, w0_panels + 384 * (k0 / 16), static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
+    multiply(part, 128, x_tile, w_weight_panels + 384 * (k0 / 16), static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
     for (int64_t m = m0; m < m1; ++m) {
       const float old0 = state0[m - m0];
       const float old1 = state1[m - m0];
@@ -64,7 +64,7 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
       });
     }
     pack_a(a_tile, part, 128, 1, static_cast<int>(m1 - m0), k1 - k0);
-    multiply(sums, 40, a_tile, w1_panels + 16 * k0, static_cast<int>(m1 - m0), 40, k1 - k0, 8000, true);
+    multiply(sums, 40, a_tile, v_weight_panels + 16 * k0, static_cast<int>(m1 - m0), 40, k1 - k0, 8000, true);
   }
   for (int64_t m = m0; m < m1; ++m) {
     const float v1 = recip((state0[m - m0] < -3.4028235e+38f) ? __builtin_nanf("") : state1[m - m0]);
