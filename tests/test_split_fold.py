@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from folds import FEW, FOLDED, KEYS, POSITIONS, specs_of
-from tiles import traced
+from tiles import run_entry, traced
 
 import lumigen as lg
+from lumigen import functional as F
+from lumigen import nn
 from lumigen.graph import Graph
+from lumigen.interp.graph import step
 from lumigen.interp.region import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import assemble
+from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.cascade import Cascade, find_cascade
-from lumigen.lower.devices import CPU
+from lumigen.lower.devices import CPU, CUDA
 from lumigen.lower.split_fold import SplitFold, split_fold
 from lumigen.region import Region, Role
 from lumigen.verify.plan import verify as verify_plan
 from lumigen.verify.region import verify as verify_region
+from lumigen.verify.tile import verify as verify_tile
 
 POINTS = {POSITIONS: 21, KEYS: 23, FEW: 3}  # the last part is ragged
 
@@ -28,8 +33,8 @@ POINTS = {POSITIONS: 21, KEYS: 23, FEW: 3}  # the last part is ragged
 @cache
 def graph_of(name: str) -> Graph:
     graph = traced(FOLDED[name][0], **specs_of(name, lg.f32))
-    for step in GRAPH_PASSES:
-        graph = step(graph)
+    for change in GRAPH_PASSES:
+        graph = change(graph)
     return graph
 
 
@@ -81,3 +86,138 @@ def test_parts_and_their_merge_are_the_fold(
             found_values = meant(pieces, given)
         for out, value in expected.items():
             np.testing.assert_allclose(found_values[out], value, rtol=2e-5, atol=2e-5)
+
+
+# ---- one token past a cache, on a device of many blocks ----
+
+KEPT, LENGTH, WIDTH = 2, 1000, 24  # heads of keys; the last part and the last step are ragged
+Attends = Callable[[Any, Any, Any, Any], Any]
+
+
+def every_key(q: Any, keys: Any, values: Any, pos: Any) -> Any:
+    return masked(q, keys, values, lg.arange(LENGTH) <= pos)
+
+
+def masked(q: Any, keys: Any, values: Any, seen: Any) -> Any:
+    scores = (q @ keys.mT).float() / 5
+    return scores.masked_fill(~seen, -np.inf).softmax(-1).to(values.dtype) @ values
+
+
+def window(q: Any, keys: Any, values: Any, pos: Any) -> Any:
+    behind = pos - lg.arange(LENGTH)
+    return masked(q, keys, values, (behind >= 0) & (behind < 270))
+
+
+def slopes_and_cap(q: Any, keys: Any, values: Any, pos: Any) -> Any:
+    """A bias by distance, and scores that stay below a cap."""
+    behind = pos - lg.arange(LENGTH)
+    scores = ((q @ keys.mT).float() / 9).tanh() * 3 - behind.float() * 0.01
+    return scores.masked_fill(behind < 0, -np.inf).softmax(-1).to(values.dtype) @ values
+
+
+def no_maximum(q: Any, keys: Any, values: Any, pos: Any) -> Any:
+    weights = ((q @ keys.mT).float() * 0.05).relu()
+    return weights.masked_fill(lg.arange(LENGTH) > pos, 0.0).to(values.dtype) @ values
+
+
+def commuted(q: Any, keys: Any, values: Any, pos: Any) -> Any:
+    scores = (keys @ q.mT).float() / 5
+    unseen = (lg.arange(LENGTH) > pos).unsqueeze(-1)
+    return values.mT @ scores.masked_fill(unseen, -np.inf).softmax(-2).to(values.dtype)
+
+
+def wider_query(q: Any, keys: Any, values: Any, pos: Any) -> Any:
+    return every_key(q.float(), keys.float(), values.float(), pos)
+
+
+ATTENDS: dict[str, tuple[Attends, int]] = {  # and heads of queries that share keys
+    "one_head": (every_key, 1),
+    "group": (every_key, 4),
+    "window": (window, 4),
+    "slopes_and_cap": (slopes_and_cap, 4),
+    "no_maximum": (no_maximum, 4),
+    "commuted": (commuted, 4),
+    "wider_query": (wider_query, 3),
+}
+
+
+def token(attends: Attends, group: int, dtype: lg.DType) -> Graph:
+    """One query for each head, whose group has keys in a cache."""
+
+    def entry(q: Any, k: Any, v: Any, pos: Any) -> Any:
+        keys, values = (nn.State(n, (KEPT, LENGTH, WIDTH), k.dtype) for n in ("keys", "values"))
+        keys[:, pos : pos + 1] = k
+        values[:, pos : pos + 1] = v
+        return attends(q, keys, values, pos)
+
+    row = lg.spec(KEPT, 1, WIDTH, dtype=dtype)
+    q = lg.spec(KEPT, group, WIDTH, dtype=dtype)
+    pos = lg.spec(dtype=lg.i64, range=(0, LENGTH - 1))
+    return traced(entry, q=q, k=row, v=row, pos=pos)
+
+
+def lowered(graph: Graph) -> LoweredModel:
+    for change in GRAPH_PASSES:
+        graph = change(graph)
+    return assemble((("entry", graph),), CUDA)
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.f16, lg.bf16], ids=str)
+@pytest.mark.parametrize("name", ATTENDS)
+def test_one_token_is_two_launches_and_stores_no_scores(
+    name: str, dtype: lg.DType, rng: np.random.Generator
+) -> None:
+    attends, group = ATTENDS[name]
+    graph = token(attends, group, dtype)
+    model = lowered(graph)
+    *writes, fold, merge = model.kernels
+    assert {k.program.skeleton for k in (*writes, merge)} == {"simt"}
+    assert fold.program.skeleton == "cascade"
+    assert len(fold.region.stores) == (1 if name == "no_maximum" else 3)
+    assert sum(len(g.variants[-1].launches) for g in model.programs[0].groups) == 4
+    verify_tile(fold.program, name)
+    for pos in (0, 1, 64, 511, LENGTH - 1):
+        given = {n: rng.standard_normal((KEPT, 1, WIDTH)).astype(dtype.numpy) for n in ("k", "v")}
+        given["q"] = rng.standard_normal((KEPT, group, WIDTH)).astype(dtype.numpy)
+        given["pos"] = np.array(pos)
+        caches = {
+            n: rng.standard_normal((KEPT, LENGTH, WIDTH)).astype(dtype.numpy)
+            for n in ("keys", "values")
+        }
+        expected, _ = step(graph, given, {}, caches)
+        for kept in caches.values():
+            kept[:, pos + 1 :] = np.nan  # what is behind the position does not matter
+        found = run_entry(model, given, {}, states=caches)
+        near = 2e-5 if dtype is lg.f32 else 2e-2
+        np.testing.assert_allclose(
+            found["out"].astype(np.float32),
+            expected["out"].astype(np.float32),
+            rtol=near,
+            atol=near,
+        )
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def test_what_is_short_or_has_many_rows_stays_whole() -> None:
+    def of(queries: int, keys: int) -> list[str]:
+        q, k = (lg.spec(2, n, 64, dtype=lg.bf16) for n in (queries, keys))
+        graph = traced(attention, q=q, k=k, v=k)
+        return [k.program.skeleton for k in lowered(graph).kernels]
+
+    assert of(1, 256) == ["cascade"]
+    assert of(1, 4096) == ["cascade", "simt"]
+    assert of(64, 4096) == ["cascade", "simt"]
+    assert of(2048, 4096) == ["cascade"]
+
+
+def test_parts_keep_a_device_busy_at_any_length() -> None:
+    """No part is longer than what the typical length makes it."""
+    keys = lg.Dim("keys", 1, 1 << 20, typical=4096)
+    q, k = lg.spec(2, 1, 64, dtype=lg.bf16), lg.spec(2, keys, 64, dtype=lg.bf16)
+    fold, _ = lowered(traced(attention, q=q, k=k, v=k)).kernels
+    (n,) = fold.program.dims
+    assert fold.program.tasks.evaluate({n: 4096}) == 2 * 32
+    assert fold.program.tasks.evaluate({n: 1 << 20}) == 2 * 32 * 256

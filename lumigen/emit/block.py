@@ -260,11 +260,9 @@ def _stream(s: Stream, lines: Lines, r: Renderer) -> list[str]:
     for t, name in zip(s.tiles, "abc", strict=True):
         text = block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r)
         out += _indented(text)
-    row, depth, points = (
-        count(r, i) for i in (s.rows.major_lo, s.rows.depth.extent, s.outer.depth.extent)
-    )
-    lo, hi = count(r, s.lo), count(r, s.hi)
-    out.append(f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, {points}, shared, {turn}")
+    ends = (s.rows.major_lo, s.rows.depth.extent, s.lo, s.hi)
+    row, depth, lo, hi = (count(r, i) for i in ends)
+    out.append(f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, shared, {turn}")
     return [*out, *_indented(_indented(body)), "  });", "}"]
 
 

@@ -17,14 +17,15 @@ from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
     has_nested_reduction,
+    holds_scores,
     is_bounded_by_data,
     is_contraction,
     is_expanding,
     is_plain,
     is_product_of_one_row,
+    is_scored,
     product_factors,
     reductions_beside,
-    scored_factors,
     volume,
     volume_of,
 )
@@ -118,9 +119,10 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     ranges over, if a reduction in it varies with the reduced axes. Neither if it is expanding: it holds a contraction
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if integers that are read bound its loop, as a position does in a cache: only the loop
-    of the reduction leaves out what lies beyond them.
+    of the reduction leaves out what lies beyond them. Nor products of one row where their loop costs less than to store
+    them.
     """
-    return [_kept(g, f) for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
+    return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
 
 
 def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
@@ -143,7 +145,10 @@ def computed_positions(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
 
 
 def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tuple[Node, bool]]:
-    """The computed operands of a reduction that are not expanding, and whether a loop is bounded for their sake."""
+    """The computed operands of a reduction that are not expanding, and whether they stay for the sake of its loop.
+
+    As it is bounded by what is read, or short.
+    """
     if n.op not in MONOIDS:
         return
     axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
@@ -159,7 +164,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= skeletons.short
         if wanted and not is_expanding(value, size, axes, contracts, is_short=is_short):
-            yield node, is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+            bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+            yield node, bounded or (is_short and is_scored(value))
 
 
 # ---- of regions ----
@@ -450,10 +456,7 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
         for node, value in g.factors(n)
         if node.op not in SOURCES
         and node not in g.cut
-        and any(
-            isinstance(r, Reduce) and scored_factors(r, one_row=skeletons.one_row)
-            for r in walk([value])
-        )
+        and holds_scores(value, one_row=skeletons.one_row)
     ]
 
 

@@ -17,10 +17,12 @@ from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import Columns, Contraction, find_contraction
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.schedule_plan import (
+    points_of_part,
     schedule_of_panels,
     schedule_of_windows,
 )
 from lumigen.lower.split import Division, Split, is_little, split
+from lumigen.lower.split_fold import split_fold
 from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.plan import KernelPlan, RegionPlan
@@ -99,9 +101,14 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
     *others, store = region.stores
     fold = find_streamable(region.stores, rows)
     if fold is not None:
-        cascade = find_cascade(region.stores)
+        cascade = find_cascade(region.stores, one_row=True)
         assert cascade is not None
-        yield candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+        whole = candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+        each = points_of_part(fold, *whole.schedules)
+        parts = None if each is None else split_fold(cascade, region, each)
+        if parts is not None:
+            yield candidate(parts.plan(region, team=True), schedule)
+        yield whole
     product = None if others else find_contraction(store)
     if product is not None:
         plan = RegionPlan(region, (product.plan(region, alone=True),))

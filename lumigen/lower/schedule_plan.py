@@ -13,6 +13,7 @@ from lumigen.index import extent_of
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.chain import Chain
 from lumigen.lower.contract import Columns, Contraction, is_paired
+from lumigen.lower.contractions import EXPANSION
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, size
@@ -77,6 +78,11 @@ SCALAR_STREAMS = {
     128: ((128, 16, 4), (64, 16, 4)),
     256: ((32, 16, 2),),
 }
+# of so few rows that a warp has all of them: little comes at a time, and many blocks are on a multiprocessor
+FEW_ROWS, STREAM_STEP_OF_FEW, SCALAR_STEP_OF_LONG = 16, 32, 16
+# of the parts that a fold is split into: warps on each multiprocessor, the least steps of one, and of a fold for it,
+# which should take several times as long as the launch of the merge; it takes a result from all parts in turn
+WARPS_OF_PARTS, STEPS_OF_PART, STEPS_TO_SPLIT, MOST_PARTS = 4, 2, 16, 32
 BLOCK = 256  # threads: kThreads of the device's headers
 
 
@@ -162,7 +168,28 @@ def _stream(found: Streamable) -> Schedule:
     if found.element is f32:
         tiles = next(t for most, t in SCALAR_STREAMS.items() if longest <= most)
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    if m <= FEW_ROWS:
+        step = SCALAR_STEP_OF_LONG if found.element is f32 and longest > 64 else STREAM_STEP_OF_FEW
+        tiles = ((FEW_ROWS, step, 1),)
     busy = (t for t in tiles if -(-m // t[0]) * batch >= MULTIPROCESSORS)
     rows, step, warps = next(busy, tiles[-1])
     sizes = (rows, columns, depth, step, warps)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
+
+
+def points_of_part(found: Streamable, sizes: Schedule) -> int | None:
+    """How many points of a fold are a part; None where blocks that have all of them do as well.
+
+    Only of so few rows that scores are hardly more than what they are made of: others keep the device busy, or should
+    meet what streams by in large tiles.
+    """
+    rows, step = sizes["rows"], sizes["step"]
+    m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    points = extent_of(found.cascade.fold.axes).estimate()
+    if m >= EXPANSION * extent_of(found.cascade.inner.axes).estimate():
+        return None
+    blocks = MULTIPROCESSORS * WARPS_OF_PARTS // sizes["warps"]
+    parts = min(blocks // (-(-m // rows) * batch), points // (STEPS_OF_PART * step), MOST_PARTS)
+    if parts < 2 or points < STEPS_TO_SPLIT * step:
+        return None
+    return -(-points // (parts * step)) * step

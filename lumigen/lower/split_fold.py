@@ -73,7 +73,7 @@ def split_fold(found: Cascade, region: Region, each: int) -> SplitFold | None:
     if len(found.outers) != 1 or any(k in free_axes(c) for c in corrections):
         return None
     taken = {a.name for a in (k, *region.stores[-1].axes)}
-    part = Axis(fresh("part", taken), ceildiv(k.extent, each))
+    part = Axis(fresh(f"{k.name}_part", taken), ceildiv(k.extent, each))
     begin = ix(part) * each
     inside = tuple(
         c for c in (Cmp(ix(k) - begin), Cmp(begin + each - 1 - k)) if c.known() is not True
