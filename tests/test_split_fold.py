@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from folds import FEW, FOLDED, KEYS, POSITIONS, specs_of
+from one_token import ATTENDS, KEPT, LENGTH, WIDTH, specs_of_token, token
 from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen import nn
 from lumigen.graph import Graph
 from lumigen.interp.graph import step
 from lumigen.interp.region import evaluate
@@ -27,7 +26,7 @@ from lumigen.verify.plan import verify as verify_plan
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
 
-POINTS = {POSITIONS: 21, KEYS: 23, FEW: 3}  # the last part is ragged
+POINTS: dict[Any, int] = {POSITIONS: 21, KEYS: 23, FEW: 3}  # the last part is ragged
 
 
 @cache
@@ -90,71 +89,6 @@ def test_parts_and_their_merge_are_the_fold(
 
 # ---- one token past a cache, on a device of many blocks ----
 
-KEPT, LENGTH, WIDTH = 2, 1000, 24  # heads of keys; the last part and the last step are ragged
-Attends = Callable[[Any, Any, Any, Any], Any]
-
-
-def every_key(q: Any, keys: Any, values: Any, pos: Any) -> Any:
-    return masked(q, keys, values, lg.arange(LENGTH) <= pos)
-
-
-def masked(q: Any, keys: Any, values: Any, seen: Any) -> Any:
-    scores = (q @ keys.mT).float() / 5
-    return scores.masked_fill(~seen, -np.inf).softmax(-1).to(values.dtype) @ values
-
-
-def window(q: Any, keys: Any, values: Any, pos: Any) -> Any:
-    behind = pos - lg.arange(LENGTH)
-    return masked(q, keys, values, (behind >= 0) & (behind < 270))
-
-
-def slopes_and_cap(q: Any, keys: Any, values: Any, pos: Any) -> Any:
-    """A bias by distance, and scores that stay below a cap."""
-    behind = pos - lg.arange(LENGTH)
-    scores = ((q @ keys.mT).float() / 9).tanh() * 3 - behind.float() * 0.01
-    return scores.masked_fill(behind < 0, -np.inf).softmax(-1).to(values.dtype) @ values
-
-
-def no_maximum(q: Any, keys: Any, values: Any, pos: Any) -> Any:
-    weights = ((q @ keys.mT).float() * 0.05).relu()
-    return weights.masked_fill(lg.arange(LENGTH) > pos, 0.0).to(values.dtype) @ values
-
-
-def commuted(q: Any, keys: Any, values: Any, pos: Any) -> Any:
-    scores = (keys @ q.mT).float() / 5
-    unseen = (lg.arange(LENGTH) > pos).unsqueeze(-1)
-    return values.mT @ scores.masked_fill(unseen, -np.inf).softmax(-2).to(values.dtype)
-
-
-def wider_query(q: Any, keys: Any, values: Any, pos: Any) -> Any:
-    return every_key(q.float(), keys.float(), values.float(), pos)
-
-
-ATTENDS: dict[str, tuple[Attends, int]] = {  # and heads of queries that share keys
-    "one_head": (every_key, 1),
-    "group": (every_key, 4),
-    "window": (window, 4),
-    "slopes_and_cap": (slopes_and_cap, 4),
-    "no_maximum": (no_maximum, 4),
-    "commuted": (commuted, 4),
-    "wider_query": (wider_query, 3),
-}
-
-
-def token(attends: Attends, group: int, dtype: lg.DType) -> Graph:
-    """One query for each head, whose group has keys in a cache."""
-
-    def entry(q: Any, k: Any, v: Any, pos: Any) -> Any:
-        keys, values = (nn.State(n, (KEPT, LENGTH, WIDTH), k.dtype) for n in ("keys", "values"))
-        keys[:, pos : pos + 1] = k
-        values[:, pos : pos + 1] = v
-        return attends(q, keys, values, pos)
-
-    row = lg.spec(KEPT, 1, WIDTH, dtype=dtype)
-    q = lg.spec(KEPT, group, WIDTH, dtype=dtype)
-    pos = lg.spec(dtype=lg.i64, range=(0, LENGTH - 1))
-    return traced(entry, q=q, k=row, v=row, pos=pos)
-
 
 def lowered(graph: Graph) -> LoweredModel:
     for change in GRAPH_PASSES:
@@ -168,7 +102,7 @@ def test_one_token_is_two_launches_and_stores_no_scores(
     name: str, dtype: lg.DType, rng: np.random.Generator
 ) -> None:
     attends, group = ATTENDS[name]
-    graph = token(attends, group, dtype)
+    graph = traced(token(attends, dtype), **specs_of_token(group, dtype))
     model = lowered(graph)
     *writes, fold, merge = model.kernels
     assert {k.program.skeleton for k in (*writes, merge)} == {"simt"}

@@ -101,11 +101,12 @@ def block_lines(s: Stmt, lines: Lines, r: Renderer, narrow: frozenset[Buffer]) -
         case MapRows():
             return _map_rows(s, lines, r)
         case ForRows():
+            body = lines(s.body, None)
             names = "".join(f", float {name.name}" for name, _ in s.rows)
-            ends = _ends((s.m_lo, s.m_hi), r)
-            open_ = f"for_rows<{r.place}>({ends}, [&]({r.place} {s.m}{names}) {{"
+            ends, m = _ends((s.m_lo, s.m_hi), r), _named(s.m.name, _words(body))
+            open_ = f"for_rows<{r.place}>({ends}, [&]({r.place} {m}{names}) {{"
             numbers = ", ".join(str(b) for _, b in s.rows)
-            return [open_, *_indented(lines(s.body, None)), f"}}, {numbers});"]
+            return [open_, *_indented(body), f"}}, {numbers});"]
         case When():
             return _when(s, lines, r)
         case ScaleRows():

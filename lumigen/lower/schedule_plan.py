@@ -78,8 +78,13 @@ SCALAR_STREAMS = {
     128: ((128, 16, 4), (64, 16, 4)),
     256: ((32, 16, 2),),
 }
-# of so few rows that a warp has all of them: little comes at a time, and many blocks are on a multiprocessor
-FEW_ROWS, STREAM_STEP_OF_FEW, SCALAR_STEP_OF_LONG = 16, 32, 16
+# where a warp has all rows, the points that come at a time, for the longest of a row of 16 bits, and of f32, of which
+# a warp brings no line of more than 128: little, so that many blocks are on a multiprocessor
+FEW_ROWS = 16
+FEW_STEPS = {
+    False: {16: 32, 32: 32, 64: 32, 128: 32, 256: 16},
+    True: {16: 32, 32: 32, 64: 32, 128: 16},
+}
 # of the parts that a fold is split into: warps on each multiprocessor, the least steps of one, and of a fold for it,
 # which should take several times as long as the launch of the merge; it takes a result from all parts in turn
 WARPS_OF_PARTS, STEPS_OF_PART, STEPS_TO_SPLIT, MOST_PARTS = 4, 2, 16, 32
@@ -168,9 +173,9 @@ def _stream(found: Streamable) -> Schedule:
     if found.element is f32:
         tiles = next(t for most, t in SCALAR_STREAMS.items() if longest <= most)
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
-    if m <= FEW_ROWS:
-        step = SCALAR_STEP_OF_LONG if found.element is f32 and longest > 64 else STREAM_STEP_OF_FEW
-        tiles = ((FEW_ROWS, step, 1),)
+    few = FEW_STEPS[found.element is f32]
+    if m <= FEW_ROWS and longest in few:
+        tiles = ((FEW_ROWS, few[longest], 1),)
     busy = (t for t in tiles if -(-m // t[0]) * batch >= MULTIPROCESSORS)
     rows, step, warps = next(busy, tiles[-1])
     sizes = (rows, columns, depth, step, warps)
