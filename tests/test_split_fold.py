@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,14 +14,17 @@ from one_token import ATTENDS, KEPT, LENGTH, WIDTH, specs_of_token, token
 from tiles import run_entry, traced
 
 import lumigen as lg
+from lumigen import fast_lane
 from lumigen import functional as F
-from lumigen.graph import Graph
+from lumigen.graph import Graph, tensor_of
+from lumigen.interp.graph import evaluate as of_graph
 from lumigen.interp.graph import step
 from lumigen.interp.region import evaluate
-from lumigen.lower import GRAPH_PASSES
+from lumigen.lower import GRAPH_PASSES, plan_region
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.cascade import Cascade, find_cascade
-from lumigen.lower.devices import CPU, CUDA
+from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.lower.plan_region import Candidate, Scheduled, candidates_of_threads
 from lumigen.lower.split_fold import SplitFold, split_fold
 from lumigen.region import Region, Role
 from lumigen.verify.plan import verify as verify_plan
@@ -155,3 +160,82 @@ def test_parts_keep_a_device_busy_at_any_length() -> None:
     (n,) = fold.program.dims
     assert fold.program.tasks.evaluate({n: 4096}) == 2 * 32
     assert fold.program.tasks.evaluate({n: 1 << 20}) == 2 * 32 * 256
+
+
+# ---- every fold in parts, by the kernels of each device ----
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> Device:
+    """Devices offer parts of 32 points first, whatever pays."""
+
+    def few(*_: object) -> int:
+        return 32
+
+    monkeypatch.setattr(plan_region, "points_of_part", few)
+    monkeypatch.setattr(plan_region, "points_of_thread", few)
+    return replace(CPU, products=_last_first)
+
+
+def _last_first(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+    return reversed(list(candidates_of_threads(region, schedule)))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", FOLDED)
+def test_kernels_of_parts_compute_the_graph(
+    name: str, device: str, in_parts: Device, rng: np.random.Generator
+) -> None:
+    dims: dict[Any, int] = {POSITIONS: 70, KEYS: 75, FEW: 5}
+    graph = graph_of(name)
+    model = assemble((("entry", graph),), in_parts if device == "cpu" else CUDA)
+    folds = [k for k in model.kernels if k.program.skeleton == "cascade"]
+    assert folds
+    for k in folds:
+        assert {s.dst.role for s in k.results} == {Role.TEMP}
+        verify_tile(k.program, name)
+    given: dict[str, Any] = {}
+    for n in graph.inputs:
+        shape = [int(e.evaluate(dims)) for e in n.shape]
+        given[tensor_of(n).name] = rng.standard_normal(shape).astype(n.dtype.numpy)
+    expected = of_graph(graph, given, {})
+    found = run_entry(model, given, {}, lambda tasks: rng.permutation(tasks))
+    for out, value in expected.items():
+        np.testing.assert_allclose(found[out], value, rtol=3e-5, atol=3e-5)
+
+
+def test_threads_share_one_token(in_parts: Device, rng: np.random.Generator) -> None:
+    """Each entry as the interpreter runs it, and compiled."""
+    entries: list[tuple[str, Graph]] = []
+    for name, (attends, group) in ATTENDS.items():
+        graph = traced(token(attends, lg.f32), **specs_of_token(group, lg.f32))
+        for change in GRAPH_PASSES:
+            graph = change(graph)
+        entries.append((name, graph))
+    model = assemble(tuple(entries), in_parts)
+    split = [k for k in model.kernels if len(k.results) == 3]
+    assert len(split) >= 4
+    compiled = fast_lane.load(model, "-O1")
+    for name, graph in entries:
+        group = ATTENDS[name][1]
+        for pos in (0, 1, 64, LENGTH - 1):
+            shapes = {"q": group, "k": 1, "v": 1}
+            given: dict[str, Any] = {
+                n: rng.standard_normal((KEPT, rows, WIDTH)).astype(np.float32)
+                for n, rows in shapes.items()
+            }
+            given["pos"] = np.array(pos)
+            caches = {
+                n: rng.standard_normal((KEPT, LENGTH, WIDTH)).astype(np.float32)
+                for n in ("keys", "values")
+            }
+            expected, _ = step(graph, given, {}, {n: c.copy() for n, c in caches.items()})
+            for found in (
+                run_entry(
+                    model, given, {}, states={n: c.copy() for n, c in caches.items()}, entry=name
+                ),
+                compiled.run(name, given, {}, {n: c.copy() for n, c in caches.items()}),
+            ):
+                np.testing.assert_allclose(
+                    found["out"], expected["out"], rtol=2e-5, atol=2e-5, err_msg=f"{name} at {pos}"
+                )

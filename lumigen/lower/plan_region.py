@@ -18,6 +18,7 @@ from lumigen.lower.contract import Columns, Contraction, find_contraction
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.schedule_plan import (
     points_of_part,
+    points_of_thread,
     schedule_of_panels,
     schedule_of_windows,
 )
@@ -74,6 +75,10 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
     fold = find_cascade(region.stores, one_row=True)
     if fold is not None:
         yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
+        each = points_of_thread(fold)
+        parts = None if each is None else split_fold(fold, region, each)
+        if parts is not None:
+            yield candidate(parts.plan(region), schedule)
 
 
 def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:

@@ -66,6 +66,8 @@ CHAIN_OF_FLOATS = {"rows": 96, "least_rows": 8, "part": 128, "depth": 384}
 # streams; else scores and weights of 64 x 64 and accumulators stay in the first two caches
 ROW_OF_FOLD = {"depth": 256}
 FOLD = {"columns": 64, "depth": 64}
+# points that a thread folds at least where several share those of a fold, for all threads of a large machine
+POINTS_OF_THREAD, THREADS = 512, 64
 VISITS = {"visits": 8192, "lanes": 128}
 
 # rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time:
@@ -180,6 +182,14 @@ def _stream(found: Streamable) -> Schedule:
     rows, step, warps = next(busy, tiles[-1])
     sizes = (rows, columns, depth, step, warps)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
+
+
+def points_of_thread(found: Cascade) -> int | None:
+    """How many points of a fold a thread has where several share them; None where they have enough to do as it is."""
+    outside = (*found.grid, *found.columns)
+    points = extent_of(found.fold.axes).estimate()
+    parts = min(THREADS // extent_of(outside).estimate(), points // POINTS_OF_THREAD)
+    return -(-points // parts) if parts > 1 else None
 
 
 def points_of_part(found: Streamable, sizes: Schedule) -> int | None:
