@@ -26,6 +26,7 @@ from lumigen.lower.cascade import Cascade, find_cascade
 from lumigen.lower.devices import CPU, CUDA, Device
 from lumigen.lower.plan_region import Candidate, Scheduled, candidates_of_threads
 from lumigen.lower.split_fold import SplitFold, split_fold
+from lumigen.printer.tile import show as show_tile
 from lumigen.region import Region, Role
 from lumigen.verify.plan import verify as verify_plan
 from lumigen.verify.region import verify as verify_region
@@ -76,9 +77,7 @@ def test_parts_and_their_merge_are_the_fold(
     folds = folds_of(name)
     assert folds
     for region, found in folds:
-        (k,) = found.fold.axes
-        extent = int(k.extent.evaluate(POINTS))
-        pieces = split_fold(found, region, -(-extent // count))
+        pieces = split_fold(found, region, count, step=2)
         assert pieces is not None
         verify_plan(pieces.plan(region))
         for r in (pieces.states, *pieces.merges):
@@ -152,14 +151,14 @@ def test_what_is_short_or_has_many_rows_stays_whole() -> None:
     assert of(2048, 4096) == ["cascade"]
 
 
-def test_parts_keep_a_device_busy_at_any_length() -> None:
-    """No part is longer than what the typical length makes it."""
-    keys = lg.Dim("keys", 1, 1 << 20, typical=4096)
-    q, k = lg.spec(2, 1, 64, dtype=lg.bf16), lg.spec(2, keys, 64, dtype=lg.bf16)
-    fold, _ = lowered(traced(attention, q=q, k=k, v=k)).kernels
-    (n,) = fold.program.dims
-    assert fold.program.tasks.evaluate({n: 4096}) == 2 * 32
-    assert fold.program.tasks.evaluate({n: 1 << 20}) == 2 * 32 * 256
+def test_parts_share_what_a_position_leaves() -> None:
+    """However short the text is in its cache, no part has more steps than another needs."""
+    graph = traced(token(ATTENDS["group"][0], lg.f32), **specs_of_token(4, lg.f32))
+    fold = lowered(graph).kernels[-2].program
+    assert fold.tasks == KEPT * 15
+    each = 32 * 15  # a step for each part: pos // each steps, and one more
+    text = show_tile(fold)
+    assert f"(x0[])//{each}" in text, text
 
 
 # ---- every fold in parts, by the kernels of each device ----
@@ -167,13 +166,14 @@ def test_parts_keep_a_device_busy_at_any_length() -> None:
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> Device:
-    """Devices offer parts of 32 points first, whatever pays."""
+    """Devices offer three parts first, whatever pays."""
 
-    def few(*_: object) -> int:
-        return 32
+    def three(*_: object) -> int:
+        return 3
 
-    monkeypatch.setattr(plan_region, "points_of_part", few)
-    monkeypatch.setattr(plan_region, "points_of_thread", few)
+    monkeypatch.setattr(plan_region, "parts_of_blocks", three)
+    monkeypatch.setattr(plan_region, "parts_of_threads", three)
+    monkeypatch.setattr(plan_region, "STEP_OF_PARTS", 8)
     return replace(CPU, products=_last_first)
 
 

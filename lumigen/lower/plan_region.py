@@ -17,8 +17,9 @@ from lumigen.lower.chain import find_chain
 from lumigen.lower.contract import Columns, Contraction, find_contraction
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.schedule_plan import (
-    points_of_part,
-    points_of_thread,
+    STEP_OF_PARTS,
+    parts_of_blocks,
+    parts_of_threads,
     schedule_of_panels,
     schedule_of_windows,
 )
@@ -75,10 +76,10 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
     fold = find_cascade(region.stores, one_row=True)
     if fold is not None:
         yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
-        each = points_of_thread(fold)
-        parts = None if each is None else split_fold(fold, region, each)
-        if parts is not None:
-            yield candidate(parts.plan(region), schedule)
+        parts = parts_of_threads(fold)
+        pieces = split_fold(fold, region, parts, STEP_OF_PARTS) if parts > 1 else None
+        if pieces is not None:
+            yield candidate(pieces.plan(region), schedule)
 
 
 def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:
@@ -109,10 +110,11 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
         cascade = find_cascade(region.stores, one_row=True)
         assert cascade is not None
         whole = candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
-        each = points_of_part(fold, *whole.schedules)
-        parts = None if each is None else split_fold(cascade, region, each)
-        if parts is not None:
-            yield candidate(parts.plan(region, team=True), schedule)
+        (sizes,) = whole.schedules
+        parts = parts_of_blocks(fold, sizes)
+        pieces = split_fold(cascade, region, parts, sizes["step"]) if parts > 1 else None
+        if pieces is not None:
+            yield candidate(pieces.plan(region, team=True), schedule)
         yield whole
     product = None if others else find_contraction(store)
     if product is not None:

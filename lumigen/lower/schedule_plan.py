@@ -66,8 +66,9 @@ CHAIN_OF_FLOATS = {"rows": 96, "least_rows": 8, "part": 128, "depth": 384}
 # streams; else scores and weights of 64 x 64 and accumulators stay in the first two caches
 ROW_OF_FOLD = {"depth": 256}
 FOLD = {"columns": 64, "depth": 64}
-# points that a thread folds at least where several share those of a fold, for all threads of a large machine
-POINTS_OF_THREAD, THREADS = 512, 64
+# points that a thread folds at least where several share those of a fold, in whole steps, for all threads of a large
+# machine
+POINTS_OF_THREAD, STEP_OF_PARTS, THREADS = 512, 64, 64
 VISITS = {"visits": 8192, "lanes": 128}
 
 # rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time:
@@ -184,16 +185,15 @@ def _stream(found: Streamable) -> Schedule:
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
 
 
-def points_of_thread(found: Cascade) -> int | None:
-    """How many points of a fold a thread has where several share them; None where they have enough to do as it is."""
+def parts_of_threads(found: Cascade) -> int:
+    """Into how many parts to split a fold that threads share; 1 where they have enough to do as it is."""
     outside = (*found.grid, *found.columns)
     points = extent_of(found.fold.axes).estimate()
-    parts = min(THREADS // extent_of(outside).estimate(), points // POINTS_OF_THREAD)
-    return -(-points // parts) if parts > 1 else None
+    return max(1, min(THREADS // extent_of(outside).estimate(), points // POINTS_OF_THREAD))
 
 
-def points_of_part(found: Streamable, sizes: Schedule) -> int | None:
-    """How many points of a fold are a part; None where blocks that have all of them do as well.
+def parts_of_blocks(found: Streamable, sizes: Schedule) -> int:
+    """Into how many parts to split a fold; 1 where blocks that have all of its points do as well.
 
     Only of so few rows that scores are hardly more than what they are made of: others keep the device busy, or should
     meet what streams by in large tiles.
@@ -201,10 +201,9 @@ def points_of_part(found: Streamable, sizes: Schedule) -> int | None:
     rows, step = sizes["rows"], sizes["step"]
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     points = extent_of(found.cascade.fold.axes).estimate()
-    if m >= EXPANSION * extent_of(found.cascade.inner.axes).estimate():
-        return None
+    is_large = m >= EXPANSION * extent_of(found.cascade.inner.axes).estimate()
+    if is_large or points < STEPS_TO_SPLIT * step:
+        return 1
     blocks = MULTIPROCESSORS * WARPS_OF_PARTS // sizes["warps"]
     parts = min(blocks // (-(-m // rows) * batch), points // (STEPS_OF_PART * step), MOST_PARTS)
-    if parts < 2 or points < STEPS_TO_SPLIT * step:
-        return None
-    return -(-points // (parts * step)) * step
+    return max(1, parts)

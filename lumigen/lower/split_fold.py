@@ -17,8 +17,8 @@ from itertools import groupby
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, ceildiv, ix
-from lumigen.lower.bounds import absent_unless
+from lumigen.index import Axis, Ix, ceildiv, floordiv, ix
+from lumigen.lower.bounds import absent_unless, loop_bounds
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.names import fresh
@@ -66,19 +66,24 @@ class SplitFold:
         return RegionPlan(region, (self.fold.plan(self.states), *merges), self.temps)
 
 
-def split_fold(found: Cascade, region: Region, each: int) -> SplitFold | None:
-    """The fold of a region in parts of so many points; None where a correction varies inside a part."""
+def split_fold(found: Cascade, region: Region, parts: int, step: int) -> SplitFold | None:
+    """The fold of a region in so many parts of whole steps; None where a correction varies inside a part.
+
+    The parts share the points that its conditions leave, as those up to a position, so that all have something to do.
+    """
     (k,) = found.fold.axes
     corrections = [c.correct for c in found.fold.carries if c.correct is not None]
     if len(found.outers) != 1 or any(k in free_axes(c) for c in corrections):
         return None
     taken = {a.name for a in (k, *region.stores[-1].axes)}
-    part = Axis(fresh(f"{k.name}_part", taken), ceildiv(k.extent, each))
-    begin = ix(part) * each
-    inside = tuple(
-        c for c in (Cmp(ix(k) - begin), Cmp(begin + each - 1 - k)) if c.known() is not True
-    )
-    fold = _of_part(found, inside, part)
+    part = Axis(fresh(f"{k.name}_part", taken), ix(parts))
+    rows = {a: (ix(0), a.extent - 1) for a in found.columns}
+    limits = loop_bounds(found.fold.where, k, rows)
+    first = floordiv(limits.lo, ix(step)) * step
+    each = ceildiv(limits.hi - first, parts * step) * step
+    begin = first + each * part
+    inside = (Cmp(ix(k) - begin), Cmp(begin + each - 1 - k))
+    fold = _of_part(found, tuple(c for c in inside if c.known() is not True), part)
     if fold is None:
         return None
     states = _states(fold, region)

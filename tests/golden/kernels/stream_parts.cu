@@ -40,7 +40,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
         4096};
     const Strided<bf16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const bf16*>(x3 + 262144 * i0), 1, 64,
         64};
-    for_steps<Tile>(a, m0, 64, b, c, 128 * k1_part, index_min(128 * k1_part + 128, static_cast<int>(x2[0]) + 1), shared,
+    for_steps<Tile>(a, m0, 64, b, c, 32 * (static_cast<int>(x2[0]) / 1024) * k1_part + 32 * k1_part,
+        index_min(32 * (static_cast<int>(x2[0]) / 1024) + 32 * (static_cast<int>(x2[0]) / 1024) * k1_part +
+            32 * k1_part + 32, static_cast<int>(x2[0]) + 1), shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       if (!(k_begin + 31 <= static_cast<int>(x2[0]) && k_begin <= 4064)) {
