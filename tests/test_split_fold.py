@@ -161,6 +161,22 @@ def test_parts_share_what_a_position_leaves() -> None:
     assert f"(x0[])//{each}" in text, text
 
 
+def test_parts_do_what_the_fold_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A point of the axis is counted in the part that has it alone."""
+    q, k = (lg.spec(2, n, 64, dtype=lg.bf16) for n in (1, 4096))
+    graph = traced(attention, q=q, k=k, v=k)
+    parts, _ = lowered(graph).kernels
+
+    def one(*_: object) -> int:
+        return 1
+
+    monkeypatch.setattr(plan_region, "parts_of_blocks", one)
+    (whole,) = lowered(graph).kernels
+    (work, read, _), (of_parts, read_by_parts, _) = whole.cost.at({}), parts.cost.at({})
+    assert read_by_parts == read
+    assert abs(of_parts - work) < 0.01 * work
+
+
 # ---- every fold in parts, by the kernels of each device ----
 
 
