@@ -90,7 +90,8 @@ FEW_STEPS = {
 }
 # of the parts that a fold is split into: warps on each multiprocessor, the least steps of one, and of a fold for it,
 # which should take several times as long as the launch of the merge; it takes a result from all parts in turn
-WARPS_OF_PARTS, STEPS_OF_PART, STEPS_TO_SPLIT, MOST_PARTS = 4, 2, 16, 32
+WARPS_OF_PARTS, STEPS_OF_PART, STEPS_TO_SPLIT = 4, 2, 16
+LEAST_PARTS, MOST_PARTS = 4, 32
 BLOCK = 256  # threads: kThreads of the device's headers
 
 
@@ -206,4 +207,4 @@ def parts_of_blocks(found: Streamable, sizes: Schedule) -> int:
         return 1
     blocks = MULTIPROCESSORS * WARPS_OF_PARTS // sizes["warps"]
     parts = min(blocks // (-(-m // rows) * batch), points // (STEPS_OF_PART * step), MOST_PARTS)
-    return max(1, parts)
+    return parts if parts >= LEAST_PARTS else 1
