@@ -339,7 +339,8 @@ class Stream:
     """`for axis in lo .. hi - 1` by `step`s, by a block of threads, with tiles that are there when the body runs.
 
     `rows` are the same in each turn and stay in registers; the tiles of `inner` and `outer` come through a ring of
-    slots, ahead of the body. What is not held in the element type of a tile is rounded to it.
+    slots, ahead of the body; those of `outer` are zero from `hi` on, unless a copy engine brings them. What is not held
+    in the element type of a tile is rounded to it.
     """
 
     axis: Axis

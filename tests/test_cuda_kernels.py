@@ -141,6 +141,46 @@ def test_what_a_fold_carries_is_stored_too(tmp_path: Path) -> None:
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
 
 
+def one_token(features: int, group: int, dtype: Any) -> list[LoweredKernel]:
+    """The parts of a fold over a cache, and their merge."""
+
+    def entry(q: Any, pos: Any) -> Any:
+        keys, values = (lg.nn.State(n, (2, 4096, features), dtype) for n in ("keys", "values"))
+        seen = lg.arange(4096) <= pos
+        scores = (q @ keys.mT).float().masked_fill(~seen, float("-inf"))
+        return scores.softmax(-1).to(dtype) @ values
+
+    position = lg.spec(dtype=lg.i64, range=(0, 4095))
+    graph = traced(entry, q=lg.spec(2, group, features, dtype=dtype), pos=position)
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    return list(assemble((("entry", graph),), CUDA).kernels)
+
+
+FEW = [  # features, rows that share keys
+    (128, 4, lg.bf16),
+    *(
+        pytest.param(features, group, dtype, marks=pytest.mark.slow)
+        for dtype in (lg.bf16, lg.f32)
+        for features, group in ((16, 1), (64, 1), (80, 3), (128, 16), (256, 8))
+    ),
+]
+
+
+@pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("features", "group", "dtype"), FEW)
+def test_parts_of_a_fold_of_few_rows(
+    arch: str, features: int, group: int, dtype: Any, tmp_path: Path
+) -> None:
+    made = one_token(features, group, dtype)
+    assert [k.program.skeleton for k in made] == ["cascade", "simt"]
+    for k in made:
+        folder = tmp_path / k.name
+        folder.mkdir()
+        log = compile_for(arch, k, folder)
+        assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
 SCALAR = [  # features, batch: of many rows to a block, and of few
     (64, 32),
     *(pytest.param(f, b, marks=pytest.mark.slow) for f in (16, 64, 128, 256) for b in (1, 32)),

@@ -92,6 +92,13 @@ def one_token(q: Any, k: Any, v: Any, position: Any) -> Any:
     return F.scaled_dot_product_attention(q.unsqueeze(1), keys, values, seen)
 
 
+def one_token_of_many(q: Any, position: Any) -> Any:
+    """Four queries that share keys, past caches so long that tasks share them."""
+    keys, values = (nn.State(n, (2, 4096, 64), lg.bf16) for n in ("keys", "values"))
+    seen = lg.arange(4096) <= position
+    return F.scaled_dot_product_attention(q, keys, values, seen)
+
+
 def heads(queries: int, kept: int, features: int, dtype: lg.DType = lg.f32) -> dict[str, Any]:
     """So many heads of queries, and of keys and values."""
     q, k = (lg.spec(1, n, ROWS, features, dtype=dtype) for n in (queries, kept))
@@ -152,6 +159,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "one_token": (
         one_token,
         {**{n: spec(2, 16) for n in "qkv"}, "position": lg.spec(dtype=lg.i64, range=(0, 63))},
+    ),
+    "one_token_of_many": (
+        one_token_of_many,
+        {
+            "q": spec(2, 4, 64, dtype=lg.bf16),
+            "position": lg.spec(dtype=lg.i64, range=(0, 4095)),
+        },
     ),
 }  # fmt: skip
 
@@ -229,6 +243,9 @@ KERNELS = {
     "stream_f16.cu": Row("causal_f16", AMPERE, "cascade"),
     "stream_grouped_bf16.cu": Row("grouped_bf16", AMPERE, "cascade"),
     "stream_log_sum_exp_f16.cu": Row("log_sum_exp_f16", AMPERE, "cascade"),
+    "stream_one_token.cu": Row("one_token", AMPERE, "cascade"),
+    "stream_parts.cu": Row("one_token_of_many", AMPERE, "cascade"),
+    "stream_merge.cu": Row("one_token_of_many", AMPERE, "simt"),
     "roles_f16.cu": Row("product_f16", HOPPER, "roles", 1),
     "roles_few_rows.cu": Row("product_f16", HOPPER, "roles"),
     "roles_split.cu": Row("product_deep", HOPPER, "roles", 1),

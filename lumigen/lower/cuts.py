@@ -20,14 +20,15 @@ from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
     has_nested_reduction,
+    holds_scores,
     is_bounded_by_data,
     is_contraction,
     is_expanding,
     is_plain,
     is_product_of_one_row,
+    is_scored,
     product_factors,
     reductions_beside,
-    scored_factors,
     volume,
     volume_of,
 )
@@ -126,8 +127,9 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if integers that are
     read bound its loop, as a position does in a cache: only the loop of the reduction leaves out what lies beyond them.
+    Nor products of one row where their loop costs less than to store them.
     """
-    return [_kept(g, f) for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
+    return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
 
 
 def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
@@ -150,7 +152,10 @@ def computed_positions(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
 
 
 def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tuple[Node, bool]]:
-    """The computed operands of a reduction that are not expanding, and whether a loop is bounded for their sake."""
+    """The computed operands of a reduction that are not expanding, and whether they stay for the sake of its loop.
+
+    As it is bounded by what is read, or short.
+    """
     if n.op not in MONOIDS:
         return
     axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
@@ -168,7 +173,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         expands = is_expanding(value, size, axes, contracts, is_short=is_short)
         expands |= varying and _becomes_states(g, skeletons, node, value, bound)
         if wanted and not expands:
-            yield node, is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+            bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+            yield node, bounded or (is_short and is_scored(value))
 
 
 def _becomes_states(
@@ -541,10 +547,7 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
         for node, value in g.factors(n)
         if node.op not in SOURCES
         and node not in g.cut
-        and any(
-            isinstance(r, Reduce) and scored_factors(r, one_row=skeletons.one_row)
-            for r in walk([value])
-        )
+        and holds_scores(value, one_row=skeletons.one_row)
     ]
 
 

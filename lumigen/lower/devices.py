@@ -231,7 +231,7 @@ CUDA = Device(
         lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
     ),
     team=True,
-    short=512,  # some steps of a block, as against the launches that it saves
+    short=1 << 20,  # blocks share long loops, as against the launches that storing takes
     keeps=_kept_by_blocks,
     special=(
         Special("sm_90a", roles.schedules),

@@ -18,10 +18,14 @@ from lumigen.lower.contract import Columns, Contraction, Products, find_contract
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
+    STEP_OF_PARTS,
+    parts_of_blocks,
+    parts_of_threads,
     schedule_of_panels,
     schedule_of_windows,
 )
 from lumigen.lower.split import Division, Split, is_little, split
+from lumigen.lower.split_fold import split_fold
 from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.plan import KernelPlan, RegionPlan
@@ -79,6 +83,11 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
     first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
     for fold in (f for f in first if f is not None):
         yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
+    parts = parts_of_threads(of_columns) if of_columns is not None else 1
+    if of_columns is not None and parts > 1:
+        pieces = split_fold(of_columns, region, parts, STEP_OF_PARTS)
+        if pieces is not None:
+            yield candidate(pieces.plan(region), schedule)
 
 
 def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
@@ -130,9 +139,15 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
     *others, store = region.stores
     fold = find_streamable(region.stores, rows)
     if fold is not None:
-        cascade = find_cascade(region.stores)
+        cascade = find_cascade(region.stores, one_row=True)
         assert cascade is not None
-        yield candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+        whole = candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+        (sizes,) = whole.schedules
+        parts = parts_of_blocks(fold, sizes)
+        pieces = split_fold(cascade, region, parts, sizes["step"]) if parts > 1 else None
+        if pieces is not None:
+            yield candidate(pieces.plan(region, team=True), schedule)
+        yield whole
     product = None if others else find_contraction(store)
     if product is not None:
         plan = RegionPlan(region, (product.plan(region, alone=True),))

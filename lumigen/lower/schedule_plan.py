@@ -12,6 +12,7 @@ from lumigen.dtype import f32
 from lumigen.index import extent_of
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, is_paired
+from lumigen.lower.contractions import EXPANSION
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.stream import SITES as STREAM_SITES
@@ -68,6 +69,9 @@ ROWS_OF_NUMBERS = {"rows": 1, "least_rows": 1, "part": 4096, "depth": 1}
 # streams; else scores and weights of 64 x 64 and accumulators stay in the first two caches
 ROW_OF_FOLD = {"depth": 256}
 FOLD = {"columns": 64, "depth": 64}
+# points that a thread folds at least where several share those of a fold, in whole steps, for all threads of a large
+# machine
+POINTS_OF_THREAD, STEP_OF_PARTS, THREADS = 512, 64, 64
 VISITS = {"visits": 8192, "lanes": 128}
 
 # rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time:
@@ -80,6 +84,17 @@ SCALAR_STREAMS = {
     128: ((128, 16, 4), (64, 16, 4)),
     256: ((32, 16, 2),),
 }
+# where a warp has all rows, the points that come at a time, for the longest of a row of 16 bits, and of f32, of which
+# a warp brings no line of more than 128: little, so that many blocks are on a multiprocessor
+FEW_ROWS = 16
+FEW_STEPS = {
+    False: {16: 32, 32: 32, 64: 32, 128: 32, 256: 16},
+    True: {16: 32, 32: 32, 64: 32, 128: 16},
+}
+# of the parts that a fold is split into: warps on each multiprocessor, the least steps of one, and of a fold for it,
+# which should take several times as long as the launch of the merge; it takes a result from all parts in turn
+WARPS_OF_PARTS, STEPS_OF_PART, STEPS_TO_SPLIT = 4, 2, 16
+LEAST_PARTS, MOST_PARTS = 4, 32
 BLOCK = 256  # threads: kThreads of the device's headers
 
 
@@ -188,7 +203,34 @@ def _stream(found: Streamable) -> Schedule:
     if found.element is f32:
         tiles = next(t for most, t in SCALAR_STREAMS.items() if longest <= most)
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    few = FEW_STEPS[found.element is f32]
+    if m <= FEW_ROWS and longest in few:
+        tiles = ((FEW_ROWS, few[longest], 1),)
     busy = (t for t in tiles if -(-m // t[0]) * batch >= MULTIPROCESSORS)
     rows, step, warps = next(busy, tiles[-1])
     sizes = (rows, columns, depth, step, warps)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
+
+
+def parts_of_threads(found: Cascade) -> int:
+    """Into how many parts to split a fold that threads share; 1 where they have enough to do as it is."""
+    outside = (*found.grid, *found.columns)
+    points = extent_of(found.fold.axes).estimate()
+    return max(1, min(THREADS // extent_of(outside).estimate(), points // POINTS_OF_THREAD))
+
+
+def parts_of_blocks(found: Streamable, sizes: Schedule) -> int:
+    """Into how many parts to split a fold; 1 where blocks that have all of its points do as well.
+
+    Only of so few rows that scores are hardly more than what they are made of: others keep the device busy, or should
+    meet what streams by in large tiles.
+    """
+    rows, step = sizes["rows"], sizes["step"]
+    m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    points = extent_of(found.cascade.fold.axes).estimate()
+    is_large = m >= EXPANSION * extent_of(found.cascade.inner.axes).estimate()
+    if is_large or points < STEPS_TO_SPLIT * step:
+        return 1
+    blocks = MULTIPROCESSORS * WARPS_OF_PARTS // sizes["warps"]
+    parts = min(blocks // (-(-m // rows) * batch), points // (STEPS_OF_PART * step), MOST_PARTS)
+    return parts if parts >= LEAST_PARTS else 1

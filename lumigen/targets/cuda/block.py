@@ -129,11 +129,12 @@ def _map_tile(s: MapTile, spell: Spell, r: Renderer, *, flushes: bool) -> Lines:
 
 
 def _for_rows(s: ForRows, spell: Spell, r: Renderer) -> Lines:
+    body = joined(spell(s.body, None))
     names = "".join(f", float {name.name}" for name, _ in s.rows)
     ends = _ends((s.m_lo, s.m_hi), r)
-    head = f"for_rows<{r.place}>({ends}, [&]({r.place} {s.m}{names}) {{"
+    head = f"for_rows<{r.place}>({ends}, [&]({r.place} {body.named(s.m.name)}{names}) {{"
     tail = f"}}, {_names((b for _, b in s.rows), r)});"
-    return r.lines(head, joined(spell(s.body, None)).indented(), tail)
+    return r.lines(head, body.indented(), tail)
 
 
 # a compiler for GPUs may take it that signed integers do not overflow
@@ -257,11 +258,9 @@ def _stream(s: Stream, spell: Spell, r: Renderer) -> Lines:
         block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r).indented()
         for t, name in zip(s.tiles, "abc", strict=True)
     ]
-    row, depth, points = (
-        count(r, i) for i in (s.rows.major_lo, s.rows.depth.extent, s.outer.depth.extent)
-    )
-    lo, hi = count(r, s.lo), count(r, s.hi)
-    head = f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, {points}, shared, {turn}"
+    ends = (s.rows.major_lo, s.rows.depth.extent, s.lo, s.hi)
+    row, depth, lo, hi = (count(r, i) for i in ends)
+    head = f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, shared, {turn}"
     return r.lines("{", *operands, head, body.indented().indented(), "  });", "}")
 
 
