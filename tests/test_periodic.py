@@ -83,6 +83,22 @@ def test_every_layer_has_the_slots_of_the_first() -> None:
     assert len(counts) == 1
 
 
+def test_what_passes_to_the_next_layer_leaves_room_in_between() -> None:
+    """It is read by the first step of a layer and written by the last; two larger ones live at the same time."""
+    used, _, places = slots_of(layers(6, [(0, [1]), (2, [1]), (2, [1]), (0, [1])], 1))
+    assert used[1:5] == used[5:9] == used[21:25]
+    assert max(p.stop for p in places.values()) == 2 * SIZES[2].const
+
+
+def test_what_the_last_layer_leaves_is_not_held_in_the_others() -> None:
+    """After the layers comes the first step of one more, and one that reads what it wrote."""
+    steps = layers(4, [(0, [1]), (2, [1]), (2, [1]), (0, [1])], 1)[:-1]
+    steps += [("body 0", 0, [steps[-1][2][-1], "begun"]), ("other", 1, ["begun", "end"])]
+    used, _, places = slots_of(steps)
+    assert used[1] == used[5] == used[17]
+    assert max(p.stop for p in places.values()) == 2 * SIZES[2].const
+
+
 def test_what_is_written_while_it_is_read_takes_turns() -> None:
     """A layer of one step cannot write where it reads, so every other layer is like the first."""
     used, _, _ = slots_of(layers(9, [(0, [1])], 1))

@@ -1,13 +1,15 @@
 """periodic: temporaries of layers that repeat lie in the slots of the layer before.
 
-Before: the temporaries of an entry, each with its lifetime, and a key of what each step does.  After: one lifetime for
-those that stand in the same place of all rounds, as if there were one round. Then the steps of all rounds have the same
-arguments, the entry's source has a loop over them, and arenas are planned as fast for many layers as for one.
+Before: the temporaries of an entry, each with its lifetime, and a key of what each step does.  After: those that stand
+in the same place of all rounds are one, alive as if there were one round: what a round leaves for the next is alive at
+the end and again at the start. Then the steps of all rounds have the same arguments, the entry's source has a loop over
+them, and arenas are planned as fast for many layers as for one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,7 +30,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Periodic:
-    """Lifetimes as if each section were one round, and the one that stands for each temporary."""
+    """Lifetimes as if each section were one round, and the temporary that stands for each one."""
 
     lifetimes: tuple[Lifetime, ...]
     home: Mapping[str, str]
@@ -51,7 +53,12 @@ def periodic(lifetimes: tuple[Lifetime, ...], keys: Sequence[Hashable], uses: Us
     groups: dict[str, list[Lifetime]] = {}
     for name, one in home.items():
         groups.setdefault(one, []).append(alive[name])
-    made = tuple(_folded(name, group, sections) for name, group in groups.items())
+    cuts = sorted({2 * i for s in sections for i in (*range(s.start, s.end, s.period), s.end)})
+    made = [
+        Lifetime(name, group[0].bytes, first, last)
+        for name, group in groups.items()
+        for first, last in _joined(p for t in group for p in _parts(t, cuts, sections))
+    ]
     return Periodic(tuple(sorted(made, key=lambda t: (t.first, t.last))), home)
 
 
@@ -89,24 +96,24 @@ def _is_apart(alive: Mapping[str, Lifetime], home: Mapping[str, str]) -> bool:
     return True
 
 
-def _folded(name: str, group: Sequence[Lifetime], sections: Sequence[Section]) -> Lifetime:
-    """What passes from round to round lives in all of the round."""
-    first = min(_fold(t.first, sections) for t in group)
-    last = max(_fold(t.last, sections) for t in group)
-    for s in sections:
-        body = _fold(2 * s.start, sections), _fold(2 * s.start, sections) + 2 * s.period - 1
-        if any(_passes(t, s) for t in group):
-            first, last = min(first, body[0]), max(last, body[1])
-    return Lifetime(name, group[0].bytes, first, last)
+def _parts(
+    t: Lifetime, cuts: Sequence[int], sections: Sequence[Section]
+) -> Iterator[tuple[int, int]]:
+    """When it is alive in the one round: what passes to the next round, at the round's end and at its start."""
+    inside = cuts[bisect_right(cuts, t.first) : bisect_right(cuts, t.last)]
+    for begin, end in pairwise([t.first, *inside, t.last + 1]):
+        yield _fold(begin, sections), _fold(end - 1, sections)
 
 
-def _passes(t: Lifetime, s: Section) -> bool:
-    """Whether it lives in more than one round of a section, or in one and outside."""
-    rounds = [
-        (x - 2 * s.start) // (2 * s.period) if 2 * s.start <= x < 2 * s.end else None
-        for x in (t.first, t.last)
-    ]
-    return rounds[0] != rounds[1]
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same times in order and apart."""
+    out: list[tuple[int, int]] = []
+    for first, last in sorted(set(spans)):
+        if out and first <= out[-1][1] + 1:
+            out[-1] = out[-1][0], max(last, out[-1][1])
+        else:
+            out.append((first, last))
+    return out
 
 
 def _fold(time: int, sections: Sequence[Section]) -> int:
