@@ -221,6 +221,7 @@ class _Model:
             lambda region: self.device.columns(unify_axes(region)),
             self.device.one_row,
             self.device.short,
+            lambda region: self.device.maps_rows(unify_axes(region)),
         )
         regions = partition(graph, skeletons)
         regions = retype_temporaries(regions, self.dtype)

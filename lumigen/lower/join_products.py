@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.contract import find_products
 from lumigen.lower.join import Asked, Whole, as_one, join_by
-from lumigen.region import Buffer, Region
+from lumigen.region import Buffer, Region, Role
 
 MOST = 4  # grids of a launch: the text of a kernel grows with them, and more gain little
 # launches with products that another one may be moved ahead of: what is made long before it is read takes memory
@@ -32,14 +32,19 @@ def join_products(
     """The regions joined where `beside` says that a launch has a grid for each of their stores."""
 
     def partners(out: list[Whole], made: Whole) -> Iterator[tuple[int, Region]]:
-        if not made.reduces or find_products(made.region.stores[-1], one_row=True) is None:
+        last = made.region.stores[-1]
+        if not made.reduces or not find_products(last, one_row=True, statistics=True):
             return
+        rows = {b for b in made.reads if b.role is not Role.WEIGHT}
+        sharing = [i for i, w in enumerate(out) if w.reduces and rows & w.reads]
         passed = 0
-        for i in reversed(range(len(out))):
+        for i in reversed(range(min(sharing, default=len(out)), len(out))):
             earlier = out[i].region
-            if earlier.steps == made.region.steps and not out[i].is_scan and not made.is_scan:
+            same_steps = earlier.steps == made.region.steps and not (out[i].is_scan or made.is_scan)
+            few = len(earlier.stores) + len(made.region.stores) <= MOST
+            if i in sharing and same_steps and few:
                 joined = unify_axes(as_one((earlier, made.region)))
-                if len(joined.stores) <= MOST and beside(joined):
+                if beside(joined):
                     yield i, joined
             passed += not in_loops(earlier)
             if passed > NEAR:
