@@ -54,6 +54,10 @@ def side_by_side(x: Any) -> Any:
     return {"q": x @ weight(24, 48, name="query"), "k": (x @ weight(24, 16, name="key")) * 0.5}
 
 
+def normed(x: Any) -> Any:
+    return F.rms_norm(x, (24,), weight(24, name="norm")) @ weight(24, 48)
+
+
 def feed_forward(x: Any) -> Any:
     return F.gelu(x @ weight(24, 48, name="up")) @ weight(48, 24, name="down")
 
@@ -135,6 +139,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "product_deep": (lambda x, w: (x @ w.T).relu(), operands(FEW, 2048, 72, lg.bf16)),
     "gate_and_up": (gate_and_up, {"x": spec(ROWS, 24)}),
     "side_by_side": (side_by_side, {"x": spec(ROWS, 24)}),
+    "normed": (normed, {"x": spec(ROWS, 24)}),
     "feed_forward": (feed_forward, {"x": spec(ROWS, 24)}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
     "depthwise": (depthwise, {"x": spec(1, 8, 12, 12)}),
@@ -205,6 +210,7 @@ KERNELS = {
     "panel_of_two_inputs.cpp": Row("product", "cpu", "panel"),
     "panel_of_two_products.cpp": Row("gate_and_up", "cpu", "panel"),
     "panel_of_two_grids.cpp": Row("side_by_side", "cpu", "panel"),
+    "panel_of_normed_rows.cpp": Row("normed", "cpu", "panel"),
     "chain.cpp": Row("feed_forward", "cpu", "panel"),
     "chain_bf16.cpp": Row("feed_forward", "cpu", "panel", held=lg.bf16),
     "convolution.cpp": Row("convolution", "cpu", "panel"),

@@ -83,7 +83,7 @@ def is_expanding(
         return False
     made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
     weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)
-    if weighted and not (contracts and len(inner) == 1):
+    if weighted and not (contracts and len(list(reductions_beside(value))) == 1):
         return False  # only a product consumes a product with weights tile by tile
     limit = LONGEST if weighted else ON_CHIP
     row = volume(frozenset(kept) - free_axes(value))

@@ -54,7 +54,8 @@ class Skeletons:
     contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
     region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
     contraction too. A loop over tiles of at most `short` points takes no longer than to store them. A product that is
-    reduced to numbers of at least so many `rows` need not be stored, none where that is 0.
+    reduced to numbers of at least so many `rows` need not be stored, none where that is 0. `maps_rows`: whether a
+    product whose rows are computed, with statistics of each, is to compute them itself.
     """
 
     runs_whole: Callable[[Region], bool]
@@ -63,6 +64,7 @@ class Skeletons:
     one_row: bool = False
     short: int = 0
     rows: int = 0
+    maps_rows: Callable[[Region], bool] = lambda _: False
 
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
@@ -125,8 +127,9 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     A factor of a contraction that is itself computed: each of its elements is read by many sums. What any reduction
     ranges over, if a reduction in it varies with the reduced axes. Neither if it is expanding: it holds a contraction
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
-    consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if integers that are
-    read bound its loop, as a position does in a cache: only the loop of the reduction leaves out what lies beyond them.
+    consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
+    products that are to compute their rows. Nor if integers that are read bound its loop, as a position does in a
+    cache: only the loop of the reduction leaves out what lies beyond them.
     Nor products of one row where their loop costs less than to store them.
     """
     return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
@@ -170,6 +173,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= skeletons.short
+        if wanted and contracts and not varying and _is_mapped(g, skeletons, node):
+            continue
         expands = is_expanding(value, size, axes, contracts, is_short=is_short)
         expands |= varying and _becomes_states(g, skeletons, node, value, bound)
         if wanted and not expands:
@@ -250,20 +255,20 @@ def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     instead.
     """
     out: dict[Node, None] = {}
-    for roots, reductions in _shared(g).items():
+    for roots, reductions in _shared(g, skeletons).items():
         found = _folded_together(g, skeletons, roots)
         out.update(dict.fromkeys(reductions if found is None else found))
     return [n for n in g.order if n in out]
 
 
-def tables(g: CutGraph, _: Skeletons) -> list[Node]:
+def tables(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Transcendentals that several regions read, each for many more elements than there are.
 
     Without those that are inside others: the outermost is the table.
     """
     owners: dict[Node, list[Node]] = {}
     for root in g.roots():
-        for n in g.inside(root):
+        for n in _inside(g, skeletons, root):
             if n.op in TRANSCENDENTALS and n is not root:
                 owners.setdefault(n, []).append(root)
     found = [
@@ -312,12 +317,13 @@ def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list
     return list(out)
 
 
-def reductions_of_versions(g: CutGraph, _: Skeletons) -> list[Node]:
+def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """The first reduction in each new version of a state: vector loops move what is new, and reduce nothing."""
     versions = {e.node for _, e in g.graph.updates} & set(g.roots())
     out: dict[Node, None] = {}
     for root in versions:
-        inside = (n for n in g.inside(root) if n is not root and n.op in MONOIDS)
+        found = _inside(g, skeletons, root)
+        inside = (n for n in found if n is not root and n.op in MONOIDS)
         out.update(dict.fromkeys([n for n in inside if _reduces(g, n)][:1]))
     return list(out)
 
@@ -335,7 +341,10 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """
     bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
     together = {
-        n for roots in _shared(g) if _folded_together(g, skeletons, roots) == () for n in roots
+        n
+        for roots in _shared(g, skeletons)
+        if _folded_together(g, skeletons, roots) == ()
+        for n in roots
     }
     out: dict[Node, None] = {}
     for root in g.roots():
@@ -347,6 +356,9 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             bool(inner) and has_nested_contraction(g.inlined(root)[1], one_row=skeletons.one_row)
         )
         if nested and not skeletons.runs_whole(g.region(root)):
+            if mapped := [n for n in inside if _is_mapped(g, skeletons, n)]:
+                out.update(dict.fromkeys(mapped))
+                continue
             if whole := _last_whole(g, skeletons, root, inside):
                 out.update(dict.fromkeys(whole))
                 continue
@@ -443,11 +455,11 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
 # ---- questions that several rules ask ----
 
 
-def _shared(g: CutGraph) -> dict[tuple[Node, ...], list[Node]]:
+def _shared(g: CutGraph, skeletons: Skeletons) -> dict[tuple[Node, ...], list[Node]]:
     """The reductions that several regions compute on their way, by these regions."""
     owners: dict[Node, tuple[Node, ...]] = {}
     for root in g.roots():
-        for n in g.inside(root):
+        for n in _inside(g, skeletons, root):
             if n.op in MONOIDS and n is not root:
                 owners[n] = (*owners.get(n, ()), root)
     out: dict[tuple[Node, ...], list[Node]] = {}
@@ -455,6 +467,44 @@ def _shared(g: CutGraph) -> dict[tuple[Node, ...], list[Node]]:
         if len(roots) > 1 and _reduces(g, n):
             out.setdefault(roots, []).append(n)
     return out
+
+
+def _inside(g: CutGraph, skeletons: Skeletons, root: Node) -> list[Node]:
+    """What a region computes, but for rows that its products are to compute, whatever other ones do."""
+    mapped = (n for n in g.inside(root) if n is not root and _is_mapped(g, skeletons, n))
+    return g.inside(root, *mapped)
+
+
+def _is_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    """Whether all that reads a value are products that are to compute it as their rows, with statistics of each."""
+    if n in g.cut:
+        return False
+    if n not in g.mapped:
+        g.mapped[n] = _found_mapped(g, skeletons, n)
+    return g.mapped[n]
+
+
+def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    if n in g.cut or n.op in SOURCES or n.op in MONOIDS or any(e.node is n for e in g.showing()):
+        return False
+    factors = [u for u in g.users[n] if u.op is Op.MUL and u not in g.cut]
+    products = dict.fromkeys(p for u in factors for p in g.users[u])
+    if len(factors) < len(g.users[n]) or not products:
+        return False
+    if any(p.op is not Op.SUM_REDUCE or not _contracts(g, skeletons, p) for p in products):
+        return False
+    if any(n not in [f for f, _ in g.factors(p)] for p in products):
+        return False
+    inside = g.inside(n)
+    reductions = [r for r in inside if r.op in MONOIDS]
+    if not reductions or any(_contracts(g, skeletons, r) for r in reductions):
+        return False
+    known = set(inside)
+    of_rows = [a for a in inside if a is not n and set(g.inside(a)) & set(reductions)]
+    shown = {e.node for e in g.showing()}
+    if any(a in shown or not known.issuperset(g.users[a]) for a in of_rows):
+        return False  # some of it is wanted elsewhere
+    return all(skeletons.maps_rows(g.region(p)) for p in products)
 
 
 def _folded_together(
@@ -494,7 +544,7 @@ def _part_of(g: CutGraph, skeletons: Skeletons, main: Node, root: Node) -> Node 
     """The last value of a region that is folded with another, and without which they have no reduction in common."""
     shared = {n for n in g.inside(main) if n.op in MONOIDS and n is not main}
     for n in reversed(g.inside(root)):
-        left = set[Node]() if n is root else shared.intersection(g.inside(root, stored=n))
+        left = set[Node]() if n is root else shared.intersection(g.inside(root, n))
         folds = not left and not shared.isdisjoint(g.inside(n))
         if folds and _folds(skeletons, [g.region(main), g.region(n)]):
             return n
@@ -586,7 +636,7 @@ def _last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node
         nested = has_nested_contraction(g.inlined(n)[1], one_row=skeletons.one_row)
         if not nested or n in g.cut or not skeletons.runs_whole(g.region(n)):
             continue
-        left = set(g.inside(root, stored=n)) & set(g.inside(n)) - {n}
+        left = set(g.inside(root, n)) & set(g.inside(n)) - {n}
         if not any(_contracts(g, skeletons, x) for x in left if x.op is Op.SUM_REDUCE):
             return [n]
     return []

@@ -45,7 +45,12 @@ from lumigen.lower.plan_region import (
 )
 from lumigen.lower.row_fold import find_row_fold
 from lumigen.lower.scan import is_scan, plan_scan
-from lumigen.lower.schedule_plan import STREAM_ROWS, schedule_of_block, schedule_of_thread
+from lumigen.lower.schedule_plan import (
+    STREAM_ROWS,
+    maps_rows,
+    schedule_of_block,
+    schedule_of_thread,
+)
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
@@ -96,6 +101,7 @@ class Device:
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
     beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
+    maps_rows: Callable[[Region], bool] = lambda _: False  # if a product is to compute its rows
     short: int = 0  # points of a loop over tiles that takes no longer than to store them
     rows: int = (
         0  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
@@ -154,7 +160,7 @@ class Device:
         """How many columns of a tile of products lie side by side; 0 in vector loops."""
         if self.in_loops(region):
             return 0
-        found = find_products(region.stores[0], one_row=True)
+        found = find_products(region.stores[0], one_row=True, statistics=True)
         axes = region.stores[0].axes if found is None else found.each[0].n_axes
         return extent_of(axes).estimate()
 
@@ -211,6 +217,7 @@ CPU = Device(
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256), again=1 << 17),
     keeps=lambda _length, _kept: True,
     beside=lambda region: find_beside(region) is not None,
+    maps_rows=maps_rows,
     one_row=True,
     rows_in_one_loop=candidates_of_rows,
     rows=64,  # eight threads with eight rows each

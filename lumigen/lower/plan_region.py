@@ -73,7 +73,7 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
         parts = tuple(map(schedule_of_panels, grids))
         plan = RegionPlan(region, (plan_beside(region, grids),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
-    products = None if others else find_products(store, one_row=True)
+    products = None if others else find_products(store, one_row=True, statistics=True)
     if products is not None and len(products.each) == 1:
         yield _product(region, products.each[0], schedule)
     elif products is not None and not any(c.m_axes and has_windows(c) for c in products.each):

@@ -11,18 +11,21 @@ from __future__ import annotations
 from lumigen.dtype import f32
 from lumigen.index import extent_of
 from lumigen.lower.cascade import Cascade
-from lumigen.lower.contract import Columns, Contraction, Products, is_paired
+from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
 from lumigen.lower.contractions import EXPANSION
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.row_fold import RowFold
+from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, size
 from lumigen.lower.tile_time import MULTIPROCESSORS, fastest
+from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
-from lumigen.region import Scan
+from lumigen.region import Prim, Region, Scan, free_axes, walk
 from lumigen.schedule import Schedule, schedule
 
 FEW_COLUMNS = 8
+COMPUTED_AGAIN = 4  # times that rows may be: once for each tile of columns
 LEAST_COLUMNS = 64  # between two epilogues: four panels, which a tile of sums in registers may have
 LONGEST = 1 << 20  # terms of a sum that runs in one piece
 PANELS = {"b": "panels"}
@@ -157,6 +160,29 @@ def schedule_of_panels(found: Products) -> Schedule:
             least = min(sizes[site], LEAST_COLUMNS)
             sizes[site] = max(least, sizes[site] // number // LEAST_COLUMNS * LEAST_COLUMNS)
     return schedule("panel", sizes | {"streamed": int(streamed)}, PANELS)
+
+
+def maps_rows(region: Region) -> bool:
+    """Whether a product of computed rows, with statistics of each, takes no longer than if they were stored before.
+
+    Each tile of columns computes them again: two passes over a row, as against its products with all columns of the
+    tile, which is up to a twenty-fifth of the time. A launch less makes up for it while tiles are few. Not where a
+    matrix unit has so many rows in a tile that what waits to be packed does not stay in a cache. One row is nothing
+    beside the weights that stream past it.
+    """
+    (store,) = region.stores
+    found = find_products(store, one_row=True, statistics=True)
+    one, *others = found.each if found is not None else (None,)
+    if found is None or one is None or others or not kernel_reductions([one.rows]):
+        return False
+    costly = (e for e in walk([one.rows]) if isinstance(e, Prim) and e.op in TRANSCENDENTALS)
+    if any(free_axes(e) & set(one.reduce.axes) for e in costly):
+        return False
+    sizes = schedule_of_panels(found)
+    if not one.m_axes:
+        return True
+    tiles = -(-extent_of(one.n_axes).estimate() // sizes["columns"])
+    return tiles <= COMPUTED_AGAIN and not (is_paired(one) and sizes["streamed"])
 
 
 def _main(plan: KernelPlan) -> object:

@@ -41,12 +41,13 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
     computed: list[Expr] = []
     _check_grids(kernel, after)
     for loop in kernel.root:
+        here: list[Expr] = []  # grids side by side may compute the same, each in tasks of its own
         for inner, axes in _loops(loop, frozenset()):
             _check_loop(inner, after)
-            computed.extend(original for original, _ in inner.results)
+            here.extend(original for original, _ in inner.results)
             for step in inner.body:
                 if isinstance(step, Product):
-                    computed.append(step.value)
+                    here.append(step.value)
                     _check_product(step, axes, after)
                 elif isinstance(step, Store):
                     stored.append(step)
@@ -54,9 +55,10 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
                         _fail(after, f"the store to {step.dst} stands outside loops over its axes")
                 elif isinstance(step, Native):
                     stored.append(step.store)
+        if len(set(here)) != len(here):
+            _fail(after, "a reduction is computed by two folds")
+        computed += here
     _check_stores(kernel, stored, after)
-    if len(set(computed)) != len(computed):
-        _fail(after, "a reduction is computed by two folds")
     for store in stored:
         for r in _outer_reductions(store.value):
             if r not in computed and not any(isinstance(s, Native) for s in kernel.steps()):

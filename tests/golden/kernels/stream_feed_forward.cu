@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0, 24, 1, rows};
     const Strided<float, Along::kMajor, Copy::kEither, int> b = {up_weight, 1, 48, 48};
     const Strided<float, Along::kMajor, Copy::kEither, int> c = {down_weight, 1, 24, 24};
-    for_steps<Tile>(a, m0, 24, b, c, 0, 48, 48, shared,
+    for_steps<Tile>(a, m0, 24, b, c, 0, 48, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       map_within<int>(scores, scores, m0, k_begin, rows, 48, 0.0f,
