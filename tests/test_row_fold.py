@@ -32,7 +32,7 @@ from lumigen.lower.plan_region import Candidate, Scheduled, candidate, candidate
 from lumigen.lower.row_fold import find_row_fold
 from lumigen.plan import Illegal, RegionPlan
 from lumigen.region import Buffer, Region
-from lumigen.target import CPU
+from lumigen.target import HOST as CPU
 from lumigen.verify.plan import verify_kernel
 from lumigen.verify.tile import verify as verify_tile
 
