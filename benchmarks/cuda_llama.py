@@ -41,6 +41,7 @@ SPREAD = 0.02  # of the weights
 # Of the norm of logits, to those of f32 arithmetic over the same weights. A decoder of 32 layers of such weights,
 # computed in bf16, is wrong by some 0.05; one with a mistake by 1.
 TOLERANCE = 0.15
+LAYERS = 32  # of the model at its whole size
 TINY = {
     "vocab_size": 512,
     "hidden_size": 128,
@@ -321,7 +322,7 @@ def parsed() -> argparse.Namespace:
 
 def prepared(options: argparse.Namespace) -> Run:
     config = llama.CONFIG_8B | (TINY if options.tiny else {})
-    config |= {"num_hidden_layers": options.layers or config["num_hidden_layers"]}
+    config |= {"num_hidden_layers": options.layers or config.get("num_hidden_layers", LAYERS)}
     made = torch.Generator(options.device).manual_seed(1)
     shape = (LENGTH,)
     tokens = torch.randint(

@@ -131,7 +131,7 @@ ITERATIONS = 500_000  # a millisecond or so: most calls run undisturbed
 
 def probes() -> ModuleType:
     """What probes limits; late, as a worker imports nothing of the compiler that its peer does not."""
-    return importlib.import_module("lumigen.limits")
+    return importlib.import_module("lumigen.targets.cpu.limits")
 
 
 def limits(job: Job) -> dict[str, Case]:

@@ -1,11 +1,12 @@
-"""Writes reference.md: every public name with its signature and docstring, every command, every error.
+"""Writes the reference: every public name with its signature and docstring, every command, every error.
 
-What it says comes from the code alone, the prose between is in this file.
-Usage: python docs/make_reference.py   (a test fails where the page is stale)
+What it says comes from the code alone, the prose between is in this file. The page is made, not stored.
+Usage: python docs/make_reference.py [FILE]   (build/docs/reference.md if left out)
 """
 
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import click
@@ -20,14 +21,14 @@ from lumigen.frontend import functions
 from lumigen.frontend.model import Entry, StateSpec, WeightSpec
 from lumigen.frontend.spec import Spec
 
-PAGE = Path(__file__).parent / "reference.md"
-EXAMPLE = PAGE.parent / "models" / "decode.py"  # has states
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "build" / "docs" / "reference.md"
+EXAMPLE = ROOT / "docs" / "models" / "decode.py"  # has states
 
 HEAD = """# Reference
 
-Every public name of `lumigen`, from its docstring; `python docs/make_reference.py` writes this page. `import lumigen as
-lg` and `from lumigen import nn, functional` are what the names below begin with. Signatures follow PyTorch where it has
-one.
+Every public name of `lumigen`, from its docstring. `import lumigen as lg` and `from lumigen import nn, functional`
+are what the names below begin with. Signatures follow PyTorch where it has one.
 
 Shapes are tuples of axis names, and `..` stands for any axes. In signatures an `Extent` is an int, a `Dim` or a `Size`:
 what `.shape` holds, and arithmetic with it, an int or what `Dim` says of sizes; a `Value` is a tensor, a Python number
@@ -280,7 +281,7 @@ def render():
         "## The module of a project\n",
         (
             "What `lg.compile` and `lg.load` give, and `import` of a project's `python/`, by the example of "
-            f"[{EXAMPLE.name}]({EXAMPLE.relative_to(PAGE.parent).as_posix()}): its own stub. The methods of "
+            f"`{EXAMPLE.relative_to(ROOT).as_posix()}`: its own stub. The methods of "
             "states are there if the model has any; in C they are `<model>_state_reset` and so on.\n"
         ),
         f"```python\n{stub()}\n```\n",
@@ -312,11 +313,10 @@ def render():
 
 
 def main():
-    before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    after = render()
-    if after != before:
-        PAGE.write_text(after, encoding="utf-8")
-    print(f"{PAGE.name}: {'unchanged' if after == before else 'written'}")
+    page = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(), encoding="utf-8")
+    print(page)
 
 
 if __name__ == "__main__":

@@ -34,13 +34,12 @@ from lumigen.errors import (
     NotADirectory,
     NotBuilt,
 )
-from lumigen.target import CUDA
-from lumigen.toolchain import nvcc, packaged
+from lumigen.target import TARGETS
+from lumigen.toolchain import packaged
 
 MANIFEST = "manifest.json"
 STAMP = "lumigen-stamp.json"
 UNSPELLABLE = '";\\\n'  # CMake's strings and lists end at them, and it takes \ for /
-DERIVED = frozenset({"build", "lib", "bin", "python"})
 
 # step, done, total, what
 Progress = Callable[[str, int, int, str], None]
@@ -237,7 +236,7 @@ class _Tools:
     cmake: str
     ninja: str
     cxx: str
-    cuda: str | None = None  # where the project is for CUDA
+    kernels: dict[str, str]  # CMake's variables for what compiles kernels
 
 
 def build_project(
@@ -279,9 +278,7 @@ def build_project(
             f"{name.upper()}_TESTS": "ON" if tests else "OFF",
             f"{name.upper()}_PYTHON": "ON" if python else "OFF",
         }
-        if tools.cuda:
-            options["CMAKE_CUDA_COMPILER"] = tools.cuda
-            options["CMAKE_CUDA_HOST_COMPILER"] = tools.cxx
+        options |= tools.kernels
         if python:
             options["Python_EXECUTABLE"] = sys.executable
         defines = [f"-D{key}={value}" for key, value in options.items()]
@@ -340,11 +337,18 @@ def _find_tools(target: str) -> _Tools:
         raise CompilerMissing(
             tool=tool, purpose=purpose, remedy=f"Install it with `pip install {tool}`."
         )
-    cuda = nvcc() if target == CUDA.name else None
-    if target == CUDA.name and cuda is None:
-        remedy = "Install the CUDA toolkit, or set CUDACXX to its nvcc."
-        raise CompilerMissing(tool="nvcc", purpose="compiling kernels for CUDA", remedy=remedy)
-    return _Tools(cmake, ninja, cxx, cuda)
+    return _Tools(cmake, ninja, cxx, _kernel_tools(target, cxx))
+
+
+def _kernel_tools(target: str, cxx: str) -> dict[str, str]:
+    backend = TARGETS.get(target)
+    compiler = None if backend is None else backend.compiler
+    if compiler is None:
+        return {}
+    found = compiler.find()
+    if found is None:
+        raise CompilerMissing(tool=compiler.tool, purpose=compiler.purpose, remedy=compiler.remedy)
+    return {compiler.variable: found, compiler.host_variable: cxx}
 
 
 @contextmanager
@@ -365,7 +369,8 @@ def _stamp(
         digest.update(
             f"{path}\0{'-' if data is None else hashlib.sha256(data).hexdigest()}\n".encode()
         )
-    for tool in filter(None, (tools.cmake, tools.ninja, tools.cxx, tools.cuda, sys.executable)):
+    every = (tools.cmake, tools.ninja, tools.cxx, *tools.kernels.values(), sys.executable)
+    for tool in filter(None, every):
         about = Path(tool).resolve().stat()
         digest.update(f"{tool}\0{about.st_size}\0{about.st_mtime_ns}\n".encode())
     if "src/embedded.cpp" in manifest["files"]:
@@ -423,7 +428,7 @@ def _forget_foreign_cache(directory: Path, build: Path, tools: _Tools) -> None:
         entries.get("CMAKE_GENERATOR") == "Ninja"
         and entries.get("CMAKE_HOME_DIRECTORY") == str(directory)
         and compiler == tools.cxx
-        and entries.get("CMAKE_CUDA_COMPILER") == tools.cuda
+        and all(entries.get(name) == path for name, path in tools.kernels.items())
         and entries.get("CMAKE_MAKE_PROGRAM") == tools.ninja
     )
     if not is_ours:

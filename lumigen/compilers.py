@@ -13,7 +13,7 @@ import numpy as np
 
 from lumigen import debug, fast_lane
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import check_dtype, lower_model
+from lumigen.compile import lower_model
 from lumigen.dtype import DType, f16
 from lumigen.emit.project import render_project
 from lumigen.errors import CallRefused, CompilerMissing
@@ -25,10 +25,12 @@ from lumigen.ir import Array, Executor, Pass
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
+from lumigen.model_weights import check_dtype
 from lumigen.ops import Op
-from lumigen.target import ARCHITECTURES, CPU, CUDA, Target, parse_target
-from lumigen.toolchain import gpu_architecture, nvcc
+from lumigen.target import HOST, TARGETS, parse_target
+from lumigen.target_row import Target
 
+CUDA = "cuda"  # the target of a compiler that names it
 ENTRY = "run"  # the one of a project that is a graph
 
 
@@ -61,7 +63,7 @@ class CPUCompiler:
     @property
     def target(self) -> Target:
         """What kernels are written for."""
-        return CPU
+        return HOST
 
     def executor(self, graph: Graph) -> Executor:
         """What runs the graph: arrays by name, of its inputs' shapes and dtypes, to arrays of its outputs'."""
@@ -92,20 +94,24 @@ class CUDACompiler:
     def _text(self) -> str:
         given = self.architectures
         names = (given,) if isinstance(given, str) else tuple(given)
-        return f"{CUDA.name}:{','.join(names)}" if names else CUDA.name
+        return f"{CUDA}:{','.join(names)}" if names else CUDA
 
     @property
     def target(self) -> Target:
         """What kernels are written for."""
-        own = None if self.architectures else gpu_architecture(0)
-        known = own in ARCHITECTURES[CUDA.name]
-        return parse_target(f"{CUDA.name}:{own}" if known else self._text)
+        row = TARGETS[CUDA]
+        own = None if self.architectures else row.here()
+        known = own in row.target.known_architectures
+        return parse_target(f"{CUDA}:{own}" if known else self._text)
 
     def executor(self, graph: Graph) -> Executor:
         """What runs the graph: arrays by name, of its inputs' shapes and dtypes, to arrays of its outputs'."""
-        if nvcc() is None:
-            remedy = "Install the CUDA toolkit, or compile with lg.CPUCompiler()."
-            raise fail(CompilerMissing, tool="nvcc", purpose="lg.CUDACompiler", remedy=remedy)
+        compiler = TARGETS[CUDA].compiler
+        if compiler is not None and compiler.find() is None:
+            remedy = f"{compiler.remedy.rstrip('.')}, or compile with lg.CPUCompiler()."
+            raise fail(
+                CompilerMissing, tool=compiler.tool, purpose="lg.CUDACompiler", remedy=remedy
+            )
         module = _built(_numbered(graph), self.target)
 
         @cache

@@ -39,10 +39,11 @@ from lumigen.frontend.trace import HOMES, fail
 from lumigen.graph import Edge, Graph, Node
 from lumigen.interp.graph import evaluate
 from lumigen.ir import Array, Backend, Executor, Pass
+from lumigen.memo import compilation
 from lumigen.ops import Op
 from lumigen.page import page_of, write_page
 from lumigen.printer.graph import show
-from lumigen.target import CPU
+from lumigen.target import HOST
 from lumigen.verify.graph import verify
 from lumigen.weights import rounded
 
@@ -144,7 +145,7 @@ class Context:
         """
         text = show(replace(self.compiled(), lines={}))
         if html is not None:
-            target = getattr(self._compilers.backend, "target", CPU)
+            target = getattr(self._compilers.backend, "target", HOST)
             entries = (("run", self.compiled()),)
             traced = Traced("graph", "", entries, ())
             made = lower_model(traced, {"target": target.text}, None, target, passes=())
@@ -182,6 +183,7 @@ class Context:
             self._graph = out
         return self._graph
 
+    @compilation()
     def _prepare(self) -> Executor:
         if self._executor is None:
             out = self.compiled()

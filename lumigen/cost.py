@@ -6,8 +6,9 @@ is computed once for each point of the axes it varies with, and every buffer mov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product as choices
 
 from lumigen.dtype import DType
 from lumigen.index import Axis, Dim, Ix, Lookup, ix, minimum, product
@@ -42,11 +43,12 @@ def cost(region: Region) -> Cost:
     flops = ix(0)
     read: dict[Buffer, Ix] = dict.fromkeys(region.reads(), ix(0))
     places = [i for s in region.stores for i in s.at]
-    for e in walk(s.value for s in region.stores):
+    values = walk(s.value for s in region.stores)
+    windows = [w for e in values if isinstance(e, Reduce) for w in _windows(e)]
+    for e in values:
         if _counts(e):
-            flops += _points(
-                free_axes(e.body) | {*e.axes} if isinstance(e, Reduce) else free_axes(e)
-            )
+            over = free_axes(e.body) | {*e.axes} if isinstance(e, Reduce) else free_axes(e)
+            flops += _points(over, windows)
         elif isinstance(e, Read):
             read[e.source] += _points(free_axes(e)) * e.source.dtype.itemsize
         places += indices_of(e)
@@ -59,9 +61,7 @@ def cost(region: Region) -> Cost:
         moved += minimum(elements, _bytes(b))
     written = ix(0)
     for s in region.stores:
-        stored = _points(frozenset(s.axes)) * s.dst.dtype.itemsize
-        written += stored
-        moved += stored if s.add else 0
+        written += _points(frozenset(s.axes)) * s.dst.dtype.itemsize
     return Cost(flops, moved, written)
 
 
@@ -80,8 +80,23 @@ def _counts(e: Expr) -> bool:
     )
 
 
-def _points(axes: frozenset[Axis]) -> Ix:
-    return product(tuple(map(_size, sorted((a.extent for a in axes), key=str))))
+_Window = tuple[Axis, frozenset[Axis], Ix]  # at each point of some axes so many points of another
+
+
+def _windows(r: Reduce) -> Iterator[_Window]:
+    """Where two conditions leave a number of points of a reduced axis, as those of a part of it, or of a window."""
+    for axis, low, high in choices(r.axes, r.where, r.where):
+        if low.slack.coefficient(axis) == 1 and high.slack.coefficient(axis) == -1:
+            most = (low.slack + high.slack + 1).bounds()[1]
+            around = low.axes - {axis}
+            if most is not None and around and around == high.axes - {axis}:
+                yield axis, around, minimum(axis.extent, ix(max(0, most)))
+
+
+def _points(axes: frozenset[Axis], windows: Iterable[_Window] = ()) -> Ix:
+    fewer = {axis: count for axis, around, count in windows if around <= axes}
+    extents = (fewer.get(a, a.extent) for a in axes)
+    return product(tuple(map(_size, sorted(extents, key=str))))
 
 
 def _bytes(b: Buffer) -> Ix:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumigen.emit.kernel import kernel_body
 from lumigen.emit.weights_file import pack as pack_panels
 from lumigen.errors import CompilerMissing
 from lumigen.index import Dim
@@ -34,7 +33,8 @@ from lumigen.program import (
     ValueArg,
     WeightArg,
 )
-from lumigen.resources import runtime_dir, templates_dir
+from lumigen.resources import runtime_dir
+from lumigen.target import HOST, TARGETS
 from lumigen.toolchain import compiled_library, cxx
 from lumigen.weights import rounded
 
@@ -195,8 +195,9 @@ def _rendered(model: LoweredModel) -> tuple[str, dict[str, int]]:
     parts.extend(_struct(k) for k in model.kernels)
     parts.append("}  // namespace LUMIGEN_NS")
     for k in model.kernels:
-        body, scratch[k.name] = kernel_body(k.name, k.program, k.parameters)
-        parts.append(body)
+        text = TARGETS[HOST.name].spell(k.name, k.program, k.parameters, "")
+        scratch[k.name] = text.scratch_bytes
+        parts.append(text.body)
         parts.append(
             f'extern "C" void run_{k.name}(const void* args, int64_t tasks, char* scratch) {{\n'
             f"  for (int64_t task = 0; task < tasks; ++task) LUMIGEN_NS::{k.name}(args, task, scratch);\n}}"
@@ -228,4 +229,5 @@ def load(model: LoweredModel, optimise: str = "-O3", more: Sequence[str] = ()) -
 
 def _headers() -> tuple[Path, ...]:
     """All that kernels may include, in one order."""
-    return (*sorted((templates_dir() / "cpu").glob("*.h")), *sorted(runtime_dir().glob("*.h")))
+    folders = (*HOST.template_folders, runtime_dir())
+    return (*sorted(p for f in folders for p in f.glob("*.h")),)

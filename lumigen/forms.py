@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from lumigen.compile import (
-    KERNEL_FORMS,
-    Stages,
-    lower_model,
-    show_entries,
-    show_kernels,
-    show_programs,
-    show_sources,
-)
+from lumigen.compile import lower_model
 from lumigen.dtype import DType, f32
 from lumigen.errors import BadArgument
 from lumigen.frontend import Traced
-from lumigen.target import parse_target
+from lumigen.passes import show_entries
+from lumigen.progress import Stages
+from lumigen.target import HOST, parse_target
+from lumigen.texts import KERNEL_FORMS, show_kernels, show_programs, show_sources
 
 GRAPHS = ("graph", "retype", "canonicalize", "fold")
 KERNELS = (*KERNEL_FORMS, "source")
@@ -25,7 +20,7 @@ def text_after(
     traced: Traced,
     form: str,
     kernel: str | None = None,
-    target: str = "cpu",
+    target: str = HOST.name,
     dtype: DType = f32,
     stages: Stages | None = None,
 ) -> str:

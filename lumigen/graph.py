@@ -6,14 +6,15 @@ side table (`Graph.lines`), outside identity, and are united when nodes merge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Union
+from typing import Any, Union
 
 from lumigen.dtype import DType, boolean
 from lumigen.errors import SourceLocation
 from lumigen.index import Dim, Ix, ix
+from lumigen.memo import Nodes
 from lumigen.ops import ROWS, Form, Op, Result
 from lumigen.view import Shape, View, identity
 
@@ -93,6 +94,9 @@ class Node:
     def __repr__(self) -> str:
         return f"%{self.serial}:{self.op.value}"
 
+    def __reduce__(self) -> tuple[Callable[..., Node], tuple[object, ...]]:
+        return _last, tuple(_rows(toposort([self])))
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -110,7 +114,7 @@ class Edge:
         return self.node.dtype
 
 
-_TABLE: dict[tuple[object, ...], Node] = {}  # filled by any thread, each entry once
+_TABLE: Nodes[Node] = Nodes(lambda n: (n.op, n.args, n.attr, n.shape, n.dtype))
 _SERIALS = count()
 
 
@@ -119,8 +123,32 @@ def node(op: Op, args: tuple[Edge, ...], attr: Attr, shape: Shape, dtype: DType)
     key = (op, args, attr, shape, dtype)
     found = _TABLE.get(key)
     if found is None:
-        found = _TABLE.setdefault(key, Node(op, args, attr, shape, dtype, next(_SERIALS)))
+        found = _TABLE.add(key, Node(op, args, attr, shape, dtype, next(_SERIALS)))
     return found
+
+
+# A pickle of nodes is a list, operands first, so that a long chain has no long stack: an operand is the place of its
+# node in the list, and its view.
+
+
+def _rows(order: Sequence[Node]) -> Iterator[tuple[object, ...]]:
+    place = {n: i for i, n in enumerate(order)}
+    for n in order:
+        args = tuple((place[e.node], e.view) for e in n.args)
+        yield n.op, args, n.attr, n.shape, n.dtype
+
+
+def _from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Node]:
+    made: list[Node] = []
+    for op, places, attr, extents, dtype in rows:
+        operands: tuple[tuple[int, View], ...] = places
+        args = tuple(Edge(made[i], view) for i, view in operands)
+        made.append(node(op, args, attr, extents, dtype))
+    return made
+
+
+def _last(*rows: tuple[Any, ...]) -> Node:
+    return _from_rows(rows)[-1]
 
 
 def edge(n: Node) -> Edge:
@@ -221,6 +249,22 @@ class Graph:
         default_factory=dict[Node, tuple[SourceLocation, ...]], compare=False
     )
 
+    def __reduce__(self) -> tuple[Callable[..., Graph], tuple[object, ...]]:
+        order = toposort(
+            (
+                *self.inputs,
+                *(e.node for e in self.roots()),
+                *(s for s, _ in self.updates),
+                *self.lines,
+            )
+        )
+        place = {n: i for i, n in enumerate(order)}
+        inputs = tuple(place[n] for n in self.inputs)
+        outputs = tuple((name, place[e.node], e.view) for name, e in self.outputs)
+        updates = tuple((place[s], place[e.node], e.view) for s, e in self.updates)
+        lines = tuple((place[n], lines) for n, lines in self.lines.items())
+        return _graph, (tuple(_rows(order)), inputs, outputs, updates, lines)
+
     def roots(self) -> tuple[Edge, ...]:
         return (*(e for _, e in self.outputs), *(e for _, e in self.updates))
 
@@ -246,6 +290,23 @@ class Graph:
             for extent in n.shape:
                 seen.update({a: None for a in extent.atoms() if isinstance(a, Dim)})
         return tuple(seen)
+
+
+def _graph(
+    rows: tuple[tuple[Any, ...], ...],
+    inputs: tuple[int, ...],
+    outputs: tuple[tuple[str, int, View], ...],
+    updates: tuple[tuple[int, int, View], ...],
+    lines: tuple[tuple[int, tuple[SourceLocation, ...]], ...],
+) -> Graph:
+    """From what `Graph.__reduce__` gives."""
+    at = _from_rows(rows)
+    return Graph(
+        tuple(at[i] for i in inputs),
+        tuple((name, Edge(at[i], view)) for name, i, view in outputs),
+        tuple((at[s], Edge(at[i], view)) for s, i, view in updates),
+        lines={at[i]: places for i, places in lines},
+    )
 
 
 def tensor_of(n: Node) -> Tensor:

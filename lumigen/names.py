@@ -6,7 +6,8 @@ of the headers that the files include.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from errno import errorcode
 from keyword import kwlist
 
@@ -137,3 +138,43 @@ def identifier(name: str, taken: frozenset[str] = frozenset()) -> str:
     while name in KEYWORDS or name in taken or is_of_headers(name):
         name += "_"
     return name
+
+
+def counted(name: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts names by the numbers in them."""
+    parts = re.split(r"([0-9]+)", name)
+    return tuple((int(p), "") if i % 2 else (0, p) for i, p in enumerate(parts))
+
+
+def numbered(name: str, taken: Collection[str]) -> str:
+    """`name`, or `name_2` and so on where others are called so."""
+    found, number = name, 2
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+def common_parts(names: Sequence[str]) -> str:
+    """The last parts that dotted names share, up to a number: `query.weight` of the queries of all layers."""
+    out: list[str] = []
+    for same in zip(*(reversed(n.split(".")) for n in names), strict=False):
+        if len(set(same)) > 1 or same[0].isdecimal():
+            break
+        out.append(same[0])
+    return ".".join(reversed(out))
+
+
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """For each dotted name an identifier of its last parts: two, or as many as tell it from the others."""
+    parts = [tuple(n.split(".")) for n in names]
+    out: list[str] = []
+    for own in parts:
+        others = [p for p in parts if p != own]
+        count = min(2, len(own))
+        while count < len(own) and any(p[-count:] == own[-count:] for p in others):
+            count += 1
+        words = re.sub(r"\W+", "_", "_".join(own[-count:])).strip("_")
+        if not words.isascii() or not words[:1].isalpha():
+            words = f"x_{re.sub(r'[^0-9A-Za-z_]', '_', words)}".rstrip("_")
+        out.append(numbered(words, out))
+    return tuple(out)

@@ -7,9 +7,13 @@ of a view is the view of the op. What a node becomes is an edge: another node se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from math import copysign
+from types import FunctionType
 
 from lumigen.errors import SourceLocation
 from lumigen.graph import (
@@ -31,6 +35,7 @@ from lumigen.view import compose, expand
 
 Bindings = dict[str, Edge]
 Step = Callable[[Node], "Edge | None"]  # what a node becomes; None: it stays
+Fired = Callable[[Step, Node, Edge], None]  # is told which step made what of a node
 
 
 class Pattern:
@@ -110,6 +115,12 @@ def op(kind: Op) -> Callable[..., Apply]:
     return apply
 
 
+def _line_of_rule() -> SourceLocation:
+    """Where the rule that is being made stands: two frames up, behind the constructor that dataclass wrote."""
+    frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return SourceLocation(frame.f_code.co_filename, frame.f_lineno)
+
+
 @dataclass(frozen=True)
 class Rule:
     """What `find` matches becomes `put`, if `when` holds of what the names stand for."""
@@ -118,6 +129,7 @@ class Rule:
     find: Apply
     put: Pattern
     when: Callable[[Bindings], bool] = lambda _: True
+    line: SourceLocation = field(default_factory=_line_of_rule, compare=False)
 
     def __call__(self, n: Node) -> Edge | None:
         """What the node becomes; None if the rule says nothing about it."""
@@ -170,26 +182,50 @@ def _is_number(value: float, wanted: float) -> bool:
     return kind and value == wanted and copysign(1, value) == copysign(1, wanted)
 
 
+def origin(step: Step) -> tuple[str, SourceLocation]:
+    """The name of a rule or of a function, and where it stands."""
+    if isinstance(step, Rule):
+        return step.name, step.line
+    if isinstance(step, FunctionType):
+        code = step.__code__
+        return step.__name__, SourceLocation(code.co_filename, code.co_firstlineno)
+    return type(step).__name__, SourceLocation("-", 0)  # an object that is called, of a user's
+
+
+_FIRED: ContextVar[Fired | None] = ContextVar("fired", default=None)
+
+
+@contextmanager
+def watching(fired: Fired | None) -> Generator[None]:
+    """Within it, `fired` is told of every step of `rewrite`; None: nobody is."""
+    before = _FIRED.set(fired)
+    try:
+        yield
+    finally:
+        _FIRED.reset(before)
+
+
 def first(steps: Iterable[Step]) -> Step:
     """The first step that has something to say."""
     chosen = tuple(steps)
     return lambda n: next((e for step in chosen if (e := step(n)) is not None), None)
 
 
-def rewrite(graph: Graph, step: Step) -> Graph:
-    """The graph with every node replaced by what `step` makes of it, until it makes nothing.
+def rewrite(graph: Graph, *steps: Step) -> Graph:
+    """The graph with every node replaced by what the first step that speaks makes of it, until none does.
 
     Operands come before users, so a step sees operands that are done. The graph itself comes back
     if nothing changes, as does every node whose operands do not change. Lines are united.
     """
+    fired = _FIRED.get()
     done: dict[Node, Edge] = {}
     lines: dict[Node, dict[SourceLocation, None]] = {}
     for n in graph.nodes():
         moved = rebuild(n, tuple(_seen(a, done) for a in n.args))
         if isinstance(moved.attr, Loop):
-            loop = replace(moved.attr, body=rewrite(moved.attr.body, step))
+            loop = replace(moved.attr, body=rewrite(moved.attr.body, *steps))
             moved = moved if loop == moved.attr else scan(loop, moved.args)
-        out = done[n] = _settled(moved, step)
+        out = done[n] = _settled(moved, steps, fired)
         if out.node is n or out.node.op not in SOURCES:
             lines.setdefault(out.node, {}).update(dict.fromkeys(graph.lines.get(n, ())))
     if all(e.node is n for n, e in done.items()):
@@ -201,14 +237,24 @@ def rewrite(graph: Graph, step: Step) -> Graph:
     return replace(changed, lines=kept)
 
 
-def _settled(n: Node, step: Step) -> Edge:
+def _settled(n: Node, steps: tuple[Step, ...], fired: Fired | None) -> Edge:
     out = edge(n)
-    while (made := step(out.node)) is not None:
+    while (made := _stepped(out.node, steps, fired)) is not None:
         view = compose(out.view, made.view, made.node.shape)
         if view is None:
             break
         out = Edge(made.node, view)
     return out
+
+
+def _stepped(n: Node, steps: tuple[Step, ...], fired: Fired | None) -> Edge | None:
+    for step in steps:
+        made = step(n)
+        if made is not None:
+            if fired is not None:
+                fired(step, n, made)
+            return made
+    return None
 
 
 def _seen(e: Edge, done: Mapping[Node, Edge]) -> Edge:

@@ -73,13 +73,17 @@ class Fold:
     cancelling: bool = False
 
 
+KINDS = ("grid", "lanes", "threads", "seq")
+
+
 @dataclass(frozen=True)
 class Loop:
     """A loop over the product of `axes`, over those points for which all of `where` hold.
 
-    kind: "grid" (independent points, shared out in work tiles), "lanes" (neighbouring points of one axis, computed by
-    vectors), "seq" (in order). With `carries` it is a fold, whose `body` computes what the tiles of its carries read:
-    products, and folds inside. `results` are as those of `Fold`.
+    kind: "grid" (independent points, shared out in work tiles), "seq" (in order); of the last axis, "lanes" (vectors of
+    neighbouring points) or "threads" (shared out to the threads of a team, a point at a time). With `carries` it is a
+    fold, whose `body` computes what the tiles of its carries read: products, and folds inside. `results` are those of
+    `Fold`.
     """
 
     axes: tuple[Axis, ...]

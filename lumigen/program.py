@@ -18,7 +18,7 @@ from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
 from lumigen.graph import Tensor
 from lumigen.index import Dim, Ix, ix
-from lumigen.target import CPU, Target
+from lumigen.target_row import Target
 from lumigen.view import Shape
 
 ALIGNMENT = 64  # bytes; of the arena and of every slot in it
@@ -470,8 +470,8 @@ class CompiledModel:
     weights: tuple[Stored, ...]
     kernels: tuple[KernelSource, ...]
     graph_hash: str
+    target: Target  # that the kernels are written for
     options: tuple[tuple[str, str], ...] = ()
-    target: Target = CPU  # that the kernels are written for
     states: tuple[StateInfo, ...] = ()
     counters: int = 0  # that a context has
     text: TextProgram | None = None  # an application that continues texts

@@ -9,17 +9,18 @@ expression per dimension. A region is a set of stores of such expressions; eleme
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from typing import Union
+from typing import Any, Union, cast
 
 from lumigen.condition import Cmp, less
 from lumigen.dtype import DType, accumulator, boolean, computed
 from lumigen.errors import SourceLocation
 from lumigen.index import Axis, Dim, Indicator, Ix, Lookup, indicator, ix, lookup, maximum, minimum
 from lumigen.integers import FURTHEST, Range, comparable, fits, range_of, remainder_fits, wrapped
+from lumigen.memo import Nodes, remembered
 from lumigen.ops import Op
 from lumigen.view import Shape
 
@@ -51,6 +52,20 @@ class Buffer:
         return self.name
 
 
+class Interned:
+    """A node of an expression. A pickle of it is a list of nodes, operands first: a long chain has no long stack."""
+
+    def __reduce__(self) -> tuple[Callable[..., Expr], tuple[object, ...]]:
+        order = walk([cast("Expr", self)])
+        place = {e: _Place(i) for i, e in enumerate(order)}
+        rows = ((type(e), *(_placed(v, place) for v in vars(e).values())) for e in order)
+        return _from_rows, tuple(rows)
+
+
+class _Place(int):
+    """The number of a node in the list that it is pickled with."""
+
+
 class Monoid(Enum):
     """What a reduction accumulates with."""
 
@@ -59,7 +74,7 @@ class Monoid(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Const:
+class Const(Interned):
     """A number. `text` tells 0.0 from -0.0 and names NaN."""
 
     text: str
@@ -68,7 +83,7 @@ class Const:
 
 
 @dataclass(frozen=True, eq=False)
-class Index:
+class Index(Interned):
     """The value of an index expression, as an integer of `dtype`."""
 
     value: Ix
@@ -76,7 +91,7 @@ class Index:
 
 
 @dataclass(frozen=True, eq=False)
-class Holds:
+class Holds(Interned):
     """True where all conditions hold."""
 
     conditions: tuple[Cmp, ...]
@@ -84,7 +99,7 @@ class Holds:
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class Read(Interned):
     """The element of `source` at `at`, which is inside it wherever the read is reached; widened to f32."""
 
     source: Buffer
@@ -93,7 +108,7 @@ class Read:
 
 
 @dataclass(frozen=True, eq=False)
-class Random:
+class Random(Interned):
     """The random bits of element `at` of call site `site` under a key of i64 (`interp.random` says which)."""
 
     key: Expr
@@ -103,7 +118,7 @@ class Random:
 
 
 @dataclass(frozen=True, eq=False)
-class Prim:
+class Prim(Interned):
     """An elementwise primitive. Op.CONTIGUOUS is a cast: a rounding point."""
 
     op: Op
@@ -112,7 +127,7 @@ class Prim:
 
 
 @dataclass(frozen=True, eq=False)
-class Choose:
+class Choose(Interned):
     """`then` where `condition` is true, else `otherwise`; the other one is not evaluated, so nothing of it leaks."""
 
     condition: Expr
@@ -122,7 +137,7 @@ class Choose:
 
 
 @dataclass(frozen=True, eq=False)
-class Reduce:
+class Reduce(Interned):
     """`monoid` over `axes` of `body`, where the conditions hold; accumulated in `acc`."""
 
     monoid: Monoid
@@ -134,7 +149,7 @@ class Reduce:
 
 
 @dataclass(frozen=True, eq=False)
-class Carried:
+class Carried(Interned):
     """The state of carry number `carry` of the enclosing fold: before the tile, or with it. Plans only."""
 
     carry: int
@@ -143,7 +158,7 @@ class Carried:
 
 
 @dataclass(frozen=True, eq=False)
-class Scan:
+class Scan(Interned):
     """The carry after the element at `axis`: `step` applied to each from 0 on, beginning with `init`.
 
     `step` reads the carry before it as Carried(0, "old"). The axis is one of the store's. Where a `monoid` is declared,
@@ -165,7 +180,7 @@ class Scan:
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
+class Local(Interned):
     """A value that the enclosing tile program has named; it varies with `axes`. Tile programs only."""
 
     name: str
@@ -175,26 +190,48 @@ class Local:
 
 Expr = Union[Const, Index, Holds, Read, Random, Prim, Choose, Reduce, Carried, Scan, Local]
 
-_TABLE: dict[tuple[object, ...], Expr] = {}
+_TABLE: Nodes[Expr] = Nodes(lambda e: (type(e), *vars(e).values()))
 
 
 def _intern(kind: type[Expr], *fields: object) -> Expr:
     key = (kind, *fields)
     found = _TABLE.get(key)
     if found is None:
-        found = _TABLE.setdefault(key, kind(*fields))  # type: ignore[arg-type]
+        found = _TABLE.add(key, kind(*fields))  # type: ignore[arg-type]
     return found
+
+
+def _placed(value: Any, place: Mapping[Expr, _Place]) -> object:
+    if isinstance(value, Interned):
+        return place[cast("Expr", value)]
+    if isinstance(value, tuple):
+        return tuple(_placed(v, place) for v in cast("tuple[Any, ...]", value))
+    return value
+
+
+def _from_rows(*rows: tuple[Any, ...]) -> Expr:
+    made: list[Expr] = []
+
+    def found(value: Any) -> object:
+        if isinstance(value, _Place):
+            return made[value]
+        if isinstance(value, tuple):
+            return tuple(map(found, cast("tuple[Any, ...]", value)))
+        return value
+
+    for kind, *fields in rows:
+        made.append(_intern(kind, *map(found, fields)) if kind is not Const else const(*fields[1:]))
+    return made[-1]
 
 
 @dataclass(frozen=True)
 class Store:
-    """`dst[at] = value` for every point of `axes`; `add` adds instead (a colliding scatter)."""
+    """`dst[at] = value` for every point of `axes`."""
 
     dst: Buffer
     axes: tuple[Axis, ...]
     at: tuple[Ix, ...]
     value: Expr
-    add: bool = False
 
 
 @dataclass(frozen=True)
@@ -295,7 +332,7 @@ def walk(roots: Iterable[Expr]) -> list[Expr]:
     return order
 
 
-@cache
+@remembered
 def free_axes(e: Expr) -> frozenset[Axis]:
     """The axes that the value varies with; those bound inside are not among them."""
     out: frozenset[Axis] = frozenset()
@@ -317,7 +354,8 @@ def free_axes(e: Expr) -> frozenset[Axis]:
 
 def const(value: float | int | bool, dtype: DType) -> Expr:
     if dtype.is_float:
-        return _intern(Const, float(value).hex(), float(value), dtype)
+        number = math.nan if value != value else float(value)  # noqa: PLR0124  # each nan is another key
+        return _intern(Const, number.hex(), number, dtype)
     number = bool(value) if dtype.is_bool else wrapped(int(value), dtype)
     return _intern(Const, str(number), number, dtype)
 
@@ -335,7 +373,9 @@ def holds(conditions: Iterable[Cmp]) -> Expr:
             return const(False, boolean)
         if known is None:
             kept[c] = None
-    return _intern(Holds, tuple(sorted(kept, key=_guards_first))) if kept else const(True, boolean)
+    if not kept:
+        return const(True, boolean)
+    return _intern(Holds, tuple(sorted(kept, key=_guards_first)), boolean)
 
 
 def _guards_first(c: Cmp) -> tuple[int, str]:
@@ -415,7 +455,7 @@ def as_index(e: Expr) -> Ix | None:
     return _chosen(e) if isinstance(e, Choose) else None
 
 
-@cache
+@remembered
 def _chosen(e: Choose) -> Ix | None:
     """The lesser or the greater of two, or one of two that are always as far apart: clamps, positions from the end."""
     if not isinstance(e.condition, Holds) or len(e.condition.conditions) > 1:

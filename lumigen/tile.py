@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Union
 
 from lumigen.condition import Cmp
@@ -341,7 +342,8 @@ class Stream:
     """`for axis in lo .. hi - 1` by `step`s, by a block of threads, with tiles that are there when the body runs.
 
     `rows` are the same in each turn and stay in registers; the tiles of `inner` and `outer` come through a ring of
-    slots, ahead of the body. What is not held in the element type of a tile is rounded to it.
+    slots, ahead of the body; those of `outer` are zero from `hi` on, unless a copy engine brings them. What is not held
+    in the element type of a tile is rounded to it.
     """
 
     axis: Axis
@@ -571,6 +573,34 @@ LOOPS = (
 )  # with a `body`
 
 
+class TileKind(Enum):
+    """What multiplies the operands of a block, and how they come to it."""
+
+    PIPELINE = "pipeline"  # matrix instructions, from a ring of stages
+    PAIR = "pair"  # the same of two products that share their rows
+    FMA = "fma"  # threads, from a ring of stages
+    ROLES = "roles"  # warpgroups, which other warps bring tiles
+    SPLIT = "split"  # the same, blocks of a cluster sharing a tile by its depth
+    CASCADE = "cascade"  # two products, the first one's result being an operand of the second
+    CASCADE_ROLES = "cascade_roles"  # the same, by warpgroups which other warps bring tiles
+
+
+@dataclass(frozen=True)
+class BlockTile:
+    """How a block of threads divides a product: named sizes, in the order in which a device takes them.
+
+    Of operands that a copy engine brings: their `element`, and of each whether its depth is contiguous.
+    """
+
+    kind: TileKind
+    sizes: tuple[tuple[str, int], ...]
+    element: DType | None = None
+    deep: tuple[bool, ...] = ()
+
+    def __getitem__(self, name: str) -> int:
+        return dict(self.sizes)[name]
+
+
 @dataclass(frozen=True)
 class TileProgram:
     """The body of a kernel. `task` is its work tile's number, below `tasks`; scratch buffers belong to the thread.
@@ -591,7 +621,7 @@ class TileProgram:
     threads: int = 1
     team: int = 1
     width: int = 0  # as the device has it
-    tile: str = ""  # how a block divides a product, as the device's headers spell it
+    tile: BlockTile | None = None  # of a product of a block of threads
     maps: tuple[TensorMap, ...] = ()  # that a launch makes and passes in after the numbers
     blocks: int = 0  # that a multiprocessor should have registers for at one time; 0: as it comes
     one_of: tuple[tuple[Buffer, ...], ...] = ()  # a task uses one of these groups of scratch

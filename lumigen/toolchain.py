@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import importlib
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sysconfig
@@ -19,7 +17,6 @@ from pathlib import Path
 
 from lumigen import debug
 from lumigen.errors import BuildFailed
-from lumigen.target import CUDA
 
 PROGRAM = (
     "#include <string_view>\nint main() { if constexpr (true) return std::string_view().size(); }\n"
@@ -59,8 +56,6 @@ def findings() -> tuple[Finding, ...]:
         _package("numpy"),
         _processor(),
         _cache(),
-        cuda_toolkit(),
-        cuda_driver(),
     )
 
 
@@ -79,14 +74,6 @@ def ctest() -> str | None:
     cmake = packaged("cmake", "CMAKE_BIN_DIR")
     beside = Path(cmake).with_name("ctest") if cmake else None
     return str(beside) if beside and beside.is_file() else shutil.which("ctest")
-
-
-def nvcc() -> str | None:
-    """The CUDA compiler: of CUDACXX, of PATH, or where the toolkit puts it."""
-    wanted = debug.child_environment({}).get("CUDACXX", "").strip()
-    if wanted:
-        return shutil.which(wanted)
-    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 
 
 def cxx() -> str | None:
@@ -205,75 +192,11 @@ def _cache() -> Finding:
     )
 
 
-def cuda_toolkit() -> Finding:
-    name = "CUDA toolkit"
-    path = nvcc()
-    if path is None:
-        remedy = "Install the CUDA toolkit, 12.8 or later, to build for --target cuda."
-        return Finding(name, "no nvcc", remedy, is_needed=False)
-    version = re.search(r"release ([\d.]+)", _output([path, "--version"]))
-    codes = _output([path, "--list-gpu-code"]).split()
-    able = [a for a in CUDA.architectures if a.rstrip("a") in codes]
-    text = f"{path}, {version.group(1) if version else 'unknown version'}"
-    if able != list(CUDA.architectures):
-        lacking = ", ".join(a for a in CUDA.architectures if a not in able)
-        remedy = f"It compiles nothing for {lacking}: install a later toolkit, or name others."
-        return Finding(name, text, remedy, is_needed=False)
-    return Finding(name, f"{text}, {' '.join(able)}", is_needed=False)
-
-
-def cuda_driver() -> Finding:
-    """The driver and its GPUs, asked as a shipped model asks: without the toolkit."""
-    name = "NVIDIA driver"
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        remedy = "Install NVIDIA's driver to run what --target cuda builds."
-        return Finding(name, "no libcuda.so.1", remedy, is_needed=False)
-    version, count = ctypes.c_int(0), ctypes.c_int(0)
-    driver.cuDriverGetVersion(ctypes.byref(version))
-    text = f"for CUDA {version.value // 1000}.{version.value % 1000 // 10}"
-    code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if code != 0 or count.value == 0:
-        what = f"it says {code}" if code else "it sees no GPU"
-        remedy = "Ask nvidia-smi why; a container needs its GPUs passed in."
-        return Finding(name, f"{text}, {what}", remedy, is_needed=False)
-    gpus = ", ".join(_gpu(driver, i) for i in range(count.value))
-    return Finding(name, f"{text}, {gpus}", is_needed=False)
-
-
-def gpu_architecture(number: int) -> str | None:
-    """What nvcc compiles for that GPU, with the features of its generation alone: `sm_90a`; None without it."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    if driver.cuInit(0) != 0:
-        return None
-    device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
-    if driver.cuDeviceGet(ctypes.byref(device), number) != 0:
-        return None
-    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
-    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
-    return f"sm_{major.value}{minor.value}" + "a" * (major.value >= 9)
-
-
-def _gpu(driver: ctypes.CDLL, number: int) -> str:
-    """`NVIDIA H200 (sm_90)`; the numbers are of CUdevice_attribute."""
-    device, title = ctypes.c_int(0), ctypes.create_string_buffer(100)
-    major, minor = ctypes.c_int(0), ctypes.c_int(0)
-    driver.cuDeviceGet(ctypes.byref(device), number)
-    driver.cuDeviceGetName(title, len(title), device)
-    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
-    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
-    return f"{title.value.decode(errors='replace')} (sm_{major.value}{minor.value})"
-
-
 def _first_line(command: list[str]) -> str:
-    return next(iter(_output(command).splitlines()), "")
+    return next(iter(output(command).splitlines()), "")
 
 
-def _output(command: list[str]) -> str:
+def output(command: list[str]) -> str:
     """What a tool prints; nothing if it fails."""
     try:
         done = subprocess.run(

@@ -55,9 +55,12 @@ class Trail:
             _write(self._folder / f"{self._number:02d}-{name}.txt", text())
             self._number += 1
 
+    def shows(self, level: int) -> bool:
+        return self._level >= level
+
     def note(self, level: int, text: Callable[[], str]) -> None:
         """Something to say at a level that is not the text of a stage."""
-        if self._level >= level:
+        if self.shows(level):
             tell(text())
 
 

@@ -7,7 +7,6 @@ dimension, conditions under which the source is read at all, and the fill value 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import accumulate, count, pairwise
 from itertools import product as pairs
 from operator import mul
@@ -26,11 +25,12 @@ from lumigen.index import (
     upper,
     without_floor,
 )
+from lumigen.memo import remembered
 
 Shape = tuple[Ix, ...]
 
 
-@cache
+@remembered
 def position(i: int, extent: Ix) -> Axis:
     """The axis that stands for the i-th position of a view of that extent."""
     return Axis(f"i{i}", extent)
@@ -40,7 +40,7 @@ def positions(shape: Shape) -> tuple[Axis, ...]:
     return tuple(position(i, e) for i, e in enumerate(shape))
 
 
-@cache
+@remembered
 def coordinates(shape: Shape) -> tuple[Ix, ...]:
     """The positions as expressions: 0 where the extent is 1, so that equal views are alike."""
     return tuple(ix(0) if a.extent == 1 else ix(a) for a in positions(shape))
@@ -89,7 +89,7 @@ def _open(conditions: tuple[Cmp, ...]) -> tuple[Cmp, ...]:
     return tuple(out)
 
 
-@cache
+@remembered
 def identity(shape: Shape) -> View:
     """The view that shows a source as it is."""
     return View(shape, coordinates(shape))
@@ -109,11 +109,12 @@ def compose(outer: View, inner: View, source: Shape | None = None) -> View | Non
     fill = outer.fill if outer.valid else inner.fill
     valid = _open((*outer.valid, *valid))
     made = View(outer.shape, index, valid, fill if valid else 0)
-    free = source is None or made == inner or inner == identity(source)
-    return made if free or stays_inside(made, source) else None
+    if source is None or made == inner or inner == identity(source):
+        return made
+    return made if stays_inside(made, source) else None
 
 
-@cache
+@remembered
 def stays_inside(v: View, source: Shape) -> bool:
     """Whether it is provable that a view reads nothing outside its source."""
     pairs = zip(v.index, source, strict=True)

@@ -60,6 +60,12 @@ struct SharedModel {
   std::atomic<int32_t> references{1};
 };
 
+// A kernel's run in a call: its number among those of the entry, as the manifest lists them.
+struct Launch {
+  int32_t number;
+  const char* kernel;
+};
+
 // Who is told of each kernel of a call and the seconds it took; nobody where `report` is null.
 struct Profile {
   void (*report)(void* user, const char* kernel, int32_t launch, double seconds) = nullptr;
@@ -93,9 +99,7 @@ Status profile(SharedContext* context, Profile profile) noexcept;
 // A call of an entry. It claims the context from `claim` to the end of its life.
 class SharedRun {
  public:
-  // `launch_names` are the kernels of the entry's launches, by number; null where there are none.
-  explicit SharedRun(const char* entry, const char* const* launch_names = nullptr)
-      : entry_(entry), launch_names_(launch_names) {}
+  explicit SharedRun(const char* entry) : entry_(entry) {}
   SharedRun(const SharedRun&) = delete;
   SharedRun& operator=(const SharedRun&) = delete;
   ~SharedRun();
@@ -117,14 +121,13 @@ class SharedRun {
   // Whether the call was cancelled.
   Status check_cancelled() const;
   bool is_profiled() const { return shared_->profile.report != nullptr; }
-  void report(int32_t launch, double seconds) const {
-    shared_->profile.report(shared_->profile.user, launch_names_[launch], launch, seconds);
+  void report(const Launch& launch, double seconds) const {
+    shared_->profile.report(shared_->profile.user, launch.kernel, launch.number, seconds);
   }
 
   const char* entry_;
 
  private:
-  const char* const* launch_names_;
   SharedContext* shared_ = nullptr;
 };
 

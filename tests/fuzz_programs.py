@@ -20,11 +20,12 @@ from small_programs import SmallProgram, agree, passed
 
 from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.interp.graph import evaluate
-from lumigen.target import TARGETS, Target
+from lumigen.target import HOST, TARGETS
+from lumigen.target_row import Target
 
 Way = tuple[Target, DType]
 WAYS: tuple[Way, ...] = tuple(
-    (TARGETS[t], d) for t, d in (("cpu", f32), ("cuda", bf16), ("cuda", f32), ("cpu", f16))
+    (TARGETS[t].target, d) for t, d in (("cpu", f32), ("cuda", bf16), ("cuda", f32), ("cpu", f16))
 )
 SHRINK_SECONDS = 60
 LONGEST = 20  # seconds of one compilation
@@ -33,7 +34,7 @@ LONGEST = 20  # seconds of one compilation
 def compiled(program: SmallProgram, target: Target, dtype: DType) -> None:
     """Through the compiler to the text of the kernels; in f32 the passes keep what the graph means."""
     after = passed(program.name, program.graph, target, dtype)
-    if dtype is not f32 or target is not TARGETS["cpu"]:
+    if dtype is not f32 or target is not HOST:
         return
     for point in program.points:
         inputs, weights = program.arrays(point)

@@ -21,7 +21,8 @@ from lumigen.graph import Graph, Node, tensor_of
 from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.target import TARGETS, Target
+from lumigen.target import HOST
+from lumigen.target_row import Target
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -110,7 +111,7 @@ def specials(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> 
     return out
 
 
-def passed(name: str, graph: Graph, target: Target = TARGETS["cpu"], dtype: DType = f32) -> Graph:
+def passed(name: str, graph: Graph, target: Target = HOST, dtype: DType = f32) -> Graph:
     """The graph after the passes of `lumigen compile`, which lowers it and checks every form on the way."""
     made = lower_model(Traced(name, "0", ((name, graph),), ()), {}, target=target, dtype=dtype)
     ((_, after),) = made.graphs[GRAPH_PASSES[-1].__name__]

@@ -29,11 +29,11 @@ from lumigen import cli
 from lumigen.cli import terminal, use
 from lumigen.cli.bench import beside, kernel_times, places
 from lumigen.cli.opened import Project, inputs_for, manifest_of
-from lumigen.compile import Progress
 from lumigen.errors import BadInput
 from lumigen.forms import FORMS
 from lumigen.interp.graph import evaluate
 from lumigen.limits import Limits, Memory, Rate
+from lumigen.progress import Progress
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits" / "model.py"
@@ -1081,7 +1081,7 @@ def test_bench_times_every_entry_and_its_kernels(digits: Path, run: Run) -> None
 def test_bench_without_a_compiler_says_so(
     digits: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lumigen.limits.cxx", lambda: None)
+    monkeypatch.setattr("lumigen.targets.cpu.limits.cxx", lambda: None)
     arguments = ("bench", digits, "--dims", "batch=2", "--threads", 1, "--seconds", 0)
     code, out, _ = run(*arguments)
     assert code == 0

@@ -17,12 +17,16 @@ from safetensors.numpy import save_file
 
 import lumigen as lg
 from lumigen import errors, nn
-from lumigen.compile import compile_project, graph_hash, lower_model, run_pass
+from lumigen.compile import compile_project, lower_model
 from lumigen.emit.project import render_project
 from lumigen.forms import FORMS, text_after
-from lumigen.graph import Graph
+from lumigen.graph import Edge, Graph, binary, const, edge, shape, source, unary
+from lumigen.identity import graph_hash
+from lumigen.ops import Op
+from lumigen.passes import run_pass
 from lumigen.target import parse_target
 from lumigen.trail import Trail
+from lumigen.view import expand
 
 
 def make_model(classes: int = 3) -> lg.Model:
@@ -150,6 +154,29 @@ def test_a_line_for_each_pass_is_shown(
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[0] for line in lines] == ["graph", "canonicalize", "fold", "program"]
     assert lines[2].endswith("(unchanged)")
+
+
+def test_every_rule_that_fires_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = source(Op.INPUT, "x", shape(3), lg.f32)
+    whole = Edge(const(1.0, lg.f32), expand((), x.shape))
+    doubled = binary(Op.MUL, whole, edge(unary(Op.SIN, edge(unary(Op.SQRT, edge(x))))))
+    traced = replace(make_model().trace(), entries=(("run", Graph((x,), (("y", edge(doubled)),))),))
+    monkeypatch.setenv("LUMIGEN_DEBUG", "5")
+    lower_model(traced, {})
+    fired = [
+        line.split() for line in capsys.readouterr().err.splitlines() if "canonicalize.py:" in line
+    ]
+    assert [words[0] for words in fired] == ["const_right_mul", "mul_one"]
+    for name, place, *_ in fired:
+        file, _, line = place.rpartition(":")
+        assert (
+            f'Rule("{name}"' in Path(file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+        )
+    before, after = " ".join(fired[1][2:]).split(" -> ")
+    assert before == "mul(sin(sqrt(...)), 1.0) f32[3]"
+    assert after == "sin(sqrt(x)) f32[3]"
 
 
 def test_nothing_is_printed_by_default(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,10 +16,10 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import device_kernel_body, symbol
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.lower.devices import CUDA
+from lumigen.targets.cuda.speller import device_kernel_body, symbol
 
 ROOT = Path(__file__).parent.parent
 POSITIONS = lg.Dim("positions", 1, 4096, typical=1024)
@@ -92,7 +92,7 @@ def compile_for(arch: str, made: LoweredKernel, folder: Path, *, only_packets: b
     ]:
         shutil.copy(header, runtime)
     fields = "\n".join(f"  {p.ctype} {p.name};" for p in made.parameters)
-    text = device_kernel_body(made.name, made.program, made.parameters, "model.py:1")
+    text = device_kernel_body(made.name, made.program, made.parameters, "model.py:1").body
     if only_packets:
         text = re.sub(r"either_way\(.*, \[&\]", "either_way(true, [&]", text)
     source = folder / "kernel.cu"
@@ -141,6 +141,46 @@ def test_what_a_fold_carries_is_stored_too(tmp_path: Path) -> None:
     assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
 
 
+def one_token(features: int, group: int, dtype: Any) -> list[LoweredKernel]:
+    """The parts of a fold over a cache, and their merge."""
+
+    def entry(q: Any, pos: Any) -> Any:
+        keys, values = (lg.nn.State(n, (2, 4096, features), dtype) for n in ("keys", "values"))
+        seen = lg.arange(4096) <= pos
+        scores = (q @ keys.mT).float().masked_fill(~seen, float("-inf"))
+        return scores.softmax(-1).to(dtype) @ values
+
+    position = lg.spec(dtype=lg.i64, range=(0, 4095))
+    graph = traced(entry, q=lg.spec(2, group, features, dtype=dtype), pos=position)
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    return list(assemble((("entry", graph),), CUDA).kernels)
+
+
+FEW = [  # features, rows that share keys
+    (128, 4, lg.bf16),
+    *(
+        pytest.param(features, group, dtype, marks=pytest.mark.slow)
+        for dtype in (lg.bf16, lg.f32)
+        for features, group in ((16, 1), (64, 1), (80, 3), (128, 16), (256, 8))
+    ),
+]
+
+
+@pytest.mark.parametrize("arch", ["80", pytest.param("90a", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("features", "group", "dtype"), FEW)
+def test_parts_of_a_fold_of_few_rows(
+    arch: str, features: int, group: int, dtype: Any, tmp_path: Path
+) -> None:
+    made = one_token(features, group, dtype)
+    assert [k.program.skeleton for k in made] == ["cascade", "simt"]
+    for k in made:
+        folder = tmp_path / k.name
+        folder.mkdir()
+        log = compile_for(arch, k, folder)
+        assert re.findall(r"(\d+) bytes spill stores", log) == ["0"], log
+
+
 SCALAR = [  # features, batch: of many rows to a block, and of few
     (64, 32),
     *(pytest.param(f, b, marks=pytest.mark.slow) for f in (16, 64, 128, 256) for b in (1, 32)),
@@ -170,7 +210,8 @@ def test_f32_that_lies_otherwise(arch: str, tmp_path: Path) -> None:
 def test_a_block_in_f32_fits_the_smallest_device(features: int, batch: int) -> None:
     """99 KiB of shared memory: a tile of rows, two slots of the others, and a fragment where none of them has room."""
     tile = kernel(causal, features, lg.f32, 2, batch).program.tile
-    rows, columns, depth, step, _ = map(int, re.findall(r"\d+", tile))
+    assert tile is not None
+    rows, columns, depth, step = (tile[s] for s in ("rows", "columns", "depth", "step"))
     fragment = 0 if rows <= depth else rows * step
     assert 4 * (rows * depth + 2 * step * (depth + columns) + fragment) <= 99 * 1024
 
@@ -186,7 +227,9 @@ def test_sums_beside_a_product_that_no_row_and_no_column_has(tmp_path: Path) -> 
         entry = step(entry)
     made = assemble((("entry", entry),), CUDA).kernels[-1]
     assert made.program.skeleton == "pipeline"
-    assert "for_lanes" in device_kernel_body(made.name, made.program, made.parameters, "m.py:1")
+    assert (
+        "for_lanes" in device_kernel_body(made.name, made.program, made.parameters, "m.py:1").body
+    )
     compile_for("80", made, tmp_path)
 
 

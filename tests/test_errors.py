@@ -21,7 +21,7 @@ from lumigen.build import build_project
 from lumigen.cli import lumigen as command_line
 from lumigen.cli.opened import Project, manifest_of
 from lumigen.errors import InternalError, LumigenError, SourceLocation, UserError, user_location
-from lumigen.limits import probe_gpu
+from lumigen.targets.cuda.limits import probe_gpu
 
 # Facts as a raise site would give them, and the whole text that comes out.
 FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
@@ -399,8 +399,8 @@ def broken_source(directory: Path) -> None:
 
 def limits_without_a_gpu(_: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lumigen.limits.nvcc", lambda: "nvcc")
-        patch.setattr("lumigen.limits.gpu_architecture", lambda _: None)
+        patch.setattr("lumigen.targets.cuda.limits.nvcc", lambda: "nvcc")
+        patch.setattr("lumigen.targets.cuda.limits.gpu_architecture", lambda _: None)
         probe_gpu({"f32"})
 
 

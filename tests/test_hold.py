@@ -13,7 +13,6 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import device_kernel_body
 from lumigen.errors import VerifyFailed
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
@@ -21,6 +20,7 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import CUDA
 from lumigen.region import Read, walk
+from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.tile import (
     Accumulate,
     Finish,
@@ -140,7 +140,7 @@ def test_rows_that_a_thread_has_no_registers_for_are_read_again() -> None:
 
 def text(name: str) -> str:
     (kernel,) = lowered(name)[1].kernels
-    return device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1")
+    return device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1").body
 
 
 def test_reductions_of_a_block_alternate() -> None:

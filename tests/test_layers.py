@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent / "lumigen"
 
 # Lowest first. The modules of a row (files or packages) know neither each other nor a row above.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"debug", "errors", "interrupt", "missing", "names", "resources"}),
-    frozenset({"dtype", "index", "target", "tokenizer"}),
+    frozenset({"debug", "errors", "interrupt", "memo", "missing", "names", "resources", "rounds"}),
+    frozenset({"dtype", "index", "target_row", "tokenizer"}),
     frozenset({"application", "condition", "integers"}),
     frozenset({"ops", "toolchain", "view"}),
     frozenset({"graph", "limits"}),
@@ -23,10 +23,13 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tile"}),
     frozenset({"program"}),
     frozenset({"interp", "printer", "trail", "verify", "weights"}),
-    frozenset({"frontend", "ir", "lower"}),
-    frozenset({"emit"}),
-    frozenset({"build", "fast_lane"}),
-    frozenset({"recall"}),
+    frozenset({"frontend", "ir", "lower", "passes", "progress"}),
+    frozenset({"emit", "model_weights"}),
+    frozenset({"targets"}),
+    frozenset({"target"}),
+    frozenset({"build", "fast_lane", "kernel_source", "texts"}),
+    frozenset({"checks", "recall", "summary"}),
+    frozenset({"identity"}),
     frozenset({"compile"}),
     frozenset({"compilers", "forms", "page"}),
     frozenset({"cli", "context"}),

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from lumigen.errors import BuildFailed, LimitsUnknown
-from lumigen.limits import GPU_FLAGS, Limits, Memory, Rate, probe_cpu, probe_gpu
-from lumigen.toolchain import compiled_library, cxx, nvcc
+from lumigen.limits import Limits, Memory, Rate
+from lumigen.targets.cpu.limits import probe_cpu
+from lumigen.targets.cuda.limits import GPU_FLAGS, probe_gpu
+from lumigen.targets.cuda.tools import nvcc
+from lumigen.toolchain import compiled_library, cxx
 
 LIMITS = Limits(
     (Memory(1000, 400.0, 200.0), Memory(10_000, 100.0, 50.0)),
@@ -68,8 +71,10 @@ def test_the_probes_of_gpus_compile(
     if nvcc() is None:
         pytest.skip("no nvcc")
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
-    monkeypatch.setattr("lumigen.limits.gpu_architecture", lambda _: architecture)
-    monkeypatch.setattr("lumigen.limits.GPU_FLAGS", (*GPU_FLAGS, "-Werror=all-warnings"))
+    monkeypatch.setattr("lumigen.targets.cuda.limits.gpu_architecture", lambda _: architecture)
+    monkeypatch.setattr(
+        "lumigen.targets.cuda.limits.GPU_FLAGS", (*GPU_FLAGS, "-Werror=all-warnings")
+    )
     with suppress(LimitsUnknown):
         probe_gpu({"f32"})
     assert [p.suffix for p in (tmp_path / "limits").iterdir()] == [".so"]

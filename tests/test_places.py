@@ -13,12 +13,12 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import device_kernel_body
 from lumigen.emit.places import NARROW, WIDE, counted_in, is_small
 from lumigen.index import Axis, ix
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.lower.devices import CUDA
+from lumigen.targets.cuda.speller import device_kernel_body
 
 FEW, MANY = lg.Dim("few", 1, 1 << 16), lg.Dim("many", 1, 1 << 40, typical=1 << 16)
 ROWS, MORE = lg.Dim("rows", 1, 1 << 11, typical=512), lg.Dim("rows", 1, 1 << 26, typical=512)
@@ -36,7 +36,7 @@ def kernel(function: Any, **inputs: Any) -> LoweredKernel:
 
 
 def text(k: LoweredKernel) -> str:
-    return device_kernel_body(k.name, k.program, k.parameters, "model.py:1")
+    return device_kernel_body(k.name, k.program, k.parameters, "model.py:1").body
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.printer.tile import show as show_tile
+from lumigen.tile import TileKind
 from lumigen.verify.tile import verify
 
 FEW = lg.Dim("few", 1, 64, typical=4)
@@ -76,7 +77,8 @@ APART: dict[str, Case] = {
 
 
 def pairs(model: LoweredModel) -> list[LoweredKernel]:
-    return [k for k in model.kernels if k.program.tile.startswith("PipelinePair")]
+    tiles = ((k, k.program.tile) for k in model.kernels)
+    return [k for k, tile in tiles if tile is not None and tile.kind is TileKind.PAIR]
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -31,6 +31,7 @@ from lumigen.printer.program import show as show_program
 from lumigen.printer.tile import show as show_tile
 from lumigen.region import Role
 from lumigen.schedule import Schedule, schedule
+from lumigen.targets.cuda.speller import spelled_tile
 from lumigen.tile import Contract, WhenSummed
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify
@@ -188,7 +189,8 @@ def test_tiles_by_typical_dims() -> None:
         (contract,) = (s for s in kernel.program.body if isinstance(s, Contract))
         parts = [value.evaluate({rows: m}) for _, value in kernel.program.numbers]
         assert bool(parts) == (contract.k_lo != 0) == bool(in_parts(lowered(graph)))
-        return kernel.program.tile, int(parts[0]) if parts else 1
+        assert kernel.program.tile is not None
+        return spelled_tile(kernel.program.tile), int(parts[0]) if parts else 1
 
     assert chosen(1, 4096, 14336) == ("PipelineTile<16, 64, 128, 4, 1, 4>", 3)
     assert chosen(8, 14336, 4096) == ("PipelineTile<16, 64, 128, 4, 1, 4>", 1)

@@ -122,7 +122,7 @@ def found(name: str) -> SmallProgram:
 def test_what_was_found(library: Library, name: str) -> None:
     library.check(found(name))
     for dtype in (f32, f16, bf16):
-        passed(name, found(name).graph, TARGETS["cuda"], dtype)
+        passed(name, found(name).graph, TARGETS["cuda"].target, dtype)
 
 
 def fixed(program: SmallProgram, point: Mapping[str, int]) -> SmallProgram:

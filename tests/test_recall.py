@@ -9,8 +9,9 @@ import pytest
 
 import lumigen as lg
 from lumigen import debug
-from lumigen.compile import Summary, compile_project
+from lumigen.compile import compile_project
 from lumigen.errors import EditedFiles
+from lumigen.summary import Summary
 
 
 @pytest.fixture(autouse=True)

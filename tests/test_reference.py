@@ -37,7 +37,6 @@ import lumigen as lg
 from lumigen import fast_lane
 from lumigen.condition import less
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
-from lumigen.emit.kernel import kernel_body
 from lumigen.emit.reference import argument_sizes, reference_text
 from lumigen.frontend import functional
 from lumigen.frontend.model import Entry, trace_entry
@@ -60,6 +59,7 @@ from lumigen.region import (
     read,
 )
 from lumigen.resources import runtime_dir, templates_dir
+from lumigen.targets.cpu.speller import kernel_body
 from lumigen.tile import TileProgram
 
 B = Dim("batch", 1, 7)
@@ -183,12 +183,6 @@ def blocks() -> Region:
     return Region((Store(out(30), (J, I), (5 * ix(I) + J,), load("x0", J, I)),))
 
 
-def scattered() -> Region:
-    ids = buffer("x1", 9, dtype=i64)
-    row = lookup(ids, (ix(K),))
-    return Region((Store(out(5, 6), (K, I), (row, ix(I)), load("x0", K, I), add=True),))
-
-
 def integers() -> Region:
     a, b = load("x0", I, dtype=i32), load("x1", I, dtype=i32)
     product = prim(Op.MUL, (a, prim(Op.ADD, (b, const(3, i32)), i32)), i32)
@@ -236,7 +230,7 @@ def constant() -> Region:
 
 REGIONS = (
     masked_softmax, same_axis_twice, guarded_lookup, nested, by_columns, with_gaps, blocks,
-    scattered, integers, wrapped, conditions, any_true, halves, rounded, remainders, constant,
+    integers, wrapped, conditions, any_true, halves, rounded, remainders, constant,
 )  # fmt: skip
 
 
@@ -307,7 +301,7 @@ def broken(model: LoweredModel) -> str:
     """The softmax again, under another name and without its maximum."""
     kernel = next(k for k in model.kernels if k.name == softmax_of(model).kernel)
     name = kernel.name.replace("k", "broken", 1)
-    body = kernel_body(name, kernel.program, kernel.parameters)[0]
+    body = kernel_body(name, kernel.program, kernel.parameters).body
     wrong = body.replace("reduce_add", "reduce_max")
     assert wrong != body
     alias = f"namespace LUMIGEN_NS {{ using {name}_args = {kernel.name}_args; }}"
@@ -360,8 +354,6 @@ def test_references_mean_what_their_regions_mean(
         for b in kernel.program.args
     }
     dst = kernel.program.args[-1]
-    if region is scattered:
-        arrays["x1"] = rng.integers(0, 5, 9)
     shaped = {name: a.reshape(shapes[name]) for name, a in arrays.items()}
     want = evaluate(kernel.region, shaped, {})[dst.name]
     args = pointers(list(arrays.values()), [])
@@ -382,7 +374,9 @@ def launched(
     named = launch.numbers(dims)
     values = [int(a.value.evaluate(named)) for a in launch.arguments if isinstance(a, ValueArg)]
     before = [a.copy() for a in arrays]
-    scratch = fast_lane.aligned(kernel_body(kernel.name, kernel.program, kernel.parameters)[1])
+    scratch = fast_lane.aligned(
+        kernel_body(kernel.name, kernel.program, kernel.parameters).scratch_bytes
+    )
     function = getattr(kernels.library, run or f"run_{kernel.name}")
     tasks = ctypes.c_int64(int(launch.tasks.evaluate(named)))
     function(ctypes.byref(pointers(arrays, values)), tasks, ctypes.c_void_p(scratch.ctypes.data))

@@ -16,7 +16,6 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import device_kernel_body
 from lumigen.errors import VerifyFailed
 from lumigen.index import ix
 from lumigen.lower import GRAPH_PASSES
@@ -24,6 +23,7 @@ from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
 from lumigen.lower.devices import CUDA
 from lumigen.printer.program import show as show_program
 from lumigen.printer.tile import show as show_tile
+from lumigen.targets.cuda.speller import device_kernel_body, spelled_tile
 from lumigen.verify.tile import verify
 
 ROWS = lg.Dim("rows", 1, 600, typical=512)
@@ -152,7 +152,7 @@ def test_the_text_of_both_kernels(golden: Callable[[str, str], None]) -> None:
 def test_tiles_by_typical_dims() -> None:
     """For up to 16 rows, up to 256, and more; the typical number decides where it lies."""
     found = {
-        name: [k.program.tile for k in roles_of(lowered(MAPPED[name], "sm_90a")[1])]
+        name: [spelled_tile(k.program.tile) for k in roles_of(lowered(MAPPED[name], "sm_90a")[1])]
         for name in ("large", "large_columns", "columns", "half", "split", "few", "few_columns")
     }
     deep, turned = "Along::kDepth, Along::kDepth", "Along::kMajor, Along::kDepth"
@@ -217,7 +217,7 @@ def test_a_dim_named_like_the_place_of_a_tile_stays_itself() -> None:
         entry = step(entry)
     kernels = assemble((("entry", entry),), CUDA, architectures=("sm_90a",)).kernels
     *_, kernel = (k for k in kernels if k.program.skeleton == "roles")
-    text = device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1")
+    text = device_kernel_body(kernel.name, kernel.program, kernel.parameters, "model.py:1").body
     inside = text[text.index("contract_tiles") :]
     assert "batch_ * sequence" in inside
     assert "const int batch_ = static_cast<int>(args.batch);" in text

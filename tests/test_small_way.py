@@ -15,7 +15,7 @@ import pytest
 import lumigen as lg
 from lumigen import compilers, errors, ir
 from lumigen.graph import source
-from lumigen.toolchain import cuda_driver
+from lumigen.target import TARGETS
 
 NUMBER = count()  # graphs that live at a time share no name
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -207,7 +207,10 @@ def test_architectures_are_known_at_once() -> None:
 
 
 def test_without_nvcc_compile_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilers, "nvcc", lambda: None)
+    row = TARGETS[compilers.CUDA]
+    assert row.compiler is not None
+    without = replace(row, compiler=replace(row.compiler, find=lambda: None))
+    monkeypatch.setitem(compilers.TARGETS, compilers.CUDA, without)
     with pytest.raises(errors.CompilerMissing, match=r"\[build\] nvcc was not found, .*CPUComp"):
         made(lg.CUDACompiler())
 
@@ -218,7 +221,7 @@ def test_the_library_for_a_gpu_compiles(tmp_path: Path, monkeypatch: pytest.Monk
     """Also where there is no GPU: then `execute` says so."""
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
     backend = lg.CUDACompiler(("sm_80",))
-    if cuda_driver().is_ok:
+    if TARGETS[compilers.CUDA].here() is not None:
         _, out = made(lg.GenericCompiler(), lg.HalfCompiler(), backend)
         assert out.numpy().dtype == np.float32
     else:

@@ -14,7 +14,6 @@ from tiles import run_entry, traced
 
 import lumigen as lg
 from lumigen import functional as F
-from lumigen.emit.kernel import device_kernel_body
 from lumigen.errors import UserError
 from lumigen.graph import Graph, tensor_of
 from lumigen.interp.graph import evaluate
@@ -23,6 +22,7 @@ from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.devices import CPU, CUDA, Device
 from lumigen.lower.split import Division, Grain, split
 from lumigen.region import Reduce, walk
+from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.tile import WhenLast
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
@@ -90,7 +90,7 @@ def test_parts_and_rest_are_the_whole(name: str, device: str) -> None:
     model = lowered(graph, DEVICES[device])
     if device == "cuda":
         for k in model.kernels:
-            assert device_kernel_body(k.name, k.program, k.parameters, "model.py:1")
+            assert device_kernel_body(k.name, k.program, k.parameters, "model.py:1").body
     rng = np.random.default_rng(0)
     for n in (1, 2, 3, 7, 100, 301):
         inputs = inputs_of(graph, n)

@@ -65,12 +65,15 @@ def test_the_plan_has_the_loops_of_the_kernel() -> None:
     (kernel,) = kernels(lambda x: x.softmax(1), IMAGE)
     assert kernel.plan is not None
     (grid,) = kernel.plan.root
-    *folds, behind = grid.body
-    assert [a.name for a in grid.axes] == ["i0", "i2", "i3"]
+    (lanes,) = grid.body
+    assert isinstance(lanes, Loop)
+    *folds, after = lanes.body
+    assert [a.name for a in grid.axes] == ["i0", "i2"]
+    assert [a.name for a in lanes.axes] == ["i3"]
     assert [isinstance(f, Loop) and bool(f.carries) for f in folds] == [True, True]
-    assert isinstance(behind, Loop)
-    assert [a.name for a in behind.axes] == ["i1"]
-    assert not behind.carries
+    assert isinstance(after, Loop)
+    assert [a.name for a in after.axes] == ["i1"]
+    assert not after.carries
 
 
 def test_what_takes_little_to_reduce_does_not_hold_up_a_large_map() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lumigen.errors import UnsupportedTarget
-from lumigen.resources import runtime_dir, templates_dir
-from lumigen.target import ARCHITECTURES, CPU, CUDA, TARGETS, parse_target
+from lumigen.target import TARGETS, parse_target
+from lumigen.targets.cpu.row import CPU
+from lumigen.targets.cuda.row import CUDA
 
 
 def test_names_are_rows() -> None:
@@ -56,14 +57,13 @@ def test_others_are_refused(text: str, why: str) -> None:
         parse_target(text)
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-def test_a_target_has_its_folders(target) -> None:
-    assert (runtime_dir() / target.name / "model.cpp").is_file()
-    for template, _ in target.templates:
-        assert (templates_dir() / target.name / "project" / template).is_file()
-    for file in target.files:
-        assert (templates_dir() / target.name / "project" / file).is_file()
-    assert set(target.architectures) <= set(ARCHITECTURES.get(target.name, ()))
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_has_its_folders(name: str) -> None:
+    target = TARGETS[name].target
+    assert (target.runtime_folder / "model.cpp").is_file()
+    for file in (*(template for template, _ in target.templates), *target.files):
+        assert target.find(f"project/{file}").is_file()
+    assert set(target.architectures) <= set(target.known_architectures)
 
 
 def test_guards_ask_for_what_code_runs_on() -> None:

@@ -16,7 +16,7 @@ from tiles import run_entry
 import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen.build import build_project, load_module, write_project
-from lumigen.compile import Compilation, entry_summary, lower_model
+from lumigen.compile import Compilation, lower_model
 from lumigen.condition import Cmp, less
 from lumigen.dtype import f32
 from lumigen.emit.kernel_vectors import kernel_vectors
@@ -40,6 +40,7 @@ from lumigen.program import (
     Variant,
     always,
 )
+from lumigen.summary import entry_summary
 from lumigen.verify.program import alive, verify
 
 B = Dim("batch", 1, 64, typical=8)

@@ -13,11 +13,11 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen import nn
 from lumigen.compile import lower_model
-from lumigen.emit.kernel import device_kernel_body, kernel_body
 from lumigen.frontend import Traced
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.printer.program import show
-from lumigen.target import Target, parse_target
+from lumigen.target import TARGETS, parse_target
+from lumigen.target_row import Target
 
 ROWS = lg.Dim("rows", 1, 512, typical=64)
 FEW = lg.Dim("few", 1, 600, typical=8)
@@ -52,6 +52,10 @@ def gate_and_up(x: Any) -> Any:
 
 def side_by_side(x: Any) -> Any:
     return {"q": x @ weight(24, 48, name="query"), "k": (x @ weight(24, 16, name="key")) * 0.5}
+
+
+def normed(x: Any) -> Any:
+    return F.rms_norm(x, (24,), weight(24, name="norm")) @ weight(24, 48)
 
 
 def feed_forward(x: Any) -> Any:
@@ -92,6 +96,13 @@ def one_token(q: Any, k: Any, v: Any, position: Any) -> Any:
     return F.scaled_dot_product_attention(q.unsqueeze(1), keys, values, seen)
 
 
+def one_token_of_many(q: Any, position: Any) -> Any:
+    """Four queries that share keys, past caches so long that tasks share them."""
+    keys, values = (nn.State(n, (2, 4096, 64), lg.bf16) for n in ("keys", "values"))
+    seen = lg.arange(4096) <= position
+    return F.scaled_dot_product_attention(q, keys, values, seen)
+
+
 def heads(queries: int, kept: int, features: int, dtype: lg.DType = lg.f32) -> dict[str, Any]:
     """So many heads of queries, and of keys and values."""
     q, k = (lg.spec(1, n, ROWS, features, dtype=dtype) for n in (queries, kept))
@@ -128,9 +139,22 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "product_deep": (lambda x, w: (x @ w.T).relu(), operands(FEW, 2048, 72, lg.bf16)),
     "gate_and_up": (gate_and_up, {"x": spec(ROWS, 24)}),
     "side_by_side": (side_by_side, {"x": spec(ROWS, 24)}),
+    "normed": (normed, {"x": spec(ROWS, 24)}),
     "feed_forward": (feed_forward, {"x": spec(ROWS, 24)}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),
     "depthwise": (depthwise, {"x": spec(1, 8, 12, 12)}),
+    "labels": (
+        lambda x, y: F.cross_entropy(x @ weight(500, 24).T, y, reduction="none"),
+        {"x": spec(MANY, 24), "y": spec(MANY, dtype=lg.i64)},
+    ),
+    "scores": (
+        lambda q, k: (q @ k.mT * 0.25).logsumexp(-1),
+        {"q": spec(MANY, 24), "k": spec(500, 24)},
+    ),
+    "weighted": (
+        lambda x: (x @ weight(500, 24).T).softmax(-1) @ weight(500, 40, name="v"),
+        {"x": spec(MANY, 24)},
+    ),
     "causal": (causal, heads(2, 2, 16)),
     "causal_f16": (causal, heads(2, 2, 64, lg.f16)),
     "grouped": (causal, heads(4, 2, 16)),
@@ -140,6 +164,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "one_token": (
         one_token,
         {**{n: spec(2, 16) for n in "qkv"}, "position": lg.spec(dtype=lg.i64, range=(0, 63))},
+    ),
+    "one_token_of_many": (
+        one_token_of_many,
+        {
+            "q": spec(2, 4, 64, dtype=lg.bf16),
+            "position": lg.spec(dtype=lg.i64, range=(0, 4095)),
+        },
     ),
 }  # fmt: skip
 
@@ -179,10 +210,14 @@ KERNELS = {
     "panel_of_two_inputs.cpp": Row("product", "cpu", "panel"),
     "panel_of_two_products.cpp": Row("gate_and_up", "cpu", "panel"),
     "panel_of_two_grids.cpp": Row("side_by_side", "cpu", "panel"),
+    "panel_of_normed_rows.cpp": Row("normed", "cpu", "panel"),
     "chain.cpp": Row("feed_forward", "cpu", "panel"),
     "chain_bf16.cpp": Row("feed_forward", "cpu", "panel", held=lg.bf16),
     "convolution.cpp": Row("convolution", "cpu", "panel"),
     "depthwise.cpp": Row("depthwise", "cpu", "simt"),
+    "row_fold_labels.cpp": Row("labels", "cpu", "cascade"),
+    "row_fold_of_inputs.cpp": Row("scores", "cpu", "cascade"),
+    "row_fold_weighted.cpp": Row("weighted", "cpu", "cascade"),
     "cascade_causal.cpp": Row("causal", "cpu", "cascade"),
     "cascade_grouped.cpp": Row("grouped", "cpu", "cascade"),
     "cascade_bf16.cpp": Row("causal", "cpu", "cascade", held=lg.bf16),
@@ -214,6 +249,9 @@ KERNELS = {
     "stream_f16.cu": Row("causal_f16", AMPERE, "cascade"),
     "stream_grouped_bf16.cu": Row("grouped_bf16", AMPERE, "cascade"),
     "stream_log_sum_exp_f16.cu": Row("log_sum_exp_f16", AMPERE, "cascade"),
+    "stream_one_token.cu": Row("one_token", AMPERE, "cascade"),
+    "stream_parts.cu": Row("one_token_of_many", AMPERE, "cascade"),
+    "stream_merge.cu": Row("one_token_of_many", AMPERE, "simt"),
     "roles_f16.cu": Row("product_f16", HOPPER, "roles", 1),
     "roles_few_rows.cu": Row("product_f16", HOPPER, "roles"),
     "roles_split.cu": Row("product_deep", HOPPER, "roles", 1),
@@ -241,9 +279,8 @@ def test_every_golden_is_compared() -> None:
 
 
 def body(kernel: LoweredKernel, target: Target) -> str:
-    if target.has_device:
-        return device_kernel_body(kernel.name, kernel.program, kernel.parameters, ORIGIN)
-    return kernel_body(kernel.name, kernel.program, kernel.parameters)[0]
+    spell = TARGETS[target.name].spell
+    return spell(kernel.name, kernel.program, kernel.parameters, ORIGIN).body
 
 
 def launches(model: LoweredModel, kernel: str) -> Iterator[str]:

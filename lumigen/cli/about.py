@@ -16,17 +16,18 @@ from lumigen.build import MANIFEST
 from lumigen.cli.opened import manifest_of
 from lumigen.cli.options import example, json_option
 from lumigen.cli.terminal import result, result_json, say, table
-from lumigen.compile import weights_path
 from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
 from lumigen.missing import advice
+from lumigen.model_weights import weights_path
 from lumigen.printer.amount import size
 from lumigen.resources import lumigen_version
+from lumigen.target import HOST, TARGETS
 from lumigen.toolchain import findings
 from lumigen.weights import COMPARE, read_header
 
 
-@click.command(epilog=example("inspect digits-cpu"))
+@click.command(epilog=example(f"inspect digits-{HOST.name}"))
 @click.argument("path", metavar="DIR|LIBRARY", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
@@ -191,7 +192,7 @@ def _state_text(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> list[s
 @json_option
 def doctor(as_json: bool) -> None:
     """Say what this machine can build and run, and what to install."""
-    found = findings()
+    found = [*findings(), *(find() for b in TARGETS.values() for find in b.findings)]
     if as_json:
         result_json(
             {

@@ -17,8 +17,9 @@ from lumigen.cli.opened import Array, Entry, Project, extent, inputs_for, open_p
 from lumigen.cli.options import example, json_option, run_options
 from lumigen.cli.terminal import result, result_json, say, table
 from lumigen.errors import LumigenError, first_line
-from lumigen.limits import Limits, probe_cpu, probe_gpu
+from lumigen.limits import Limits
 from lumigen.printer.amount import duration, number, size
+from lumigen.target import HOST, TARGETS
 
 MIN_RUNS = 15
 MIN_PROFILED = 5
@@ -47,7 +48,7 @@ class KernelTimes:
         return self.least_seconds / self.seconds if self.least_seconds and self.seconds else None
 
 
-@click.command(epilog=example("bench digits-cpu --dims batch=64 --threads 1"))
+@click.command(epilog=example(f"bench digits-{HOST.name} --dims batch=64 --threads 1"))
 @run_options
 @click.option(
     "--seconds",
@@ -190,9 +191,8 @@ def kernel_times(entry: Entry, runs: Sequence[Run], dims: Mapping[str, int]) -> 
 def probe(project: Project, threads: int, dtypes: set[str]) -> tuple[Limits | None, str]:
     """(the limits of what the project runs on, else why they are unknown)."""
     try:
-        if project.manifest["target"] == "cuda":
-            return probe_gpu(dtypes), ""
-        return probe_cpu(threads or cores(), dtypes), ""
+        backend = TARGETS[str(project.manifest["target"])]
+        return backend.probe(threads or cores(), dtypes), ""
     except (LumigenError, OSError) as e:
         return None, first_line(e)
 

@@ -10,12 +10,14 @@ import click
 from lumigen.cli import start
 from lumigen.cli.options import example, json_option, load, quiet_option, traced_options
 from lumigen.cli.terminal import progress, result, result_json, say, table
-from lumigen.compile import Stages, Summary, compile_project, lower_model
+from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
+from lumigen.progress import Stages
+from lumigen.summary import Summary
 from lumigen.target import parse_target
 
 MAX_UNUSED = 8

@@ -17,7 +17,6 @@ from safetensors.numpy import save
 
 from lumigen.build import MANIFEST, load_module, read_manifest
 from lumigen.cli.manifest import fault
-from lumigen.compile import weights_path
 from lumigen.dtype import DTYPES
 from lumigen.errors import (
     BadInput,
@@ -28,6 +27,7 @@ from lumigen.errors import (
     UnknownOption,
 )
 from lumigen.missing import advice
+from lumigen.model_weights import weights_path
 from lumigen.weights import open_weights
 
 Array = npt.NDArray[Any]

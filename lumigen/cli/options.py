@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from lumigen.compile import DTYPES
 from lumigen.frontend import Model, load_model_file
+from lumigen.model_weights import DTYPES
+from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,7 +82,7 @@ def traced_options(function: F) -> F:
         ),
         click.option(
             "--target",
-            default="cpu",
+            default=HOST.name,
             show_default=True,
             help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
         ),

@@ -10,6 +10,7 @@ from pathlib import Path
 from lumigen.errors import BadArgument, FileRefused
 from lumigen.frontend.spec import check_identifier
 from lumigen.names import model_taken_by
+from lumigen.target import HOST
 
 MODEL = '''"""{name}: a network of two layers."""
 
@@ -61,9 +62,9 @@ from model import model
 
 STEPS = (  # a line for the shell, what it does
     ("python weights.py", "writes {name}.safetensors"),
-    ("lumigen compile model.py --weights {name}.safetensors", "emits and builds {name}-cpu"),
-    ("lumigen run {name}-cpu --dims batch=8", "yours with --input x=file.npy"),
-    ("lumigen test {name}-cpu", "kernels against plain references"),
+    ("lumigen compile model.py --weights {name}.safetensors", "emits and builds {name}-{target}"),
+    ("lumigen run {name}-{target} --dims batch=8", "yours with --input x=file.npy"),
+    ("lumigen test {name}-{target}", "kernels against plain references"),
 )
 
 FILES = {"model.py": MODEL, "weights.py": WEIGHTS, "README.md": README}
@@ -71,7 +72,8 @@ FILES = {"model.py": MODEL, "weights.py": WEIGHTS, "README.md": README}
 
 def steps(name: str) -> list[str]:
     """What to do in the directory, with what each line does beside it."""
-    rows = [(line.format(name=name), what.format(name=name)) for line, what in STEPS]
+    named = {"name": name, "target": HOST.name}
+    rows = [(line.format(**named), what.format(**named)) for line, what in STEPS]
     width = max(len(line) for line, _ in rows)
     return [f"{line:<{width}}  # {what}" for line, what in rows]
 

@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from lumigen.compile import Listener, Progress
 from lumigen.errors import printable, printable_lines
+from lumigen.progress import Listener, Progress
 
 EVERY = 10.0  # seconds
 

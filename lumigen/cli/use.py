@@ -23,15 +23,15 @@ from lumigen.cli.opened import (
 )
 from lumigen.cli.options import Assignment, example, json_option, quiet_option, run_options
 from lumigen.cli.terminal import progress, result, result_json, say
-from lumigen.compile import Stages
 from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
-from lumigen.target import CUDA
+from lumigen.progress import Stages
+from lumigen.target import HOST, TARGETS
 from lumigen.toolchain import ctest
 
 SHOWN = 1000  # the most values of an output that --json prints
 
 
-@click.command(epilog=example("run digits-cpu --input x=x.npy --output probs.npz"))
+@click.command(epilog=example(f"run digits-{HOST.name} --input x=x.npy --output probs.npz"))
 @run_options
 @click.option(
     "--input",
@@ -143,7 +143,7 @@ def as_text(outputs: Mapping[str, Array]) -> list[str]:
     return lines
 
 
-@click.command(epilog=example("test digits-cpu"))
+@click.command(epilog=example(f"test digits-{HOST.name}"))
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--jobs",
@@ -189,8 +189,7 @@ def test(directory: Path, jobs: int, quiet: bool, as_json: bool) -> None:
 
 def about_skipped(skipped: int, count: int, target: str) -> str:
     """What is to be said of tests that did not run, and so are no success."""
-    no_gpu = target.startswith(CUDA.name)
-    want = "a GPU that runs the project" if no_gpu else "instruction sets of other processors"
+    want = TARGETS[target].skipped
     return (
         f"{skipped} of {count} tests were skipped, as they need {want}; they prove nothing. "
         "The exit code is 0 if no test failed, even if all were skipped."

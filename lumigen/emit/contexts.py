@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lumigen.emit.cxx import string
-from lumigen.target import Target
+from lumigen.target_row import Target
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class MapContext:
 
 @dataclass(frozen=True)
 class LaunchContext:
-    number: int  # among the launches of the entry, as the manifest lists them
+    number: str  # among the launches of the entry, as the manifest lists them
     kernel: str
     function: str  # as the target launches it
     title: str
-    lines: str
+    lines: str  # of the model, and the modules whose weights it reads
     arguments: tuple[ArgumentContext, ...]
     maps: tuple[MapContext, ...]
     tasks: str
@@ -132,6 +132,62 @@ class GroupContext:
 
 
 @dataclass(frozen=True)
+class NumberContext:
+    """A number of tiles or tasks that stands in several launches."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class MemberContext:
+    """What changes from round to round of a loop; `listed` are its values where they are no function of the round."""
+
+    name: str
+    ctype: str
+    value: str  # in terms of the round
+    listed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoopContext:
+    """A loop over layers, and the struct of what they differ in; without members it needs none."""
+
+    counter: str
+    rounds: int
+    variable: str
+    type: str
+    function: str  # the struct of a round
+    members: tuple[MemberContext, ...]
+    last: (
+        tuple[str, str] | None
+    )  # (row of the table of weights, member that is this row in the last round)
+
+
+@dataclass(frozen=True)
+class StepsContext:
+    """The launches of an entry in order, and what they share."""
+
+    groups: tuple[GroupContext, ...]
+    loops: tuple[LoopContext, ...]  # that have members
+    numbers: tuple[NumberContext, ...]
+
+    @property
+    def launches(self) -> tuple[LaunchContext, ...]:
+        """Of all variants, those of a loop once."""
+        return tuple(x for g in self.groups for v in g.variants for x in v.launches)
+
+    @property
+    def has_maps(self) -> bool:
+        return any(x.maps for x in self.launches)
+
+    @property
+    def has_numbers(self) -> bool:
+        of_launches = any(a.is_number for x in self.launches for a in x.arguments)
+        return of_launches or bool(self.numbers)
+
+
+@dataclass(frozen=True)
 class VectorOutputContext:
     """Stored elements of an output."""
 
@@ -161,23 +217,10 @@ class EntryContext:
     checks: tuple[CheckContext, ...]
     bindings: tuple[CheckContext, ...]  # the assignments alone, from `tensors[i]`
     slots: tuple[SlotContext, ...]
-    groups: tuple[GroupContext, ...]
+    steps: StepsContext
     max_dims: str
     vectors: tuple[VectorContext, ...]
     tolerance: str  # of a float output
-
-    @property
-    def launches(self) -> tuple[LaunchContext, ...]:
-        """Of all variants, by number."""
-        return tuple(x for g in self.groups for v in g.variants for x in v.launches)
-
-    @property
-    def has_maps(self) -> bool:
-        return any(x.maps for x in self.launches)
-
-    @property
-    def has_numbers(self) -> bool:
-        return any(a.is_number for x in self.launches for a in x.arguments)
 
     @property
     def ports(self) -> tuple[PortContext, ...]:

@@ -23,8 +23,8 @@ _TAKEN = """
 args arena argc argv borrow buffer bytes call check check_apart check_arena check_dim check_dim_value
 check_dims check_extent check_tensor check_values set_extent context copies copy data_of detail dims error
 exit fail fprintf free handle index_max index_min floor_div floor_mod align64 kernels
-kernels_for launch_names model most options place ports printf run s settings solve_dim tensor tensors weights
-Arena Context Dim Dims Port Run Size Status Tensor View Weights KernelTable float16 bfloat16
+kernels_for model most options place ports printf run s settings solve_dim tensor tensors weights
+Arena Context Dim Dims Launch Port Run Size Status Tensor View Weights KernelTable float16 bfloat16
 """
 TAKEN = frozenset(_TAKEN.split())
 

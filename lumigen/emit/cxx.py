@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 from lumigen.errors import LoweringFailed
@@ -27,6 +26,7 @@ from lumigen.index import (
     of_atom,
     parts,
 )
+from lumigen.memo import remembered
 
 Names = Mapping[Any, str] | Callable[[Atom], str]
 Read = Callable[[Lookup], str]
@@ -56,6 +56,30 @@ def expression(e: Ix, names: Names, read: Read | None = None) -> str:
     might be negative, minima and maxima call functions of `runtime/index.h`.
     """
     return _whole(e, names, read)
+
+
+def calls(e: Ix) -> bool:
+    """Whether the text of an expression calls functions of `runtime/index.h`."""
+    return any(_calls(atom) for monomial, _ in e.terms for atom in monomial)
+
+
+def _calls(atom: Atom) -> bool:
+    if isinstance(atom, Lookup):
+        return False  # it is spelled by itself
+    floors = isinstance(atom, Quotient | Remainder) and not is_nonnegative(atom.numerator)
+    return floors or isinstance(atom, Extremum) or any(map(calls, parts(atom)))
+
+
+def is_word(e: Ix) -> bool:
+    """Whether an index is spelled as one name or number."""
+    if e.is_const:
+        return is_plain(e.const)
+    return e.const == 0 and len(e.terms) == 1 and e in map(of_atom, e.axes)
+
+
+def is_plain(value: int) -> bool:
+    """Whether an integer is spelled as one word."""
+    return 0 <= value < 2**31 or value == LEAST
 
 
 def _whole(e: Ix, names: Names, read: Read | None) -> str:
@@ -93,7 +117,7 @@ def is_of_comparisons(monomial: Monomial) -> bool:
     return all(map(_is_int, monomial))
 
 
-@cache
+@remembered
 def _is_int(atom: Atom) -> bool:
     if isinstance(atom, Quotient | Remainder | Extremum):
         return all(

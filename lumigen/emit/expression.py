@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from math import isnan
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, boolean, f32, f64, i32, i64
+from lumigen.dtype import boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
 from lumigen.emit.horner import is_quotient, polynomial
+from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
 from lumigen.emit.sharing import shared
+from lumigen.emit.text import (
+    LOOSE,
+    PRODUCT,
+    SUM,
+    TIGHT,
+    WORD,
+    Text,
+    all_of,
+    computed_in,
+    denied,
+    denied_mask,
+    is_half,
+    literal,
+    pointer,
+    suffix,
+)
 from lumigen.emit.widths import int_reach, is_index, overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
@@ -40,18 +54,6 @@ from lumigen.region import (
 )
 
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
-LOOSE, SUM, PRODUCT, TIGHT = range(4)  # how strongly the outermost operator of a text binds
-
-
-@dataclass(frozen=True)
-class Text:
-    """C++ text and how strongly its outermost operator binds."""
-
-    code: str
-    binds: int = TIGHT
-
-    def within(self, context: int) -> str:
-        return self.code if self.binds >= context else f"({self.code})"
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,20 @@ class Renderer:
     wraps: bool = True  # signed integers do, which C++ leaves undefined and a switch defines
     place: str = WIDE  # the type in which places are computed
     widens: bool = False  # dims and axes, which are of a narrower type
+    uses: Uses = field(default_factory=Uses)  # what is spelled in a statement adds to them
+
+    def use(self, name: str) -> str:
+        """The name of a variable, as a text that uses it says it."""
+        self.uses.names.add(name)
+        return name
+
+    def lines(self, *parts: str | Lines, binds: str = "") -> Lines:
+        """The lines of a statement with all that was spelled for it."""
+        return self.uses.lines(*parts, binds=binds)
+
+    def inside(self) -> Renderer:
+        """The same for another statement."""
+        return replace(self, uses=Uses())
 
     # ---- indices ----
 
@@ -81,10 +97,23 @@ class Renderer:
             name = self.dims.get(atom.name, "")
             return f"int64_t{{{name}}}" if self.widens else name
         assert isinstance(atom, Axis)
+        self.use(atom.name)
         if self.lane_offset and atom == self.lanes:
             name = f"({atom.name} + {self.lane_offset})"
             return f"int64_t{name}" if self.widens else name
         return f"int64_t{{{atom.name}}}" if self.widens else atom.name
+
+    def pointer(self, source: Buffer, at: Ix) -> str:
+        """To the element at `at`."""
+        base = self.use(str(source))
+        return base if at == 0 else f"{base} + {self.index(at)}"
+
+    def packed(self) -> str:
+        """Under what buffers and dims packets are packets."""
+        assert self.packets is not None
+        for b in self.packets.buffers:
+            self.use(str(b))
+        return self.packets.asked(self.index)
 
     def fitting(self, value: Ix) -> Renderer:
         """What renders a value that is no place: in 64 bits if it may not fit into fewer."""
@@ -96,7 +125,7 @@ class Renderer:
         assert isinstance(atom.source, Buffer)
         at = address(atom.source, atom.at)
         inner = replace(self, widens=False) if self.widens and is_small(at) else self
-        element = f"{atom.source}[{inner.index(at)}]"
+        element = f"{self.use(str(atom.source))}[{inner.index(at)}]"
         if self.place == NARROW:
             return element if atom.source.dtype is i32 else f"static_cast<int>({element})"
         # what follows may not fit
@@ -121,7 +150,7 @@ class Renderer:
         if isinstance(e, Const):
             return Text(literal(e.value, e.dtype))
         if isinstance(e, Local):
-            return Text(e.name)
+            return Text(self.use(e.name), WORD)
         if isinstance(e, Index):
             if not self.wraps and _may_overflow(e.value):
                 return Text(self._wrapping_sum(e.value))
@@ -130,11 +159,12 @@ class Renderer:
                 return Text(f"int64_t{{{text}}}")
             return Text(text, LOOSE if " " in text else TIGHT)
         if isinstance(e, Read):
-            text = f"{e.source}[{self.index(address(e.source, e.at))}]"
+            text = f"{self.use(str(e.source))}[{self.index(address(e.source, e.at))}]"
             if is_half(e.source.dtype):
                 return Text(f"load_{e.source.dtype}({text})")
             return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
         if isinstance(e, Random):
+            self.uses.headers.add("random.h")
             text = f"random_bits({self.scalar(e.key).code}, {e.site}, {self.index(e.at)})"
             return Text(text if e.dtype is i64 else f"static_cast<int32_t>({text})")
         if isinstance(e, Holds):
@@ -208,15 +238,13 @@ class Renderer:
             return self._cast(e, args[0])
         if e.op is Op.LESS_THAN:
             if e.args[0].dtype is boolean:
-                denied = _denied(args[0])
-                return (
-                    Text(denied)
-                    if is_true(e.args[1])
-                    else Text(f"{denied} && {args[1].within(SUM)}", LOOSE)
-                )
+                no = denied(args[0])
+                if is_true(e.args[1]):
+                    return no
+                return Text(f"{no.code} && {args[1].within(SUM)}", LOOSE)
             known = _never_nan(e)
             if known is not None:
-                return Text(f"!is_nan({self.scalar(known).code})")
+                return denied(Text(f"is_nan({self.scalar(known).code})"))
             return Text(f"{args[0].within(SUM)} < {args[1].within(SUM)}", LOOSE)
         if e.dtype is boolean:
             return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
@@ -247,7 +275,7 @@ class Renderer:
         if self.lanes is None or self.lanes not in free_axes(e):
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
-            return Text(e.name)
+            return Text(self.use(e.name), WORD)
         if isinstance(e, Choose) and self.lanes not in free_axes(e.condition):
             # the same in all lanes: the other side is not evaluated, whatever it reads
             parts = [self.scalar(e.condition), self.vector(e.then), self.vector(e.otherwise)]
@@ -259,9 +287,7 @@ class Renderer:
         if guarded is not None:
             return guarded
         if is_per_lane(e, self.lanes):
-            return Text(
-                f"build_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)"
-            )
+            return Text(f"build_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Read):
             return self._load(e)
         if isinstance(e, Choose):
@@ -276,8 +302,10 @@ class Renderer:
             return self._vector_prim(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
 
-    def _each(self) -> Renderer:
-        return replace(self, lane_offset="lane", flushes=False, packets=None)
+    def _lane_by_lane(self, e: Expr) -> str:
+        """The arguments of a call that computes the value for each lane by itself."""
+        each = replace(self, lane_offset="lane", flushes=False, packets=None)
+        return f"[&](int lane) {{ return {each.scalar(e).code}; }}, {self.use('lanes')}"
 
     def _load(self, e: Read) -> Text:
         assert self.lanes is not None
@@ -286,14 +314,14 @@ class Renderer:
         if factor is None:
             phases = in_phases(at, self.lanes)
             assert phases is not None
-            where = pointer(str(e.source), self.index(phases.base))
+            where = self.pointer(e.source, phases.base)
             places = f"{self.index(phases.start)}, {self.index(phases.between)}"
-            return Text(f"load_phases<{phases.count}>({where}, {places}, lanes)")
-        where = pointer(str(e.source), self.index(at))
+            return Text(f"load_phases<{phases.count}>({where}, {places}, {self.use('lanes')})")
+        where = self.pointer(e.source, at)
         kind = suffix(e.source.dtype)
         if factor == 1:
             return Text(f"load{kind}({where}, {self.moved(e.source, at)})")
-        return Text(f"load_strided{kind}({where}, {self.index(factor)}, lanes)")
+        return Text(f"load_strided{kind}({where}, {self.index(factor)}, {self.use('lanes')})")
 
     def _guarded(self, e: Expr) -> Text | None:
         """A read where conditions that are affine in the lanes hold, a constant elsewhere; None of another form."""
@@ -313,13 +341,15 @@ class Renderer:
         last = self.index(end) if end is not None else "kLanes"
         if others:
             last = f"{' && '.join(map(self.holds, others))} ? {last} : 0"
-        where = f"{e.then.source}, {self.index(at)}, {factor}"
+        where = f"{self.use(str(e.then.source))}, {self.index(at)}, {factor}"
         fill = literal(e.otherwise.value, f32)
-        return Text(f"load_between({where}, {self.index(begin)}, {last}, {fill}, lanes)")
+        inside = f"{self.index(begin)}, {last}, {fill}, {self.use('lanes')}"
+        return Text(f"load_between({where}, {inside})")
 
     def moved(self, b: Buffer, at: Ix) -> str:
         """The lanes of neighbours at `at`, as a load or a store of them takes these."""
         assert self.lanes is not None
+        self.use("lanes")
         if self.packets is None or self.packets.take(b, at, self.lanes):
             return "lanes"
         return "one_by_one(lanes)"
@@ -343,34 +373,33 @@ class Renderer:
 
     def mask(self, e: Expr) -> str:
         """A condition over lanes, as a Mask."""
+        return self._mask(e).code
+
+    def _mask(self, e: Expr) -> Text:
         if self.lanes is None or self.lanes not in free_axes(e):
-            return f"mask_all({self.scalar(e).code})"
+            return Text(f"mask_all({self.scalar(e).code})")
         if isinstance(e, Local):
-            return e.name
+            return Text(self.use(e.name), WORD)
         if is_per_lane(e, self.lanes):
-            return f"mask_lanes([&](int lane) {{ return {self._each().scalar(e).code}; }}, lanes)"
+            return Text(f"mask_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Holds):
-            parts = [self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions]
-        elif isinstance(e, Prim) and e.op is Op.LESS_THAN:
-            if e.args[0].dtype is boolean:
-                denied = _denied_mask(self.mask(e.args[0]))
-                return (
-                    denied if is_true(e.args[1]) else f"mask_and({denied}, {self.mask(e.args[1])})"
-                )
-            known = _never_nan(e)
-            if known is not None:
-                return f"mask_not(is_nan({self.vector(known).code}))"
-            return f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})"
-        elif isinstance(e, Prim) and e.op is Op.MUL:
-            parts = [self.mask(a) for a in e.args]
-        elif isinstance(e, Prim) and e.op is Op.CONTIGUOUS:
-            return f"mask_not(eq({self.vector(e.args[0]).code}, splat(0.0f)))"
-        else:
-            raise LoweringFailed(step="emit", what=f"no mask form of {type(e).__name__}")
-        out = parts[0]
-        for p in parts[1:]:
-            out = f"mask_and({out}, {p})"
-        return out
+            return all_of([self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions])
+        if isinstance(e, Prim) and e.op is Op.LESS_THAN:
+            return self._mask_less(e)
+        if isinstance(e, Prim) and e.op is Op.MUL:
+            return all_of([self.mask(a) for a in e.args])
+        if isinstance(e, Prim) and e.op is Op.CONTIGUOUS:
+            return denied_mask(Text(f"eq({self.vector(e.args[0]).code}, splat(0.0f))"))
+        raise LoweringFailed(step="emit", what=f"no mask form of {type(e).__name__}")
+
+    def _mask_less(self, e: Prim) -> Text:
+        if e.args[0].dtype is boolean:
+            no = denied_mask(self._mask(e.args[0]))
+            return no if is_true(e.args[1]) else all_of([no.code, self.mask(e.args[1])])
+        known = _never_nan(e)
+        if known is not None:
+            return denied_mask(Text(f"is_nan({self.vector(known).code})"))
+        return Text(f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})")
 
     def _condition(self, slack: Ix) -> str:
         assert self.lanes is not None
@@ -379,6 +408,12 @@ class Renderer:
             return f"mask_all({self.holds(Cmp(slack))})"
         index = self.fitting(slack).index
         return f"mask_affine({index(slack)}, {index(factor)})"
+
+
+def as_int(r: Renderer, i: Ix) -> str:
+    """An index as an int."""
+    is_int = i.is_const and 0 <= i.const < 2**31
+    return r.index(i) if is_int else f"static_cast<int>({r.index(i)})"
 
 
 def span_where(
@@ -491,64 +526,11 @@ def _never_nan(e: Prim) -> Expr | None:
     return x.args[0] if isinstance(x, Prim) and x.op is Op.MUL and x.args[0] is x.args[1] else x
 
 
-def _denied(text: Text) -> str:
-    """Not the condition, without a double negation."""
-    if text.binds == TIGHT and text.code.startswith("!"):
-        return text.code[1:]
-    return f"!{text.within(TIGHT)}"
-
-
-def _denied_mask(mask: str) -> str:
-    """Not the mask; the text that is denied holds all of a `mask_not(...)` or none."""
-    if mask.startswith("mask_not("):
-        return mask.removeprefix("mask_not(").removesuffix(")")
-    return f"mask_not({mask})"
-
-
-def computed_in(dtype: DType) -> str:
-    """The C++ type of a value in a register."""
-    if dtype is boolean:
-        return "bool"
-    return "float" if dtype.is_float and dtype is not f64 else dtype.ctype
-
-
-def is_half(dtype: DType) -> bool:
-    """Whether it is one of the floats of 16 bits, which are computed with as float."""
-    return dtype.is_float and dtype.bits == 16
-
-
-def suffix(dtype: DType) -> str:
-    """What the names of loads and stores over lanes end in: `load(x, lanes)`, `load_bf16(x, lanes)`."""
-    return f"_{dtype}" if is_half(dtype) else ""
-
-
-def pointer(base: str, offset: str) -> str:
-    return base if offset == "0" else f"{base} + {offset}"
-
-
-def literal(value: float | int | bool, dtype: DType) -> str:
-    """A C++ literal of exactly this value."""
-    if dtype is boolean:
-        return "true" if value else "false"
-    if dtype.is_int:
-        if dtype is i64:
-            return cxx.integer(int(value))
-        return "INT32_MIN" if value == -(2**31) else str(int(value))
-    if isnan(value):
-        return '__builtin_nan("")' if dtype is f64 else '__builtin_nanf("")'
-    if value in (float("inf"), float("-inf")):
-        text = "__builtin_inf()" if dtype is f64 else "__builtin_inff()"
-        return text if value > 0 else f"-{text}"
-    text = repr(float(value)) if dtype is f64 else str(np.float32(value))
-    if not any(c in text for c in ".en"):
-        text += ".0"
-    return text + ("" if dtype is f64 else "f")
-
-
 __all__ = [
     "LOOSE",
     "Renderer",
     "Text",
+    "as_int",
     "computed_in",
     "is_half",
     "literal",

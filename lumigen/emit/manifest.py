@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 
 from lumigen.emit.contract import NUMPY_NAMES, signature
-from lumigen.emit.entry import source_places
+from lumigen.emit.launches import source_places
 from lumigen.program import (
     CompiledModel,
     Group,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import cache
 from itertools import chain
 from typing import Any
 
 from lumigen.condition import Cmp
 from lumigen.index import Atom, Axis, Ix, Lookup, ix, of_atom, parts
 from lumigen.lower.scope import address
+from lumigen.memo import remembered
 from lumigen.region import Buffer, Expr, Holds, Index, Read, indices_of, walk
 from lumigen.tile import (
     Contract,
@@ -34,9 +34,7 @@ TILE = 256  # majors, and places along the depth, by which a tile may end behind
 
 
 def counted_in(program: TileProgram) -> str:
-    """The type of a program's places; of one thread always the wider one, which costs a CPU nothing."""
-    if program.threads == 1:
-        return WIDE
+    """The type of a program's places."""
     small = all(map(is_small, (ix(d) for d in program.dim_arguments)))
     every = (i for s in program.statements() for i in _indices(s))
     if not program.maps:  # else a copy engine finds the elements of operands
@@ -93,7 +91,7 @@ def _read_at(e: Expr) -> Iterator[Ix]:
             yield address(x.source, x.at)
 
 
-@cache
+@remembered
 def is_small(i: Ix) -> bool:
     """Whether the sum of its terms' greatest sizes is; then so is every sum on the way to it."""
     total = abs(i.const)

@@ -25,24 +25,21 @@ from lumigen.emit.cxx import integer, string
 from lumigen.emit.entry import (
     cases,
     entry_context,
-    one_line,
-    source_lines,
-    state_names,
     written_parameters,
 )
 from lumigen.emit.environment import render_project_file
 from lumigen.emit.example import example_context
+from lumigen.emit.launches import one_line, source_lines
+from lumigen.emit.loops import state_names, state_offsets
 from lumigen.emit.text_program import FOLDER, text_context, text_files, tokenizer_file
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.names import entry_symbols, model_symbols
-from lumigen.program import ALIGNMENT, CompiledModel, KernelSource, Parameter, StateInfo, Stored
+from lumigen.program import CompiledModel, KernelSource, Parameter, StateInfo, Stored
 from lumigen.resources import runtime_dir, templates_dir
-from lumigen.target import Target
+from lumigen.target_row import Target
 
 ABI = 1
-
-OF_BF16 = ("avx512_bf16", "amx")  # instruction sets that are wanted where a kernel multiplies bf16
 
 INCLUDED = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
@@ -93,7 +90,7 @@ def render_project(
     described = manifest.describe(model, ABI)
 
     def render(template: str, **more: object) -> str:
-        return render_project_file(target.name, template, m=context, **more)
+        return render_project_file(target, template, m=context, **more)
 
     files = {
         place.format(m=model.name): render(template)
@@ -132,11 +129,12 @@ def render_project(
 def plain_files(model: CompiledModel) -> dict[str, str]:
     """What is copied as it is: the runtime, the device headers, what tests and bindings share."""
     target = model.target
-    shared, own = templates_dir() / "project", templates_dir() / target.name
-    sources = {f"runtime/{path.name}": path for path in (*runtime_files(model), *headers(own))}
+    shared = templates_dir() / "project"
+    own = [path for folder in reversed(target.template_folders) for path in headers(folder)]
+    sources = {f"runtime/{path.name}": path for path in (*runtime_files(model), *own)}
     for path in ("LICENSE", "runtime/reference.h", "tests/testing.h", "bindings/arrays.h"):
         sources[path] = shared / path
-    sources |= {path: own / "project" / path for path in target.files}
+    sources |= {path: target.find(f"project/{path}") for path in target.files}
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
 
 
@@ -156,7 +154,7 @@ def without_unused_headers(files: Mapping[str, str]) -> dict[str, str]:
 
 def runtime_files(model: CompiledModel) -> list[Path]:
     """What all targets have of the runtime, and what the model's has; what acts on states only with states."""
-    folders = (runtime_dir(), runtime_dir() / model.target.name)
+    folders = (runtime_dir(), model.target.runtime_folder)
     every = (p for folder in folders for p in (*headers(folder), *sorted(folder.glob("*.cpp"))))
     return [path for path in every if model.states or path.name != "states.cpp"]
 
@@ -204,10 +202,9 @@ def model_context(
 
 def instruction_sets(model: CompiledModel) -> tuple[str, ...]:
     """What kernels are compiled for, the least first; those of bf16 only where a kernel multiplies it."""
-    if not model.target.has_instruction_sets:
-        return ()
+    target = model.target
     wanted = any(k.computes is bf16 for k in model.kernels)
-    return ("baseline", *(name for name in model.target.features if wanted or name not in OF_BF16))
+    return tuple(name for name in target.isas if wanted or name not in target.bf16_isas)
 
 
 def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:
@@ -277,16 +274,6 @@ def _weight(stored: Stored, model: CompiledModel) -> WeightContext:
         dtype=dtype,
         extents=weight.shape,
     )
-
-
-def state_offsets(model: CompiledModel) -> tuple[list[int], int]:
-    """Where each state begins in the block of a context, in bytes, and where they end."""
-    offsets: list[int] = []
-    end = 0
-    for s in model.states:
-        offsets.append(end)
-        end += -(-s.bytes // ALIGNMENT) * ALIGNMENT
-    return offsets, end
 
 
 def _state(state: StateInfo, model: CompiledModel, offset: int) -> StateContext:

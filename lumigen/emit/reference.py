@@ -8,7 +8,7 @@ both can be compared. The one liberty: a value that does not vary with a loop st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lumigen.condition import Cmp
@@ -19,11 +19,13 @@ from lumigen.emit.expression import (
     PRODUCT,
     SUM,
     TIGHT,
+    WORD,
     Text,
     arithmetic,
     literal,
     widened,
 )
+from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.spelled import uses_of
 from lumigen.emit.widths import overflows_int
 from lumigen.errors import LoweringFailed
@@ -61,16 +63,6 @@ from lumigen.verify.region import implied, inside, reached
 BUILTIN = {Op.EXP2: "exp2", Op.LOG2: "log2", Op.SIN: "sin", Op.SQRT: "sqrt"}
 ROUND = {f32: "to_f32", f16: "to_f16", bf16: "to_bf16"}
 WIDEN = {f16: "from_f16", bf16: "from_bf16"}
-HEADERS = (
-    ("index.h", re.compile(r"\b(floor_div|floor_mod|index_min|index_max)\(")),
-    ("random.h", re.compile(r"\brandom_bits\(")),
-    (
-        "reference.h",
-        re.compile(
-            r"\b(to_f32|to_f16|to_bf16|from_f16|from_bf16|modulo|to_integer|place_of_rank|entry_of_groups)[(<]"
-        ),
-    ),
-)
 LONG = 64  # characters of an expression that reads better as two
 INDENT = "  "
 
@@ -83,13 +75,14 @@ def argument_sizes(kernel: LoweredKernel) -> dict[str, Ix]:
 def reference_text(kernel: LoweredKernel) -> str:
     """The text of tests/references/<kernel>.cpp below its include of the kernel's header."""
     written = dict.fromkeys(s.dst for s in kernel.region.stores)
-    functions = "\n\n".join(_function(kernel, dst) for dst in written)
-    top = "".join(f'#include "runtime/{h}"\n' for h, words in HEADERS if words.search(functions))
-    top += "\n" if top else ""
-    return f"{top}namespace LUMIGEN_NS {{\n\n{functions}\n\n}}  // namespace LUMIGEN_NS\n"
+    functions = [_function(kernel, dst) for dst in written]
+    headers = sorted({h for f in functions for h in f.headers})
+    top = "".join(f'#include "runtime/{h}"\n' for h in headers) + "\n" * bool(headers)
+    text = "\n\n".join("\n".join(f.text) for f in functions)
+    return f"{top}namespace LUMIGEN_NS {{\n\n{text}\n\n}}  // namespace LUMIGEN_NS\n"
 
 
-def _function(kernel: LoweredKernel, dst: Buffer) -> str:
+def _function(kernel: LoweredKernel, dst: Buffer) -> Lines:
     """The reference of one written buffer."""
     names = _Names({b.name for b in kernel.program.args} | {"a", "element", "i"}, kernel.dim_names)
     element = Axis("element", elements(dst.dims))
@@ -101,12 +94,12 @@ def _function(kernel: LoweredKernel, dst: Buffer) -> str:
         if kernel.region.native or _element_of(root, store, element):
             break
     else:
-        root.lines.append(f"return {_as_double(Text(f'{names.buffer(dst)}(element)'), dst.dtype)};")
-    body = [*(_reader(b) for b in kernel.program.args if b in names.buffers), *root.lines]
-    uses = re.findall(r"\b(a(?=\.)|element)\b", "\n".join(body))
-    args, at = (w if w in uses else f"/*{w}*/" for w in ("a", "element"))
-    head = f"double {kernel.name}_{dst}_reference(const {kernel.name}_args& {args}, int64_t {at})"
-    return "\n".join([f"{head} {{", *_indented(body), "}"])
+        root.lines.append(f"return {_as_double(Text(names.own_element(dst)), dst.dtype)};")
+    readers = [_reader(b, names) for b in kernel.program.args if b in names.buffers]
+    body = names.uses.lines(*readers, *root.lines)
+    parameters = f"const {kernel.name}_args& {body.named('a')}, int64_t {body.named('element')}"
+    head = f"double {kernel.name}_{dst}_reference({parameters}) {{"
+    return names.uses.lines(head, body.indented(), "}")
 
 
 def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
@@ -120,21 +113,17 @@ def _order_of(root: _Scope, region: Region, dst: Buffer, element: Axis) -> None:
     ]
     if region.native == "groups":
         sizes = f"{root.index(kept - count - 1)}, {root.index(count)}"
-        root.lines.append(f"return entry_of_groups({root.index(rank)}, {sizes}, row);")
+        function = root.names.ours("entry_of_groups")
+        root.lines.append(f"return {function}({root.index(rank)}, {sizes}, row);")
     else:
         descending = "true" if region.native == "order_descending" else "false"
         sizes = f"{root.index(rank)}, {root.index(count)}"
-        root.lines.append(f"return place_of_rank({sizes}, {descending}, row);")
+        function = root.names.ours("place_of_rank")
+        root.lines.append(f"return {function}({sizes}, {descending}, row);")
 
 
 def _element_of(root: _Scope, store: Store, element: Axis) -> bool:
     """Lines that return what a store writes to the element; whether it writes every element."""
-    if store.add:
-        start = Text(f"{root.names.buffer(store.dst)}(element)")
-        added = root.root(_added(store, element))
-        total = Text(f"{start.code} + {added.within(PRODUCT)}", SUM)
-        root.lines.append(f"return {_as_double(total, store.dst.dtype)};")
-        return True
     axes, conditions = _inverse(store, element)
     scope = root if not conditions else root.branch()
     for axis, value in axes.items():
@@ -146,14 +135,6 @@ def _element_of(root: _Scope, store: Store, element: Axis) -> bool:
         test = " && ".join(root.condition(c) for c in conditions)
         root.lines += [f"if ({test}) {{", *_indented(scope.lines), "}"]
     return not conditions
-
-
-def _added(store: Store, element: Axis) -> Expr:
-    """What all points of an adding store add to the element."""
-    where: list[Cmp] = []
-    for i, at in zip(store.at, _position(store, element), strict=True):
-        where += (Cmp(i - at), Cmp(at - i))
-    return reduce(Monoid.SUM, store.axes, store.value, store.value.dtype, tuple(where))
 
 
 def _position(store: Store, element: Axis) -> tuple[Ix, ...]:
@@ -205,13 +186,13 @@ def _inverse_by_dims(store: Store, element: Axis) -> tuple[dict[Axis, Ix], list[
     return out, [c for c in dict.fromkeys(conditions) if c.known() is not True]
 
 
-def _reader(b: Buffer) -> str:
+def _reader(b: Buffer, names: _Names) -> str:
     """A buffer as a function of the index: its elements as double, int64_t or bool."""
-    text = f"a.{b}[i]"
+    text = f"{names.use('a')}.{b}[i]"
     if b.dtype is boolean:
         text += " != 0"
     elif b.dtype in WIDEN:
-        text = f"{WIDEN[b.dtype]}({text})"
+        text = f"{names.ours(WIDEN[b.dtype])}({text})"
     elif b.dtype not in (f64, i64):
         text = f"{_ctype(b.dtype)}{{{text}}}"
     return f"const auto {b} = [&](int64_t i) {{ return {text}; }};"
@@ -219,12 +200,26 @@ def _reader(b: Buffer) -> str:
 
 @dataclass
 class _Names:
-    """The names of one function: taken ones, those of axes, and the buffers that it reads."""
+    """The names of one function: taken ones, those of axes, the buffers that it reads, and what its text uses."""
 
     taken: set[str]
     dims: Mapping[Dim, str]
     axes: dict[Axis, str] = field(default_factory=dict[Axis, str])
     buffers: set[Buffer] = field(default_factory=set[Buffer])
+    uses: Uses = field(default_factory=Uses)
+
+    def use(self, name: str) -> str:
+        self.uses.names.add(name)
+        return name
+
+    def ours(self, function: str) -> str:
+        """A function of the header of references."""
+        self.uses.headers.add("reference.h")
+        return function
+
+    def own_element(self, dst: Buffer) -> str:
+        """What a buffer holds at the element that the function is asked for."""
+        return f"{self.buffer(dst)}({self.use('element')})"
 
     def fresh(self, stem: str) -> str:
         number = 0
@@ -306,22 +301,23 @@ class _Scope:
                 if home.find(x) is None:
                     home.let(x, value)
         if isinstance(e, Prim) and self.find(e) is None:
-            return _prim(e, self.value)
+            return self._prim(e)
         return self.value(e)
 
     def value(self, e: Expr) -> Text:
         name = self.find(e)
         if name is not None:
-            return Text(name)
+            return Text(name, WORD)
         match e:
             case Const():
                 return _constant(e)
             case Index():
                 text = self.index(e.value)
-                return Text(text, TIGHT if re.fullmatch(r"\w+", text) else LOOSE)
+                return Text(text, WORD if cxx.is_word(e.value) else LOOSE)
             case Read():
                 return Text(self.element(e.source, e.at))
             case Random():
+                self.names.uses.headers.add("random.h")
                 text = f"random_bits({self.value(e.key).code}, {e.site}, {self.index(e.at)})"
                 return Text(text if e.dtype is i64 else f"static_cast<int32_t>({text})")
             case Holds():
@@ -329,12 +325,12 @@ class _Scope:
             case Choose():
                 return self._choose(e)
             case Reduce():
-                return Text(self.home(e).reduction(e))
+                return Text(self.home(e).reduction(e), WORD)
             case Scan():
-                return Text(self.scanned(e))
+                return Text(self.scanned(e), WORD)
             case Prim():
-                text = _prim(e, self.value)
-                return Text(self.let(e, text)) if len(text.code) > LONG else text
+                text = self._prim(e)
+                return Text(self.let(e, text), WORD) if len(text.code) > LONG else text
             case _:
                 raise LoweringFailed(step="emit", what=f"no reference of {type(e).__name__}")
 
@@ -359,7 +355,7 @@ class _Scope:
         self.lines.append("} else {")
         self.lines += _indented([*branches[1].lines, f"{name} = {otherwise.code};"])
         self.lines.append("}")
-        return Text(name)
+        return Text(name, WORD)
 
     def reduction(self, e: Reduce) -> str:
         """Nested loops over the reduced axes; those that inner reductions vary with come first."""
@@ -410,21 +406,66 @@ class _Scope:
             return f"{name} += {value.code};"
         if e.dtype is boolean:
             return f"{name} = {name} || {value.within(SUM)};"
-        term = value.code if value.binds == TIGHT and re.fullmatch(r"\w+", value.code) else None
-        term = term or self.let(e.body, value)
+        term = value.code if value.binds == WORD else self.let(e.body, value)
         nan_wins = f" || {term} != {term}" if e.dtype.is_float else ""
         return f"if ({term} > {name}{nan_wins}) {name} = {term};"
+
+    # ---- primitives ----
+
+    def _prim(self, e: Prim) -> Text:
+        """A primitive over doubles, int64_t and bools; integers wrap where their own type does."""
+        value = self.value
+        if e.op is Op.CONTIGUOUS:
+            return self._cast(e, value(e.args[0]))
+        if e.dtype is boolean:
+            a, b = (value(x) for x in e.args)
+            if e.op is Op.MUL:
+                return Text(f"{a.within(SUM)} && {b.within(SUM)}", LOOSE)
+            if e.args[0].dtype is boolean:
+                no = f"!{a.within(TIGHT)}"
+                return Text(no if b.code == "true" else f"{no} && {b.within(SUM)}", LOOSE)
+            return Text(f"{a.within(SUM)} < {b.within(SUM)}", LOOSE)
+        if e.op is Op.ADD and isinstance(e.args[1], Const) and -(2**63) < e.args[1].value < 0:
+            less = value(const(-e.args[1].value, e.dtype)).code
+            return _wrapped(Text(f"{value(e.args[0]).within(SUM)} - {less}", SUM), e.dtype)
+        if e.op in (Op.ADD, Op.MUL):
+            render = widened(value) if e.dtype.is_int and overflows_int(e) else value
+            return _wrapped(arithmetic(e, render, may_fuse=False), e.dtype)
+        args = [value(a) for a in e.args]
+        if e.op is Op.RECIP:
+            return Text(f"1.0 / {args[0].within(TIGHT)}", PRODUCT)
+        name = self.names.ours("modulo") if e.op is Op.MOD else f"__builtin_{BUILTIN[e.op]}"
+        return _wrapped(Text(f"{name}({', '.join(a.code for a in args)})"), e.dtype)
+
+    def _cast(self, e: Prim, text: Text) -> Text:
+        old, new = e.args[0].dtype, e.dtype
+        if new is boolean:
+            return Text(f"{text.within(SUM)} != 0", LOOSE)
+        if old is boolean:
+            if new.is_int:
+                return Text(f"int64_t{{{text.code}}}")
+            return Text(f"{text.within(SUM)} ? 1.0 : 0.0", LOOSE)
+        if new.is_int:
+            if old.is_float:
+                return Text(f"{self.names.ours('to_integer')}<{new.ctype}>({text.code})")
+            return text if old.bits < new.bits else _wrapped(text, new)
+        is_exact = isinstance(e.args[0], Read) and old.is_float and old.bits < new.bits
+        if new in ROUND and not is_exact:
+            return Text(f"{self.names.ours(ROUND[new])}({text.code})")
+        return text if old.is_float else Text(f"static_cast<double>({text.code})")
 
     # ---- indices ----
 
     def index(self, e: Ix) -> str:
+        if cxx.calls(e):
+            self.names.uses.headers.add("index.h")
         return cxx.expression(e, self._name, self._lookup)
 
     def _name(self, atom: Atom) -> str:
         if isinstance(atom, Dim):
-            return f"a.{self.names.dims[atom]}"
+            return f"{self.names.use('a')}.{self.names.dims[atom]}"
         assert isinstance(atom, Axis)
-        return self.names.axes[atom]
+        return self.names.use(self.names.axes[atom])
 
     def _lookup(self, atom: Lookup) -> str:
         assert isinstance(atom.source, Buffer)
@@ -437,59 +478,16 @@ class _Scope:
         return c.comparison(self.index)
 
 
-def _prim(e: Prim, value: Callable[[Expr], Text]) -> Text:
-    """A primitive over doubles, int64_t and bools; integers wrap where their own type does."""
-    if e.op is Op.CONTIGUOUS:
-        return _cast(e, value(e.args[0]))
-    if e.dtype is boolean:
-        a, b = (value(x) for x in e.args)
-        if e.op is Op.MUL:
-            return Text(f"{a.within(SUM)} && {b.within(SUM)}", LOOSE)
-        if e.args[0].dtype is boolean:
-            no = f"!{a.within(TIGHT)}"
-            return Text(no if b.code == "true" else f"{no} && {b.within(SUM)}", LOOSE)
-        return Text(f"{a.within(SUM)} < {b.within(SUM)}", LOOSE)
-    if e.op is Op.ADD and isinstance(e.args[1], Const) and -(2**63) < e.args[1].value < 0:
-        less = value(const(-e.args[1].value, e.dtype)).code
-        return _wrapped(Text(f"{value(e.args[0]).within(SUM)} - {less}", SUM), e.dtype)
-    if e.op in (Op.ADD, Op.MUL):
-        render = widened(value) if e.dtype.is_int and overflows_int(e) else value
-        return _wrapped(arithmetic(e, render, may_fuse=False), e.dtype)
-    args = [value(a) for a in e.args]
-    if e.op is Op.RECIP:
-        return Text(f"1.0 / {args[0].within(TIGHT)}", PRODUCT)
-    name = "modulo" if e.op is Op.MOD else f"__builtin_{BUILTIN[e.op]}"
-    return _wrapped(Text(f"{name}({', '.join(a.code for a in args)})"), e.dtype)
-
-
 def _wrapped(text: Text, dtype: DType) -> Text:
     if not dtype.is_int or dtype is i64:
         return text
     return Text(f"int64_t{{static_cast<{dtype.ctype}>({text.code})}}")
 
 
-def _cast(e: Prim, text: Text) -> Text:
-    old, new = e.args[0].dtype, e.dtype
-    if new is boolean:
-        return Text(f"{text.within(SUM)} != 0", LOOSE)
-    if old is boolean:
-        if new.is_int:
-            return Text(f"int64_t{{{text.code}}}")
-        return Text(f"{text.within(SUM)} ? 1.0 : 0.0", LOOSE)
-    if new.is_int:
-        if old.is_float:
-            return Text(f"to_integer<{new.ctype}>({text.code})")
-        return text if old.bits < new.bits else _wrapped(text, new)
-    is_exact = isinstance(e.args[0], Read) and old.is_float and old.bits < new.bits
-    if new in ROUND and not is_exact:
-        return Text(f"{ROUND[new]}({text.code})")
-    return text if old.is_float else Text(f"static_cast<double>({text.code})")
-
-
 def _constant(e: Const) -> Text:
     """A literal; a negative one needs no brackets but behind another sign."""
     if e.dtype.is_int:
-        return Text(cxx.integer(int(e.value)))
+        return Text(cxx.integer(int(e.value)), WORD if cxx.is_plain(int(e.value)) else TIGHT)
     return Text(literal(e.value, f64 if e.dtype.is_float else e.dtype))
 
 

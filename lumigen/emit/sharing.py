@@ -6,15 +6,14 @@ are spelled as expressions. One that uses its parts again and again would grow w
 
 from __future__ import annotations
 
-from functools import cache
-
 from lumigen.lower.scope import count_uses, is_safe
+from lumigen.memo import remembered
 from lumigen.region import Choose, Expr, Holds, Index, Prim, Read, children, walk
 
 READABLE = 100  # nodes of an expression; shorter ones are spelled as they are
 
 
-@cache
+@remembered
 def spelled(e: Expr) -> int:
     """How many nodes the text of an expression has if nothing in it has a name."""
     return 1 + sum(map(spelled, children(e)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from lumigen.emit import cxx
+from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import Choose, Const, Expr, Index, Prim
 
@@ -21,7 +20,7 @@ def overflows_int(e: Prim) -> bool:
     return int_reach(e) is None and None not in map(int_reach, e.args)
 
 
-@cache
+@remembered
 def int_reach(e: Expr) -> int | None:
     """How far from 0 an integer may be that C++ computes in an int of numbers and comparisons; None of all others."""
     found: int | None = None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
@@ -157,7 +157,7 @@ def _of_that_name(name: str, made: type | None) -> Iterator[tuple[str, Any]]:
         yield made.__name__, made.__init__
     first, *path = name.split(".")
     for module in NAMESPACES:
-        found: Any = getattr(sys.modules[module], first, None)
+        found: Any = getattr(import_module(module), first, None)
         call = first
         for part in path:
             found = getattr(found, part, None)

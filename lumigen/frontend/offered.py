@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import cast
 
@@ -23,6 +24,11 @@ NAMESPACES = (
     "lumigen.frontend.fft",
     "lumigen.frontend.window",
 )
+# What a user calls a module that lies elsewhere; any other one is called as it lies, without `frontend`.
+SPOKEN = {
+    "lumigen.frontend.nn.packed": "lumigen.nn.utils.rnn",
+    "lumigen.frontend.window": "lumigen.signal.windows",
+}
 # Where the functions of tensors are that users call.
 FUNCTIONS = (
     "lumigen.frontend.functions",
@@ -72,9 +78,9 @@ def namespace(module: dict[str, object]) -> tuple[Callable[[str], object], Calla
 
 def called_name() -> str | None:
     """The function, or method of tensors, that the innermost line of the user's called; None for an operator."""
-    spaces: list[Mapping[str, object]] = [vars(sys.modules["lumigen.frontend.tensor"].Tensor)]
+    spaces: list[Mapping[str, object]] = [vars(import_module("lumigen.frontend.tensor").Tensor)]
     for module in FUNCTIONS:
-        space = vars(sys.modules[module])
+        space = vars(import_module(module))
         spaces.append({name: space.get(name) for name in offered(space, module)})
     codes = {
         f.__code__
@@ -96,8 +102,7 @@ def called_name() -> str | None:
 
 def spoken(module: str) -> str:
     """What a user imports a module of ours by."""
-    names = (n for n, m in list(sys.modules.items()) if m is sys.modules.get(module))
-    return next((n for n in names if "." in n and ".frontend" not in n), module)
+    return SPOKEN.get(module, module.replace(".frontend", ""))
 
 
 def lacks(name: str, names: list[str], module: str) -> AttributeError:
@@ -105,7 +110,7 @@ def lacks(name: str, names: list[str], module: str) -> AttributeError:
     where = spoken(module)
     if name.startswith("__"):
         return AttributeError(name)
-    others = {n: vars(sys.modules[n]) for n in NAMESPACES if n != module}
+    others = {n: vars(import_module(n)) for n in NAMESPACES if n != module}
     there = [n for n, space in others.items() if name in offered(space, n)]
     there = [n for n in there if not isinstance(others[n].get(name), ModuleType)]
     if there:

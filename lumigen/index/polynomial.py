@@ -7,7 +7,6 @@ import operator
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Mapping, Sequence
-from functools import cache
 from math import gcd
 from numbers import Integral
 from typing import Any, Union
@@ -28,6 +27,7 @@ from lumigen.index.atoms import (
     parts,
 )
 from lumigen.index.evaluation import Bounds, Reader, atom_bounds, bounds_of, evaluate
+from lumigen.memo import Nodes, remembered
 
 IxLike = Union["Ix", Symbolic, Axis, int]
 
@@ -40,7 +40,7 @@ MOST_CHOICES = 4
 class Ix:
     """An interned polynomial over atoms with integer factors; build it with `ix` and arithmetic."""
 
-    __slots__ = ("_atoms", "_axes", "_bounds", "_hash", "_text", "const", "terms")
+    __slots__ = ("__weakref__", "_atoms", "_axes", "_bounds", "_hash", "_text", "const", "terms")
     terms: Terms
     const: int
     _hash: int
@@ -60,7 +60,7 @@ class Ix:
             made._hash = hash(key) if terms else hash(const)  # an int that equals hashes the same
             made._text = _render(terms, const)
             made._atoms = made._axes = made._bounds = None
-            found = _TABLE.setdefault(key, made)  # whole: other threads see it from here on
+            found = _TABLE.add(key, made)  # whole: other threads see it from here on
         return found
 
     def __index__(self) -> int:
@@ -179,7 +179,7 @@ class Ix:
         return max(1, int(self.evaluate(env)))
 
 
-_TABLE: dict[tuple[Terms, int], Ix] = {}
+_TABLE: Nodes[Ix] = Nodes(lambda e: (e.terms, e.const))
 
 
 def addends(terms: Terms, const: int) -> Terms:
@@ -202,16 +202,28 @@ def _atom_text(atom: Atom) -> str:
     return f"({atom})" if isinstance(atom, Quotient | Remainder) else str(atom)
 
 
-@cache
-def _atom_key(atom: Atom) -> tuple[str, int]:
-    """Orders atoms by text; atoms that read alike (axes of one name, two extents) by age."""
-    alike = _SAME_TEXT.setdefault(str(atom), [])
-    if atom not in alike:  # two threads may have come so far
-        alike.append(atom)
-    return str(atom), alike.index(atom)
+@remembered
+def _atom_key(atom: Atom) -> tuple[str, str]:
+    """Orders atoms by text; atoms that read alike (axes of one name, two extents) by what they are made of.
+
+    Not by age: the order must be the same in a process that gets an expression from another one.
+    """
+    return str(atom), _details(atom)
 
 
-_SAME_TEXT: dict[str, list[Atom]] = {}
+@remembered
+def _details(atom: Atom) -> str:
+    """What the text leaves out: the ranges of dims, the extents of axes, which tensor is read."""
+    if isinstance(atom, Dim):
+        return f"{atom.lo} {atom.hi} {atom.multiple_of} {atom.typical}"
+    own = ""
+    inside = parts(atom)
+    if isinstance(atom, Axis):
+        own, inside = str(atom.extent), (atom.extent,)
+    elif isinstance(atom, Lookup):
+        own = f"{atom.source!r} {atom.lo} {atom.hi}"
+    details = (_details(a) for e in inside for m, _ in e.terms for a in m)
+    return f"{type(atom).__name__}({own}; {', '.join(details)})"
 
 
 def _is_index(value: object) -> bool:
@@ -297,7 +309,7 @@ def _whole_dims(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
     return out
 
 
-@cache  # here and in products nine of ten are asked for again
+@remembered  # here and in products nine of ten are asked for again
 def _combine(a: Ix, b: Ix, sign: int) -> Ix:
     if not b.terms:
         return Ix.interned(a.terms, a.const + sign * b.const)
@@ -309,7 +321,7 @@ def _combine(a: Ix, b: Ix, sign: int) -> Ix:
     return _collect(terms, a.const + sign * b.const)
 
 
-@cache
+@remembered
 def _multiply(a: Ix, b: Ix) -> Ix:
     if not a.terms:
         a, b = b, a
@@ -425,7 +437,7 @@ def _remove(monomial: Monomial, factor: Monomial) -> Monomial | None:
     return tuple(rest)
 
 
-@cache
+@remembered
 def floordiv(n: Ix, d: Ix) -> Ix:
     """floor(n / d) for positive d."""
     if d.is_const and d.const == 1:
@@ -492,7 +504,7 @@ def _term(monomial: Monomial, factor: int) -> Ix:
     return Ix.interned(((monomial, factor),), 0) if monomial else ix(factor)
 
 
-@cache
+@remembered
 def mod(n: Ix, d: Ix) -> Ix:
     """n - d * floor(n / d) for positive d."""
     _, r = _divide_exactly(n, d)
@@ -550,7 +562,7 @@ def ceildiv(n: IxLike, d: IxLike) -> Ix:
     return floordiv(ix(n) + ix(d) - 1, ix(d))
 
 
-@cache
+@remembered
 def is_nonnegative(e: Ix) -> bool:
     """Whether `e >= 0` can be proven for all values of its atoms."""
     lo, _ = e.bounds()
@@ -660,13 +672,13 @@ def is_less(a: Ix, b: Ix) -> bool:
     return is_nonnegative(b - a - 1)
 
 
-@cache
+@remembered
 def lower(e: Ix) -> Ix:
     """A lower bound of `e` in which axes no longer occur, as far as signs are known."""
     return _eliminate(e, want_lower=True)
 
 
-@cache
+@remembered
 def upper(e: Ix) -> Ix:
     """An upper bound of `e` in which axes no longer occur, as far as signs are known."""
     return _eliminate(e, want_lower=False)

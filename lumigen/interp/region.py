@@ -187,7 +187,7 @@ class Evaluator:
         data = cast(self.grid(store.value, store.axes), store.dst.dtype)
         at = self._addresses(store, target.shape)
         inside = at >= 0
-        _put(store, target.reshape(-1), at[inside], data[inside])
+        target.reshape(-1)[at[inside]] = data[inside]
 
     def store_elements(
         self, store: Store, shape: tuple[int, ...], wanted: Array, out: Array
@@ -203,7 +203,7 @@ class Evaluator:
             points = np.flatnonzero(place >= 0)
             place = place[points]
         if points.size:
-            _put(store, out, place, cast(self.at_points(store, points), store.dst.dtype))
+            out[place] = cast(self.at_points(store, points), store.dst.dtype)
 
     def at_points(self, store: Store, points: Array) -> Array:
         """The value of a store at some of its points, counted row by row.
@@ -435,13 +435,6 @@ def cast(a: Array, dtype: DType) -> Array:
         if array.dtype == np.float64 and dtype.is_int:
             return to_integer(array, dtype)
         return array.astype(dtype.numpy)
-
-
-def _put(store: Store, target: Array, at: Array, data: Array) -> None:
-    if store.add:
-        np.add.at(target, at, data)
-    else:
-        target[at] = data
 
 
 def spread(values: Array, position: int) -> Array:

@@ -440,14 +440,16 @@ class _Task:
         for point in range(self.number(s.lo), self.number(s.hi), s.step):
             self.axes[s.axis] = point
             for t in s.tiles:
-                self.bring(t)
+                # a copy engine ends tiles where memory ends, threads those of C with the loop
+                end = s.hi if t == s.outer and not t.map else t.depth.extent
+                self.bring(t, self.number(end))
             self.run(s.body)
         self.axes.pop(s.axis, None)
 
-    def bring(self, t: Streamed) -> None:
+    def bring(self, t: Streamed, end: int) -> None:
         tile = self.tile(t.dst)
         majors = _below(self.number(t.major_lo), tile.shape[0], self.number(t.major.extent))
-        depth = _below(self.number(t.depth_lo), tile.shape[1], self.number(t.depth.extent))
+        depth = _below(self.number(t.depth_lo), tile.shape[1], end)
         tile[...] = 0
         block = self.operand(t.operand, t.major, majors, t.depth, depth)
         tile[: len(majors), : len(depth)] = cast(block, t.dst.dtype)

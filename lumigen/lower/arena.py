@@ -1,15 +1,15 @@
 """arena: place the temporaries of an entry in one block of memory.
 
-Before: the steps at which each temporary is first written and last read, and its bytes as an
-expression of the dims.  After: slots in an order; each starts at the greatest end of the earlier slots
-that live at the same time. Only the order is decided here: offsets are evaluated when the dims are
-known, and are right for all of them.
+Before: the steps from which to which each temporary holds something, and its bytes as an expression of
+the dims.  After: slots in an order; each starts at the greatest end of the earlier slots that live at
+the same time. Only the order is decided here: offsets are evaluated when the dims are known, and are
+right for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from lumigen.index import Dim, Ix
@@ -21,7 +21,10 @@ WORSE = 0.08  # by how much the first moves may leave the arena larger; the last
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A temporary alive from step `first` to step `last`, both included."""
+    """A temporary alive from step `first` to step `last`, both included.
+
+    It may have several: between them it holds nothing, and others may lie there.
+    """
 
     name: str
     bytes: Ix
@@ -31,7 +34,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Tenancy:
-    """Temporaries of equal size, one after another in one slot."""
+    """Temporaries of equal size in one slot, no two at a time."""
 
     name: str
     bytes: Ix
@@ -39,11 +42,19 @@ class Tenancy:
 
     @property
     def first(self) -> int:
-        return self.tenants[0].first
+        return min(t.first for t in self.tenants)
+
+    @property
+    def last(self) -> int:
+        return max(t.last for t in self.tenants)
 
     @property
     def steps(self) -> int:
         return sum(t.last - t.first + 1 for t in self.tenants)
+
+    def left(self, step: int) -> int:
+        """The last step before this one at which it is taken."""
+        return max((t.last for t in self.tenants if t.last < step), default=-1)
 
     def meets(self, other: Tenancy) -> bool:
         return any(
@@ -72,9 +83,10 @@ def plan_arena(lifetimes: tuple[Lifetime, ...], dims: tuple[Dim, ...]) -> Arena:
     )
     sizes = [{t.name: _aligned(int(t.bytes.evaluate(p))) for t in lifetimes} for p in points]
     bounds = tuple(max(1, lower_bound(lifetimes, s)) for s in sizes)
-    best = _Search.of(_shared(lifetimes), sizes, bounds)
+    alone = _alone(lifetimes)
+    best = _Search.of(_shared(alone), sizes, bounds)
     if best.excess > 1:
-        apart = _Search.of([Tenancy(t.name, t.bytes, (t,)) for t in lifetimes], sizes, bounds)
+        apart = _Search.of(alone, sizes, bounds)
         best = apart if apart.excess < best.excess else best
     home = {t.name: tenancy.name for tenancy in best.tenancies for t in tenancy.tenants}
     return Arena(best.slots(), home)
@@ -92,16 +104,25 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _shared(lifetimes: tuple[Lifetime, ...]) -> list[Tenancy]:
+def _alone(lifetimes: tuple[Lifetime, ...]) -> list[Tenancy]:
+    """Each temporary in a slot of its own."""
+    of: dict[str, list[Lifetime]] = {}
+    for t in lifetimes:
+        of.setdefault(t.name, []).append(t)
+    return [Tenancy(name, same[0].bytes, tuple(same)) for name, same in of.items()]
+
+
+def _shared(alone: list[Tenancy]) -> list[Tenancy]:
     """Each temporary in the slot of its size that was left last, or in a new one."""
-    groups: list[list[Lifetime]] = []
-    for t in sorted(lifetimes, key=lambda t: (t.first, t.last)):
-        free = [g for g in groups if g[0].bytes is t.bytes and g[-1].last < t.first]
+    slots: list[Tenancy] = []
+    for t in sorted(alone, key=lambda t: (t.first, t.last)):
+        free = [i for i, s in enumerate(slots) if s.bytes is t.bytes and not s.meets(t)]
         if free:
-            max(free, key=lambda g: g[-1].last).append(t)
+            i = max(free, key=lambda i: slots[i].left(t.first))
+            slots[i] = replace(slots[i], tenants=(*slots[i].tenants, *t.tenants))
         else:
-            groups.append([t])
-    return [Tenancy(f"t{i}", g[0].bytes, tuple(g)) for i, g in enumerate(groups)]
+            slots.append(replace(t, name=f"t{len(slots)}"))
+    return slots
 
 
 class _Search:

@@ -6,7 +6,7 @@ its launches in order, a group for each region, and its arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
@@ -18,7 +18,7 @@ from lumigen.index import Axis, Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
-from lumigen.lower.canonical import canonical
+from lumigen.lower.canonical import Canonical, canonical, weight_names, with_buffers
 from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU, Device
 from lumigen.lower.join import join_regions
@@ -26,10 +26,11 @@ from lumigen.lower.join_products import join_products
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
+from lumigen.lower.periodic import periodic
 from lumigen.lower.retype import retype_temporaries
 from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
-from lumigen.names import identifier
+from lumigen.names import counted, identifier
 from lumigen.ops import Op
 from lumigen.plan import Illegal, KernelPlan, RegionPlan
 from lumigen.program import (
@@ -153,18 +154,19 @@ def assemble(
     Each of `architectures` may have kernels of its own, behind a guard.
     """
     model = _Model(device, dtype, architectures)
-    programs = tuple(model.entry(name, graph) for name, graph in entries)
+    prepared = [(name, graph, model.prepare(graph)) for name, graph in entries]
+    programs = tuple(model.entry(name, graph, found) for name, graph, found in prepared)
     kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
     stored = tuple(model.stored.values())
     return LoweredModel(programs, stored, kernels, states_of(entries), model.counters)
 
 
 def states_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[StateInfo, ...]:
-    """The states of all entries, in order of name."""
+    """The states of all entries in order of name, numbers in names by their value: layer 2 comes before layer 10."""
     nodes = {tensor_of(n).name: n for _, graph in entries for n in graph.states()}
     return tuple(
         StateInfo(name, tuple(e.const for e in n.shape), n.dtype)
-        for name, n in sorted(nodes.items())
+        for name, n in sorted(nodes.items(), key=lambda item: counted(item[0]))
     )
 
 
@@ -193,6 +195,15 @@ class _Step:
     repeats: tuple[Repeat, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """The regions of an entry, each with its canonical form and the loops around it."""
+
+    forms: tuple[tuple[Region, Canonical], ...]
+    repeats: tuple[tuple[Repeat, ...], ...]
+    slices: dict[Buffer, Slice]
+
+
 @dataclass
 class _Model:
     device: Device
@@ -206,6 +217,9 @@ class _Model:
     stored: dict[tuple[str, Panels | None], Stored] = field(
         default_factory=dict[tuple[str, Panels | None], Stored]
     )
+    weights: dict[Region, list[tuple[Buffer, str]]] = field(
+        default_factory=dict[Region, list[tuple[Buffer, str]]]
+    )  # of a canonical region, with the names of all that they stand for
     packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
     parts: dict[Buffer, Part] = field(default_factory=dict[Buffer, Part])
     slices: dict[Buffer, Slice] = field(default_factory=dict[Buffer, Slice])
@@ -214,13 +228,16 @@ class _Model:
     )
     counters: int = 0
 
-    def entry(self, name: str, graph: Graph) -> Program:
+    def prepare(self, graph: Graph) -> _Prepared:
+        """The regions of an entry; weights of kernels are called after those of all entries."""
         skeletons = Skeletons(
             lambda region: self.device.runs_whole(region, self.dtype),
             lambda region: self.device.in_loops(unify_axes(region)),
             lambda region: self.device.columns(unify_axes(region)),
             self.device.one_row,
             self.device.short,
+            self.device.rows,
+            lambda region: self.device.maps_rows(unify_axes(region)),
         )
         regions = partition(graph, skeletons)
         regions = retype_temporaries(regions, self.dtype)
@@ -232,7 +249,28 @@ class _Model:
             self.whole,
         )
         regions = join_products(regions, self.device.in_loops, self.device.beside, self.whole)
-        steps = [self.steps(region, number) for number, region in enumerate(regions)]
+        forms: list[tuple[Region, Canonical]] = []
+        for region in regions:
+            whole, parts = take_parts(region)
+            self.parts |= parts
+            form = canonical(whole)
+            forms.append((whole, form))
+            self.weights.setdefault(form.region, []).extend(
+                (new, self.parts[old].weight.name if old in self.parts else old.name)
+                for new, old in form.binding
+                if old.role is Role.WEIGHT
+            )
+        repeats = [tuple(Repeat(step_of(a), a.extent) for a in r.steps) for r in regions]
+        return _Prepared(tuple(forms), tuple(repeats), self.slices)
+
+    def entry(self, name: str, graph: Graph, found: _Prepared) -> Program:
+        self.slices = found.slices
+        steps = [
+            self.steps(region, form, repeats, number)
+            for number, ((region, form), repeats) in enumerate(
+                zip(found.forms, found.repeats, strict=True)
+            )
+        ]
         dims = graph.dims()
         slots, place = self.arena([s for one in steps for s in one], dims)
         groups = tuple(self.group(one, place) for one in steps)
@@ -258,13 +296,12 @@ class _Model:
             out.append(of_step)
         return tuple(out)
 
-    def steps(self, region: Region, number: int) -> list[_Step]:
-        repeats = tuple(Repeat(step_of(a), a.extent) for a in region.steps)
-        region, parts = take_parts(region)
-        self.parts |= parts
-        form = canonical(region)
+    def steps(
+        self, region: Region, form: Canonical, repeats: tuple[Repeat, ...], number: int
+    ) -> list[_Step]:
+        named_weights = weight_names(self.weights[form.region])
         if form.region not in self.by_region:
-            candidate, built = self.device.lower(form.region)
+            candidate, built = self.device.lower(with_buffers(form.region, named_weights))
             each = zip(built, candidate.plan.kernels, candidate.schedules, strict=True)
             named = tuple(self.kernel(b, plan, sizes) for b, plan, sizes in each)
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
@@ -272,7 +309,7 @@ class _Model:
                 self.special[named[0].name] = self.special_kernels(named[0])
         lowered = self.by_region[form.region]
         kernels = lowered.kernels
-        actual = dict(form.binding)
+        actual = {named_weights.get(new, new): old for new, old in form.binding}
         for packed, weight, panels in (pack for b in lowered.built for pack in b.packs):
             stored = self.store_weight(actual[weight], panels)
             actual[packed] = replace(packed, name=stored.name)
@@ -397,8 +434,24 @@ class _Model:
                 home[dst] = target
                 last[target] = max(last[target], last[dst])
         lifetimes = tuple(Lifetime(n, size[n], first[n], last[n]) for n in first if home[n] == n)
-        arena = plan_arena(lifetimes, dims)
-        return arena.slots, {name: arena.home[home[name]] for name in home}
+        given = [[home[name] for name in self.temporaries(s)] for s in steps]
+        one = periodic(lifetimes, [*map(self.key, steps)], given)
+        arena = plan_arena(one.lifetimes, dims)
+        return arena.slots, {name: arena.home[one.home[home[name]]] for name in home}
+
+    def temporaries(self, s: _Step) -> list[str]:
+        """The names of those that a step is given."""
+        held = map(self.whole, s.actual.values())
+        return [b.name for b in held if b.role in (Role.TEMP, Role.WORKSPACE)]
+
+    def key(self, s: _Step) -> Hashable:
+        """What a step has in common with those of other layers; those of loops have nothing."""
+        if s.repeats:
+            return id(s)
+        named = (Role.INPUT, Role.OUTPUT)
+        held = [*map(self.whole, s.actual.values())]
+        buffers = tuple((b.role, b.dims, b.dtype, b.name * (b.role in named)) for b in held)
+        return s.kernel.name, tuple(own.name for _, own in s.before), buffers
 
     def group(self, steps: list[_Step], place: dict[str, str]) -> Group:
         """The launches of a region: its kernels, or before them those that may run instead."""

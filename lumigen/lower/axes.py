@@ -38,7 +38,6 @@ def unify_axes(region: Region) -> Region:
             tuple(axes[a] for a in s.axes),
             tuple(i.substitute(names) for i in s.at),
             value,
-            s.add,
         )
         for s, value in zip(region.stores, values, strict=True)
     )

@@ -19,7 +19,7 @@ def find_beside(region: Region) -> tuple[Products, ...] | None:
     stored = {s.dst for s in region.stores}
     if region.native or len(stored) < 2 or len(stored) < len(region.stores):
         return None
-    found = [find_products(s, one_row=True) for s in region.stores]
+    found = [find_products(s, one_row=True, statistics=True) for s in region.stores]
     products = tuple(p for p in found if p is not None)
     each = [c for p in products for c in p.each]
     if len(products) < len(found) or not have_rows_in_common(each):

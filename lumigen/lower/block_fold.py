@@ -32,6 +32,7 @@ from lumigen.lower.cascade import (
 )
 from lumigen.lower.contract import as_operand
 from lumigen.lower.contractions import is_plain, scored_factors
+from lumigen.lower.pipeline import MATRIX_SITES
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import Streamable, StreamBuilder
 from lumigen.lower.tile_time import MULTIPROCESSORS
@@ -40,9 +41,7 @@ from lumigen.ops import Op
 from lumigen.plan import Carry, Fold, KernelPlan, NotRealised
 from lumigen.region import (
     Buffer,
-    Choose,
     Expr,
-    Holds,
     Monoid,
     Prim,
     Read,
@@ -64,14 +63,21 @@ from lumigen.region import (
     walk,
 )
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import Contract, For, TileProgram
+from lumigen.tile import BlockTile, Contract, For, TileKind, TileProgram
 
-SITES = ("rows", "step", "depth", "stages", "warps")
+SITES = {
+    "rows": (64, 128),
+    "step": (64, 128),
+    "depth": (32, 64),
+    "stages": (2, 3, 4),
+    "warps": (2, 4),
+}
 # rows of 32 to a warp read least for a product; no ring exceeds the 99 KiB that a block has on the smallest devices
 TILES = ((128, 128, 32, 4, 4), (64, 128, 64, 3, 4))
 # where a map of the scores has to stand beside them: half as many fit the registers
 NARROW = ((128, 64, 64, 3, 4), (64, 64, 64, 4, 4))
 BLOCKS = 2  # of a multiprocessor
+DEEPEST = 512  # of a product: to store and read an element takes as long as its products
 LEAST_TILES = 4  # of columns in a part: its states should cost little beside them
 
 
@@ -153,16 +159,27 @@ def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
     return replace(found, others=tuple(others))
 
 
-def find_foldable(stores: tuple[Store, ...], temporaries: DType = f32) -> Cascade | None:
-    """The fold of rows of a region that blocks run by matrix instructions; temporaries of f32 held as `temporaries`."""
+def find_foldable(
+    stores: tuple[Store, ...], temporaries: DType = f32, *, deep: bool = False
+) -> Cascade | None:
+    """The fold of rows of a region that blocks run by matrix instructions; temporaries of f32 held as `temporaries`.
+
+    Of products that are no deeper than makes up for storing them, or of `deep` ones.
+    """
     found = find_block_fold(stores)
-    if found is None:
+    if found is None or deep != _is_deep(found):
         return None
     try:
         _streamable(found, stores, TILES[0][0], temporaries)
     except NotRealised:
         return None
     return found
+
+
+def _is_deep(found: Cascade) -> bool:
+    """Whether an element takes so many products that those of Hopper, twice as fast, make up for storing it."""
+    most = extent_of(found.inner.axes).bounds()[1]
+    return most is None or most > DEEPEST
 
 
 def _streamable(
@@ -261,33 +278,8 @@ def _merged(
 def block_fold(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of a fold of a product's rows; NotRealised where it is of another form."""
     check(sizes, SITES)
-    cascade = _in_whole_tiles(Cascade.of(plan), sizes["step"])
-    found = _streamable(cascade, plan.stores, sizes["rows"])
+    found = _streamable(Cascade.of(plan), plan.stores, sizes["rows"])
     return Built(_Builder(plan, found, sizes).program(), plan.region)
-
-
-def _in_whole_tiles(found: Cascade, step: int) -> Cascade:
-    """The cascade without the conditions that its loop sees to: parts that begin and end where tiles do."""
-    (k,) = found.fold.axes
-
-    def is_seen_to(c: Cmp) -> bool:
-        factor, m = c.slack.coefficient(k), frozenset(found.columns)
-        if c not in found.fold.where or factor not in (1, -1) or c.axes & m:
-            return False
-        begin = c.slack - k if factor == 1 else c.slack + k + 1
-        return all(n % step == 0 for n in (begin.const, *(n for _, n in begin.terms)))
-
-    def simpler(e: Expr) -> Expr:
-        asked = [x for x in walk([e]) if isinstance(x, Choose) and isinstance(x.condition, Holds)]
-        for x in asked:
-            assert isinstance(x.condition, Holds)
-            left = tuple(c for c in x.condition.conditions if not is_seen_to(c))
-            then = choose(holds(left), x.then, x.otherwise) if left else x.then
-            e = map_expr(e, {x: then})
-        return e
-
-    carries = tuple(replace(c, tile=simpler(c.tile)) for c in found.fold.carries)
-    return replace(found, fold=replace(found.fold, carries=carries))
 
 
 class _Builder(StreamBuilder):
@@ -312,5 +304,5 @@ class _Builder(StreamBuilder):
 
     def placed(self, program: TileProgram) -> TileProgram:
         rows, step, depth, stages, warps = (self.sizes[s] for s in SITES)
-        tile = f"PipelineTile<{rows}, {step}, {depth}, {stages}, {warps}, 1>"
-        return replace(program, threads=32 * warps, tile=tile)
+        each = zip(MATRIX_SITES, (rows, step, depth, stages, warps, 1), strict=True)
+        return replace(program, threads=32 * warps, tile=BlockTile(TileKind.PIPELINE, tuple(each)))

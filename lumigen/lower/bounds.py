@@ -77,6 +77,12 @@ def loop_bounds(conditions: Iterable[Cmp], axis: Axis, ranges: Ranges | None = N
     return Bounds(lo, hi, tuple(residual))
 
 
+def held_in_steps(conditions: Iterable[Cmp], axis: Axis, step: int) -> tuple[Cmp, ...]:
+    """Those that hold at all points of tiles of `step` points, which begin at multiples of it in such a loop."""
+    bounds = ((c, _bound(c, axis, {})) for c in conditions)
+    return tuple(c for c, bound in bounds if bound is not None and bound[1] % step == 0)
+
+
 def _bound(c: Cmp, axis: Axis, tiles: Ranges) -> tuple[bool, Ix, bool] | None:
     """Whether a condition bounds `axis` from above, by what (exclusive), and if it says no more."""
     factor = c.slack.coefficient(axis)

@@ -26,7 +26,6 @@ from lumigen.pattern import (
     Made,
     Rule,
     constant,
-    first,
     is_constant,
     op,
     pattern,
@@ -40,7 +39,7 @@ SIGNIFICANDS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 
 def canonicalize(graph: Graph) -> Graph:
     """The graph in normal form."""
-    return rewrite(graph, first([fold_node, drop_reduction, *RULES]))
+    return rewrite(graph, fold_node, drop_reduction, *RULES)
 
 
 def drop_reduction(n: Node) -> Edge | None:

@@ -211,10 +211,10 @@ def fold_around_product(
     If it is to be the `whole`, these read no other sum.
     """
     values = tuple(s.value for s in stores)
-    if any(s.add or s.value.dtype is not f32 for s in stores):
+    if any(s.value.dtype is not f32 for s in stores):
         return None
     reductions = kernel_reductions(values)
-    inner, axes = _inner_contraction(reductions, one_row=one_row)
+    inner, axes = inner_contraction(reductions, one_row=one_row)
     if inner is None or len(axes) != 1:
         return None
     fold = separate(values, axes)
@@ -243,7 +243,7 @@ def _has_own_rows(found: Cascade) -> bool:
     return not any(isinstance(a, Quotient) for i in at for a in i.atoms())
 
 
-def _inner_contraction(
+def inner_contraction(
     reductions: tuple[Reduce, ...], *, one_row: bool
 ) -> tuple[Reduce | None, tuple[Axis, ...]]:
     """The one contraction inside other reductions, and the axes that those run over."""
@@ -278,7 +278,7 @@ def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis) -> Cascade 
         if not own:
             vectors.append(i)
             continue
-        parts = _weights_and_operand(c.tile, rows)
+        parts = weights_and_operand(c.tile, rows)
         if parts is None or c.monoid is not Monoid.SUM:
             return None
         weights, operand = parts
@@ -307,14 +307,14 @@ def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis) -> Cascade 
     )
 
 
-def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr] | None:
+def weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr] | None:
     """The tile as a product of what does not and what does vary with `rows`."""
     if (
         isinstance(tile, Choose)
         and is_zero(tile.otherwise)
         and not free_axes(tile.condition) & rows
     ):
-        parts = _weights_and_operand(tile.then, rows)
+        parts = weights_and_operand(tile.then, rows)
         return (
             None if parts is None else (choose(tile.condition, parts[0], tile.otherwise), parts[1])
         )
@@ -326,13 +326,13 @@ def _weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr]
             continue
         if is_plain(y):
             return x, y
-        parts = _weights_and_operand(y, rows)
+        parts = weights_and_operand(y, rows)
         if parts is not None:
             return prim(Op.MUL, (x, parts[0]), f32), parts[1]
     return None
 
 
-SITES = ("columns", "depth")
+SITES = {"columns": (16, 32, 64), "depth": (16, 32, 64)}
 
 
 def cascade(plan: KernelPlan, sizes: Schedule) -> Built:

@@ -55,7 +55,7 @@ from lumigen.tile import (
     TileProgram,
 )
 
-SITES = ("depth",)
+SITES = {"depth": (16, 64, 256)}
 
 
 def cascade_row(plan: KernelPlan, sizes: Schedule) -> Built:

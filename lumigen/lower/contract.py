@@ -22,7 +22,7 @@ from lumigen.lower.scope import (
     kernel_reductions,
     lanes_fit,
 )
-from lumigen.lower.sweeps import Around, grid_loop
+from lumigen.lower.sweeps import Around, grid_loop, sweeps_in_order
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, Loop, NotRealised, Product
 from lumigen.program import PAIRED_DEPTH, THREADS, Panels
@@ -87,11 +87,13 @@ class Contraction:
 class Products:
     """Contractions over the same batch, rows and columns that one value is made of, with an accumulator for each.
 
-    `folds` are the loops of the other reductions of what is stored.
+    `statistics` are the loops of what their rows read of a whole row, as a norm does; `folds` those of the other
+    reductions of what is stored.
     """
 
     each: tuple[Contraction, ...]
     folds: tuple[Loop, ...] = ()
+    statistics: tuple[Loop, ...] = ()
 
     @staticmethod
     def of(plan: KernelPlan) -> tuple[Products, Store]:
@@ -102,10 +104,15 @@ class Products:
         products = tuple(s for s in steps if isinstance(s, Product))
         if not products or not isinstance(store, Store):
             raise NotRealised("products and the store after them are in one grid")
-        folds = steps[len(products) :]
-        loops = tuple(s for s in folds if isinstance(s, Loop) and s.carries)
-        if len(loops) < len(folds):
-            raise NotRealised("a step other than a fold between products and the store")
+        begin = steps.index(products[0])
+        folds = steps[:begin], steps[begin + len(products) :]
+        before, loops = (
+            tuple(s for s in some if isinstance(s, Loop) and s.carries) for some in folds
+        )
+        if len(before) + len(products) + len(loops) < len(steps):
+            raise NotRealised(
+                "a step other than a fold before products, or between them and the store"
+            )
         first = products[0]
         if any((p.m, p.n) != (first.m, first.n) for p in products):
             raise NotRealised("products of other rows or columns in one tile")
@@ -113,18 +120,21 @@ class Products:
             raise NotRealised("the axes of a product and of the grid around it differ")
         batch = tuple(a for a in grid.axes if a not in (*first.m, *first.n))
         each = (Contraction(p.value, p.rows, p.columns, batch, p.m, p.n) for p in products)
-        return Products(tuple(each), loops), store
+        return Products(tuple(each), loops, before), store
 
     def plan(self, region: Region, *, alone: bool) -> KernelPlan:
         """The kernel of a region that holds these; what follows them runs `alone` in each thread, or over lanes."""
         (store,), (first, *_) = region.stores, self.each
         lanes = frozenset((*first.m_axes, *first.n_axes) if alone else first.n_axes)
-        multiplied = {c.reduce for c in self.each}
-        others = [r for r in kernel_reductions([store.value]) if r not in multiplied]
+        of_rows = kernel_reductions(c.rows for c in self.each)
+        before = (Around().fold(group) for group in sweeps_in_order(of_rows))
+        made = {*of_rows, *(c.reduce for c in self.each)}
+        others = [r for r in kernel_reductions([store.value]) if r not in made]
         own = [r for r in others if free_axes(r) <= frozenset(store.axes)]
         folds = (Around(lanes=bool(free_axes(r) & lanes)).fold((r,)) for r in own)
         products = (Product(c.reduce, c.rows, c.columns, c.m_axes, c.n_axes) for c in self.each)
-        return KernelPlan(region, (grid_loop(store.axes, (*products, *folds, store)),))
+        steps = (*before, *products, *folds, store)
+        return KernelPlan(region, (grid_loop(store.axes, steps),))
 
 
 def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | None:
@@ -133,22 +143,27 @@ def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | No
     return found.each[0] if found is not None and len(found.each) == 1 else None
 
 
-def find_products(store: Store, *, one_row: bool = False) -> Products | None:
-    """The contractions of a store that have one tile together, or None; with `one_row` they may have a row only."""
+def find_products(
+    store: Store, *, one_row: bool = False, statistics: bool = False
+) -> Products | None:
+    """The contractions of a store that have one tile together, or None; with `one_row` they may have a row only.
+
+    With `statistics` their rows may read reductions of a row, where columns are weights.
+    """
     found = [r for r in kernel_reductions([store.value]) if product_factors(r, one_row=one_row)]
     if not found or store.value.dtype is not f32 or not store.axes:
         return None
     reductions = [x for x in walk([store.value]) if isinstance(x, Reduce)]
     if any(r in walk([x.body]) for x in reductions for r in found):
         return None
-    each = [_contraction(store, r, one_row=one_row) for r in found]
+    each = [_contraction(store, r, one_row=one_row, statistics=statistics) for r in found]
     whole = tuple(c for c in each if c is not None)
     if len(whole) < len(each) or any(c.place != whole[0].place for c in whole):
         return None
     return Products(whole) if _rest_fits(store, whole) else None
 
 
-def _contraction(store: Store, r: Reduce, *, one_row: bool) -> Contraction | None:
+def _contraction(store: Store, r: Reduce, *, one_row: bool, statistics: bool) -> Contraction | None:
     """A reduction as a contraction by index sets, if it has tiles over the axes of the store."""
     factors = product_factors(r, one_row=one_row)
     assert factors is not None
@@ -158,7 +173,7 @@ def _contraction(store: Store, r: Reduce, *, one_row: bool) -> Contraction | Non
         return None
     if any(a.extent != 1 for a in store.axes if a not in free_axes(r)):
         return None  # the same products at several places
-    if kernel_reductions(factors):
+    if kernel_reductions(factors) and not statistics:
         return None  # a point of an operand that is packed needs one value, not a loop
     last = next((a for a in reversed(store.axes) if a.extent != 1), store.axes[-1])
     for rows, columns in (factors, factors[::-1]):
@@ -171,8 +186,25 @@ def _contraction(store: Store, r: Reduce, *, one_row: bool) -> Contraction | Non
             contraction = Contraction(r, rows, columns, grid, m_axes, n_axes)
             if not m_axes and Columns.of(contraction).once is None:
                 return None  # it would take longer to pack the columns than to multiply them
-            return contraction
+            return contraction if _has_statistics_alone(contraction) else None
     return None
+
+
+def _has_statistics_alone(found: Contraction) -> bool:
+    """Whether the reductions in factors, if there are any, are of rows as a whole, and vectors compute the rows."""
+    inside = kernel_reductions((found.rows, found.columns))
+    if not inside:
+        return True
+    own = frozenset(found.reduce.axes)
+    varying = any(free_axes(r) & own or r.dtype is not f32 for r in inside)
+    nested = any(
+        free_axes(x) & frozenset(r.axes) for r in inside for x in kernel_reductions([r.body])
+    )
+    if varying or nested or kernel_reductions([found.columns]) or Columns.of(found).once is None:
+        return False
+    k, k_map = flatten(found.reduce.axes, "k")
+    rows = map_expr(found.rows, {r: const(0.0, f32) for r in inside})
+    return lanes_fit([substitute(rows, k_map)], k)
 
 
 def _rest_fits(store: Store, found: tuple[Contraction, ...]) -> bool:

@@ -83,7 +83,7 @@ def is_expanding(
         return False
     made_of = {e.source for e in walk([value]) if isinstance(e, Read)}
     weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)
-    if weighted and not (contracts and len(inner) == 1):
+    if weighted and not (contracts and len(list(reductions_beside(value))) == 1):
         return False  # only a product consumes a product with weights tile by tile
     limit = LONGEST if weighted else ON_CHIP
     row = volume(frozenset(kept) - free_axes(value))
@@ -120,12 +120,28 @@ def is_product_of_one_row(
     return held and (b < a or a < b)
 
 
+def is_scored(value: Expr) -> bool:
+    """Whether it is made of products that a fold may be around, of one row perhaps, and of no weight.
+
+    None of them is of another reduction: no skeleton has tiles of one inside two.
+    """
+    sums = [r for r in reductions_beside(value) if scored_factors(r, one_row=True) is not None]
+    read_in = (e.source for e in walk(sums) if isinstance(e, Read))
+    of_weights = any(b.role is Role.WEIGHT for b in read_in)
+    return bool(sums) and not of_weights and not any(map(_nested, sums))
+
+
+def holds_scores(value: Expr, *, one_row: bool) -> bool:
+    """Whether it holds products that a fold may be around; of a vector and a weight only if `one_row` says so."""
+    sums = (r for r in walk([value]) if isinstance(r, Reduce))
+    return any(scored_factors(r, one_row=one_row) is not None or is_scored(r) for r in sums)
+
+
 def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...], *, one_row: bool) -> bool:
     """Whether a contraction in the value is wanted only where an axis in `bound` fits an integer that is read."""
-    nodes = walk([value])
-    if not any(isinstance(r, Reduce) and scored_factors(r, one_row=one_row) for r in nodes):
+    if not holds_scores(value, one_row=one_row):
         return False
-    asked = (c for e in nodes if isinstance(e, Holds) for c in e.conditions)
+    asked = (c for e in walk([value]) if isinstance(e, Holds) for c in e.conditions)
     return any(
         c.axes & frozenset(bound) and any(isinstance(a, Lookup) for a in c.slack.atoms())
         for c in asked

@@ -88,6 +88,9 @@ class CutGraph:
     folds: dict[tuple[Node, ...], tuple[Node, ...] | None] = field(
         default_factory=dict[tuple[Node, ...], "tuple[Node, ...] | None"]
     )  # what is to be stored so that these are folded together, as far as a rule has asked
+    mapped: dict[Node, bool] = field(
+        default_factory=dict[Node, bool]
+    )  # whether products compute it as their rows, as far as a rule has asked
     places: dict[Node, Place] = field(default_factory=dict[Node, Place])
     sizes: Sizes = field(init=False)
 
@@ -300,8 +303,8 @@ class CutGraph:
         shown = {e.node for e in self.showing() if e.node not in self.cut}
         return [n for n in self.order if n in self.cut or n in shown]
 
-    def inside(self, root: Node, stored: Node | None = None) -> list[Node]:
-        """The nodes that the root's region computes; the same if `stored` were cut as well."""
+    def inside(self, root: Node, *stored: Node) -> list[Node]:
+        """The nodes that the root's region computes; the same if those of `stored` were cut as well."""
         return self._reached(root, stored, frozenset())
 
     def inlined_by(self, n: Node) -> list[Node]:
@@ -310,9 +313,10 @@ class CutGraph:
 
     def beside(self, root: Node, stored: Node | None = None) -> list[Node]:
         """The reductions of a region that are inside no other; the same if `stored` were cut as well."""
-        return [n for n in self._reached(root, stored, frozenset(MONOIDS)) if n.op in MONOIDS]
+        found = self._reached(root, (stored,) if stored else (), frozenset(MONOIDS))
+        return [n for n in found if n.op in MONOIDS]
 
-    def _reached(self, root: Node, stored: Node | None, ends: frozenset[Op]) -> list[Node]:
+    def _reached(self, root: Node, stored: tuple[Node, ...], ends: frozenset[Op]) -> list[Node]:
         """What the root's region computes, in order, without the operands of `ends` and of `stored`."""
         seen: set[Node] = set()
         stack = [root]
@@ -321,7 +325,7 @@ class CutGraph:
             if n not in seen:
                 seen.add(n)
                 if n.op not in ends:
-                    stack.extend(a for a in self.inlined_by(n) if a is not stored)
+                    stack.extend(a for a in self.inlined_by(n) if a not in stored)
         return sorted(seen, key=self.number.__getitem__)
 
     def stored(self, place: Place, e: Edge) -> Region:

@@ -15,18 +15,21 @@ from lumigen.dtype import computed
 from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contractions import (
+    EXPANSION,
+    LONGEST,
     contractions_beside,
     has_nested_contraction,
     has_nested_reduction,
+    holds_scores,
     is_bounded_by_data,
     is_contraction,
     is_expanding,
     is_folded,
     is_plain,
     is_product_of_one_row,
+    is_scored,
     product_factors,
     reductions_beside,
-    scored_factors,
     volume,
     volume_of,
 )
@@ -36,10 +39,11 @@ from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
 from lumigen.lower.positions import picked_by
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Reduce, Region, as_index, free_axes, walk
+from lumigen.region import Expr, Read, Reduce, Region, Role, as_index, free_axes, walk
 
 TABLE = 8  # elements of a region for each one of a value: then it is a table
 FEW_COLUMNS = 16  # side by side: fewer leave a panel with gaps
+LONG_ROW = 128  # scores of a row: fewer are no more than to store and read them
 MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
 
 
@@ -50,7 +54,9 @@ class Skeletons:
     `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
     contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
     region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
-    contraction too. A loop over tiles of at most `short` points takes no longer than to store them.
+    contraction too. A loop over tiles of at most `short` points takes no longer than to store them. A product that is
+    reduced to numbers of at least so many `rows` need not be stored, none where that is 0. `maps_rows`: whether a
+    product whose rows are computed, with statistics of each, is to compute them itself.
     """
 
     runs_whole: Callable[[Region], bool]
@@ -58,8 +64,11 @@ class Skeletons:
     columns: Callable[[Region], int]
     one_row: bool = False
     short: int = 0
+    rows: int = 0
+    maps_rows: Callable[[Region], bool] = lambda _: False
 
 
+FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
 NodeRule = Callable[[CutGraph, Skeletons, Node], Iterable[Node]]
 
@@ -68,7 +77,7 @@ NodeRule = Callable[[CutGraph, Skeletons, Node], Iterable[Node]]
 class Cuts:
     """The rules by when they are asked."""
 
-    first: tuple[Rule, ...]  # once
+    first: tuple[FirstRule, ...]  # once: what no choice of cuts leaves out
     at_nodes: tuple[
         NodeRule, ...
     ]  # at each node, its operands first: so no expression ever gets long
@@ -81,19 +90,19 @@ class Cuts:
 # ---- first: what the graph itself says ----
 
 
-def new_versions(g: CutGraph, _: Skeletons) -> list[Node]:
+def new_versions(g: CutGraph) -> list[Node]:
     """Each new version of a state: later reads see it, and it may lie where the old one did."""
     return [e.node for _, e in g.graph.updates if is_whole(e)]
 
 
-def native_nodes(g: CutGraph, _: Skeletons) -> list[Node]:
+def native_nodes(g: CutGraph) -> list[Node]:
     """Native nodes and what they read: their kernels read and write buffers, and nothing can be inlined in them."""
     native = [n for n in g.order if n.op is Op.NATIVE]
     read = (e.node for n in native for e in n.args)
     return [*native, *(a for a in read if a.op not in SOURCES)]
 
 
-def scans(g: CutGraph, _: Skeletons) -> list[Node]:
+def scans(g: CutGraph) -> list[Node]:
     """Scans, what one that is a loop around regions is given, and what any other is given with a reduction in it.
 
     A scan whose step maps elements alone is a region; what it is given with a reduction in it would be reduced again
@@ -119,10 +128,12 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     A factor of a contraction that is itself computed: each of its elements is read by many sums. What any reduction
     ranges over, if a reduction in it varies with the reduced axes. Neither if it is expanding: it holds a contraction
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
-    consumed tile by tile. Nor if integers that are read bound its loop, as a position does in a cache: only the loop
-    of the reduction leaves out what lies beyond them.
+    consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
+    products that are to compute their rows. Nor if integers that are read bound its loop, as a position does in a
+    cache: only the loop of the reduction leaves out what lies beyond them.
+    Nor products of one row where their loop costs less than to store them.
     """
-    return [_kept(g, f) for f, bounded in _wanted_operands(g, skeletons, n) if not bounded]
+    return [_kept(g, f) for f, stays in _wanted_operands(g, skeletons, n) if not stays]
 
 
 def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
@@ -145,7 +156,10 @@ def computed_positions(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
 
 
 def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tuple[Node, bool]]:
-    """The computed operands of a reduction that are not expanding, and whether a loop is bounded for their sake."""
+    """The computed operands of a reduction that are not expanding, and whether they stay for the sake of its loop.
+
+    As it is bounded by what is read, or short.
+    """
     if n.op not in MONOIDS:
         return
     axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
@@ -160,22 +174,88 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
         is_short = volume(bound) <= skeletons.short
-        folds = not contracts and is_folded(value, size, axes)
-        if (
-            folds
-            and _is_only_folded(g, skeletons, node, axes)
-            and skeletons.runs_whole(g.region(n))
-        ):
+        if wanted and contracts and not varying and _is_mapped(g, skeletons, node):
             continue
-        if wanted and not is_expanding(value, size, axes, contracts, is_short=is_short):
-            yield node, is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+        expands = is_expanding(value, size, axes, contracts, is_short=is_short)
+        expands |= varying and _becomes_states(g, skeletons, node, value, bound)
+        if not contracts and is_folded(value, size, axes):
+            only = _is_only_folded(g, skeletons, node, axes)
+            expands |= only and skeletons.runs_whole(g.region(n))
+        if wanted and not expands:
+            bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
+            yield node, bounded or (is_short and is_scored(value))
+
+
+def _becomes_states(
+    g: CutGraph, skeletons: Skeletons, node: Node, value: Expr, bound: tuple[Axis, ...]
+) -> bool:
+    """Whether all that becomes of a product are states of its rows, of which there are enough for every thread.
+
+    Those are numbers, and sums of short rows of weights beside them if the product is larger than what it is made of.
+    Not of windows, which a kernel of their own packs.
+    """
+    inside = [n for n in g.beside(node) if _contracts(g, skeletons, n)]
+    rows = volume(free_axes(value) - set(bound))
+    if len(inside) != 1 or not 0 < skeletons.rows <= rows or volume(bound) < LONG_ROW:
+        return False
+    (product,) = inside
+    found = _reduced_to(g, product)
+    operands = [x for _, x in g.factors(product)]
+    reads = [e for e in walk(operands) if isinstance(e, Read)]
+    sizes = [(volume(free_axes(e)), volume_of(e.source.dims)) for e in reads]
+    if (
+        found is None
+        or any(seen > held for seen, held in sizes)
+        or not all(map(is_plain, operands))
+    ):
+        return False
+    sums = [n for n in found if _is_product(g, n)]
+    if any(not n.dtype.is_float for n in found) or len(sums) == len(found):
+        return False
+    grows = volume_of(product.shape) >= EXPANSION * max(held for _, held in sizes)
+    short = all(_weighs_short_rows(g, n) for n in sums)
+    return volume(g.bound_axes(product)) <= LONGEST and (not sums or (grows and short))
+
+
+def _reduced_to(g: CutGraph, product: Node) -> list[Node] | None:
+    """The first reduction on each way from a product; None if it is stored, or shown, without one."""
+    shown, seen, stack = {e.node for e in g.graph.roots()}, set[Node](), [product]
+    found: dict[Node, None] = {}
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n in shown or n in g.cut:
+            return None
+        for user in g.users[n]:
+            if user.op in MONOIDS:
+                found[user] = None
+            else:
+                stack.append(user)
+    return list(found)
+
+
+def _is_product(g: CutGraph, n: Node) -> bool:
+    """Whether a reduction is a product of matrices."""
+    values = tuple(value for _, value in g.factors(n))
+    return is_contraction(values, g.own_axes(n), g.bound_axes(n))
+
+
+def _weighs_short_rows(g: CutGraph, n: Node) -> bool:
+    """Whether a product's columns are weights, and few enough for the sums of a tile of rows to stay in a cache."""
+    read = [v for _, v in g.factors(n) if isinstance(v, Read) and v.source.role is Role.WEIGHT]
+    own = set(g.own_axes(n))
+    return any(volume(free_axes(v) & own) <= LONGEST for v in read)
 
 
 def _is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis, ...]) -> bool:
     """Whether all that is made of the contractions in a value comes to as few elements as `kept` has.
 
-    And nobody sees them as they are.
+    And nobody sees them as they are. Not where states of enough rows decide, as `_becomes_states` has it.
     """
+    if skeletons.rows:
+        return False
     shown, row = {e.node for e in g.showing()}, volume(kept)
     stack = [x for x in g.inside(n) if _contracts(g, skeletons, x)]
     seen = {*stack}
@@ -199,20 +279,20 @@ def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     instead.
     """
     out: dict[Node, None] = {}
-    for roots, reductions in _shared(g).items():
+    for roots, reductions in _shared(g, skeletons).items():
         found = _folded_together(g, skeletons, roots)
         out.update(dict.fromkeys(reductions if found is None else found))
     return [n for n in g.order if n in out]
 
 
-def tables(g: CutGraph, _: Skeletons) -> list[Node]:
+def tables(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Transcendentals that several regions read, each for many more elements than there are.
 
     Without those that are inside others: the outermost is the table.
     """
     owners: dict[Node, list[Node]] = {}
     for root in g.roots():
-        for n in g.inside(root):
+        for n in _inside(g, skeletons, root):
             if n.op in TRANSCENDENTALS and n is not root:
                 owners.setdefault(n, []).append(root)
     found = [
@@ -261,12 +341,13 @@ def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list
     return list(out)
 
 
-def reductions_of_versions(g: CutGraph, _: Skeletons) -> list[Node]:
+def reductions_of_versions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """The first reduction in each new version of a state: vector loops move what is new, and reduce nothing."""
     versions = {e.node for _, e in g.graph.updates} & set(g.roots())
     out: dict[Node, None] = {}
     for root in versions:
-        inside = (n for n in g.inside(root) if n is not root and n.op in MONOIDS)
+        found = _inside(g, skeletons, root)
+        inside = (n for n in found if n is not root and n.op in MONOIDS)
         out.update(dict.fromkeys([n for n in inside if _reduces(g, n)][:1]))
     return list(out)
 
@@ -284,7 +365,10 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """
     bounded = {node for n in g.order for node, stays in _wanted_operands(g, skeletons, n) if stays}
     together = {
-        n for roots in _shared(g) if _folded_together(g, skeletons, roots) == () for n in roots
+        n
+        for roots in _shared(g, skeletons)
+        if _folded_together(g, skeletons, roots) == ()
+        for n in roots
     }
     out: dict[Node, None] = {}
     for root in g.roots():
@@ -296,6 +380,9 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             bool(inner) and has_nested_contraction(g.inlined(root)[1], one_row=skeletons.one_row)
         )
         if nested and not skeletons.runs_whole(g.region(root)):
+            if mapped := [n for n in inside if _is_mapped(g, skeletons, n)]:
+                out.update(dict.fromkeys(mapped))
+                continue
             if whole := _last_whole(g, skeletons, root, inside):
                 out.update(dict.fromkeys(whole))
                 continue
@@ -392,11 +479,11 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
 # ---- questions that several rules ask ----
 
 
-def _shared(g: CutGraph) -> dict[tuple[Node, ...], list[Node]]:
+def _shared(g: CutGraph, skeletons: Skeletons) -> dict[tuple[Node, ...], list[Node]]:
     """The reductions that several regions compute on their way, by these regions."""
     owners: dict[Node, tuple[Node, ...]] = {}
     for root in g.roots():
-        for n in g.inside(root):
+        for n in _inside(g, skeletons, root):
             if n.op in MONOIDS and n is not root:
                 owners[n] = (*owners.get(n, ()), root)
     out: dict[tuple[Node, ...], list[Node]] = {}
@@ -404,6 +491,44 @@ def _shared(g: CutGraph) -> dict[tuple[Node, ...], list[Node]]:
         if len(roots) > 1 and _reduces(g, n):
             out.setdefault(roots, []).append(n)
     return out
+
+
+def _inside(g: CutGraph, skeletons: Skeletons, root: Node) -> list[Node]:
+    """What a region computes, but for rows that its products are to compute, whatever other ones do."""
+    mapped = (n for n in g.inside(root) if n is not root and _is_mapped(g, skeletons, n))
+    return g.inside(root, *mapped)
+
+
+def _is_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    """Whether all that reads a value are products that are to compute it as their rows, with statistics of each."""
+    if n in g.cut:
+        return False
+    if n not in g.mapped:
+        g.mapped[n] = _found_mapped(g, skeletons, n)
+    return g.mapped[n]
+
+
+def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    if n in g.cut or n.op in SOURCES or n.op in MONOIDS or any(e.node is n for e in g.showing()):
+        return False
+    factors = [u for u in g.users[n] if u.op is Op.MUL and u not in g.cut]
+    products = dict.fromkeys(p for u in factors for p in g.users[u])
+    if len(factors) < len(g.users[n]) or not products:
+        return False
+    if any(p.op is not Op.SUM_REDUCE or not _contracts(g, skeletons, p) for p in products):
+        return False
+    if any(n not in [f for f, _ in g.factors(p)] for p in products):
+        return False
+    inside = g.inside(n)
+    reductions = [r for r in inside if r.op in MONOIDS]
+    if not reductions or any(_contracts(g, skeletons, r) for r in reductions):
+        return False
+    known = set(inside)
+    of_rows = [a for a in inside if a is not n and set(g.inside(a)) & set(reductions)]
+    shown = {e.node for e in g.showing()}
+    if any(a in shown or not known.issuperset(g.users[a]) for a in of_rows):
+        return False  # some of it is wanted elsewhere
+    return all(skeletons.maps_rows(g.region(p)) for p in products)
 
 
 def _folded_together(
@@ -443,7 +568,7 @@ def _part_of(g: CutGraph, skeletons: Skeletons, main: Node, root: Node) -> Node 
     """The last value of a region that is folded with another, and without which they have no reduction in common."""
     shared = {n for n in g.inside(main) if n.op in MONOIDS and n is not main}
     for n in reversed(g.inside(root)):
-        left = set[Node]() if n is root else shared.intersection(g.inside(root, stored=n))
+        left = set[Node]() if n is root else shared.intersection(g.inside(root, n))
         folds = not left and not shared.isdisjoint(g.inside(n))
         if folds and _folds(skeletons, [g.region(main), g.region(n)]):
             return n
@@ -496,10 +621,7 @@ def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
         for node, value in g.factors(n)
         if node.op not in SOURCES
         and node not in g.cut
-        and any(
-            isinstance(r, Reduce) and scored_factors(r, one_row=skeletons.one_row)
-            for r in walk([value])
-        )
+        and holds_scores(value, one_row=skeletons.one_row)
     ]
 
 
@@ -532,14 +654,15 @@ def _innermost(g: CutGraph, nodes: list[Node]) -> list[Node]:
 def _last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node]) -> list[Node]:
     """The last of the nodes, if any, whose region holds a contraction inside a reduction and is run whole.
 
-    Not one whose contractions the root would compute all the same.
+    Not where what is left would compute the same contraction once more.
     """
     for n in reversed(inside):
         nested = has_nested_contraction(g.inlined(n)[1], one_row=skeletons.one_row)
-        if nested and n not in g.cut and skeletons.runs_whole(g.region(n)):
-            products = [x for x in g.inside(n) if _contracts(g, skeletons, x)]
-            if set(products).isdisjoint(g.inside(root, stored=n)):
-                return [n]
+        if not nested or n in g.cut or not skeletons.runs_whole(g.region(n)):
+            continue
+        left = set(g.inside(root, n)) & set(g.inside(n)) - {n}
+        if not any(_contracts(g, skeletons, x) for x in left if x.op is Op.SUM_REDUCE):
+            return [n]
     return []
 
 

@@ -69,6 +69,12 @@ def _blocks(program: TileProgram) -> int:
     loops = [s for s in statements if isinstance(s, For) and s.parts]
     if not holds or not any(isinstance(s, Finish) for s in statements):
         return 0
+    if any(
+        s.lanes and any(isinstance(x, For) for x in s.body)
+        for s in statements
+        if isinstance(s, For)
+    ):
+        return 0  # a loop inside begins several turns at once, whose registers are not counted here
     registers = {s.name: s.parts * program.width * s.element.itemsize // 4 for s in holds}
     kept: dict[Local, int] = {}
     used: dict[Local, int] = {}

@@ -115,7 +115,12 @@ def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
     return Runs(value.source, base, stride.const, tuple(conditions), outer, run)
 
 
-SITES = ("rows", "chunk", "deep", "held")
+SITES = {
+    "rows": (16, 48, 96),
+    "chunk": (32, 64, 128),
+    "deep": (32, 128, 256),
+    "held": (16, 64, 256),
+}
 PLACES = {"a": ("panels", "rows"), "b": ("windows",)}
 
 

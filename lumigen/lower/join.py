@@ -127,7 +127,7 @@ def _joined(first: Whole, second: Whole) -> Region | None:
     """Both as one region; None if neither has the value of the other."""
     for inner, outer in ((first, second), (second, first)):
         a, b = inner.region.stores[-1], outer.region.stores[-1]
-        if a.axes != b.axes or a.add or b.add or a.value not in outer.values:
+        if a.axes != b.axes or a.value not in outer.values:
             continue
         if computed(a.dst.dtype) is computed(b.dst.dtype):  # else no vectors compute both
             return as_one((inner.region, outer.region))
@@ -153,8 +153,6 @@ def fold_together(regions: Sequence[Region]) -> Region | None:
 
 def _moved(store: Store, main: Store) -> Store | None:
     """The store over axes of another, so that they have as many reductions in common as they can, but one at least."""
-    if store.add or main.add:
-        return None
     theirs = {e for e in walk([main.value]) if isinstance(e, Reduce)}
     single = {a: ix(0) for a in store.axes if a.extent == 1}
     axes = [a for a in store.axes if a not in single]

@@ -10,12 +10,13 @@ longer leave cores idle before the next begins.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.contract import find_products
 from lumigen.lower.join import Asked, Whole, as_one, join_by
-from lumigen.region import Buffer, Region
+from lumigen.region import Buffer, Region, Role
 
 MOST = 4  # grids of a launch: the text of a kernel grows with them, and more gain little
 # launches with products that another one may be moved ahead of: what is made long before it is read takes memory
@@ -29,20 +30,38 @@ def join_products(
     beside: Asked,
     whole: Callable[[Buffer], Buffer] = lambda b: b,
 ) -> tuple[Region, ...]:
-    """The regions joined where `beside` says that a launch has a grid for each of their stores."""
+    """The regions joined where `beside` says that a launch has a grid for each of their stores.
+
+    Rows that more products read than a launch has grids stay with launches of their own: they are what all layers
+    read, as a decoder reads what was listened to, and no other number of layers is to have other kernels.
+    """
+    readers = Counter(_rows(r) for r in regions if _is_product(r))
 
     def partners(out: list[Whole], made: Whole) -> Iterator[tuple[int, Region]]:
-        if not made.reduces or find_products(made.region.stores[-1], one_row=True) is None:
+        rows = _rows(made.region)
+        if not made.reduces or not _is_product(made.region) or readers[rows] > MOST:
             return
+        sharing = [i for i, w in enumerate(out) if w.reduces and rows & w.reads]
         passed = 0
-        for i in reversed(range(len(out))):
+        for i in reversed(range(min(sharing, default=len(out)), len(out))):
             earlier = out[i].region
-            if earlier.steps == made.region.steps and not out[i].is_scan and not made.is_scan:
+            same_steps = earlier.steps == made.region.steps and not (out[i].is_scan or made.is_scan)
+            few = len(earlier.stores) + len(made.region.stores) <= MOST
+            if i in sharing and same_steps and few:
                 joined = unify_axes(as_one((earlier, made.region)))
-                if len(joined.stores) <= MOST and beside(joined):
+                if beside(joined):
                     yield i, joined
             passed += not in_loops(earlier)
             if passed > NEAR:
                 return
 
     return join_by(regions, partners, whole)
+
+
+def _rows(region: Region) -> frozenset[Buffer]:
+    """What a product reads besides weights."""
+    return frozenset(b for b in region.reads() if b.role is not Role.WEIGHT)
+
+
+def _is_product(region: Region) -> bool:
+    return find_products(region.stores[-1], one_row=True, statistics=True) is not None

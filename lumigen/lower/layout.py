@@ -113,9 +113,9 @@ def _apply(region: Region, orders: dict[Buffer, tuple[int, ...]]) -> Region:
             order = orders[s.dst]
             at = tuple(s.at[d] for d in order)
             axes = _follow(s.axes, at)
-            stores.append(Store(moved[s.dst], axes, at, value, s.add))
+            stores.append(Store(moved[s.dst], axes, at, value))
         else:
-            stores.append(Store(s.dst, s.axes, s.at, value, s.add))
+            stores.append(Store(s.dst, s.axes, s.at, value))
     return replace(region, stores=tuple(stores))
 
 

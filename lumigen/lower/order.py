@@ -24,6 +24,7 @@ from lumigen.tile import GroupPlaces, Order, TileProgram
 Keeps = Callable[
     [Ix, Ix], bool
 ]  # whether a kernel orders rows so long and keeps so many places of each
+SITES = {"threads": (1, 256)}
 LANES = 4  # that the device's headers are told of, and no statement uses
 
 
@@ -62,7 +63,7 @@ def _whole(store: Store, length: Ix) -> Store:
 
 def order(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of one native kernel; NotRealised where it has other steps."""
-    check(sizes, ("threads",))
+    check(sizes, SITES)
     (grid,) = plan.root
     if len(grid.body) != 1 or not isinstance(step := grid.body[0], Native) or grid.where:
         raise NotRealised("a native kernel stands alone in its grid")

@@ -27,14 +27,21 @@ from lumigen.lower.contract import (
     tiles,
     whole_depth,
 )
-from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
+from lumigen.lower.contractions import reductions_beside
+from lumigen.lower.scope import Names, Scope, address, kernel_reductions, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.plan import KernelPlan, NotRealised
-from lumigen.region import Buffer, Expr, Region, Role, Store, map_expr, read, substitute
+from lumigen.region import Buffer, Expr, Read, Region, Role, Store, map_expr, read, substitute
 from lumigen.schedule import Schedule
-from lumigen.tile import For, Mma, Operand, Pack, Stmt, TileProgram
+from lumigen.tile import For, Mma, Operand, Pack, Stmt, StoreTile, TileProgram
 
-SITES = ("rows", "columns", "chunk", "depth", "streamed")
+SITES = {
+    "rows": (1, 32, 96, 256),
+    "columns": (32, 320, 512, 1024),
+    "chunk": (32, 64, 128, 320),
+    "depth": (32, 384, 2048),
+    "streamed": (0, 1),
+}
 PLACES = {"b": ("panels",)}
 
 
@@ -86,9 +93,22 @@ class _Rows:
 
     pack: Pack
     k0: Axis
+    lo: Ix
+    hi: Ix
     parts: int
     each: int  # of k in a part
     sums: tuple[_Sum, ...]
+    mapped: tuple[Stmt, ...] = ()  # what stores the rows that are packed
+    x_tile: Buffer | None = None
+
+    @property
+    def packed(self) -> tuple[Stmt, ...]:
+        """The rows in their blocks."""
+        return (*self.mapped, self.pack)
+
+    @property
+    def tiles(self) -> tuple[Buffer, ...]:
+        return (self.pack.dst,) if self.x_tile is None else (self.x_tile, self.pack.dst)
 
     def multiplied(self, tile: _Tile) -> tuple[Stmt, ...]:
         """The products of a chunk of columns."""
@@ -96,8 +116,8 @@ class _Rows:
         pack, chunk = self.pack, ix(tile.chunk)
         for s in self.sums:
             b = replace(s.b, base=s.b.base + chunk // WIDTH * (s.b.stride or ix(0)))
-            b = replace(b, base=b.base + pack.k_lo * WIDTH)
-            sizes = (pack.row_hi - pack.row_lo, tile.end - chunk, pack.k_hi - pack.k_lo, pack.k_lo)
+            b = replace(b, base=b.base + self.lo * WIDTH)
+            sizes = (pack.row_hi - pack.row_lo, tile.end - chunk, self.hi - self.lo, self.lo)
             at = (s.acc, s.base + chunk, s.stride)
             product = Mma(*at, pack.dst, ix(0), b, *sizes, element=s.element)
             out.append(replace(product, streamed=tile.streamed and s.element is bf16))
@@ -119,6 +139,7 @@ class _Tile:
     end: Ix
     streamed: bool
     in_parts: bool
+    statistics: dict[Expr, Expr]  # of rows, by where they are read
 
 
 def _program(
@@ -135,10 +156,12 @@ def _program(
     pairs, element = any(b.pairs for b in columns), bf16 if bf16 in elements else f32
     tasks = _tasks(plan.region, first.grid, (m, n), pairs, element, streamed, sizes)
     top, (n0, n1), chunk = tasks.scope, tasks.columns, Axis("c", n.extent)
-    top.loops = loops_by_value(moved(fold, mapping) for fold in found.folds)
+    folds = (*found.statistics, *found.folds)
+    top.loops = loops_by_value(moved(fold, mapping) for fold in folds)
     in_parts = any(_parts(b.k, sizes) > 1 for b in columns)
     end = minimum(ix(chunk) + sizes["chunk"], n1)
-    tile = _Tile(m, n, mapping, tasks, chunk, end, streamed, in_parts)
+    of_rows = _statistics(found, m, mapping, tasks)
+    tile = _Tile(m, n, mapping, tasks, chunk, end, streamed, in_parts, of_rows)
 
     sums, epilogue = _sums(store, found, columns, elements, tile, sizes)
     rows = _rows(sums, operands, columns, tile, sizes)
@@ -148,17 +171,37 @@ def _program(
 
     if in_parts:
         for r in rows:
-            part = (r.pack, for_chunks(*r.multiplied(tile)))
+            part = (*r.packed, for_chunks(*r.multiplied(tile)))
             k = ix(0), r.k0.extent
             top.stmts += [For(r.k0, *k, False, part, step=r.each)] if r.parts > 1 else part
         top.stmts += epilogue
     else:
         products = (s for r in rows for s in r.multiplied(tile))
-        top.stmts += [*(r.pack for r in rows), for_chunks(*products, *epilogue)]
+        top.stmts += [*(s for r in rows for s in r.packed), for_chunks(*products, *epilogue)]
     held = [s.acc for s in sums if s.acc.role is Role.SCRATCH]
-    scratch, body = (*(r.pack.dst for r in rows), *held), tuple(top.stmts)
+    numbers = [e.source for e in of_rows.values() if isinstance(e, Read)]
+    scratch = (*numbers, *(b for r in rows for b in r.tiles), *held)
+    body = tuple(top.stmts)
     at = dims_of(plan.region), tasks.axis, tasks.count
     return TileProgram("panel", (), *at, scratch, body, numbers=tasks.numbers)
+
+
+def _statistics(
+    found: Products, m: Axis, mapping: dict[Axis, Ix], tasks: _Tasks
+) -> dict[Expr, Expr]:
+    """Where to read what the rows need of whole rows: a number for each row of the tile, computed first."""
+    if not found.statistics:
+        return {}
+    scope, (m0, m1) = tasks.scope.inner([m]), tasks.rows
+    rows = [substitute(c.rows, mapping) for c in found.each]
+    read_by_rows = list(dict.fromkeys(r for e in rows for r in reductions_beside(e)))
+    out: dict[Expr, Expr] = {}
+    for i, (r, value) in enumerate(zip(read_by_rows, scope.values(read_by_rows), strict=True)):
+        tile = Buffer(f"row_{i}", Role.SCRATCH, (ix(tasks.most_rows),), f32)
+        scope.stmts.append(StoreTile(tile, (ix(m) - m0,), value, None))
+        out[r] = read(tile, (ix(m) - m0,))
+    tasks.scope.stmts.append(For(m, ix(m0), ix(m1), False, tuple(scope.stmts)))
+    return out
 
 
 def _rows_of(found: Contraction, m: Axis, k: Axis, mapping: dict[Axis, Ix]) -> Operand:
@@ -172,8 +215,14 @@ def _multiplied_as(m: Axis, a: Operand, b: Columns) -> DType:
 
     One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
     """
-    is_row = m.extent == ix(1) and a.source is not None and a.source.dtype is bf16
+    held = a.source.dtype is bf16 if a.source is not None else _reduces(a)
+    is_row = m.extent == ix(1) and held
     return bf16 if b.pairs and not is_row else f32
+
+
+def _reduces(a: Operand) -> bool:
+    """Whether rows are computed of statistics."""
+    return a.value is not None and bool(kernel_reductions([a.value]))
 
 
 def _parts(k: Axis, sizes: Schedule) -> int:
@@ -208,7 +257,7 @@ def _sums(
     names = ["c_tile"] if len(given) == 1 else [f"c_tile{i}" for i in range(len(given))]
     accs = [Buffer(name, Role.SCRATCH, (ix(tasks.most_rows), ix(wide)), f32) for name in names]
     sums = [_Sum(*s, acc, -ix(held), ix(wide)) for s, acc in zip(given, accs, strict=True)]
-    done = {s.value: read(s.acc, (ix(m) - m0, ix(n) - held)) for s in sums}
+    done = {s.value: read(s.acc, (ix(m) - m0, ix(n) - held)) for s in sums} | tile.statistics
     points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), end)
     return sums, [stored(tasks.scope, store.dst, at, map_expr(value, done), *points)]
 
@@ -234,9 +283,26 @@ def _rows(
         a_tile = Buffer(f"a_tile{number}", Role.SCRATCH, (ix(tile.tasks.most_rows), ix(each)), f32)
         k0 = Axis(f"k{number or 0}", maximum(k.extent, ix(1)))  # the sum of nothing is 0
         lo, hi = (ix(k0), minimum(ix(k0) + each, k.extent)) if parts > 1 else (ix(0), k.extent)
+        own = k0, lo, hi, parts, each, tuple(sums[i] for i in members)
         pack = Pack(a_tile, ix(0), a, tile.m, ix(m0), ix(m1), k, lo, hi, element)
-        out.append(_Rows(pack, k0, parts, each, tuple(sums[i] for i in members)))
+        if not _reduces(a):
+            out.append(_Rows(pack, *own))
+            continue
+        x_tile = replace(a_tile, name=f"x_tile{number}")
+        x = Operand(x_tile, ix(0), ix(each), ix(1), None)
+        zero, rows = ix(0), ix(m1) - m0
+        pack = Pack(a_tile, zero, x, tile.m, zero, rows, k, zero, hi - lo, element)
+        out.append(_Rows(pack, *own, (_mapped(a, x_tile, tile, Points(k, lo, hi)),), x_tile))
     return out
+
+
+def _mapped(a: Operand, x_tile: Buffer, tile: _Tile, ks: Points) -> Stmt:
+    """What stores rows that are computed: vectors compute them, and to pack them takes numbers as they lie."""
+    assert a.value is not None
+    (m0, m1), m = tile.tasks.rows, tile.m
+    value = map_expr(a.value, tile.statistics)
+    at = (ix(m) - m0, ix(ks.axis) - ks.lo)
+    return stored(tile.tasks.scope, x_tile, at, value, Points(m, ix(m0), ix(m1)), ks)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """partition: cut the graph into regions of index notation.
 
-Before: a graph.  After: regions in launch order, one store each; every value that is computed in one region and
-read in another has a buffer. Whatever is not cut is inlined. Where to cut is what the rules of `cuts` say.
+Before: a graph and the values of it that are stored.  After: regions in launch order, one store each; every value that
+is computed in one region and read in another has a buffer. Whatever is not cut is inlined. The cut set is a value:
+`default_cuts` is the heuristic's, made by the rules of `cuts`; any other set of nodes gives regions that compute the
+same, as long as it has what `obligatory_cuts` asks for.
 """
 
 from __future__ import annotations
@@ -23,19 +25,46 @@ from lumigen.view import identity
 
 
 def partition(graph: Graph, skeletons: Skeletons) -> tuple[Region, ...]:
-    """The regions of a graph, in an order in which every buffer is stored before it is read."""
-    return _regions_of(CutGraph(graph), skeletons)
+    """The regions of a graph by the heuristic's cuts."""
+    return regions(graph, default_cuts(graph, skeletons))
 
 
-def _regions_of(g: CutGraph, skeletons: Skeletons) -> tuple[Region, ...]:
+def default_cuts(graph: Graph, skeletons: Skeletons) -> frozenset[Node]:
+    """The values that the rules store, those in the bodies of loops too."""
+    return _cuts_of(CutGraph(graph), skeletons)
+
+
+def obligatory_cuts(graph: Graph) -> frozenset[Node]:
+    """The values that are stored whatever else is: states, what native kernels read, scans."""
+    return frozenset(_obligatory(CutGraph(graph)))
+
+
+def regions(graph: Graph, cuts: frozenset[Node]) -> tuple[Region, ...]:
+    """The regions of a graph that is cut so, in an order in which every buffer is stored before it is read."""
+    return _regions_of(CutGraph(graph), cuts)
+
+
+def _cuts_of(g: CutGraph, skeletons: Skeletons) -> frozenset[Node]:
     cut_up(g, skeletons)
-    return _regions(g, skeletons)
+    inside = (_cuts_of(body, skeletons) for body, _ in _bodies(g))
+    return frozenset(g.cut).union(*inside)
+
+
+def _obligatory(g: CutGraph) -> set[Node]:
+    for rule in CUTS.first:
+        g.materialise(rule(g))
+    return g.cut.union(*(_obligatory(body) for body, _ in _bodies(g)))
+
+
+def _regions_of(g: CutGraph, cuts: frozenset[Node]) -> tuple[Region, ...]:
+    g.materialise(n for n in g.order if n in cuts)
+    return _regions(g, cuts)
 
 
 def cut_up(g: CutGraph, skeletons: Skeletons) -> None:
     """Apply the rules until none of them cuts: a factor no longer expands once what it holds is stored."""
     for rule in CUTS.first:
-        g.materialise(rule(g, skeletons))
+        g.materialise(rule(g))
     while True:
         _settle(g, skeletons)
         found = next((cut for rule in CUTS.last if (cut := list(rule(g, skeletons)))), None)
@@ -57,17 +86,21 @@ def _settle(g: CutGraph, skeletons: Skeletons) -> None:
     g.memo.clear()
 
 
-def _regions(g: CutGraph, skeletons: Skeletons) -> tuple[Region, ...]:
+def _regions(g: CutGraph, cuts: frozenset[Node]) -> tuple[Region, ...]:
     out: list[Region] = []
-    begun: set[Looped] = set()
+    bodies = _bodies(g)
+    loops = {
+        g.loops[n]: (n, body, given) for (body, given), n in zip(bodies, _begun(g), strict=True)
+    }
     for n in (n for n in g.order if n in g.cut):
         if n.op is Op.NATIVE and not g.is_stored(n.args[0]):
             out.append(g.stored(g.copy_of(n), n.args[0]))
         if n not in g.loops:
             out.append(g.region(n))
-        elif g.loops[n] not in begun:
-            begun.add(g.loops[n])
-            out += _looped(g, skeletons, n, g.loops[n])
+        elif (found := loops.pop(g.loops[n], None)) is not None:
+            first, body, given = found
+            out += given
+            out += _of_steps(g, first, _regions_of(body, cuts))
     states: dict[Node, list[Buffer]] = {}
     for number, (state, e) in enumerate(g.graph.updates):
         made = states.setdefault(state, [])
@@ -82,8 +115,20 @@ def _regions(g: CutGraph, skeletons: Skeletons) -> tuple[Region, ...]:
     return place_versions(tuple(out), tuple(versions))
 
 
-def _looped(g: CutGraph, skeletons: Skeletons, n: Node, made: Looped) -> list[Region]:
-    """What goes into a loop, then the regions of its body."""
+def _begun(g: CutGraph) -> list[Node]:
+    """The first result of each loop that is cut, in order."""
+    first: dict[Looped, Node] = {}
+    for n in (n for n in g.order if n in g.cut and n in g.loops):
+        first.setdefault(g.loops[n], n)
+    return list(first.values())
+
+
+def _bodies(g: CutGraph) -> list[tuple[CutGraph, list[Region]]]:
+    """The bodies of the loops of a graph that is cut, and what goes into each before it begins."""
+    return [_body(g, n, g.loops[n]) for n in _begun(g)]
+
+
+def _body(g: CutGraph, n: Node, made: Looped) -> tuple[CutGraph, list[Region]]:
     loop = loop_of(n)
     step = ix(made.step)
     out: list[Region] = []
@@ -105,9 +150,13 @@ def _looped(g: CutGraph, skeletons: Skeletons, n: Node, made: Looped) -> list[Re
         (Place(b, (step + (k < loop.carries),)), e)
         for k, (b, (_, e)) in enumerate(zip(made.results, loop.body.outputs, strict=True))
     ]
-    body = _regions_of(CutGraph(loop.body, f"{made.name}_", given, shown), skeletons)
-    lines = g.graph.lines.get(n, ())
-    return out + [replace(r, steps=(made.step, *r.steps), lines=r.lines or lines) for r in body]
+    return CutGraph(loop.body, f"{made.name}_", given, shown), out
+
+
+def _of_steps(g: CutGraph, n: Node, body: tuple[Region, ...]) -> list[Region]:
+    """The regions of a body, each of which runs once in each step."""
+    step, lines = g.loops[n].step, g.graph.lines.get(n, ())
+    return [replace(r, steps=(step, *r.steps), lines=r.lines or lines) for r in body]
 
 
 def _has_slices(g: CutGraph, n: Node) -> bool:

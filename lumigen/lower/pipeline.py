@@ -36,7 +36,16 @@ from lumigen.region import (
     substitute,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import Contract, ForTile, Operand, StoreTile, TileProgram, WhenSummed
+from lumigen.tile import (
+    BlockTile,
+    Contract,
+    ForTile,
+    Operand,
+    StoreTile,
+    TileKind,
+    TileProgram,
+    WhenSummed,
+)
 
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
@@ -45,13 +54,10 @@ FEW_ROWS = 64
 LANES = 4  # neighbours of a row that one thread stores
 
 
-SITES = ("rows", "columns", "depth", "parts_of")
-
-
 def pipeline(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of one product and the store after it; NotRealised where it has other steps."""
     scalar = bool(sizes.get("thread_rows", 0))
-    check(sizes, (*SITES, *(SCALAR_SITES if scalar else MATRIX_SITES)[3:]))
+    check(sizes, (*(SCALAR_SITES if scalar else MATRIX_SITES), "parts_of"))
     several, store = Products.of(plan)
     one, *others = several.each
     if others:
@@ -97,9 +103,9 @@ def is_pair(found: Products) -> bool:
 
 def _pair(plan: KernelPlan, found: Products, store: Store, sizes: Schedule) -> Built:
     """The kernel of a plan of two products of the same rows, with an accumulator for each."""
-    check(sizes, (*SITES, *MATRIX_SITES[3:]))
+    check(sizes, (*MATRIX_SITES, "parts_of"))
     flats = flat_pair(found)
-    if flats is None or sizes["parts_of"]:
+    if flats is None or found.statistics or sizes["parts_of"]:
         raise NotRealised(
             "several products but two of the same rows, in 16 bits, a tile to a block"
         )
@@ -271,11 +277,11 @@ def for_tile(
     return ForTile(acc, m, n, *ends, total, tuple(inner.stmts), more=tuple(others))
 
 
-def _tile(sizes: Schedule, *, pair: bool) -> str:
-    each = SCALAR_SITES if sizes.get("thread_rows", 0) else MATRIX_SITES
-    matrix = "PipelinePair" if pair else "PipelineTile"
-    name = "FmaTile" if each is SCALAR_SITES else matrix
-    return f"{name}<{', '.join(str(sizes[s]) for s in each)}>"
+def _tile(sizes: Schedule, *, pair: bool) -> BlockTile:
+    is_scalar = sizes.get("thread_rows", 0) > 0
+    each = SCALAR_SITES if is_scalar else MATRIX_SITES
+    matrix = TileKind.PAIR if pair else TileKind.PIPELINE
+    return BlockTile(TileKind.FMA if is_scalar else matrix, tuple((s, sizes[s]) for s in each))
 
 
 def _threads(sizes: Schedule) -> int:

@@ -14,16 +14,20 @@ from lumigen.dtype import i32
 from lumigen.index import ix
 from lumigen.lower.beside import find_beside, plan_beside
 from lumigen.lower.block_fold import Parts, find_block_fold, find_foldable
-from lumigen.lower.cascade import Cascade, find_cascade
-from lumigen.lower.chain import find_chain
+from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.pipeline import is_pair
+from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
+    STEP_OF_PARTS,
+    parts_of_blocks,
+    parts_of_threads,
     schedule_of_panels,
     schedule_of_windows,
 )
 from lumigen.lower.split import Division, Split, is_little, split
+from lumigen.lower.split_fold import split_fold
 from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.plan import KernelPlan, RegionPlan
@@ -69,21 +73,30 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
     grids = find_beside(region) if others else None
     if grids is not None:
         parts = tuple(map(schedule_of_panels, grids))
-        yield Candidate(
-            RegionPlan(region, (plan_beside(region, grids),)),
-            (Schedule("side_by_side", (), parts=parts),),
-        )
-    products = None if others else find_products(store, one_row=True)
+        plan = RegionPlan(region, (plan_beside(region, grids),))
+        yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
+    products = None if others else find_products(store, one_row=True, statistics=True)
     if products is not None and len(products.each) == 1:
         yield _product(region, products.each[0], schedule)
     elif products is not None and not any(c.m_axes and has_windows(c) for c in products.each):
         yield _in_panels(region, products, schedule)
-    chain = None if others else find_chain(store)
-    if chain is not None:
-        yield candidate(RegionPlan(region, (chain.plan(region),)), schedule)
-    fold = find_cascade(region.stores, one_row=True)
-    if fold is not None:
+    of_rows, of_columns = find_row_fold(region.stores), find_cascade(region.stores, one_row=True)
+    # weights in panels stream past rows; what else has columns side by side is packed least where these are lanes
+    first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
+    for fold in (f for f in first if f is not None):
         yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
+    parts = parts_of_threads(of_columns) if of_columns is not None else 1
+    if of_columns is not None and parts > 1:
+        pieces = split_fold(of_columns, region, parts, STEP_OF_PARTS)
+        if pieces is not None:
+            yield candidate(pieces.plan(region), schedule)
+
+
+def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+    """One loop over rows that memory has, instead of loops in sequence."""
+    found = find_plain_rows(region.stores)
+    if found is not None:
+        yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
 
 
 def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:
@@ -128,20 +141,32 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
     *others, store = region.stores
     fold = find_streamable(region.stores, rows)
     if fold is not None:
-        cascade = find_cascade(region.stores)
+        cascade = find_cascade(region.stores, one_row=True)
         assert cascade is not None
-        yield candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
-    of_rows = find_foldable(region.stores)
-    if of_rows is not None:
-        yield from _block_folds(region, of_rows, schedule)
+        whole = candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+        (sizes,) = whole.schedules
+        parts = parts_of_blocks(fold, sizes)
+        pieces = split_fold(cascade, region, parts, sizes["step"]) if parts > 1 else None
+        if pieces is not None:
+            yield candidate(pieces.plan(region, team=True), schedule)
+        yield whole
+    yield from _block_folds(region, schedule, deep=False)
     products = None if others else find_products(store)
     if products is not None and (len(products.each) == 1 or is_pair(products)):
         plan = RegionPlan(region, (products.plan(region, alone=True),))
         yield candidate(plan, schedule)
 
 
-def _block_folds(region: Region, found: Cascade, schedule: Scheduled) -> Iterator[Candidate]:
+def candidates_of_deep_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+    """Folds of the rows of products that are so deep that to store them costs little beside them."""
+    yield from _block_folds(region, schedule, deep=True)
+
+
+def _block_folds(region: Region, schedule: Scheduled, *, deep: bool) -> Iterator[Candidate]:
     """A fold of rows in parts, where one launch has too few blocks for a device; and in one launch."""
+    found = find_foldable(region.stores, deep=deep)
+    if found is None:
+        return
     pieces = Parts.of(found, region)
     of_parts = None if pieces is None else find_block_fold(pieces.parts.stores)
     if pieces is not None and of_parts is not None:

@@ -29,7 +29,7 @@ from lumigen.lower.simt import dims_of
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import Contract, TensorMap, TileProgram
+from lumigen.tile import BlockTile, Contract, TensorMap, TileKind, TileProgram
 
 SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
 
@@ -238,11 +238,9 @@ def _program(
     whole = ix(0), k.extent
     top.stmts.append(Contract(acc, *factors, m, n, k, ix(m0), ix(n0), *whole, a.source.dtype))
     top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
-    along = ("Along::kDepth" if x.is_deep else "Along::kMajor" for x in mapped)
-    each = (a.source.dtype.name, rows, columns, sizes["stages"])
-    split = sizes["split"]
-    name, more = ("RolesTile", (cluster,)) if not split else ("SplitTile", (split, sizes["blocks"]))
-    tile = ", ".join(map(str, (*each, *more, *along)))
+    kind = TileKind.SPLIT if sizes["split"] else TileKind.ROLES
+    more = ("split", "blocks") if sizes["split"] else ("cluster",)
+    each = tuple((s, sizes[s]) for s in ("rows", "columns", "stages", *more))
     return TileProgram(
         "roles",
         (*region.reads(), store.dst),
@@ -253,7 +251,7 @@ def _program(
         tuple(top.stmts),
         threads=THREADS,
         width=_width(sizes),
-        tile=f"{name}<{tile}>",
+        tile=BlockTile(kind, each, a.source.dtype, tuple(x.is_deep for x in mapped)),
         maps=(_map("map_a", a, rows), _map("map_b", b, columns // cluster)),
     )
 

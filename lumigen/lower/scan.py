@@ -69,13 +69,15 @@ class _Scanned:
         if is_vector and (lane is None or value.dtype is not f32 or not _fits(value, lane)):
             raise NotRealised("carries of neighbouring rows that fit no vector")
         along = inner.kind == "lanes"
+        if inner.kind == "threads":
+            raise NotRealised("a scan whose elements threads share one at a time")
         if along and not scans_lanes(store, value, least=0):
             raise NotRealised("a scan over lanes of an operation that has none")
         return _Scanned(grid.axes, lane, kind, along, store, value)
 
 
-SITES = ("visits", "lanes")
-SITES_OF_TEAMS = ("threads", "width")
+SITES = {"visits": (1024, 8192, 65536), "lanes": (64, 128, 512)}
+SITES_OF_TEAMS = {"threads": (128, 256), "width": (1, 2, 4, 8)}
 
 
 def scan(plan: KernelPlan, sizes: Schedule) -> Built:

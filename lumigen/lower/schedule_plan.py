@@ -12,17 +12,21 @@ from lumigen.dtype import f32
 from lumigen.index import extent_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
-from lumigen.lower.chain import Chain
-from lumigen.lower.contract import Columns, Products, is_paired
+from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
+from lumigen.lower.contractions import EXPANSION
 from lumigen.lower.pipeline import multiplied_in
+from lumigen.lower.row_fold import RowFold
+from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, size
 from lumigen.lower.tile_time import MULTIPROCESSORS, fastest, of_pair
+from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
-from lumigen.region import Scan
+from lumigen.region import Prim, Region, Scan, free_axes, walk
 from lumigen.schedule import Schedule, schedule
 
 FEW_COLUMNS = 8
+COMPUTED_AGAIN = 4  # times that rows may be: once for each tile of columns
 LEAST_COLUMNS = 64  # between two epilogues: four panels, which a tile of sums in registers may have
 LONGEST = 1 << 20  # terms of a sum that runs in one piece
 PANELS = {"b": "panels"}
@@ -60,13 +64,18 @@ OF_FLOATS = {
 # columns that the kernel packs: 144 to a row of a tile, 256 of k, with 256 rows of products
 WINDOWS = {"rows": 96, "chunk": 128, "deep": 256, "held": 256}
 # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come
-CHAIN_OF_PAIRS = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024}
+ROWS_OF_PAIRS = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024}
 # fewer than 8 rows would read weights faster than multiply them
-CHAIN_OF_FLOATS = {"rows": 96, "least_rows": 8, "part": 128, "depth": 384}
+ROWS_OF_FLOATS = {"rows": 96, "least_rows": 8, "part": 128, "depth": 384}
+# a row of its own for each work tile, and so much of it that it stays in the first cache between levels
+ROWS_OF_NUMBERS = {"rows": 1, "least_rows": 1, "part": 4096, "depth": 1}
 # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long
 # streams; else scores and weights of 64 x 64 and accumulators stay in the first two caches
 ROW_OF_FOLD = {"depth": 256}
 FOLD = {"columns": 64, "depth": 64}
+# points that a thread folds at least where several share those of a fold, in whole steps, for all threads of a large
+# machine
+POINTS_OF_THREAD, STEP_OF_PARTS, THREADS = 512, 64, 64
 VISITS = {"visits": 8192, "lanes": 128}
 
 # rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time:
@@ -79,6 +88,17 @@ SCALAR_STREAMS = {
     128: ((128, 16, 4), (64, 16, 4)),
     256: ((32, 16, 2),),
 }
+# where a warp has all rows, the points that come at a time, for the longest of a row of 16 bits, and of f32, of which
+# a warp brings no line of more than 128: little, so that many blocks are on a multiprocessor
+FEW_ROWS = 16
+FEW_STEPS = {
+    False: {16: 32, 32: 32, 64: 32, 128: 32, 256: 16},
+    True: {16: 32, 32: 32, 64: 32, 128: 16},
+}
+# of the parts that a fold is split into: warps on each multiprocessor, the least steps of one, and of a fold for it,
+# which should take several times as long as the launch of the merge; it takes a result from all parts in turn
+WARPS_OF_PARTS, STEPS_OF_PART, STEPS_TO_SPLIT = 4, 2, 16
+LEAST_PARTS, MOST_PARTS = 4, 32
 BLOCK = 256  # threads: kThreads of the device's headers
 
 
@@ -86,18 +106,34 @@ def schedule_of_thread(plan: KernelPlan) -> Schedule:
     """Of a kernel whose task is one thread's."""
     match _main(plan):
         case Loop(body=(Product() as inner, *_)) as loop if inner.n == loop.axes:
-            pairs = is_paired(Chain.of(plan)[0].outer)
-            return schedule("chain", CHAIN_OF_PAIRS if pairs else CHAIN_OF_FLOATS)
+            return _of_rows(RowFold.of(plan))
         case Loop(body=(Product() as inner, *_)):
             most = extent_of(inner.n).bounds()[1]
             few = most is not None and most <= FEW_COLUMNS
             return schedule("cascade_row", ROW_OF_FOLD) if few else schedule("cascade", FOLD)
+        case Loop(kind="seq", carries=carries) if any(c.correct is not None for c in carries):
+            return _of_rows(RowFold.of(plan))
         case Native():
             return schedule("order", {"threads": 1})
         case _ if _scans(plan):
             return schedule("scan", VISITS)
         case _:
             return schedule("simt", {**VISITS, "stretches": 4})
+
+
+def _of_rows(found: RowFold) -> Schedule:
+    """Of a fold of rows: products with weights in panels, other columns in a tile for each part."""
+
+    def place(*products: Contraction) -> str:
+        in_panels = all(Columns.of(c).once is not None for c in products)
+        return ("panels" if in_panels else "tile") if products else "none"
+
+    first, second = found.first, found.second
+    if first is None:
+        return schedule("row_fold", ROWS_OF_NUMBERS, {"inner": "none", "outer": "none"})
+    pairs = is_paired(second[0] if second else first)
+    sizes = ROWS_OF_PAIRS if pairs else ROWS_OF_FLOATS
+    return schedule("row_fold", sizes, {"inner": place(first), "outer": place(*second)})
 
 
 def schedule_of_windows(rows: str) -> Schedule:
@@ -125,6 +161,29 @@ def schedule_of_panels(found: Products) -> Schedule:
             least = min(sizes[site], LEAST_COLUMNS)
             sizes[site] = max(least, sizes[site] // number // LEAST_COLUMNS * LEAST_COLUMNS)
     return schedule("panel", sizes | {"streamed": int(streamed)}, PANELS)
+
+
+def maps_rows(region: Region) -> bool:
+    """Whether a product of computed rows, with statistics of each, takes no longer than if they were stored before.
+
+    Each tile of columns computes them again: two passes over a row, as against its products with all columns of the
+    tile, which is up to a twenty-fifth of the time. A launch less makes up for it while tiles are few. Not where a
+    matrix unit has so many rows in a tile that what waits to be packed does not stay in a cache. One row is nothing
+    beside the weights that stream past it.
+    """
+    (store,) = region.stores
+    found = find_products(store, one_row=True, statistics=True)
+    one, *others = found.each if found is not None else (None,)
+    if found is None or one is None or others or not kernel_reductions([one.rows]):
+        return False
+    costly = (e for e in walk([one.rows]) if isinstance(e, Prim) and e.op in TRANSCENDENTALS)
+    if any(free_axes(e) & set(one.reduce.axes) for e in costly):
+        return False
+    sizes = schedule_of_panels(found)
+    if not one.m_axes:
+        return True
+    tiles = -(-extent_of(one.n_axes).estimate() // sizes["columns"])
+    return tiles <= COMPUTED_AGAIN and not (is_paired(one) and sizes["streamed"])
 
 
 def _main(plan: KernelPlan) -> object:
@@ -176,7 +235,34 @@ def _stream(found: Streamable) -> Schedule:
     if found.element is f32:
         tiles = next(t for most, t in SCALAR_STREAMS.items() if longest <= most)
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    few = FEW_STEPS[found.element is f32]
+    if m <= FEW_ROWS and longest in few:
+        tiles = ((FEW_ROWS, few[longest], 1),)
     busy = (t for t in tiles if -(-m // t[0]) * batch >= MULTIPROCESSORS)
     rows, step, warps = next(busy, tiles[-1])
     sizes = (rows, columns, depth, step, warps)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
+
+
+def parts_of_threads(found: Cascade) -> int:
+    """Into how many parts to split a fold that threads share; 1 where they have enough to do as it is."""
+    outside = (*found.grid, *found.columns)
+    points = extent_of(found.fold.axes).estimate()
+    return max(1, min(THREADS // extent_of(outside).estimate(), points // POINTS_OF_THREAD))
+
+
+def parts_of_blocks(found: Streamable, sizes: Schedule) -> int:
+    """Into how many parts to split a fold; 1 where blocks that have all of its points do as well.
+
+    Only of so few rows that scores are hardly more than what they are made of: others keep the device busy, or should
+    meet what streams by in large tiles.
+    """
+    rows, step = sizes["rows"], sizes["step"]
+    m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
+    points = extent_of(found.cascade.fold.axes).estimate()
+    is_large = m >= EXPANSION * extent_of(found.cascade.inner.axes).estimate()
+    if is_large or points < STEPS_TO_SPLIT * step:
+        return 1
+    blocks = MULTIPROCESSORS * WARPS_OF_PARTS // sizes["warps"]
+    parts = min(blocks // (-(-m // rows) * batch), points // (STEPS_OF_PART * step), MOST_PARTS)
+    return parts if parts >= LEAST_PARTS else 1

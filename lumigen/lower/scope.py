@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, computed, f32
@@ -26,6 +25,7 @@ from lumigen.index import (
     unravel,
 )
 from lumigen.lower.phases import in_phases
+from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.plan import Loop, NotRealised
 from lumigen.region import (
@@ -439,7 +439,7 @@ def kernel_reductions(roots: Iterable[Expr]) -> tuple[Reduce, ...]:
     return _reductions_in(tuple(roots))
 
 
-@cache
+@remembered
 def _reductions_in(roots: tuple[Expr, ...]) -> tuple[Reduce, ...]:
     return tuple(e for e in walk(roots) if isinstance(e, Reduce))
 

@@ -10,7 +10,7 @@ team. A loop over the last axis that has no vector form is dealt point by point,
 Sites: `visits` of elements in a work tile, `lanes` of a lane axis whose elements each run a reduction, and at most so
 many `stretches` of a loop over lanes. With `threads` in a task: `width` lanes of a thread, `vectors` of a thread in a
 row of a map, or as many as are `repeated` where each work tile computes what its row reduces to; `hold` keeps what
-loops over a row share in registers, else so many `blocks` of a multiprocessor should have registers at one time (0: as
+loops over a row share in registers, and a multiprocessor should have registers for so many `blocks` at one time (0: as
 it comes).
 """
 
@@ -33,8 +33,19 @@ from lumigen.region import Reduce, Region, Role, Store, free_axes, indices_of, w
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
-SITES = ("visits", "lanes", "stretches")
-SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
+SITES = {
+    "visits": (1024, 8192, 65536),
+    "lanes": (64, 128, 512),
+    "stretches": (1, 4),
+}
+SITES_OF_TEAMS = {
+    "threads": (128, 256),
+    "width": (1, 2, 4, 8),
+    "vectors": (1, 2, 4),
+    "repeated": (1, 8),
+    "hold": (0, 1),
+    "blocks": (0, 2),
+}
 WARP = 32  # threads that exchange values without memory
 
 
@@ -206,7 +217,7 @@ def simt(plan: KernelPlan, sizes: Schedule) -> Built:
     program = _program(plan, sizes)
     if sizes.get("hold", 0):
         program = hold_rows(program)
-    elif sizes.get("blocks", 0):
+    if sizes.get("blocks", 0):
         program = replace(program, blocks=sizes["blocks"])
     return Built(program, plan.region)
 

@@ -29,7 +29,13 @@ from math import inf
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, minimum
-from lumigen.lower.bounds import Bounds, chosen_in_tile, loop_bounds
+from lumigen.lower.bounds import (
+    Bounds,
+    assuming,
+    chosen_in_tile,
+    held_in_steps,
+    loop_bounds,
+)
 from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import Cascade, Outer, find_cascade
 from lumigen.lower.contract import as_operand, flatten
@@ -61,6 +67,7 @@ from lumigen.region import (
 )
 from lumigen.schedule import Schedule
 from lumigen.tile import (
+    BlockTile,
     Fill,
     FoldRows,
     ForRows,
@@ -73,6 +80,7 @@ from lumigen.tile import (
     StoreTile,
     Stream,
     Streamed,
+    TileKind,
     TileProgram,
     When,
     reads_memory,
@@ -114,8 +122,8 @@ class Streamable:
 
         NotRealised where its states depend on each other too deeply, or its rows are too long.
         """
-        if not found.columns or len(found.outers) > 1:
-            raise NotRealised("a block has one outer product at most, of several rows")
+        if len(found.outers) > 1:
+            raise NotRealised("a block has one outer product at most")
         if not are_counted(found.columns, found.fold.axes):
             raise NotRealised("a product with more rows than an int counts")
         found = unscaled(found)
@@ -134,10 +142,22 @@ class Streamable:
                 element = f32  # weights that no maximum bounds may not fit
             outer = replace(outer, weights=_not_rounded(outer.weights, element))
         # A batch of rows shares a block only where it is short: bounds of k differ between its rows.
-        end = found.columns[-1]
-        joined = found.columns if end.extent.estimate() < rows else (end,)
+        short = all(a.extent.estimate() < rows for a in found.columns[-1:])
+        joined = found.columns if short else found.columns[-1:]
         grid = tuple(a for a in stores[-1].axes if a not in (*joined, *found.rows))
         return Streamable(found, element, joined, grid, outer, first, second)
+
+
+def _in_steps(found: Streamable, step: int) -> Streamable:
+    """The same without asking for conditions where all of a tile that is met fulfils them, as those of a part are."""
+    fold, outer = found.cascade.fold, found.outer
+    conditions = (c for c in fold.where if not c.axes & {*found.cascade.columns})
+    held = held_in_steps(conditions, fold.axes[0], step)
+    carries = tuple(replace(c, tile=assuming(c.tile, held)) for c in fold.carries)
+    if outer is not None:
+        outer = replace(outer, weights=assuming(outer.weights, held))
+    cascade = replace(found.cascade, fold=replace(fold, carries=carries))
+    return replace(found, cascade=cascade, outer=outer)
 
 
 def _check(found: Cascade, store: Store) -> None:
@@ -157,7 +177,7 @@ def find_streamable(
     stores: tuple[Store, ...], rows: int, temporaries: DType = f32
 ) -> Streamable | None:
     """The cascade of a region in blocks of so many rows, or None; its temporaries of f32 are held as `temporaries`."""
-    found = find_cascade(stores)
+    found = find_cascade(stores, one_row=True)
     if found is None:
         return None
     try:
@@ -214,7 +234,7 @@ class StreamBuilder:
 
     def __init__(self, plan: KernelPlan, found: Streamable, sizes: Schedule) -> None:
         self.region, self.store = plan.region, plan.stores[-1]
-        self.found, self.sizes = found, sizes
+        self.found, self.sizes = _in_steps(found, sizes["step"]), sizes
         cascade = found.cascade
         self.m, m_map = flatten(found.m_axes, "m")
         self.e, e_map = flatten(cascade.rows, "e")
@@ -286,7 +306,7 @@ class StreamBuilder:
 
     def placed(self, program: TileProgram) -> TileProgram:
         """The program as the device's headers divide it."""
-        tile = f"CascadeTile<{', '.join(str(self.sizes[s]) for s in SITES)}>"
+        tile = BlockTile(TileKind.CASCADE, tuple((s, self.sizes[s]) for s in SITES))
         return replace(program, threads=32 * self.sizes["warps"], tile=tile)
 
     def limits(self) -> Bounds:

@@ -21,7 +21,7 @@ from lumigen.lower.stream import Streamable, StreamBuilder, size
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr
 from lumigen.schedule import Schedule, schedule
-from lumigen.tile import MapTile, Streamed, TileProgram, reads_memory
+from lumigen.tile import BlockTile, MapTile, Streamed, TileKind, TileProgram, reads_memory
 
 SITES = ("rows", "columns", "depth", "step", "slots")
 # For the longest of a row of the result and of the inner contraction: what fills the registers and shared memory.
@@ -36,10 +36,14 @@ ROWS_OF_TWO = 128  # of two warpgroups
 BATCHES = 2  # dimensions of a map beside lines and elements
 
 
+def tiles() -> tuple[Schedule, ...]:
+    """Those that the device's headers have."""
+    return tuple(schedule("stream_roles", dict(zip(SITES, t, strict=True))) for _, t in TILES)
+
+
 def schedules(plan: KernelPlan) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How a fold around a product lies on Hopper; none where the plan is of another form."""
-    for _, tile in TILES:
-        sizes = schedule("stream_roles", dict(zip(SITES, tile, strict=True)))
+    for sizes in tiles():
         try:
             stream_roles(plan, sizes)
         except NotRealised:
@@ -103,8 +107,8 @@ class _Builder(StreamBuilder):
         operands = self.fetched()
         assert operands is not None, "asked before"
         majors = (self.sizes["rows"], self.sizes["step"], self.sizes["columns"])
-        along = ("Along::kDepth" if o.is_deep else "Along::kMajor" for o in operands)
-        each = (self.found.element.name, *(self.sizes[s] for s in SITES), *along)
+        each = tuple((s, self.sizes[s]) for s in SITES)
+        deep = tuple(o.is_deep for o in operands)
         tiles = (self.a_tile, self.b_tile, self.c_tile)
         maps = (
             o.boxes(_map_of(tile), lines, o.batches())
@@ -114,7 +118,7 @@ class _Builder(StreamBuilder):
             program,
             skeleton="cascade_roles",
             threads=128 * (1 + self.sizes["rows"] // 64),
-            tile=f"CascadeRolesTile<{', '.join(map(str, each))}>",
+            tile=BlockTile(TileKind.CASCADE_ROLES, each, self.found.element, deep),
             maps=tuple(maps),
         )
 

@@ -31,7 +31,7 @@ from lumigen.region import (
 def windowed(store: Store) -> tuple[Store, tuple[Cmp, ...]]:
     """The store over what changes alone, and where it is to store; the store itself where it says no such thing."""
     changed = store.value
-    if not isinstance(changed, Choose) or not isinstance(changed.condition, Holds) or store.add:
+    if not isinstance(changed, Choose) or not isinstance(changed.condition, Holds):
         return store, ()
     kept = changed.otherwise
     if not isinstance(kept, Read) or kept.source != store.dst or kept.at != store.at:

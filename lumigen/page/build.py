@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
-from lumigen.compile import Compilation, show_entries, show_kernels, show_programs
+from lumigen.compile import Compilation
 from lumigen.dtype import DType, f32
 from lumigen.emit.contract import signature
 from lumigen.emit.entry import source_lines
@@ -24,9 +24,11 @@ from lumigen.page.contexts import (
     PageContext,
 )
 from lumigen.page.flow import flow
+from lumigen.passes import show_entries
 from lumigen.printer.amount import number, size
 from lumigen.program import CompiledModel, KernelSource, Program
-from lumigen.resources import lumigen_version
+from lumigen.resources import lumigen_version, templates_dir
+from lumigen.texts import show_kernels, show_programs
 
 AROUND = 2  # lines before and after one that a kernel comes from
 
@@ -56,6 +58,7 @@ def page_of(compilation: Compilation, dtype: DType = f32) -> str:
         f"lumigen {lumigen_version()}",
     )
     return render(
+        templates_dir(),
         "show.html.j2",
         page=PageContext(
             name=model.name,

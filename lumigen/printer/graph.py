@@ -54,6 +54,24 @@ def _lines(graph: Graph) -> Iterator[str]:
         yield f"update {as_word(tensor_of(state).name)} = {_operand(e, names)}"
 
 
+def show_edge(e: Edge, depth: int = 2) -> str:
+    """One line: the expression to a depth of nodes, as far as rules look, then `...`."""
+    return f"{_nested(e, depth)}  {e.dtype}{_extents(e.shape)}"
+
+
+def _nested(e: Edge, depth: int) -> str:
+    n = e.node
+    text = n.op.value
+    if isinstance(n.attr, Literal):
+        text = n.attr.text if not n.dtype.is_float else repr(n.attr.value)
+    elif isinstance(n.attr, Tensor):
+        text = as_word(n.attr.name)
+    elif n.args:
+        inside = [_nested(a, depth - 1) for a in n.args] if depth else ["..."]
+        text = f"{text}{_attribute(n)}({', '.join(inside)})"
+    return _operand(e, {n: text})
+
+
 def _range_of(dim: Dim) -> str:
     step = f" by {dim.multiple_of}" if dim.multiple_of > 1 else ""
     typical = f", typically {dim.typical}" if dim.typical is not None else ""

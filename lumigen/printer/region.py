@@ -32,9 +32,7 @@ def show(region: Region) -> str:
     lines = list(_nodes((s.value for s in region.stores), names))
     for s in region.stores:
         at = f"{s.dst}[{_list(s.at)}]"
-        lines.append(
-            f"{'add' if s.add else 'store'} {at} over ({_list(s.axes)}) = {_use(s.value, names)}"
-        )
+        lines.append(f"store {at} over ({_list(s.axes)}) = {_use(s.value, names)}")
     return "".join(f"{line}\n" for line in lines)
 
 

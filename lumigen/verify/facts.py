@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import combinations_with_replacement
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32, i32
 from lumigen.index import Axis, Dim, Ix, Lookup, is_nonnegative, ix
+from lumigen.memo import remembered
 from lumigen.region import Buffer, Local, Read, Role
 from lumigen.tile import (
     Accumulator,
@@ -144,7 +144,7 @@ def broken_size(b: Buffer, needed: Ix, scope: Scope) -> Iterator[str]:
         yield f"{b} has {size} elements, not {needed}"
 
 
-@cache
+@remembered
 def never(c: Cmp, given: Conditions) -> bool:
     """Whether a condition fails wherever the given ones hold, as far as one of them proves it."""
     fails = -c.slack - 1

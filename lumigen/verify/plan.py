@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lumigen.errors import VerifyFailed
 from lumigen.index import Axis
-from lumigen.plan import KernelPlan, Loop, Native, Product, RegionPlan
+from lumigen.plan import KINDS, KernelPlan, Loop, Native, Product, RegionPlan
 from lumigen.region import (
     Buffer,
     Carried,
@@ -39,13 +39,15 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
     """The same of the plan of one kernel."""
     stored: list[Store] = []
     computed: list[Expr] = []
+    _check_grids(kernel, after)
     for loop in kernel.root:
+        here: list[Expr] = []  # grids side by side may compute the same, each in tasks of its own
         for inner, axes in _loops(loop, frozenset()):
             _check_loop(inner, after)
-            computed.extend(original for original, _ in inner.results)
+            here.extend(original for original, _ in inner.results)
             for step in inner.body:
                 if isinstance(step, Product):
-                    computed.append(step.value)
+                    here.append(step.value)
                     _check_product(step, axes, after)
                 elif isinstance(step, Store):
                     stored.append(step)
@@ -53,9 +55,10 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
                         _fail(after, f"the store to {step.dst} stands outside loops over its axes")
                 elif isinstance(step, Native):
                     stored.append(step.store)
+        if len(set(here)) != len(here):
+            _fail(after, "a reduction is computed by two folds")
+        computed += here
     _check_stores(kernel, stored, after)
-    if len(set(computed)) != len(computed):
-        _fail(after, "a reduction is computed by two folds")
     for store in stored:
         for r in _outer_reductions(store.value):
             if r not in computed and not any(isinstance(s, Native) for s in kernel.steps()):
@@ -63,6 +66,21 @@ def verify_kernel(kernel: KernelPlan, after: str = "plan_region") -> KernelPlan:
     if kernel.then is not None:
         verify_kernel(kernel.then, after)
     return kernel
+
+
+def _check_grids(kernel: KernelPlan, after: str) -> None:
+    """The root is folds of a work tile, then grids; there is none inside another loop."""
+    grids = [loop.kind == "grid" for loop in kernel.root]
+    if not any(grids) or sorted(grids) != grids:
+        _fail(after, "a root is grids, after the folds of a work tile")
+    if any(not loop.carries for loop in kernel.root if loop.kind != "grid"):
+        _fail(after, "a loop at the root is neither a grid nor a fold")
+    inner = (s for s in kernel.steps() if isinstance(s, Loop))
+    if any(s.kind == "grid" for s in inner):
+        _fail(after, "a grid stands inside another loop")
+    for loop in kernel.loops():
+        if loop.kind not in KINDS or (loop.kind == "grid" and loop.carries):
+            _fail(after, f"a {loop.kind} loop with {len(loop.carries)} carries")
 
 
 def _check_stores(kernel: KernelPlan, stored: list[Store], after: str) -> None:
@@ -101,6 +119,8 @@ def _check_loop(loop: Loop, after: str) -> None:
         states = {e.carry for e in walk([carry.tile]) if isinstance(e, Carried)}
         if any(s >= i for s in states):
             _fail(after, f"the tile of carry {i} reads a state that comes after it")
+        if carry.correct is not None and free_axes(carry.correct) & set(loop.axes):
+            _fail(after, f"the correction of carry {i} varies inside of the loop")
     for original, _ in loop.results:
         if not isinstance(original, Reduce) or not _is_of(original, loop):
             _fail(

@@ -47,16 +47,6 @@ def verify_fold(fold: Fold, after: str = "verify") -> Fold:
     return fold
 
 
-def unproven_reads(region: Region) -> tuple[Read, ...]:
-    """The reads that no proof keeps inside their buffers: lookups of unknown range, as a rule."""
-    found: dict[Read, None] = {}
-    for store in region.stores:
-        for read, given in reached([store.value]):
-            if any(not implied(c, given) for c in inside(read)):
-                found[read] = None
-    return tuple(found)
-
-
 # ---- what is known where an expression is evaluated ----
 
 

@@ -119,7 +119,7 @@ Status Run::claim(Context* context) {
   return SharedRun::claim(context, "its threads are");
 }
 
-Status Run::launch(int32_t number, Kernel kernel, const void* args, int64_t tasks) {
+Status Run::launch(const Launch& launch, Kernel kernel, const void* args, int64_t tasks) {
   using Clock = std::chrono::steady_clock;
   if (const Status s = check_cancelled()) return s;
   if (!is_profiled()) {
@@ -128,7 +128,7 @@ Status Run::launch(int32_t number, Kernel kernel, const void* args, int64_t task
   }
   const Clock::time_point start = Clock::now();
   context_->pool.run(kernel, args, tasks);
-  report(number, std::chrono::duration<double>(Clock::now() - start).count());
+  report(launch, std::chrono::duration<double>(Clock::now() - start).count());
   return kOk;
 }
 

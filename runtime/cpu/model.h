@@ -53,8 +53,8 @@ class Run : public SharedRun {
   const Model& model() const { return *context_->model; }
   // How many threads share the tasks of a launch: each of them should get some.
   int64_t threads() const { return context_->pool.lanes(); }
-  // Runs all tasks of a kernel, the launch of that number, unless the call was cancelled.
-  Status launch(int32_t number, Kernel kernel, const void* args, int64_t tasks);
+  // Runs all tasks of a kernel, unless the call was cancelled.
+  Status launch(const Launch& launch, Kernel kernel, const void* args, int64_t tasks);
 
   // Memory of states: zeros, and to and from any other; what the context has enqueued is over.
   Status clear(void* to, size_t bytes);

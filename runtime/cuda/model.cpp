@@ -242,14 +242,14 @@ Status Run::stage(Tensor* tensors, int32_t inputs, int32_t count) {
   return kOk;
 }
 
-Status Run::launch(int32_t number, const KernelRow& kernel, const void* args, int64_t tasks) {
+Status Run::launch(const Launch& launch, const KernelRow& kernel, const void* args, int64_t tasks) {
   Context& c = *context_;
   if (const Status s = check_cancelled()) return s;
   is_waited_for_ = false;
   const int64_t blocks = model().gpu.blocks(kernel, tasks);
   try {
     if (!is_profiled()) return c.graphs.launch(kernel, args, blocks, c.stream);
-    if (const Status s = c.timer.before(number, entry_, c.stream)) return s;
+    if (const Status s = c.timer.before(launch, entry_, c.stream)) return s;
     if (const Status s = c.graphs.launch(kernel, args, blocks, c.stream)) return s;
     return c.timer.after(entry_, c.stream);
   } catch (const std::bad_alloc&) {
@@ -275,7 +275,7 @@ Status Run::finish() {
   for (size_t i = 0; i < c.timer.count(); ++i) {
     double seconds = 0;
     if (const Status s = c.timer.read(i, &seconds, entry_)) return s;
-    report(c.timer.number(i), seconds);
+    report(c.timer.launch(i), seconds);
   }
   return kOk;
 }

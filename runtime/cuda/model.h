@@ -90,8 +90,8 @@ class Run : public SharedRun {
                int32_t count);
 
   const Model& model() const { return *context_->model; }
-  // Runs all tasks of a kernel, the launch of that number, unless the call was cancelled.
-  Status launch(int32_t number, const KernelRow& kernel, const void* args, int64_t tasks);
+  // Runs all tasks of a kernel, unless the call was cancelled.
+  Status launch(const Launch& launch, const KernelRow& kernel, const void* args, int64_t tasks);
   // All kernels were named. Copies outputs to the host where they belong there.
   Status finish();
 

@@ -29,7 +29,7 @@ void Timer::wait(void* is_held) {
     std::this_thread::yield();
 }
 
-Status Timer::before(int32_t number, const char* entry, cudaStream_t stream) {
+Status Timer::before(const Launch& launch, const char* entry, cudaStream_t stream) {
   const char* what = "its kernels cannot be timed";
   if (count_ == laps_.size()) laps_.emplace_back();
   Lap& lap = laps_[count_];
@@ -41,7 +41,7 @@ Status Timer::before(int32_t number, const char* entry, cudaStream_t stream) {
     is_held_.store(true, std::memory_order_release);
     if (const Status s = check(cudaLaunchHostFunc(stream, &wait, &is_held_), entry, what)) return s;
   }
-  lap.number = number;
+  lap.launch = launch;
   ++count_;
   return check(cudaEventRecord(lap.start, stream), entry, what);
 }

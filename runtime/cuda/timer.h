@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "handle.h"
 #include "status.h"
 
 namespace LUMIGEN_NS {
@@ -24,20 +25,20 @@ class Timer {
 
   // A call begins. It costs nothing more until `before`.
   void begin() { count_ = 0; }
-  // Around a launch, by its number. `before` may throw std::bad_alloc.
-  Status before(int32_t number, const char* entry, cudaStream_t stream);
+  // Around a launch. `before` may throw std::bad_alloc.
+  Status before(const Launch& launch, const char* entry, cudaStream_t stream);
   Status after(const char* entry, cudaStream_t stream);
   // All kernels are enqueued, or no more will come: the stream goes on.
   void let_go() { is_held_.store(false, std::memory_order_release); }
 
   // The launches in their order, once the stream has been waited for.
   size_t count() const { return count_; }
-  int32_t number(size_t i) const { return laps_[i].number; }
+  const Launch& launch(size_t i) const { return laps_[i].launch; }
   Status read(size_t i, double* seconds, const char* entry) const;
 
  private:
   struct Lap {
-    int32_t number = 0;
+    Launch launch = {};
     cudaEvent_t start = nullptr, end = nullptr;
   };
   static void wait(void* is_held);

@@ -2,8 +2,7 @@
 // kStep points of the folded axis at a time. The product of A and B is a fragment; a map of it is the A
 // operand of the product with C, and what is between the two, of size rows by points, never exists in memory.
 //
-//   for_steps<Tile>(a, m0, depth, b, c, lo, hi, points, shared, [&](int k0, auto rows, auto tile_b, auto
-//   tile_c) {
+//   for_steps<Tile>(a, m0, depth, b, c, lo, hi, shared, [&](int k0, auto rows, auto tile_b, auto tile_c) {
 //     multiply(scores, rows, tile_b);
 //     map_elements(scores, ...);
 //     multiply_add<T>(sums, scores, tile_c);
@@ -110,12 +109,12 @@ LUMIGEN_INLINE auto held_rows(uint32_t tile) {
   }
 }
 
-// f(k, rows, tile of B, tile of C) for k = lo, lo + kStep, .. below hi. The tiles begin at k and are zero
-// from `points` on; rows are those of A from `row` on, zero from `depth` on. `lo` is a multiple of kStep.
-// Every thread of the block must call.
+// f(k, rows, tile of B, tile of C) for k = lo, lo + kStep, .. below hi. The tiles begin at k; that of C is
+// zero from `hi` on, so that what lies there does not matter where its weights are 0. Rows are those of A
+// from `row` on, zero from `depth` on. `lo` is a multiple of kStep. Every thread of the block must call.
 template <class Tile, class A, class B, class C, class F>
 LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const C& c, int lo, int hi,
-                              int points, void* shared, F&& f) {
+                              void* shared, F&& f) {
   using T = typename A::Element;
   static_assert(std::is_same_v<T, typename B::Element> && std::is_same_v<T, typename C::Element>);
   using SharedA = SharedTile<T, Tile::kRows, Tile::kDepth, A::kAlong>;
@@ -130,7 +129,7 @@ LUMIGEN_INLINE void for_steps(const A& a, int row, int depth, const B& b, const 
     Feeder<SharedB, B, Tile::kThreads> feed_b(b, k, depth);
     feed_b.start(tile_b, 0);
     feed_b.finish(tile_b);
-    Feeder<SharedC, C, Tile::kThreads> feed_c(c, 0, points);
+    Feeder<SharedC, C, Tile::kThreads> feed_c(c, 0, hi);
     feed_c.start(tile_c, k);
     feed_c.finish(tile_c);
     copy_commit();

@@ -21,8 +21,9 @@ import models
 
 from lumigen.build import build_project, load_module, write_project
 from lumigen.emit.project import render_project
-from lumigen.target import ARCHITECTURES, parse_target
-from lumigen.toolchain import cuda_driver
+from lumigen.target import parse_target
+from lumigen.targets.cuda.row import ARCHITECTURES
+from lumigen.targets.cuda.tools import cuda_driver
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +31,7 @@ def target() -> str:
     """For the first GPU alone, so that nvcc has less to do."""
     found = cuda_driver().found.rpartition("(")[2].rstrip(")")
     own = f"{found}a"  # with the features of its generation, where there are such
-    return f"cuda:{own if own in ARCHITECTURES['cuda'] else found}"
+    return f"cuda:{own if own in ARCHITECTURES else found}"
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 
 import lumigen as lg
 from lumigen import cli
-from lumigen.limits import probe_gpu
+from lumigen.targets.cuda.limits import probe_gpu
 
 pytestmark = pytest.mark.gpu
 

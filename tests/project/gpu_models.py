@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lumigen.emit.entry import source_lines
-from lumigen.emit.kernel import symbol
 from lumigen.program import CompiledModel, KernelSource
-from lumigen.target import CUDA, Target
+from lumigen.target_row import Target
+from lumigen.targets.cuda.row import CUDA
+from lumigen.targets.cuda.speller import symbol
 
 
 def on_gpu(model: CompiledModel, target: Target = CUDA) -> CompiledModel:

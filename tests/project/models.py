@@ -29,6 +29,7 @@ from lumigen.program import (
     WeightInfo,
     always,
 )
+from lumigen.targets.cpu.row import CPU
 
 BATCH = Dim("batch", 1, 64, typical=8)
 N = Dim("n", 2, 1000, multiple_of=2, typical=10)
@@ -197,6 +198,7 @@ def tiny(name: str = "tiny", version: str = "1.2.3") -> CompiledModel:
         weights=(scale, shift, weight, table),
         kernels=(AFFINE, PROJECT, SUM, ROWS_OF),
         graph_hash="0123456789abcdef",
+        target=CPU,
         options=(("target", "cpu"),),
     )
 
@@ -323,6 +325,7 @@ static double bfloat_value(uint16_t bits) {
         weights=(),
         kernels=(copy,),
         graph_hash="",
+        target=CPU,
     )
 
 

@@ -19,7 +19,7 @@ from lumigen.emit.project import render_project
 from lumigen.emit.weights_file import write_weights
 from lumigen.errors import CompilerMissing
 from lumigen.target import parse_target
-from lumigen.toolchain import cuda_driver, nvcc
+from lumigen.targets.cuda.tools import cuda_driver, nvcc
 
 UNSUPPORTED, BAD_WEIGHTS = 7, 5
 

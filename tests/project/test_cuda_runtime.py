@@ -23,7 +23,7 @@ from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
 from lumigen.emit.weights_file import write_weights
 from lumigen.target import parse_target
-from lumigen.toolchain import nvcc
+from lumigen.targets.cuda.tools import nvcc
 
 NATIVE = Path(__file__).parent / "native"
 UNSUPPORTED = 7

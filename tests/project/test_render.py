@@ -15,13 +15,15 @@ import pytest
 
 from lumigen.build import write_project
 from lumigen.emit.environment import environment
-from lumigen.emit.kernel import DEVICE_HEADERS, HEADERS
 from lumigen.emit.manifest import file_hash
 from lumigen.emit.project import render_project
 from lumigen.errors import BadArgument, LoweringFailed, SourceLocation
 from lumigen.index import Dim, ix
 from lumigen.program import Panels
-from lumigen.target import CPU, CUDA
+from lumigen.targets.cpu.row import CPU
+from lumigen.targets.cpu.speller import HEADERS
+from lumigen.targets.cuda.row import CUDA
+from lumigen.targets.cuda.speller import HEADERS as DEVICE_HEADERS
 
 GOLDEN = (
     "CMakeLists.txt",

@@ -24,7 +24,7 @@ from lumigen.emit.vectors import vectors
 from lumigen.interp.region import evaluate
 from lumigen.program import CompiledModel, OutputArg
 from lumigen.resources import templates_dir
-from lumigen.target import CUDA
+from lumigen.targets.cuda.row import CUDA
 
 NATIVE = Path(__file__).parent / "native"
 

@@ -1,4 +1,4 @@
-// run k00_panel(x, w_up_panels, w_down_panels, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 7)//8))) tasks row_tiles
+// run k00_panel(x, w_down_panels, w_up_panels, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 7)//8))) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -12,8 +12,8 @@ inline namespace LUMIGEN_ISA {
 void k00_panel(const void* raw, int64_t task, char* scratch) {
   const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
   const float* const x0 = args.x0;
-  const float* const w0_panels = args.w0_panels;
-  const float* const w1_panels = args.w1_panels;
+  const float* const down_weight_panels = args.down_weight_panels;
+  const float* const up_weight_panels = args.up_weight_panels;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -27,7 +27,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   pack_a(x_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
   for (int64_t k0 = 0; k0 < 48; k0 += 128) {
     const int64_t k1 = 48;
-    multiply(part, 128, x_tile, w0_panels + 384 * (k0 / 16), static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
+    multiply(part, 128, x_tile, up_weight_panels + 384 * (k0 / 16), static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
     for (int64_t m = m0; m < m1; ++m) {
       for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
         const int64_t k = k0 + k_offset;
@@ -43,7 +43,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
       });
     }
     pack_a(a_tile, part, 128, 1, static_cast<int>(m1 - m0), k1 - k0);
-    multiply(sums, 24, a_tile, w1_panels + 16 * k0, static_cast<int>(m1 - m0), 24, k1 - k0, 768, k0 != 0);
+    multiply(sums, 24, a_tile, down_weight_panels + 16 * k0, static_cast<int>(m1 - m0), 24, k1 - k0, 768, k0 != 0);
   }
   for (int64_t m = m0; m < m1; ++m) {
     for_lanes(24, [&](int64_t n, auto lanes) {

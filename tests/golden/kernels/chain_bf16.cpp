@@ -1,4 +1,4 @@
-// run k00_panel(x, w_up_panels, w_down_panels, out, rows, row_tiles=min(((((rows + 255)//256) - 1)//threads())*threads() + threads(), ((rows + 63)//64))) tasks row_tiles
+// run k00_panel(x, w_down_panels, w_up_panels, out, rows, row_tiles=min(((((rows + 255)//256) - 1)//threads())*threads() + threads(), ((rows + 63)//64))) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -12,8 +12,8 @@ inline namespace LUMIGEN_ISA {
 void k00_panel(const void* raw, int64_t task, char* scratch) {
   const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
   const uint16_t* const x0 = args.x0;
-  const uint16_t* const w0_panels = args.w0_panels;
-  const uint16_t* const w1_panels = args.w1_panels;
+  const uint16_t* const down_weight_panels = args.down_weight_panels;
+  const uint16_t* const up_weight_panels = args.up_weight_panels;
   uint16_t* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -28,8 +28,8 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   pack_a_bf16(x_tile, as_bf16(x0 + 24 * m0), 24, 1, static_cast<int>(m1 - m0), 24);
   for (int64_t k0 = 0; k0 < 48; k0 += 512) {
     const int64_t k1 = 48;
-    multiply(part, 512, x_tile, as_pairs(w0_panels + 512 * (k0 / 16)), static_cast<int>(m1 - m0), k1 - k0, 24, 512,
-        false);
+    multiply(part, 512, x_tile, as_pairs(up_weight_panels + 512 * (k0 / 16)), static_cast<int>(m1 - m0), k1 - k0, 24,
+        512, false);
     for (int64_t m = m0; m < m1; ++m) {
       for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
         const int64_t k = k0 + k_offset;
@@ -45,7 +45,8 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
       });
     }
     pack_a_bf16(a_tile, part, 512, 1, static_cast<int>(m1 - m0), k1 - k0);
-    multiply(sums, 24, a_tile, as_pairs(w1_panels + 16 * k0), static_cast<int>(m1 - m0), 24, k1 - k0, 1024, k0 != 0);
+    multiply(sums, 24, a_tile, as_pairs(down_weight_panels + 16 * k0), static_cast<int>(m1 - m0), 24, k1 - k0, 1024,
+        k0 != 0);
   }
   for (int64_t m = m0; m < m1; ++m) {
     for_lanes(24, [&](int64_t n, auto lanes) {

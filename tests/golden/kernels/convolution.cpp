@@ -12,8 +12,8 @@ inline namespace LUMIGEN_ISA {
 void k00_panel(const void* raw, int64_t task, char* scratch) {
   const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
   const float* const x0 = args.x0;
-  const float* const w0_panels = args.w0_panels;
-  const float* const w1 = args.w1;
+  const float* const w_weight_panels = args.w_weight_panels;
+  const float* const b_weight = args.b_weight;
   float* const out = args.out;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
   [[maybe_unused]] const int64_t column_tiles = args.column_tiles;
@@ -40,11 +40,11 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
       }
     }
     for (int64_t band = m0; band < m1; band += 96) {
-      multiply_row_panels(c_tile + 144 * band - 144 * m0, 144, w0_panels, 576, b_tile, 144, static_cast<int>(m1 - band),
-          index_min(c + 128, n1) - c, 36, false);
+      multiply_row_panels(c_tile + 144 * band - 144 * m0, 144, w_weight_panels, 576, b_tile, 144,
+          static_cast<int>(m1 - band), index_min(c + 128, n1) - c, 36, false);
     }
     for (int64_t m = m0; m < m1; ++m) {
-      const float v0 = w1[m];
+      const float v0 = b_weight[m];
       for_lanes(index_min(c + 128, n1) - c, [&](int64_t n_offset, auto lanes) {
         const int64_t n = c + n_offset;
         const Vec v1 = load(c_tile + 144 * m + n - c - 144 * m0, lanes) + splat(v0);

@@ -16,15 +16,15 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     k00_pipeline_model_1(const __grid_constant__ k00_pipeline_args args) {
   extern __shared__ __align__(128) char shared[];
   const float* const x0 = args.x0;
-  const float* const w0 = args.w0;
-  const float* const w1 = args.w1;
+  const float* const w_weight = args.w_weight;
+  const float* const b_weight = args.b_weight;
   float* const out = args.out;
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   const int m0 = 0;
   const int n0 = 64 * task;
   const int i0 = 0;
-  const Strided<float, Along::kDepth, Copy::kEither, int> a = {w0, 36, 1, 8};
+  const Strided<float, Along::kDepth, Copy::kEither, int> a = {w_weight, 36, 1, 8};
   const auto b = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
     const int n = at_major, k = at_depth;
     return (0 < ((k / 3) % 3) + (n / 12) && 0 < (k % 3) + (n % 12) && ((k / 3) % 3) + (n / 12) <= 12 && (k % 3) +
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   Accumulators<Tile> acc;
   contract(acc, a, b, Part{m0, n0, 0, 36}, shared);
   for_each_element<int>(acc, m0, n0, 8, 144, [&](int m, int n, Vec total, auto lanes) {
-    const Vec v0 = total + splat(w1[m]);
+    const Vec v0 = total + splat(b_weight[m]);
     store(out + 1152 * i0 + 144 * m + n, max_ordered(v0, splat(0.0f)), lanes);
   });
 }

@@ -11,7 +11,7 @@ inline namespace LUMIGEN_ISA {
 void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
   const k00_simt_args& args = *static_cast<const k00_simt_args*>(raw);
   const float* const x0 = args.x0;
-  const float* const w0 = args.w0;
+  const float* const w_weight = args.w_weight;
   float* const out = args.out;
   for (int64_t row = 75 * task; row < index_min(75 * task + 75, 96); ++row) {
     const int64_t i2 = row % 12;
@@ -23,7 +23,7 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
         for (int64_t k2 = 0; k2 < 3; ++k2) {
           acc0 = acc0 +
               load_between(x0, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
-                  i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? kLanes : 0, 0.0f, lanes) * splat(w0[9 * i1 + 3 * k0k1 + k2]);
+                  i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? kLanes : 0, 0.0f, lanes) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
         }
       }
       store(out + 1152 * i0 + 144 * i1 + 12 * i2 + i3, acc0, lanes);
@@ -35,7 +35,7 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
           acc1 = acc1 +
               ((i2 + k0k1 <= 12 && 0 < i2 + k0k1)
                   ? load(x0 + 144 * i1 + 12 * i2 + i3_from_1 + 12 * k0k1 + k2 - 12, lanes)
-                  : splat(0.0f)) * splat(w0[9 * i1 + 3 * k0k1 + k2]);
+                  : splat(0.0f)) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
         }
       }
       store(out + 1152 * i0 + 144 * i1 + 12 * i2 + i3_from_1 + 1, acc1, lanes);
@@ -47,7 +47,7 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
           acc2 = acc2 +
               load_between(x0, 144 * i1 + 12 * i2 + i3_from_11 + 12 * k0k1 + k2 - 2, 1, 0,
                   i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? 2 - i3_from_11 - k2 : 0, 0.0f,
-                  lanes) * splat(w0[9 * i1 + 3 * k0k1 + k2]);
+                  lanes) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
         }
       }
       store(out + 1152 * i0 + 144 * i1 + 12 * i2 + i3_from_11 + 11, acc2, lanes);

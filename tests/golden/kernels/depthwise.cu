@@ -10,7 +10,7 @@ namespace LUMIGEN_NS {
 
 __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
   const float* const x0 = args.x0;
-  const float* const w0 = args.w0;
+  const float* const w_weight = args.w_weight;
   float* const out = args.out;
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
             acc0 = acc0 +
                 load_between(x0, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
                     i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? 13 - i3 - k2 : 0, 0.0f,
-                    lanes) * splat(w0[9 * i1 + 3 * k0k1 + k2]);
+                    lanes) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
           }
         }
         store(out + 1152 * i0 + 144 * i1 + 12 * i2 + i3, acc0, lanes);

@@ -11,8 +11,8 @@ inline namespace LUMIGEN_ISA {
 void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
   const k00_simt_args& args = *static_cast<const k00_simt_args*>(raw);
   const float* const x0 = args.x0;
-  const float* const w0 = args.w0;
-  const float* const w1 = args.w1;
+  const float* const w_weight = args.w_weight;
+  const float* const b_weight = args.b_weight;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   for (int64_t i0 = 68 * task; i0 < index_min(68 * task + 68, rows); ++i0) {
@@ -30,8 +30,8 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
     const float v1 = recip(sqrt(fma(r1, 0.025f, 1e-05f)));
     for_lanes(40, [&](int64_t i1, auto lanes) {
       store(out + 40 * i0 + i1,
-          fma((load(x0 + 40 * i0 + i1, lanes) - splat(r0 * 0.025f)) * splat(v1), load(w0 + i1, lanes),
-              load(w1 + i1, lanes)), lanes);
+          fma((load(x0 + 40 * i0 + i1, lanes) - splat(r0 * 0.025f)) * splat(v1), load(w_weight + i1, lanes),
+              load(b_weight + i1, lanes)), lanes);
     });
   }
 }

@@ -10,13 +10,13 @@ namespace LUMIGEN_NS {
 
 __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
   const float* const x0 = args.x0;
-  const float* const w0 = args.w0;
-  const float* const w1 = args.w1;
+  const float* const w_weight = args.w_weight;
+  const float* const b_weight = args.b_weight;
   float* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, w0, w1, out), [&](auto packed) {
+  either_way(is_packed(x0, w_weight, b_weight, out), [&](auto packed) {
     for (int i0 = 16 * task + team_number(); i0 < index_min(16 * task + 16, rows); i0 += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_con
         Vec& held1 = held1_parts[part];
         Vec& held2 = held2_parts[part];
         held0 = load(x0 + 40 * i0 + k0, lanes);
-        held1 = load(w0 + k0, lanes);
-        held2 = load(w1 + k0, lanes);
+        held1 = load(w_weight + k0, lanes);
+        held2 = load(b_weight + k0, lanes);
       });
       for_parts<1>(packed, 40, [&](int part, int /*k0*/, auto lanes) {
         Vec& held0 = held0_parts[part];

@@ -12,8 +12,8 @@ inline namespace LUMIGEN_ISA {
 void k00_panel(const void* raw, int64_t task, char* scratch) {
   const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
   const float* const x0 = args.x0;
-  const float* const w0_panels = args.w0_panels;
-  const float* const w1 = args.w1;
+  const float* const w_weight_panels = args.w_weight_panels;
+  const float* const b_weight = args.b_weight;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -30,11 +30,11 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t n1 = index_min(40, columns_each + n0);
   pack_a(a_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
   for (int64_t c = n0; c < n1; c += 128) {
-    multiply(c_tile, 128, a_tile, w0_panels + 384 * (c / 16), static_cast<int>(m1 - m0), n1 - c, 24, 384, false);
+    multiply(c_tile, 128, a_tile, w_weight_panels + 384 * (c / 16), static_cast<int>(m1 - m0), n1 - c, 24, 384, false);
     for (int64_t m = m0; m < m1; ++m) {
       for_lanes(n1 - c, [&](int64_t n_offset, auto lanes) {
         const int64_t n = c + n_offset;
-        const Vec v0 = load(c_tile + 128 * m + n - c - 128 * m0, lanes) + load(w1 + n, lanes);
+        const Vec v0 = load(c_tile + 128 * m + n - c - 128 * m0, lanes) + load(b_weight + n, lanes);
         const Mask v1 = lt(v0, splat(0.0f));
         const Vec v2 = select(v1, v0 * splat(-1.0f), v0);
         const Vec v3 = min_ordered(v2, splat(6.0f));

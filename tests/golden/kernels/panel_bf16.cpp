@@ -12,7 +12,7 @@ inline namespace LUMIGEN_ISA {
 void k00_panel(const void* raw, int64_t task, char* scratch) {
   const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
   const uint16_t* const x0 = args.x0;
-  const uint16_t* const w0_panels = args.w0_panels;
+  const uint16_t* const w_weight_panels = args.w_weight_panels;
   uint16_t* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -30,8 +30,8 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t n1 = index_min(40, columns_each + n0);
   pack_a_bf16(a_tile, as_bf16(x0 + 64 * m0), 64, 1, static_cast<int>(m1 - m0), 64);
   for (int64_t c = n0; c < n1; c += 64) {
-    multiply(c_tile, 64, a_tile, as_pairs(w0_panels + 1024 * (c / 16)), static_cast<int>(m1 - m0), n1 - c, 64, 1024,
-        false);
+    multiply(c_tile, 64, a_tile, as_pairs(w_weight_panels + 1024 * (c / 16)), static_cast<int>(m1 - m0), n1 - c, 64,
+        1024, false);
     for (int64_t m = m0; m < m1; ++m) {
       for_lanes(n1 - c, [&](int64_t n_offset, auto lanes) {
         const int64_t n = c + n_offset;

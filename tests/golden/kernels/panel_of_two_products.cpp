@@ -12,8 +12,8 @@ inline namespace LUMIGEN_ISA {
 void k00_panel(const void* raw, int64_t task, char* scratch) {
   const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
   const float* const x0 = args.x0;
-  const float* const w0_panels = args.w0_panels;
-  const float* const w1_panels = args.w1_panels;
+  const float* const gate_weight_panels = args.gate_weight_panels;
+  const float* const up_weight_panels = args.up_weight_panels;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -31,8 +31,9 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t n1 = index_min(48, columns_each + n0);
   pack_a(a_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
   for (int64_t c = n0; c < n1; c += 64) {
-    multiply(c_tile0, 64, a_tile, w0_panels + 384 * (c / 16), static_cast<int>(m1 - m0), n1 - c, 24, 384, false);
-    multiply(c_tile1, 64, a_tile, w1_panels + 384 * (c / 16), static_cast<int>(m1 - m0), n1 - c, 24, 384, false);
+    multiply(c_tile0, 64, a_tile, gate_weight_panels + 384 * (c / 16), static_cast<int>(m1 - m0), n1 - c, 24, 384,
+        false);
+    multiply(c_tile1, 64, a_tile, up_weight_panels + 384 * (c / 16), static_cast<int>(m1 - m0), n1 - c, 24, 384, false);
     for (int64_t m = m0; m < m1; ++m) {
       for_lanes(n1 - c, [&](int64_t n_offset, auto lanes) {
         const int64_t n = c + n_offset;

@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     k00_pipeline_model_1(const __grid_constant__ k00_pipeline_args args) {
   extern __shared__ __align__(128) char shared[];
   const float* const x0 = args.x0;
-  const float* const w0 = args.w0;
-  const float* const w1 = args.w1;
+  const float* const w_weight = args.w_weight;
+  const float* const b_weight = args.b_weight;
   float* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
@@ -25,11 +25,11 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   const int m0 = 16 * task;
   const int n0 = 0;
   const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0, 24, 1, rows};
-  const Strided<float, Along::kDepth, Copy::kEither, int> b = {w0, 24, 1, 40};
+  const Strided<float, Along::kDepth, Copy::kEither, int> b = {w_weight, 24, 1, 40};
   Accumulators<Tile> acc;
   contract(acc, a, b, Part{m0, n0, 0, 24}, shared);
   for_each_element<int>(acc, m0, n0, rows, 40, [&](int m, int n, Vec total, auto lanes) {
-    const Vec v0 = total + load(w1 + n, lanes);
+    const Vec v0 = total + load(b_weight + n, lanes);
     const Mask v1 = lt(v0, splat(0.0f));
     const Vec v2 = select(v1, v0 * splat(-1.0f), v0);
     const Vec v3 = min_ordered(v2, splat(6.0f));

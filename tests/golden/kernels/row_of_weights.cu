@@ -10,12 +10,12 @@ namespace LUMIGEN_NS {
 
 __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
   const float* const x0 = args.x0;
-  const float* const w0 = args.w0;
-  const float* const w1 = args.w1;
+  const float* const w_weight = args.w_weight;
+  const float* const b_weight = args.b_weight;
   float* const out = args.out;
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, w0), [&](auto packed) {
+  either_way(is_packed(x0, w_weight), [&](auto packed) {
     for (int row = 32 * task + team_number(); row < index_min(32 * task + 32, 40); row += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_con
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
         held0 = load(x0 + k0, lanes);
-        held1 = load(w0 + 24 * i1 + k0, lanes);
+        held1 = load(w_weight + 24 * i1 + k0, lanes);
       });
       for_parts<1>(packed, 24, [&](int part, int /*k0*/, auto lanes) {
         Vec& held0 = held0_parts[part];
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_con
         acc0 = acc0 + zero_tail(held0 * held1, lanes, 0.0f);
       });
       const float r0 = reduce_add(acc0);
-      const float v0 = r0 + w1[i1];
+      const float v0 = r0 + b_weight[i1];
       const bool v1 = v0 < 0.0f;
       const float v2 = v1 ? v0 * -1.0f : v0;
       const float v3 = min_ordered(v2, 6.0f);

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
         rows};
     const Strided<f16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const f16*>(x2 + 64 * i1 * rows), 1, 64,
         64};
-    for_steps<Tile>(a, m0, 64, b, c, 0, m1, rows, shared,
+    for_steps<Tile>(a, m0, 64, b, c, 0, m1, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       if (!(k_begin + 63 <= m0 && k_begin + 64 <= rows)) {

@@ -14,8 +14,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
   const float* const x0 = args.x0;
-  const float* const w0 = args.w0;
-  const float* const w1 = args.w1;
+  const float* const up_weight = args.up_weight;
+  const float* const down_weight = args.down_weight;
   float* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
@@ -26,9 +26,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   clear(sums);
   {
     const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0, 24, 1, rows};
-    const Strided<float, Along::kMajor, Copy::kEither, int> b = {w0, 1, 48, 48};
-    const Strided<float, Along::kMajor, Copy::kEither, int> c = {w1, 1, 24, 24};
-    for_steps<Tile>(a, m0, 24, b, c, 0, 48, 48, shared,
+    const Strided<float, Along::kMajor, Copy::kEither, int> b = {up_weight, 1, 48, 48};
+    const Strided<float, Along::kMajor, Copy::kEither, int> c = {down_weight, 1, 24, 24};
+    for_steps<Tile>(a, m0, 24, b, c, 0, 48, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       map_within<int>(scores, scores, m0, k_begin, rows, 48, 0.0f,

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     const Strided<f16, Along::kDepth, Copy::kEither, int> a = {reinterpret_cast<const f16*>(x0), 64, 1, rows};
     const Strided<f16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const f16*>(x1), 64, 1, rows};
     const Strided<f16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const f16*>(x2), 1, 64, 64};
-    for_steps<Tile>(a, m0, 64, b, c, 0, rows, rows, shared,
+    for_steps<Tile>(a, m0, 64, b, c, 0, rows, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       if (!(k_begin + 64 <= rows)) {

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0 + 16 * i1 * positions, 16, 1, positions};
     const Strided<float, Along::kDepth, Copy::kEither, int> b = {x1 + 16 * i1 * positions, 16, 1, positions};
     const Strided<float, Along::kMajor, Copy::kEither, int> c = {x2 + 16 * i1 * positions, 1, 16, 16};
-    for_steps<Tile>(a, m0, 16, b, c, 0, m1, positions, shared,
+    for_steps<Tile>(a, m0, 16, b, c, 0, m1, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       if (!(k_begin + 31 <= m0 && k_begin + 32 <= positions)) {

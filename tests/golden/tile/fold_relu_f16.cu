@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
       const int e = at_major, k1 = at_depth;
       return load_f16(x2[e + 16 * i1 * positions + 16 * k1]);
     }, 16);
-    for_steps<Tile>(a, m0, 16, b, c, 0, positions, positions, shared,
+    for_steps<Tile>(a, m0, 16, b, c, 0, positions, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
       map_within<int>(scores, scores, m0, k_begin, positions, positions, 0.0f,

@@ -14,17 +14,6 @@ const Port k_x_port = {"forward", "x", 2, 32, 2, "(batch, 7)"};
 const Port k_y_port = {"forward", "y", 2, 32, 2, "(batch, 20)"};
 const Port k_total_port = {"forward", "total", 2, 32, 1, "(batch,)"};
 
-// What runs below, by number.
-const char* const launch_names[] = {
-    "k00_affine_7",
-    "k01_project_20x7",
-    "k00_affine_7",
-    "k01_project_20x7",
-    "k00_affine_7",
-    "k01_project_20x7",
-    "k02_sum_20",
-};
-
 // Where each temporary lies in the arena, in bytes.
 struct Arena {
   Size unused;
@@ -80,7 +69,7 @@ Status check(Dims& dims, const Tensor* x, const Tensor* y, const Tensor* total) 
 Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* total) {
   Dims dims;
   if (const Status s = check(dims, x, y, total)) return s;
-  Run call("forward", launch_names);
+  Run call("forward");
   if (const Status s = call.claim(context)) return s;
   [[maybe_unused]] const Arena arena = place(dims);
   if (const Status s = check_arena(arena, dims)) return s;
@@ -98,17 +87,17 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
       args.shift = weights.get<float>(k_shift);
       args.h = call.slot<float>(arena.few.value);
       args.batch = dims.batch;
-      if (const Status s = call.launch(0, kernels.k00_affine_7, &args, dims.batch)) return s;
+      if (const Status s = call.launch({0, "k00_affine_7"}, kernels.k00_affine_7, &args, dims.batch)) return s;
     }
 
     // y = h @ weight.T
-    // model.py:13
+    // model.py:13 (proj)
     {
       k01_project_20x7_args args;
       args.h = call.slot<float>(arena.few.value);
       args.w = weights.get<float>(k_proj_weight);
       args.y = data_of<float>(*y);
-      if (const Status s = call.launch(1, kernels.k01_project_20x7, &args, dims.batch)) return s;
+      if (const Status s = call.launch({1, "k01_project_20x7"}, kernels.k01_project_20x7, &args, dims.batch)) return s;
     }
   } else if (call.model().isa >= kAvx2 && dims.batch >= 41 && dims.batch % 16 < 1) {
     // h = x * scale + shift
@@ -120,17 +109,17 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
       args.shift = weights.get<float>(k_shift);
       args.h = call.slot<float>(arena.many.value);
       args.batch = dims.batch;
-      if (const Status s = call.launch(2, kernels.k00_affine_7, &args, dims.batch)) return s;
+      if (const Status s = call.launch({2, "k00_affine_7"}, kernels.k00_affine_7, &args, dims.batch)) return s;
     }
 
     // y = h @ weight.T
-    // model.py:13
+    // model.py:13 (proj)
     {
       k01_project_20x7_args args;
       args.h = call.slot<float>(arena.many.value);
       args.w = weights.get<float>(k_proj_weight);
       args.y = data_of<float>(*y);
-      if (const Status s = call.launch(3, kernels.k01_project_20x7, &args, dims.batch)) return s;
+      if (const Status s = call.launch({3, "k01_project_20x7"}, kernels.k01_project_20x7, &args, dims.batch)) return s;
     }
   } else {
     // h = x * scale + shift
@@ -142,17 +131,17 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
       args.shift = weights.get<float>(k_shift);
       args.h = call.slot<float>(arena.h.value);
       args.batch = dims.batch;
-      if (const Status s = call.launch(4, kernels.k00_affine_7, &args, dims.batch)) return s;
+      if (const Status s = call.launch({4, "k00_affine_7"}, kernels.k00_affine_7, &args, dims.batch)) return s;
     }
 
     // y = h @ weight.T
-    // model.py:13
+    // model.py:13 (proj)
     {
       k01_project_20x7_args args;
       args.h = call.slot<float>(arena.h.value);
       args.w = weights.get<float>(k_proj_weight);
       args.y = data_of<float>(*y);
-      if (const Status s = call.launch(5, kernels.k01_project_20x7, &args, dims.batch)) return s;
+      if (const Status s = call.launch({5, "k01_project_20x7"}, kernels.k01_project_20x7, &args, dims.batch)) return s;
     }
   }
 
@@ -162,7 +151,7 @@ Status run(Context* context, const Tensor* x, const Tensor* y, const Tensor* tot
     k02_sum_20_args args;
     args.y = data_of<float>(*y);
     args.total = data_of<float>(*total);
-    if (const Status s = call.launch(6, kernels.k02_sum_20, &args, dims.batch)) return s;
+    if (const Status s = call.launch({6, "k02_sum_20"}, kernels.k02_sum_20, &args, dims.batch)) return s;
   }
   return kOk;
 }

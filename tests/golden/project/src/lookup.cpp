@@ -13,11 +13,6 @@ const Dim k_n_dim = {"n", 2, 1000, 2};
 const Port k_ids_port = {"lookup", "ids", 0, 64, 1, "(n + 1,)"};
 const Port k_rows_port = {"lookup", "rows", 2, 32, 2, "(n + 1, 7)"};
 
-// What runs below, by number.
-const char* const launch_names[] = {
-    "k03_rows_10x7",
-};
-
 // Where each temporary lies in the arena, in bytes.
 struct Arena {
   Size bytes;  // of all of it
@@ -52,7 +47,7 @@ Status check(Dims& dims, const Tensor* ids, const Tensor* rows) {
 Status run(Context* context, const Tensor* ids, const Tensor* rows) {
   Dims dims;
   if (const Status s = check(dims, ids, rows)) return s;
-  Run call("lookup", launch_names);
+  Run call("lookup");
   if (const Status s = call.claim(context)) return s;
   [[maybe_unused]] const Arena arena = place(dims);
   if (const Status s = call.reserve(arena.bytes.value)) return s;
@@ -66,7 +61,7 @@ Status run(Context* context, const Tensor* ids, const Tensor* rows) {
     args.ids = data_of<const int64_t>(*ids);
     args.table = weights.get<float>(k_table);
     args.rows = data_of<float>(*rows);
-    if (const Status s = call.launch(0, kernels.k03_rows_10x7, &args, dims.n + 1)) return s;
+    if (const Status s = call.launch({0, "k03_rows_10x7"}, kernels.k03_rows_10x7, &args, dims.n + 1)) return s;
   }
   return kOk;
 }

@@ -1,0 +1,68 @@
+"""checks: what is refused before the work of compiling, and where a project cannot be built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from lumigen.build import (
+    BuildResult,
+    build_project,
+    check_buildable,
+    check_ours,
+)
+from lumigen.dtype import DType
+from lumigen.errors import (
+    BadArgument,
+)
+from lumigen.frontend import Traced
+from lumigen.model_weights import (
+    check_dtype,
+    check_weights,
+)
+from lumigen.progress import Stages
+from lumigen.target import TARGETS
+from lumigen.target_row import Target
+from lumigen.weights import Weights
+
+Array = npt.NDArray[Any]
+
+
+def refuse(
+    traced: Traced,
+    place: Path,
+    target: Target,
+    weights: Weights | Mapping[str, Array] | None,
+    dtype: DType,
+    *,
+    build: bool,
+    embed: bool,
+) -> None:
+    """Refuse what can be refused before the work, and before the directory is touched."""
+    check_dtype(dtype)
+    if embed and weights is None:
+        expected = "them together with the file of the weights"
+        raise BadArgument(op="compile", name="--embed-weights", value="alone", expected=expected)
+    if build and not why_not_built(target):
+        check_buildable(place)
+    check_ours(place)
+    if weights is not None:
+        check_weights(traced, weights)
+
+
+def build_where_possible(place: Path, target: Target, at: Stages) -> tuple[BuildResult | None, str]:
+    """(what was built, why it was not)."""
+    note = why_not_built(target)
+    if note:
+        return None, note
+    with at.stage("build"):
+        return build_project(place, progress=at.step), ""
+
+
+def why_not_built(target: Target) -> str:
+    """Why a project of this target cannot be built here; empty if it can."""
+    compiler = TARGETS[target.name].compiler
+    return "" if compiler is None or compiler.find() else compiler.elsewhere

@@ -1,0 +1,57 @@
+"""identity: what a traced model is known by, and a compilation of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumigen.frontend import Traced
+from lumigen.graph import tensor_of
+from lumigen.model_weights import not_read
+from lumigen.passes import show_entries
+from lumigen.recall import key_of
+from lumigen.weights import Weights
+
+Array = npt.NDArray[Any]
+
+
+def graph_hash(traced: Traced) -> str:
+    """The same for models that mean the same by the same text, wherever their files lie."""
+    bare = tuple((name, replace(g, lines={})) for name, g in traced.entries)
+    return hashlib.sha256(show_entries(bare).encode()).hexdigest()
+
+
+def compilation_key(
+    traced: Traced,
+    options: Mapping[str, str],
+    weights: Weights | Mapping[str, Array] | None,
+    *,
+    embed: bool,
+) -> str:
+    """Of all that decides what is emitted."""
+    arrays: Iterable[tuple[str, Array]] | None = None
+    unread: Iterable[str] = ()
+    if weights is not None:
+        read = {tensor_of(n).name for _, g in traced.entries for n in g.weights()}
+        arrays = ((name, np.asarray(weights[name])) for name in sorted(read) if name in weights)
+        unread = not_read(weights, read)
+    ranges = [
+        f"{p} {d.lo} {d.hi} {d.multiple_of} {d.typical}"
+        for p, g in traced.entries
+        for d in g.dims()
+    ]
+    facts = (
+        traced.name,
+        traced.version,
+        json.dumps(dict(options)),
+        str(embed),
+        str(arrays is None),
+        traced.text.identity() if traced.text else "",
+    )
+    return key_of((*facts, *ranges, *unread, show_entries(traced.entries)), arrays)

@@ -1,0 +1,205 @@
+"""space: what can be chosen for a region, as values: schedules near one, plans near one.
+
+A change is one decision: another size at a site, another kind of a loop, folds together or apart, an axis in the grid
+or in a loop. A builder may still refuse a candidate, with its reason. Whoever follows changes of changes reaches the
+whole space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from lumigen.condition import Cmp
+from lumigen.lower import roles, stream_roles, tile_time
+from lumigen.lower.built import Built
+from lumigen.lower.plan_region import Candidate
+from lumigen.lower.schedule_plan import SCALAR_STREAMS, STREAM_STEP, STREAM_STEP_OF_LONG
+from lumigen.lower.scope import guarded
+from lumigen.plan import Carry, KernelPlan, Loop, Product, Step
+from lumigen.region import Carried, Reduce, carried, free_axes, map_expr, walk
+from lumigen.schedule import Schedule
+
+T = TypeVar("T")
+INNER = ("lanes", "threads", "seq")
+Near = Callable[[KernelPlan, Schedule], Iterator[Schedule]]
+
+
+@dataclass(frozen=True)
+class Builder:
+    """A row: what builds a kernel, and the schedules that it has near one."""
+
+    build: Callable[[KernelPlan, Schedule], Built]
+    near: Near
+
+
+def changes(found: Candidate, builders: Mapping[str, Builder]) -> Iterator[Candidate]:
+    """Every candidate that is one decision away: of a schedule, then of a plan."""
+    for number, (plan, sizes) in enumerate(zip(found.plan.kernels, found.schedules, strict=True)):
+        for other in builders[sizes.builder].near(plan, sizes):
+            yield replace(found, schedules=_with(found.schedules, number, other))
+        for near in plans_near(plan):
+            kernels = _with(found.plan.kernels, number, near)
+            yield replace(found, plan=replace(found.plan, kernels=kernels))
+
+
+def _with(items: tuple[T, ...], number: int, item: T) -> tuple[T, ...]:
+    return (*items[:number], item, *items[number + 1 :])
+
+
+# ---- schedules ----
+
+
+def sites(*domains: Mapping[str, Sequence[int]]) -> Near:
+    """Schedules with another size at one site, of the domains that have the sites of a schedule."""
+
+    def near(_: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+        for own in (d for d in domains if set(d) == {site for site, _ in sizes.tile}):
+            for site, values in own.items():
+                yield from (sizes.at(site, v) for v in values if v != sizes[site])
+
+    return near
+
+
+def each_part(near: Mapping[str, Near]) -> Near:
+    """Schedules of grids side by side, with another one for one of the grids."""
+
+    def of(plan: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+        for number, part in enumerate(sizes.parts):
+            for other in near[part.builder](plan, part):
+                yield replace(sizes, parts=_with(sizes.parts, number, other))
+
+    return of
+
+
+def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+    """Every tile of a product, whole and in parts."""
+    scalar = bool(sizes.get("thread_rows", 0))
+    tiles = tile_time.SCALAR_TILES if scalar else tile_time.MATRIX_TILES
+    whole_or_not = (0, 2 * tile_time.MULTIPROCESSORS)
+    if sum(isinstance(s, Product) for s in plan.root[-1].body) > 1:
+        tiles, whole_or_not = tile_time.PAIR_TILES, (0,)
+    for t in tiles:
+        for parts_of in whole_or_not:
+            if (other := t.sizes(parts_of)) != sizes:
+                yield other
+
+
+def tiles_of_stream(_: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+    """Every number of rows and of points at a time."""
+    scalar = [t for tiles in SCALAR_STREAMS.values() for t in tiles]
+    rows = dict.fromkeys((*(r for r, _, _ in scalar), sizes["rows"]))
+    steps = dict.fromkeys((*(s for _, s, _ in scalar), STREAM_STEP, STREAM_STEP_OF_LONG))
+    for site, values in (("rows", rows), ("step", steps)):
+        yield from (sizes.at(site, v) for v in values if v != sizes[site])
+
+
+def tiles_of_roles(_: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+    """Every tile that the device's headers have."""
+    yield from (t.sizes for t in roles.TILES if t.sizes != sizes)
+
+
+def tiles_of_stream_roles(_: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+    """The same of folds around a product."""
+    yield from (t for t in stream_roles.tiles() if t != sizes)
+
+
+# ---- plans ----
+
+
+def plans_near(plan: KernelPlan) -> Iterator[KernelPlan]:
+    """Plans that compute the same and differ in one decision."""
+    for root in _roots_near(plan.root):
+        yield replace(plan, root=root)
+    if plan.then is not None:
+        for then in plans_near(plan.then):
+            yield replace(plan, then=then)
+
+
+def _roots_near(root: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
+    *once, grid = root
+    for near in _steps_near((*once, *grid.body)):
+        if near[: len(once)] == tuple(once):  # a fold of a work tile stays one
+            yield (*once, replace(grid, body=near[len(once) :]))
+    for number, step in enumerate(grid.body):
+        if isinstance(step, Loop) and not step.carries and step.kind == "seq":
+            body = (*grid.body[:number], *step.body, *grid.body[number + 1 :])
+            yield (*once, replace(grid, axes=(*grid.axes, *step.axes), body=body))
+
+
+def _steps_near(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    """Steps with one loop changed, two folds in a row as one, or one as two in a row."""
+    for number, step in enumerate(steps):
+        if not isinstance(step, Loop):
+            continue
+        before, after = steps[:number], steps[number + 1 :]
+        yield from ((*before, near, *after) for near in _loops_near(step))
+        if parts := _apart(step):
+            yield (*before, *parts, *after)
+        if after and isinstance(other := after[0], Loop) and (both := _together(step, other)):
+            yield (*before, both, *after[1:])
+
+
+def _loops_near(loop: Loop) -> Iterator[Loop]:
+    if loop.kind != "grid" and not any(isinstance(s, Product) for s in loop.body):
+        yield from (replace(loop, kind=kind) for kind in INNER if kind != loop.kind)
+    if loop.carries and len(loop.axes) > 1:
+        for number in range(len(loop.axes) - 1):
+            axes = (*loop.axes[:number], *loop.axes[number + 1 :], loop.axes[number])
+            yield replace(loop, axes=axes)
+    yield from (_asked_inside(loop, c) for c in loop.where if loop.carries)
+    for body in _steps_near(loop.body):
+        yield replace(loop, body=body)
+
+
+def _asked_inside(loop: Loop, condition: Cmp) -> Loop:
+    """A fold over more points, whose terms are neutral where the condition fails."""
+    carries = tuple(
+        replace(c, tile=guarded(c.monoid, c.tile, (condition,))) if c.product is None else c
+        for c in loop.carries
+    )
+    where = tuple(c for c in loop.where if c != condition)
+    return replace(loop, where=where, carries=carries)
+
+
+def _apart(loop: Loop) -> tuple[Loop, ...]:
+    """A loop for each carry, in order; none where one reads another, or what is inside of the loop."""
+    if len(loop.carries) < 2 or loop.body or any(c.product or c.correct for c in loop.carries):
+        return ()
+    if any(isinstance(e, Carried) for e in walk([c.tile for c in loop.carries])):
+        return ()
+    parts: list[Loop] = []
+    for i, c in enumerate(loop.carries):
+        own = tuple((r, e) for r, e in loop.results if e is carried(i, "new", c.value.dtype))
+        moved = tuple((r, carried(0, "new", c.value.dtype)) for r, _ in own)
+        parts.append(replace(loop, carries=(c,), results=moved))
+    complete = sum(len(p.results) for p in parts) == len(loop.results)
+    return tuple(parts) if complete else ()
+
+
+def _together(one: Loop, other: Loop) -> Loop | None:
+    """Both folds as one; None where they are over other points, or the second needs the first."""
+    same = (one.axes, one.kind, one.where) == (other.axes, other.kind, other.where)
+    plain = all(c.product is None and c.correct is None for c in (*one.carries, *other.carries))
+    if not same or not plain or not one.carries or not other.carries or one.body or other.body:
+        return None
+    results = {r for r, _ in one.results}
+    if results.intersection(walk([c.tile for c in other.carries])):
+        return None
+    varying = [bool(free_axes(c.value)) for c in (*one.carries, *other.carries)]
+    if len(set(varying)) > 1 or not _same_type((*one.carries, *other.carries)):
+        return None
+    shift = {
+        carried(i, "new", c.value.dtype): carried(i + len(one.carries), "new", c.value.dtype)
+        for i, c in enumerate(other.carries)
+    }
+    moved = tuple((r, map_expr(e, shift)) for r, e in other.results)
+    carries = (*one.carries, *other.carries)
+    return replace(one, carries=carries, results=(*one.results, *moved))
+
+
+def _same_type(carries: Sequence[Carry]) -> bool:
+    return len({c.value.dtype for c in carries}) == 1 and all(
+        isinstance(c.value, Reduce) for c in carries
+    )

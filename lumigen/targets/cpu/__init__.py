@@ -1,0 +1,1 @@
+"""cpu: processors, a kernel of which runs a work tile by one thread."""

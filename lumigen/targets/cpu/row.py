@@ -1,0 +1,44 @@
+"""row: all that is known of processors as a target."""
+
+from __future__ import annotations
+
+from lumigen.lower import devices
+from lumigen.resources import runtime_dir, templates_dir
+from lumigen.target_row import Target
+from lumigen.targets.backend import Backend
+from lumigen.targets.cpu.limits import probe_cpu
+from lumigen.targets.cpu.speller import kernel_body
+from lumigen.targets.skeletons import CASCADE, GROUPS, LOOPS, ORDER
+
+CPU = Target(
+    name="cpu",
+    kernel_suffix="cpp",
+    kernel="kernels.{name}",
+    device_type=1,
+    # a better instruction set has all that a lesser one has
+    features={
+        "avx2": "call.model().isa >= kAvx2",
+        "avx512": "call.model().isa >= kAvx512",
+        "avx512_bf16": "call.model().isa >= kAvx512Bf16",
+        "amx": "call.model().isa >= kAmx",
+    },
+    isas=("baseline", "avx2", "avx512", "avx512_bf16", "amx"),
+    bf16_isas=("avx512_bf16", "amx"),  # a better one has all that a lesser one has
+    template_folders=(templates_dir() / "cpu",),
+    runtime_folder=runtime_dir() / "cpu",
+    templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),
+    skeletons={
+        "simt": LOOPS,
+        "panel": "a product of matrices and what follows it, over columns that are packed for vectors",
+        "cascade": CASCADE,
+        "order": ORDER,
+        "groups": GROUPS,
+    },
+)
+BACKEND = Backend(
+    target=CPU,
+    device=devices.CPU,
+    spell=kernel_body,
+    probe=probe_cpu,
+    skipped="instruction sets of other processors",
+)

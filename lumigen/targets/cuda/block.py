@@ -1,0 +1,367 @@
+"""block: statements of a block of threads on tiles that it shares and fragments that its threads hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from lumigen.dtype import DType, f32
+from lumigen.emit.expression import Renderer, as_int, literal
+from lumigen.emit.lines import Lines, joined, used
+from lumigen.emit.packets import Packets
+from lumigen.emit.places import NARROW, counted_in
+from lumigen.emit.sharing import always
+from lumigen.emit.statements import Dialect, Statements
+from lumigen.errors import LoweringFailed
+from lumigen.index import Axis, Ix
+from lumigen.lower.scope import is_per_lane
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Monoid,
+    Read,
+    free_axes,
+    indices_of,
+    local,
+    map_expr,
+    walk,
+)
+from lumigen.tile import (
+    Bind,
+    Contract,
+    Fill,
+    FoldRows,
+    ForRows,
+    ForTile,
+    Let,
+    MapRows,
+    MapTile,
+    Multiply,
+    Operand,
+    ScaleRows,
+    Stmt,
+    StoreTile,
+    Stream,
+    TileKind,
+    TileProgram,
+    WhenSummed,
+    nodes_of,
+    reads_memory,
+)
+
+BLOCK_TYPES = {"f32": "float", "f16": "f16", "bf16": "bf16"}  # in the headers of products of tiles
+
+
+def is_staged(program: TileProgram) -> bool:
+    """Whether the elements of a tile pass through shared memory on their way out."""
+    return program.tile is not None and program.tile.kind is TileKind.ROLES
+
+
+Spell = Callable[[Iterable[Stmt], Axis | None], list[Lines]]  # each of the statements of a body
+
+
+def narrowed(program: TileProgram) -> frozenset[Buffer]:
+    """The fragments that are rounded to 16 bits to be multiplied."""
+    multiplied = (s for s in program.statements() if isinstance(s, Multiply))
+    return frozenset(s.a for s in multiplied if s.b.dtype.bits == 16)
+
+
+def statements_of(program: TileProgram, dims: Mapping[str, str]) -> Statements:
+    """What renders the statements of a program; `dims` spells its dims."""
+    is_loops = program.skeleton == "simt"
+    packets = Packets(program.width) if is_loops or is_staged(program) else None
+    return Statements(program, dims, DIALECT, counted_in(program), packets)
+
+
+def block_lines(s: Stmt, of: Statements, r: Renderer) -> Lines:
+    """The text of a statement on tiles."""
+    spell = of.parts
+    match s:
+        case Fill():
+            return filled(s, r)
+        case Contract():
+            return _contract(s, r)
+        case ForTile():
+            return _for_tile(s, spell, r)
+        case Stream():
+            return _stream(s, spell, r)
+        case Multiply():
+            name = "multiply_fragment" if s.add else "multiply"
+            return r.lines(f"{name}({_names((s.acc, s.a, s.b), r)});")
+        case MapTile():
+            return _map_tile(s, spell, r, flushes=s.dst in narrowed(of.program))
+        case FoldRows():
+            name = "fold_sum" if s.monoid is Monoid.SUM else "fold_max"
+            return r.lines(f"{name}({_names((s.dst, s.src), r)});")
+        case MapRows():
+            return _map_rows(s, spell, r)
+        case ForRows():
+            return _for_rows(s, spell, r)
+        case ScaleRows():
+            return r.lines(f"scale_rows({_names((s.acc, s.by), r)});")
+        case WhenSummed():
+            body = joined(spell(s.body, None))
+            return r.lines(f"if ({_summed(s, r)}) {{", body.indented(), "}")
+        case _:
+            raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
+
+
+def _for_tile(s: ForTile, spell: Spell, r: Renderer) -> Lines:
+    ends = _ends((s.m_lo, s.n_lo, s.m_hi, s.n_hi), r)
+    if r.packets is not None:
+        return _staged(s, ends, spell, r)
+    tiles = _names((s.acc, *(acc for _, acc in s.more)), r)
+    if s.more:
+        r.uses.headers.add("pair.cuh")
+    head = f"for_each_element<{r.place}>({tiles}, {ends}"
+    return _each(head, s, joined(spell(s.body, s.n)), r)
+
+
+def _map_tile(s: MapTile, spell: Spell, r: Renderer, *, flushes: bool) -> Lines:
+    indices = (s.m_lo, s.n_lo, *(() if s.otherwise is None else (s.m_hi, s.n_hi)))
+    inner = replace(r.inside(), lanes=s.n, flushes=flushes, packets=None)
+    result = inner.lines(f"return {inner.vector(s.result).code};")
+    body = joined([*spell(s.body, s.n), result])
+    guarded = "map_elements" if reads_memory((*s.body, s.result)) else "map_within"
+    name = "map_all" if s.otherwise is None else guarded
+    head = f"{name}<{r.place}>({_names((s.dst, s.src), r)}, {_ends(indices, r)}"
+    if s.otherwise is not None:
+        head += f", {literal(s.otherwise, f32)}"
+    computes = _fits_int((*s.body, s.result))
+    return _each(head, s, body, replace(r, place=NARROW) if computes else r)
+
+
+def _for_rows(s: ForRows, spell: Spell, r: Renderer) -> Lines:
+    body = joined(spell(s.body, None))
+    names = "".join(f", float {name.name}" for name, _ in s.rows)
+    ends = _ends((s.m_lo, s.m_hi), r)
+    head = f"for_rows<{r.place}>({ends}, [&]({r.place} {body.named(s.m.name)}{names}) {{"
+    tail = f"}}, {_names((b for _, b in s.rows), r)});"
+    return r.lines(head, body.indented(), tail)
+
+
+# a compiler for GPUs may take it that signed integers do not overflow
+DIALECT = Dialect(tiles=block_lines, wraps=False, counts=True, packs=True)
+
+
+def declarations(program: TileProgram) -> Lines:
+    """The fragments of a program whose tiles stream by, and the numbers of their rows.
+
+    Of one that folds rows of products all but those products, which have their place where they are multiplied.
+    """
+    streams = [s for s in program.statements() if isinstance(s, Stream)]
+    shared = {t.dst for s in streams for t in s.tiles}
+    shared |= {products_of(s)[0] for s in streams if s.rows.map}
+    if streams:
+        return Lines(tuple(f"{_kind(b)} {b};" for b in program.scratch if b not in shared))
+    if not any(isinstance(s, FoldRows) for s in program.statements()):
+        return Lines()
+    made = {s.acc for s in program.statements() if isinstance(s, Contract)}
+    kinds = {1: "PerRow<Tile>", 2: "Accumulators<Tile>"}
+    return Lines(tuple(f"{kinds[len(b.dims)]} {b};" for b in program.scratch if b not in made))
+
+
+def filled(s: Fill, r: Renderer) -> Lines:
+    """A fragment of zeros, or rows that all have one number."""
+    if len(s.dst.dims) == 2:
+        if s.value != 0:
+            raise LoweringFailed(step="emit", what=f"a fragment of {s.value}")
+        return r.lines(f"clear({s.dst});")
+    return r.lines(f"fill_rows({s.dst}, {literal(s.value, f32)});")
+
+
+def _kind(b: Buffer) -> str:
+    return f"Tile::Fragment<{b.dims[1]}>" if len(b.dims) == 2 else "Tile::Numbers"
+
+
+def _each(head: str, s: ForTile | MapTile, body: Lines, r: Renderer) -> Lines:
+    """A call with a lambda for pairs of neighbouring elements, at places of the type that `r` counts in."""
+    m, n, lanes = map(body.named, (s.m.name, s.n.name, "lanes"))
+    more = s.more if isinstance(s, ForTile) else ()
+    values = ", Vec ".join(body.named(x.name) for x in (s.value, *(x for x, _ in more)))
+    rows = "".join(f", float {body.named(name.name)}" for name, _ in s.rows)
+    numbers = "".join(f", {_names((b,), r)}" for _, b in s.rows)
+    open_ = f"{head}, [&]({r.place} {m}, {r.place} {n}, Vec {values}, auto {lanes}{rows}) {{"
+    return r.lines(open_, body.indented(), f"}}{numbers});")
+
+
+def _staged(s: ForTile, ends: str, spell: Spell, r: Renderer) -> Lines:
+    """The loop over a tile that passes through shared memory: what it reads is a part of its own, which goes ahead."""
+    read = _surely_read(s)
+    names = [f"read{number}" for number in range(len(read))]
+    inner = replace(r.inside(), lanes=s.n)
+    values = inner.lines(f"return Vecs{{{', '.join(inner.vector(e).code for e in read)}}};")
+    named = {e: local(name, free_axes(e), e.dtype) for e, name in zip(read, names, strict=True)}
+    body = used(spell([_with_values(x, named) for x in s.body], s.n))
+    head = f"for_each_element<{r.place}>(stage, {_names((s.acc,), r)}, {ends}, {r.packed()}"
+    if not read:
+        return _each(head, s, joined(body), r)
+    reads = joined(used([*spell([x for x in s.body if isinstance(x, Bind)], s.n), values]))
+    computes = joined([Lines((f"const auto& [{', '.join(names)}] = reads.at;",)), *body])
+    places = [f"{r.place} {reads.named(name)}" for name in (s.m.name, s.n.name)]
+    first = ", ".join([*places, f"auto {reads.named('lanes')}"])
+    places = [f"{r.place} {computes.named(name)}" for name in (s.m.name, s.n.name)]
+    second = [*places, f"Vec {computes.named(s.value.name)}", "const auto& reads"]
+    second.append(f"auto {computes.named('lanes')}")
+    return r.lines(
+        f"{head}, [&]({first}) {{",
+        reads.indented(),
+        f"}}, [&]({', '.join(second)}) {{",
+        computes.indented(),
+        "});",
+    )
+
+
+def _surely_read(s: ForTile) -> list[Expr]:
+    """Vectors of memory that every element asks for, in order."""
+    values = [x.value for x in s.body if isinstance(x, Let | StoreTile)]
+    return [
+        e
+        for e in walk(values)
+        if isinstance(e, Read)
+        and s.n in free_axes(e)
+        and not is_per_lane(e, s.n)
+        and any(e in always(v) for v in values)
+    ]
+
+
+def _with_values(s: Stmt, names: Mapping[Expr, Expr]) -> Stmt:
+    if isinstance(s, Let | StoreTile):
+        return replace(s, value=map_expr(s.value, names))
+    return s
+
+
+def _fits_int(body: Iterable[Stmt | Expr]) -> bool:
+    """Whether no place in memory is computed, and no term of an index exceeds 2^30."""
+    terms = [
+        Ix.interned((t,), 0).bounds()
+        for e in nodes_of(body)
+        for i in indices_of(e)
+        for t in (*i.terms, ((), i.const))
+    ]
+    ends = [end for bounds in terms for end in bounds]
+    small = all(end is not None and abs(end) < 2**30 for end in ends)
+    return small and not reads_memory(body)
+
+
+def _map_rows(s: MapRows, spell: Spell, r: Renderer) -> Lines:
+    """Each tile of numbers comes once, by reference; what is read has its name before anything is written."""
+    read = {b: name for name, b in s.rows}
+    tiles = list(dict.fromkeys((*read, *(b for b, _ in s.results))))
+    ahead = [f"const float {name.name} = at_{b};" for name, b in s.rows]
+    values = [(b, r.scalar(value).code) for b, value in s.results]
+    after: list[str] = []
+    if len(values) > 1:
+        after += [f"const float new_{b} = {value};" for b, value in values]
+        values = [(b, f"new_{b}") for b, _ in values]
+    after += [f"at_{b} = {value};" for b, value in values]
+    parameters = ", ".join(f"float& at_{b}" for b in tiles)
+    body = r.lines(*ahead, joined(spell(s.body, None)), *after)
+    head = f"for_each_row([&](int, {parameters}) {{"
+    return r.lines(head, body.indented(), f"}}, {_names(tiles, r)});")
+
+
+def _stream(s: Stream, spell: Spell, r: Renderer) -> Lines:
+    if s.rows.map:
+        return _flow(s, spell, r)
+    body = joined(spell(s.body, None))
+    tiles = ", ".join(f"const auto& {t.dst}" for t in s.tiles)
+    turn = f"[&]({r.place} {body.named(s.axis.name)}, {tiles}) {{"
+    operands = [
+        block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r).indented()
+        for t, name in zip(s.tiles, "abc", strict=True)
+    ]
+    ends = (s.rows.major_lo, s.rows.depth.extent, s.lo, s.hi)
+    row, depth, lo, hi = (count(r, i) for i in ends)
+    head = f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, shared, {turn}"
+    return r.lines("{", *operands, head, body.indented().indented(), "  });", "}")
+
+
+def _flow(s: Stream, spell: Spell, r: Renderer) -> Lines:
+    """Of a stream that a copy engine feeds the device's header does the products, ahead of what is between them."""
+    scores, sums = products_of(s)
+    between = s.body[1:-1]
+    before = [x for x in between if isinstance(x, ScaleRows) and x.acc == sums]
+    body = joined(spell([x for x in between if x not in before], None))
+    last = joined(spell(before, None))
+    head = f"flow.for_steps({sums}, [&]({r.place} {body.named(s.axis.name)}, auto& {scores}) {{"
+    tail = f"}}, [&] {{ {' '.join(last.text)} }});" if last.text else "}, [] {});"
+    return r.lines(head, body.indented(), tail)
+
+
+def products_of(s: Stream) -> tuple[Buffer, Buffer]:
+    """(scores, sums) of a stream whose body begins with scores = rows inner and ends with sums += scores outer.
+
+    Between them nothing reads or writes the sums but to scale them.
+    """
+    first, last = s.body[0], s.body[-1]
+    if (
+        isinstance(first, Multiply)
+        and isinstance(last, Multiply)
+        and (first.a, first.b, first.add) == (s.rows.dst, s.inner.dst, False)
+        and (last.a, last.b, last.add) == (first.acc, s.outer.dst, True)
+    ):
+        return first.acc, last.acc
+    raise LoweringFailed(step="emit", what="a stream without a product at either end")
+
+
+def _contract(s: Contract, r: Renderer) -> Lines:
+    part = ", ".join(count(r, i) for i in (s.m_lo, s.n_lo, s.k_lo, s.k_hi))
+    each = ((s.acc, s.b), *s.more)
+    names = "abc"[: len(each) + 1]
+    columns = zip(names[1:], each, strict=True)
+    tiles = ", ".join(str(acc) for acc, _ in each)
+    return r.lines(
+        block_operand("a", s.a, s.m, s.k, s.element, r),
+        *(block_operand(name, b, s.n, s.k, s.element, r) for name, (_, b) in columns),
+        f"Accumulators<Tile> {tiles};",
+        f"contract({tiles}, {', '.join(names)}, Part{{{part}}}, shared);",
+    )
+
+
+def _summed(s: WhenSummed, r: Renderer) -> str:
+    """Whether this block has the sums of all parts of its tile."""
+    r.uses.headers.add("parts.cuh")
+    numbers = ", ".join(count(r, i) for i in (s.tile, s.part, s.parts, s.sums.dims[2]))
+    together = f"Together{{{_names((s.sums, s.arrived), r)}, {numbers}}}"
+    return f"add_parts<Tile>({s.acc}, {together})"
+
+
+def block_operand(
+    name: str, o: Operand, major: Axis, k: Axis, element: DType, r: Renderer
+) -> Lines:
+    """An operand as a ring takes it in: vectors along the direction in which it is contiguous."""
+    spelled = BLOCK_TYPES[element.name]
+    majors = count(r, major.extent)
+    along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
+    held = o.source is not None and o.source.dtype is element
+    if held and o.source is not None and o.stride is not None and o.k_stride is not None:
+        how = "kEither" if 1 in (o.stride, o.k_stride) else "kElements"
+        source = r.pointer(o.source, o.base)
+        if element is not f32:
+            source = f"reinterpret_cast<const {spelled}*>({source})"
+        strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
+        kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
+        return r.lines(f"const {kind} {name} = {{{source}, {strides}, {majors}}};")
+    assert o.value is not None
+    body = Lines(
+        (
+            f"const {r.place} {major.name} = at_major, {k.name} = at_depth;",
+            f"return {r.scalar(o.value).code};",
+        )
+    )
+    head = f"const auto {name} = computed<{spelled}, Along::{along}>([&](int at_major, int at_depth) {{"
+    return r.lines(head, body.indented(), f"}}, {majors});")
+
+
+def count(r: Renderer, i: Ix) -> str:
+    """An index as an int of the device's headers."""
+    return r.index(i) if r.place == NARROW else as_int(r, i)
+
+
+def _ends(indices: tuple[Ix, ...], r: Renderer) -> str:
+    return ", ".join(r.index(i) for i in indices)
+
+
+def _names(buffers: Iterable[Buffer], r: Renderer) -> str:
+    return ", ".join(r.use(str(b)) for b in buffers)

@@ -1,0 +1,140 @@
+"""speller: kernels of blocks of threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lumigen.emit.columns import folded
+from lumigen.emit.cxx import string
+from lumigen.emit.environment import render
+from lumigen.emit.kernel import KernelText, dim_arguments, spelled_dims
+from lumigen.emit.lines import Lines, joined, used
+from lumigen.emit.places import counted_in
+from lumigen.program import Parameter
+from lumigen.resources import templates_dir
+from lumigen.targets.cuda.block import BLOCK_TYPES, declarations, statements_of
+from lumigen.targets.cuda.roles import box_lines, is_split, role_lines
+from lumigen.tile import BlockTile, Contract, Stream, TileKind, TileProgram
+
+HEADERS = {
+    "cascade": ("cascade.cuh", "index.h", "scalar.h", "simd.h", "turn.h"),
+    "cascade_roles": ("cascade_roles.cuh", "index.h", "scalar.h", "simd.h"),
+    "groups": ("group.cuh", "index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),
+    "order": ("index.h", "order.cuh", "scalar.h", "simd.h", "turn.h"),
+    "simt": ("index.h", "scalar.h", "simd.h", "turn.h"),
+    "pipeline": (
+        "elements.cuh",
+        "fma.cuh",
+        "index.h",
+        "pipeline.cuh",
+        "scalar.h",
+        "simd.h",
+        "turn.h",
+    ),
+    "block_fold": ("index.h", "maps.cuh", "pipeline.cuh", "scalar.h", "simd.h", "turn.h"),
+    "roles": ("elements.cuh", "index.h", "scalar.h", "simd.h", "split.cuh"),
+}
+
+
+@dataclass(frozen=True)
+class DeviceKernelContext:
+    """All that `cuda/kernel.cu.j2` may see."""
+
+    name: str
+    symbol: str  # the name that profilers and sanitizers show
+    place: str  # the type in which places are computed
+    origin: str  # lines of the model, a literal
+    team: int
+    width: int
+    headers: tuple[str, ...]
+    pointers: tuple[Parameter, ...]
+    dims: tuple[tuple[str, str], ...]
+    uses_task: bool
+    tile: str  # how a block divides a product; empty where there is none
+    bounds: str  # threads of a block, and blocks that a multiprocessor should hold
+    threads: str
+    shared: str  # bytes of shared memory
+    box_lines: str  # what a tile must agree with, of a kernel for Hopper alone; else empty
+    cluster: str  # blocks of a cluster
+    stays: bool  # for several work tiles
+    split: bool  # the blocks of a cluster share a tile
+    lines: tuple[str, ...]
+
+
+def device_kernel_body(
+    name: str, program: TileProgram, parameters: tuple[Parameter, ...], origin: str
+) -> KernelText:
+    """A kernel whose tasks are blocks of threads."""
+    dims = spelled_dims(program, parameters)
+    lines = _lines(program, dims)
+    is_roles = bool(program.maps)
+    pointers = (p for p in parameters if p.is_pointer)
+    bounds, shared = f"kThreads, {program.blocks}" if program.blocks else "kThreads", "0"
+    if is_roles:
+        bounds, shared = "Tile::kThreads, 1", "Tile::kSharedBytes"
+    elif program.tile:
+        element = _element(program)
+        bounds, shared = "Tile::kThreads, Tile::kBlocks", f"Tile::shared_bytes<{element}>()"
+    context = DeviceKernelContext(
+        name=name,
+        symbol=symbol(name, origin),
+        place=counted_in(program),
+        origin=string(origin),
+        team=program.team,
+        width=program.width,
+        headers=tuple(sorted({*HEADERS[program.skeleton], *lines.headers})),
+        # what maps alone reach has no other name in the kernel
+        pointers=tuple(p for p in pointers if not is_roles or p.name in lines.names),
+        dims=dim_arguments(program, parameters, dims),
+        uses_task="task" in lines.names,
+        tile=spelled_tile(program.tile) if program.tile else "",
+        bounds=bounds,
+        threads="Tile::kThreads" if program.tile else "kThreads",
+        shared=shared,
+        box_lines=box_lines(program) if is_roles else "",
+        cluster="Tile::kSplit" if is_split(program) else "Tile::kCluster",
+        stays=program.skeleton == "roles" and not is_split(program),
+        split=is_split(program),
+        lines=lines.text,
+    )
+    return KernelText(folded(render(templates_dir() / "cuda", "kernel.cu.j2", kernel=context)))
+
+
+TILES = {
+    TileKind.PIPELINE: "PipelineTile",
+    TileKind.PAIR: "PipelinePair",
+    TileKind.FMA: "FmaTile",
+    TileKind.ROLES: "RolesTile",
+    TileKind.SPLIT: "SplitTile",
+    TileKind.CASCADE: "CascadeTile",
+    TileKind.CASCADE_ROLES: "CascadeRolesTile",
+}
+
+
+def spelled_tile(tile: BlockTile) -> str:
+    """As the device's headers have it: the element, the sizes, along what operands are contiguous."""
+    element = [tile.element.name] if tile.element else []
+    along = ["Along::kDepth" if deep else "Along::kMajor" for deep in tile.deep]
+    return f"{TILES[tile.kind]}<{', '.join([*element, *(str(n) for _, n in tile.sizes), *along])}>"
+
+
+def symbol(name: str, origin: str) -> str:
+    """`k01_softmax_model_13_14` of `model.py:13, 14`: tools that know only a symbol tell the model's lines by it."""
+    lines = re.sub(r" and \d+ more$", "", origin).replace(".py:", "_")
+    return re.sub(r"[^A-Za-z0-9]+", "_", f"{name} {lines}").strip("_")
+
+
+def _element(program: TileProgram) -> str:
+    """The type of the matrix operands, as the device's headers spell it."""
+    statements = list(program.statements())
+    contracted = [s.element for s in statements if isinstance(s, Contract)]
+    streamed = [s.rows.dst.dtype for s in statements if isinstance(s, Stream)]
+    return BLOCK_TYPES[(*contracted, *streamed)[0].name]
+
+
+def _lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
+    if program.maps:
+        return role_lines(program, dims)
+    return joined(used([declarations(program), *statements_of(program, dims).body()]))

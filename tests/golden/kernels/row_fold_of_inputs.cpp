@@ -1,0 +1,73 @@
+// run k00_cascade(q, k, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
+#include "runtime/index.h"
+#include "runtime/lanes.h"
+#include "runtime/panel.h"
+#include "runtime/scalar.h"
+#include "runtime/simd.h"
+#include "runtime/tile.h"
+#include "runtime/vmath.h"
+
+namespace LUMIGEN_NS {
+inline namespace LUMIGEN_ISA {
+
+void k00_cascade(const void* raw, int64_t task, char* scratch) {
+  const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
+  const float* const x0 = args.x0;
+  const float* const x1 = args.x1;
+  float* const out = args.out;
+  [[maybe_unused]] const int64_t many = args.many;
+  [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
+  float* const x_tile = reinterpret_cast<float*>(scratch);  // 96 x 24
+  float* const columns = reinterpret_cast<float*>(scratch + 9216);  // 128 x 24
+  float* const part = reinterpret_cast<float*>(scratch + 21504);  // 96 x 128
+  float* const state0 = reinterpret_cast<float*>(scratch + 70656);  // 96
+  float* const state1 = reinterpret_cast<float*>(scratch + 71040);  // 96
+  const int64_t rows_each = ((many - 1) / row_tiles) + 1;
+  const int64_t m0 = index_min(many, rows_each * task);
+  const int64_t m1 = index_min(m0 + rows_each, many);
+  pack_a(x_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
+  fill_tile(state0, -__builtin_inff(), 96);
+  fill_tile(state1, 0.0f, 96);
+  for (int64_t k0 = 0; k0 < 500; k0 += 128) {
+    const int64_t k1 = index_min(500, k0 + 128);
+    pack_b(columns, x1 + 24 * k0, 24, 1, k1 - k0, 24);
+    multiply(part, 128, x_tile, columns, static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
+    for (int64_t m = m0; m < m1; ++m) {
+      const float old0 = state0[m - m0];
+      const float old1 = state1[m - m0];
+      Vec acc0 = splat(-__builtin_inff());
+      for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
+        const int64_t k = k0 + k_offset;
+        acc0 = max_nan(acc0,
+            zero_tail(load(part + k + 128 * m - k0 - 128 * m0, lanes) * splat(0.25f), lanes, -__builtin_inff()));
+      });
+      const float r0 = reduce_max(acc0);
+      float new0 = old0;
+      new0 = max_nan(new0, r0);
+      state0[m - m0] = new0;
+      const float correct0 = exp2((old0 - ((new0 < -3.4028235e+38f) ? 0.0f : new0)) * 1.442695f);
+      Vec acc1 = splat(0.0f);
+      for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
+        const int64_t k = k0 + k_offset;
+        acc1 = acc1 +
+            zero_tail(exp2((load(part + k + 128 * m - k0 - 128 * m0, lanes) * splat(0.25f) -
+                        splat((new0 < -3.4028235e+38f) ? 0.0f : new0)) * splat(1.442695f)), lanes, 0.0f);
+      });
+      const float r1 = reduce_add(acc1);
+      float new1 = old1 * correct0;
+      new1 = new1 + r1;
+      state1[m - m0] = new1;
+    }
+  }
+  for_lanes(m1 - m0, [&](int64_t m_offset, auto lanes) {
+    const int64_t m = m0 + m_offset;
+    const Vec v0 = load(state0 + m - m0, lanes);
+    store(out + m,
+        select(lt(select(lt(v0, splat(0.0f)), v0 * splat(-1.0f), v0) + splat(0.0f), splat(__builtin_inff())),
+            fma(log2(select(lt(v0, splat(-3.4028235e+38f)), splat(__builtin_nanf("")), load(state1 + m - m0, lanes))),
+                splat(0.6931472f), v0), v0), lanes);
+  });
+}
+
+}  // namespace LUMIGEN_ISA
+}  // namespace LUMIGEN_NS

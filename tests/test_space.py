@@ -1,0 +1,331 @@
+"""The plan is the program: a change of a plan or a schedule changes the tile program, or is refused with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from tiles import traced
+
+import lumigen as lg
+from lumigen import functional as F
+from lumigen.emit.weights_file import pack
+from lumigen.errors import VerifyFailed
+from lumigen.index import Dim
+from lumigen.interp import tile
+from lumigen.interp.region import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import assemble
+from lumigen.lower.built import Built
+from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.lower.plan_region import Candidate
+from lumigen.plan import Carry, Illegal, KernelPlan, Loop, Product, Step
+from lumigen.region import Region
+from lumigen.tile import TileProgram
+from lumigen.verify.plan import verify
+from lumigen.verify.tile import verify as verify_tile
+
+Array = np.ndarray[Any, Any]
+ROWS = Dim("rows", 1, 64, typical=32)
+KEYS = Dim("keys", 1, 90, typical=40)
+SIZES = ({ROWS: 7, KEYS: 21}, {ROWS: 33, KEYS: 64})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A function of one region, its inputs, and on which devices its changes are tried."""
+
+    function: Callable[..., Any]
+    inputs: Mapping[str, Any]
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+
+def heads(length: Any, dtype: Any = lg.f32) -> Any:
+    return lg.spec(2, length, 16, dtype=dtype)
+
+
+ALL: dict[str, Row] = {
+    "map": Row(lambda x: x.exp() + 1, {"x": lg.spec(ROWS, 40)}),
+    "softmax": Row(lambda x: x.softmax(-1), {"x": lg.spec(ROWS, 40)}),
+    "moments": Row(lambda x: x.sum(-1) * (x * x).sum(-1), {"x": lg.spec(ROWS, 40)}),
+    "columns": Row(lambda x: x.sum(0) + x.amax(0), {"x": lg.spec(ROWS, 40)}),
+    "channels": Row(lambda x: x.softmax(1), {"x": lg.spec(2, 12, ROWS)}),
+    "integers": Row(lambda x: x.sum(-1), {"x": lg.spec(ROWS, 12, dtype=lg.i64)}),
+    "windows": Row(lambda x: F.avg_pool2d(x, 3), {"x": lg.spec(2, 3, 12, 12)}),
+    "long": Row(lambda x: x.sum(), {"x": lg.spec(300, 1000)}),
+    "long columns": Row(lambda x: x.sum(0), {"x": lg.spec(ROWS, 600)}),
+    "repeated": Row(lambda x, w: x * w.sum(), {"x": lg.spec(2, 20000), "w": lg.spec(5)}),
+    "parts": Row(
+        lambda a, b: lg.cat((a, b), -1).exp(), {"a": lg.spec(ROWS, 40), "b": lg.spec(ROWS, 24)}
+    ),
+    "cumsum": Row(lambda x: x.cumsum(-1), {"x": lg.spec(ROWS, 40)}),
+    "scan of rows": Row(lambda x: x.cumsum(0), {"x": lg.spec(ROWS, 600)}),
+    "sort": Row(lambda x: x.argsort(-1), {"x": lg.spec(ROWS, 40)}),
+    "product": Row(lambda a, b: (a @ b).relu(), {"a": lg.spec(ROWS, 40), "b": lg.spec(40, KEYS)}),
+    "product of halves": Row(
+        lambda a, b: (a @ b).relu(),
+        {"a": lg.spec(ROWS, 64, dtype=lg.f16), "b": lg.spec(64, 48, dtype=lg.f16)},
+    ),
+    "convolution": Row(
+        lambda x, w: F.conv2d(x, w, padding=1),
+        {"x": lg.spec(1, 3, 9, 11), "w": lg.spec(20, 3, 3, 3)},
+    ),
+    "attention": Row(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        {"q": heads(KEYS), "k": heads(KEYS), "v": heads(KEYS)},
+    ),
+    "attention of halves": Row(
+        lambda q, k, v: ((q @ k.mT) * 0.2).relu() @ v,
+        {n: heads(ROWS if n == "q" else KEYS, lg.bf16) for n in "qkv"},
+    ),
+    "one query": Row(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+        {"q": heads(1), "k": heads(KEYS), "v": heads(KEYS)},
+        ("cpu",),
+    ),
+}
+DEVICES: Mapping[str, Device] = {"cpu": CPU, "cuda": CUDA}
+CASES = [(name, device) for name, row in ALL.items() for device in row.devices]
+LONG = {"long", "repeated"}  # for an interpreter
+RUN = [pytest.param(*c, marks=[pytest.mark.slow] if c[0] in LONG else []) for c in CASES]
+
+
+@cache
+def lowered(name: str, device: str) -> tuple[tuple[Region, Candidate], ...]:
+    """The regions of a function as a device plans them, and what it chooses for each."""
+    seen: list[tuple[Region, Candidate]] = []
+
+    @dataclass(frozen=True)
+    class Watched(Device):
+        def lower(self, region: Region) -> tuple[Candidate, tuple[Built, ...]]:
+            candidate, built = super().lower(region)
+            seen.append((region, candidate))
+            return candidate, built
+
+    row, chosen = ALL[name], DEVICES[device]
+    graph = traced(row.function, **row.inputs)
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    own = {f.name: getattr(chosen, f.name) for f in fields(chosen)}
+    assemble((("entry", graph),), Watched(**own))
+    return tuple(seen)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A candidate that is one decision away from the chosen one, its kernels, and whether these differ."""
+
+    region: Region
+    before: Candidate
+    after: Candidate
+    kernels: tuple[Built, ...] | Illegal
+    differs: bool
+
+
+@cache
+def changed(name: str, device: str) -> tuple[Change, ...]:
+    out: list[Change] = []
+    row = DEVICES[device]
+    for region, candidate in lowered(name, device):
+        base = built(row, candidate)
+        assert isinstance(base, tuple)
+        for other in row.changes(candidate):
+            made = built(row, other)
+            differs = isinstance(made, tuple) and _programs(made) != _programs(base)
+            out.append(Change(region, candidate, other, made, differs))
+    return tuple(out)
+
+
+def built(device: Device, candidate: Candidate) -> tuple[Built, ...] | Illegal:
+    """The kernels of a candidate, or the first reason why there are none."""
+    try:
+        verify(candidate.plan)
+    except VerifyFailed as no:
+        return Illegal(str(no))
+    out: list[Built] = []
+    for plan, sizes in zip(candidate.plan.kernels, candidate.schedules, strict=True):
+        one = device.build(plan, sizes)
+        if isinstance(one, Illegal):
+            return one
+        verify_tile(one.program)
+        out.append(one)
+    return tuple(out)
+
+
+def _programs(kernels: tuple[Built, ...]) -> list[TileProgram]:
+    return [b.program for b in kernels]
+
+
+def numbers(region: Region, dims: Mapping[Dim, int]) -> dict[str, Array]:
+    rng = np.random.default_rng(1)
+    out: dict[str, Array] = {}
+    for b in region.reads():
+        shape = [int(e.evaluate(dims)) for e in b.dims]
+        drawn = rng.integers(-9, 9, shape) if b.dtype.is_int else rng.standard_normal(shape)
+        out[b.name] = drawn.astype(b.dtype.numpy)
+    return out
+
+
+def run(
+    kernels: tuple[Built, ...], given: Mapping[str, Array], dims: Mapping[Dim, int]
+) -> dict[str, Array]:
+    """What the kernels leave, one after the other."""
+    memory = dict(given)
+    for b in kernels:
+        memory |= {packed.name: pack(memory[w.name], how) for packed, w, how in b.packs}
+        memory |= tile.run(b.program, memory, dims)
+    return memory
+
+
+def close(found: Mapping[str, Array], region: Region, want: Mapping[str, Array]) -> bool:
+    """Within the rounding of the narrowest operands."""
+    halves = any(b.dtype.bits == 16 for b in region.buffers())
+    for s in region.stores:
+        a, b = found[s.dst.name].astype(np.float64), want[s.dst.name].astype(np.float64)
+        scale = max(1.0, float(np.abs(b).max(initial=0)))
+        if np.abs(a - b).max(initial=0) > (3e-2 if halves else 1e-4) * scale:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(("name", "device"), RUN)
+def test_each_choice_changes_the_program_and_not_the_result(name: str, device: str) -> None:
+    """Sizes past all that there is are the exception: an extent of 40 has one tile of 512, and one of 1024."""
+    inputs = {
+        region: [(dims, numbers(region, dims)) for dims in SIZES]
+        for region, _ in lowered(name, device)
+    }
+    wanted = {
+        r: [evaluate(r, given, dims) for dims, given in points] for r, points in inputs.items()
+    }
+    for c in changed(name, device):
+        what = _difference(c.before, c.after)
+        if isinstance(c.kernels, Illegal):
+            assert c.kernels.reason
+            continue
+        assert c.differs or c.after.plan == c.before.plan, f"nothing changed: {what}"
+        points = inputs[c.region] if c.differs else ()
+        for (dims, given), want in zip(points, wanted[c.region], strict=False):
+            assert close(run(c.kernels, given, dims), c.region, want), what
+
+
+def test_each_site_changes_some_program() -> None:
+    """A site that no region of the table feels would be a field that nothing realises."""
+    felt: set[tuple[str, str]] = set()
+    known: set[tuple[str, str]] = set()
+    for c in (c for case in CASES for c in changed(*case)):
+        for old, new in zip(c.before.schedules, c.after.schedules, strict=True):
+            sites = {(new.builder, site) for site, size in new.tile if old.get(site, -1) != size}
+            known |= sites
+            if c.differs and len(sites) == 1:
+                felt |= sites
+    tables = {"pipeline", "roles", "stream_roles"}  # whole tiles at a time
+    assert {site for site in known - felt if site[0] not in tables} == set()
+
+
+def _difference(one: Candidate, other: Candidate) -> str:
+    pairs = zip(one.schedules, other.schedules, strict=True)
+    return "; ".join(f"{a} -> {b}" for a, b in pairs if a != b) or str(other.plan.kernels)
+
+
+# ---- what no space allows is not ignored either ----
+
+
+def spoiled(plan: KernelPlan) -> Iterator[tuple[str, KernelPlan]]:
+    """The plan with each field of each of its parts dropped, emptied or turned, one at a time."""
+    for number, loop in enumerate(plan.root):
+        for what, near in _spoiled_loop(loop):
+            root = (*plan.root[:number], near, *plan.root[number + 1 :])
+            yield what, replace(plan, root=root)
+        if len(plan.root) > 1:
+            yield (
+                "a root loop gone",
+                replace(plan, root=(*plan.root[:number], *plan.root[number + 1 :])),
+            )
+    if plan.then is not None:
+        yield "what the last block does gone", replace(plan, then=None)
+
+
+def _spoiled_loop(loop: Loop) -> Iterator[tuple[str, Loop]]:
+    for kind in {"grid", "lanes", "threads", "seq"} - {loop.kind}:
+        yield f"{loop.kind} as {kind}", replace(loop, kind=kind)
+    for number, axis in enumerate(loop.axes):
+        axes = (*loop.axes[:number], *loop.axes[number + 1 :])
+        yield f"without axis {axis}", replace(loop, axes=axes)
+    for number, condition in enumerate(loop.where):
+        where = (*loop.where[:number], *loop.where[number + 1 :])
+        yield f"without {condition}", replace(loop, where=where)
+    for number, carry in enumerate(loop.carries):
+        for what, near in _spoiled_carry(carry):
+            carries = (*loop.carries[:number], near, *loop.carries[number + 1 :])
+            yield f"carry {number} {what}", replace(loop, carries=carries)
+    if loop.results:
+        yield "without results", replace(loop, results=())
+    for number, step in enumerate(loop.body):
+        before, after = loop.body[:number], loop.body[number + 1 :]
+        yield f"without step {number}", replace(loop, body=(*before, *after))
+        yield f"step {number} twice", replace(loop, body=(*before, step, step, *after))
+        for what, near in _spoiled_step(step):
+            yield f"step {number} {what}", replace(loop, body=(*before, near, *after))
+
+
+def _spoiled_step(step: Step) -> Iterator[tuple[str, Step]]:
+    if isinstance(step, Loop):
+        yield from _spoiled_loop(step)
+    if isinstance(step, Product):
+        yield "turned", replace(step, m=step.n, n=step.m)
+        yield "without rows", replace(step, m=())
+        yield "without columns", replace(step, n=())
+        yield "factors exchanged", replace(step, rows=step.columns, columns=step.rows)
+
+
+def _spoiled_carry(c: Carry) -> Iterator[tuple[str, Carry]]:
+    if c.correct is not None:
+        yield "uncorrected", replace(c, correct=None)
+    else:
+        yield "corrected", replace(c, correct=c.tile)
+    if c.product is not None:
+        yield "without its product", replace(c, product=None)
+    yield (
+        "of another monoid",
+        replace(c, monoid=next(m for m in type(c.monoid) if m is not c.monoid)),
+    )
+
+
+@pytest.mark.parametrize(("name", "device"), CASES)
+def test_no_part_of_a_plan_is_ignored(name: str, device: str) -> None:
+    row = DEVICES[device]
+    for _, candidate in lowered(name, device):
+        base = built(row, candidate)
+        assert isinstance(base, tuple)
+        for number, kernel in enumerate(candidate.plan.kernels):
+            for what, near in spoiled(kernel):
+                kernels = candidate.plan.kernels
+                plan = replace(
+                    candidate.plan, kernels=(*kernels[:number], near, *kernels[number + 1 :])
+                )
+                made = built(row, replace(candidate, plan=plan))
+                same = isinstance(made, tuple) and _programs(made) == _programs(base)
+                assert not same, f"{what} is ignored"
+                assert not isinstance(made, Illegal) or made.reason
+
+
+def test_a_schedule_of_unknown_sites_is_refused() -> None:
+    for _, candidate in lowered("product", "cpu"):
+        sizes = candidate.schedules[-1].at("colour", 3)
+        made = built(CPU, replace(candidate, schedules=(*candidate.schedules[:-1], sizes)))
+        assert isinstance(made, Illegal)
+        assert "colour" in made.reason
+
+
+def test_a_plan_of_another_form_is_refused_with_a_reason() -> None:
+    """A fold with corrections is no plan of vector loops: it had lost them without a word."""
+    ((_, folded),) = lowered("attention", "cpu")
+    ((_, plain),) = lowered("softmax", "cpu")
+    made = built(CPU, replace(folded, schedules=plain.schedules))
+    assert isinstance(made, Illegal)
+    assert "correction" in made.reason or "product" in made.reason
