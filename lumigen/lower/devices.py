@@ -15,8 +15,8 @@ from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed
 from lumigen.index import Ix, extent_of
 from lumigen.lower import (
-    cascade,
     cascade_row,
+    cascade_tiles,
     implicit,
     order,
     panels,
@@ -209,7 +209,7 @@ CPU = Device(
             each_part({name: b.near for name, b in PANELS.items()}),
         ),
         "row_fold": Builder(row_fold_tiles.row_fold, sites(row_fold_tiles.SITES)),
-        "cascade": Builder(cascade.cascade, sites(cascade.SITES)),
+        "cascade": Builder(cascade_tiles.cascade, sites(cascade_tiles.SITES)),
         "cascade_row": Builder(cascade_row.cascade_row, sites(cascade_row.SITES)),
     },
     runs_whole=_has_skeleton,
