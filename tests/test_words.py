@@ -12,9 +12,10 @@ from tiles import traced
 import lumigen as lg
 from lumigen.compile import lower_model
 from lumigen.emit.kernel import spelled_dims
-from lumigen.emit.variables import NUMBERED, WORDS, variables
+from lumigen.emit.variables import NUMBERED, variables
 from lumigen.frontend import Traced
 from lumigen.index import Dim
+from lumigen.kernel_words import WORDS
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.names import KEYWORDS, is_of_headers
 from lumigen.target import TARGETS, parse_target
