@@ -79,8 +79,10 @@ def kernel_words(named: Mapping[Buffer, Buffer]) -> dict[str, str]:
     out: dict[str, str] = {}
     for old, new in named.items():
         word = re.sub(r"_?(weight|bias)$", "", new.name) if old.role is Role.WEIGHT else new.name
-        if old.name != new.name and len(word.strip("_")) > 1 and word not in UNSAID:
-            out[new.name] = word.strip("_")
+        word = word.strip("_")
+        is_told = len(word) > 1 and word.rstrip("_0123456789") not in UNSAID
+        if old.name != new.name and is_told:
+            out[new.name] = word
     return out
 
 
