@@ -433,7 +433,10 @@ REFUSED = [
         "full/y.pt cannot be used: it is none of safetensors, GGUF, PyTorch",
     ),
     ("compile {digits} --embed-weights", "--embed-weights cannot be alone. Pass them together"),
-    ("show {digits} --after tile --kernel k99", "--kernel cannot be k99. Pass one of k00_product_panel"),
+    (
+        "show {digits} --after tile --kernel k99",
+        "--kernel cannot be k99. Pass one of k00_product_panel",
+    ),
     ("show {digits} --after fold --kernel k00", "cannot be k00 after fold. Pass a kernel after"),
     ("run full/a.txt", "[run] full/a.txt cannot be used: it is no directory. Name a directory"),
     ("inspect nowhere", "nowhere cannot be used: there is no such directory or library. Name a"),
@@ -643,10 +646,18 @@ SHOWN = {
     "retype": ["entry classify\n", "dim batch in 1..64\n"],
     "canonicalize": ["entry classify\n", "= sum_reduce i2<64 %"],
     "fold": ["entry classify\n", "output probs = %"],
-    "regions": ["k00_product_panel  # ", "sum over (k0) of %", "store out[i0, i1] over (i0, i1) = %"],
+    "regions": [
+        "k00_product_panel  # ",
+        "sum over (k0) of %",
+        "store out[i0, i1] over (i0, i1) = %",
+    ],
     "plan": ["grid (i0: batch, i1: 128)", "schedule panel: ", "schedule simt: "],
     "tile": ["k00_product_panel  # ", "c_tile", "k02_probs_simt  # "],
-    "program": ["input x f32[batch, 64]\n", "run k00_product_panel(x, ", "weight w_0_bias = 0.bias"],
+    "program": [
+        "input x f32[batch, 64]\n",
+        "run k00_product_panel(x, ",
+        "weight w_0_bias = 0.bias",
+    ],
     "source": ["void k00_product_panel(const void* ", "void k02_probs_simt(const void* "],
 }
 
@@ -1054,7 +1065,11 @@ def test_bench_times_every_entry_and_its_kernels(digits: Path, run: Run) -> None
     assert row["runs"] >= 15
     assert row["min_seconds"] <= row["median_seconds"] <= row["p90_seconds"]
     kernels = row["kernels"]
-    assert [k["kernel"] for k in kernels] == ["k00_product_panel", "k01_product_panel", "k02_probs_simt"]
+    assert [k["kernel"] for k in kernels] == [
+        "k00_product_panel",
+        "k01_product_panel",
+        "k02_probs_simt",
+    ]
     assert sum(k["share"] for k in kernels) == pytest.approx(1)
     assert kernels[0]["flops"] >= 2 * 2 * 64 * 128
     assert kernels[0]["bytes_read"] == 4 * (2 * 64 + 64 * 128 + 128)
