@@ -239,7 +239,8 @@ class Graph:
     """One entry of a model: named inputs and outputs, and the new versions of states, in order.
 
     The last version of a state is what the next run finds. `lines` maps nodes to the user's lines they
-    come from; it takes no part in equality.
+    come from, `names` to what the model calls what they hold: a variable, or the path of the module that returned it.
+    Neither takes part in equality.
     """
 
     inputs: tuple[Node, ...]
@@ -248,6 +249,7 @@ class Graph:
     lines: Mapping[Node, tuple[SourceLocation, ...]] = field(
         default_factory=dict[Node, tuple[SourceLocation, ...]], compare=False
     )
+    names: Mapping[Node, str] = field(default_factory=dict[Node, str], compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Graph], tuple[object, ...]]:
         order = toposort(
@@ -256,6 +258,7 @@ class Graph:
                 *(e.node for e in self.roots()),
                 *(s for s, _ in self.updates),
                 *self.lines,
+                *self.names,
             )
         )
         place = {n: i for i, n in enumerate(order)}
@@ -263,7 +266,8 @@ class Graph:
         outputs = tuple((name, place[e.node], e.view) for name, e in self.outputs)
         updates = tuple((place[s], place[e.node], e.view) for s, e in self.updates)
         lines = tuple((place[n], lines) for n, lines in self.lines.items())
-        return _graph, (tuple(_rows(order)), inputs, outputs, updates, lines)
+        names = tuple((place[n], name) for n, name in self.names.items())
+        return _graph, (tuple(_rows(order)), inputs, outputs, updates, lines, names)
 
     def roots(self) -> tuple[Edge, ...]:
         return (*(e for _, e in self.outputs), *(e for _, e in self.updates))
@@ -298,6 +302,7 @@ def _graph(
     outputs: tuple[tuple[str, int, View], ...],
     updates: tuple[tuple[int, int, View], ...],
     lines: tuple[tuple[int, tuple[SourceLocation, ...]], ...],
+    names: tuple[tuple[int, str], ...],
 ) -> Graph:
     """From what `Graph.__reduce__` gives."""
     at = _from_rows(rows)
@@ -306,6 +311,7 @@ def _graph(
         tuple((name, Edge(at[i], view)) for name, i, view in outputs),
         tuple((at[s], Edge(at[i], view)) for s, i, view in updates),
         lines={at[i]: places for i, places in lines},
+        names={at[i]: name for i, name in names},
     )
 
 

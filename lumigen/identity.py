@@ -46,6 +46,7 @@ def compilation_key(
         for p, g in traced.entries
         for d in g.dims()
     ]
+    names = [g.names.get(n, "") for _, g in traced.entries for n in g.nodes()]
     facts = (
         traced.name,
         traced.version,
@@ -54,4 +55,5 @@ def compilation_key(
         str(arrays is None),
         traced.text.identity() if traced.text else "",
     )
-    return key_of((*facts, *ranges, *unread, show_entries(traced.entries)), arrays)
+    texts = (*facts, *ranges, *names, *unread, show_entries(traced.entries))
+    return key_of(texts, arrays)

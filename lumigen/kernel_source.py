@@ -17,7 +17,7 @@ def kernel_source(kernel: LoweredKernel, target: Target) -> KernelSource:
     text = spell(kernel.name, kernel.program, kernel.parameters, lines)
     return KernelSource(
         name=kernel.name,
-        title=title(kernel.region),
+        title=title(kernel.region, kernel.plan),
         lines=kernel.lines,
         parameters=kernel.parameters,
         scratch_bytes=text.scratch_bytes,

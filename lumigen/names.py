@@ -164,13 +164,13 @@ def common_parts(names: Sequence[str]) -> str:
     return ".".join(reversed(out))
 
 
-def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """For each dotted name an identifier of its last parts: two, or as many as tell it from the others."""
+def short_names(names: Sequence[str], least: int = 2) -> tuple[str, ...]:
+    """For each dotted name an identifier of its last parts: `least`, or as many as tell it from the others."""
     parts = [tuple(n.split(".")) for n in names]
     out: list[str] = []
     for own in parts:
         others = [p for p in parts if p != own]
-        count = min(2, len(own))
+        count = min(least, len(own))
         while count < len(own) and any(p[-count:] == own[-count:] for p in others):
             count += 1
         words = re.sub(r"\W+", "_", "_".join(own[-count:])).strip("_")

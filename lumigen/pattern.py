@@ -220,6 +220,7 @@ def rewrite(graph: Graph, *steps: Step) -> Graph:
     fired = _FIRED.get()
     done: dict[Node, Edge] = {}
     lines: dict[Node, dict[SourceLocation, None]] = {}
+    names: dict[Node, str] = {}
     for n in graph.nodes():
         moved = rebuild(n, tuple(_seen(a, done) for a in n.args))
         if isinstance(moved.attr, Loop):
@@ -228,13 +229,16 @@ def rewrite(graph: Graph, *steps: Step) -> Graph:
         out = done[n] = _settled(moved, steps, fired)
         if out.node is n or out.node.op not in SOURCES:
             lines.setdefault(out.node, {}).update(dict.fromkeys(graph.lines.get(n, ())))
+            if n in graph.names:
+                names.setdefault(out.node, graph.names[n])
     if all(e.node is n for n, e in done.items()):
         return graph
     outputs = tuple((name, _seen(e, done)) for name, e in graph.outputs)
     updates = tuple((state, _seen(e, done)) for state, e in graph.updates)
     changed = Graph(graph.inputs, outputs, updates)
     kept = {n: tuple(lines[n]) for n in changed.nodes() if lines.get(n)}
-    return replace(changed, lines=kept)
+    called = {n: names[n] for n in changed.nodes() if n in names}
+    return replace(changed, lines=kept, names=called)
 
 
 def _settled(n: Node, steps: tuple[Step, ...], fired: Fired | None) -> Edge:

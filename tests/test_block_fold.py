@@ -11,11 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
+from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen.interp import tile
+from lumigen.interp.region import evaluate
+from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.lower.axes import unify_axes
+from lumigen.lower.built import Built
+from lumigen.lower.canonical import canonical
+from lumigen.lower.devices import CUDA
+from lumigen.lower.partition import obligatory_cuts, regions
 from lumigen.printer.tile import show as show_tile
+from lumigen.verify.plan import verify as verify_plan
 from lumigen.verify.tile import verify
 
 ROWS = lg.Dim("rows", 1, 500, typical=300)
@@ -119,6 +129,36 @@ def test_what_stores_its_products(name: str) -> None:
     _, model = lowered(NOT_FOLDED[name])
     assert not folds(model)
     assert sum(k.program.skeleton == "pipeline" for k in model.kernels) == 1
+
+
+@pytest.mark.parametrize("name", ["deep", "parts_of_deep"])
+def test_folds_of_deep_products_come_later_in_the_space(
+    name: str, rng: np.random.Generator
+) -> None:
+    function, inputs = NOT_FOLDED[name]
+    graph = traced(function, **inputs)
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    (whole,) = regions(graph, obligatory_cuts(graph))
+    region = canonical(unify_axes(whole)).region
+    loops, *later = CUDA.space(region)
+    assert {s.builder for s in loops.schedules} == {"simt"}
+    dims = {ROWS: 70, COLUMNS: 130, WIDE: 700}
+    shapes = {b: [int(e.evaluate(dims)) for e in b.dims] for b in region.reads()}
+    buffers = {
+        b.name: rng.standard_normal(shape).astype(b.dtype.numpy) for b, shape in shapes.items()
+    }
+    want = evaluate(region, buffers, dims)
+    assert len(later) == (2 if name == "parts_of_deep" else 1)
+    for found in later:
+        temps: dict[str, Any] = {}
+        for plan, sizes in zip(verify_plan(found.plan).kernels, found.schedules, strict=True):
+            built = CUDA.build(plan, sizes)
+            assert isinstance(built, Built)
+            verify(built.program, name)
+            temps |= tile.run(built.program, {**buffers, **temps}, dims)
+        for out, value in want.items():
+            np.testing.assert_allclose(temps[out].astype(float), value.astype(float), 2e-2)
 
 
 def test_few_rows_are_folded_in_parts() -> None:

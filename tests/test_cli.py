@@ -433,7 +433,10 @@ REFUSED = [
         "full/y.pt cannot be used: it is none of safetensors, GGUF, PyTorch",
     ),
     ("compile {digits} --embed-weights", "--embed-weights cannot be alone. Pass them together"),
-    ("show {digits} --after tile --kernel k99", "--kernel cannot be k99. Pass one of k00_panel"),
+    (
+        "show {digits} --after tile --kernel k99",
+        "--kernel cannot be k99. Pass one of k00_product_panel",
+    ),
     ("show {digits} --after fold --kernel k00", "cannot be k00 after fold. Pass a kernel after"),
     ("run full/a.txt", "[run] full/a.txt cannot be used: it is no directory. Name a directory"),
     ("inspect nowhere", "nowhere cannot be used: there is no such directory or library. Name a"),
@@ -643,11 +646,19 @@ SHOWN = {
     "retype": ["entry classify\n", "dim batch in 1..64\n"],
     "canonicalize": ["entry classify\n", "= sum_reduce i2<64 %"],
     "fold": ["entry classify\n", "output probs = %"],
-    "regions": ["k00_panel  # ", "sum over (k0) of %", "store out[i0, i1] over (i0, i1) = %"],
+    "regions": [
+        "k00_product_panel  # ",
+        "sum over (k0) of %",
+        "store out[i0, i1] over (i0, i1) = %",
+    ],
     "plan": ["grid (i0: batch, i1: 128)", "schedule panel: ", "schedule simt: "],
-    "tile": ["k00_panel  # ", "c_tile", "k02_simt  # "],
-    "program": ["input x f32[batch, 64]\n", "run k00_panel(x, ", "weight w_0_bias = 0.bias"],
-    "source": ["void k00_panel(const void* ", "void k02_simt(const void* "],
+    "tile": ["k00_product_panel  # ", "c_tile", "k02_probs_simt  # "],
+    "program": [
+        "input x f32[batch, 64]\n",
+        "run k00_product_panel(x, ",
+        "weight w_0_bias = 0.bias",
+    ],
+    "source": ["void k00_product_panel(const void* ", "void k02_probs_simt(const void* "],
 }
 
 
@@ -716,14 +727,14 @@ def test_a_model_is_held_in_16_bits(here: Path, run: Run) -> None:
 
 
 def test_a_single_kernel_can_be_shown(run: Run) -> None:
-    code, out, _ = run("show", DIGITS, "--after", "regions", "--kernel", "k02_simt")
+    code, out, _ = run("show", DIGITS, "--after", "regions", "--kernel", "k02_probs_simt")
     assert code == 0
-    assert out.startswith("k02_simt  # ")
-    assert "k00_panel" not in out
-    code, alone, _ = run("show", DIGITS, "--kernel", "k02_simt")
+    assert out.startswith("k02_probs_simt  # ")
+    assert "k00_product_panel" not in out
+    code, alone, _ = run("show", DIGITS, "--kernel", "k02_probs_simt")
     assert code == 0
-    assert alone == run("show", DIGITS, "--after", "source", "--kernel", "k02_simt")[1]
-    assert "void k02_simt(" in alone
+    assert alone == run("show", DIGITS, "--after", "source", "--kernel", "k02_probs_simt")[1]
+    assert "void k02_probs_simt(" in alone
     assert run("show", DIGITS)[1] == run("show", DIGITS, "--after", "program")[1]
 
 
@@ -819,7 +830,7 @@ def test_a_reader_who_leaves_is_no_error(here: Path) -> None:
     command = ["bash", "-c", shown]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("// k00_panel")
+    assert done.stdout.startswith("// k00_product_panel")
 
 
 @pytest.mark.parametrize(
@@ -1054,7 +1065,11 @@ def test_bench_times_every_entry_and_its_kernels(digits: Path, run: Run) -> None
     assert row["runs"] >= 15
     assert row["min_seconds"] <= row["median_seconds"] <= row["p90_seconds"]
     kernels = row["kernels"]
-    assert [k["kernel"] for k in kernels] == ["k00_panel", "k01_panel", "k02_simt"]
+    assert [k["kernel"] for k in kernels] == [
+        "k00_product_panel",
+        "k01_product_panel",
+        "k02_probs_simt",
+    ]
     assert sum(k["share"] for k in kernels) == pytest.approx(1)
     assert kernels[0]["flops"] >= 2 * 2 * 64 * 128
     assert kernels[0]["bytes_read"] == 4 * (2 * 64 + 64 * 128 + 128)
@@ -1088,7 +1103,7 @@ def test_bench_without_a_compiler_says_so(
     assert out.splitlines()[-1].startswith(
         "limits  unknown: [build] a C++17 compiler was not found"
     )
-    kernel = next(line for line in out.splitlines() if line.startswith("k00_panel"))
+    kernel = next(line for line in out.splitlines() if line.startswith("k00_product_panel"))
     assert re.split(r"  +", kernel)[5] == "-"
     found = json.loads(run(*arguments, "--json")[1])
     assert found["limits"] is None
@@ -1264,7 +1279,7 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "work": (
         lambda m: m["entries"][0]["launches"][0].update(flops="__import__('os').abort()"),
-        "its launch of k00_panel has work that cannot be",
+        "its launch of k00_product_panel has work that cannot be",
     ),
     "extent": (
         lambda m: m["entries"][0]["inputs"][0].update(shape=["batch//0"]),

@@ -468,6 +468,6 @@ def test_emitted_sources_say_what_a_reader_asks() -> None:
     files = render_project(lower_model(make_model().trace(), {}).model)
     assert re.search(r"^\* `simt`: loops", files["README.md"], re.MULTILINE)
     (header,) = (t for p, t in files.items() if re.fullmatch(r"kernels/k00_\w+\.h", p))
-    assert re.search(r"^  const float\* x0;  // f32\[batch, \d+\]$", header, re.MULTILINE)
+    assert re.search(r"^  const float\* x;  // f32\[batch, \d+\]$", header, re.MULTILINE)
     (entry,) = (t for p, t in files.items() if p.startswith("src/") and "args.row_tiles = " in t)
     assert entry.count("are n / d rounded up.") == 1

@@ -165,4 +165,4 @@ def test_kernels_include_the_generator_where_they_draw() -> None:
     model = lower_model(Traced("drawn", "0", (("entry", graph),), ()), {}).model
     (kernel,) = model.kernels
     assert re.search(r'#include "runtime/random.h"', kernel.body)
-    assert "random_bits(x0[0], 0, " in kernel.body
+    assert "random_bits(seed[0], 0, " in kernel.body

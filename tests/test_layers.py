@@ -13,7 +13,19 @@ ROOT = Path(__file__).parent.parent / "lumigen"
 
 # Lowest first. The modules of a row (files or packages) know neither each other nor a row above.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"debug", "errors", "interrupt", "memo", "missing", "names", "resources", "rounds"}),
+    frozenset(
+        {
+            "debug",
+            "errors",
+            "interrupt",
+            "kernel_words",
+            "memo",
+            "missing",
+            "names",
+            "resources",
+            "rounds",
+        }
+    ),
     frozenset({"dtype", "index", "target_row", "tokenizer"}),
     frozenset({"application", "condition", "integers"}),
     frozenset({"ops", "toolchain", "view"}),

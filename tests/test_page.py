@@ -142,7 +142,7 @@ def test_a_graph_is_displayed(
     assert capsys.readouterr().out == text == cx.display()
     page = file.read_text(encoding="utf-8")
     assert "a &lt; b" in page
-    assert "k00_simt" in page
+    assert "k00_softmax_simt" in page
     assert ("After compile" in page) == bool(compilers)
     assert ".softmax(-1) * 1).retrieve()</div>" in page
 
@@ -170,10 +170,10 @@ def test_a_browser_shows_one_kernel_at_a_time(tmp_path: Path) -> None:
     file.write_text(page_of(compiled()), encoding="utf-8")
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     done = subprocess.run(
-        [*command, f"file://{file}#k05_cascade"], capture_output=True, text=True, check=True
+        [*command, f"file://{file}#k05_product_cascade"], capture_output=True, text=True, check=True
     )
     articles = re.findall(r"<article ([^>]*)>", done.stdout)
     shown_ones = [a for a in articles if "hidden" not in a]
     assert len(articles) == 6
     assert len(shown_ones) == 1
-    assert "k05_cascade" in shown_ones[0]
+    assert "k05_product_cascade" in shown_ones[0]

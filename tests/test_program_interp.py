@@ -210,7 +210,7 @@ def test_inputs_are_read_only() -> None:
 
     with pytest.raises(ValueError, match="read-only") as failed:
         broken("softmax", into_input)
-    assert failed.value.__notes__ == ["at launch 0 of entry run, of kernel k00_simt"]
+    assert failed.value.__notes__ == ["at launch 0 of entry run, of kernel k00_softmax_simt"]
 
 
 def test_a_launch_with_too_few_arguments_is_an_error() -> None:

@@ -450,8 +450,8 @@ def test_names_stay_apart() -> None:
 def test_sizes_of_arguments() -> None:
     (kernel,) = assemble((("main", PROGRAMS["layer_norm"]),)).kernels
     assert argument_sizes(kernel) == {
-        "x0": 36 * ix(B),
-        "x1": ix(12),
-        "x2": ix(12),
+        "x": 36 * ix(B),
+        "w": ix(12),
+        "b_": ix(12),
         "out": 36 * ix(B),
     }

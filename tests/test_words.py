@@ -12,9 +12,10 @@ from tiles import traced
 import lumigen as lg
 from lumigen.compile import lower_model
 from lumigen.emit.kernel import spelled_dims
-from lumigen.emit.variables import NUMBERED, WORDS, variables
+from lumigen.emit.variables import NUMBERED, variables
 from lumigen.frontend import Traced
 from lumigen.index import Dim
+from lumigen.kernel_words import DERIVED, WORDS, is_said
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.names import KEYWORDS, is_of_headers
 from lumigen.target import TARGETS, parse_target
@@ -37,6 +38,14 @@ def unknown(k: LoweredKernel, body: str) -> set[str]:
     return {w for w in words_of(body) - known if not is_of_headers(w) and not w.startswith(own)}
 
 
+def unsaid(k: LoweredKernel) -> set[str]:
+    """What a kernel says of its own and an operand may be called too."""
+    own = {b.name for b in k.program.args} | {d.name for d in k.program.dim_arguments}
+    derived = {f"{start}{b}" for b in own for start in DERIVED}
+    derived |= {f"{b}{end}" for b in own for end in ("_offset", "_parts")}
+    return {w for w in variables(k.program) - own - derived if not is_said(w)}
+
+
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("target", TARGET_NAMES)
 def test_every_word_is_known(target: str, dtype: lg.DType) -> None:
@@ -50,6 +59,7 @@ def test_every_word_is_known(target: str, dtype: lg.DType) -> None:
     for k in made.lowered.kernels:
         text = bodies[k.name].partition("const KernelRow")[0]
         assert not unknown(k, text), k.name
+        assert not unsaid(k), k.name
 
 
 @pytest.mark.parametrize("name", ["load", "lanes", "x", "common0", "i1_offset"])

@@ -436,8 +436,10 @@ class ModelContext:
 
     @property
     def skeletons(self) -> tuple[tuple[str, str], ...]:
-        """(the word in kernels' names, how such a kernel works) for those that the model has."""
-        words = {kernel.name.partition("_")[2] for kernel in self.kernels}
+        """(the last word in kernels' names, how such a kernel works) for those that the model has."""
+        known = sorted(self.target.skeletons, key=len)  # a longer one may end with a shorter one
+        ends = ([w for w in known if k.name.endswith(f"_{w}")] for k in self.kernels)
+        words = {found[-1] for found in ends if found}
         return tuple((word, how) for word, how in self.target.skeletons.items() if word in words)
 
     @property

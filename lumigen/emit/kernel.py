@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lumigen.emit.variables import NUMBERED, WORDS, variables
+from lumigen.emit.variables import NUMBERED, variables
+from lumigen.kernel_words import WORDS
 from lumigen.names import identifier
 from lumigen.program import Parameter
 from lumigen.tile import TileProgram

@@ -10,7 +10,7 @@ import dis
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from lumigen import graph
@@ -300,6 +300,7 @@ def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:
             result = entry.function(**{name: Tensor(graph.edge(n)) for name, n in inputs.items()})
         outputs = _named_outputs(entry, result)
         traced = Graph(tuple(inputs.values()), outputs, scope.updates(), scope.frozen_lines())
+        traced = replace(traced, names=scope.frozen_names(traced.nodes()))
     _check_origin(entry, traced, scope)
     check_dims(entry.name, traced)
     return traced

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from weakref import WeakValueDictionary
 
 from lumigen.errors import LumigenError, SourceLocation, user_location
+from lumigen.frontend.assigned import assigned
 from lumigen.frontend.offered import called_name
 from lumigen.graph import Edge, Node, edge, toposort
 
@@ -29,6 +30,11 @@ class Scope:
     )
     states: dict[str, object] = field(default_factory=dict[str, object])
     versions: dict[Node, list[Edge]] = field(default_factory=dict[Node, list[Edge]])
+    returned: dict[Node, str] = field(
+        default_factory=dict[Node, str]
+    )  # by modules, whose path it is
+    paths: dict[int, str] = field(default_factory=dict[int, str])  # of the modules of `outermost`
+    outermost: object = None
 
     def name_of(self, parameter: object) -> str | None:
         return self.names.get(parameter)
@@ -45,6 +51,21 @@ class Scope:
 
     def frozen_lines(self) -> dict[Node, tuple[SourceLocation, ...]]:
         return {n: tuple(places) for n, places in self.lines.items() if places}
+
+    def frozen_names(self, nodes: Iterable[Node]) -> dict[Node, str]:
+        """What the model calls nodes: the path of the module that returned one, else the variable that it went to."""
+        order = list(nodes)
+        variables = assigned(order, self.frozen_lines())
+        return variables | {n: self.returned[n] for n in order if n in self.returned}
+
+    def path_of(self, layer: Layer, outermost: Layer) -> str:
+        """The path of a layer in the outermost one that runs; empty where it is that, or in another one."""
+        if self.outermost is not outermost:
+            self.outermost = outermost
+            self.paths.clear()
+            for path, module in outermost.named_modules():
+                self.paths.setdefault(id(module), path)
+        return self.paths.get(id(layer), "")
 
 
 _STACK: list[Scope] = []
@@ -74,6 +95,28 @@ def _path_of_layer() -> str:
     if len(_LAYERS) < 2:
         return ""
     return next((path for path, m in _LAYERS[0].named_modules() if m is _LAYERS[-1]), "")
+
+
+def name_results(result: object, given: Iterable[object]) -> None:
+    """The tensors that a layer has made and returns, alone or in a dict, are called by its path.
+
+    Where its own layers have called one, it stays so; a number alone, as in a list, is no name.
+    """
+    scope = current()
+    if scope is None or len(_LAYERS) < 2:
+        return
+    path = scope.path_of(_LAYERS[-1], _LAYERS[0])
+    made: Mapping[object, object] = {"": result}
+    if isinstance(result, Mapping):
+        made = cast("Mapping[object, object]", result)
+    passed = {id(x) for x in given}
+    for key, value in made.items():
+        shown = getattr(value, "edge", None)
+        name = f"{path}.{key}" if key else path
+        if not isinstance(shown, Edge) or id(value) in passed or not name:
+            continue
+        if not name.rpartition(".")[2].isdecimal():
+            scope.returned.setdefault(shown.node, name)
 
 
 class Home(Protocol):

@@ -6,7 +6,7 @@ its launches in order, a group for each region, and its arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
@@ -18,21 +18,24 @@ from lumigen.index import Axis, Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
-from lumigen.lower.canonical import Canonical, canonical, weight_names, with_buffers
+from lumigen.lower.canonical import Canonical, canonical, with_buffers
 from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU, Device
+from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_products import join_products
 from lumigen.lower.layout import choose_layouts
+from lumigen.lower.operand_names import kernel_name, kernel_words, labels_of, operand_names
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
 from lumigen.lower.retype import retype_temporaries
 from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
-from lumigen.names import counted, identifier
+from lumigen.names import counted, identifier, numbered
 from lumigen.ops import Op
 from lumigen.plan import Illegal, KernelPlan, RegionPlan
+from lumigen.printer.title import word
 from lumigen.program import (
     Argument,
     CounterArg,
@@ -59,7 +62,7 @@ from lumigen.program import (
     WeightInfo,
     elements,
 )
-from lumigen.region import Buffer, Read, Region, Role, Store, lookup_sources, walk
+from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule
 from lumigen.tile import Contract, Mma, Multiply, TileProgram
 
@@ -217,9 +220,9 @@ class _Model:
     stored: dict[tuple[str, Panels | None], Stored] = field(
         default_factory=dict[tuple[str, Panels | None], Stored]
     )
-    weights: dict[Region, list[tuple[Buffer, str]]] = field(
+    labels: dict[Region, list[tuple[Buffer, str]]] = field(
         default_factory=dict[Region, list[tuple[Buffer, str]]]
-    )  # of a canonical region, with the names of all that they stand for
+    )  # of a canonical region's buffers, what the model calls all that they stand for
     packed: dict[Buffer, Stored] = field(default_factory=dict[Buffer, Stored])
     parts: dict[Buffer, Part] = field(default_factory=dict[Buffer, Part])
     slices: dict[Buffer, Slice] = field(default_factory=dict[Buffer, Slice])
@@ -229,7 +232,7 @@ class _Model:
     counters: int = 0
 
     def prepare(self, graph: Graph) -> _Prepared:
-        """The regions of an entry; weights of kernels are called after those of all entries."""
+        """The regions of an entry; operands of kernels are called after those of all entries."""
         skeletons = Skeletons(
             lambda region: self.device.runs_whole(region, self.dtype),
             lambda region: self.device.in_loops(unify_axes(region)),
@@ -249,16 +252,15 @@ class _Model:
             self.whole,
         )
         regions = join_products(regions, self.device.in_loops, self.device.beside, self.whole)
+        labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical]] = []
         for region in regions:
             whole, parts = take_parts(region)
             self.parts |= parts
             form = canonical(whole)
             forms.append((whole, form))
-            self.weights.setdefault(form.region, []).extend(
-                (new, self.parts[old].weight.name if old in self.parts else old.name)
-                for new, old in form.binding
-                if old.role is Role.WEIGHT
+            self.labels.setdefault(form.region, []).extend(
+                (new, self.label(old, labels)) for new, old in form.binding
             )
         repeats = [tuple(Repeat(step_of(a), a.extent) for a in r.steps) for r in regions]
         return _Prepared(tuple(forms), tuple(repeats), self.slices)
@@ -280,6 +282,11 @@ class _Model:
         outputs = tuple(Port(out, e.shape, e.dtype) for out, e in graph.outputs)
         return Program(name, inputs, outputs, dims, groups, slots)
 
+    def label(self, b: Buffer, labels: Mapping[str, str]) -> str:
+        """What the model calls what a buffer holds; empty where it says nothing."""
+        held = self.parts[b].weight if b in self.parts else self.whole(b)
+        return labels.get(held.name, "") if held.role is Role.TEMP else held.name
+
     def whole(self, b: Buffer) -> Buffer:
         """The tensor that a buffer is, or is a slice of."""
         return self.slices[b].whole if b in self.slices else b
@@ -299,17 +306,18 @@ class _Model:
     def steps(
         self, region: Region, form: Canonical, repeats: tuple[Repeat, ...], number: int
     ) -> list[_Step]:
-        named_weights = weight_names(self.weights[form.region])
+        names = operand_names(self.labels[form.region])
         if form.region not in self.by_region:
-            candidate, built = self.device.lower(with_buffers(form.region, named_weights))
+            candidate, built = self.device.lower(with_buffers(form.region, names))
             each = zip(built, candidate.plan.kernels, candidate.schedules, strict=True)
-            named = tuple(self.kernel(b, plan, sizes) for b, plan, sizes in each)
+            words = kernel_words(names)
+            named = tuple(self.kernel(b, plan, sizes, words) for b, plan, sizes in each)
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
             if len(named) == 1 and not form.region.native:
-                self.special[named[0].name] = self.special_kernels(named[0])
+                self.special[named[0].name] = self.special_kernels(named[0], words)
         lowered = self.by_region[form.region]
         kernels = lowered.kernels
-        actual = {named_weights.get(new, new): old for new, old in form.binding}
+        actual = {names.get(new, new): old for new, old in form.binding}
         for packed, weight, panels in (pack for b in lowered.built for pack in b.packs):
             stored = self.store_weight(actual[weight], panels)
             actual[packed] = replace(packed, name=stored.name)
@@ -338,15 +346,20 @@ class _Model:
                 self.store_weight(b, None)
         return out
 
-    def kernel(self, built: Built, plan: KernelPlan, sizes: Schedule) -> LoweredKernel:
+    def kernel(
+        self, built: Built, plan: KernelPlan, sizes: Schedule, words: Mapping[str, str]
+    ) -> LoweredKernel:
         number = len(self.kernels)
-        name = f"k{number:02d}_{built.program.skeleton}"
+        said = kernel_name(words, built.meaning) or word(plan.region, plan)
+        name = "_".join(filter(None, (f"k{number:02d}", said, built.program.skeleton)))
         made = LoweredKernel(name, built.program, built.meaning, (), plan, sizes)
         self.kernels.append(made)
         self.lines[name] = {}
         return made
 
-    def special_kernels(self, general: LoweredKernel) -> tuple[_Special, ...]:
+    def special_kernels(
+        self, general: LoweredKernel, words: Mapping[str, str]
+    ) -> tuple[_Special, ...]:
         """For each architecture that has some, its own kernels of the same plan."""
         plan, out = general.plan, list[_Special]()
         assert plan is not None
@@ -357,7 +370,7 @@ class _Model:
                 built = self.device.build(plan, sizes)
                 if isinstance(built, Illegal):
                     raise LoweringFailed(step="special_kernels", what=built.reason)
-                own = self.kernel(built, plan, sizes)
+                own = self.kernel(built, plan, sizes, words)
                 out.append((special.architecture, conditions, own))
         return tuple(out)
 
@@ -393,14 +406,8 @@ class _Model:
         )
         name += "_weight" * name.endswith(("_dim", "_port"))  # as constants of dims and ports do
         info = WeightInfo(b.name, tuple(int(d.const) for d in b.dims), b.dtype)
-        taken = {s.name for s in self.stored.values()}
-        number = 2
-        unique = name
-        while (
-            unique in taken
-        ):  # in another layout, or of a weight whose name differs in punctuation
-            unique = f"{name}_{number}"
-            number += 1
+        # some are stored in another layout, or are of a weight whose name differs in punctuation
+        unique = numbered(name, {s.name for s in self.stored.values()})
         stored = self.stored[b.name, panels] = Stored(unique, info, panels)
         return stored
 
@@ -427,7 +434,10 @@ class _Model:
         home = {name: name for name in first}
         for i, s in enumerate(steps):
             own = {f: b for f, b in s.actual.items() if b not in self.slices}
-            merged = in_place(s.kernel, own, lambda name, i=i: last.get(name) == 2 * i)
+            overwrites = s.kernel.program.overwrites
+            merged = in_place(
+                s.kernel.results, overwrites, own, lambda name, i=i: last.get(name) == 2 * i
+            )
             if merged is not None:
                 dst, src = merged
                 target = home[src]
@@ -512,28 +522,3 @@ def loops_of(steps: list[_Step]) -> list[list[int]]:
             spans.setdefault(path[:depth], [2 * i, 2 * i])[1] = 2 * i + 1
         before = path
     return out
-
-
-def in_place(
-    kernel: LoweredKernel, actual: dict[Buffer, Buffer], dies: Callable[[str], bool]
-) -> tuple[str, str] | None:
-    """(destination, source) of a temporary whose elements are read only to compute themselves."""
-    store, *others = kernel.results
-    if others:
-        return None  # what one store has overwritten the other may still need
-    target = actual.get(store.dst)
-    if target is None or target.role is not Role.TEMP:
-        return None
-    for formal, real in actual.items():
-        if real.role is not Role.TEMP or formal == store.dst or real.dtype != target.dtype:
-            continue
-        if elements(real.dims) != elements(target.dims) or not dies(real.name):
-            continue
-        if sum(b.name == real.name for b in actual.values()) > 1:
-            continue
-        reads = [e for e in walk([store.value]) if isinstance(e, Read) and e.source == formal]
-        looked_up = any(formal in lookup_sources(e) for e in walk([store.value]))
-        same_place = real.dims == target.dims and all(e.at == store.at for e in reads)
-        if reads and not looked_up and (same_place or formal in kernel.program.overwrites):
-            return target.name, real.name
-    return None

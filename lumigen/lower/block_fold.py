@@ -17,7 +17,6 @@ Sites: `rows` of a block, `step` columns of a tile, `depth` of a stage, `stages`
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import product
 from math import inf
 
@@ -36,6 +35,7 @@ from lumigen.lower.pipeline import MATRIX_SITES
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import Streamable, StreamBuilder
 from lumigen.lower.tile_time import MULTIPROCESSORS
+from lumigen.memo import remembered
 from lumigen.names import fresh
 from lumigen.ops import Op
 from lumigen.plan import Carry, Fold, KernelPlan, NotRealised
@@ -124,7 +124,7 @@ def _picked(r: Reduce, inner: Reduce, k: Axis) -> Expr | None:
     return None
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
     """The one fold of a region's stores around one product, all of whose states are of the product's rows; or None.
 

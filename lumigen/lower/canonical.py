@@ -6,11 +6,10 @@ and out, and which buffer each of them stands for. A layer repeated N times give
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.index import Ix, Lookup, lookup
-from lumigen.names import common_parts, numbered, short_names
 from lumigen.region import (
     Buffer,
     Expr,
@@ -64,22 +63,6 @@ def canonical(region: Region) -> Canonical:
         rename(s.dst, "out")
     bare = replace(region, lines=(), steps=())
     return Canonical(with_buffers(bare, names), tuple((new, old) for old, new in names.items()))
-
-
-def weight_names(uses: Iterable[tuple[Buffer, str]]) -> dict[Buffer, Buffer]:
-    """The weights of a canonical region, called by the last parts that the weights it stands for have in common.
-
-    `uses` has each of these by its name. What ends with `weight` or `bias` is no word of the headers of kernels.
-    """
-    found: dict[Buffer, list[str]] = {}
-    for b, name in uses:
-        found.setdefault(b, []).append(name)
-    labels = [common_parts(names) or "weight" for names in found.values()]
-    out: dict[Buffer, Buffer] = {}
-    for b, short in zip(found, short_names(labels), strict=True):
-        name = short if short.endswith(("weight", "bias")) else f"{short}_weight"
-        out[b] = replace(b, name=numbered(name, {x.name for x in out.values()}))
-    return out
 
 
 def with_buffers(region: Region, names: Mapping[Buffer, Buffer]) -> Region:

@@ -16,8 +16,8 @@ from lumigen.errors import LoweringFailed
 from lumigen.index import Ix, extent_of
 from lumigen.lower import (
     block_fold,
-    cascade,
     cascade_row,
+    cascade_tiles,
     implicit,
     order,
     panels,
@@ -99,7 +99,7 @@ class Device:
     runs_whole: Callable[[Region, DType], bool]  # with temporaries of f32 held in the type
     division: Division
     keeps: Keeps  # of native kernels that order rows
-    rows_in_one_loop: Products | None = None  # where it takes corrections
+    rows_in_one_loop: Products | None = None  # where other plans take less time
     special: tuple[Special, ...] = ()
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
@@ -214,7 +214,7 @@ CPU = Device(
             each_part({name: b.near for name, b in PANELS.items()}),
         ),
         "row_fold": Builder(row_fold_tiles.row_fold, sites(row_fold_tiles.SITES)),
-        "cascade": Builder(cascade.cascade, sites(cascade.SITES)),
+        "cascade": Builder(cascade_tiles.cascade, sites(cascade_tiles.SITES)),
         "cascade_row": Builder(cascade_row.cascade_row, sites(cascade_row.SITES)),
     },
     runs_whole=_has_skeleton,

@@ -41,7 +41,8 @@ def retype(graph: Graph, dtype: DType) -> Graph:
     if all(new is n for n, new in done.items()) and outputs == graph.outputs:
         return graph
     lines = {done[n]: found for n, found in graph.lines.items() if n in done}
-    return Graph(tuple(narrowed[n] for n in graph.inputs), outputs, updates, lines)
+    names = {done[n]: name for n, name in graph.names.items() if n in done}
+    return Graph(tuple(narrowed[n] for n in graph.inputs), outputs, updates, lines, names)
 
 
 def is_narrowed(n: Node) -> bool:

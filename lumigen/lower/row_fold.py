@@ -14,7 +14,6 @@ is a state too: the sum of the scores that are at this place.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
@@ -25,6 +24,7 @@ from lumigen.lower.contractions import LONGEST, is_plain, scored_factors
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.sweeps import Around, grid_loop
+from lumigen.memo import remembered
 from lumigen.plan import Carry, Fold, KernelPlan, Loop, NotRealised, Product
 from lumigen.region import (
     Carried,
@@ -131,7 +131,7 @@ class RowFold:
         return all(Columns.of(c).once is not None for c in found)
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def find_row_fold(stores: tuple[Store, ...]) -> RowFold | None:
     """The one fold of a region's stores around a product of rows, or None.
 

@@ -212,6 +212,11 @@ class Scope:
             scope = scope.parent
         return scope
 
+    def home_of(self, exprs: Iterable[Expr]) -> Scope:
+        """The outermost scope in which all of them can be computed."""
+        homes = [self.home(e) for e in exprs]
+        return max(homes, key=lambda s: len(s.axes))
+
     def value(self, e: Expr, uses: Mapping[Expr, int] | None = None) -> Expr:
         """The expression over locals of this scope and its parents, with the statements it needs in place.
 

@@ -157,7 +157,7 @@ class _Loops:
             inner = scope.inner([part.lane], vector)
             inner.alone = self.kind == "threads"
             for fold in self.of_lanes:
-                inner.fold(moved(fold, part.moved))
+                _fold_of_part(inner, moved(fold, part.moved))
             self._store(inner, part, span.after, vector)
             ends = span.lanes if part is whole else (ix(0), part.lane.extent)
             loop = For(part.lane, *ends, is_vector, tuple(inner.stmts), dealt=inner.alone)
@@ -171,6 +171,13 @@ class _Loops:
         inner = _inside(scope, self.back, self.after)
         _fill(inner, part.stores, lanes, part.where)
         scope.stmts.append(For(self.back, *after, False, tuple(inner.stmts)))
+
+
+def _fold_of_part(scope: Scope, fold: Loop) -> None:
+    """The fold of a stretch of the lanes; where all conditions on these hold in it, it is one of the row."""
+    home = scope.home_of(original for original, _ in fold.results)
+    if any(home.find(original) is None for original, _ in fold.results):
+        home.fold(fold)
 
 
 def _after_folds(steps: tuple[Step, ...]) -> tuple[tuple[Loop, ...], tuple[Step, ...]]:

@@ -43,6 +43,7 @@ from lumigen.lower.pipeline import are_counted
 from lumigen.lower.scaling import linear, straightened, unscaled
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
+from lumigen.lower.state_parts import common_part, parts_of_rows
 from lumigen.ops import Op
 from lumigen.plan import Carry, KernelPlan, NotRealised
 from lumigen.region import (
@@ -56,7 +57,6 @@ from lumigen.region import (
     Role,
     Store,
     carried,
-    children,
     choose,
     free_axes,
     local,
@@ -364,7 +364,7 @@ class StreamBuilder:
         if weights is None and found.second:
             weights = tiles[found.second[-1]]
         held: Expr = found.cascade.inner
-        common = _common([*tiles.values(), *([] if weights is None else [weights])], held)
+        common = common_part([*tiles.values(), *([] if weights is None else [weights])], held)
         whole = next((i for i in found.first if tiles[i] == common), None)
         filled = 0.0 if whole is None else float(found.carries[whole].identity)
         is_mapped = common is not held or whole is not None
@@ -516,7 +516,7 @@ class StreamBuilder:
         if found.cascade.others:
             top.stmts.append(self.store_rows(top, states, found.cascade.others))
         after = found.cascade.after
-        wanted = _of_rows(after, frozenset(states))
+        wanted = parts_of_rows(after, frozenset(states))
         results = {self.numbers(f"result{n}"): e for n, e in enumerate(wanted)}
         if results:
             top.stmts.append(self.map_rows(top, states, results))
@@ -552,30 +552,6 @@ class StreamBuilder:
 def _last(all_of: tuple[int, ...], those: list[int]) -> tuple[int, ...]:
     """The same numbers, those at the end."""
     return (*(i for i in all_of if i not in those), *those)
-
-
-def _common(roots: list[Expr], inner: Expr) -> Expr:
-    """The largest expression around `inner` through which alone the roots depend on it, and on no state."""
-    chosen = inner
-    mark = local("inner", frozenset(), f32)
-    for e in walk(roots):  # operands before users
-        if e.dtype is not f32 or any(isinstance(x, Carried) for x in walk([e])):
-            continue
-        if inner not in walk([e]):
-            continue
-        left = [map_expr(r, {e: mark}) for r in roots]
-        if all(inner not in walk([r]) for r in left):
-            chosen = e
-    return chosen
-
-
-def _of_rows(e: Expr, states: frozenset[Expr]) -> list[Expr]:
-    """The largest parts of an expression that are made of numbers of a row alone."""
-    if any(x in states for x in walk([e])):
-        if all((not free_axes(x) and not isinstance(x, Carried)) or x in states for x in walk([e])):
-            return [e]
-        return list(dict.fromkeys(x for c in children(e) for x in _of_rows(c, states)))
-    return []
 
 
 def _dims(*dims: int) -> tuple[Ix, ...]:

@@ -14,6 +14,7 @@ from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
 from lumigen.errors import BadArgument
 from lumigen.lower.assemble import assemble
+from lumigen.names import taken_by
 
 # What kernels call their arguments, numbers, locals and functions; keywords, types and macros.
 KERNEL_WORDS = (
@@ -110,6 +111,16 @@ def test_tensors_may_be_called_like_anything_in_an_entry(tmp_path, as_inputs):
     inputs, outputs = (ENTRY_WORDS, others) if as_inputs else (others, ENTRY_WORDS)
     files = render(model_of(inputs=inputs, outputs=outputs))
     compile_files(files, tmp_path, ("src/go", "examples/"))
+
+
+@pytest.mark.parametrize("as_inputs", [True, False])
+def test_tensors_may_be_called_like_anything_in_a_kernel(tmp_path, as_inputs):
+    words = tuple(w for w in (*KERNEL_WORDS, *ENTRY_WORDS) if taken_by(w) is None and w != "out")
+    words = tuple(dict.fromkeys(words))
+    others = tuple(f"other{i}" for i in range(len(words)))
+    inputs, outputs = (words, others) if as_inputs else (others, words)
+    files = render(model_of(inputs=inputs, outputs=outputs))
+    compile_files(files, tmp_path, ("kernels/k", "src/go", "tests/references/"))
 
 
 class Weighted(lg.nn.Module):

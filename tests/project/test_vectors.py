@@ -258,7 +258,7 @@ def test_an_integer_of_a_kernel_that_a_rounding_error_decides_is_not_stored(trac
     assert stored[units][0].outputs == (None,)
     assert None not in stored[kernel_of(model, "narrow", "square")][1].outputs
     text = render_project(model, kernel_vectors=stored)[f"tests/vectors/kernels/{units}.h"]
-    assert "// out: i32; not stored: a rounding error may give another integer" in text
+    assert "// units: i32; not stored: a rounding error may give another integer" in text
 
 
 def test_a_kernel_of_too_much_work_is_not_stored_and_that_is_said(traced, monkeypatch):

@@ -18,7 +18,7 @@ from lumigen.frontend.misuse import told
 from lumigen.frontend.offered import ELSEWHERE, lacks_method
 from lumigen.frontend.primitive import check_dtype
 from lumigen.frontend.tensor import Tensor
-from lumigen.frontend.trace import current, emit, fail, running
+from lumigen.frontend.trace import current, emit, fail, name_results, running
 from lumigen.index import ix
 from lumigen.ops import Op
 from lumigen.view import Shape
@@ -160,7 +160,9 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with running(self):
-            return self.forward(*args, **kwargs)
+            made = self.forward(*args, **kwargs)
+            name_results(made, (*args, *kwargs.values()))
+            return made
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; a subclass says it."""

@@ -1,4 +1,4 @@
-// run k00_cascade(q, k, v, out, rows) tasks 2*((rows + 63)//64)
+// run k00_product_cascade(q, k, v, out, rows) tasks 2*((rows + 63)//64)
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -10,11 +10,11 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_cascade(const void* raw, int64_t task, char* scratch) {
-  const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
-  const float* const x2 = args.x2;
+void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
+  const k00_product_cascade_args& args = *static_cast<const k00_product_cascade_args*>(raw);
+  const float* const q = args.q;
+  const float* const k_ = args.k_;
+  const float* const v = args.v;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   float* const a_tile = reinterpret_cast<float*>(scratch);  // 1024
@@ -29,13 +29,13 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   const int64_t i0 = 0;
   const int64_t n_begin = 64 * (task % ((rows + 63) / 64));
   const int64_t n_end = index_min(n_begin + 64, rows);
-  pack_b(b_tile, x0 + 16 * i1 * rows + 16 * n_begin, 16, 1, n_end - n_begin, 16);
+  pack_b(b_tile, q + 16 * i1 * rows + 16 * n_begin, 16, 1, n_end - n_begin, 16);
   fill_tile(state0, -__builtin_inff(), 64);
   fill_tile(state1, 0.0f, 64);
   fill_tile(sum2, 0.0f, 1024);
   for (int64_t k_begin = 0; k_begin < n_end; k_begin += 64) {
     const int64_t k_end = index_min(k_begin + 64, n_end);
-    pack_a(a_tile, x1 + 16 * i1 * rows + 16 * k_begin, 16, 1, static_cast<int>(k_end - k_begin), 16);
+    pack_a(a_tile, k_ + 16 * i1 * rows + 16 * k_begin, 16, 1, static_cast<int>(k_end - k_begin), 16);
     multiply(scores, 64, a_tile, b_tile, static_cast<int>(k_end - k_begin), n_end - n_begin, 16, 256, false);
     if (k_end - 1 <= n_begin) {
       for_lanes(n_end - n_begin, [&](int64_t n_offset, auto lanes) {
@@ -93,7 +93,7 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
             load(sum2 + 64 * e + n - n_begin, lanes) * load(factor2 + n - n_begin, lanes), lanes);
       });
     }
-    pack_a(a_tile, x2 + 16 * i1 * rows + 16 * k_begin, 1, 16, 16, k_end - k_begin);
+    pack_a(a_tile, v + 16 * i1 * rows + 16 * k_begin, 1, 16, 16, k_end - k_begin);
     multiply_direct_b(sum2, 64, a_tile, scores, 64, 16, n_end - n_begin, k_end - k_begin, true);
   }
   transpose_tile(turned2, 16, sum2, 64, 16, static_cast<int>(n_end - n_begin));

@@ -1,4 +1,4 @@
-// run k00_cascade(q, k, v, total, mixed, rows) tasks ((rows + 63)//64)
+// run k00_total_mixed_cascade(q, k, v, total, mixed, rows) tasks ((rows + 63)//64)
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -10,13 +10,13 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_cascade(const void* raw, int64_t task, char* scratch) {
-  const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
-  const float* const x2 = args.x2;
-  float* const out = args.out;
-  float* const out1 = args.out1;
+void k00_total_mixed_cascade(const void* raw, int64_t task, char* scratch) {
+  const k00_total_mixed_cascade_args& args = *static_cast<const k00_total_mixed_cascade_args*>(raw);
+  const float* const q = args.q;
+  const float* const k_ = args.k_;
+  const float* const v = args.v;
+  float* const total_ = args.total_;
+  float* const mixed = args.mixed;
   [[maybe_unused]] const int64_t rows = args.rows;
   float* const a_tile = reinterpret_cast<float*>(scratch);  // 1024
   float* const b_tile = reinterpret_cast<float*>(scratch + 4096);  // 64 x 16
@@ -28,13 +28,13 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   float* const turned2 = reinterpret_cast<float*>(scratch + 29440);  // 64 x 16
   const int64_t n_begin = 64 * task;
   const int64_t n_end = index_min(n_begin + 64, rows);
-  pack_b(b_tile, x0 + 16 * n_begin, 16, 1, n_end - n_begin, 16);
+  pack_b(b_tile, q + 16 * n_begin, 16, 1, n_end - n_begin, 16);
   fill_tile(state0, -__builtin_inff(), 64);
   fill_tile(state1, 0.0f, 64);
   fill_tile(sum2, 0.0f, 1024);
   for (int64_t k_begin = 0; k_begin < rows; k_begin += 64) {
     const int64_t k_end = index_min(k_begin + 64, rows);
-    pack_a(a_tile, x1 + 16 * k_begin, 16, 1, static_cast<int>(k_end - k_begin), 16);
+    pack_a(a_tile, k_ + 16 * k_begin, 16, 1, static_cast<int>(k_end - k_begin), 16);
     multiply(scores, 64, a_tile, b_tile, static_cast<int>(k_end - k_begin), n_end - n_begin, 16, 256, false);
     for_lanes(n_end - n_begin, [&](int64_t n_offset, auto lanes) {
       const int64_t n = n_begin + n_offset;
@@ -64,14 +64,14 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
             load(sum2 + 64 * e + n - n_begin, lanes) * load(factor2 + n - n_begin, lanes), lanes);
       });
     }
-    pack_a(a_tile, x2 + 16 * k_begin, 1, 16, 16, k_end - k_begin);
+    pack_a(a_tile, v + 16 * k_begin, 1, 16, 16, k_end - k_begin);
     multiply_direct_b(sum2, 64, a_tile, scores, 64, 16, n_end - n_begin, k_end - k_begin, true);
   }
   transpose_tile(turned2, 16, sum2, 64, 16, static_cast<int>(n_end - n_begin));
   for_lanes(n_end - n_begin, [&](int64_t n_offset, auto lanes) {
     const int64_t n = n_begin + n_offset;
     const Vec v1 = load(state0 + n - n_begin, lanes);
-    store(out + n,
+    store(total_ + n,
         select(lt(select(lt(v1, splat(0.0f)), v1 * splat(-1.0f), v1) + splat(0.0f), splat(__builtin_inff())),
             fma(log2(select(lt(v1, splat(-3.4028235e+38f)), splat(__builtin_nanf("")),
                         load(state1 + n - n_begin, lanes))), splat(0.6931472f), v1), v1), lanes);
@@ -79,7 +79,7 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   for (int64_t n = n_begin; n < n_end; ++n) {
     const float v2 = recip((state0[n - n_begin] < -3.4028235e+38f) ? __builtin_nanf("") : state1[n - n_begin]);
     for_lanes(16, [&](int64_t e, auto lanes) {
-      store(out1 + e + 16 * n, load(turned2 + e + 16 * n - 16 * n_begin, lanes) * splat(v2), lanes);
+      store(mixed + e + 16 * n, load(turned2 + e + 16 * n - 16 * n_begin, lanes) * splat(v2), lanes);
     });
   }
 }

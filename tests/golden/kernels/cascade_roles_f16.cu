@@ -1,5 +1,5 @@
 // if sm_90a and q aligned and k aligned and v aligned
-//   run k01_cascade_roles(q, k, v, out, rows, map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64), map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64), map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64)) tasks 2*((rows + 191)//192)
+//   run k01_product_cascade_roles(q, k, v, out, rows, map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64), map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64), map + 0 [1, 2, rows, 64] strides (0, 64*rows, 64)) tasks 2*((rows + 191)//192)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade_roles.cuh"
@@ -14,7 +14,7 @@ static_assert(Tile::PanelA::kBoxLines == 192 && Tile::PanelB::kBoxLines == 128 &
     "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads, 1)
-    k01_cascade_roles_model_1(const __grid_constant__ k01_cascade_roles_args args) {
+    k01_product_cascade_roles_model_1(const __grid_constant__ k01_product_cascade_roles_args args) {
 #ifdef LUMIGEN_HOPPER
   extern __shared__ __align__(128) char shared[];
   uint16_t* const out = args.out;
@@ -82,8 +82,8 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
 #endif
 }
 
-const KernelRow k01_cascade_roles_row = {
-    "k01_cascade_roles", "model.py:1", reinterpret_cast<const void*>(&k01_cascade_roles_model_1),
-    sizeof(k01_cascade_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kCluster, 90, false};
+const KernelRow k01_product_cascade_roles_row = {
+    "k01_product_cascade_roles", "model.py:1", reinterpret_cast<const void*>(&k01_product_cascade_roles_model_1),
+    sizeof(k01_product_cascade_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kCluster, 90, false};
 
 }  // namespace LUMIGEN_NS

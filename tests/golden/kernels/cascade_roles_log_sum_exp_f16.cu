@@ -1,5 +1,5 @@
 // if sm_90a and q aligned and k aligned and v aligned
-//   run k01_cascade_roles(q, k, v, total, mixed, rows, map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64)) tasks ((rows + 191)//192)
+//   run k01_total_mixed_cascade_roles(q, k, v, total, mixed, rows, map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64)) tasks ((rows + 191)//192)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade_roles.cuh"
@@ -14,11 +14,11 @@ static_assert(Tile::PanelA::kBoxLines == 192 && Tile::PanelB::kBoxLines == 128 &
     "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads, 1)
-    k01_cascade_roles_model_1(const __grid_constant__ k01_cascade_roles_args args) {
+    k01_total_mixed_cascade_roles_model_1(const __grid_constant__ k01_total_mixed_cascade_roles_args args) {
 #ifdef LUMIGEN_HOPPER
   extern __shared__ __align__(128) char shared[];
-  uint16_t* const out = args.out;
-  uint16_t* const out1 = args.out1;
+  uint16_t* const total_ = args.total_;
+  uint16_t* const mixed = args.mixed;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   const int m0 = 192 * task;
@@ -70,7 +70,7 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
   }, [&] { scale_rows(sums, factor0); });
   for_rows<int>(m0, rows, [&](int m, float row6, float row7) {
     const float v2 = row6 * 0.125f;
-    out[m] = f16_bits((((v2 < 0.0f) ? v2 * -1.0f : v2) + 0.0f < __builtin_inff())
+    total_[m] = f16_bits((((v2 < 0.0f) ? v2 * -1.0f : v2) + 0.0f < __builtin_inff())
         ? fma(log2((v2 < -3.4028235e+38f) ? __builtin_nanf("") : row7), 0.6931472f, v2) : v2);
   }, state0, state1);
   for_each_row([&](int, float& at_state0, float& at_state1, float& at_result0) {
@@ -79,15 +79,16 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
     at_result0 = recip((row8 * 0.125f < -3.4028235e+38f) ? __builtin_nanf("") : row9);
   }, state0, state1, result0);
   for_each_element<int>(sums, m0, 0, rows, 64, [&](int m, int e, Vec total0, auto lanes, float row10) {
-    store_f16(out1 + e + 64 * m, total0 * splat(row10), lanes);
+    store_f16(mixed + e + 64 * m, total0 * splat(row10), lanes);
   }, result0);
 #else
   __trap();  // no other GPU launches it
 #endif
 }
 
-const KernelRow k01_cascade_roles_row = {
-    "k01_cascade_roles", "model.py:1", reinterpret_cast<const void*>(&k01_cascade_roles_model_1),
-    sizeof(k01_cascade_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kCluster, 90, false};
+const KernelRow k01_total_mixed_cascade_roles_row = {
+    "k01_total_mixed_cascade_roles", "model.py:1",
+        reinterpret_cast<const void*>(&k01_total_mixed_cascade_roles_model_1),
+    sizeof(k01_total_mixed_cascade_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kCluster, 90, false};
 
 }  // namespace LUMIGEN_NS

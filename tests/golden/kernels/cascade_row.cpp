@@ -1,4 +1,4 @@
-// run k01_cascade(q, keys, position, values, out) tasks 2
+// run k01_product_cascade(q, keys, position, values, out) tasks 2
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -10,12 +10,12 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k01_cascade(const void* raw, int64_t task, char* scratch) {
-  const k01_cascade_args& args = *static_cast<const k01_cascade_args*>(raw);
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
-  const int64_t* const x2 = args.x2;
-  const float* const x3 = args.x3;
+void k01_product_cascade(const void* raw, int64_t task, char* scratch) {
+  const k01_product_cascade_args& args = *static_cast<const k01_product_cascade_args*>(raw);
+  const float* const q = args.q;
+  const float* const keys = args.keys;
+  const int64_t* const position = args.position;
+  const float* const values = args.values;
   float* const out = args.out;
   float* const row = reinterpret_cast<float*>(scratch);  // 16
   float* const scores = reinterpret_cast<float*>(scratch + 64);  // 256
@@ -28,10 +28,10 @@ void k01_cascade(const void* raw, int64_t task, char* scratch) {
   fill_tile(state0, -__builtin_inff(), 1);
   fill_tile(state1, 0.0f, 1);
   fill_tile(sum2, 0.0f, 16);
-  pack_a(row, x0 + 16 * i0, 0, 1, 1, 16);
-  for (int64_t k_begin = 0; k_begin < x2[0] + 1; k_begin += 256) {
-    const int64_t k_end = x2[0] + 1;
-    multiply_row(scores, row, x1 + 1024 * i0 + 16 * k_begin, 16, k_end - k_begin, 16);
+  pack_a(row, q + 16 * i0, 0, 1, 1, 16);
+  for (int64_t k_begin = 0; k_begin < position[0] + 1; k_begin += 256) {
+    const int64_t k_end = position[0] + 1;
+    multiply_row(scores, row, keys + 1024 * i0 + 16 * k_begin, 16, k_end - k_begin, 16);
     const float old0 = state0[0];
     const float old1 = state1[0];
     Vec acc0 = splat(-__builtin_inff());
@@ -59,7 +59,7 @@ void k01_cascade(const void* raw, int64_t task, char* scratch) {
     for_lanes(16, [&](int64_t e, auto lanes) {
       store(sum2 + e, load(sum2 + e, lanes) * splat(correct0), lanes);
     });
-    multiply_direct_b(sum2, 16, weights2, x3 + 1024 * i0 + 16 * k_begin, 16, 1, 16, k_end - k_begin, true);
+    multiply_direct_b(sum2, 16, weights2, values + 1024 * i0 + 16 * k_begin, 16, 1, 16, k_end - k_begin, true);
   }
   const float v1 = state0[0];
   const bool v2 = (!(v1 < -__builtin_inff()) && !(-__builtin_inff() < v1)) && !is_nan(v1);

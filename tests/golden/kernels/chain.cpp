@@ -1,4 +1,4 @@
-// run k00_panel(x, w_down_panels, w_up_panels, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 7)//8))) tasks row_tiles
+// run k00_up_down_panel(x, w_down_panels, w_up_panels, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 7)//8))) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -9,9 +9,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_panel(const void* raw, int64_t task, char* scratch) {
-  const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_up_down_panel(const void* raw, int64_t task, char* scratch) {
+  const k00_up_down_panel_args& args = *static_cast<const k00_up_down_panel_args*>(raw);
+  const float* const x = args.x;
   const float* const down_weight_panels = args.down_weight_panels;
   const float* const up_weight_panels = args.up_weight_panels;
   float* const out = args.out;
@@ -24,7 +24,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t rows_each = ((rows - 1) / row_tiles) + 1;
   const int64_t m0 = index_min(rows, rows_each * task);
   const int64_t m1 = index_min(m0 + rows_each, rows);
-  pack_a(x_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
+  pack_a(x_tile, x + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
   for (int64_t k0 = 0; k0 < 48; k0 += 128) {
     const int64_t k1 = 48;
     multiply(part, 128, x_tile, up_weight_panels + 384 * (k0 / 16), static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);

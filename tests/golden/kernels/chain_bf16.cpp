@@ -1,4 +1,4 @@
-// run k00_panel(x, w_down_panels, w_up_panels, out, rows, row_tiles=min(((((rows + 255)//256) - 1)//threads())*threads() + threads(), ((rows + 63)//64))) tasks row_tiles
+// run k00_up_down_panel(x, w_down_panels, w_up_panels, out, rows, row_tiles=min(((((rows + 255)//256) - 1)//threads())*threads() + threads(), ((rows + 63)//64))) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -9,9 +9,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_panel(const void* raw, int64_t task, char* scratch) {
-  const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
-  const uint16_t* const x0 = args.x0;
+void k00_up_down_panel(const void* raw, int64_t task, char* scratch) {
+  const k00_up_down_panel_args& args = *static_cast<const k00_up_down_panel_args*>(raw);
+  const uint16_t* const x = args.x;
   const uint16_t* const down_weight_panels = args.down_weight_panels;
   const uint16_t* const up_weight_panels = args.up_weight_panels;
   uint16_t* const out = args.out;
@@ -25,7 +25,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t rows_each = ((rows - 1) / row_tiles) + 1;
   const int64_t m0 = index_min(rows, rows_each * task);
   const int64_t m1 = index_min(m0 + rows_each, rows);
-  pack_a_bf16(x_tile, as_bf16(x0 + 24 * m0), 24, 1, static_cast<int>(m1 - m0), 24);
+  pack_a_bf16(x_tile, as_bf16(x + 24 * m0), 24, 1, static_cast<int>(m1 - m0), 24);
   for (int64_t k0 = 0; k0 < 48; k0 += 512) {
     const int64_t k1 = 48;
     multiply(part, 512, x_tile, as_pairs(up_weight_panels + 512 * (k0 / 16)), static_cast<int>(m1 - m0), k1 - k0, 24,

@@ -1,4 +1,4 @@
-// run k00_simt(x, out, rows) tasks 1
+// run k00_sum_simt(x, out, rows) tasks 1
 #define LUMIGEN_TEAM 16  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -8,19 +8,19 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
-  const float* const x0 = args.x0;
+__global__ void __launch_bounds__(kThreads) k00_sum_simt_model_1(const __grid_constant__ k00_sum_simt_args args) {
+  const float* const x = args.x;
   float* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, out), [&](auto packed) {
+  either_way(is_packed(x, out), [&](auto packed) {
     for (int row = 16 * task + team_number(); row < 1; row += kTeams) {
       for_lanes(packed, 40, [&](int i0, auto lanes) {
         Vec acc0 = splat(0.0f);
         #pragma unroll 8
         for (int k0 = 0; k0 < rows; ++k0) {
-          const Vec v0 = load(x0 + i0 + 40 * k0, lanes);
+          const Vec v0 = load(x + i0 + 40 * k0, lanes);
           acc0 = acc0 + v0 * v0;
         }
         store(out + i0, acc0, lanes);
@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
   });
 }
 
-const KernelRow k00_simt_row = {
-    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
-    sizeof(k00_simt_args), kThreads, 0};
+const KernelRow k00_sum_simt_row = {
+    "k00_sum_simt", "model.py:1", reinterpret_cast<const void*>(&k00_sum_simt_model_1),
+    sizeof(k00_sum_simt_args), kThreads, 0};
 
 }  // namespace LUMIGEN_NS

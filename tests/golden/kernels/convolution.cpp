@@ -1,4 +1,4 @@
-// run k00_panel(x, w_w_panels, w_b, out, row_tiles=1, column_tiles=min(2, threads())) tasks column_tiles*row_tiles
+// run k00_convolution_panel(x, w_w_panels, w_b, out, row_tiles=1, column_tiles=min(2, threads())) tasks column_tiles*row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -9,9 +9,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_panel(const void* raw, int64_t task, char* scratch) {
-  const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_convolution_panel(const void* raw, int64_t task, char* scratch) {
+  const k00_convolution_panel_args& args = *static_cast<const k00_convolution_panel_args*>(raw);
+  const float* const x = args.x;
   const float* const w_weight_panels = args.w_weight_panels;
   const float* const b_weight = args.b_weight;
   float* const out = args.out;
@@ -32,7 +32,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
     for (int64_t k0 = 0; k0 < 4; ++k0) {
       for (int64_t k1 = 0; k1 < 3; ++k1) {
         for (int64_t k2 = 0; k2 < 3; ++k2) {
-          pack_runs<1>(b_tile + 1296 * k0 + 432 * k1 + 144 * k2, x0, c, index_min(c + 128, n1), 12, [&](int64_t outer) {
+          pack_runs<1>(b_tile + 1296 * k0 + 432 * k1 + 144 * k2, x, c, index_min(c + 128, n1), 12, [&](int64_t outer) {
             return Run{144 * k0 + 12 * k1 + k2 + 12 * outer - 13, index_max(0, 1 - k2),
                 k1 + outer <= 12 && 0 < k1 + outer ? index_min(12, 13 - k2) : 0};
           });

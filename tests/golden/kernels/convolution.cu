@@ -1,4 +1,4 @@
-// run k00_pipeline(x, w_w, w_b, out) tasks 3
+// run k00_convolution_pipeline(x, w_w, w_b, out) tasks 3
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/elements.cuh"
@@ -13,9 +13,9 @@ namespace LUMIGEN_NS {
 
 using Tile = FmaTile<16, 64, 32, 4, 4>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_pipeline_model_1(const __grid_constant__ k00_pipeline_args args) {
+    k00_convolution_pipeline_model_1(const __grid_constant__ k00_convolution_pipeline_args args) {
   extern __shared__ __align__(128) char shared[];
-  const float* const x0 = args.x0;
+  const float* const x = args.x;
   const float* const w_weight = args.w_weight;
   const float* const b_weight = args.b_weight;
   float* const out = args.out;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   const auto b = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
     const int n = at_major, k = at_depth;
     return (0 < ((k / 3) % 3) + (n / 12) && 0 < (k % 3) + (n % 12) && ((k / 3) % 3) + (n / 12) <= 12 && (k % 3) +
-        (n % 12) <= 12) ? x0[12 * ((k / 3) % 3) + (k % 3) + 144 * (k / 9) + n - 13] : 0.0f;
+        (n % 12) <= 12) ? x[12 * ((k / 3) % 3) + (k % 3) + 144 * (k / 9) + n - 13] : 0.0f;
   }, 144);
   Accumulators<Tile> acc;
   contract(acc, a, b, Part{m0, n0, 0, 36}, shared);
@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   });
 }
 
-const KernelRow k00_pipeline_row = {
-    "k00_pipeline", "model.py:1", reinterpret_cast<const void*>(&k00_pipeline_model_1),
-    sizeof(k00_pipeline_args), Tile::kThreads, Tile::shared_bytes<float>()};
+const KernelRow k00_convolution_pipeline_row = {
+    "k00_convolution_pipeline", "model.py:1", reinterpret_cast<const void*>(&k00_convolution_pipeline_model_1),
+    sizeof(k00_convolution_pipeline_args), Tile::kThreads, Tile::shared_bytes<float>()};
 
 }  // namespace LUMIGEN_NS

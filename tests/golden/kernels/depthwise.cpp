@@ -1,4 +1,4 @@
-// run k00_simt(x, w_w, out) tasks 2
+// run k00_convolution_simt(x, w_w, out) tasks 2
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/scalar.h"
@@ -8,9 +8,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
-  const k00_simt_args& args = *static_cast<const k00_simt_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_convolution_simt(const void* raw, int64_t task, char* /*scratch*/) {
+  const k00_convolution_simt_args& args = *static_cast<const k00_convolution_simt_args*>(raw);
+  const float* const x = args.x;
   const float* const w_weight = args.w_weight;
   float* const out = args.out;
   for (int64_t row = 75 * task; row < index_min(75 * task + 75, 96); ++row) {
@@ -22,7 +22,7 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
       for (int64_t k0k1 = 0; k0k1 < 3; ++k0k1) {
         for (int64_t k2 = 0; k2 < 3; ++k2) {
           acc0 = acc0 +
-              load_between(x0, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
+              load_between(x, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
                   i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? kLanes : 0, 0.0f, lanes) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
         }
       }
@@ -34,7 +34,7 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
         for (int64_t k2 = 0; k2 < 3; ++k2) {
           acc1 = acc1 +
               ((i2 + k0k1 <= 12 && 0 < i2 + k0k1)
-                  ? load(x0 + 144 * i1 + 12 * i2 + i3_from_1 + 12 * k0k1 + k2 - 12, lanes)
+                  ? load(x + 144 * i1 + 12 * i2 + i3_from_1 + 12 * k0k1 + k2 - 12, lanes)
                   : splat(0.0f)) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
         }
       }
@@ -45,7 +45,7 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
       for (int64_t k0k1 = 0; k0k1 < 3; ++k0k1) {
         for (int64_t k2 = 0; k2 < 3; ++k2) {
           acc2 = acc2 +
-              load_between(x0, 144 * i1 + 12 * i2 + i3_from_11 + 12 * k0k1 + k2 - 2, 1, 0,
+              load_between(x, 144 * i1 + 12 * i2 + i3_from_11 + 12 * k0k1 + k2 - 2, 1, 0,
                   i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? 2 - i3_from_11 - k2 : 0, 0.0f,
                   lanes) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
         }

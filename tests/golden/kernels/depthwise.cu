@@ -1,4 +1,4 @@
-// run k00_simt(x, w_w, out) tasks 2
+// run k00_convolution_simt(x, w_w, out) tasks 2
 #define LUMIGEN_TEAM 4  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -8,8 +8,9 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
-  const float* const x0 = args.x0;
+__global__ void __launch_bounds__(kThreads)
+    k00_convolution_simt_model_1(const __grid_constant__ k00_convolution_simt_args args) {
+  const float* const x = args.x;
   const float* const w_weight = args.w_weight;
   float* const out = args.out;
   const int task = static_cast<int>(blockIdx.x);
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
           #pragma unroll 8
           for (int k2 = 0; k2 < 3; ++k2) {
             acc0 = acc0 +
-                load_between(x0, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
+                load_between(x, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
                     i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? 13 - i3 - k2 : 0, 0.0f,
                     lanes) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
           }
@@ -36,8 +37,8 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
   });
 }
 
-const KernelRow k00_simt_row = {
-    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
-    sizeof(k00_simt_args), kThreads, 0};
+const KernelRow k00_convolution_simt_row = {
+    "k00_convolution_simt", "model.py:1", reinterpret_cast<const void*>(&k00_convolution_simt_model_1),
+    sizeof(k00_convolution_simt_args), kThreads, 0};
 
 }  // namespace LUMIGEN_NS

@@ -1,4 +1,4 @@
-// run k00_simt(x, ids, out, rows) tasks ((rows + 127)//128)
+// run k00_gather_simt(x, ids, out, rows) tasks ((rows + 127)//128)
 #define LUMIGEN_TEAM 2  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -8,19 +8,19 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
-  const float* const x0 = args.x0;
-  const int64_t* const x1 = args.x1;
+__global__ void __launch_bounds__(kThreads) k00_gather_simt_model_1(const __grid_constant__ k00_gather_simt_args args) {
+  const float* const x = args.x;
+  const int64_t* const ids = args.ids;
   float* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, out), [&](auto packed) {
+  either_way(is_packed(x, out), [&](auto packed) {
     for (int i0 = 128 * task + team_number(); i0 < index_min(128 * task + 128, rows); i0 += kTeams) {
       Vec held0_parts[1];
       for_parts<1>(packed, 8, [&](int part, int i1, auto lanes) {
         Vec& held0 = held0_parts[part];
-        held0 = load(x0 + i1 + 8 * static_cast<int>(x1[i0]), lanes);
+        held0 = load(x + i1 + 8 * static_cast<int>(ids[i0]), lanes);
       });
       for_parts<1>(packed, 8, [&](int part, int i1, auto lanes) {
         Vec& held0 = held0_parts[part];
@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
   });
 }
 
-const KernelRow k00_simt_row = {
-    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
-    sizeof(k00_simt_args), kThreads, 0};
+const KernelRow k00_gather_simt_row = {
+    "k00_gather_simt", "model.py:1", reinterpret_cast<const void*>(&k00_gather_simt_model_1),
+    sizeof(k00_gather_simt_args), kThreads, 0};
 
 }  // namespace LUMIGEN_NS

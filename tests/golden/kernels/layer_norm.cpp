@@ -1,4 +1,4 @@
-// run k00_simt(x, w_w, w_b, out, rows) tasks ((rows + 67)//68)
+// run k00_mean_simt(x, w_w, w_b, out, rows) tasks ((rows + 67)//68)
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/scalar.h"
@@ -8,9 +8,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
-  const k00_simt_args& args = *static_cast<const k00_simt_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_mean_simt(const void* raw, int64_t task, char* /*scratch*/) {
+  const k00_mean_simt_args& args = *static_cast<const k00_mean_simt_args*>(raw);
+  const float* const x = args.x;
   const float* const w_weight = args.w_weight;
   const float* const b_weight = args.b_weight;
   float* const out = args.out;
@@ -18,19 +18,19 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
   for (int64_t i0 = 68 * task; i0 < index_min(68 * task + 68, rows); ++i0) {
     Vec acc0 = splat(0.0f);
     for_lanes(40, [&](int64_t k0, auto lanes) {
-      acc0 = acc0 + zero_tail(load(x0 + 40 * i0 + k0, lanes), lanes, 0.0f);
+      acc0 = acc0 + zero_tail(load(x + 40 * i0 + k0, lanes), lanes, 0.0f);
     });
     const float r0 = reduce_add(acc0);
     Vec acc1 = splat(0.0f);
     for_lanes(40, [&](int64_t k0, auto lanes) {
-      const Vec v0 = load(x0 + 40 * i0 + k0, lanes) - splat(r0 * 0.025f);
+      const Vec v0 = load(x + 40 * i0 + k0, lanes) - splat(r0 * 0.025f);
       acc1 = acc1 + zero_tail(v0 * v0, lanes, 0.0f);
     });
     const float r1 = reduce_add(acc1);
     const float v1 = recip(sqrt(fma(r1, 0.025f, 1e-05f)));
     for_lanes(40, [&](int64_t i1, auto lanes) {
       store(out + 40 * i0 + i1,
-          fma((load(x0 + 40 * i0 + i1, lanes) - splat(r0 * 0.025f)) * splat(v1), load(w_weight + i1, lanes),
+          fma((load(x + 40 * i0 + i1, lanes) - splat(r0 * 0.025f)) * splat(v1), load(w_weight + i1, lanes),
               load(b_weight + i1, lanes)), lanes);
     });
   }

@@ -1,4 +1,4 @@
-// run k00_simt(x, w_w, w_b, out, rows) tasks ((rows + 15)//16)
+// run k00_mean_simt(x, w_w, w_b, out, rows) tasks ((rows + 15)//16)
 #define LUMIGEN_TEAM 16  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -8,15 +8,15 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
-  const float* const x0 = args.x0;
+__global__ void __launch_bounds__(kThreads, 6) k00_mean_simt_model_1(const __grid_constant__ k00_mean_simt_args args) {
+  const float* const x = args.x;
   const float* const w_weight = args.w_weight;
   const float* const b_weight = args.b_weight;
   float* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, w_weight, b_weight, out), [&](auto packed) {
+  either_way(is_packed(x, w_weight, b_weight, out), [&](auto packed) {
     for (int i0 = 16 * task + team_number(); i0 < index_min(16 * task + 16, rows); i0 += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_con
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
         Vec& held2 = held2_parts[part];
-        held0 = load(x0 + 40 * i0 + k0, lanes);
+        held0 = load(x + 40 * i0 + k0, lanes);
         held1 = load(w_weight + k0, lanes);
         held2 = load(b_weight + k0, lanes);
       });
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_con
   });
 }
 
-const KernelRow k00_simt_row = {
-    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
-    sizeof(k00_simt_args), kThreads, 0};
+const KernelRow k00_mean_simt_row = {
+    "k00_mean_simt", "model.py:1", reinterpret_cast<const void*>(&k00_mean_simt_model_1),
+    sizeof(k00_mean_simt_args), kThreads, 0};
 
 }  // namespace LUMIGEN_NS

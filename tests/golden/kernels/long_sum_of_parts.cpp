@@ -1,4 +1,4 @@
-// run k00_simt(x, t0, many) tasks ((many + 65535)//65536)
+// run k00_sum_simt(x, t0, many) tasks ((many + 65535)//65536)
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/scalar.h"
@@ -8,15 +8,15 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
-  const k00_simt_args& args = *static_cast<const k00_simt_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
+  const k00_sum_simt_args& args = *static_cast<const k00_sum_simt_args*>(raw);
+  const float* const x = args.x;
   float* const parts0 = args.parts0;
   [[maybe_unused]] const int64_t many = args.many;
   for (int64_t part0 = task; part0 < task + 1; ++part0) {
     Vec acc0 = splat(0.0f);
     for_lanes(index_min(65536, many - 65536 * part0), [&](int64_t k0, auto lanes) {
-      acc0 = acc0 + zero_tail(load(x0 + k0 + 65536 * part0, lanes), lanes, 0.0f);
+      acc0 = acc0 + zero_tail(load(x + k0 + 65536 * part0, lanes), lanes, 0.0f);
     });
     const float r0 = reduce_add(acc0);
     parts0[part0] = r0;

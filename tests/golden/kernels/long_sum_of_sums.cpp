@@ -1,4 +1,4 @@
-// run k01_simt(t0, out, many) tasks 1
+// run k01_sum_simt(t0, out, many) tasks 1
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/scalar.h"
@@ -8,8 +8,8 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k01_simt(const void* raw, int64_t task, char* /*scratch*/) {
-  const k01_simt_args& args = *static_cast<const k01_simt_args*>(raw);
+void k01_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
+  const k01_sum_simt_args& args = *static_cast<const k01_sum_simt_args*>(raw);
   const float* const parts0 = args.parts0;
   float* const out = args.out;
   [[maybe_unused]] const int64_t many = args.many;

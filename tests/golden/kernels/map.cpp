@@ -10,15 +10,15 @@ inline namespace LUMIGEN_ISA {
 
 void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
   const k00_simt_args& args = *static_cast<const k00_simt_args*>(raw);
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
+  const float* const x = args.x;
+  const float* const y = args.y;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   for (int64_t row = 0; row < 1; ++row) {
     for_lanes(index_min(20 * rows, 8192 * task + 8192) - 8192 * task, [&](int64_t i0i1_offset, auto lanes) {
       const int64_t i0i1 = 8192 * task + i0i1_offset;
-      const Vec v0 = load(x0 + i0i1, lanes);
-      store(out + i0i1, fma(v0 / (exp2(v0 * splat(-1.442695f)) + splat(1.0f)), load(x1 + i0i1, lanes), splat(1.0f)),
+      const Vec v0 = load(x + i0i1, lanes);
+      store(out + i0i1, fma(v0 / (exp2(v0 * splat(-1.442695f)) + splat(1.0f)), load(y + i0i1, lanes), splat(1.0f)),
           lanes);
     });
   }

@@ -9,13 +9,13 @@
 namespace LUMIGEN_NS {
 
 __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
+  const float* const x = args.x;
+  const float* const y = args.y;
   float* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, x1, out), [&](auto packed) {
+  either_way(is_packed(x, y, out), [&](auto packed) {
     for (int row = team_number(); row < 1; row += kTeams) {
       Vec held0_parts[2];
       Vec held1_parts[2];
@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
         const int i0i1 = 2048 * task + i0i1_offset;
-        held0 = load(x0 + i0i1, lanes);
-        held1 = load(x1 + i0i1, lanes);
+        held0 = load(x + i0i1, lanes);
+        held1 = load(y + i0i1, lanes);
       });
       for_parts<2>(packed, index_min(20 * rows, 2048 * task + 2048) - 2048 * task,
           [&](int part, int i0i1_offset, auto lanes) {

@@ -9,21 +9,21 @@
 namespace LUMIGEN_NS {
 
 __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
-  const uint16_t* const x0 = args.x0;
-  const uint16_t* const x1 = args.x1;
+  const uint16_t* const x = args.x;
+  const uint16_t* const y = args.y;
   uint16_t* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, x1, out), [&](auto packed) {
+  either_way(is_packed(x, y, out), [&](auto packed) {
     for (int row = team_number(); row < 1; row += kTeams) {
       PackedVec<BFloat16> held0_parts[2];
       PackedVec<BFloat16> held1_parts[2];
       for_parts<2>(packed, index_min(20 * rows, 4096 * task + 4096) - 4096 * task,
           [&](int part, int i0i1_offset, auto lanes) {
         const int i0i1 = 4096 * task + i0i1_offset;
-        held0_parts[part] = load_packed<BFloat16>(x0 + i0i1, lanes);
-        held1_parts[part] = load_packed<BFloat16>(x1 + i0i1, lanes);
+        held0_parts[part] = load_packed<BFloat16>(x + i0i1, lanes);
+        held1_parts[part] = load_packed<BFloat16>(y + i0i1, lanes);
       });
       for_parts<2>(packed, index_min(20 * rows, 4096 * task + 4096) - 4096 * task,
           [&](int part, int i0i1_offset, auto lanes) {

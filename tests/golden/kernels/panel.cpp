@@ -1,4 +1,4 @@
-// run k00_panel(x, w_w_panels, w_b, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 31)//32)), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2)) tasks column_tiles*row_tiles
+// run k00_product_panel(x, w_w_panels, w_b, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 31)//32)), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2)) tasks column_tiles*row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -9,9 +9,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_panel(const void* raw, int64_t task, char* scratch) {
-  const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_product_panel(const void* raw, int64_t task, char* scratch) {
+  const k00_product_panel_args& args = *static_cast<const k00_product_panel_args*>(raw);
+  const float* const x = args.x;
   const float* const w_weight_panels = args.w_weight_panels;
   const float* const b_weight = args.b_weight;
   float* const out = args.out;
@@ -28,7 +28,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t m1 = index_min(m0 + rows_each, rows);
   const int64_t n0 = index_min(40, column_tile * columns_each);
   const int64_t n1 = index_min(40, columns_each + n0);
-  pack_a(a_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
+  pack_a(a_tile, x + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
   for (int64_t c = n0; c < n1; c += 128) {
     multiply(c_tile, 128, a_tile, w_weight_panels + 384 * (c / 16), static_cast<int>(m1 - m0), n1 - c, 24, 384, false);
     for (int64_t m = m0; m < m1; ++m) {

@@ -1,4 +1,4 @@
-// run k00_panel(x, w_w_panels, out, rows, row_tiles=((rows + 31)//32), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2)) tasks column_tiles*row_tiles
+// run k00_product_panel(x, w_w_panels, out, rows, row_tiles=((rows + 31)//32), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2)) tasks column_tiles*row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -9,9 +9,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_panel(const void* raw, int64_t task, char* scratch) {
-  const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
-  const uint16_t* const x0 = args.x0;
+void k00_product_panel(const void* raw, int64_t task, char* scratch) {
+  const k00_product_panel_args& args = *static_cast<const k00_product_panel_args*>(raw);
+  const uint16_t* const x = args.x;
   const uint16_t* const w_weight_panels = args.w_weight_panels;
   uint16_t* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
@@ -28,7 +28,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t m1 = index_min(m0 + rows_each, rows);
   const int64_t n0 = index_min(40, column_tile * columns_each);
   const int64_t n1 = index_min(40, columns_each + n0);
-  pack_a_bf16(a_tile, as_bf16(x0 + 64 * m0), 64, 1, static_cast<int>(m1 - m0), 64);
+  pack_a_bf16(a_tile, as_bf16(x + 64 * m0), 64, 1, static_cast<int>(m1 - m0), 64);
   for (int64_t c = n0; c < n1; c += 64) {
     multiply(c_tile, 64, a_tile, as_pairs(w_weight_panels + 1024 * (c / 16)), static_cast<int>(m1 - m0), n1 - c, 64,
         1024, false);

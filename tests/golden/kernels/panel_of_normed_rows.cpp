@@ -1,4 +1,4 @@
-// run k00_panel(x, w_norm, w_w_panels, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 31)//32)), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2)) tasks column_tiles*row_tiles
+// run k00_norm_panel(x, w_norm, w_w_panels, out, rows, row_tiles=min(((((rows + 95)//96) - 1)//threads())*threads() + threads(), ((rows + 31)//32)), column_tiles=min(((threads() - 1)//row_tiles) + 1, 2)) tasks column_tiles*row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -9,9 +9,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_panel(const void* raw, int64_t task, char* scratch) {
-  const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_norm_panel(const void* raw, int64_t task, char* scratch) {
+  const k00_norm_panel_args& args = *static_cast<const k00_norm_panel_args*>(raw);
+  const float* const x = args.x;
   const float* const norm_weight = args.norm_weight;
   const float* const w_weight_panels = args.w_weight_panels;
   float* const out = args.out;
@@ -32,7 +32,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   for (int64_t m = m0; m < m1; ++m) {
     Vec acc0 = splat(0.0f);
     for_lanes(24, [&](int64_t k0, auto lanes) {
-      const Vec v0 = load(x0 + k0 + 24 * m, lanes);
+      const Vec v0 = load(x + k0 + 24 * m, lanes);
       acc0 = acc0 + zero_tail(v0 * v0, lanes, 0.0f);
     });
     const float r0 = reduce_add(acc0);
@@ -41,7 +41,7 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   for (int64_t m = m0; m < m1; ++m) {
     const float v1 = recip(sqrt(fma(row_0[m - m0], 0.041666668f, 1.1920929e-07f)));
     for_lanes(24, [&](int64_t k, auto lanes) {
-      store(x_tile + k + 24 * m - 24 * m0, load(x0 + k + 24 * m, lanes) * splat(v1) * load(norm_weight + k, lanes),
+      store(x_tile + k + 24 * m - 24 * m0, load(x + k + 24 * m, lanes) * splat(v1) * load(norm_weight + k, lanes),
           lanes);
     });
   }

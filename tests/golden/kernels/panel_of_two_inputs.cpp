@@ -1,4 +1,4 @@
-// run k00_panel(x, w, out, rows, row_tiles=min(((((rows + 255)//256) - 1)//threads())*threads() + threads(), ((rows + 127)//128)), column_tiles=1) tasks column_tiles*row_tiles
+// run k00_product_panel(x, w, out, rows, row_tiles=min(((((rows + 255)//256) - 1)//threads())*threads() + threads(), ((rows + 127)//128)), column_tiles=1) tasks column_tiles*row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -9,10 +9,10 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_panel(const void* raw, int64_t task, char* scratch) {
-  const k00_panel_args& args = *static_cast<const k00_panel_args*>(raw);
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
+void k00_product_panel(const void* raw, int64_t task, char* scratch) {
+  const k00_product_panel_args& args = *static_cast<const k00_product_panel_args*>(raw);
+  const float* const x = args.x;
+  const float* const w = args.w;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -30,12 +30,12 @@ void k00_panel(const void* raw, int64_t task, char* scratch) {
   const int64_t n1 = index_min(40, columns_each + n0);
   for (int64_t c = n0; c < n1; c += 128) {
     for (int64_t k0 = 0; k0 < 24; ++k0) {
-      pack_runs<24>(b_tile + 144 * k0, x1, c, n1, 40, [&](int64_t /*outer*/) {
+      pack_runs<24>(b_tile + 144 * k0, w, c, n1, 40, [&](int64_t /*outer*/) {
         return Run{k0, 0, 40};
       });
     }
     for (int64_t band = m0; band < m1; band += 96) {
-      pack_a(a_tile, x0 + 24 * band, 24, 1, static_cast<int>(index_min(band + 96, m1) - band), 24);
+      pack_a(a_tile, x + 24 * band, 24, 1, static_cast<int>(index_min(band + 96, m1) - band), 24);
       multiply_direct_b(c_tile + 144 * band - 144 * m0, 144, a_tile, b_tile, 144,
           static_cast<int>(index_min(band + 96, m1) - band), whole_vectors(n1 - c), 24, false);
     }

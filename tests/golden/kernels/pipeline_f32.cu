@@ -1,4 +1,4 @@
-// run k00_pipeline(x, w_w, w_b, out, rows) tasks ((rows + 15)//16)
+// run k00_product_pipeline(x, w_w, w_b, out, rows) tasks ((rows + 15)//16)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/elements.cuh"
@@ -13,9 +13,9 @@ namespace LUMIGEN_NS {
 
 using Tile = FmaTile<16, 64, 32, 4, 4>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_pipeline_model_1(const __grid_constant__ k00_pipeline_args args) {
+    k00_product_pipeline_model_1(const __grid_constant__ k00_product_pipeline_args args) {
   extern __shared__ __align__(128) char shared[];
-  const float* const x0 = args.x0;
+  const float* const x = args.x;
   const float* const w_weight = args.w_weight;
   const float* const b_weight = args.b_weight;
   float* const out = args.out;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   await_turn();
   const int m0 = 16 * task;
   const int n0 = 0;
-  const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0, 24, 1, rows};
+  const Strided<float, Along::kDepth, Copy::kEither, int> a = {x, 24, 1, rows};
   const Strided<float, Along::kDepth, Copy::kEither, int> b = {w_weight, 24, 1, 40};
   Accumulators<Tile> acc;
   contract(acc, a, b, Part{m0, n0, 0, 24}, shared);
@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   });
 }
 
-const KernelRow k00_pipeline_row = {
-    "k00_pipeline", "model.py:1", reinterpret_cast<const void*>(&k00_pipeline_model_1),
-    sizeof(k00_pipeline_args), Tile::kThreads, Tile::shared_bytes<float>()};
+const KernelRow k00_product_pipeline_row = {
+    "k00_product_pipeline", "model.py:1", reinterpret_cast<const void*>(&k00_product_pipeline_model_1),
+    sizeof(k00_product_pipeline_args), Tile::kThreads, Tile::shared_bytes<float>()};
 
 }  // namespace LUMIGEN_NS

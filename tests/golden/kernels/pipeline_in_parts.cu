@@ -1,4 +1,4 @@
-// run k00_pipeline(x, w, out, t0, counters 0 .. 4, few, parts=max(((8)//2*((few + 15)//16)), 1)) tasks 2*((few + 15)//16)*parts
+// run k00_product_pipeline(x, w, out, t0, counters 0 .. 4, few, parts=max(((8)//2*((few + 15)//16)), 1)) tasks 2*((few + 15)//16)*parts
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/elements.cuh"
@@ -14,10 +14,10 @@ namespace LUMIGEN_NS {
 
 using Tile = PipelineTile<16, 64, 128, 4, 1, 4>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_pipeline_model_1(const __grid_constant__ k00_pipeline_args args) {
+    k00_product_pipeline_model_1(const __grid_constant__ k00_product_pipeline_args args) {
   extern __shared__ __align__(128) char shared[];
-  const uint16_t* const x0 = args.x0;
-  const uint16_t* const x1 = args.x1;
+  const uint16_t* const x = args.x;
+  const uint16_t* const w = args.w;
   uint16_t* const out = args.out;
   float* const sums = args.sums;
   int32_t* const arrived = args.arrived;
@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   const int tile = task / parts;
   const int m0 = 16 * (tile % ((few + 15) / 16));
   const int n0 = 64 * (tile / ((few + 15) / 16));
-  const Strided<bf16, Along::kDepth, Copy::kEither, int> a = {reinterpret_cast<const bf16*>(x0), 2048, 1, few};
-  const Strided<bf16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const bf16*>(x1), 2048, 1, 72};
+  const Strided<bf16, Along::kDepth, Copy::kEither, int> a = {reinterpret_cast<const bf16*>(x), 2048, 1, few};
+  const Strided<bf16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const bf16*>(w), 2048, 1, 72};
   Accumulators<Tile> acc;
   contract(acc, a, b, Part{m0, n0, 128 * ((16 * part) / parts), 128 * ((16 * part + 16) / parts)}, shared);
   if (add_parts<Tile>(acc, Together{sums, arrived, tile, part, parts, index_min(16, few)})) {
@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   }
 }
 
-const KernelRow k00_pipeline_row = {
-    "k00_pipeline", "model.py:1", reinterpret_cast<const void*>(&k00_pipeline_model_1),
-    sizeof(k00_pipeline_args), Tile::kThreads, Tile::shared_bytes<bf16>()};
+const KernelRow k00_product_pipeline_row = {
+    "k00_product_pipeline", "model.py:1", reinterpret_cast<const void*>(&k00_product_pipeline_model_1),
+    sizeof(k00_product_pipeline_args), Tile::kThreads, Tile::shared_bytes<bf16>()};
 
 }  // namespace LUMIGEN_NS

@@ -11,12 +11,12 @@ namespace LUMIGEN_NS {
 
 __global__ void __launch_bounds__(kThreads) k01_simt_model_1(const __grid_constant__ k01_simt_args args) {
   const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
+  const float* const x = args.x;
   float* const out = args.out;
   float* const out1 = args.out1;
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, x1, out, out1), [&](auto packed) {
+  either_way(is_packed(x0, x, out, out1), [&](auto packed) {
     for (int row = 64 * task + team_number(); row < 1; row += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) k01_simt_model_1(const __grid_consta
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
         held0 = load(x0 + i0, lanes);
-        held1 = load(x1 + i0, lanes);
+        held1 = load(x + i0, lanes);
       });
       for_parts<1>(packed, 12, [&](int part, int i0, auto lanes) {
         Vec& held0 = held0_parts[part];

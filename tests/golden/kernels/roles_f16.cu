@@ -1,5 +1,5 @@
 // else if sm_90a and x aligned and w aligned
-//   run k02_roles(x, w, out, rows, map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, 72, 64] strides (0, 0, 64)) tasks ((rows + 63)//64)
+//   run k02_product_roles(x, w, out, rows, map + 0 [1, 1, rows, 64] strides (0, 0, 64), map + 0 [1, 1, 72, 64] strides (0, 0, 64)) tasks ((rows + 63)//64)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/elements.cuh"
@@ -14,7 +14,7 @@ using Tile = RolesTile<f16, 64, 128, 6, 1, Along::kDepth, Along::kDepth>;
 static_assert(Tile::PanelA::kBoxLines == 64 && Tile::PanelB::kBoxLines == 128, "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads, 1)
-    k02_roles_model_1(const __grid_constant__ k02_roles_args args) {
+    k02_product_roles_model_1(const __grid_constant__ k02_product_roles_args args) {
 #ifdef LUMIGEN_HOPPER
   extern __shared__ __align__(128) char shared[];
   uint16_t* const out = args.out;
@@ -33,8 +33,8 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
 #endif
 }
 
-const KernelRow k02_roles_row = {
-    "k02_roles", "model.py:1", reinterpret_cast<const void*>(&k02_roles_model_1),
-    sizeof(k02_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kCluster, 90, true};
+const KernelRow k02_product_roles_row = {
+    "k02_product_roles", "model.py:1", reinterpret_cast<const void*>(&k02_product_roles_model_1),
+    sizeof(k02_product_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kCluster, 90, true};
 
 }  // namespace LUMIGEN_NS

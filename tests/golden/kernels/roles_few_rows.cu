@@ -1,5 +1,5 @@
 // if sm_90a and w aligned and x aligned and rows < 17
-//   run k01_roles(x, w, out, rows, map + 0 [1, 1, 72, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64)) tasks 2*((rows + 15)//16)
+//   run k01_product_roles(x, w, out, rows, map + 0 [1, 1, 72, 64] strides (0, 0, 64), map + 0 [1, 1, rows, 64] strides (0, 0, 64)) tasks 2*((rows + 15)//16)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/elements.cuh"
@@ -14,7 +14,7 @@ using Tile = SplitTile<f16, 64, 16, 10, 1, 2, Along::kDepth, Along::kDepth>;
 static_assert(Tile::PanelA::kBoxLines == 64 && Tile::PanelB::kBoxLines == 16, "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kSplit) __launch_bounds__(Tile::kThreads, 1)
-    k01_roles_model_1(const __grid_constant__ k01_roles_args args) {
+    k01_product_roles_model_1(const __grid_constant__ k01_product_roles_args args) {
 #ifdef LUMIGEN_HOPPER
   extern __shared__ __align__(128) char shared[];
   uint16_t* const out = args.out;
@@ -33,8 +33,8 @@ __global__ void LUMIGEN_CLUSTER(Tile::kSplit) __launch_bounds__(Tile::kThreads, 
 #endif
 }
 
-const KernelRow k01_roles_row = {
-    "k01_roles", "model.py:1", reinterpret_cast<const void*>(&k01_roles_model_1),
-    sizeof(k01_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kSplit, 90, false, Tile::kBlocks == 1};
+const KernelRow k01_product_roles_row = {
+    "k01_product_roles", "model.py:1", reinterpret_cast<const void*>(&k01_product_roles_model_1),
+    sizeof(k01_product_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kSplit, 90, false, Tile::kBlocks == 1};
 
 }  // namespace LUMIGEN_NS

@@ -1,5 +1,5 @@
 // else if sm_90a and x aligned and w aligned
-//   run k02_roles(x, w, out, few, map + 0 [1, 1, few, 2048] strides (0, 0, 2048), map + 0 [1, 1, 72, 2048] strides (0, 0, 2048)) tasks 2*((few + 63)//64)
+//   run k02_product_roles(x, w, out, few, map + 0 [1, 1, few, 2048] strides (0, 0, 2048), map + 0 [1, 1, 72, 2048] strides (0, 0, 2048)) tasks 2*((few + 63)//64)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/elements.cuh"
@@ -14,7 +14,7 @@ using Tile = SplitTile<bf16, 64, 64, 12, 2, 1, Along::kDepth, Along::kDepth>;
 static_assert(Tile::PanelA::kBoxLines == 64 && Tile::PanelB::kBoxLines == 64, "the boxes of the maps");
 
 __global__ void LUMIGEN_CLUSTER(Tile::kSplit) __launch_bounds__(Tile::kThreads, 1)
-    k02_roles_model_1(const __grid_constant__ k02_roles_args args) {
+    k02_product_roles_model_1(const __grid_constant__ k02_product_roles_args args) {
 #ifdef LUMIGEN_HOPPER
   extern __shared__ __align__(128) char shared[];
   uint16_t* const out = args.out;
@@ -33,8 +33,8 @@ __global__ void LUMIGEN_CLUSTER(Tile::kSplit) __launch_bounds__(Tile::kThreads, 
 #endif
 }
 
-const KernelRow k02_roles_row = {
-    "k02_roles", "model.py:1", reinterpret_cast<const void*>(&k02_roles_model_1),
-    sizeof(k02_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kSplit, 90, false, Tile::kBlocks == 1};
+const KernelRow k02_product_roles_row = {
+    "k02_product_roles", "model.py:1", reinterpret_cast<const void*>(&k02_product_roles_model_1),
+    sizeof(k02_product_roles_args), Tile::kThreads, Tile::kSharedBytes, Tile::kSplit, 90, false, Tile::kBlocks == 1};
 
 }  // namespace LUMIGEN_NS

@@ -1,4 +1,4 @@
-// run k00_cascade(y, x, w_w_panels, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
+// run k00_product_cascade(y, x, w_w_panels, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -10,10 +10,10 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_cascade(const void* raw, int64_t task, char* scratch) {
-  const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
-  const int64_t* const x0 = args.x0;
-  const float* const x1 = args.x1;
+void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
+  const k00_product_cascade_args& args = *static_cast<const k00_product_cascade_args*>(raw);
+  const int64_t* const y = args.y;
+  const float* const x = args.x;
   const float* const w_weight_panels = args.w_weight_panels;
   float* const out = args.out;
   [[maybe_unused]] const int64_t many = args.many;
@@ -26,7 +26,7 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   const int64_t rows_each = ((many - 1) / row_tiles) + 1;
   const int64_t m0 = index_min(many, rows_each * task);
   const int64_t m1 = index_min(m0 + rows_each, many);
-  pack_a(x_tile, x1 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
+  pack_a(x_tile, x + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
   fill_tile(state0, -__builtin_inff(), 96);
   fill_tile(state1, 0.0f, 96);
   fill_tile(state2, 0.0f, 96);
@@ -36,8 +36,8 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
     for (int64_t m = m0; m < m1; ++m) {
       const float old0 = state0[m - m0];
       const float old1 = state1[m - m0];
-      if (k0 <= 500 * (x0[m] < 0) + x0[m] && 500 * (x0[m] < 0) + x0[m] < k1 && 500 * (x0[m] < 0) + x0[m] <= 499 &&
-          0 <= 500 * (x0[m] < 0) + x0[m]) state2[m - m0] = part[500 * (x0[m] < 0) + 128 * m + x0[m] - k0 - 128 * m0];
+      if (k0 <= 500 * (y[m] < 0) + y[m] && 500 * (y[m] < 0) + y[m] < k1 && 500 * (y[m] < 0) + y[m] <= 499 &&
+          0 <= 500 * (y[m] < 0) + y[m]) state2[m - m0] = part[500 * (y[m] < 0) + 128 * m + y[m] - k0 - 128 * m0];
       Vec acc0 = splat(-__builtin_inff());
       for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
         const int64_t k = k0 + k_offset;
@@ -62,10 +62,10 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
     }
   }
   for (int64_t m = m0; m < m1; ++m) {
-    const bool v0 = !(x0[m] <= -100 && -100 <= x0[m]);
+    const bool v0 = !(y[m] <= -100 && -100 <= y[m]);
     const float v1 = state0[m - m0];
     out[m] = (v0
-        ? ((500 * (x0[m] < 0) + x0[m] <= 499 && 0 <= 500 * (x0[m] < 0) + x0[m]) ? state2[m - m0] - v1 -
+        ? ((500 * (y[m] < 0) + y[m] <= 499 && 0 <= 500 * (y[m] < 0) + y[m]) ? state2[m - m0] - v1 -
             log2((v1 < -3.4028235e+38f) ? __builtin_nanf("") : state1[m - m0]) * 0.6931472f : 0.0f)
         : 0.0f) * -1.0f * (v0 ? 1.0f : 0.0f);
   }

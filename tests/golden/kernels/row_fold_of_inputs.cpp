@@ -1,4 +1,4 @@
-// run k00_cascade(q, k, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
+// run k00_product_cascade(q, k, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -10,10 +10,10 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_cascade(const void* raw, int64_t task, char* scratch) {
-  const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
+void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
+  const k00_product_cascade_args& args = *static_cast<const k00_product_cascade_args*>(raw);
+  const float* const q = args.q;
+  const float* const k_ = args.k_;
   float* const out = args.out;
   [[maybe_unused]] const int64_t many = args.many;
   [[maybe_unused]] const int64_t row_tiles = args.row_tiles;
@@ -25,12 +25,12 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   const int64_t rows_each = ((many - 1) / row_tiles) + 1;
   const int64_t m0 = index_min(many, rows_each * task);
   const int64_t m1 = index_min(m0 + rows_each, many);
-  pack_a(x_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
+  pack_a(x_tile, q + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
   fill_tile(state0, -__builtin_inff(), 96);
   fill_tile(state1, 0.0f, 96);
   for (int64_t k0 = 0; k0 < 500; k0 += 128) {
     const int64_t k1 = index_min(500, k0 + 128);
-    pack_b(columns, x1 + 24 * k0, 24, 1, k1 - k0, 24);
+    pack_b(columns, k_ + 24 * k0, 24, 1, k1 - k0, 24);
     multiply(part, 128, x_tile, columns, static_cast<int>(m1 - m0), k1 - k0, 24, 384, false);
     for (int64_t m = m0; m < m1; ++m) {
       const float old0 = state0[m - m0];

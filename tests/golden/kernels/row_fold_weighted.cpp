@@ -1,4 +1,4 @@
-// run k00_cascade(x, w_v_panels, w_w_panels, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
+// run k00_product_cascade(x, w_v_panels, w_w_panels, out, many, row_tiles=min(((((many + 95)//96) - 1)//threads())*threads() + threads(), ((many + 7)//8))) tasks row_tiles
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/panel.h"
@@ -10,9 +10,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_cascade(const void* raw, int64_t task, char* scratch) {
-  const k00_cascade_args& args = *static_cast<const k00_cascade_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
+  const k00_product_cascade_args& args = *static_cast<const k00_product_cascade_args*>(raw);
+  const float* const x = args.x;
   const float* const v_weight_panels = args.v_weight_panels;
   const float* const w_weight_panels = args.w_weight_panels;
   float* const out = args.out;
@@ -27,7 +27,7 @@ void k00_cascade(const void* raw, int64_t task, char* scratch) {
   const int64_t rows_each = ((many - 1) / row_tiles) + 1;
   const int64_t m0 = index_min(many, rows_each * task);
   const int64_t m1 = index_min(m0 + rows_each, many);
-  pack_a(x_tile, x0 + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
+  pack_a(x_tile, x + 24 * m0, 24, 1, static_cast<int>(m1 - m0), 24);
   fill_tile(state0, -__builtin_inff(), 96);
   fill_tile(state1, 0.0f, 96);
   fill_tile(sums, 0.0f, 3840);

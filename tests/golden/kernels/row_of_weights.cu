@@ -1,4 +1,4 @@
-// run k00_simt(x, w_w, w_b, out) tasks 2
+// run k00_product_simt(x, w_w, w_b, out) tasks 2
 #define LUMIGEN_TEAM 8  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -8,14 +8,15 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
-  const float* const x0 = args.x0;
+__global__ void __launch_bounds__(kThreads, 6)
+    k00_product_simt_model_1(const __grid_constant__ k00_product_simt_args args) {
+  const float* const x = args.x;
   const float* const w_weight = args.w_weight;
   const float* const b_weight = args.b_weight;
   float* const out = args.out;
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, w_weight), [&](auto packed) {
+  either_way(is_packed(x, w_weight), [&](auto packed) {
     for (int row = 32 * task + team_number(); row < index_min(32 * task + 32, 40); row += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_con
       for_parts<1>(packed, 24, [&](int part, int k0, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
-        held0 = load(x0 + k0, lanes);
+        held0 = load(x + k0, lanes);
         held1 = load(w_weight + 24 * i1 + k0, lanes);
       });
       for_parts<1>(packed, 24, [&](int part, int /*k0*/, auto lanes) {
@@ -46,8 +47,8 @@ __global__ void __launch_bounds__(kThreads, 6) k00_simt_model_1(const __grid_con
   });
 }
 
-const KernelRow k00_simt_row = {
-    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
-    sizeof(k00_simt_args), kThreads, 0};
+const KernelRow k00_product_simt_row = {
+    "k00_product_simt", "model.py:1", reinterpret_cast<const void*>(&k00_product_simt_model_1),
+    sizeof(k00_product_simt_args), kThreads, 0};
 
 }  // namespace LUMIGEN_NS

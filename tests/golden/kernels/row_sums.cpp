@@ -1,4 +1,4 @@
-// run k00_simt(x, out, rows) tasks ((rows + 198)//199)
+// run k00_sum_simt(x, out, rows) tasks ((rows + 198)//199)
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/scalar.h"
@@ -8,15 +8,15 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
-  const k00_simt_args& args = *static_cast<const k00_simt_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
+  const k00_sum_simt_args& args = *static_cast<const k00_sum_simt_args*>(raw);
+  const float* const x = args.x;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   for (int64_t i0 = 199 * task; i0 < index_min(199 * task + 199, rows); ++i0) {
     Vec acc0 = splat(0.0f);
     for_lanes(40, [&](int64_t k0, auto lanes) {
-      const Vec v0 = load(x0 + 40 * i0 + k0, lanes);
+      const Vec v0 = load(x + 40 * i0 + k0, lanes);
       acc0 = acc0 + zero_tail(v0 * v0, lanes, 0.0f);
     });
     const float r0 = reduce_add(acc0);

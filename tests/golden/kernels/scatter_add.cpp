@@ -1,4 +1,4 @@
-// run k01_simt(x, t0, out, rows) tasks 1
+// run k01_sum_simt(x, t0, out, rows) tasks 1
 #include "runtime/index.h"
 #include "runtime/lanes.h"
 #include "runtime/scalar.h"
@@ -8,9 +8,9 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k01_simt(const void* raw, int64_t task, char* /*scratch*/) {
-  const k01_simt_args& args = *static_cast<const k01_simt_args*>(raw);
-  const float* const x0 = args.x0;
+void k01_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
+  const k01_sum_simt_args& args = *static_cast<const k01_sum_simt_args*>(raw);
+  const float* const x = args.x;
   const int64_t* const x1 = args.x1;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
@@ -18,7 +18,7 @@ void k01_simt(const void* raw, int64_t task, char* /*scratch*/) {
     for_lanes(8, [&](int64_t i1, auto lanes) {
       Vec acc0 = splat(0.0f);
       for (int64_t k0 = index_max(0, x1[i0]); k0 < index_min(rows, x1[i0 + 1]); ++k0) {
-        acc0 = acc0 + ((x1[k0 + 21] < rows && 0 <= x1[k0 + 21]) ? load(x0 + i1 + 8 * x1[k0 + 21], lanes) : splat(0.0f));
+        acc0 = acc0 + ((x1[k0 + 21] < rows && 0 <= x1[k0 + 21]) ? load(x + i1 + 8 * x1[k0 + 21], lanes) : splat(0.0f));
       }
       store(out + 8 * i0 + i1, acc0 + splat(0.0f), lanes);
     });

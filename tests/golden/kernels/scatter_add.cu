@@ -1,4 +1,4 @@
-// run k01_simt(x, t0, out, rows) tasks 1
+// run k01_sum_simt(x, t0, out, rows) tasks 1
 #define LUMIGEN_TEAM 2  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -8,21 +8,21 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads) k01_simt_model_1(const __grid_constant__ k01_simt_args args) {
-  const float* const x0 = args.x0;
+__global__ void __launch_bounds__(kThreads) k01_sum_simt_model_1(const __grid_constant__ k01_sum_simt_args args) {
+  const float* const x = args.x;
   const int64_t* const x1 = args.x1;
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   const int64_t task = blockIdx.x;
   await_turn();
-  either_way(is_packed(x0, out), [&](auto packed) {
+  either_way(is_packed(x, out), [&](auto packed) {
     for (int64_t i0 = 128 * task + team_number(); i0 < 20; i0 += kTeams) {
       for_lanes(packed, 8, [&](int64_t i1, auto lanes) {
         Vec acc0 = splat(0.0f);
         #pragma unroll 8
         for (int64_t k0 = index_max(0, x1[i0]); k0 < index_min(rows, x1[i0 + 1]); ++k0) {
           acc0 = acc0 +
-              ((x1[k0 + 21] < rows && 0 <= x1[k0 + 21]) ? load(x0 + i1 + 8 * x1[k0 + 21], lanes) : splat(0.0f));
+              ((x1[k0 + 21] < rows && 0 <= x1[k0 + 21]) ? load(x + i1 + 8 * x1[k0 + 21], lanes) : splat(0.0f));
         }
         store(out + 8 * i0 + i1, acc0 + splat(0.0f), lanes);
       });
@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(kThreads) k01_simt_model_1(const __grid_consta
   });
 }
 
-const KernelRow k01_simt_row = {
-    "k01_simt", "model.py:1", reinterpret_cast<const void*>(&k01_simt_model_1),
-    sizeof(k01_simt_args), kThreads, 0};
+const KernelRow k01_sum_simt_row = {
+    "k01_sum_simt", "model.py:1", reinterpret_cast<const void*>(&k01_sum_simt_model_1),
+    sizeof(k01_sum_simt_args), kThreads, 0};
 
 }  // namespace LUMIGEN_NS

@@ -1,4 +1,4 @@
-// run k00_simt(x, out, rows) tasks ((rows + 15)//16)
+// run k00_softmax_simt(x, out, rows) tasks ((rows + 15)//16)
 #define LUMIGEN_TEAM 16  // threads that share a row
 #define LUMIGEN_LANES 4  // elements of a Vec
 #include "runtime/index.h"
@@ -8,20 +8,21 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_constant__ k00_simt_args args) {
-  const float* const x0 = args.x0;
+__global__ void __launch_bounds__(kThreads)
+    k00_softmax_simt_model_1(const __grid_constant__ k00_softmax_simt_args args) {
+  const float* const x = args.x;
   float* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
-  either_way(is_packed(x0, out), [&](auto packed) {
+  either_way(is_packed(x, out), [&](auto packed) {
     for (int i0 = 16 * task + team_number(); i0 < index_min(16 * task + 16, rows); i0 += kTeams) {
       Vec held0_parts[1];
       Vec held1_parts[1];
       Vec acc0 = splat(-__builtin_inff());
       for_parts<1>(packed, 40, [&](int part, int k0, auto lanes) {
         Vec& held0 = held0_parts[part];
-        held0 = load(x0 + 40 * i0 + k0, lanes);
+        held0 = load(x + 40 * i0 + k0, lanes);
       });
       for_parts<1>(packed, 40, [&](int part, int /*k0*/, auto lanes) {
         Vec& held0 = held0_parts[part];
@@ -45,8 +46,8 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
   });
 }
 
-const KernelRow k00_simt_row = {
-    "k00_simt", "model.py:1", reinterpret_cast<const void*>(&k00_simt_model_1),
-    sizeof(k00_simt_args), kThreads, 0};
+const KernelRow k00_softmax_simt_row = {
+    "k00_softmax_simt", "model.py:1", reinterpret_cast<const void*>(&k00_softmax_simt_model_1),
+    sizeof(k00_softmax_simt_args), kThreads, 0};
 
 }  // namespace LUMIGEN_NS

@@ -1,4 +1,4 @@
-// run k00_order(x, t0, rows) tasks rows
+// run k00_order_order(x, t0, rows) tasks rows
 #include "runtime/index.h"
 #include "runtime/order.h"
 #include "runtime/scalar.h"
@@ -7,13 +7,13 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-void k00_order(const void* raw, int64_t task, char* /*scratch*/) {
-  const k00_order_args& args = *static_cast<const k00_order_args*>(raw);
-  const float* const x0 = args.x0;
+void k00_order_order(const void* raw, int64_t task, char* /*scratch*/) {
+  const k00_order_order_args& args = *static_cast<const k00_order_order_args*>(raw);
+  const float* const x = args.x;
   int64_t* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   const int64_t i0 = task;
-  order_row<kAscending>(out + 40 * i0, 40, 40, [&](int64_t place) { return x0[40 * i0 + place]; });
+  order_row<kAscending>(out + 40 * i0, 40, 40, [&](int64_t place) { return x[40 * i0 + place]; });
 }
 
 }  // namespace LUMIGEN_ISA

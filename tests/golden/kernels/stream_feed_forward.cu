@@ -1,4 +1,4 @@
-// run k00_cascade(x, w_up, w_down, out, rows) tasks ((rows + 63)//64)
+// run k00_up_down_cascade(x, w_up, w_down, out, rows) tasks ((rows + 63)//64)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade.cuh"
@@ -11,9 +11,9 @@ namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<64, 32, 32, 32, 4>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+    k00_up_down_cascade_model_1(const __grid_constant__ k00_up_down_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
-  const float* const x0 = args.x0;
+  const float* const x = args.x;
   const float* const up_weight = args.up_weight;
   const float* const down_weight = args.down_weight;
   float* const out = args.out;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   const int m0 = 64 * task;
   clear(sums);
   {
-    const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0, 24, 1, rows};
+    const Strided<float, Along::kDepth, Copy::kEither, int> a = {x, 24, 1, rows};
     const Strided<float, Along::kMajor, Copy::kEither, int> b = {up_weight, 1, 48, 48};
     const Strided<float, Along::kMajor, Copy::kEither, int> c = {down_weight, 1, 24, 24};
     for_steps<Tile>(a, m0, 24, b, c, 0, 48, shared,
@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   });
 }
 
-const KernelRow k00_cascade_row = {
-    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade_model_1),
-    sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
+const KernelRow k00_up_down_cascade_row = {
+    "k00_up_down_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_up_down_cascade_model_1),
+    sizeof(k00_up_down_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
 
 }  // namespace LUMIGEN_NS

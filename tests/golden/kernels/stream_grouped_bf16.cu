@@ -1,4 +1,4 @@
-// run k00_cascade(q, k, v, out, rows) tasks 4*((rows + 63)//64)
+// run k00_product_cascade(q, k, v, out, rows) tasks 4*((rows + 63)//64)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade.cuh"
@@ -11,11 +11,11 @@ namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<64, 64, 64, 64, 4>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+    k00_product_cascade_model_1(const __grid_constant__ k00_product_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
-  const uint16_t* const x0 = args.x0;
-  const uint16_t* const x1 = args.x1;
-  const uint16_t* const x2 = args.x2;
+  const uint16_t* const q = args.q;
+  const uint16_t* const k_ = args.k_;
+  const uint16_t* const v = args.v;
   uint16_t* const out = args.out;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   clear(sums);
   {
     const Strided<bf16, Along::kDepth, Copy::kEither,
-        int> a = {reinterpret_cast<const bf16*>(x0 + 128 * i1 * rows + 64 * i2 * rows), 64, 1, rows};
-    const Strided<bf16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const bf16*>(x1 + 64 * i1 * rows), 64,
+        int> a = {reinterpret_cast<const bf16*>(q + 128 * i1 * rows + 64 * i2 * rows), 64, 1, rows};
+    const Strided<bf16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const bf16*>(k_ + 64 * i1 * rows), 64,
         1, rows};
-    const Strided<bf16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const bf16*>(x2 + 64 * i1 * rows), 1,
+    const Strided<bf16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const bf16*>(v + 64 * i1 * rows), 1,
         64, 64};
     for_steps<Tile>(a, m0, 64, b, c, 0, m1, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   }, result0);
 }
 
-const KernelRow k00_cascade_row = {
-    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade_model_1),
-    sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<bf16>()};
+const KernelRow k00_product_cascade_row = {
+    "k00_product_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_product_cascade_model_1),
+    sizeof(k00_product_cascade_args), Tile::kThreads, Tile::shared_bytes<bf16>()};
 
 }  // namespace LUMIGEN_NS

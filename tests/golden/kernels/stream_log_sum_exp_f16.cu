@@ -1,4 +1,4 @@
-// run k00_cascade(q, k, v, total, mixed, rows) tasks ((rows + 63)//64)
+// run k00_total_mixed_cascade(q, k, v, total, mixed, rows) tasks ((rows + 63)//64)
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade.cuh"
@@ -11,13 +11,13 @@ namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<64, 64, 64, 64, 4>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+    k00_total_mixed_cascade_model_1(const __grid_constant__ k00_total_mixed_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
-  const uint16_t* const x0 = args.x0;
-  const uint16_t* const x1 = args.x1;
-  const uint16_t* const x2 = args.x2;
-  uint16_t* const out = args.out;
-  uint16_t* const out1 = args.out1;
+  const uint16_t* const q = args.q;
+  const uint16_t* const k_ = args.k_;
+  const uint16_t* const v = args.v;
+  uint16_t* const total_ = args.total_;
+  uint16_t* const mixed = args.mixed;
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   fill_rows(state1, 0.0f);
   clear(sums);
   {
-    const Strided<f16, Along::kDepth, Copy::kEither, int> a = {reinterpret_cast<const f16*>(x0), 64, 1, rows};
-    const Strided<f16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const f16*>(x1), 64, 1, rows};
-    const Strided<f16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const f16*>(x2), 1, 64, 64};
+    const Strided<f16, Along::kDepth, Copy::kEither, int> a = {reinterpret_cast<const f16*>(q), 64, 1, rows};
+    const Strided<f16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const f16*>(k_), 64, 1, rows};
+    const Strided<f16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const f16*>(v), 1, 64, 64};
     for_steps<Tile>(a, m0, 64, b, c, 0, rows, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   }
   for_rows<int>(m0, rows, [&](int m, float row6, float row7) {
     const float v2 = row6 * 0.125f;
-    out[m] = f16_bits((((v2 < 0.0f) ? v2 * -1.0f : v2) + 0.0f < __builtin_inff())
+    total_[m] = f16_bits((((v2 < 0.0f) ? v2 * -1.0f : v2) + 0.0f < __builtin_inff())
         ? fma(log2((v2 < -3.4028235e+38f) ? __builtin_nanf("") : row7), 0.6931472f, v2) : v2);
   }, state0, state1);
   for_each_row([&](int, float& at_state0, float& at_state1, float& at_result0) {
@@ -82,12 +82,12 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     at_result0 = recip((row8 * 0.125f < -3.4028235e+38f) ? __builtin_nanf("") : row9);
   }, state0, state1, result0);
   for_each_element<int>(sums, m0, 0, rows, 64, [&](int m, int e, Vec total0, auto lanes, float row10) {
-    store_f16(out1 + e + 64 * m, total0 * splat(row10), lanes);
+    store_f16(mixed + e + 64 * m, total0 * splat(row10), lanes);
   }, result0);
 }
 
-const KernelRow k00_cascade_row = {
-    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade_model_1),
-    sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<f16>()};
+const KernelRow k00_total_mixed_cascade_row = {
+    "k00_total_mixed_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_total_mixed_cascade_model_1),
+    sizeof(k00_total_mixed_cascade_args), Tile::kThreads, Tile::shared_bytes<f16>()};
 
 }  // namespace LUMIGEN_NS

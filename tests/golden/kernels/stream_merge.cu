@@ -1,4 +1,4 @@
-// run k01_simt(t0, t2, t1, out) tasks 1
+// run k01_softmax_simt(t0, t2, t1, out) tasks 1
 #define LUMIGEN_TEAM 8  // threads that share a row
 #define LUMIGEN_LANES 8  // elements of a Vec
 #include "runtime/index.h"
@@ -8,7 +8,8 @@
 
 namespace LUMIGEN_NS {
 
-__global__ void __launch_bounds__(kThreads) k01_simt_model_1(const __grid_constant__ k01_simt_args args) {
+__global__ void __launch_bounds__(kThreads)
+    k01_softmax_simt_model_1(const __grid_constant__ k01_softmax_simt_args args) {
   const float* const parts0 = args.parts0;
   const float* const parts2 = args.parts2;
   const float* const parts1 = args.parts1;
@@ -59,8 +60,8 @@ __global__ void __launch_bounds__(kThreads) k01_simt_model_1(const __grid_consta
   });
 }
 
-const KernelRow k01_simt_row = {
-    "k01_simt", "model.py:1", reinterpret_cast<const void*>(&k01_simt_model_1),
-    sizeof(k01_simt_args), kThreads, 0};
+const KernelRow k01_softmax_simt_row = {
+    "k01_softmax_simt", "model.py:1", reinterpret_cast<const void*>(&k01_softmax_simt_model_1),
+    sizeof(k01_softmax_simt_args), kThreads, 0};
 
 }  // namespace LUMIGEN_NS

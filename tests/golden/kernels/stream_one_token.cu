@@ -1,4 +1,4 @@
-// run k01_cascade(q, keys, position, values, out) tasks 2
+// run k01_product_cascade(q, keys, position, values, out) tasks 2
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade.cuh"
@@ -11,12 +11,12 @@ namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<16, 16, 16, 32, 1>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k01_cascade_model_1(const __grid_constant__ k01_cascade_args args) {
+    k01_product_cascade_model_1(const __grid_constant__ k01_product_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
-  const int64_t* const x2 = args.x2;
-  const float* const x3 = args.x3;
+  const float* const q = args.q;
+  const float* const keys = args.keys;
+  const int64_t* const position = args.position;
+  const float* const values = args.values;
   float* const out = args.out;
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
@@ -35,16 +35,16 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   fill_rows(state1, 0.0f);
   clear(sums);
   {
-    const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0 + 16 * i0, 0, 1, 1};
-    const Strided<float, Along::kDepth, Copy::kEither, int> b = {x1 + 1024 * i0, 16, 1, 64};
-    const Strided<float, Along::kMajor, Copy::kEither, int> c = {x3 + 1024 * i0, 1, 16, 16};
-    for_steps<Tile>(a, m0, 16, b, c, 0, static_cast<int>(x2[0]) + 1, shared,
+    const Strided<float, Along::kDepth, Copy::kEither, int> a = {q + 16 * i0, 0, 1, 1};
+    const Strided<float, Along::kDepth, Copy::kEither, int> b = {keys + 1024 * i0, 16, 1, 64};
+    const Strided<float, Along::kMajor, Copy::kEither, int> c = {values + 1024 * i0, 1, 16, 16};
+    for_steps<Tile>(a, m0, 16, b, c, 0, static_cast<int>(position[0]) + 1, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
-      if (!(k_begin + 31 <= static_cast<int>(x2[0]) && k_begin <= 32)) {
+      if (!(k_begin + 31 <= static_cast<int>(position[0]) && k_begin <= 32)) {
         map_elements<int>(scores, scores, m0, k_begin, 1, 64, -__builtin_inff(),
             [&](int /*m*/, int k1, Vec score0, auto /*lanes*/) {
-          return select(mask_affine(static_cast<int>(x2[0]) - k1, -1), score0, splat(-__builtin_inff()));
+          return select(mask_affine(static_cast<int>(position[0]) - k1, -1), score0, splat(-__builtin_inff()));
         });
       }
       for_each_row([&](int, float& at_state0, float& at_before0) {
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   }, result0, result1);
 }
 
-const KernelRow k01_cascade_row = {
-    "k01_cascade", "model.py:1", reinterpret_cast<const void*>(&k01_cascade_model_1),
-    sizeof(k01_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
+const KernelRow k01_product_cascade_row = {
+    "k01_product_cascade", "model.py:1", reinterpret_cast<const void*>(&k01_product_cascade_model_1),
+    sizeof(k01_product_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
 
 }  // namespace LUMIGEN_NS

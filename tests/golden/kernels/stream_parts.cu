@@ -1,4 +1,4 @@
-// run k00_cascade(q, keys, position, values, t0, t1, t2) tasks 64
+// run k00_product_cascade(q, keys, position, values, t0, t1, t2) tasks 64
 #define LUMIGEN_TEAM 1  // threads that share a row
 #define LUMIGEN_LANES 2  // elements of a Vec
 #include "runtime/cascade.cuh"
@@ -11,12 +11,12 @@ namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<16, 64, 64, 32, 1>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+    k00_product_cascade_model_1(const __grid_constant__ k00_product_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
-  const uint16_t* const x0 = args.x0;
-  const uint16_t* const x1 = args.x1;
-  const int64_t* const x2 = args.x2;
-  const uint16_t* const x3 = args.x3;
+  const uint16_t* const q = args.q;
+  const uint16_t* const keys = args.keys;
+  const int64_t* const position = args.position;
+  const uint16_t* const values = args.values;
   float* const parts0 = args.parts0;
   float* const parts1 = args.parts1;
   float* const parts2 = args.parts2;
@@ -35,20 +35,20 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   fill_rows(state1, 0.0f);
   clear(sums);
   {
-    const Strided<bf16, Along::kDepth, Copy::kEither, int> a = {reinterpret_cast<const bf16*>(x0 + 256 * i0), 64, 1, 4};
-    const Strided<bf16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const bf16*>(x1 + 262144 * i0), 64, 1,
-        4096};
-    const Strided<bf16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const bf16*>(x3 + 262144 * i0), 1, 64,
-        64};
-    for_steps<Tile>(a, m0, 64, b, c, 32 * (static_cast<int>(x2[0]) / 1024) * k1_part + 32 * k1_part,
-        index_min(32 * (static_cast<int>(x2[0]) / 1024) + 32 * (static_cast<int>(x2[0]) / 1024) * k1_part +
-            32 * k1_part + 32, static_cast<int>(x2[0]) + 1), shared,
+    const Strided<bf16, Along::kDepth, Copy::kEither, int> a = {reinterpret_cast<const bf16*>(q + 256 * i0), 64, 1, 4};
+    const Strided<bf16, Along::kDepth, Copy::kEither, int> b = {reinterpret_cast<const bf16*>(keys + 262144 * i0), 64,
+        1, 4096};
+    const Strided<bf16, Along::kMajor, Copy::kEither, int> c = {reinterpret_cast<const bf16*>(values + 262144 * i0), 1,
+        64, 64};
+    for_steps<Tile>(a, m0, 64, b, c, 32 * (static_cast<int>(position[0]) / 1024) * k1_part + 32 * k1_part,
+        index_min(32 * (static_cast<int>(position[0]) / 1024) + 32 * (static_cast<int>(position[0]) / 1024) * k1_part +
+            32 * k1_part + 32, static_cast<int>(position[0]) + 1), shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
-      if (!(k_begin + 31 <= static_cast<int>(x2[0]) && k_begin <= 4064)) {
+      if (!(k_begin + 31 <= static_cast<int>(position[0]) && k_begin <= 4064)) {
         map_elements<int>(scores, scores, m0, k_begin, 4, 4096, -__builtin_inff(),
             [&](int /*m*/, int k1, Vec score0, auto /*lanes*/) {
-          return select(mask_affine(static_cast<int>(x2[0]) - k1, -1), score0, splat(-__builtin_inff()));
+          return select(mask_affine(static_cast<int>(position[0]) - k1, -1), score0, splat(-__builtin_inff()));
         });
       }
       for_each_row([&](int, float& at_state0, float& at_before0) {
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   });
 }
 
-const KernelRow k00_cascade_row = {
-    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade_model_1),
-    sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<bf16>()};
+const KernelRow k00_product_cascade_row = {
+    "k00_product_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_product_cascade_model_1),
+    sizeof(k00_product_cascade_args), Tile::kThreads, Tile::shared_bytes<bf16>()};
 
 }  // namespace LUMIGEN_NS

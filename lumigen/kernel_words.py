@@ -1,0 +1,52 @@
+"""The words of kernels: what no operand of one can be called, because the kernel's text says it of something else."""
+
+from __future__ import annotations
+
+import re
+
+# What the text of a kernel says of its own, and the functions, types and constants of headers that it names.
+_WORDS = """
+a at at_depth at_major b c flow lane lanes more pack_column pack_k pack_row packed parity part raw reads scratch
+shared stage task args back
+
+add_parts add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits build_lanes clear computed contract contract_split
+contract_tiles double_mod either_way eq exp2 exp2_flushed f16_bits fill_rows fill_tile floor_div floor_mod fma
+fold_max fold_sum for_each_element for_each_row for_lanes for_parts for_rows for_scan for_steps greater group_row
+grow_registers index_max index_min int_mod is_last_block is_nan is_packed load load_between load_bf16 load_f16
+load_packed load_phases load_strided load_strided_bf16 load_strided_f16 log2 lt map_all map_elements map_within
+mask_affine mask_all mask_and mask_lanes mask_not max_nan max_ordered min_ordered mod multiplier multiply multiply_bf16
+multiply_direct_b multiply_direct_b_bf16 multiply_fragment multiply_one multiply_row multiply_row_panels
+multiply_streamed multiply_wrapping one_by_one order_row pack_a pack_a_along pack_a_along_bf16 pack_a_bf16 pack_a_from
+pack_a_from_bf16 pack_b pack_b_along pack_b_along_bf16 pack_b_bf16 pack_b_from pack_b_from_bf16 pack_runs polynomial
+random_bits recip reduce_add reduce_max round_bf16 round_f16 scale_rows scan_lanes select sin splat sqrt store
+store_bf16 store_f16 store_strided store_strided_bf16 store_strided_f16 subtract_wrapping team_number team_rank to_int
+transpose_tile whole_vectors widened zero_tail
+
+Accumulators Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow Mask Multiplier PackedVec Part Run Strided
+Tile TileAt Together Vec Vecs bf16 f16
+kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
+"""
+WORDS = frozenset(_WORDS.split())
+
+# What builders call axes, locals, scratch and the temporaries of a plan; with a number behind them, and as they are.
+_NUMBERED = """
+acc before correct factor held i j k m n new old p r result row score state sum total turned v weights whole
+"""
+_OWN = """
+a_tile acc arrived b_tile back band c c_tile column_tile columns_each d e j k k_begin k_end m map_a map_b map_c n
+n_begin n_end outer p panels part parts pk places r row row_tile row_tiles column_tiles rows_each scores sums task tile
+total x_tile
+"""
+_PATTERN = re.compile(
+    rf"(?:at_|new_)?((?:[ijk]\d+)+p?(?:_from_\d+)?|j_from_\d+|(?:{'|'.join(_NUMBERED.split())})\d+|"
+    rf"{'|'.join(_OWN.split())})(?:_offset|_parts)?|.*_panels"
+)
+DERIVED = (
+    "at_",
+    "new_",
+)  # with the name of a buffer behind them: its element, and what is added to it
+
+
+def is_said(name: str) -> bool:
+    """Whether kernels say the word of something of their own."""
+    return name in WORDS or _PATTERN.fullmatch(name) is not None
