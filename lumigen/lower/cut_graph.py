@@ -316,6 +316,24 @@ class CutGraph:
         found = self._reached(root, (stored,) if stored else (), frozenset(MONOIDS))
         return [n for n in found if n.op in MONOIDS]
 
+    def reduced_to(self, n: Node) -> list[Node] | None:
+        """The first reduction on each way from a value; None if it is stored, or shown, without one."""
+        shown, seen, stack = {e.node for e in self.graph.roots()}, set[Node](), [n]
+        found: dict[Node, None] = {}
+        while stack:
+            x = stack.pop()
+            if x in seen:
+                continue
+            seen.add(x)
+            if x in shown or x in self.cut:
+                return None
+            for user in self.users[x]:
+                if user.op in MONOIDS:
+                    found[user] = None
+                else:
+                    stack.append(user)
+        return list(found)
+
     def _reached(self, root: Node, stored: tuple[Node, ...], ends: frozenset[Op]) -> list[Node]:
         """What the root's region computes, in order, without the operands of `ends` and of `stored`."""
         seen: set[Node] = set()

@@ -199,7 +199,7 @@ def _becomes_states(
     if len(inside) != 1 or not 0 < skeletons.rows <= rows or volume(bound) < LONG_ROW:
         return False
     (product,) = inside
-    found = _reduced_to(g, product)
+    found = g.reduced_to(product)
     operands = [x for _, x in g.factors(product)]
     reads = [e for e in walk(operands) if isinstance(e, Read)]
     sizes = [(volume(free_axes(e)), volume_of(e.source.dims)) for e in reads]
@@ -215,25 +215,6 @@ def _becomes_states(
     grows = volume_of(product.shape) >= EXPANSION * max(held for _, held in sizes)
     short = all(_weighs_short_rows(g, n) for n in sums)
     return volume(g.bound_axes(product)) <= LONGEST and (not sums or (grows and short))
-
-
-def _reduced_to(g: CutGraph, product: Node) -> list[Node] | None:
-    """The first reduction on each way from a product; None if it is stored, or shown, without one."""
-    shown, seen, stack = {e.node for e in g.graph.roots()}, set[Node](), [product]
-    found: dict[Node, None] = {}
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
-        if n in shown or n in g.cut:
-            return None
-        for user in g.users[n]:
-            if user.op in MONOIDS:
-                found[user] = None
-            else:
-                stack.append(user)
-    return list(found)
 
 
 def _is_product(g: CutGraph, n: Node) -> bool:

@@ -114,9 +114,8 @@ def _check_columns(place: str, products: list[Contraction]) -> None:
     if place == "panels" and any(Columns.of(c).once is None for c in products):
         raise NotRealised("columns that are no weight lie in no panels")
     for c in products:
-        lengths = (extent_of(c.reduce.axes), extent_of(c.n_axes))
-        most = min(n.bounds()[1] or LONGEST + 1 for n in lengths)
-        if most > LONGEST:
+        lengths = (extent_of(axes).bounds()[1] for axes in (c.reduce.axes, c.n_axes))
+        if min(n or LONGEST + 1 for n in lengths) > LONGEST:
             raise NotRealised(f"rows longer than {LONGEST} in a fold of rows")
 
 
@@ -326,7 +325,7 @@ class _Builder:
         """Parts of the depth that are packed apart: of columns in panels, which are read from anywhere."""
         if self.inner is None or self.inner.weight is None:
             return [(ix(0), self.d.extent)]
-        depth, step = self.d.extent.const, self.sizes["depth"]
+        depth, step = self.depth, self.sizes["depth"]
         return [(ix(d0), ix(min(d0 + step, depth))) for d0 in range(0, depth, step)]
 
     def pack_rows(self, top: Scope) -> None:
@@ -399,10 +398,8 @@ class _Builder:
 
     def carry_states(self, turn: Scope) -> None:
         """One pass over the rows, which asks for what holds in all of the part once and not of each element."""
-        ranges = {
-            self.m: (ix(self.m0), ix(self.m1) - 1),
-            self.k: (ix(self.k0), ix(self.k1) - 1),
-        }
+        of_rows, of_part = (ix(self.m0), ix(self.m1) - 1), (ix(self.k0), ix(self.k1) - 1)
+        ranges = {self.m: of_rows, self.k: of_part}
         roots = [self.tile_of(i) for i in range(len(self.carries)) if i not in self.places]
         chosen, conditions = chosen_in_tile(roots, self.mapping, ranges)
         each: Stmt = self.pass_over_rows(turn, {})
