@@ -75,7 +75,7 @@ def compiled_kernels(
     includes = [folder / f for f in ("", "runtime", "kernels")]
     return [
         (kernel.name, nvcc.of_kernel(kernel, arch, "cases_impl", includes))
-        for kernel in sorted((folder / "kernels").glob(f"k??_{skeleton}.cu"))
+        for kernel in sorted((folder / "kernels").glob(f"k??_*{skeleton}.cu"))
     ]
 
 

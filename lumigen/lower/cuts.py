@@ -178,9 +178,9 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         expands = is_expanding(value, size, axes, contracts, is_short=is_short)
         expands |= varying and _becomes_states(g, skeletons, node, value, bound)
-        if not contracts and is_folded(value, size, axes):
-            only = _is_only_folded(g, skeletons, node, axes)
-            expands |= only and skeletons.runs_whole(g.region(n))
+        if not skeletons.rows and not contracts and is_folded(value, size, axes):
+            whole = skeletons.runs_whole(g.region(n))
+            expands |= whole and _is_only_folded(g, skeletons, node, axes)
         if wanted and not expands:
             bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
             yield node, bounded or (is_short and is_scored(value))
@@ -233,20 +233,16 @@ def _weighs_short_rows(g: CutGraph, n: Node) -> bool:
 def _is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis, ...]) -> bool:
     """Whether all that is made of the contractions in a value comes to as few elements as `kept` has.
 
-    And nobody sees them as they are. Not where states of enough rows decide, as `_becomes_states` has it.
+    And nobody sees them as they are. For devices without `rows`; `_becomes_states` decides on others.
     """
-    if skeletons.rows:
-        return False
     shown, row = {e.node for e in g.showing()}, volume(kept)
-    stack = [x for x in g.inside(n) if _contracts(g, skeletons, x)]
-    seen = {*stack}
+    stack, seen = [x for x in g.inside(n) if _contracts(g, skeletons, x)], set[Node]()
     while stack:
         x = stack.pop()
-        large = [u for u in g.users[x] if volume_of(u.shape) > row]
+        large = {u for u in g.users[x] if volume_of(u.shape) > row}
         if x in shown or x in g.cut or any(u.op in MONOIDS for u in large):
             return False
-        stack += [u for u in large if u not in seen]
-        seen.update(large)
+        stack, seen = [*stack, *(large - seen)], seen | large
     return True
 
 
