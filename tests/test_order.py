@@ -71,7 +71,7 @@ def test_what_is_sorted_is_stored_once_and_in_its_own_type() -> None:
     first, order, _ = (k for k in model.kernels)
     assert [s.dst.dtype for s in first.region.stores] == [lg.f32]
     assert tile_text.show(order.program).splitlines()[-1].strip() == (
-        "out[i0, 0] = first 8 of place in 0 .. 8 by x0[i0, place]"
+        "i[i0, 0] = first 8 of place in 0 .. 8 by x0[i0, place]"
     )
 
 

@@ -88,7 +88,7 @@ def test_names_and_sources_are_text(tmp_path: Path) -> None:
 
 def test_wires_lead_from_what_stores_to_what_reads() -> None:
     """Through slots that are used again, and past the kernels between."""
-    blocks = [nn.Sequential(nn.LayerNorm(256), nn.Linear(256, 256)) for _ in range(3)]
+    blocks = [nn.Sequential(nn.Softmax(-1), nn.Linear(256, 256)) for _ in range(3)]
     model = lg.Model("blocks", nn.Sequential(*blocks))
 
     @model.entry(x=lg.spec(64, 256))

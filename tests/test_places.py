@@ -129,7 +129,7 @@ def test_values_are_computed_in_their_own_type() -> None:
     assert "UINT64_C(5000000000)" in text(made)
     below = kernel(lambda x: x < 3, x=lg.spec(FEW, dtype=lg.i64))
     assert counted_in(below.program) == NARROW
-    assert "x0[i0] <= 2" in text(below)
+    assert "x[i0] <= 2" in text(below)
 
 
 def test_sums_of_any_integers_wrap() -> None:
@@ -137,6 +137,5 @@ def test_sums_of_any_integers_wrap() -> None:
         kernel(lambda x, y: x - y, x=lg.spec(FEW, dtype=lg.i64), y=lg.spec(FEW, dtype=lg.i64))
     )
     assert (
-        "static_cast<int64_t>(static_cast<uint64_t>(x0[i0]) - static_cast<uint64_t>(x1[i0]))"
-        in made
+        "static_cast<int64_t>(static_cast<uint64_t>(x[i0]) - static_cast<uint64_t>(y[i0]))" in made
     )

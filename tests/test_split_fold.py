@@ -158,7 +158,7 @@ def test_parts_share_what_a_position_leaves() -> None:
     assert fold.tasks == KEPT * 15
     each = 32 * 15  # a step for each part: pos // each steps, and one more
     text = show_tile(fold)
-    assert f"(x0[])//{each}" in text, text
+    assert f"(pos[])//{each}" in text, text
 
 
 def test_parts_do_what_the_fold_does(monkeypatch: pytest.MonkeyPatch) -> None:

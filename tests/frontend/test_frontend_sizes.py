@@ -245,7 +245,7 @@ UNDECIDED: list[tuple[Callable[[Any], Any], list[str]]] = [
         lambda x: x if x.shape[0] == 4 else -x,
         ["[==]", "dim batch is declared as 1..8", "batch == 4", "lg.full((), batch, lg.i64) == 4"],
     ),
-    (lambda x: x if x.size(0) > 4 else -x, ["[>]", "batch > 4", "an entry of their own"]),
+    (lambda x: x if x.size(0) > 4 else -x, ["[>]", "batch > 4", "write a separate entry"]),
     (lambda x: x[: max(x.shape[0], 2)], ["batch < 2"]),
     (lambda x: x if 2 * x.shape[0] < 9 else -x, ["2*batch < 9", "2*batch is in 2..16"]),
     (lambda x: x if x.shape[0] - 1 else -x, ["batch - 1 != 0"]),

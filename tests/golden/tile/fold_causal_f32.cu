@@ -10,11 +10,11 @@ namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<64, 16, 16, 32, 4>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+    k00_product_cascade_model_1(const __grid_constant__ k00_product_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
-  const float* const x0 = args.x0;
-  const float* const x1 = args.x1;
-  const float* const x2 = args.x2;
+  const float* const q = args.q;
+  const float* const k_ = args.k_;
+  const float* const v = args.v;
   float* const out = args.out;
   [[maybe_unused]] const int positions = static_cast<int>(args.positions);
   const int task = static_cast<int>(blockIdx.x);
@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   fill_rows(state1, 0.0f);
   clear(sums);
   {
-    const Strided<float, Along::kDepth, Copy::kEither, int> a = {x0 + 16 * i1 * positions, 16, 1, positions};
-    const Strided<float, Along::kDepth, Copy::kEither, int> b = {x1 + 16 * i1 * positions, 16, 1, positions};
-    const Strided<float, Along::kMajor, Copy::kEither, int> c = {x2 + 16 * i1 * positions, 1, 16, 16};
+    const Strided<float, Along::kDepth, Copy::kEither, int> a = {q + 16 * i1 * positions, 16, 1, positions};
+    const Strided<float, Along::kDepth, Copy::kEither, int> b = {k_ + 16 * i1 * positions, 16, 1, positions};
+    const Strided<float, Along::kMajor, Copy::kEither, int> c = {v + 16 * i1 * positions, 1, 16, 16};
     for_steps<Tile>(a, m0, 16, b, c, 0, m1, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
       multiply(scores, a_tile, b_tile);
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   }, result0);
 }
 
-const KernelRow k00_cascade_row = {
-    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade_model_1),
-    sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
+const KernelRow k00_product_cascade_row = {
+    "k00_product_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_product_cascade_model_1),
+    sizeof(k00_product_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
 
 }  // namespace LUMIGEN_NS

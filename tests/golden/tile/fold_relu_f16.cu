@@ -10,11 +10,11 @@ namespace LUMIGEN_NS {
 
 using Tile = CascadeTile<64, 16, 16, 32, 4>;
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    k00_cascade_model_1(const __grid_constant__ k00_cascade_args args) {
+    k00_product_cascade_model_1(const __grid_constant__ k00_product_cascade_args args) {
   extern __shared__ __align__(128) char shared[];
-  const uint16_t* const x0 = args.x0;
-  const uint16_t* const x1 = args.x1;
-  const uint16_t* const x2 = args.x2;
+  const uint16_t* const q = args.q;
+  const uint16_t* const k_ = args.k_;
+  const uint16_t* const v = args.v;
   uint16_t* const out = args.out;
   [[maybe_unused]] const int positions = static_cast<int>(args.positions);
   const int task = static_cast<int>(blockIdx.x);
@@ -28,15 +28,15 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   {
     const auto a = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
       const int m = at_major, d = at_depth;
-      return load_f16(x0[d + 16 * i1 * positions + 16 * m]);
+      return load_f16(q[d + 16 * i1 * positions + 16 * m]);
     }, positions);
     const auto b = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
       const int k1 = at_major, d = at_depth;
-      return load_f16(x1[d + 16 * i1 * positions + 16 * k1]);
+      return load_f16(k_[d + 16 * i1 * positions + 16 * k1]);
     }, positions);
     const auto c = computed<float, Along::kMajor>([&](int at_major, int at_depth) {
       const int e = at_major, k1 = at_depth;
-      return load_f16(x2[e + 16 * i1 * positions + 16 * k1]);
+      return load_f16(v[e + 16 * i1 * positions + 16 * k1]);
     }, 16);
     for_steps<Tile>(a, m0, 16, b, c, 0, positions, shared,
         [&](int k_begin, const auto& a_tile, const auto& b_tile, const auto& c_tile) {
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   });
 }
 
-const KernelRow k00_cascade_row = {
-    "k00_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_cascade_model_1),
-    sizeof(k00_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
+const KernelRow k00_product_cascade_row = {
+    "k00_product_cascade", "model.py:1", reinterpret_cast<const void*>(&k00_product_cascade_model_1),
+    sizeof(k00_product_cascade_args), Tile::kThreads, Tile::shared_bytes<float>()};
 
 }  // namespace LUMIGEN_NS
