@@ -20,19 +20,19 @@ from lumigen.interp import program as interp_program
 from lumigen.interp.graph import bind_dims, evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CUDA
+from lumigen.lower.devices import CUDA, Device
 from lumigen.program import Group, Variant
 from lumigen.target import parse_target
 
 Case = tuple[Callable[..., Any], dict[str, Any]]
 
 
-def lowered(case: Case, *architectures: str) -> tuple[Graph, LoweredModel]:
+def lowered(case: Case, *architectures: str, device: Device = CUDA) -> tuple[Graph, LoweredModel]:
     function, inputs = case
     graph = entry = traced(function, **inputs)
     for step in GRAPH_PASSES:
         entry = step(entry)
-    return graph, assemble((("entry", entry),), CUDA, architectures=architectures)
+    return graph, assemble((("entry", entry),), device, architectures=architectures)
 
 
 def every_variant_agrees(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 import lumigen as lg
 from lumigen import functional as F
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
+from lumigen.lower.devices import CUDA
 from lumigen.printer.tile import show as show_tile
+from lumigen.target import TARGETS
 from lumigen.tile import TileKind
 from lumigen.verify.tile import verify
 
@@ -72,8 +75,16 @@ APART: dict[str, Case] = {
         lambda x, g, u, v: F.silu(x @ g.T) * (x @ u.T) + x @ v.T,
         {**operands(FEW), "v": spec(200, 136)},
     ),
-    "of_many_rows": (gated, operands(lg.Dim("rows", 1, 4096, typical=8))),
 }
+
+
+PAIRED = replace(CUDA, accumulators=2)  # what it takes by itself has one
+
+
+def paired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the target for GPUs take both products in one launch."""
+    row = TARGETS["cuda"]
+    monkeypatch.setitem(TARGETS, "cuda", replace(row, device=PAIRED))
 
 
 def pairs(model: LoweredModel) -> list[LoweredKernel]:
@@ -83,7 +94,7 @@ def pairs(model: LoweredModel) -> list[LoweredKernel]:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> None:
-    graph, model = lowered(PAIRS[name], "sm_90a")
+    graph, model = lowered(PAIRS[name], "sm_90a", device=PAIRED)
     (kernel,) = pairs(model)
     verify(kernel.program, name)
     for rows, batch in ((1, 1), (61, 2), (17, 3)):
@@ -93,13 +104,17 @@ def test_kernels_compute_the_graph(name: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("name", APART)
 def test_what_has_a_launch_for_each(name: str) -> None:
-    _, model = lowered(APART[name])
+    _, model = lowered(APART[name], device=PAIRED)
     assert not pairs(model)
     assert sum(k.program.skeleton == "pipeline" for k in model.kernels) > 1
 
 
+def test_two_launches_are_the_default() -> None:
+    assert not pairs(lowered(PAIRS["few"], "sm_90a")[1])
+
+
 def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:
-    (kernel,) = pairs(lowered(PAIRS["some"])[1])
+    (kernel,) = pairs(lowered(PAIRS["some"], device=PAIRED)[1])
     golden("tile/pipeline_pair.txt", show_tile(kernel.program))
 
 
@@ -113,8 +128,9 @@ def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:
     ],
 )
 def test_kernels_compile_without_a_warning_or_a_spill(
-    arch: str, names: tuple[str, ...], tmp_path: Path
+    arch: str, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    paired(monkeypatch)
     kernels = compiled_kernels(PAIRS, names, "pipeline", arch, tmp_path)
     assert kernels
     for kernel, said in kernels:

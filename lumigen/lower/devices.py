@@ -101,6 +101,7 @@ class Device:
     keeps: Keeps  # of native kernels that order rows
     rows_in_one_loop: Products | None = None  # where other plans take less time
     special: tuple[Special, ...] = ()
+    accumulators: int = 1  # of products that a tile should have; more are elements of the space
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
     beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
@@ -164,6 +165,8 @@ class Device:
         if self.in_loops(region):
             return 0
         found = find_products(region.stores[0], one_row=True, statistics=True)
+        if found is not None and len(found.each) > self.accumulators:
+            return 0
         axes = region.stores[0].axes if found is None else found.each[0].n_axes
         return extent_of(axes).estimate()
 
@@ -223,6 +226,7 @@ CPU = Device(
     keeps=lambda _length, _kept: True,
     beside=lambda region: find_beside(region) is not None,
     maps_rows=maps_rows,
+    accumulators=8,
     one_row=True,
     rows_in_one_loop=candidates_of_rows,
     rows=64,  # eight threads with eight rows each
@@ -244,6 +248,8 @@ CUDA = Device(
     division=Division(
         lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
     ),
+    # two for a gate and what it lets through took 129 us where two launches take less than 90 (one row, H100)
+    accumulators=1,
     team=True,
     short=1 << 20,  # blocks share long loops, as against the launches that storing takes
     keeps=_kept_by_blocks,

@@ -50,7 +50,6 @@ from lumigen.tile import (
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
 MOST = 2**31 - 2**16
-FEW_ROWS = 64
 LANES = 4  # neighbours of a row that one thread stores
 
 
@@ -90,15 +89,6 @@ def flat_pair(found: Products) -> tuple[Flat, Flat] | None:
     if len(elements) > 1 or f32 in elements or not are_counted(*groups) or not groups[0]:
         return None
     return first, second
-
-
-def is_pair(found: Products) -> bool:
-    """Whether a launch should have both products: where rows are few, they wait for memory, and a launch counts.
-
-    Of many rows two launches on Hopper, whose products are twice as fast, are faster than one that is not for it.
-    """
-    most = extent_of(found.each[0].m_axes).bounds()[1]
-    return most is not None and most <= FEW_ROWS and flat_pair(found) is not None
 
 
 def _pair(plan: KernelPlan, found: Products, store: Store, sizes: Schedule) -> Built:

@@ -17,7 +17,7 @@ from lumigen.lower.block_fold import Parts, find_block_fold, find_foldable
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
-from lumigen.lower.pipeline import is_pair
+from lumigen.lower.pipeline import flat_pair
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
     STEP_OF_PARTS,
@@ -152,7 +152,7 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
         yield whole
     yield from _block_folds(region, schedule, deep=False)
     products = None if others else find_products(store)
-    if products is not None and (len(products.each) == 1 or is_pair(products)):
+    if products is not None and (len(products.each) == 1 or flat_pair(products)):
         plan = RegionPlan(region, (products.plan(region, alone=True),))
         yield candidate(plan, schedule)
 

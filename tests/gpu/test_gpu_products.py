@@ -26,7 +26,10 @@ TABLES = {"block_folds": (folds.FOLDED, OF_FOLDS), "product_pairs": (pairs.PAIRS
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_kernels_agree_with_the_interpreter(name: str, target: str, tmp_path: Path) -> None:
+def test_kernels_agree_with_the_interpreter(
+    name: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs.paired(monkeypatch)
     table: Mapping[str, Case]
     points: Sequence[Mapping[str, int]]
     table, points = TABLES[name]
