@@ -248,8 +248,7 @@ CUDA = Device(
     division=Division(
         lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
     ),
-    # two for a gate and what it lets through took 129 us where two launches take less than 90 (one row, H100)
-    accumulators=1,
+    accumulators=1,  # no kernel with more was seen to be faster than a launch for each
     team=True,
     short=1 << 20,  # blocks share long loops, as against the launches that storing takes
     keeps=_kept_by_blocks,
