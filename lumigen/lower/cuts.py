@@ -177,7 +177,8 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         if wanted and contracts and not varying and _is_mapped(g, skeletons, node):
             continue
         expands = is_expanding(value, size, axes, contracts, is_short=is_short)
-        expands |= varying and _becomes_states(g, skeletons, node, value, bound)
+        if wanted and varying and not expands:
+            expands = _becomes_states(g, skeletons, node, value, bound)
         if not skeletons.rows and not contracts and is_folded(value, size, axes):
             whole = skeletons.runs_whole(g.region(n))
             expands |= whole and _is_only_folded(g, skeletons, node, axes)
@@ -200,21 +201,19 @@ def _becomes_states(
         return False
     (product,) = inside
     found = g.reduced_to(product)
+    is_long = volume(g.bound_axes(product)) > LONGEST
+    if is_long or found is None or any(not n.dtype.is_float for n in found):
+        return False
     operands = [x for _, x in g.factors(product)]
     reads = [e for e in walk(operands) if isinstance(e, Read)]
     sizes = [(volume(free_axes(e)), volume_of(e.source.dims)) for e in reads]
-    if (
-        found is None
-        or any(seen > held for seen, held in sizes)
-        or not all(map(is_plain, operands))
-    ):
+    if any(seen > held for seen, held in sizes) or not all(map(is_plain, operands)):
         return False
     sums = [n for n in found if _is_product(g, n)]
-    if any(not n.dtype.is_float for n in found) or len(sums) == len(found):
+    if len(sums) == len(found):
         return False
     grows = volume_of(product.shape) >= EXPANSION * max(held for _, held in sizes)
-    short = all(_weighs_short_rows(g, n) for n in sums)
-    return volume(g.bound_axes(product)) <= LONGEST and (not sums or (grows and short))
+    return not sums or (grows and all(_weighs_short_rows(g, n) for n in sums))
 
 
 def _is_product(g: CutGraph, n: Node) -> bool:
