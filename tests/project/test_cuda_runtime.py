@@ -110,10 +110,10 @@ def test_a_kernel_for_hopper_is_launched_where_it_runs(compiled, tmp_path):
     target = parse_target("cuda:sm_80,sm_90a")
     lowered = lower_model(model.trace(), {}, target=target).model
     assert [k.name for k in lowered.kernels] == [
-        "k00_pipeline",
-        "k01_roles",
-        "k02_roles",
-        "k03_roles",
+        "k00_product_pipeline",
+        "k01_product_roles",
+        "k02_product_roles",
+        "k03_product_roles",
     ]
     write_project(render_project(lowered), tmp_path)
     main = str(NATIVE / "roles_test.cpp")

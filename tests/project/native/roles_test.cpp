@@ -20,7 +20,7 @@ static void expect(bool condition, const char* what) {
 // ---- kernels that note how they were launched ----
 
 static long general = 0, special = 0, few = 0;  // blocks since the last call
-static k03_roles_args seen;
+static k03_product_roles_args seen;
 
 static void run_general(const void*, int64_t) { ++general; }
 static void run_few(const void*, int64_t) { ++few; }
@@ -31,20 +31,20 @@ static void run_special(const void* args, int64_t) {
 }
 
 namespace LUMIGEN_NS {
-extern const KernelRow k00_pipeline_row = {
-    "k00_pipeline", "model.py:1", reinterpret_cast<const void*>(&run_general), sizeof(k00_pipeline_args), 128, 0};
-extern const KernelRow k01_roles_row = {
-    "k01_roles", "model.py:1", reinterpret_cast<const void*>(&run_few), sizeof(k01_roles_args), 384, 100000, 2, 90, false};
-extern const KernelRow k02_roles_row = {
-    "k02_roles", "model.py:1", reinterpret_cast<const void*>(&run_some), sizeof(k02_roles_args), 384, 100000, 1, 90, false};
-extern const KernelRow k03_roles_row = {
-    "k03_roles", "model.py:1", reinterpret_cast<const void*>(&run_special), sizeof(k03_roles_args), 384, 200000, 2, 90, true};
+extern const KernelRow k00_product_pipeline_row = {
+    "k00_product_pipeline", "model.py:1", reinterpret_cast<const void*>(&run_general), sizeof(k00_product_pipeline_args), 128, 0};
+extern const KernelRow k01_product_roles_row = {
+    "k01_product_roles", "model.py:1", reinterpret_cast<const void*>(&run_few), sizeof(k01_product_roles_args), 384, 100000, 2, 90, false};
+extern const KernelRow k02_product_roles_row = {
+    "k02_product_roles", "model.py:1", reinterpret_cast<const void*>(&run_some), sizeof(k02_product_roles_args), 384, 100000, 1, 90, false};
+extern const KernelRow k03_product_roles_row = {
+    "k03_product_roles", "model.py:1", reinterpret_cast<const void*>(&run_special), sizeof(k03_product_roles_args), 384, 200000, 2, 90, true};
 }  // namespace LUMIGEN_NS
 
 extern "C" size_t fake_args_bytes(const void* function) {
-  for (const KernelRow* row : {&k01_roles_row, &k02_roles_row, &k03_roles_row})
+  for (const KernelRow* row : {&k01_product_roles_row, &k02_product_roles_row, &k03_product_roles_row})
     if (function == row->function) return row->args_bytes;
-  return sizeof(k00_pipeline_args);
+  return sizeof(k00_product_pipeline_args);
 }
 
 // ---- calls ----
