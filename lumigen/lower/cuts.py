@@ -232,14 +232,16 @@ def _weighs_short_rows(g: CutGraph, n: Node) -> bool:
 def _is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis, ...]) -> bool:
     """Whether all that is made of the contractions in a value comes to as few elements as `kept` has.
 
-    And nobody sees them as they are. For devices without `rows`; `_becomes_states` decides on others.
+    And nobody sees them as they are, nor multiplies them by a matrix, few as its columns may be. For devices without
+    `rows`; `_becomes_states` decides on others.
     """
     shown, row = {e.node for e in g.showing()}, volume(kept)
     stack, seen = [x for x in g.inside(n) if _contracts(g, skeletons, x)], set[Node]()
     while stack:
         x = stack.pop()
         large = {u for u in g.users[x] if volume_of(u.shape) > row}
-        if x in shown or x in g.cut or any(u.op in MONOIDS for u in large):
+        multiplied = (u for u in g.users[x] if u.op in MONOIDS and _contracts(g, skeletons, u))
+        if x in shown or x in g.cut or any(u.op in MONOIDS for u in large) or any(multiplied):
             return False
         stack, seen = [*stack, *(large - seen)], seen | large
     return True
