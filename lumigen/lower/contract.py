@@ -137,12 +137,6 @@ class Products:
         return KernelPlan(region, (grid_loop(store.axes, steps),))
 
 
-def find_contraction(store: Store, *, one_row: bool = False) -> Contraction | None:
-    """The one contraction that a skeleton for products can run, or None; with `one_row` it may have a row only."""
-    found = find_products(store, one_row=one_row)
-    return found.each[0] if found is not None and len(found.each) == 1 else None
-
-
 def find_products(
     store: Store, *, one_row: bool = False, statistics: bool = False
 ) -> Products | None:
