@@ -245,7 +245,6 @@ KERNELS = {
     "convolution.cu": Row("convolution", AMPERE, "pipeline"),
     "depthwise.cu": Row("depthwise", AMPERE, "simt"),
     "stream_feed_forward.cu": Row("feed_forward", AMPERE, "cascade"),
-    "stream_f32.cu": Row("causal", AMPERE, "cascade"),
     "stream_f16.cu": Row("causal_f16", AMPERE, "cascade"),
     "stream_grouped_bf16.cu": Row("grouped_bf16", AMPERE, "cascade"),
     "stream_log_sum_exp_f16.cu": Row("log_sum_exp_f16", AMPERE, "cascade"),
