@@ -282,7 +282,7 @@ class Contract:
 
     acc is a fragment: each thread holds some of its elements in registers. Operands are zero past the extents of
     `m`, `n` and `k`; what is not held in `element` is rounded to it. Each of `more` is a fragment of the same rows by
-    columns of its own.
+    columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps.
     """
 
     acc: Buffer
@@ -297,6 +297,7 @@ class Contract:
     k_hi: Ix
     element: DType
     more: tuple[tuple[Buffer, Operand], ...] = ()
+    maps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

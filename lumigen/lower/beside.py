@@ -10,28 +10,48 @@ from collections.abc import Iterable
 from lumigen.index import Axis
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, flatten
 from lumigen.lower.implicit import has_windows
+from lumigen.lower.pipeline import multiplied_in
 from lumigen.plan import KernelPlan
 from lumigen.region import Expr, Region, substitute
 
 
 def find_beside(region: Region) -> tuple[Products, ...] | None:
     """The products of each store, if all have the same rows and weights in panels, and none waits for another."""
+    products = _of_each_store(region, one_row=True)
+    if products is None:
+        return None
+    each = [c for p in products for c in p.each]
+    in_panels = all(Columns.of(c).once is not None and not _has_windows(c) for c in each)
+    return products if in_panels else None
+
+
+def find_blocks_beside(region: Region) -> tuple[Products, ...] | None:
+    """The same for blocks of threads, each of which has a tile of one product: in the same type, of no batch."""
+    products = _of_each_store(region, one_row=False)
+    if products is None or any(len(p.each) > 1 for p in products):
+        return None
+    each = [c for p in products for c in p.each]
+    types = {multiplied_in(c.rows, c.columns) for c in each}
+    return products if len(types) == 1 and not any(c.grid for c in each) else None
+
+
+def _of_each_store(region: Region, *, one_row: bool) -> tuple[Products, ...] | None:
+    """The products of each store, if all have the same rows, and none waits for another."""
     stored = {s.dst for s in region.stores}
     if region.native or len(stored) < 2 or len(stored) < len(region.stores):
         return None
-    found = [find_products(s, one_row=True, statistics=True) for s in region.stores]
+    if stored & set(region.reads()):
+        return None
+    found = [find_products(s, one_row=one_row, statistics=one_row) for s in region.stores]
     products = tuple(p for p in found if p is not None)
     each = [c for p in products for c in p.each]
-    if len(products) < len(found) or not have_rows_in_common(each):
-        return None
-    in_panels = all(Columns.of(c).once is not None and not _has_windows(c) for c in each)
-    return products if in_panels and not stored & set(region.reads()) else None
+    return products if len(products) == len(found) and have_rows_in_common(each) else None
 
 
-def plan_beside(region: Region, grids: tuple[Products, ...]) -> KernelPlan:
-    """The kernel of a region that has a grid for each store."""
+def plan_beside(region: Region, grids: tuple[Products, ...], *, alone: bool = False) -> KernelPlan:
+    """The kernel of a region that has a grid for each store; what follows a product runs `alone`, or over lanes."""
     own = (Region((s,), region.lines) for s in region.stores)
-    plans = (p.plan(one, alone=False) for p, one in zip(grids, own, strict=True))
+    plans = (p.plan(one, alone=alone) for p, one in zip(grids, own, strict=True))
     return KernelPlan(region, tuple(loop for plan in plans for loop in plan.root))
 
 

@@ -30,7 +30,7 @@ from lumigen.lower import (
     stream_roles,
 )
 from lumigen.lower.axes import unify_axes
-from lumigen.lower.beside import find_beside
+from lumigen.lower.beside import find_beside, find_blocks_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.built import Built
 from lumigen.lower.cascade import find_cascade
@@ -206,16 +206,27 @@ PANELS = {
     "panel": Builder(panels.contract, sites(panels.SITES)),
     "windows": Builder(implicit.implicit, sites(implicit.SITES)),
 }
+TILES = {
+    "pipeline": Builder(pipeline.pipeline, tiles_of_pipeline),
+    "roles": Builder(roles.roles, tiles_of_roles),
+}
+
+
+def _side_by_side(builders: Mapping[str, Builder]) -> Builder:
+    """Of grids that these build, each."""
+    return Builder(
+        partial(side_by_side, builders={name: b.build for name, b in builders.items()}),
+        each_part({name: b.near for name, b in builders.items()}),
+    )
+
+
 CPU = Device(
     products=candidates_of_threads,
     schedule=schedule_of_thread,
     builders=LOOPS
     | PANELS
     | {
-        "side_by_side": Builder(
-            partial(side_by_side, builders={name: b.build for name, b in PANELS.items()}),
-            each_part({name: b.near for name, b in PANELS.items()}),
-        ),
+        "side_by_side": _side_by_side(PANELS),
         "row_fold": Builder(row_fold_tiles.row_fold, sites(row_fold_tiles.SITES)),
         "cascade": Builder(cascade_tiles.cascade, sites(cascade_tiles.SITES)),
         "cascade_row": Builder(cascade_row.cascade_row, sites(cascade_row.SITES)),
@@ -235,11 +246,11 @@ CUDA = Device(
     products=partial(candidates_of_blocks, rows=STREAM_ROWS),
     schedule=schedule_of_block,
     builders=LOOPS
+    | TILES
     | {
-        "pipeline": Builder(pipeline.pipeline, tiles_of_pipeline),
+        "side_by_side": _side_by_side(TILES),
         "stream": Builder(stream.stream, tiles_of_stream),
         "block_fold": Builder(block_fold.block_fold, sites(block_fold.SITES)),
-        "roles": Builder(roles.roles, tiles_of_roles),
         "stream_roles": Builder(stream_roles.stream_roles, tiles_of_stream_roles),
     },
     runs_whole=_streams,
@@ -252,6 +263,7 @@ CUDA = Device(
     team=True,
     short=1 << 20,  # blocks share long loops, as against the launches that storing takes
     keeps=_kept_by_blocks,
+    beside=lambda region: find_blocks_beside(region) is not None,
     special=(
         Special("sm_90a", roles.schedules),
         Special("sm_90a", stream_roles.schedules),

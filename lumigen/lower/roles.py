@@ -10,11 +10,13 @@ Sites: `rows` and `columns` of a block's tile, `stages` in the ring, and `cluste
 share columns. A task is the tile of a cluster; that blocks stay for several is the device header's business. With
 `split`, where tiles are few and the depth is long, so many blocks have one tile together, each a part of the depth;
 `blocks` of these share a multiprocessor. With `turned` the product's columns are the rows of the tile, which few rows
-of a product would leave mostly empty.
+of a product would leave mostly empty. Grids of several products have one tile, and are one launch (side_by_side).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lumigen.condition import Cmp
@@ -25,6 +27,7 @@ from lumigen.lower.contract import Contraction, as_operand
 from lumigen.lower.mapped import BOX, Mapped
 from lumigen.lower.pipeline import LANES, Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address
+from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.simt import dims_of
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Region, Role, Store
@@ -56,6 +59,7 @@ class Tile(NamedTuple):
 
 TILES = (
     Tile(128, 256, 4, 2, 0, 1, False, 100),
+    Tile(128, 224, 4, 2, 0, 1, False, 99),
     Tile(128, 192, 4, 2, 0, 1, False, 97),
     Tile(128, 128, 6, 2, 0, 1, False, 92),
     Tile(128, 128, 6, 1, 0, 1, False, 84),
@@ -95,34 +99,53 @@ BEGINNING = 9e6  # products of a multiprocessor while a block begins and ends
 THREADS = 384  # a warpgroup that produces, two that consume
 
 
+@dataclass(frozen=True)
+class Fetched:
+    """A product whose operands a tensor copy engine fetches, as `mapped`, and the store after it."""
+
+    found: Contraction
+    store: Store
+    flat: Flat
+    mapped: tuple[Mapped, Mapped]
+
+    def turned(self) -> Fetched:
+        """With rows and columns exchanged."""
+        a, b = self.mapped
+        return replace(self, flat=self.flat.turned(), mapped=(b, a))
+
+    @property
+    def can_turn(self) -> bool:
+        """Whether rows can be the lanes: neighbours of a column are stored together then."""
+        at = tuple(i.substitute(self.flat.mapping) for i in self.store.at)
+        return address(self.store.dst, at).coefficient(self.flat.m) is not None
+
+
 def schedules(plan: KernelPlan) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
-    """How a product lies on Hopper, for few rows and for many: schedules, each where conditions hold.
+    """How products lie on Hopper, for few rows and for many: schedules, each where conditions hold.
 
     None where the plan has other steps, or operands that a tensor copy engine does not fetch.
     """
     try:
-        found, store, flat, mapped = _fetched(plan)
+        each = tuple(map(_fetched, grids_of(plan)))
     except NotRealised:
         return ()
-    can_turn = _can_turn(store, flat)
+    rows_of = each[0].flat.m.extent
+    if any(x.flat.m.extent != rows_of for x in each):
+        return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
-    for most, rows in _numbers_of_rows(flat.m.extent):
-        sizes = _schedule(found, flat, mapped, rows, can_turn=can_turn)
+    for most, rows in _numbers_of_rows(rows_of):
+        sizes = _tile(each, rows).sizes
+        if len(each) > 1:
+            sizes = Schedule("side_by_side", (), parts=(sizes,) * len(each))
         if out and out[-1][1] == sizes:
             out.pop()  # the same for more rows
-        conditions = () if most is None else (Cmp(most - flat.m.extent),)
+        conditions = () if most is None else (Cmp(most - rows_of),)
         out.append((conditions, sizes))
     return tuple(out)
 
 
-def _can_turn(store: Store, flat: Flat) -> bool:
-    """Whether rows can be the lanes: neighbours of a column are stored together then."""
-    place = address(store.dst, tuple(i.substitute(flat.mapping) for i in store.at))
-    return place.coefficient(flat.m) is not None
-
-
-def _fetched(plan: KernelPlan) -> tuple[Contraction, Store, Flat, tuple[Mapped, Mapped]]:
-    """The product of a plan, and its operands as a tensor copy engine fetches them."""
+def _fetched(plan: KernelPlan) -> Fetched:
+    """The product of a plan of one; NotRealised where a tensor copy engine does not fetch its operands."""
     found, store = Contraction.of(plan)
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
@@ -133,21 +156,20 @@ def _fetched(plan: KernelPlan) -> tuple[Contraction, Store, Flat, tuple[Mapped, 
         raise NotRealised("an operand that a tensor copy engine does not fetch")
     if a.shared() is None or b.shared() is None:
         raise NotRealised("an operand whose batches no quotient numbers")
-    return found, store, flat, (a, b)
+    return Fetched(found, store, flat, (a, b))
 
 
 def roles(plan: KernelPlan, sizes: Schedule) -> Built:
     """The kernel of a plan of one product of operands that are fetched; NotRealised where it is of another form."""
     check(sizes, SITES)
-    found, store, flat, mapped = _fetched(plan)
+    fetched = _fetched(plan)
     tile = next((t for t in TILES if t.sizes == sizes), None)
     if tile is None:
         raise NotRealised("a tile that the device's headers do not have")
-    if not _fits(tile, mapped) or (tile.turned and not _can_turn(store, flat)):
+    if not _fits(tile, fetched) or (tile.turned and not fetched.can_turn):
         raise NotRealised("a tile that copies of an operand do not divide")
-    if sizes["turned"]:
-        flat, mapped = flat.turned(), (mapped[1], mapped[0])
-    return Built(_program(plan.region, store, found, flat, mapped, sizes), plan.region)
+    own = fetched.turned() if tile.turned else fetched
+    return Built(_program(plan.region, own, sizes), plan.region)
 
 
 def _numbers_of_rows(extent: Ix) -> list[tuple[int | None, int]]:
@@ -164,21 +186,51 @@ def _numbers_of_rows(extent: Ix) -> list[tuple[int | None, int]]:
     return [*out[:-1], (None, out[-1][1])]
 
 
-def _schedule(
-    found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: int, *, can_turn: bool
-) -> Schedule:
+@dataclass(frozen=True)
+class _Sizes:
+    """A product at the dims' typical values, but for m rows, and how many elements its operands have."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    a: int
+    b: int
+
+    @staticmethod
+    def of(x: Fetched, m: int) -> _Sizes:
+        n, k = x.flat.n.extent.estimate(), x.flat.k.extent.estimate()
+        a, b = (operand.source_elements() for operand in x.mapped)
+        a = a * m // x.flat.m.extent.estimate()
+        return _Sizes(m, n, k, extent_of(x.found.grid).estimate(), a, b)
+
+    def turned(self) -> _Sizes:
+        return _Sizes(self.n, self.m, self.k, self.batch, self.b, self.a)
+
+    def tiles(self, t: Tile) -> int:
+        return -(-self.m // (t.rows * t.cluster)) * -(-self.n // t.columns) * self.batch
+
+    def fetched(self, t: Tile) -> float:
+        """Elements that are read, of which those that tiles share come from the cache but once."""
+        again = (
+            -(-self.n // t.columns),
+            -(-self.m // t.rows),
+        )  # how often rows are read, and columns
+        each = zip((self.a, self.b), again, strict=True)
+        return sum(x * (1 + AGAIN * (times - 1)) for x, times in each)
+
+
+def _tile(each: Sequence[Fetched], m: int) -> Tile:
     """The tile that takes the least time for m rows, else at the dims' typical values, in products of a multiprocessor.
 
     Either the products decide, in rounds of all multiprocessors, or what is read, each element once.
     """
-    n, k = flat.n.extent.estimate(), flat.k.extent.estimate()
-    a, b = (x.source_elements() for x in mapped)
-    a = a * m // flat.m.extent.estimate()
-    batch = extent_of(found.grid).estimate()
+    plain = [_Sizes.of(x, m) for x in each]
+    k = max(x.k for x in plain)
 
     def time(t: Tile) -> float:
-        down, across = (n, m) if t.turned else (m, n)
-        tiles = -(-down // (t.rows * t.cluster)) * -(-across // t.columns) * batch
+        products = [x.turned() for x in plain] if t.turned else plain
+        tiles = sum(x.tiles(t) for x in products)
         together = t.cluster * max(1, t.split)  # blocks of a cluster
         rounds = -(-tiles // (MULTIPROCESSORS * t.blocks // together))
         depth = k // t.split + EXCHANGE if t.split > 1 else k
@@ -186,39 +238,30 @@ def _schedule(
             t.blocks, -(-tiles * together // MULTIPROCESSORS)
         )  # blocks of a multiprocessor
         multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / t.rate + LEAVING)
+        down, across = max(x.m for x in products), max(x.n for x in products)
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
         in_flight = min(tiles * together, MULTIPROCESSORS * t.blocks) * t.stages * BOX * held
         busy = min(1.0, (in_flight / IN_FLIGHT) ** 0.5) * (NARROW if t.rows == 64 else 1.0)
         busy *= min(1.0, ALONE * tiles * together / MULTIPROCESSORS) ** 0.5
         empty = 1 + EMPTY * (1 - held / (t.rows + t.columns))
-        again = -(-across // t.columns), -(-down // t.rows)  # how often rows are read, and columns
-        operands = (b, a) if t.turned else (a, b)
-        elements = sum(
-            x * (1 + AGAIN * (times - 1)) for x, times in zip(operands, again, strict=True)
-        )
+        elements = sum(x.fetched(t) for x in products)
         fetched = elements * ELEMENT / MULTIPROCESSORS / busy * empty
         return max(multiplied, fetched) + (rounds if t.split else 1) * BEGINNING
 
+    can_turn = all(x.can_turn for x in each)
     turning = (t for t in TILES if not t.turned or (can_turn and m <= t.columns))
-    fitting = (t for t in turning if _fits(t, mapped))
-    return min(fitting, key=time).sizes
+    return min((t for t in turning if all(_fits(t, x) for x in each)), key=time)
 
 
-def _fits(t: Tile, mapped: tuple[Mapped, Mapped]) -> bool:
+def _fits(t: Tile, x: Fetched) -> bool:
     """Along the majors boxes are 64 of them: the blocks of a cluster and the consumers have whole ones."""
-    b = mapped[0 if t.turned else 1]
+    b = x.mapped[0 if t.turned else 1]
     consumers = 2 if t.rows == 64 else 1
     return b.is_deep or (t.columns % (64 * consumers) == 0 and t.columns % 128 == 0)
 
 
-def _program(
-    region: Region,
-    store: Store,
-    found: Contraction,
-    flat: Flat,
-    mapped: tuple[Mapped, Mapped],
-    sizes: Schedule,
-) -> TileProgram:
+def _program(region: Region, of: Fetched, sizes: Schedule) -> TileProgram:
+    found, store, flat = of.found, of.store, of.flat
     m, n, k = flat.m, flat.n, flat.k
     rows, columns, cluster = sizes["rows"], sizes["columns"], sizes["cluster"]
     m_tiles, n_tiles = ceildiv(m.extent, rows * cluster), ceildiv(n.extent, columns)
@@ -232,11 +275,14 @@ def _program(
     top.bind(batch, ix(task) // m_tiles // n_tiles)
     top.spread(batch, found.grid)
 
-    a, b = mapped
+    a, b = of.mapped
+    maps = _map("map_a", a, rows), _map("map_b", b, columns // cluster)
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)
     factors = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
     whole = ix(0), k.extent
-    top.stmts.append(Contract(acc, *factors, m, n, k, ix(m0), ix(n0), *whole, a.source.dtype))
+    start, names = (ix(m0), ix(n0)), tuple(t.name for t in maps)
+    element = a.source.dtype
+    top.stmts.append(Contract(acc, *factors, m, n, k, *start, *whole, element, maps=names))
     top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
     kind = TileKind.SPLIT if sizes["split"] else TileKind.ROLES
     more = ("split", "blocks") if sizes["split"] else ("cluster",)
@@ -251,8 +297,8 @@ def _program(
         tuple(top.stmts),
         threads=THREADS,
         width=_width(sizes),
-        tile=BlockTile(kind, each, a.source.dtype, tuple(x.is_deep for x in mapped)),
-        maps=(_map("map_a", a, rows), _map("map_b", b, columns // cluster)),
+        tile=BlockTile(kind, each, element, (a.is_deep, b.is_deep)),
+        maps=maps,
     )
 
 

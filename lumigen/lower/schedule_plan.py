@@ -203,7 +203,8 @@ def schedule_of_block(plan: KernelPlan) -> Schedule:
             found, *others = several.each
             if others:
                 return of_pair(found)
-            return fastest(found, multiplied_in(found.rows, found.columns))
+            (sizes,) = fastest((found,), multiplied_in(found.rows, found.columns))
+            return sizes
         case Loop(body=(Product(), *_)) as loop if not any(c.product for c in loop.carries):
             return schedule_of_rows(plan)
         case Loop(body=(Product(), *_)):

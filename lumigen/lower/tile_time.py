@@ -8,10 +8,11 @@ parts, over 1 to 4096 rows of matrices of a Llama of 8 billion weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from lumigen.dtype import DType, f32
-from lumigen.index import extent_of
+from lumigen.index import Axis, extent_of
 from lumigen.lower.contract import Contraction
 from lumigen.region import free_axes
 from lumigen.schedule import Schedule, schedule
@@ -73,18 +74,25 @@ BEGINNING = 8e6  # while a block begins and ends
 ADDED = 320  # of an element that another part has, too
 
 
-def fastest(found: Contraction, element: DType) -> Schedule:
-    """The tile and the parts that take the least time at the dims' typical values."""
-    m, n, k = (extent_of(a).estimate() for a in (found.m_axes, found.n_axes, found.reduce.axes))
-    batch = extent_of(found.grid).estimate()
-    factors = (found.rows, found.columns)
-    read = sum(extent_of(free_axes(f)).estimate() for f in factors) * element.itemsize
+def fastest(found: Sequence[Contraction], element: DType) -> tuple[Schedule, ...]:
+    """For each product of a launch the tile and the parts that take all the least time at the dims' typical values.
 
-    def tiles_of(t: Tile) -> int:
-        return -(-m // t.rows) * -(-n // t.columns) * batch
+    They have the same rows, and one tile.
+    """
+    (m, k), *_ = ((_size(c.m_axes), _size(c.reduce.axes)) for c in found)
+    columns = [_size(c.n_axes) for c in found]
+    batches = [_size(c.grid) for c in found]
+    operands = dict.fromkeys((found[0].rows, *(c.columns for c in found)))
+    read = sum(_size(free_axes(f)) for f in operands) * element.itemsize
+
+    def tiles_of(t: Tile, number: int) -> int:
+        return -(-m // t.rows) * -(-columns[number] // t.columns) * batches[number]
+
+    def all_tiles(t: Tile) -> int:
+        return sum(tiles_of(t, number) for number in range(len(found)))
 
     def time(t: Tile, parts: int) -> float:
-        tiles = tiles_of(t)
+        tiles, n = all_tiles(t), max(columns)
         full, rest = divmod(-(-tiles * parts // MULTIPROCESSORS), t.blocks)
         busy = full * t.blocks + (max(rest, ALONE * t.blocks) if rest else 0)
         multiplied = busy * t.rows * t.columns * k / parts * 100 / t.rate
@@ -97,10 +105,15 @@ def fastest(found: Contraction, element: DType) -> Schedule:
         return max(multiplied, fetched) + (full + (rest > 0)) * BEGINNING + added
 
     tiles = SCALAR_TILES if element is f32 else MATRIX_TILES
-    filled = [t for t in tiles if t.rows < 2 * m and t.columns < 2 * n] or tiles[-1:]
-    choices = [(t, p) for t in filled for p in range(1, _most_parts(t, tiles_of(t), k) + 1)]
+    fitting = [t for t in tiles if t.rows < 2 * m and t.columns < 2 * max(columns)] or tiles[-1:]
+    choices = [(t, p) for t in fitting for p in range(1, _most_parts(t, all_tiles(t), k) + 1)]
     tile, parts = min(choices, key=lambda choice: time(*choice))
-    return tile.sizes(tiles_of(tile) * parts if parts > 1 else 0)
+    each = (tiles_of(tile, number) * parts if parts > 1 else 0 for number in range(len(found)))
+    return tuple(map(tile.sizes, each))
+
+
+def _size(axes: Iterable[Axis]) -> int:
+    return extent_of(axes).estimate()
 
 
 def _most_parts(t: Tile, tiles: int, k: int) -> int:
