@@ -23,7 +23,7 @@ from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import CPU, Device
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
-from lumigen.lower.join_products import join_products
+from lumigen.lower.join_grids import join_grids
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.operand_names import kernel_name, kernel_words, labels_of, operand_names
 from lumigen.lower.partition import partition
@@ -251,7 +251,7 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
         )
-        regions = join_products(regions, self.device.in_loops, self.device.beside, self.whole)
+        regions = join_grids(regions, self.device.in_loops, self.device.beside, self.whole)
         labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical]] = []
         for region in regions:

@@ -5,14 +5,20 @@ Before: a region of several stores.  After: a grid for each of them, side by sid
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import permutations
 
 from lumigen.index import Axis
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, flatten
 from lumigen.lower.implicit import has_windows
 from lumigen.lower.pipeline import multiplied_in
+from lumigen.lower.scan import is_scan
+from lumigen.lower.simt import team_of
+from lumigen.lower.split import Division, split
+from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.plan import KernelPlan
-from lumigen.region import Expr, Region, substitute
+from lumigen.region import Expr, Region, Store, substitute, walk
+from lumigen.schedule import Schedule
 
 
 def find_beside(region: Region) -> tuple[Products, ...] | None:
@@ -37,15 +43,46 @@ def find_blocks_beside(region: Region) -> tuple[Products, ...] | None:
 
 def _of_each_store(region: Region, *, one_row: bool) -> tuple[Products, ...] | None:
     """The products of each store, if all have the same rows, and none waits for another."""
-    stored = {s.dst for s in region.stores}
-    if region.native or len(stored) < 2 or len(stored) < len(region.stores):
-        return None
-    if stored & set(region.reads()):
+    if not _are_apart(region):
         return None
     found = [find_products(s, one_row=one_row, statistics=one_row) for s in region.stores]
     products = tuple(p for p in found if p is not None)
     each = [c for p in products for c in p.each]
     return products if len(products) == len(found) and have_rows_in_common(each) else None
+
+
+def find_loops_beside(
+    region: Region, division: Division, schedule: Callable[[KernelPlan], Schedule]
+) -> tuple[tuple[KernelPlan, Schedule], ...] | None:
+    """The vector loops of each store, for blocks of threads that all share their rows alike, if none waits for another.
+
+    Not if a store has another's value on its way, which one loop computes once, nor a reduction that runs in parts.
+    """
+    if not _are_apart(region) or any(_shares(a, b) for a, b in permutations(region.stores, 2)):
+        return None
+    each: list[tuple[KernelPlan, Schedule]] = []
+    for store in region.stores:
+        own = Region((store,), region.lines)
+        if is_scan(own) or split(merge_reduced(own), division).parts:
+            return None
+        plan = plan_sweeps(own, team=True)
+        if len(plan.root) > 1:
+            return None  # a fold of each work tile, which the others have no use for
+        each.append((plan, schedule(plan)))
+    alike = {(sizes.get("width", 0), team_of(plan, sizes)) for plan, sizes in each}
+    return tuple(each) if len(alike) == 1 else None
+
+
+def _are_apart(region: Region) -> bool:
+    """Whether a region has several stores, of which none reads what another one has stored."""
+    stored = {s.dst for s in region.stores}
+    if region.native or not 2 <= len(stored) == len(region.stores):
+        return False
+    return not any(a.dst in Region((b,)).reads() for a, b in permutations(region.stores, 2))
+
+
+def _shares(a: Store, b: Store) -> bool:
+    return a.axes == b.axes and a.value in walk([b.value])
 
 
 def plan_beside(region: Region, grids: tuple[Products, ...], *, alone: bool = False) -> KernelPlan:

@@ -30,7 +30,7 @@ from lumigen.lower import (
     stream_roles,
 )
 from lumigen.lower.axes import unify_axes
-from lumigen.lower.beside import find_beside, find_blocks_beside
+from lumigen.lower.beside import find_beside, find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.built import Built
 from lumigen.lower.cascade import find_cascade
@@ -242,28 +242,37 @@ CPU = Device(
     rows_in_one_loop=candidates_of_rows,
     rows=64,  # eight threads with eight rows each
 )
+# four lanes to each of a thousand threads of every multiprocessor; a row is a block's
+BLOCKS = Division(
+    lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
+)
+
+
+def _blocks_beside(region: Region) -> bool:
+    """Whether a launch of blocks has a grid for each store: of tiles of products, or of vector loops."""
+    loops = find_loops_beside(region, BLOCKS, schedule_of_block)
+    return loops is not None or find_blocks_beside(region) is not None
+
+
 CUDA = Device(
-    products=partial(candidates_of_blocks, rows=STREAM_ROWS),
+    products=partial(candidates_of_blocks, rows=STREAM_ROWS, division=BLOCKS),
     schedule=schedule_of_block,
     builders=LOOPS
     | TILES
     | {
-        "side_by_side": _side_by_side(TILES),
+        "side_by_side": _side_by_side(TILES | {"simt": LOOPS["simt"]}),
         "stream": Builder(stream.stream, tiles_of_stream),
         "block_fold": Builder(block_fold.block_fold, sites(block_fold.SITES)),
         "stream_roles": Builder(stream_roles.stream_roles, tiles_of_stream_roles),
     },
     runs_whole=_streams,
     rows_in_one_loop=candidates_of_deep_rows,
-    # four lanes to each of a thousand threads of every multiprocessor; a row is a block's
-    division=Division(
-        lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
-    ),
+    division=BLOCKS,
     accumulators=1,  # no kernel with more was seen to be faster than a launch for each
     team=True,
     short=1 << 20,  # blocks share long loops, as against the launches that storing takes
     keeps=_kept_by_blocks,
-    beside=lambda region: find_blocks_beside(region) is not None,
+    beside=_blocks_beside,
     special=(
         Special("sm_90a", roles.schedules),
         Special("sm_90a", stream_roles.schedules),

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 
 from lumigen.dtype import i32
 from lumigen.index import ix
-from lumigen.lower.beside import find_beside, find_blocks_beside, plan_beside
+from lumigen.lower.beside import (
+    find_beside,
+    find_blocks_beside,
+    find_loops_beside,
+    plan_beside,
+)
 from lumigen.lower.block_fold import Parts, find_block_fold, find_foldable
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
@@ -137,7 +142,9 @@ def _in_panels(region: Region, found: Products, schedule: Scheduled) -> Candidat
     return Candidate(plan, (*map(schedule, kernels), sizes))
 
 
-def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> Iterator[Candidate]:
+def candidates_of_blocks(
+    region: Region, schedule: Scheduled, *, rows: int, division: Division
+) -> Iterator[Candidate]:
     """The same for blocks of threads, which have so many rows of a fold at least."""
     *others, store = region.stores
     fold = find_streamable(region.stores, rows)
@@ -157,6 +164,13 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
         each = [c for p in grids for c in p.each]
         parts = fastest(each, multiplied_in(each[0].rows, each[0].columns))
         plan = RegionPlan(region, (plan_beside(region, grids, alone=True),))
+        yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
+    loops = find_loops_beside(region, division, schedule) if others else None
+    if loops is not None:
+        stores = tuple(s for plan, _ in loops for s in plan.stores)
+        root = tuple(loop for plan, _ in loops for loop in plan.root)
+        plan = RegionPlan(region, (KernelPlan(Region(stores, region.lines), root),))
+        parts = tuple(sizes for _, sizes in loops)
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store)
     if products is not None and (len(products.each) == 1 or flat_pair(products)):

@@ -7,7 +7,7 @@ one lies where that of another does. Blocks of threads have one form of tile for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
 
@@ -18,7 +18,7 @@ from lumigen.lower.canonical import with_buffers
 from lumigen.lower.renamed import Names
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, NotRealised
-from lumigen.region import Buffer, Region, Role
+from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule
 from lumigen.tile import (
     Accumulator,
@@ -64,10 +64,14 @@ def grids_of(plan: KernelPlan) -> tuple[KernelPlan, ...]:
         stores = KernelPlan(plan.region, (grid,)).stores
         out.append(KernelPlan(Region(stores, plan.region.lines), (*folds, grid)))
     stored = [s.dst for one in out for s in one.stores]
-    read = {b for one in out for b in one.region.reads()}
-    if len(set(stored)) < len(stored) or read & set(stored):
+    waits = (a.dst in one.region.reads() for one in out for a in _stores_of_others(one, out))
+    if len(set(stored)) < len(stored) or any(waits):
         raise NotRealised("grids side by side that do not all depend on other launches alone")
     return tuple(out)
+
+
+def _stores_of_others(one: KernelPlan, all_: Iterable[KernelPlan]) -> Iterator[Store]:
+    return (s for other in all_ if other is not one for s in other.stores)
 
 
 def _merged(built: list[Built]) -> Built:
@@ -93,6 +97,7 @@ def _merged(built: list[Built]) -> Built:
         body=_chosen(task, bodies),
         numbers=tuple(work.numbers.items()),
         maps=tuple(work.maps),
+        blocks=min(p.blocks for p in programs),
         one_of=tuple(p.scratch for p in bodies),
     )
     return Built(program, meaning, tuple(work.packs), tuple(work.temps))

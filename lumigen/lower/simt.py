@@ -331,6 +331,12 @@ def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
     return lanes >= 2 * grain and 8 * visits <= grain
 
 
+def team_of(plan: KernelPlan, sizes: Schedule) -> int:
+    """Threads of a block that share a row of a plan of vector loops."""
+    loops = _Loops.of(plan)
+    return _team(loops.folds, loops.lane, sizes)
+
+
 def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
