@@ -93,17 +93,15 @@ FORMS = {
 
 
 def body_of(text):
-    """The function of an emitted kernel, from its result to its last brace."""
-    return re.search(r"^(void|__global__) .*?^}$", text, re.DOTALL | re.MULTILINE).group()
+    """The function of an emitted kernel."""
+    return re.search(r"^void .*?^}$", text, re.DOTALL | re.MULTILINE).group()
 
 
 def printed(form, name, kernels, target="cpu", dtype="f32"):
-    """What `lumigen show` prints; of kernels, the functions of those that are named."""
-    if form == "kernel":
-        texts = [text_after(traced(name), "source", k, target, BY_NAME[dtype]) for k in kernels]
-        return "\n\n".join(map(body_of, texts))
-    texts = [text_after(traced(name), form, k, target, BY_NAME[dtype]) for k in kernels or [None]]
-    return "\n".join(texts)
+    """What `lumigen show` prints of a model, or of the named kernels; `kernel` is their functions."""
+    after = "source" if form == "kernel" else form
+    texts = [text_after(traced(name), after, k, target, BY_NAME[dtype]) for k in kernels or [None]]
+    return "\n".join(map(body_of, texts) if form == "kernel" else texts)
 
 
 def excerpt(text, first, last):
