@@ -1,4 +1,4 @@
-"""assemble: entries to programs, the whole way down.
+"""assemble: entries to programs, from regions to launches.
 
 Before: the graphs of a model's entries.  After: kernels as tile programs, each distinct one once; for each entry
 its launches in order, a group for each region, and its arena.
@@ -152,9 +152,9 @@ def assemble(
     dtype: DType = f32,
     architectures: tuple[str, ...] = (),
 ) -> LoweredModel:
-    """Lower every entry of a model; temporaries of f32 are held in `dtype`.
+    """Lower every entry of a model; temporaries of f32 are stored as `dtype`.
 
-    Each of `architectures` may have kernels of its own, behind a guard.
+    Each of `architectures` may have kernels of its own, with a guard.
     """
     model = _Model(device, dtype, architectures)
     prepared = [(name, graph, model.prepare(graph)) for name, graph in entries]
@@ -511,7 +511,7 @@ def step_of(axis: Axis) -> Dim:
 
 
 def loops_of(steps: list[_Step]) -> list[list[int]]:
-    """The first and the number behind the last use in each loop, inner loops first."""
+    """The first use and the number after the last one in each loop, inner loops first."""
     spans: dict[tuple[Repeat, ...], list[int]] = {}
     out: list[list[int]] = []
     before: tuple[Repeat, ...] = ()

@@ -1,8 +1,8 @@
 """side_by_side: one launch runs the tasks of several grids, which do not depend on each other.
 
 Before: a plan with several grids at its root, and a schedule for each.  After: the program of each grid, as its own
-builder makes it, one after another in the numbers of the tasks. A task belongs to one of them, so what is scratch of
-one lies where that of another does. Blocks of threads have one form of tile for all grids.
+builder makes it, in order of the numbers of the tasks. A task belongs to one of them, so the scratch of all of
+them is the same memory. Blocks of threads have one form of tile for all grids.
 """
 
 from __future__ import annotations
@@ -261,6 +261,6 @@ def _stem(name: str) -> str:
 
 
 def _unlike(name: str, taken: Collection[str]) -> str:
-    """The name, with another number behind it where it is taken."""
+    """The name, with another number at its end if it is in use."""
     numbered = (f"{_stem(name)}{n}" for n in count(1))
     return name if name not in taken else next(n for n in numbered if n not in taken)

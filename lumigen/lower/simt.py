@@ -1,4 +1,4 @@
-"""simt: the skeleton of vector loops. Any region runs in it: maps, row reductions, column reductions, gathers.
+"""simt: the builder of vector loops. Any region runs in it: maps, row reductions, column reductions, gathers.
 
 Work tiles are runs of rows (the axes of the stores but the last) or runs of the last axis, which is the lane axis.
 Reductions that do not vary with the lane axis run before the lane loop, over lanes of their own; those that do run

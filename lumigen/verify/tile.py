@@ -187,7 +187,7 @@ def _lets(body: Iterable[Stmt]) -> frozenset[Local]:
 
 
 def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
-    """What is known behind a statement."""
+    """What is known after a statement."""
     match s:
         case Bind():
             same = {Cmp(ix(s.axis) - s.value), Cmp(s.value - s.axis)}
