@@ -95,6 +95,7 @@ def _merged(built: list[Built]) -> Built:
         tasks=task.extent,
         scratch=tuple(dict.fromkeys(b for p in bodies for b in p.scratch)),
         body=_chosen(task, bodies),
+        overwrites=(),
         numbers=tuple(work.numbers.items()),
         maps=tuple(work.maps),
         blocks=min(p.blocks for p in programs),
