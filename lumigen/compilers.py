@@ -67,7 +67,7 @@ class CPUCompiler:
 
     def executor(self, graph: Graph) -> Executor:
         """What runs the graph: arrays by name, of its inputs' shapes and dtypes, to arrays of its outputs'."""
-        lane = fast_lane.load(assemble(((ENTRY, graph),)))
+        lane = fast_lane.load(assemble(((ENTRY, graph),), TARGETS[HOST.name].device))
 
         def run(values: Mapping[str, Array]) -> Mapping[str, Array]:
             inputs = {name: np.asarray(a, order="C") for name, a in values.items()}

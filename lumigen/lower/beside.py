@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from lumigen.index import Axis
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, flatten
 from lumigen.lower.implicit import has_windows
+from lumigen.machine import Processor
 from lumigen.plan import KernelPlan
 from lumigen.region import Expr, Region, substitute
 
 
-def find_beside(region: Region) -> tuple[Products, ...] | None:
+def find_beside(region: Region, machine: Processor) -> tuple[Products, ...] | None:
     """The products of each store, if all have the same rows and weights in panels, and none waits for another."""
     stored = {s.dst for s in region.stores}
     if region.native or len(stored) < 2 or len(stored) < len(region.stores):
@@ -24,14 +25,14 @@ def find_beside(region: Region) -> tuple[Products, ...] | None:
     each = [c for p in products for c in p.each]
     if len(products) < len(found) or not have_rows_in_common(each):
         return None
-    in_panels = all(Columns.of(c).once is not None and not _has_windows(c) for c in each)
+    in_panels = all(Columns.of(c).once is not None and not _has_windows(c, machine) for c in each)
     return products if in_panels and not stored & set(region.reads()) else None
 
 
-def plan_beside(region: Region, grids: tuple[Products, ...]) -> KernelPlan:
+def plan_beside(region: Region, grids: tuple[Products, ...], machine: Processor) -> KernelPlan:
     """The kernel of a region that has a grid for each store."""
     own = (Region((s,), region.lines) for s in region.stores)
-    plans = (p.plan(one, alone=False) for p, one in zip(grids, own, strict=True))
+    plans = (p.plan(one, machine, alone=False) for p, one in zip(grids, own, strict=True))
     return KernelPlan(region, tuple(loop for plan in plans for loop in plan.root))
 
 
@@ -45,5 +46,5 @@ def _rows(c: Contraction) -> tuple[Expr, Axis, Axis]:
     return substitute(substitute(c.rows, k_map), m_map), m, k
 
 
-def _has_windows(c: Contraction) -> bool:
-    return bool(c.m_axes) and has_windows(c)
+def _has_windows(c: Contraction, machine: Processor) -> bool:
+    return bool(c.m_axes) and has_windows(c, machine)

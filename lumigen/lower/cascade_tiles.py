@@ -22,6 +22,7 @@ from lumigen.lower.contract import as_operand, flatten, in_tiles, whole_depth
 from lumigen.lower.contractions import multiplied_as
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
+from lumigen.machine import Processor
 from lumigen.ops import Op
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import (
@@ -56,13 +57,13 @@ from lumigen.tile import (
     When,
 )
 
-SITES = {"columns": (16, 32, 64), "depth": (16, 32, 64)}
+SITES = ("columns", "depth")
 
 
-def cascade(plan: KernelPlan, sizes: Schedule) -> Built:
+def cascade(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
-    found = Cascade.of(plan)
+    found = Cascade.of(plan, machine)
     if not found.columns or not found.outers:
         raise NotRealised(
             "a fold without an outer product, or of one column, where lanes are columns"

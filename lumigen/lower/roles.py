@@ -15,17 +15,16 @@ of a product would leave mostly empty.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from lumigen.condition import Cmp
-from lumigen.dtype import f32
+from lumigen.dtype import bf16, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, as_operand
-from lumigen.lower.mapped import BOX, Mapped
-from lumigen.lower.pipeline import LANES, Flat, are_counted, for_tile
+from lumigen.lower.mapped import Mapped
+from lumigen.lower.pipeline import Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
+from lumigen.machine import ClusterTile, Copies, Gpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule, schedule
@@ -34,80 +33,27 @@ from lumigen.tile import BlockTile, Contract, TensorMap, TileKind, TileProgram
 SITES = ("rows", "columns", "stages", "cluster", "split", "blocks", "turned")
 
 
-class Tile(NamedTuple):
-    """How a block divides a product, and how much of the instruction's rate it reaches, in 100.
-
-    Larger tiles read less for a product. Where `split` is 0 the blocks stay; others end with their tile.
-    """
-
-    rows: int
-    columns: int
-    stages: int
-    cluster: int
-    split: int
-    blocks: int
-    turned: bool
-    rate: int
-
-    @property
-    def sizes(self) -> Schedule:
-        return schedule("roles", {site: int(getattr(self, site)) for site in SITES})
+def sizes_of(t: ClusterTile) -> Schedule:
+    """The schedule of a tile."""
+    return schedule("roles", {site: int(getattr(t, site)) for site in SITES})
 
 
-TILES = (
-    Tile(128, 256, 4, 2, 0, 1, False, 100),
-    Tile(128, 192, 4, 2, 0, 1, False, 97),
-    Tile(128, 128, 6, 2, 0, 1, False, 92),
-    Tile(128, 128, 6, 1, 0, 1, False, 84),
-    Tile(64, 256, 4, 1, 0, 1, False, 72),
-    Tile(64, 128, 6, 1, 0, 1, False, 60),
-    Tile(128, 256, 4, 1, 2, 1, False, 100),
-    Tile(64, 128, 4, 1, 1, 2, False, 60),
-    Tile(64, 96, 10, 1, 2, 1, False, 55),
-    Tile(64, 64, 12, 1, 2, 1, False, 45),
-    Tile(128, 64, 4, 1, 1, 2, True, 55),
-    Tile(128, 64, 8, 1, 2, 1, True, 50),
-    *(
-        Tile(128, columns, stages, 1, split, 2, True, 50)
-        for columns, stages in ((32, 5), (16, 6), (8, 6))
-        for split in (1, 2)
-    ),
-    *(
-        Tile(64, columns, stages, 1, split, 2, True, 45)
-        for columns, stages in ((32, 9), (16, 10))
-        for split in (1, 2)
-    ),
-)
-EXCHANGE = 1024  # of depth, that could be multiplied while the parts of a tile are added
-MULTIPROCESSORS = 132
-IN_FLIGHT = 5e6  # elements that are on their way where all that memory gives is used
-ELEMENT = 233  # products that a multiprocessor could do while its share of memory gives an element
-AGAIN = 0.05  # what an element costs that another tile has read, too: it comes from the cache
-NARROW = 0.93  # how fast tiles of 64 rows read, beside those of 128
-ALONE = (
-    1.2  # how much more than its share a multiprocessor takes in while others have nothing to do
-)
-EMPTY = 0.5  # how much slower tiles read that hold next to nothing
-LEAVING = 170  # products in the time that an element of the result takes on its way out
-# Up to how many rows of a product a kernel is for, and for how many its tile is chosen if typical ones are others.
-ROWS: tuple[tuple[int | None, int], ...] = ((16, 8), (256, 128), (None, 2048))
-BEGINNING = 9e6  # products of a multiprocessor while a block begins and ends
-THREADS = 384  # a warpgroup that produces, two that consume
-
-
-def schedules(plan: KernelPlan) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
+def schedules(plan: KernelPlan, machine: Gpu) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How a product lies on Hopper, for few rows and for many: schedules, each where conditions hold.
 
     None where the plan has other steps, or operands that a tensor copy engine does not fetch.
     """
+    copies = machine.copies
+    if copies is None:
+        return ()
     try:
         found, store, flat, mapped = _fetched(plan)
     except NotRealised:
         return ()
     can_turn = _can_turn(store, flat)
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
-    for most, rows in _numbers_of_rows(flat.m.extent):
-        sizes = _schedule(found, flat, mapped, rows, can_turn=can_turn)
+    for most, rows in _numbers_of_rows(flat.m.extent, copies):
+        sizes = _schedule(found, flat, mapped, rows, machine, can_turn=can_turn)
         if out and out[-1][1] == sizes:
             out.pop()  # the same for more rows
         conditions = () if most is None else (Cmp(most - flat.m.extent),)
@@ -136,27 +82,39 @@ def _fetched(plan: KernelPlan) -> tuple[Contraction, Store, Flat, tuple[Mapped, 
     return found, store, flat, (a, b)
 
 
-def roles(plan: KernelPlan, sizes: Schedule) -> Built:
+def roles(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of one product of operands that are fetched; NotRealised where it is of another form."""
     check(sizes, SITES)
     found, store, flat, mapped = _fetched(plan)
-    tile = next((t for t in TILES if t.sizes == sizes), None)
-    if tile is None:
+    copies = machine.copies
+    tile = next((t for t in tiles_of(machine) if sizes_of(t) == sizes), None)
+    if copies is None or tile is None:
         raise NotRealised("a tile that the device's headers do not have")
-    if not _fits(tile, mapped) or (tile.turned and not _can_turn(store, flat)):
+    if not _fits(tile, mapped, copies) or (tile.turned and not _can_turn(store, flat)):
         raise NotRealised("a tile that copies of an operand do not divide")
     if sizes["turned"]:
         flat, mapped = flat.turned(), (mapped[1], mapped[0])
-    return Built(_program(plan.region, store, found, flat, mapped, sizes), plan.region)
+    program = _program(plan.region, store, found, flat, mapped, sizes, machine)
+    return Built(program, plan.region)
 
 
-def _numbers_of_rows(extent: Ix) -> list[tuple[int | None, int]]:
+def tiles_of(machine: Gpu) -> list[ClusterTile]:
+    """The tiles of the headers whose rings fit the shared memory that a block has."""
+    copies = machine.copies
+    if copies is None:
+        return []
+    line = copies.box * bf16.itemsize
+    rings = [(t, t.stages * (t.rows + t.columns) * line) for t in copies.tiles]
+    return [t for t, ring in rings if ring <= machine.shared_bytes]
+
+
+def _numbers_of_rows(extent: Ix, copies: Copies) -> list[tuple[int | None, int]]:
     """(up to how many rows, for how many of them a tile is chosen): the typical number decides where it lies."""
     least, most = extent.bounds()
     typical = extent.estimate()
     out: list[tuple[int | None, int]] = []
     before = 0
-    for last, middle in ROWS:
+    for last, middle in copies.rows:
         if (least is None or last is None or least <= last) and (most is None or most > before):
             inside = before < typical and (last is None or typical <= last)
             out.append((last, typical if inside else min(middle, most or middle)))
@@ -165,50 +123,58 @@ def _numbers_of_rows(extent: Ix) -> list[tuple[int | None, int]]:
 
 
 def _schedule(
-    found: Contraction, flat: Flat, mapped: tuple[Mapped, Mapped], m: int, *, can_turn: bool
+    found: Contraction,
+    flat: Flat,
+    mapped: tuple[Mapped, Mapped],
+    m: int,
+    machine: Gpu,
+    *,
+    can_turn: bool,
 ) -> Schedule:
     """The tile that takes the least time for m rows, else at the dims' typical values, in products of a multiprocessor.
 
     Either the products decide, in rounds of all multiprocessors, or what is read, each element once.
     """
+    copies, count = machine.copies, machine.multiprocessors
+    assert copies is not None, "asked before"
     n, k = flat.n.extent.estimate(), flat.k.extent.estimate()
     a, b = (x.source_elements() for x in mapped)
     a = a * m // flat.m.extent.estimate()
     batch = extent_of(found.grid).estimate()
 
-    def time(t: Tile) -> float:
+    def time(t: ClusterTile) -> float:
         down, across = (n, m) if t.turned else (m, n)
         tiles = -(-down // (t.rows * t.cluster)) * -(-across // t.columns) * batch
         together = t.cluster * max(1, t.split)  # blocks of a cluster
-        rounds = -(-tiles // (MULTIPROCESSORS * t.blocks // together))
-        depth = k // t.split + EXCHANGE if t.split > 1 else k
-        shared = min(
-            t.blocks, -(-tiles * together // MULTIPROCESSORS)
-        )  # blocks of a multiprocessor
-        multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / t.rate + LEAVING)
+        rounds = -(-tiles // (count * t.blocks // together))
+        depth = k // t.split + copies.exchange if t.split > 1 else k
+        shared = min(t.blocks, -(-tiles * together // count))  # blocks of a multiprocessor
+        multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / t.rate + copies.leaving)
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
-        in_flight = min(tiles * together, MULTIPROCESSORS * t.blocks) * t.stages * BOX * held
-        busy = min(1.0, (in_flight / IN_FLIGHT) ** 0.5) * (NARROW if t.rows == 64 else 1.0)
-        busy *= min(1.0, ALONE * tiles * together / MULTIPROCESSORS) ** 0.5
-        empty = 1 + EMPTY * (1 - held / (t.rows + t.columns))
+        in_flight = min(tiles * together, count * t.blocks) * t.stages * copies.box * held
+        busy = min(1.0, (in_flight / copies.in_flight) ** 0.5)
+        busy *= copies.narrow if t.rows == 64 else 1.0
+        busy *= min(1.0, copies.alone * tiles * together / count) ** 0.5
+        empty = 1 + copies.empty * (1 - held / (t.rows + t.columns))
         again = -(-across // t.columns), -(-down // t.rows)  # how often rows are read, and columns
         operands = (b, a) if t.turned else (a, b)
         elements = sum(
-            x * (1 + AGAIN * (times - 1)) for x, times in zip(operands, again, strict=True)
+            x * (1 + copies.again * (times - 1)) for x, times in zip(operands, again, strict=True)
         )
-        fetched = elements * ELEMENT / MULTIPROCESSORS / busy * empty
-        return max(multiplied, fetched) + (rounds if t.split else 1) * BEGINNING
+        fetched = elements * copies.element / count / busy * empty
+        return max(multiplied, fetched) + (rounds if t.split else 1) * copies.beginning
 
-    turning = (t for t in TILES if not t.turned or (can_turn and m <= t.columns))
-    fitting = (t for t in turning if _fits(t, mapped))
-    return min(fitting, key=time).sizes
+    turning = (t for t in tiles_of(machine) if not t.turned or (can_turn and m <= t.columns))
+    fitting = (t for t in turning if _fits(t, mapped, copies))
+    return sizes_of(min(fitting, key=time))
 
 
-def _fits(t: Tile, mapped: tuple[Mapped, Mapped]) -> bool:
-    """Along the majors boxes are 64 of them: the blocks of a cluster and the consumers have whole ones."""
+def _fits(t: ClusterTile, mapped: tuple[Mapped, Mapped], copies: Copies) -> bool:
+    """Along the majors boxes are whole: the blocks of a cluster and the consumers have whole ones."""
     b = mapped[0 if t.turned else 1]
     consumers = 2 if t.rows == 64 else 1
-    return b.is_deep or (t.columns % (64 * consumers) == 0 and t.columns % 128 == 0)
+    box = copies.box
+    return b.is_deep or (t.columns % (box * consumers) == 0 and t.columns % (2 * box) == 0)
 
 
 def _program(
@@ -218,7 +184,10 @@ def _program(
     flat: Flat,
     mapped: tuple[Mapped, Mapped],
     sizes: Schedule,
+    machine: Gpu,
 ) -> TileProgram:
+    copies = machine.copies
+    assert copies is not None, "asked before"
     m, n, k = flat.m, flat.n, flat.k
     rows, columns, cluster = sizes["rows"], sizes["columns"], sizes["cluster"]
     m_tiles, n_tiles = ceildiv(m.extent, rows * cluster), ceildiv(n.extent, columns)
@@ -249,20 +218,24 @@ def _program(
         task.extent,
         (acc,),
         tuple(top.stmts),
-        threads=THREADS,
-        width=_width(sizes),
+        threads=3 * copies.warpgroup,  # one produces, two consume
+        width=_width(sizes, machine),
         tile=BlockTile(kind, each, a.source.dtype, tuple(x.is_deep for x in mapped)),
-        maps=(_map("map_a", a, rows), _map("map_b", b, columns // cluster)),
+        maps=(
+            _map("map_a", a, rows, copies.box),
+            _map("map_b", b, columns // cluster, copies.box),
+        ),
     )
 
 
-def _width(sizes: Schedule) -> int:
+def _width(sizes: Schedule, machine: Gpu) -> int:
     """Neighbours that a thread has at a time: two where no two threads can exchange theirs."""
-    return 2 if sizes["turned"] or sizes["columns"] % (32 * max(1, sizes["split"])) else LANES
+    alone = sizes["columns"] % (machine.teams.warp * max(1, sizes["split"])) != 0
+    return 2 if sizes["turned"] or alone else machine.products.stored
 
 
-def _map(name: str, operand: Mapped, lines: int) -> TensorMap:
+def _map(name: str, operand: Mapped, lines: int, box: int) -> TensorMap:
     shared = operand.shared()
     assert shared is not None, "asked before"
     batches, share = shared
-    return operand.boxes(name, lines, (batches,), share)
+    return operand.boxes(name, lines, box, (batches,), share)

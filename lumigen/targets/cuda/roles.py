@@ -12,9 +12,8 @@ from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.index import ix
 from lumigen.targets.cuda.block import count, declarations, statements_of
+from lumigen.targets.cuda.machines import SM_90A
 from lumigen.tile import Bind, Contract, ForTile, Stream, TensorMap, TileKind, TileProgram
-
-BAND = 2048  # rows that blocks walk down before the next columns: what they read stays in the cache
 
 
 def role_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
@@ -51,7 +50,8 @@ def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
     """The program begins with the place of its tile: row, column and batch."""
     contract = next(s for s in program.body if isinstance(s, Contract))
     place = [s.axis for s in program.body if isinstance(s, Bind)][:3]
-    band = max(1, BAND // contract.acc.dims[0].const)
+    assert SM_90A.copies is not None, "the kernel is for Hopper"
+    band = max(1, SM_90A.copies.band // contract.acc.dims[0].const)
     sizes = (contract.m.extent, contract.n.extent, place[2].extent, contract.k.extent)
     statements = statements_of(program, dims)
     r = Renderer(dims, place=statements.place)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lumigen.lower import devices
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
 from lumigen.targets.backend import Backend, KernelCompiler
+from lumigen.targets.cuda.device import CUDA as DEVICE
 from lumigen.targets.cuda.limits import probe_gpu
 from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.targets.cuda.tools import cuda_driver, cuda_toolkit, gpu_architecture, nvcc
@@ -76,7 +76,7 @@ COMPILER = KernelCompiler(
 )
 BACKEND = Backend(
     target=CUDA,
-    device=devices.CUDA,
+    device=DEVICE,
     spell=device_kernel_body,
     probe=lambda _threads, dtypes: probe_gpu(dtypes),
     skipped="a GPU that runs the project",
