@@ -27,10 +27,11 @@ from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
 from lumigen.model_weights import check_dtype
 from lumigen.ops import Op
+from lumigen.target import CUDA as ROW
 from lumigen.target import HOST, TARGETS, parse_target
 from lumigen.target_row import Target
 
-CUDA = "cuda"  # the target of a compiler that names it
+CUDA = ROW.target.name
 ENTRY = "run"  # the one of a project that is a graph
 
 
