@@ -17,13 +17,13 @@ from lumigen.frontend import load_model_file
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.canonical import canonical
 from lumigen.lower.cuts import Skeletons
-from lumigen.lower.devices import CPU
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.partition import partition
 from lumigen.lower.separate import separate
 from lumigen.printer.plan import show_region_plan
 from lumigen.printer.region import show, show_fold
 from lumigen.region import Reduce, walk
+from lumigen.targets.cpu.device import CPU
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -67,6 +67,7 @@ def regions(name):
         lambda r: CPU.runs_whole(r, f32),
         lambda r: CPU.in_loops(unify_axes(r)),
         lambda r: CPU.columns(unify_axes(r)),
+        CPU.machine.storing,
         CPU.one_row,
     )
     cut = partition(graph, skeletons)

@@ -25,6 +25,7 @@ from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.ops import Op
 from lumigen.plan import KernelPlan, NotRealised
+from lumigen.program import PANEL
 from lumigen.region import (
     Buffer,
     Carried,
@@ -183,7 +184,7 @@ class _Builder:
         count, cols, zero = ix(self.k1) - self.k0, ix(self.n1) - self.n0, ix(0)
         tile = (self.k, ix(self.k0), ix(self.k1), self.d, zero, self.d.extent)
         turn.stmts.append(Pack(self.a_tile, zero, operand, *tile, self.element))
-        panels = Operand(self.b_tile, zero, self.d.extent * 16, ix(16), None, panels=True)
+        panels = Operand(self.b_tile, zero, self.d.extent * PANEL, ix(PANEL), None, panels=True)
         args = (self.scores, zero, ix(self.wide), self.a_tile, zero, panels, count, cols)
         turn.stmts.append(Mma(*args, self.d.extent, zero, element=self.element))
 

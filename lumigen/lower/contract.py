@@ -26,7 +26,8 @@ from lumigen.lower.sweeps import Around, grid_loop, sweeps_in_order
 from lumigen.machine import Machine
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, Loop, NotRealised, Product
-from lumigen.program import PAIRED_DEPTH, THREADS, Panels
+from lumigen.program import PAIRED_DEPTH, PAIRED_ROWS, THREADS, Panels
+from lumigen.program import PANEL as WIDTH
 from lumigen.region import (
     Buffer,
     Expr,
@@ -45,9 +46,6 @@ from lumigen.region import (
     walk,
 )
 from lumigen.tile import For, Operand, Stmt, StoreTile
-
-WIDTH = 16  # columns of a panel
-PAIRED_ROWS = 16  # of a tile of a matrix unit
 
 
 @dataclass(frozen=True)
