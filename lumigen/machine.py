@@ -57,7 +57,6 @@ class Division:
     column: Grain
     again: int  # terms: to add up more of them another time takes longer than a launch
     line: int  # of a line of memory, at which parts of many begin
-    little: int  # parts that one task does not take long to merge
     repeated: int  # times as much as it reduces does a task after a fold that other tasks repeat
     idle: int  # times as many lanes as are at work: then most of the machine is idle
     worth: int  # the least parts that a reduction has terms for, if it is to be split
@@ -81,6 +80,7 @@ class Teams:
     lane_bytes: int  # that a thread moves at a time
     vectors: int  # of a thread in a row of a map
     repeated: int  # the same where each task computes what its row reduces to
+    merged: int  # parts that one block does not take long to merge
     joined_blocks: int  # of a multiprocessor, where the block that ends last goes on
     registers: int  # of a multiprocessor
     held: int  # registers of a thread for what it reads of a row, and as many for what it computes

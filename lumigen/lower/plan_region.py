@@ -42,7 +42,7 @@ def plan_loops(region: Region, machine: Machine) -> RegionPlan:
     """
     pieces = split(merge_reduced(region), machine)
     kernels = tuple(plan_sweeps(r, machine) for r in (*pieces.parts, pieces.rest))
-    if machine.teams and pieces.parts and is_little(pieces, machine):
+    if pieces.parts and is_little(pieces, machine):
         *before, last, rest = kernels
         kernels = (*before, _joined(pieces, last, rest))
     return RegionPlan(region, kernels, pieces.temps)

@@ -149,13 +149,14 @@ class _Pieces:
 
 
 def is_little(pieces: Split, machine: Machine) -> bool:
-    """Whether one block should compute the rest, at the dims' typical values; never if there may be no part."""
+    """Whether one team should compute the rest, at the dims' typical values; never if there may be no part."""
     parts = pieces.parts[-1].stores[0]
     results = product(pieces.rest.stores[-1].dst.dims).estimate()
     some = all(is_nonnegative(a.extent - 1) for a in parts.axes)
     lane = lane_axis(pieces.rest.stores[-1], machine.vectors)
     few = results <= _grain(parts.value, lane, machine.division).results
-    return some and few and product(parts.dst.dims).estimate() <= machine.division.little
+    most = machine.teams.merged if machine.teams else 0
+    return some and few and product(parts.dst.dims).estimate() <= most
 
 
 def _with(region: Region, values: Mapping[Expr, Expr]) -> Region:

@@ -89,7 +89,6 @@ BASELINE = Processor(
         column=Grain(1, 256),
         again=1 << 17,
         line=64,
-        little=1 << 14,
         repeated=8,
         idle=2,
         worth=8,

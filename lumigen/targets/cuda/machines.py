@@ -94,6 +94,7 @@ TEAMS = Teams(
     lane_bytes=16,
     vectors=2,
     repeated=8,
+    merged=1 << 14,
     # left to itself the compiler spills registers so that more than two blocks of a multiprocessor have some
     joined_blocks=2,
     registers=65536,
@@ -124,7 +125,6 @@ SM_80 = Gpu(
         column=Grain(1, 64, 1024),
         again=1 << 20,
         line=64,
-        little=1 << 14,
         repeated=8,
         idle=2,
         worth=8,
