@@ -27,10 +27,11 @@ from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
 from lumigen.model_weights import check_dtype
 from lumigen.ops import Op
+from lumigen.target import CUDA as ROW
 from lumigen.target import HOST, TARGETS, parse_target
 from lumigen.target_row import Target
 
-CUDA = "cuda"  # the target of a compiler that names it
+CUDA = ROW.target.name
 ENTRY = "run"  # the one of a project that is a graph
 
 
@@ -67,7 +68,7 @@ class CPUCompiler:
 
     def executor(self, graph: Graph) -> Executor:
         """What runs the graph: arrays by name, of its inputs' shapes and dtypes, to arrays of its outputs'."""
-        lane = fast_lane.load(assemble(((ENTRY, graph),)))
+        lane = fast_lane.load(assemble(((ENTRY, graph),), TARGETS[HOST.name].device))
 
         def run(values: Mapping[str, Array]) -> Mapping[str, Array]:
             inputs = {name: np.asarray(a, order="C") for name, a in values.items()}

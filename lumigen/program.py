@@ -22,7 +22,9 @@ from lumigen.target_row import Target
 from lumigen.view import Shape
 
 ALIGNMENT = 64  # bytes; of the arena and of every slot in it
-PAIRED_DEPTH = 32  # bf16 of a row that a matrix unit takes at a time
+# How weights lie in panels: a format, which files hold and the kernels of every instruction set read. A vector of
+# AVX-512 has so many columns, and a tile of AMX so many rows of that depth.
+PANEL, PAIRED_ROWS, PAIRED_DEPTH = 16, 16, 32
 # How many threads share the tasks of a launch. What a launch works out may follow from it; what kernels store does not.
 THREADS = Dim("threads()", 1, 1 << 16, typical=4)
 
@@ -95,7 +97,7 @@ class Panels:
     k: int
     n_stride: int
     k_stride: int
-    width: int = 16
+    width: int = PANEL
     base: int = 0
     pairs: bool = False
 

@@ -6,7 +6,7 @@ plan's. A builder's module says which sites a schedule has for it, and refuses a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 
@@ -47,6 +47,8 @@ class Schedule:
         return named + [operand for operand, _ in self.place if operand not in operands]
 
 
-def schedule(builder: str, tile: dict[str, int], place: dict[str, str] | None = None) -> Schedule:
+def schedule(
+    builder: str, tile: Mapping[str, int], place: Mapping[str, str] | None = None
+) -> Schedule:
     """A schedule from named tile sizes and places."""
     return Schedule(builder, tuple(sorted(tile.items())), tuple(sorted((place or {}).items())))

@@ -20,9 +20,10 @@ from lumigen.interp import program as interp_program
 from lumigen.interp.graph import bind_dims, evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CUDA, Device
+from lumigen.lower.devices import Device
 from lumigen.program import Group, Variant
 from lumigen.target import parse_target
+from lumigen.targets.cuda.device import CUDA
 
 Case = tuple[Callable[..., Any], dict[str, Any]]
 

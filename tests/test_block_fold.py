@@ -22,9 +22,9 @@ from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.canonical import canonical
-from lumigen.lower.devices import CUDA
 from lumigen.lower.partition import obligatory_cuts, regions
 from lumigen.printer.tile import show as show_tile
+from lumigen.targets.cuda.device import CUDA
 from lumigen.verify.plan import verify as verify_plan
 from lumigen.verify.tile import verify
 

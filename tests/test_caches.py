@@ -21,8 +21,8 @@ from lumigen.index import Extremum, Ix, Lookup
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import DEVICES
 from lumigen.program import SlotArg
+from lumigen.target import TARGETS
 from lumigen.tile import For, Stream
 
 Array = np.ndarray
@@ -80,7 +80,7 @@ def entry(function: Callable[..., Any], n: Any, dtype: lg.DType = lg.f32) -> Gra
 def lowered(graph: Graph, device: str = "cpu") -> LoweredModel:
     for change in GRAPH_PASSES:
         graph = change(graph)
-    return assemble((("entry", graph),), device=DEVICES[device])
+    return assemble((("entry", graph),), device=TARGETS[device].device)
 
 
 class Text:
@@ -313,7 +313,7 @@ def test_a_ring_along_any_axis(axis: int, n: Any) -> None:
     shape = [n if d == axis else 7 for d in range(3)]
     graph = traced(turned, None, x=lg.spec(*shape), pos=lg.spec(dtype=lg.i64, range=(0, 99)))
     rng = np.random.default_rng(0)
-    for device in DEVICES:
+    for device in TARGETS:
         model = lowered(graph, device)
         write = next(k for k in model.kernels if len(k.region.stores[0].dst.dims) == 3)
         assert write.cost.at({N: 3})[2] == 4 * 49 * (3 if n is N else 1)

@@ -18,7 +18,6 @@ from lumigen.frontend import functional, nn
 from lumigen.frontend.spec import spec
 from lumigen.index import Axis, Dim
 from lumigen.lower.assemble import LoweredKernel, assemble
-from lumigen.lower.devices import CUDA
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -33,6 +32,8 @@ from lumigen.region import (
     free_axes,
 )
 from lumigen.target import parse_target
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
 
 B = Dim("batch", 1, 64, typical=8)
 S = Dim("rows", 2, 64, typical=16)
@@ -56,7 +57,7 @@ CASES: Mapping[str, Callable[[], Any]] = {
 
 
 def kernels(name: str) -> tuple[LoweredKernel, ...]:
-    return assemble(((name, CASES[name]()),)).kernels
+    return assemble(((name, CASES[name]()),), CPU).kernels
 
 
 def evaluated(e: Expr, at: Mapping[Any, int]) -> tuple[Expr, ...]:
@@ -127,7 +128,7 @@ def test_formulas(dims: Mapping[Dim, int]) -> None:
 @pytest.mark.parametrize("rows", [2, 1000])
 def test_a_gather_reads_no_more_than_the_table(rows: int) -> None:
     entry = traced(lambda x, ids: x[ids], x=spec(rows, 8), ids=spec(B, dtype=i64, range=(0, 1)))
-    (k,) = assemble((("gather", entry),)).kernels
+    (k,) = assemble((("gather", entry),), CPU).kernels
     for b in (1, 5, 64):
         found = cost(k.region).at({B: b})
         assert found == (0, 8 * b + 4 * 8 * min(b, rows), 4 * 8 * b)
@@ -135,7 +136,7 @@ def test_a_gather_reads_no_more_than_the_table(rows: int) -> None:
 
 def test_of_indices_those_that_are_read_count() -> None:
     entry = traced(lambda x: x.sort(descending=True)[0][:10], x=spec(1000))
-    (_, gather) = assemble((("best", entry),)).kernels
+    (_, gather) = assemble((("best", entry),), CPU).kernels
     assert gather.cost.at({}) == (0, 10 * (8 + 4), 10 * 4)
 
 
@@ -146,7 +147,7 @@ def test_of_a_state_only_what_changes_is_moved() -> None:
         return state.sum(-1)
 
     where = spec(dtype=i64, range=(0, 56))
-    made = assemble((("step", traced(write, x=spec(B, 8), position=where)),)).kernels
+    made = assemble((("step", traced(write, x=spec(B, 8), position=where)),), CPU).kernels
     (over,) = (k for k in made if k.region.stores[0].dst in k.region.reads())
     for b in (1, 8):
         assert over.cost.at({B: b}) == (0, 8 + 4 * 8 * b, 4 * 8 * b)
@@ -163,7 +164,7 @@ def test_products_compute_in_what_matrix_instructions_take(dtype: lg.DType, devi
 def test_others_compute_in_their_widest_floats() -> None:
     for made, wanted in (("softmax", f32), ("bf16", f32), ("matmul", f32)):
         assert {k.computes for k in kernels(made)} == {wanted}
-    (k,) = assemble((("double", traced(lambda x: x + x, x=spec(B, dtype=f64))),)).kernels
+    (k,) = assemble((("double", traced(lambda x: x + x, x=spec(B, dtype=f64))),), CPU).kernels
     assert k.computes is f64
 
 
@@ -195,6 +196,8 @@ def test_a_bag_reads_its_own_ids() -> None:
         graph = traced(
             lambda ids, table: functional.embedding_bag(ids, table), ids=ids, table=table
         )
-        return sum(int(k.cost.flops.evaluate({})) for k in assemble((("bags", graph),)).kernels)
+        return sum(
+            int(k.cost.flops.evaluate({})) for k in assemble((("bags", graph),), CPU).kernels
+        )
 
     assert flops(64) <= 64 * flops(1)

@@ -18,7 +18,7 @@ import lumigen as lg
 from lumigen import functional as F
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, assemble
-from lumigen.lower.devices import CUDA
+from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import device_kernel_body, symbol
 
 ROOT = Path(__file__).parent.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.cuts import Skeletons
 from lumigen.lower.partition import default_cuts, obligatory_cuts, partition, regions
 from lumigen.ops import SOURCES
+from lumigen.targets.cuda.machines import SM_80
 
 Array = np.ndarray[Any, Any]
 ROWS = Dim("rows", 1, 16, typical=8)
-IN_LOOPS = Skeletons(lambda _: False, lambda _: True, lambda _: 0)
+STORING = replace(SM_80.storing, short=0)
+IN_LOOPS = Skeletons(lambda _: False, lambda _: True, lambda _: 0, STORING)
 MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "softmax": (lambda x: x.softmax(-1) * 2, {"x": lg.spec(ROWS, 9)}),
     "feed forward": (

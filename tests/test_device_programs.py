@@ -18,11 +18,13 @@ from lumigen.index import ix
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
-from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.lower.devices import Device
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.ops import Op
 from lumigen.printer.tile import show as show_tile
 from lumigen.region import Buffer, Expr, Prim, Reduce, Role, read, walk
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.verify.tile import verify
 

@@ -21,7 +21,8 @@ from lumigen import functional as F
 from lumigen.interp import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
-from lumigen.lower.devices import DEVICES
+from lumigen.target import TARGETS
+from lumigen.targets.cpu.device import CPU
 
 Array = np.ndarray[Any, Any]
 Row = tuple[Callable[..., Any], Callable[..., Any]]  # ours on tensors, the oracle on f64 tensors
@@ -347,7 +348,7 @@ def test_integers_of_64_bits_wrap_around(
     if compiled:
         for change in GRAPH_PASSES:
             graph = change(graph)
-        lane = fast_lane.load(assemble((("entry", graph),)), "-O1")
+        lane = fast_lane.load(assemble((("entry", graph),), CPU), "-O1")
         found = lane.run("entry", {"i": held}, {})["out"]
     else:
         found = evaluate(graph, {"i": held}, {})["out"]
@@ -401,8 +402,8 @@ def test_an_axis_may_be_typically_empty(name: str) -> None:
     graph = traced(BEHIND[name], None, x=lg.spec(2, *TYPICALLY))
     for change in GRAPH_PASSES:
         graph = change(graph)
-    assert assemble((("entry", graph),), device=DEVICES["cuda"]).kernels
-    lane = fast_lane.load(assemble((("entry", graph),)), "-O1")
+    assert assemble((("entry", graph),), device=TARGETS["cuda"].device).kernels
+    lane = fast_lane.load(assemble((("entry", graph),), CPU), "-O1")
     for many, few in ((33, 3), (36, 5)):
         x = np.random.default_rng(0).normal(size=(2, many, few)).astype(np.float32)
         found = lane.run("entry", {"x": x}, {})["out"]
@@ -429,7 +430,7 @@ def test_a_product_over_nothing_is_zero(name: str, longest: int) -> None:
     graph = traced(NOTHING[name], None, x=lg.spec(rows, 20), y=lg.spec(rows, 33))
     for change in GRAPH_PASSES:
         graph = change(graph)
-    lane = fast_lane.load(assemble((("entry", graph),)), "-O1")
+    lane = fast_lane.load(assemble((("entry", graph),), CPU), "-O1")
     for many in (1, 7):
         rng = np.random.default_rng(0)
         inputs = {

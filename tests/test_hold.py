@@ -18,8 +18,8 @@ from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CUDA
 from lumigen.region import Read, walk
+from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.tile import (
     Accumulate,

@@ -19,10 +19,12 @@ from lumigen.interp.graph import evaluate
 from lumigen.interp.graph import step as evaluate_step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.lower.devices import Device
 from lumigen.lower.join import join_regions
 from lumigen.ops import Op
 from lumigen.region import Buffer, Expr, Region, Role, Store, prim, read
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
 
 ROWS = lg.Dim("rows", 1, 300, typical=40)
 SPECS = {"x": lg.spec(ROWS, 40), "r": lg.spec(ROWS, 40)}

@@ -20,6 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "errors",
             "interrupt",
             "kernel_words",
+            "machine",
             "memo",
             "missing",
             "names",

@@ -11,7 +11,7 @@ import lumigen as lg
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
-from lumigen.lower.devices import CPU
+from lumigen.targets.cpu.device import CPU
 
 
 def test_what_indices_are_looked_up_in_keeps_its_order(rng: np.random.Generator) -> None:

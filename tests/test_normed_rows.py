@@ -13,8 +13,8 @@ from test_products_together import SHAPES, K, Net, check, gate_and_up, lowered
 import lumigen as lg
 from lumigen import functional as F
 from lumigen.frontend import Traced
-from lumigen.lower.devices import CPU
 from lumigen.plan import Illegal, Loop
+from lumigen.targets.cpu.device import CPU
 from lumigen.tile import Mma, Pack
 
 

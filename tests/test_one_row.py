@@ -15,6 +15,7 @@ from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.printer.tile import show
 from lumigen.program import Program, WeightArg
 from lumigen.target import parse_target
+from lumigen.targets.cpu.device import CPU as DEVICE
 from lumigen.targets.cpu.row import CPU
 from lumigen.tile import Mma, Pack, PackColumns
 
@@ -165,7 +166,7 @@ def test_attention_of_one_query_runs_along_memory(back: int, rng: np.random.Gene
     graph = traced(lambda q, k, v, pos: attention(q, k, v, pos, back), None, **spec)
     for change in GRAPH_PASSES:
         graph = change(graph)
-    model = assemble((("entry", graph),))
+    model = assemble((("entry", graph),), DEVICE)
     (fold,) = (k.program for k in model.kernels if k.program.skeleton == "cascade")
     found = list(fold.statements())
     assert [s.row_hi - s.row_lo for s in found if isinstance(s, Pack)] == [1]

@@ -15,8 +15,10 @@ from lumigen.errors import LumigenError
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CPU, CUDA, DEVICES
 from lumigen.printer import tile as tile_text
+from lumigen.target import TARGETS
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
 
 ROWS = lg.Dim("rows", 1, 9)
 LENGTH = lg.Dim("length", 1, 40)
@@ -42,9 +44,9 @@ def test_the_meaning_is_what_numpy_does(dtype: DType) -> None:
         np.testing.assert_array_equal(found[name], meant[name], name)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", TARGETS)
 def test_kernels_are_what_their_regions_mean(device: str) -> None:
-    model = lowered(both_ways, DEVICES[device], x=lg.spec(ROWS, LENGTH + 1))
+    model = lowered(both_ways, TARGETS[device].device, x=lg.spec(ROWS, LENGTH + 1))
     assert {k.program.skeleton for k in model.kernels} == {"order"}
     x = specials(np.random.default_rng(2), (4, 33), lg.f32)
     found, meant = (run_entry(model, {"x": x}, {}, by_region=by) for by in (False, True))

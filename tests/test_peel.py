@@ -16,6 +16,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import assemble
 from lumigen.lower.peel import peel_reductions
 from lumigen.region import Choose, Reduce, walk
+from lumigen.targets.cpu.device import CPU
 
 COUNT = lg.Dim("count", 1, 100)
 
@@ -35,7 +36,7 @@ PEELED: dict[str, Callable[..., Any]] = {
 def test_a_value_stays_what_it_was(name: str, dtype: Any, rng: np.random.Generator) -> None:
     specs = {"x": lg.spec(5, COUNT, dtype=dtype), "y": lg.spec(5, 1, dtype=dtype)}
     graph = traced(PEELED[name], **specs)
-    model = assemble((("entry", graph),))
+    model = assemble((("entry", graph),), CPU)
     for count in (1, 2, 33):
         given = {"x": specials(rng, (5, count), dtype), "y": specials(rng, (5, 1), dtype)}
         if "greatest" not in name and dtype.is_float:  # sums of special values are of any sign
@@ -53,7 +54,7 @@ def test_a_value_stays_what_it_was(name: str, dtype: Any, rng: np.random.Generat
 @pytest.mark.parametrize("name", PEELED)
 def test_no_point_of_the_rest_asks_which_one_it_is(name: str) -> None:
     specs = {"x": lg.spec(5, COUNT), "y": lg.spec(5, 1)}
-    kernels = assemble((("entry", traced(PEELED[name], **specs)),)).kernels
+    kernels = assemble((("entry", traced(PEELED[name], **specs)),), CPU).kernels
     for k in kernels:
         reductions = [r for s in k.region.stores for r in walk([s.value]) if isinstance(r, Reduce)]
         assert reductions
@@ -62,7 +63,7 @@ def test_no_point_of_the_rest_asks_which_one_it_is(name: str) -> None:
 
 def test_nothing_is_taken_from_the_middle() -> None:
     x, y = lg.spec(5, 7), lg.spec(5, 2)
-    (kernel,) = assemble((("entry", traced(PEELED["sum_behind"], x=x, y=y)),)).kernels
+    (kernel,) = assemble((("entry", traced(PEELED["sum_behind"], x=x, y=y)),), CPU).kernels
     (store,) = kernel.region.stores
     assert peel_reductions(store.value) is store.value
     assert any(isinstance(e, Choose) for e in walk([store.value]))

@@ -17,6 +17,7 @@ from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
 from lumigen.lower.phases import Phases, in_phases
+from lumigen.targets.cpu.device import CPU
 
 N = lg.Dim("n", 1, 40)
 
@@ -46,7 +47,7 @@ def test_phases_are_vectors_with_the_graphs_numbers(name: str, rng: np.random.Ge
     graph = traced(lambda x: function(x) * 2, None, x=lg.spec(*shape))
     for change in GRAPH_PASSES:
         graph = change(graph)
-    model = assemble((("entry", graph),))
+    model = assemble((("entry", graph),), CPU)
     assert ("load_phases<" in fast_lane.source(model)) is is_vector
     for n in (1, 7, 33) if any(d is N for d in shape) else (0,):
         x = rng.standard_normal([n if d is N else d for d in shape]).astype(np.float32)

@@ -23,6 +23,7 @@ from lumigen.printer import graph as graph_text
 from lumigen.printer import region as region_text
 from lumigen.printer import tile as tile_text
 from lumigen.region import Buffer, Expr, Monoid, Region, Role, Store
+from lumigen.targets.cpu.device import CPU
 
 N = Dim("n", 1, 8)
 A, B = Axis("i", ix(N)), Axis("j", ix(5))
@@ -122,7 +123,7 @@ def test_what_a_compilation_makes_is_equal_again() -> None:
 
 def lower(g: Graph) -> tuple[LoweredKernel, str, str]:
     """What a worker does: its result, and the texts that it sees."""
-    (kernel,) = assemble((("run", g),)).kernels
+    (kernel,) = assemble((("run", g),), CPU).kernels
     return kernel, tile_text.show(kernel.program), region_text.show(kernel.region)
 
 

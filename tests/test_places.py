@@ -17,7 +17,7 @@ from lumigen.emit.places import NARROW, WIDE, counted_in, is_small
 from lumigen.index import Axis, ix
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, assemble
-from lumigen.lower.devices import CUDA
+from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import device_kernel_body
 
 FEW, MANY = lg.Dim("few", 1, 1 << 16), lg.Dim("many", 1, 1 << 40, typical=1 << 16)

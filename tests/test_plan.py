@@ -15,11 +15,11 @@ from lumigen.interp import tile
 from lumigen.interp.plan import run_folds
 from lumigen.interp.region import evaluate
 from lumigen.lower.assemble import LoweredKernel, assemble
-from lumigen.lower.schedule_plan import schedule_of_thread
 from lumigen.lower.simt import simt
 from lumigen.plan import Fold, KernelPlan, Loop
 from lumigen.printer.plan import show
 from lumigen.region import carried
+from lumigen.targets.cpu.device import CPU
 from lumigen.tile import For
 from lumigen.verify.plan import verify_kernel as verify
 
@@ -52,7 +52,7 @@ def traced(name: str) -> Traced:
 
 
 def kernels(name: str) -> list[LoweredKernel]:
-    return [k for k in assemble(traced(name).entries).kernels if k.plan is not None]
+    return [k for k in assemble(traced(name).entries, CPU).kernels if k.plan is not None]
 
 
 def folds(plan: KernelPlan) -> list[Fold]:
@@ -122,7 +122,7 @@ def test_the_kernel_runs_the_loops_that_the_plan_has(rng: np.random.Generator) -
     def run(x: lg.Tensor) -> lg.Tensor:
         return x.sum(-1) * (x * x).sum(-1)
 
-    (kernel,) = assemble(model.trace().entries).kernels
+    (kernel,) = assemble(model.trace().entries, CPU).kernels
     assert kernel.plan is not None
     (grid,) = kernel.plan.root
     fold, *stores = grid.body
@@ -132,7 +132,8 @@ def test_the_kernel_runs_the_loops_that_the_plan_has(rng: np.random.Generator) -
         for c in fold.carries
     )
     apart = replace(kernel.plan, root=(replace(grid, body=(*parts, *stores)),))
-    programs = [simt(verify(p), schedule_of_thread(p)).program for p in (kernel.plan, apart)]
+    each = (kernel.plan, apart)
+    programs = [simt(verify(p), CPU.schedule(p), CPU.machine).program for p in each]
     loops = [[s for s in p.statements() if isinstance(s, For)] for p in programs]
     assert [sum(s.axis in fold.axes for s in found) for found in loops] == [1, 2]
     x = rng.standard_normal((7, 32)).astype(np.float32)

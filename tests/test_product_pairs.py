@@ -16,9 +16,10 @@ from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 import lumigen as lg
 from lumigen import functional as F
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
-from lumigen.lower.devices import CUDA
 from lumigen.printer.tile import show as show_tile
 from lumigen.target import TARGETS
+from lumigen.targets.cuda.device import device_of
+from lumigen.targets.cuda.machines import SM_80, SM_90A
 from lumigen.tile import TileKind
 from lumigen.verify.tile import verify
 
@@ -78,7 +79,7 @@ APART: dict[str, Case] = {
 }
 
 
-PAIRED = replace(CUDA, accumulators=2)  # what it takes by itself has one
+PAIRED = device_of(replace(SM_80, accumulators=2), SM_90A)  # what it takes by itself has one
 
 
 def paired(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,12 @@ from lumigen.interp import tile as interp_tile
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
-from lumigen.lower.devices import CUDA
 from lumigen.plan import KernelPlan
 from lumigen.printer.program import show as show_program
 from lumigen.printer.tile import show as show_tile
 from lumigen.region import Role
 from lumigen.schedule import Schedule, schedule
+from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import spelled_tile
 from lumigen.tile import Contract, WhenSummed
 from lumigen.verify.region import verify as verify_region

@@ -19,9 +19,9 @@ from lumigen.frontend import Traced
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
-from lumigen.lower.devices import CPU
 from lumigen.plan import Illegal, Product
 from lumigen.schedule import schedule
+from lumigen.targets.cpu.device import CPU
 from lumigen.tile import Mma, Pack
 
 ROWS = lg.Dim("rows", 1, 100, typical=40)

@@ -37,6 +37,7 @@ from lumigen.program import (
     WeightArg,
     always,
 )
+from lumigen.targets.cpu.device import CPU
 from lumigen.verify.program import alive, points, verify
 
 B = Dim("batch", 1, 64, typical=8)
@@ -55,7 +56,7 @@ def block(x: Any, w: Any, up: Any, down: Any) -> Any:
 @functools.cache
 def lowered() -> LoweredModel:
     graph = traced(block, x=spec(B, T, 24), w=spec(3, 24, 24), up=spec(24, 96), down=spec(96, 24))
-    return assemble((("block", graph),))
+    return assemble((("block", graph),), CPU)
 
 
 def parameters(model: LoweredModel) -> dict[str, tuple[Parameter, ...]]:

@@ -27,6 +27,7 @@ from lumigen.index import ix
 from lumigen.lower.assemble import assemble
 from lumigen.lower.retype import retype
 from lumigen.target import TARGETS, parse_target
+from lumigen.targets.cpu.device import CPU
 from lumigen.weights import rounded
 
 BATCH = 40
@@ -205,7 +206,7 @@ def test_what_stands_beside_a_product_has_a_text(name: str, target: str) -> None
 def test_programs_held_in_16_bits_are_what_their_regions_mean(dtype: DType) -> None:
     """Both round what lies between kernels; an ulp is the difference where sums fall on two sides of a tie."""
     programs = [p.program(f"p{i}") for i, p in enumerate(drawn(BATCH // 2, 0))]
-    model = assemble(tuple((p.name, retype(p.graph, dtype)) for p in programs), dtype=dtype)
+    model = assemble(tuple((p.name, retype(p.graph, dtype)) for p in programs), CPU, dtype=dtype)
     lane = fast_lane.load(model, "-O0")
     for p, entry in zip(programs, model.programs, strict=True):
         alone = replace(model, programs=(entry,))

@@ -59,6 +59,7 @@ from lumigen.region import (
     read,
 )
 from lumigen.resources import runtime_dir, templates_dir
+from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cpu.speller import kernel_body
 from lumigen.tile import TileProgram
 
@@ -252,7 +253,7 @@ class Kernels:
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
-    model = assemble(tuple(PROGRAMS.items()))
+    model = assemble(tuple(PROGRAMS.items()), CPU)
     only_meant = [kernel_of(r.__name__, r()) for r in REGIONS]
     parts = [fast_lane.source(model), "namespace LUMIGEN_NS {"]
     for k in only_meant:
@@ -411,7 +412,7 @@ def body_of(region: Region) -> str:
 
 
 def test_the_text_of_a_softmax(golden: Callable[[str, str], None]) -> None:
-    kernel = assemble((("main", PROGRAMS["softmax"]),)).kernels[-1]
+    kernel = assemble((("main", PROGRAMS["softmax"]),), CPU).kernels[-1]
     golden("reference/softmax.cpp", reference_text(replace(kernel, name="k00_simt")))
 
 
@@ -448,7 +449,7 @@ def test_names_stay_apart() -> None:
 
 
 def test_sizes_of_arguments() -> None:
-    (kernel,) = assemble((("main", PROGRAMS["layer_norm"]),)).kernels
+    (kernel,) = assemble((("main", PROGRAMS["layer_norm"]),), CPU).kernels
     assert argument_sizes(kernel) == {
         "x": 36 * ix(B),
         "w": ix(12),

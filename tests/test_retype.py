@@ -34,6 +34,7 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.retype import retype
 from lumigen.ops import Op
+from lumigen.targets.cpu.device import CPU
 from lumigen.tile import Mma
 from lumigen.verify.graph import verify
 from lumigen.verify.region import verify as verify_region
@@ -219,7 +220,7 @@ def lowered(graph: Graph, dtype: DType) -> LoweredModel:
     graph = verify(retype(graph, dtype), "retype")
     for change in GRAPH_PASSES:
         graph = verify(change(graph), change.__name__)
-    model = assemble((("entry", graph),), dtype=dtype)
+    model = assemble((("entry", graph),), CPU, dtype=dtype)
     for k in model.kernels:
         verify_region(k.region, k.name)
         verify_tile(k.program, k.name)

@@ -20,10 +20,10 @@ from lumigen.errors import VerifyFailed
 from lumigen.index import ix
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
-from lumigen.lower.devices import CUDA
 from lumigen.plan import Illegal
 from lumigen.printer.program import show as show_program
 from lumigen.printer.tile import show as show_tile
+from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import device_kernel_body, spelled_tile
 from lumigen.tile import Contract
 from lumigen.verify.tile import verify

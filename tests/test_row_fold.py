@@ -26,13 +26,15 @@ from lumigen.interp.region import evaluate as meaning
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.built import Built
-from lumigen.lower.devices import CPU as DEVICE
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate, Scheduled, candidate, candidates_of_rows
 from lumigen.lower.row_fold import find_row_fold
 from lumigen.plan import Illegal, RegionPlan
 from lumigen.region import Buffer, Region
 from lumigen.target import HOST as CPU
+from lumigen.targets.cpu.device import CPU as DEVICE
+from lumigen.targets.cpu.device import device_of
+from lumigen.targets.cpu.machines import PLANNED
 from lumigen.verify.plan import verify_kernel
 from lumigen.verify.tile import verify as verify_tile
 
@@ -300,7 +302,7 @@ def test_one_token(name: str) -> None:
     """A region without rows of its own has one; a device that has few threads does not store its scores."""
     case = replace(CASES[name], inputs={"x": lg.spec(DEEP)})
     graph = graph_of(case)
-    model = assembled(graph, replace(DEVICE, rows=1))
+    model = assembled(graph, device_of(replace(PLANNED, storing=replace(PLANNED.storing, rows=1))))
     assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold"]
     inputs, weights = arrays(case, graph, 1)
     expected = evaluate(graph, inputs, weights)
@@ -310,7 +312,7 @@ def test_one_token(name: str) -> None:
 
 
 def only_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
-    found = find_row_fold(region.stores)
+    found = find_row_fold(region.stores, PLANNED)
     if found is not None:
         yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
 

@@ -16,9 +16,11 @@ from lumigen.frontend import Tensor
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.lower.devices import Device
 from lumigen.printer.program import show
 from lumigen.program import PartArg, SlotArg
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
 from lumigen.tile import ScanLanes
 from lumigen.verify.program import verify
 

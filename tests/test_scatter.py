@@ -15,11 +15,11 @@ import lumigen as lg
 from lumigen.dtype import DTYPES, DType
 from lumigen.frontend import native
 from lumigen.interp.graph import evaluate
-from lumigen.lower.devices import DEVICES
 from lumigen.lower.runs import terms_of
 from lumigen.ops import NATIVE
 from lumigen.printer import tile as tile_text
 from lumigen.region import Reduce, walk
+from lumigen.target import TARGETS
 from lumigen.verify.tile import verify
 
 PLACES, COUNT = 70, 90  # more comparisons than are made for each place
@@ -146,7 +146,7 @@ def test_kernels_are_what_the_graph_means(name: str, device: str) -> None:
     function = (FUNCTIONS | LAST)[name]
     x, s = lg.spec(NODES, 3), lg.spec(EDGES, 3)
     names = {"x": x, "i": lg.spec(EDGES, 3, dtype=lg.i64), "s": s}
-    model, graph = lowered(function, DEVICES[device], **names), traced(function, **names)
+    model, graph = lowered(function, TARGETS[device].device, **names), traced(function, **names)
     assert grouped(model)
     rng = np.random.default_rng(5)
     for nodes, edges in ((1, 1), (7, 40), (100, 211)):
@@ -164,7 +164,7 @@ def test_kernels_are_what_the_graph_means(name: str, device: str) -> None:
         np.testing.assert_allclose(found, want, 1e-5, 1e-5, err_msg=f"{nodes} {edges}")
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", TARGETS)
 @pytest.mark.parametrize("reduce", ["sum", "amax", "prod"])
 def test_what_nothing_is_scattered_to_is_known(reduce: str, device: str) -> None:
     """Of a part that no index reaches nothing is read but what was there."""
@@ -172,7 +172,7 @@ def test_what_nothing_is_scattered_to_is_known(reduce: str, device: str) -> None
     def function(x: lg.Tensor, i: lg.Tensor) -> lg.Tensor:
         return lg.cat([x, x]).scatter_reduce(0, i % 3, x, reduce)[3:]
 
-    model = lowered(function, DEVICES[device], x=lg.spec(5), i=lg.spec(5, dtype=lg.i64))
+    model = lowered(function, TARGETS[device].device, x=lg.spec(5), i=lg.spec(5, dtype=lg.i64))
     for k in model.kernels:
         verify(k.program, k.name)  # each of its arguments is used
     x, i = np.arange(5, dtype=np.float32), np.array([5, 4, 0, 7, 1])
@@ -201,13 +201,13 @@ def test_groups_are_what_their_meaning_says(dtype: DType) -> None:
 # ---- what it costs ----
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", TARGETS)
 @pytest.mark.parametrize("name", ["scatter_add", "amax", "index_add", "columns"])
 def test_a_place_visits_its_own_elements_alone(name: str, device: str) -> None:
     """The loop of a reduction goes from where a place's elements begin to where they end."""
     x, s = lg.spec(5000, 3), lg.spec(20000, 3)
     given = {"x": x, "i": lg.spec(20000, 3, dtype=lg.i64), "s": s}
-    model = lowered(FUNCTIONS[name], DEVICES[device], **given)
+    model = lowered(FUNCTIONS[name], TARGETS[device].device, **given)
     texts = [tile_text.show(k.program) for k in model.kernels if k.region.native is None]
     loops = [line for t in texts for line in t.splitlines() if re.match(r"\s*for k0 in", line)]
     assert len(loops) == 1
@@ -268,12 +268,12 @@ COUNTED: dict[str, Function] = {
 }
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", TARGETS)
 @pytest.mark.parametrize("name", COUNTED)
 def test_counts_and_ranks_compare_no_pairs(name: str, device: str) -> None:
     torch = pytest.importorskip("torch")
     given = {"x": lg.spec(700), "s": lg.spec(700)}
-    model = lowered(lambda x, s: COUNTED[name](lg, x, s), DEVICES[device], **given)
+    model = lowered(lambda x, s: COUNTED[name](lg, x, s), TARGETS[device].device, **given)
     plain = [k.region for k in model.kernels if k.region.native is None]
     terms = [
         terms_of(e) for r in plain for e in walk(s.value for s in r.stores) if isinstance(e, Reduce)
@@ -300,14 +300,14 @@ def test_counts_and_ranks_compare_no_pairs(name: str, device: str) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", TARGETS)
 def test_what_is_chosen_is_stored_once(of: Function, device: str) -> None:
     """No buffer has an element for each pair of a place and what could be chosen for it."""
     rows = 120
     m, v, w = lg.spec(rows, 8), lg.spec(rows, 8), lg.spec(8, 8)
     i = lg.spec(rows, dtype=lg.i64, range=(0, rows - 1))
     given = {"m": m, "v": v, "w": w, "i": i}
-    model, graph = lowered(of, DEVICES[device], **given), traced(of, **given)
+    model, graph = lowered(of, TARGETS[device].device, **given), traced(of, **given)
     stored = [s.dst for k in model.kernels for s in k.region.stores]
     assert stored
     assert max(np.prod([e.const for e in b.dims]) for b in stored) < rows * rows

@@ -21,10 +21,12 @@ from lumigen.interp.region import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
 from lumigen.lower.built import Built
-from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate
 from lumigen.plan import Carry, Illegal, KernelPlan, Loop, Product, Step
 from lumigen.region import Region
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
 from lumigen.tile import TileProgram
 from lumigen.verify.plan import verify
 from lumigen.verify.tile import verify as verify_tile

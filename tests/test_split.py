@@ -19,9 +19,16 @@ from lumigen.graph import Graph, tensor_of
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CPU, CUDA, Device
-from lumigen.lower.split import Division, Grain, split
+from lumigen.lower.devices import Device
+from lumigen.lower.split import split
+from lumigen.machine import Grain
 from lumigen.region import Reduce, walk
+from lumigen.targets.cpu import device as cpu
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cpu.machines import PLANNED
+from lumigen.targets.cuda import device as cuda
+from lumigen.targets.cuda.device import CUDA
+from lumigen.targets.cuda.machines import SM_80, SM_90A
 from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.tile import WhenLast
 from lumigen.verify.region import verify as verify_region
@@ -29,8 +36,11 @@ from lumigen.verify.tile import verify as verify_tile
 
 N = lg.Dim("n", 1, 4000, typical=300)
 # Parts of three terms and more, so that a few dozen make several, in several levels.
-EAGER = Division(lanes=64, row=Grain(4, 3, 4), column=Grain(1, 3, 64), again=64)
-DEVICES = {"cpu": replace(CPU, division=EAGER), "cuda": replace(CUDA, division=EAGER)}
+EAGER = replace(PLANNED.division, lanes=64, row=Grain(4, 3, 4), column=Grain(1, 3, 64), again=64)
+DEVICES = {
+    "cpu": cpu.device_of(replace(PLANNED, division=EAGER)),
+    "cuda": cuda.device_of(replace(SM_80, division=EAGER), SM_90A),
+}
 
 CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "all": (lambda x: x.sum(), lg.spec(N)),
@@ -123,7 +133,7 @@ def test_what_rows_share_is_computed_once() -> None:
     assert len(stored) >= 2
     assert not any(isinstance(e, Reduce) for e in walk(s.value for s in last.stores))
     (kernel,) = lowered(graph, CPU).kernels
-    assert split(kernel.region, CPU.division).parts == ()
+    assert split(kernel.region, PLANNED).parts == ()
 
 
 def test_columns_are_merged_once_for_all_rows() -> None:
@@ -149,7 +159,7 @@ def test_what_fills_the_device_stays_whole(device: Device) -> None:
     short = traced(lambda x: x.sum(), x=lg.spec(4096))
     for graph in (rows, short):
         (kernel,) = lowered(graph, device).kernels
-        assert split(kernel.region, device.division).parts == ()
+        assert split(kernel.region, device.machine).parts == ()
 
 
 def test_the_parts_depend_on_dims_alone() -> None:
@@ -203,6 +213,6 @@ def test_no_lane_adds_up_many_terms_however_large_a_dim_may_be(most: int) -> Non
 
 def test_a_split_of_nothing_is_the_region() -> None:
     (kernel,) = lowered(traced(lambda x: x + 1, x=lg.spec(N)), CPU).kernels
-    pieces = split(kernel.region, EAGER)
+    pieces = split(kernel.region, DEVICES["cpu"].machine)
     assert pieces.parts == ()
     assert pieces.rest == kernel.region

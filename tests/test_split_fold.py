@@ -23,11 +23,14 @@ from lumigen.interp.region import evaluate
 from lumigen.lower import GRAPH_PASSES, plan_region
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.cascade import Cascade, find_cascade
-from lumigen.lower.devices import CPU, CUDA, Device
+from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate, Scheduled, candidates_of_threads
 from lumigen.lower.split_fold import SplitFold, split_fold
 from lumigen.printer.tile import show as show_tile
 from lumigen.region import Region, Role
+from lumigen.targets.cpu.device import CPU, device_of
+from lumigen.targets.cpu.machines import PLANNED
+from lumigen.targets.cuda.device import CUDA
 from lumigen.verify.plan import verify as verify_plan
 from lumigen.verify.region import verify as verify_region
 from lumigen.verify.tile import verify as verify_tile
@@ -46,7 +49,7 @@ def graph_of(name: str) -> Graph:
 @cache
 def folds_of(name: str) -> tuple[tuple[Region, Cascade], ...]:
     kernels = assemble((("entry", graph_of(name)),), CPU).kernels
-    found = ((k.region, find_cascade(k.region.stores, one_row=True)) for k in kernels)
+    found = ((k.region, find_cascade(k.region.stores, PLANNED, one_row=True)) for k in kernels)
     return tuple((region, fold) for region, fold in found if fold is not None)
 
 
@@ -79,7 +82,7 @@ def test_parts_and_their_merge_are_the_fold(
     for region, found in folds:
         pieces = split_fold(found, region, count, step=2)
         assert pieces is not None
-        verify_plan(pieces.plan(region))
+        verify_plan(pieces.plan(region, PLANNED))
         for r in (pieces.states, *pieces.merges):
             verify_region(r)
         assert all(b.role is Role.TEMP for b in pieces.temps)
@@ -189,12 +192,12 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> Device:
 
     monkeypatch.setattr(plan_region, "parts_of_blocks", three)
     monkeypatch.setattr(plan_region, "parts_of_threads", three)
-    monkeypatch.setattr(plan_region, "STEP_OF_PARTS", 8)
-    return replace(CPU, products=_last_first)
+    machine = replace(PLANNED, tiles=replace(PLANNED.tiles, step_of_parts=8))
 
+    def last_first(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+        return reversed(list(candidates_of_threads(region, schedule, machine)))
 
-def _last_first(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
-    return reversed(list(candidates_of_threads(region, schedule)))
+    return replace(device_of(machine), products=last_first)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -19,8 +19,11 @@ from lumigen.index import Extremum, Ix, Lookup
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
-from lumigen.lower.devices import CUDA, DEVICES
+from lumigen.lower.devices import Device
 from lumigen.program import SlotArg, StateArg
+from lumigen.target import TARGETS
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
 from lumigen.tile import For, Stream
 from lumigen.verify.program import verify
 
@@ -170,8 +173,8 @@ def graph_of(case: Case) -> Graph:
     return traced(case.function, None, **case.inputs)
 
 
-def lowered(graph: Graph, **how: Any) -> LoweredModel:
-    return assemble((("entry", passed(graph)),), **how)
+def lowered(graph: Graph, device: Device = CPU) -> LoweredModel:
+    return assemble((("entry", passed(graph)),), device)
 
 
 def passed(graph: Graph) -> Graph:
@@ -245,7 +248,7 @@ def test_compiled_kernels_do_what_the_graph_means() -> None:
     for number, graph in enumerate(graphs.values()):
         entries.append((f"e{number}", passed(graph)))
     for number, (case, entry) in enumerate(zip(CASES, entries, strict=True)):
-        model = assemble((entry,))
+        model = assemble((entry,), CPU)
         lane = fast_lane.load(model, "-O1")
         check(
             case,
@@ -403,7 +406,7 @@ def test_no_key_beyond_the_position_is_read(
     Blocks of threads read whole tiles: what is behind the position is weighted by zero there.
     """
     graph = traced(attention, None, **attention_inputs(n, dtype, shared))
-    model = lowered(graph, device=DEVICES[device])
+    model = lowered(graph, device=TARGETS[device].device)
     (program,) = model.programs
     assert [a for x in program.launches for a in x.arguments if isinstance(a, SlotArg)] == []
     loops = [

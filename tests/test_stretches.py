@@ -14,6 +14,7 @@ from lumigen.graph import Graph
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.targets.cpu.device import CPU
 from lumigen.tile import For, StoreTile
 
 N = lg.Dim("n", 1, 40)
@@ -68,7 +69,7 @@ def lowered(name: str, dtype: lg.DType) -> tuple[LoweredModel, Graph]:
     graph = traced(function, None, x=lg.spec(*x, dtype=dtype), turn=lg.spec(*turn, dtype=dtype))
     for change in GRAPH_PASSES:
         graph = change(graph)
-    return assemble((("entry", graph),)), graph
+    return assemble((("entry", graph),), CPU), graph
 
 
 def loops(model: LoweredModel) -> int:

@@ -12,6 +12,7 @@ from lumigen import functional as F
 from lumigen.index import Axis, Ix, ix
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.plan import Loop
+from lumigen.targets.cpu.device import CPU
 from lumigen.tile import Accumulate, For, Stmt, StoreTile
 
 IMAGE = (2, 32, 12, 20)
@@ -24,7 +25,7 @@ def kernels(f: Callable[..., Any], *shapes: tuple[int, ...]) -> tuple[LoweredKer
         return f(*inputs.values())
 
     model.entry(**{f"x{i}": lg.spec(*shape) for i, shape in enumerate(shapes)})(run)
-    return assemble(model.trace().entries).kernels
+    return assemble(model.trace().entries, CPU).kernels
 
 
 def times(body: Sequence[Stmt], kind: type[Stmt], task: Mapping[Axis, Ix]) -> int:
@@ -103,5 +104,5 @@ def test_heads_that_share_keys_are_stored_as_the_output_has_them() -> None:
         seen = lg.arange(100) <= p
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
-    (kernel,) = assemble(model.trace().entries).kernels
+    (kernel,) = assemble(model.trace().entries, CPU).kernels
     assert kernel.program.skeleton == "cascade"

@@ -26,6 +26,7 @@ from lumigen.ops import Op
 from lumigen.printer.tile import show
 from lumigen.program import Port, Stored
 from lumigen.region import Buffer, Expr, Local, Monoid, Role, const, local, prim, read, reduce
+from lumigen.targets.cpu.device import CPU
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -132,7 +133,7 @@ _LOWERED: dict[str, tuple[Graph, LoweredModel]] = {}
 def lowered(name: str) -> tuple[Graph, LoweredModel]:
     if name not in _LOWERED:
         graph = PROGRAMS[name]()
-        _LOWERED[name] = graph, assemble(((name, graph),))
+        _LOWERED[name] = graph, assemble(((name, graph),), CPU)
     return _LOWERED[name]
 
 
@@ -231,7 +232,7 @@ def test_what_a_row_uses_twice_is_computed_once_per_row() -> None:
             s = s.sin() * s
         return x * s
 
-    (kernel,) = assemble((("entry", traced(f, x=spec(B, LONG))),)).kernels
+    (kernel,) = assemble((("entry", traced(f, x=spec(B, LONG))),), CPU).kernels
     text = show(kernel.program)
     assert text.count("sin") == 30
     assert len(text.splitlines()) < 100

@@ -22,6 +22,7 @@ from lumigen.interp.read import seen
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
 from lumigen.region import indices_of, walk
+from lumigen.targets.cpu.device import CPU
 from lumigen.view import (
     View,
     compose,
@@ -109,7 +110,9 @@ def test_indices_stay_short_where_reshapes_follow_one_another() -> None:
     """What no quotient undoes multiplies: they had 4,584 characters, and took 44 s instead of one."""
     height, width = lg.Dim("height", 16, 512), lg.Dim("width", 16, 512)
     graph = traced(enlarged, None, x=lg.spec(lg.Dim("batch", 1, 8), 3, height, width))
-    kernels = assemble((("entry", reduce(lambda g, step: step(g), GRAPH_PASSES, graph)),)).kernels
+    kernels = assemble(
+        (("entry", reduce(lambda g, step: step(g), GRAPH_PASSES, graph)),), CPU
+    ).kernels
     values = (e for k in kernels for s in k.region.stores for e in walk([s.value]))
     assert max(len(str(i)) for e in values for i in indices_of(e)) < 200
 

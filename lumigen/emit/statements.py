@@ -20,7 +20,6 @@ from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address
-from lumigen.lower.simt import WARP
 from lumigen.region import Expr, Monoid, Read
 from lumigen.tile import (
     Accumulate,
@@ -71,6 +70,7 @@ class Statements:
         self.dims = dims
         self.dialect = dialect
         self.team = program.team
+        self.is_block = program.team == program.threads > 1  # all warps of a block share a row
         self.place = place
         self.packets = packets
         self.finished = {s.source for s in program.statements() if isinstance(s, Finish)}
@@ -83,7 +83,7 @@ class Statements:
     def body(self) -> list[Lines]:
         """All of the program, ahead of it what its loops over lanes want to know."""
         parts = self.parts(self.program.body)
-        if self.finished and self.team > WARP:
+        if self.finished and self.is_block:
             parity = "int parity = 0;  // which array the next reduction of the block takes"
             parts = [Lines((parity,)), *parts]
         body = joined(parts)
@@ -127,7 +127,7 @@ class Statements:
                 return r.lines(self._accumulate(s, r))
             case Finish():
                 reduce = "reduce_add" if s.monoid is Monoid.SUM else "reduce_max"
-                parity = ", parity" if self.team > WARP else ""
+                parity = ", parity" if self.is_block else ""
                 value = f"{reduce}({r.use(s.source.name)}{parity})"
                 return r.lines(f"const {_type(s.name.dtype, None)} {s.name.name} = {value};")
             case For():

@@ -19,7 +19,7 @@ from lumigen.index import Axis, Dim, Ix, Lookup
 from lumigen.interp.random import bits_at
 from lumigen.interp.region import cast
 from lumigen.ops import NATIVE, ROWS, Op
-from lumigen.program import THREADS
+from lumigen.program import PANEL, THREADS
 from lumigen.region import (
     Buffer,
     Choose,
@@ -73,7 +73,6 @@ from lumigen.tile import (
 )
 
 Array = npt.NDArray[Any]
-PANEL = 16  # columns of a panel of B
 
 
 def run(

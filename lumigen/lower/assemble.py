@@ -20,7 +20,7 @@ from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.canonical import Canonical, canonical, with_buffers
 from lumigen.lower.cuts import Skeletons
-from lumigen.lower.devices import CPU, Device
+from lumigen.lower.devices import Device
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
@@ -147,7 +147,7 @@ class LoweredModel:
 
 def assemble(
     entries: tuple[tuple[str, Graph], ...],
-    device: Device = CPU,
+    device: Device,
     *,
     dtype: DType = f32,
     architectures: tuple[str, ...] = (),
@@ -237,9 +237,8 @@ class _Model:
             lambda region: self.device.runs_whole(region, self.dtype),
             lambda region: self.device.in_loops(unify_axes(region)),
             lambda region: self.device.columns(unify_axes(region)),
+            self.device.machine.storing,
             self.device.one_row,
-            self.device.short,
-            self.device.rows,
             lambda region: self.device.maps_rows(unify_axes(region)),
         )
         regions = partition(graph, skeletons)

@@ -14,20 +14,21 @@ from lumigen.lower.implicit import has_windows
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.scan import is_scan
 from lumigen.lower.simt import team_of
-from lumigen.lower.split import Division, split
+from lumigen.lower.split import split
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
+from lumigen.machine import Gpu, Machine, Processor
 from lumigen.plan import KernelPlan
 from lumigen.region import Expr, Region, Store, substitute, walk
 from lumigen.schedule import Schedule
 
 
-def find_beside(region: Region) -> tuple[Products, ...] | None:
+def find_beside(region: Region, machine: Processor) -> tuple[Products, ...] | None:
     """The products of each store, if all have the same rows and weights in panels, and none waits for another."""
     products = _of_each_store(region, one_row=True)
     if products is None:
         return None
     each = [c for p in products for c in p.each]
-    in_panels = all(Columns.of(c).once is not None and not _has_windows(c) for c in each)
+    in_panels = all(Columns.of(c).once is not None and not _has_windows(c, machine) for c in each)
     return products if in_panels else None
 
 
@@ -52,7 +53,7 @@ def _of_each_store(region: Region, *, one_row: bool) -> tuple[Products, ...] | N
 
 
 def find_loops_beside(
-    region: Region, division: Division, schedule: Callable[[KernelPlan], Schedule]
+    region: Region, schedule: Callable[[KernelPlan], Schedule], machine: Gpu
 ) -> tuple[tuple[KernelPlan, Schedule], ...] | None:
     """The vector loops of each store, for blocks of threads that all share their rows alike, if none waits for another.
 
@@ -63,13 +64,13 @@ def find_loops_beside(
     each: list[tuple[KernelPlan, Schedule]] = []
     for store in region.stores:
         own = Region((store,), region.lines)
-        if is_scan(own) or split(merge_reduced(own), division).parts:
+        if is_scan(own) or split(merge_reduced(own), machine).parts:
             return None
-        plan = plan_sweeps(own, team=True)
+        plan = plan_sweeps(own, machine)
         if len(plan.root) > 1:
             return None  # a fold of each work tile, which the others have no use for
         each.append((plan, schedule(plan)))
-    alike = {(sizes.get("width", 0), team_of(plan, sizes)) for plan, sizes in each}
+    alike = {(sizes.get("width", 0), team_of(plan, sizes, machine)) for plan, sizes in each}
     return tuple(each) if len(alike) == 1 else None
 
 
@@ -85,10 +86,12 @@ def _shares(a: Store, b: Store) -> bool:
     return a.axes == b.axes and a.value in walk([b.value])
 
 
-def plan_beside(region: Region, grids: tuple[Products, ...], *, alone: bool = False) -> KernelPlan:
+def plan_beside(
+    region: Region, grids: tuple[Products, ...], machine: Machine, *, alone: bool = False
+) -> KernelPlan:
     """The kernel of a region that has a grid for each store; what follows a product runs `alone`, or over lanes."""
     own = (Region((s,), region.lines) for s in region.stores)
-    plans = (p.plan(one, alone=alone) for p, one in zip(grids, own, strict=True))
+    plans = (p.plan(one, machine, alone=alone) for p, one in zip(grids, own, strict=True))
     return KernelPlan(region, tuple(loop for plan in plans for loop in plan.root))
 
 
@@ -102,5 +105,5 @@ def _rows(c: Contraction) -> tuple[Expr, Axis, Axis]:
     return substitute(substitute(c.rows, k_map), m_map), m, k
 
 
-def _has_windows(c: Contraction) -> bool:
-    return bool(c.m_axes) and has_windows(c)
+def _has_windows(c: Contraction, machine: Processor) -> bool:
+    return bool(c.m_axes) and has_windows(c, machine)

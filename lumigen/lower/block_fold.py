@@ -34,7 +34,7 @@ from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.pipeline import MATRIX_SITES
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import Streamable, StreamBuilder
-from lumigen.lower.tile_time import MULTIPROCESSORS
+from lumigen.machine import Gpu
 from lumigen.memo import remembered
 from lumigen.names import fresh
 from lumigen.ops import Op
@@ -65,20 +65,7 @@ from lumigen.region import (
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import BlockTile, Contract, For, TileKind, TileProgram
 
-SITES = {
-    "rows": (64, 128),
-    "step": (64, 128),
-    "depth": (32, 64),
-    "stages": (2, 3, 4),
-    "warps": (2, 4),
-}
-# rows of 32 to a warp read least for a product; no ring exceeds the 99 KiB that a block has on the smallest devices
-TILES = ((128, 128, 32, 4, 4), (64, 128, 64, 3, 4))
-# where a map of the scores has to stand beside them: half as many fit the registers
-NARROW = ((128, 64, 64, 3, 4), (64, 64, 64, 4, 4))
-BLOCKS = 2  # of a multiprocessor
-DEEPEST = 512  # of a product: to store and read an element takes as long as its products
-LEAST_TILES = 4  # of columns in a part: its states should cost little beside them
+SITES = ("rows", "step", "depth", "stages", "warps")
 
 
 def _with_picked(
@@ -160,32 +147,36 @@ def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
 
 
 def find_foldable(
-    stores: tuple[Store, ...], temporaries: DType = f32, *, deep: bool = False
+    stores: tuple[Store, ...], machine: Gpu, temporaries: DType = f32, *, deep: bool = False
 ) -> Cascade | None:
     """The fold of rows of a region that blocks run by matrix instructions; temporaries of f32 held as `temporaries`.
 
     Of products that are no deeper than makes up for storing them, or of `deep` ones.
     """
     found = find_block_fold(stores)
-    if found is None or deep != _is_deep(found):
+    if found is None or deep != _is_deep(found, machine):
         return None
     try:
-        _streamable(found, stores, TILES[0][0], temporaries)
+        _streamable(found, stores, machine.row_folds.one[0][0], machine, temporaries)
     except NotRealised:
         return None
     return found
 
 
-def _is_deep(found: Cascade) -> bool:
+def _is_deep(found: Cascade, machine: Gpu) -> bool:
     """Whether an element takes so many products that those of Hopper, twice as fast, make up for storing it."""
     most = extent_of(found.inner.axes).bounds()[1]
-    return most is None or most > DEEPEST
+    return most is None or most > machine.row_folds.deepest
 
 
 def _streamable(
-    found: Cascade, stores: tuple[Store, ...], rows: int, temporaries: DType = f32
+    found: Cascade,
+    stores: tuple[Store, ...],
+    rows: int,
+    machine: Gpu,
+    temporaries: DType = f32,
 ) -> Streamable:
-    fold = Streamable.of(found, stores, rows, temporaries)
+    fold = Streamable.of(found, stores, rows, machine, temporaries)
     if fold.outer is not None:
         raise NotRealised("a fold of rows has no outer product")
     if fold.element is f32:
@@ -193,11 +184,14 @@ def _streamable(
     return fold
 
 
-def schedule_of_rows(plan: KernelPlan) -> Schedule:
+def schedule_of_rows(plan: KernelPlan, machine: Gpu) -> Schedule:
     """How the fold of rows of a plan lies in blocks."""
-    few = extent_of(Cascade.of(plan).columns).estimate() <= TILES[1][0]
-    sizes = [schedule("block_fold", dict(zip(SITES, t[few], strict=True))) for t in (TILES, NARROW)]
-    fragments = [b for b in block_fold(plan, sizes[0]).program.scratch if len(b.dims) == 2]
+    tiles, found = machine.row_folds, Cascade.of(plan, machine)
+    few = extent_of(found.columns).estimate() <= tiles.one[1][0]
+    each = (tiles.one[few], tiles.two[few])
+    sizes = [schedule("block_fold", dict(zip(SITES, t, strict=True))) for t in each]
+    built = block_fold(plan, sizes[0], machine)
+    fragments = [b for b in built.program.scratch if len(b.dims) == 2]
     return sizes[len(fragments) > 1]
 
 
@@ -213,14 +207,16 @@ class Parts:
     temps: tuple[Buffer, ...]
 
     @staticmethod
-    def of(found: Cascade, region: Region) -> Parts | None:
+    def of(found: Cascade, region: Region, machine: Gpu) -> Parts | None:
         """None where one launch has enough blocks, or the columns are few."""
         (k,) = found.fold.axes
-        step = TILES[0][1]
+        folds = machine.row_folds
+        rows, step = folds.one[0][:2]
         tiles = -(-k.extent.estimate() // step)
         grid, m = extent_of(found.grid).estimate(), extent_of(found.columns).estimate()
-        blocks = grid * -(-m // TILES[0][0])
-        count = min(BLOCKS * MULTIPROCESSORS // blocks, tiles // LEAST_TILES)
+        blocks = grid * -(-m // rows)
+        most = folds.blocks * machine.multiprocessors
+        count = min(most // blocks, tiles // folds.least_tiles)
         if count < 2:
             return None
         return _divided(found, region, -(-tiles // count) * step)
@@ -275,11 +271,12 @@ def _merged(
 # ---- the kernel ----
 
 
-def block_fold(plan: KernelPlan, sizes: Schedule) -> Built:
+def block_fold(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of a fold of a product's rows; NotRealised where it is of another form."""
     check(sizes, SITES)
-    found = _streamable(Cascade.of(plan), plan.stores, sizes["rows"])
-    return Built(_Builder(plan, found, sizes).program(), plan.region)
+    cascade = Cascade.of(plan, machine)
+    found = _streamable(cascade, plan.stores, sizes["rows"], machine)
+    return Built(_Builder(plan, found, sizes, machine).program(), plan.region)
 
 
 class _Builder(StreamBuilder):
@@ -305,4 +302,5 @@ class _Builder(StreamBuilder):
     def placed(self, program: TileProgram) -> TileProgram:
         rows, step, depth, stages, warps = (self.sizes[s] for s in SITES)
         each = zip(MATRIX_SITES, (rows, step, depth, stages, warps, 1), strict=True)
-        return replace(program, threads=32 * warps, tile=BlockTile(TileKind.PIPELINE, tuple(each)))
+        threads = self.machine.teams.warp * warps
+        return replace(program, threads=threads, tile=BlockTile(TileKind.PIPELINE, tuple(each)))

@@ -18,6 +18,7 @@ from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.sweeps import grid_loop
+from lumigen.machine import Machine
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.plan import Carry, Fold, KernelPlan, Loop, NotRealised, Product
@@ -38,8 +39,6 @@ from lumigen.region import (
     prim,
     walk,
 )
-
-LONGEST = 512  # the most elements of a row of an inner operand or of accumulators
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Cascade:
     others: tuple[Store, ...] = ()  # of the values of a column, over the final states
 
     @staticmethod
-    def of(plan: KernelPlan) -> Cascade:
+    def of(plan: KernelPlan, machine: Machine) -> Cascade:
         """What a plan of a fold around one product says; NotRealised where it is of another form."""
         if len(plan.root) != 1 or plan.then is not None or (grid := plan.root[0]).where:
             raise NotRealised("a fold around a product stands in one grid, at all of its points")
@@ -106,7 +105,7 @@ class Cascade:
             last.value,
             tuple(first),
         )
-        _check(found)
+        _check(found, machine.storing.row_of_fold)
         return found
 
     def plan(self, region: Region) -> KernelPlan:
@@ -131,7 +130,7 @@ def _sum_of(c: Carry) -> Reduce:
     return c.value
 
 
-def _check(found: Cascade) -> None:
+def _check(found: Cascade, longest: int) -> None:
     """Whether tiles of one inner and of outer products, if there are some, compute a fold."""
     if len({o.rows for o in found.outers}) > 1:
         raise NotRealised("the outer products of a fold around a product have the same rows")
@@ -139,8 +138,8 @@ def _check(found: Cascade) -> None:
     if not all(map(is_plain, operands)):
         raise NotRealised("an operand of a fold around a product that is computed")
     lengths = [extent_of(axes).bounds()[1] for axes in (found.inner.axes, found.rows)]
-    if found.outers and any(n is None or n > LONGEST for n in lengths):
-        raise NotRealised(f"rows longer than {LONGEST} in a fold around a product")
+    if found.outers and any(n is None or n > longest for n in lengths):
+        raise NotRealised(f"rows longer than {longest} in a fold around a product")
     tiles = [e for c in found.fold.carries for e in (c.tile, c.correct) if e is not None]
     if kernel_reductions(tiles) != (found.inner,):
         raise NotRealised("a tile of a fold that reads another sum than the product in it")
@@ -150,7 +149,9 @@ def _check(found: Cascade) -> None:
 
 
 @remembered
-def find_cascade(stores: tuple[Store, ...], *, one_row: bool = False) -> Cascade | None:
+def find_cascade(
+    stores: tuple[Store, ...], machine: Machine, *, one_row: bool = False
+) -> Cascade | None:
     """The one fold of a region's stores around one contraction, or None.
 
     The last store has rows; what the others store is one value for each column. With `one_row` there may be a single
@@ -160,7 +161,7 @@ def find_cascade(stores: tuple[Store, ...], *, one_row: bool = False) -> Cascade
     if found is None:
         return None
     fold, inner, (*others, store) = found
-    found = _by_index_sets(store, fold, inner, fold.axes[0])
+    found = _by_index_sets(store, fold, inner, machine.storing.row_of_fold)
     if found is None or not all(is_of_columns(s, found) for s in others):
         return None
     found = replace(found, others=tuple(others))
@@ -227,8 +228,9 @@ def inner_contraction(
     return inner.pop(), axes.pop()
 
 
-def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis) -> Cascade | None:
+def _by_index_sets(store: Store, fold: Fold, inner: Reduce, longest: int) -> Cascade | None:
     """The cascade of a store whose value is over the final states."""
+    (k,) = fold.axes
     factors = scored_factors(inner, one_row=True)
     assert factors is not None
     inner_columns, inner_rows = sorted(factors, key=lambda f: k in free_axes(f))
@@ -257,7 +259,7 @@ def _by_index_sets(store: Store, fold: Fold, inner: Reduce, k: Axis) -> Cascade 
     out_rows = outers[0].rows
     grid = tuple(a for a in store.axes if a not in (*ordered, *out_rows))
     lengths = [extent_of(axes) for axes in (inner.axes, out_rows)]
-    if any(n.bounds()[1] is None or n.bounds()[1] > LONGEST for n in lengths):  # type: ignore[operator]
+    if any(n.bounds()[1] is None or n.bounds()[1] > longest for n in lengths):  # type: ignore[operator]
         return None
     return Cascade(
         fold,

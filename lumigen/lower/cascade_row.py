@@ -23,6 +23,7 @@ from lumigen.lower.contract import as_operand, flatten
 from lumigen.lower.scope import Names, Scope, loops_by_value
 from lumigen.lower.simt import dims_of
 from lumigen.lower.sweeps import Around
+from lumigen.machine import Processor, Vectors
 from lumigen.ops import Op
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import (
@@ -55,22 +56,23 @@ from lumigen.tile import (
     TileProgram,
 )
 
-SITES = {"depth": (16, 64, 256)}
+SITES = ("depth",)
 
 
-def cascade_row(plan: KernelPlan, sizes: Schedule) -> Built:
+def cascade_row(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of a fold around a product, for a column at a time; NotRealised where it is another."""
     check(sizes, SITES)
-    found = Cascade.of(plan)
+    found = Cascade.of(plan, machine)
     if not found.outers:
         raise NotRealised("a fold around a product with no outer product")
-    return Built(_Builder(plan, found, sizes["depth"]).program(), plan.region)
+    return Built(_Builder(plan, found, sizes["depth"], machine.vectors).program(), plan.region)
 
 
 class _Builder:
     """Builds the tile program of one cascade: a work tile is a point of the grid, to which columns belong here."""
 
-    def __init__(self, plan: KernelPlan, found: Cascade, deep: int) -> None:
+    def __init__(self, plan: KernelPlan, found: Cascade, deep: int, vectors: Vectors) -> None:
+        self.vectors = vectors
         self.region, self.store = plan.region, plan.stores[-1]
         self.found, self.deep = found, deep
         self.fold = found.fold
@@ -141,7 +143,7 @@ class _Builder:
         point = turn.inner([self.k])
         inner = substitute(self.found.inner, self.mapping)
         assert isinstance(inner, Reduce)
-        point.loops = loops_by_value([Around().fold((inner,))])
+        point.loops = loops_by_value([Around(self.vectors).fold((inner,))])
         (value,) = point.values([inner])
         point.stmts.append(StoreTile(self.scores, (ix(self.k) - self.k0,), value, None))
         turn.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(point.stmts)))

@@ -22,8 +22,10 @@ from lumigen.lower.contract import as_operand, flatten, in_tiles, whole_depth
 from lumigen.lower.contractions import multiplied_as
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
+from lumigen.machine import Processor
 from lumigen.ops import Op
 from lumigen.plan import KernelPlan, NotRealised
+from lumigen.program import PANEL
 from lumigen.region import (
     Buffer,
     Carried,
@@ -56,13 +58,13 @@ from lumigen.tile import (
     When,
 )
 
-SITES = {"columns": (16, 32, 64), "depth": (16, 32, 64)}
+SITES = ("columns", "depth")
 
 
-def cascade(plan: KernelPlan, sizes: Schedule) -> Built:
+def cascade(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
-    found = Cascade.of(plan)
+    found = Cascade.of(plan, machine)
     if not found.columns or not found.outers:
         raise NotRealised(
             "a fold without an outer product, or of one column, where lanes are columns"
@@ -182,7 +184,7 @@ class _Builder:
         count, cols, zero = ix(self.k1) - self.k0, ix(self.n1) - self.n0, ix(0)
         tile = (self.k, ix(self.k0), ix(self.k1), self.d, zero, self.d.extent)
         turn.stmts.append(Pack(self.a_tile, zero, operand, *tile, self.element))
-        panels = Operand(self.b_tile, zero, self.d.extent * 16, ix(16), None, panels=True)
+        panels = Operand(self.b_tile, zero, self.d.extent * PANEL, ix(PANEL), None, panels=True)
         args = (self.scores, zero, ix(self.wide), self.a_tile, zero, panels, count, cols)
         turn.stmts.append(Mma(*args, self.d.extent, zero, element=self.element))
 

@@ -23,9 +23,11 @@ from lumigen.lower.scope import (
     lanes_fit,
 )
 from lumigen.lower.sweeps import Around, grid_loop, sweeps_in_order
+from lumigen.machine import Machine
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, Loop, NotRealised, Product
-from lumigen.program import PAIRED_DEPTH, THREADS, Panels
+from lumigen.program import PAIRED_DEPTH, PAIRED_ROWS, THREADS, Panels
+from lumigen.program import PANEL as WIDTH
 from lumigen.region import (
     Buffer,
     Expr,
@@ -44,9 +46,6 @@ from lumigen.region import (
     walk,
 )
 from lumigen.tile import For, Operand, Stmt, StoreTile
-
-WIDTH = 16  # columns of a panel
-PAIRED_ROWS = 16  # of a tile of a matrix unit
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,9 @@ class Contraction:
             raise NotRealised("a tile of one product, not of several")
         return replace(one, folds=found.folds), store
 
-    def plan(self, region: Region, *, alone: bool) -> KernelPlan:
+    def plan(self, region: Region, machine: Machine, *, alone: bool) -> KernelPlan:
         """The kernel of a region that holds this one; what follows it runs `alone` in each thread, or over lanes."""
-        return Products((self,)).plan(region, alone=alone)
+        return Products((self,)).plan(region, machine, alone=alone)
 
     @property
     def place(self) -> tuple[tuple[Axis, ...], ...]:
@@ -122,16 +121,17 @@ class Products:
         each = (Contraction(p.value, p.rows, p.columns, batch, p.m, p.n) for p in products)
         return Products(tuple(each), loops, before), store
 
-    def plan(self, region: Region, *, alone: bool) -> KernelPlan:
+    def plan(self, region: Region, machine: Machine, *, alone: bool) -> KernelPlan:
         """The kernel of a region that holds these; what follows them runs `alone` in each thread, or over lanes."""
         (store,), (first, *_) = region.stores, self.each
         lanes = frozenset((*first.m_axes, *first.n_axes) if alone else first.n_axes)
         of_rows = kernel_reductions(c.rows for c in self.each)
-        before = (Around().fold(group) for group in sweeps_in_order(of_rows))
+        before = (Around(machine.vectors).fold(group) for group in sweeps_in_order(of_rows))
         made = {*of_rows, *(c.reduce for c in self.each)}
         others = [r for r in kernel_reductions([store.value]) if r not in made]
         own = [r for r in others if free_axes(r) <= frozenset(store.axes)]
-        folds = (Around(lanes=bool(free_axes(r) & lanes)).fold((r,)) for r in own)
+        at = (Around(machine.vectors, lanes=bool(free_axes(r) & lanes)) for r in own)
+        folds = (a.fold((r,)) for a, r in zip(at, own, strict=True))
         products = (Product(c.reduce, c.rows, c.columns, c.m_axes, c.n_axes) for c in self.each)
         steps = (*before, *products, *folds, store)
         return KernelPlan(region, (grid_loop(store.axes, steps),))

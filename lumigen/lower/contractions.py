@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Ix, Lookup, extent_of, product
+from lumigen.machine import Storing
 from lumigen.ops import Op
 from lumigen.region import (
     Buffer,
@@ -29,10 +30,6 @@ from lumigen.region import (
     is_zero,
     walk,
 )
-
-EXPANSION = 2  # an expanding factor is at least so many times larger than what it is multiplied from or made into
-ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an inner operand
-LONGEST = 1024  # the same where one side is weights, which stream past while the other side stays in the caches
 
 
 def is_plain(e: Expr) -> bool:
@@ -68,7 +65,13 @@ def is_contraction(
 
 
 def is_expanding(
-    value: Expr, size: int, kept: tuple[Axis, ...], contracts: bool, *, is_short: bool
+    value: Expr,
+    size: int,
+    kept: tuple[Axis, ...],
+    contracts: bool,
+    storing: Storing,
+    *,
+    is_short: bool,
 ) -> bool:
     """Whether a factor, of `size` elements, is much larger than all its contractions read and all it is reduced to.
 
@@ -85,18 +88,18 @@ def is_expanding(
     weighted = any(b.role is Role.WEIGHT and _feeds(b, contractions) for b in made_of)
     if weighted and not (contracts and len(list(reductions_beside(value))) == 1):
         return False  # only a product consumes a product with weights tile by tile
-    limit = LONGEST if weighted else ON_CHIP
+    limit = storing.row_of_weights if weighted else storing.row
     row = volume(frozenset(kept) - free_axes(value))
     depth = max(volume(frozenset(r.axes)) for r in contractions)
     factors = [e for e in walk(contractions) if isinstance(e, Read)]
     # queries and keys may be parts of one buffer
     taken = (min(volume_of(e.source.dims), volume(free_axes(e))) for e in factors)
     largest = max(taken, default=1)
-    large = size >= EXPANSION * largest or (is_short and not weighted)
+    large = size >= storing.expansion * largest or (is_short and not weighted)
     return row <= limit and depth <= limit and large
 
 
-def is_folded(value: Expr, size: int, kept: tuple[Axis, ...]) -> bool:
+def is_folded(value: Expr, size: int, kept: tuple[Axis, ...], storing: Storing) -> bool:
     """Whether a reduction of a value, of `size` elements, to `kept` is a fold of the rows of products in it.
 
     So the products need no place but a tile, however deep they are.
@@ -105,7 +108,7 @@ def is_folded(value: Expr, size: int, kept: tuple[Axis, ...]) -> bool:
     contractions = [r for r in inner if product_factors(r) is not None]
     if not any(contractions_beside(value, one_row=False)) or any(_nested(r) for r in contractions):
         return False
-    return set(kept) <= free_axes(value) and size >= EXPANSION * volume(kept)
+    return set(kept) <= free_axes(value) and size >= storing.expansion * volume(kept)
 
 
 def is_product_of_one_row(

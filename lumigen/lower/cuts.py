@@ -15,8 +15,6 @@ from lumigen.dtype import computed
 from lumigen.graph import Node
 from lumigen.index import Axis
 from lumigen.lower.contractions import (
-    EXPANSION,
-    LONGEST,
     contractions_beside,
     has_nested_contraction,
     has_nested_reduction,
@@ -38,13 +36,9 @@ from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
 from lumigen.lower.positions import picked_by
+from lumigen.machine import Storing
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
 from lumigen.region import Expr, Read, Reduce, Region, Role, as_index, free_axes, walk
-
-TABLE = 8  # elements of a region for each one of a value: then it is a table
-FEW_COLUMNS = 16  # side by side: fewer leave a panel with gaps
-LONG_ROW = 128  # scores of a row: fewer are no more than to store and read them
-MANY_TERMS = 1 << 20  # of all elements of a reduction: more than it takes to store and read them
 
 
 @dataclass(frozen=True)
@@ -54,17 +48,15 @@ class Skeletons:
     `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
     contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
     region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
-    contraction too. A loop over tiles of at most `short` points takes no longer than to store them. A product that is
-    reduced to numbers of at least so many `rows` need not be stored, none where that is 0. `maps_rows`: whether a
-    product whose rows are computed, with statistics of each, is to compute them itself.
+    contraction too. `maps_rows`: whether a product whose rows are computed, with statistics of each, is to compute them
+    itself.
     """
 
     runs_whole: Callable[[Region], bool]
     in_loops: Callable[[Region], bool]
     columns: Callable[[Region], int]
+    storing: Storing
     one_row: bool = False
-    short: int = 0
-    rows: int = 0
     maps_rows: Callable[[Region], bool] = lambda _: False
 
 
@@ -145,10 +137,10 @@ def large_values(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
     return [n] if n not in g.cut and g.is_large(n) else []
 
 
-def computed_positions(g: CutGraph, _: Skeletons, n: Node) -> list[Node]:
+def computed_positions(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     """An integer that says which element a sum takes, and is no index expression: stored, the sum reads there."""
-    at = picked_by(n)
-    if at is None or at.op in SOURCES or at in g.cut or volume(g.bound_axes(n)) < TABLE:
+    at, table = picked_by(n), skeletons.storing.table
+    if at is None or at.op in SOURCES or at in g.cut or volume(g.bound_axes(n)) < table:
         return []
     axes, value = g.inlined(at)
     is_whole_tensor = volume(free_axes(value)) == volume_of(at.shape) or not axes
@@ -163,7 +155,7 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
     if n.op not in MONOIDS:
         return
     axes, bound, factors = g.own_axes(n), g.bound_axes(n), g.factors(n)
-    values = tuple(value for _, value in factors)
+    values, storing = tuple(value for _, value in factors), skeletons.storing
     contracts = is_contraction(values, axes, bound)
     contracts |= skeletons.one_row and is_product_of_one_row(values, axes, bound)
     for node, value in factors:
@@ -173,13 +165,13 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
         wanted = varying or (contracts and not is_plain(value))
         # windows show a value again and again, which makes it no larger
         size = min(volume_of(node.shape), volume(free_axes(value)))
-        is_short = volume(bound) <= skeletons.short
+        is_short = volume(bound) <= storing.short
         if wanted and contracts and not varying and _is_mapped(g, skeletons, node):
             continue
-        expands = is_expanding(value, size, axes, contracts, is_short=is_short)
+        expands = is_expanding(value, size, axes, contracts, storing, is_short=is_short)
         if wanted and varying and not expands:
             expands = _becomes_states(g, skeletons, node, value, bound)
-        if not skeletons.rows and not contracts and is_folded(value, size, axes):
+        if not storing.rows and not contracts and is_folded(value, size, axes, storing):
             whole = skeletons.runs_whole(g.region(n))
             expands |= whole and _is_only_folded(g, skeletons, node, axes)
         if wanted and not expands:
@@ -195,13 +187,13 @@ def _becomes_states(
     Those are numbers, and sums of short rows of weights beside them if the product is larger than what it is made of.
     Not of windows, which a kernel of their own packs.
     """
-    inside = [n for n in g.beside(node) if _contracts(g, skeletons, n)]
+    inside, storing = [n for n in g.beside(node) if _contracts(g, skeletons, n)], skeletons.storing
     rows = volume(free_axes(value) - set(bound))
-    if len(inside) != 1 or not 0 < skeletons.rows <= rows or volume(bound) < LONG_ROW:
+    if len(inside) != 1 or not 0 < storing.rows <= rows or volume(bound) < storing.long_row:
         return False
     (product,) = inside
     found = g.reduced_to(product)
-    is_long = volume(g.bound_axes(product)) > LONGEST
+    is_long = volume(g.bound_axes(product)) > storing.row_of_weights
     if is_long or found is None or any(not n.dtype.is_float for n in found):
         return False
     operands = [x for _, x in g.factors(product)]
@@ -212,8 +204,8 @@ def _becomes_states(
     sums = [n for n in found if _is_product(g, n)]
     if len(sums) == len(found):
         return False
-    grows = volume_of(product.shape) >= EXPANSION * max(held for _, held in sizes)
-    return not sums or (grows and all(_weighs_short_rows(g, n) for n in sums))
+    grows = volume_of(product.shape) >= storing.expansion * max(held for _, held in sizes)
+    return not sums or (grows and all(_weighs_short_rows(g, storing, n) for n in sums))
 
 
 def _is_product(g: CutGraph, n: Node) -> bool:
@@ -222,11 +214,11 @@ def _is_product(g: CutGraph, n: Node) -> bool:
     return is_contraction(values, g.own_axes(n), g.bound_axes(n))
 
 
-def _weighs_short_rows(g: CutGraph, n: Node) -> bool:
+def _weighs_short_rows(g: CutGraph, storing: Storing, n: Node) -> bool:
     """Whether a product's columns are weights, and few enough for the sums of a tile of rows to stay in a cache."""
     read = [v for _, v in g.factors(n) if isinstance(v, Read) and v.source.role is Role.WEIGHT]
     own = set(g.own_axes(n))
-    return any(volume(free_axes(v) & own) <= LONGEST for v in read)
+    return any(volume(free_axes(v) & own) <= storing.row_of_weights for v in read)
 
 
 def _is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis, ...]) -> bool:
@@ -269,6 +261,7 @@ def tables(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     Without those that are inside others: the outermost is the table.
     """
     owners: dict[Node, list[Node]] = {}
+    table = skeletons.storing.table
     for root in g.roots():
         for n in _inside(g, skeletons, root):
             if n.op in TRANSCENDENTALS and n is not root:
@@ -276,18 +269,19 @@ def tables(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     found = [
         n
         for n, roots in owners.items()
-        if len(roots) > 1 and all(volume_of(r.shape) >= TABLE * volume_of(n.shape) for r in roots)
+        if len(roots) > 1 and all(volume_of(r.shape) >= table * volume_of(n.shape) for r in roots)
     ]
     within = {inner for n in found for inner in g.inside(n) if inner is not n}
     return [n for n in found if n not in within]
 
 
-def remainders(g: CutGraph, _: Skeletons) -> list[Node]:
+def remainders(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Remainders by a number that only a run knows, dozens of cycles each, for many more elements than there are.
 
     With all that is made of one alone and is no larger, such as a weight between two elements.
     """
     out: dict[Node, None] = {}
+    table = skeletons.storing.table
     for root in g.roots():
         users: dict[Node, list[Node]] = {}
         for n in g.inside(root):
@@ -301,7 +295,7 @@ def remainders(g: CutGraph, _: Skeletons) -> list[Node]:
                 n.shape
             ):
                 (last,) = of
-            if last is not root and volume_of(root.shape) >= TABLE * volume_of(last.shape):
+            if last is not root and volume_of(root.shape) >= table * volume_of(last.shape):
                 out[last] = None
     return list(out)
 
@@ -406,10 +400,10 @@ def contractions_in_loops(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     out: dict[Node, None] = {}
     for root in g.roots():
         beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
-        if len(beside) != 1 or not _has_many_terms(g, beside[0]):
+        if len(beside) != 1 or not _has_many_terms(g, skeletons, beside[0]):
             continue
         shown = g.shown_regions(root)
-        least = min(skeletons.columns(g.region(beside[0])), FEW_COLUMNS)
+        least = min(skeletons.columns(g.region(beside[0])), skeletons.storing.few_columns)
         taken = max(volume(s.axes) for r in shown for s in r.stores)
         if volume_of(beside[0].shape) >= 2 * taken:
             continue
@@ -433,7 +427,7 @@ def repeated_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
             if beside == g.beside(root) and _have_one_tile(g, skeletons, root, beside):
                 continue
             repeated = (n for n in g.beside(root) if places[g.bound_axes(n)] > 1)
-            out.update(dict.fromkeys(n for n in repeated if _has_many_terms(g, n)))
+            out.update(dict.fromkeys(n for n in repeated if _has_many_terms(g, skeletons, n)))
     return list(out)
 
 
@@ -448,7 +442,7 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
         guarded = {r.axes for r in reductions_beside(value) if r.where}
         beside = g.beside(root) if guarded else []
         for n in beside:
-            large = g.bound_axes(n) in guarded and _has_many_terms(g, n)
+            large = g.bound_axes(n) in guarded and _has_many_terms(g, skeletons, n)
             if large and n is not root and _contracts(g, skeletons, n):
                 out[_with_map(g, n, root, beside)] = None
     return list(out)
@@ -579,7 +573,8 @@ def _have_one_tile(g: CutGraph, skeletons: Skeletons, root: Node, beside: list[N
     count = len(list(contractions_beside(value, one_row=skeletons.one_row)))
     if count * volume(free_axes(value)) > sum(volume_of(n.shape) for n in beside):
         return False
-    least = min(FEW_COLUMNS, *(skeletons.columns(g.region(n)) for n in beside))
+    columns = (skeletons.columns(g.region(n)) for n in beside)
+    least = min(skeletons.storing.few_columns, *columns)
     return all(0 < skeletons.columns(r) >= least for r in g.shown_regions(root))
 
 
@@ -588,8 +583,8 @@ def _reduces(g: CutGraph, n: Node) -> bool:
     return isinstance(g.inlined(n)[1], Reduce)
 
 
-def _has_many_terms(g: CutGraph, n: Node) -> bool:
-    return volume(g.bound_axes(n)) * volume_of(n.shape) >= MANY_TERMS
+def _has_many_terms(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
+    return volume(g.bound_axes(n)) * volume_of(n.shape) >= skeletons.storing.many_terms
 
 
 def _contracted(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:

@@ -17,6 +17,7 @@ from typing import TypeGuard
 from lumigen.dtype import DType, bf16, f16, f32
 from lumigen.index import Axis, Extremum, Ix, ix, of_atom
 from lumigen.lower.scope import address, is_per_lane
+from lumigen.machine import Teams
 from lumigen.ops import Op
 from lumigen.region import (
     Expr,
@@ -43,23 +44,16 @@ from lumigen.tile import (
     TileProgram,
 )
 
-REGISTERS = 64  # of a thread, for what it reads, and as many for what it computes
-ALL_REGISTERS = 65536  # of a multiprocessor
-BLOCKS = 6  # of 256 threads: more are more than some GPUs run at one time
-BESIDE = 8  # registers for what is about to be used
-ADDRESSES = 16  # for places in a row, which the threads of a block do not have in common if their rows differ
-BETWEEN = 16  # where parts are code of their own, since not all threads have them
 
-
-def hold_rows(program: TileProgram) -> TileProgram:
-    if program.threads == 1:
-        return program
-    body = tuple(_held(s, program) if isinstance(s, For) and s.dealt else s for s in program.body)
+def hold_rows(program: TileProgram, teams: Teams) -> TileProgram:
+    body = tuple(
+        _held(s, program, teams) if isinstance(s, For) and s.dealt else s for s in program.body
+    )
     program = replace(program, body=body)
-    return replace(program, blocks=_blocks(program))
+    return replace(program, blocks=_blocks(program, teams))
 
 
-def _blocks(program: TileProgram) -> int:
+def _blocks(program: TileProgram, teams: Teams) -> int:
     """As many as there are registers for, of a program that reduces rows which it holds: while one waits, others load.
 
     The compiler, which does not know that, would take more registers to begin more of a row's work at once.
@@ -93,13 +87,13 @@ def _blocks(program: TileProgram) -> int:
         most = max(most, before + totals + names, behind + totals)
     parts, span = loops[0].parts, loops[0].hi - loops[0].lo
     is_whole = span.is_const and span.const == parts * program.team * program.width
-    needed = most + BESIDE + (0 if is_whole or parts == 1 else BETWEEN)
-    needed += ADDRESSES if program.team < program.threads else 0
-    count = ALL_REGISTERS // (program.threads * -(-needed // 8) * 8)
-    return count if 1 < count <= BLOCKS else 0
+    needed = most + teams.spare + (0 if is_whole or parts == 1 else teams.between)
+    needed += teams.addresses if program.team < program.threads else 0
+    count = teams.registers // (program.threads * -(-needed // 8) * 8)
+    return count if 1 < count <= teams.blocks else 0
 
 
-def _held(rows: For, program: TileProgram) -> For:
+def _held(rows: For, program: TileProgram, teams: Teams) -> For:
     loops = [s for s in rows.body if isinstance(s, For) and _is_row(s)]
     extent = _most(loops[0].hi - loops[0].lo) if loops else None
     if extent is None or len({(s.lo, s.hi) for s in loops}) > 1:
@@ -110,8 +104,10 @@ def _held(rows: For, program: TileProgram) -> For:
     parts = -(-extent // (program.team * program.width))
     loops = [s for s in body if _is_row_over(s, axis)]
     size = parts * program.width
-    reads = _fitting({e: size * _element(e, axis).itemsize // 4 for e in _reads(loops, axis)})
-    held = (*reads, *_fitting(dict.fromkeys(_computed(loops, axis, reads, size), size)))
+    taken = {e: size * _element(e, axis).itemsize // 4 for e in _reads(loops, axis)}
+    reads = _fitting(taken, teams.held)
+    computed = dict.fromkeys(_computed(loops, axis, reads, size), size)
+    held = (*reads, *_fitting(computed, teams.held))
     if not held:
         return rows
     names: dict[Expr, Local] = {}
@@ -142,11 +138,11 @@ def _element(e: Expr, axis: Axis) -> DType:
     return e.source.dtype if address(e.source, e.at).coefficient(axis) == 1 else f32
 
 
-def _fitting(registers: dict[Expr, int]) -> dict[Expr, int]:
+def _fitting(registers: dict[Expr, int], most: int) -> dict[Expr, int]:
     """Those that a thread has registers for, the first ones first."""
     out: dict[Expr, int] = {}
     for e, count in registers.items():
-        if sum(out.values()) + count <= REGISTERS:
+        if sum(out.values()) + count <= most:
             out[e] = count
     return out
 

@@ -36,6 +36,7 @@ from lumigen.lower.contract import (
 )
 from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
+from lumigen.machine import Processor
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.program import Panels
 from lumigen.region import (
@@ -54,8 +55,6 @@ from lumigen.region import (
 )
 from lumigen.schedule import Schedule
 from lumigen.tile import For, Mma, Operand, Pack, PackRuns, Stmt, TileProgram
-
-MOST_INSIDE = 1024  # of k inside a point of its outermost axis: more would not stay in the caches
 
 
 @dataclass(frozen=True)
@@ -115,12 +114,7 @@ def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
     return Runs(value.source, base, stride.const, tuple(conditions), outer, run)
 
 
-SITES = {
-    "rows": (16, 48, 96),
-    "chunk": (32, 64, 128),
-    "deep": (32, 128, 256),
-    "held": (16, 64, 256),
-}
+SITES = ("rows", "chunk", "deep", "held")
 PLACES = {"a": ("panels", "rows"), "b": ("windows",)}
 
 
@@ -134,12 +128,12 @@ class _Windows:
     runs: Runs
 
     @staticmethod
-    def of(found: Contraction) -> _Windows:
-        """NotRealised if columns are weights, or do not lie in runs."""
+    def of(found: Contraction, most: int) -> _Windows:
+        """NotRealised if columns are weights, do not lie in runs, or have more than so many points inside."""
         (n, n_map), (k, k_map) = flatten(found.n_axes, "n"), flatten(found.reduce.axes, "k")
         depth = tuple(a for a in found.reduce.axes if a.extent != 1) or found.reduce.axes[:1]
         inside = extent_of(depth[1:])
-        if not found.m_axes or not inside.is_const or inside.const > MOST_INSIDE:
+        if not found.m_axes or not inside.is_const or inside.const > most:
             raise NotRealised(f"windows of {inside} points do not stay in a cache")
         flat = substitute(substitute(found.columns, k_map), n_map)
         if packed_once(flat, n, k) is not None:
@@ -152,10 +146,10 @@ class _Windows:
         return _Windows(found, depth, inside.const, runs)
 
 
-def has_windows(found: Contraction) -> bool:
+def has_windows(found: Contraction, machine: Processor) -> bool:
     """Whether the columns of a product can be packed in the kernel, in runs."""
     try:
-        _Windows.of(found)
+        _Windows.of(found, machine.tiles.window_points)
     except NotRealised:
         return False
     return True
@@ -188,11 +182,11 @@ def rows_packed_before(
     return buffer, before, *with_factor(found, region, found.rows, element)
 
 
-def implicit(plan: KernelPlan, sizes: Schedule) -> Built:
+def implicit(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of one product and the store after it; NotRealised where its columns are no windows."""
     check(sizes, SITES, PLACES)
     found, store = Contraction.of(plan)
-    windows = _Windows.of(found)
+    windows = _Windows.of(found, machine.tiles.window_points)
     m, m_map = flatten(found.m_axes, "m")
     n, n_map = flatten(found.n_axes, "n")
     k, k_map = flatten(found.reduce.axes, "k")

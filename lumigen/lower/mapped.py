@@ -15,9 +15,6 @@ from lumigen.lower.contract import affine
 from lumigen.region import Buffer, Expr
 from lumigen.tile import TensorMap
 
-BOX = 64  # elements of a line that a copy moves; lines, where lines run along the depth
-
-
 ONE = ix(1)
 
 
@@ -125,9 +122,14 @@ class Mapped:
         return (found[0] if found else NO_BATCHES), share
 
     def boxes(
-        self, name: str, lines: int, batches: tuple[Batches, ...], share: Ix | None = None
+        self,
+        name: str,
+        lines: int,
+        box: int,
+        batches: tuple[Batches, ...],
+        share: Ix | None = None,
     ) -> TensorMap:
-        """Its map, of which a copy moves so many lines of an operand that is deep, and BOX of another."""
+        """Its map, of which a copy moves so many lines of an operand that is deep, and a `box` of another."""
         group, batch = (*(NO_BATCHES,) * (2 - len(batches)), *batches)
         return TensorMap(
             name=name,
@@ -141,7 +143,7 @@ class Mapped:
             batch_stride=batch.stride,
             line_stride=self.line_stride,
             share=ix(1) if share is None else share,
-            box_lines=lines if self.is_deep else BOX,
+            box_lines=lines if self.is_deep else box,
         )
 
 

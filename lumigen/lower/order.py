@@ -24,7 +24,7 @@ from lumigen.tile import GroupPlaces, Order, TileProgram
 Keeps = Callable[
     [Ix, Ix], bool
 ]  # whether a kernel orders rows so long and keeps so many places of each
-SITES = {"threads": (1, 256)}
+SITES = ("threads",)
 LANES = 4  # that the device's headers are told of, and no statement uses
 
 

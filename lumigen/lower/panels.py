@@ -35,13 +35,7 @@ from lumigen.region import Buffer, Expr, Read, Region, Role, Store, map_expr, re
 from lumigen.schedule import Schedule
 from lumigen.tile import For, Mma, Operand, Pack, Stmt, StoreTile, TileProgram
 
-SITES = {
-    "rows": (1, 32, 96, 256),
-    "columns": (32, 320, 512, 1024),
-    "chunk": (32, 64, 128, 320),
-    "depth": (32, 384, 2048),
-    "streamed": (0, 1),
-}
+SITES = ("rows", "columns", "chunk", "depth", "streamed")
 PLACES = {"b": ("panels",)}
 
 

@@ -20,7 +20,7 @@ from lumigen.lower.built import Built, check
 from lumigen.lower.contract import Contraction, Products, as_operand, flatten, number
 from lumigen.lower.scope import Names, Scope, loops_by_value, moved
 from lumigen.lower.simt import dims_of
-from lumigen.lower.tile_time import LEAST_STEPS, MOST_PARTS
+from lumigen.machine import Gpu, ProductTiles
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import (
     Buffer,
@@ -50,17 +50,16 @@ from lumigen.tile import (
 MATRIX_SITES = ("rows", "columns", "depth", "stages", "warp_rows", "warp_columns")
 SCALAR_SITES = ("rows", "columns", "depth", "thread_rows", "thread_columns")
 MOST = 2**31 - 2**16
-LANES = 4  # neighbours of a row that one thread stores
 
 
-def pipeline(plan: KernelPlan, sizes: Schedule) -> Built:
+def pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of one product and the store after it; NotRealised where it has other steps."""
     scalar = bool(sizes.get("thread_rows", 0))
     check(sizes, (*(SCALAR_SITES if scalar else MATRIX_SITES), "parts_of"))
     several, store = Products.of(plan)
     one, *others = several.each
     if others:
-        return _pair(plan, several, store, sizes)
+        return _pair(plan, several, store, sizes, machine)
     found = replace(one, folds=several.folds)
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
@@ -69,12 +68,12 @@ def pipeline(plan: KernelPlan, sizes: Schedule) -> Built:
         raise NotRealised("matrix instructions for products of f32, or none for others")
     region = plan.region
     if not sizes["parts_of"]:
-        return Built(_program(region, store, found, flat, sizes, None), region)
-    parts = Parts.of(region, _tiles(found, flat, sizes), flat, sizes)
+        return Built(_program(region, store, found, flat, sizes, machine), region)
+    parts = Parts.of(region, _tiles(found, flat, sizes), flat, sizes, machine.products)
     counted = Axis("tile", parts.arrived.dims[0])
     none = Store(parts.arrived, (counted,), (ix(counted),), const(0, i32))
     meaning = Region((store, none), region.lines)
-    program = _program(region, store, found, flat, sizes, parts)
+    program = _program(region, store, found, flat, sizes, machine, parts)
     return Built(program, meaning, temps=(parts.sums,))
 
 
@@ -91,7 +90,7 @@ def flat_pair(found: Products) -> tuple[Flat, Flat] | None:
     return first, second
 
 
-def _pair(plan: KernelPlan, found: Products, store: Store, sizes: Schedule) -> Built:
+def _pair(plan: KernelPlan, found: Products, store: Store, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of two products of the same rows, with an accumulator for each."""
     check(sizes, (*MATRIX_SITES, "parts_of"))
     flats = flat_pair(found)
@@ -101,7 +100,8 @@ def _pair(plan: KernelPlan, found: Products, store: Store, sizes: Schedule) -> B
         )
     region, (first, _) = plan.region, found.each
     first = replace(first, folds=found.folds)
-    return Built(_program(region, store, first, flats[0], sizes, None, (found, flats)), region)
+    pair = (found, flats)
+    return Built(_program(region, store, first, flats[0], sizes, machine, pair=pair), region)
 
 
 def are_counted(*groups: tuple[Axis, ...]) -> bool:
@@ -123,9 +123,9 @@ class Parts:
     arrived: Buffer
 
     @staticmethod
-    def of(region: Region, tiles: Ix, flat: Flat, sizes: Schedule) -> Parts:
+    def of(region: Region, tiles: Ix, flat: Flat, sizes: Schedule, products: ProductTiles) -> Parts:
         blocks, steps = sizes["parts_of"], ceildiv(flat.k.extent, sizes["depth"])
-        most = maximum(1, minimum(MOST_PARTS, steps // LEAST_STEPS))
+        most = maximum(1, minimum(products.most_parts, steps // products.least_steps))
         wanted = minimum(most, maximum(1, blocks // maximum(1, tiles)))
         count = wanted if wanted.is_const else ix(number("parts", wanted, dims_of(region)))
         several = minimum(1, wanted - 1)
@@ -159,7 +159,8 @@ def _program(
     found: Contraction,
     flat: Flat,
     sizes: Schedule,
-    parts: Parts | None,
+    machine: Gpu,
+    parts: Parts | None = None,
     pair: tuple[Products, tuple[Flat, Flat]] | None = None,
 ) -> TileProgram:
     m, n, k = flat.m, flat.n, flat.k
@@ -204,8 +205,8 @@ def _program(
         (acc, *(b for b, _ in columns)),
         tuple(top.stmts),
         numbers=parts.numbers if parts else (),
-        threads=_threads(sizes),
-        width=LANES,
+        threads=_threads(sizes, machine.teams.warp),
+        width=machine.products.stored,
         tile=_tile(sizes, pair=pair is not None),
     )
 
@@ -274,10 +275,10 @@ def _tile(sizes: Schedule, *, pair: bool) -> BlockTile:
     return BlockTile(TileKind.FMA if is_scalar else matrix, tuple((s, sizes[s]) for s in each))
 
 
-def _threads(sizes: Schedule) -> int:
+def _threads(sizes: Schedule, warp: int) -> int:
     if each := sizes.get("thread_rows", 0) * sizes.get("thread_columns", 0):
         return sizes["rows"] * sizes["columns"] // each
-    return 32 * sizes["warp_rows"] * sizes["warp_columns"]
+    return warp * sizes["warp_rows"] * sizes["warp_columns"]
 
 
 def multiplied_in(rows: Expr, columns: Expr) -> DType:

@@ -25,30 +25,30 @@ from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
-    STEP_OF_PARTS,
     parts_of_blocks,
     parts_of_threads,
     schedule_of_panels,
     schedule_of_windows,
 )
-from lumigen.lower.split import Division, Split, is_little, split
+from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
 from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
+from lumigen.machine import Gpu, Machine, Processor
 from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
 from lumigen.schedule import Schedule
 
 
-def plan_loops(region: Region, division: Division, *, team: bool = False) -> RegionPlan:
+def plan_loops(region: Region, machine: Machine) -> RegionPlan:
     """Vector loops: those of the parts of long reductions, then those of the rest.
 
-    Of a `team` the block that ends last goes on to the rest, where that is little.
+    Of teams the block that ends last goes on to the rest, where that is little.
     """
-    pieces = split(merge_reduced(region), division)
-    kernels = tuple(plan_sweeps(r, team=team) for r in (*pieces.parts, pieces.rest))
-    if team and pieces.parts and is_little(pieces, division):
+    pieces = split(merge_reduced(region), machine)
+    kernels = tuple(plan_sweeps(r, machine) for r in (*pieces.parts, pieces.rest))
+    if pieces.parts and is_little(pieces, machine):
         *before, last, rest = kernels
         kernels = (*before, _joined(pieces, last, rest))
     return RegionPlan(region, kernels, pieces.temps)
@@ -73,29 +73,34 @@ class Candidate:
     schedules: tuple[Schedule, ...]
 
 
-def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+def candidates_of_threads(
+    region: Region, schedule: Scheduled, machine: Processor
+) -> Iterator[Candidate]:
     """Products and folds around one, for kernels of a thread that read weights in panels."""
     (*others, store) = region.stores
-    grids = find_beside(region) if others else None
+    grids = find_beside(region, machine) if others else None
     if grids is not None:
-        parts = tuple(map(schedule_of_panels, grids))
-        plan = RegionPlan(region, (plan_beside(region, grids),))
+        parts = tuple(schedule_of_panels(found, machine) for found in grids)
+        plan = RegionPlan(region, (plan_beside(region, grids, machine),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store, one_row=True, statistics=True)
     if products is not None and len(products.each) == 1:
-        yield _product(region, products.each[0], schedule)
-    elif products is not None and not any(c.m_axes and has_windows(c) for c in products.each):
-        yield _in_panels(region, products, schedule)
-    of_rows, of_columns = find_row_fold(region.stores), find_cascade(region.stores, one_row=True)
+        yield _product(region, products.each[0], schedule, machine)
+    elif products is not None and not any(
+        c.m_axes and has_windows(c, machine) for c in products.each
+    ):
+        yield _in_panels(region, products, schedule, machine)
+    of_rows = find_row_fold(region.stores, machine)
+    of_columns = find_cascade(region.stores, machine, one_row=True)
     # weights in panels stream past rows; what else has columns side by side is packed least where these are lanes
     first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
     for fold in (f for f in first if f is not None):
         yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
-    parts = parts_of_threads(of_columns) if of_columns is not None else 1
+    parts = parts_of_threads(of_columns, machine) if of_columns is not None else 1
     if of_columns is not None and parts > 1:
-        pieces = split_fold(of_columns, region, parts, STEP_OF_PARTS)
+        pieces = split_fold(of_columns, region, parts, machine.tiles.step_of_parts)
         if pieces is not None:
-            yield candidate(pieces.plan(region), schedule)
+            yield candidate(pieces.plan(region, machine), schedule)
 
 
 def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
@@ -110,62 +115,64 @@ def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:
     return Candidate(plan, tuple(map(schedule, plan.kernels)))
 
 
-def _product(region: Region, found: Contraction, schedule: Scheduled) -> Candidate:
+def _product(
+    region: Region, found: Contraction, schedule: Scheduled, machine: Processor
+) -> Candidate:
     """A product whose columns are windows, or lie in panels: of weights, or that a kernel before packs."""
-    windows = bool(found.m_axes) and has_windows(found)
+    windows = bool(found.m_axes) and has_windows(found, machine)
     if not windows:
-        return _in_panels(region, Products((found,)), schedule)
-    sizes = schedule_of_windows(rows_place(found))
+        return _in_panels(region, Products((found,)), schedule, machine)
+    sizes = schedule_of_windows(rows_place(found), machine)
     packed = rows_packed_before(found, region)
     if packed is None:
-        return Candidate(RegionPlan(region, (found.plan(region, alone=False),)), (sizes,))
+        return Candidate(RegionPlan(region, (found.plan(region, machine, alone=False),)), (sizes,))
     buffer, packing, product, meaning = packed
-    kernels = plan_sweeps(packing), product.plan(meaning, alone=False)
+    kernels = plan_sweeps(packing, machine), product.plan(meaning, machine, alone=False)
     plan = RegionPlan(region, kernels, (buffer,))
     return Candidate(plan, (schedule(kernels[0]), sizes))
 
 
-def _in_panels(region: Region, found: Products, schedule: Scheduled) -> Candidate:
+def _in_panels(
+    region: Region, found: Products, schedule: Scheduled, machine: Processor
+) -> Candidate:
     """Products whose columns lie in panels: of weights, or that a kernel before packs."""
-    sizes = schedule_of_panels(found)
+    sizes = schedule_of_panels(found, machine)
     meaning, each, kernels, temps = region, list[Contraction](), list[KernelPlan](), list[Buffer]()
     for columns in map(Columns.of, found.each):
         made = columns.found
         if columns.once is None:
             name = f"panels{len(temps) or ''}"
             buffer, packing, made, meaning = columns.packed_before(meaning, name)
-            kernels.append(plan_sweeps(packing))
+            kernels.append(plan_sweeps(packing, machine))
             temps.append(buffer)
         each.append(made)
-    product = replace(found, each=tuple(each)).plan(meaning, alone=False)
+    product = replace(found, each=tuple(each)).plan(meaning, machine, alone=False)
     plan = RegionPlan(region, (*kernels, product), tuple(temps))
     return Candidate(plan, (*map(schedule, kernels), sizes))
 
 
-def candidates_of_blocks(
-    region: Region, schedule: Scheduled, *, rows: int, division: Division
-) -> Iterator[Candidate]:
-    """The same for blocks of threads, which have so many rows of a fold at least."""
+def candidates_of_blocks(region: Region, schedule: Scheduled, machine: Gpu) -> Iterator[Candidate]:
+    """The same for blocks of threads."""
     *others, store = region.stores
-    fold = find_streamable(region.stores, rows)
+    fold = find_streamable(region.stores, machine)
     if fold is not None:
-        cascade = find_cascade(region.stores, one_row=True)
+        cascade = find_cascade(region.stores, machine, one_row=True)
         assert cascade is not None
         whole = candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
         (sizes,) = whole.schedules
-        parts = parts_of_blocks(fold, sizes)
+        parts = parts_of_blocks(fold, sizes, machine)
         pieces = split_fold(cascade, region, parts, sizes["step"]) if parts > 1 else None
         if pieces is not None:
-            yield candidate(pieces.plan(region, team=True), schedule)
+            yield candidate(pieces.plan(region, machine), schedule)
         yield whole
-    yield from _block_folds(region, schedule, deep=False)
+    yield from _block_folds(region, schedule, machine, deep=False)
     grids = find_blocks_beside(region) if others else None
     if grids is not None:
         each = [c for p in grids for c in p.each]
-        parts = fastest(each, multiplied_in(each[0].rows, each[0].columns))
-        plan = RegionPlan(region, (plan_beside(region, grids, alone=True),))
+        parts = fastest(each, multiplied_in(each[0].rows, each[0].columns), machine)
+        plan = RegionPlan(region, (plan_beside(region, grids, machine, alone=True),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
-    loops = find_loops_beside(region, division, schedule) if others else None
+    loops = find_loops_beside(region, schedule, machine) if others else None
     if loops is not None:
         stores = tuple(s for plan, _ in loops for s in plan.stores)
         root = tuple(loop for plan, _ in loops for loop in plan.root)
@@ -174,23 +181,27 @@ def candidates_of_blocks(
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store)
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
-        plan = RegionPlan(region, (products.plan(region, alone=True),))
+        plan = RegionPlan(region, (products.plan(region, machine, alone=True),))
         yield candidate(plan, schedule)
 
 
-def candidates_of_deep_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+def candidates_of_deep_rows(
+    region: Region, schedule: Scheduled, machine: Gpu
+) -> Iterator[Candidate]:
     """Folds of the rows of products that are so deep that to store them costs little beside them."""
-    yield from _block_folds(region, schedule, deep=True)
+    yield from _block_folds(region, schedule, machine, deep=True)
 
 
-def _block_folds(region: Region, schedule: Scheduled, *, deep: bool) -> Iterator[Candidate]:
+def _block_folds(
+    region: Region, schedule: Scheduled, machine: Gpu, *, deep: bool
+) -> Iterator[Candidate]:
     """A fold of rows in parts, where one launch has too few blocks for a device; and in one launch."""
-    found = find_foldable(region.stores, deep=deep)
+    found = find_foldable(region.stores, machine, deep=deep)
     if found is None:
         return
-    pieces = Parts.of(found, region)
+    pieces = Parts.of(found, region, machine)
     of_parts = None if pieces is None else find_block_fold(pieces.parts.stores)
     if pieces is not None and of_parts is not None:
-        kernels = of_parts.plan(pieces.parts), plan_sweeps(pieces.rest, team=True)
+        kernels = of_parts.plan(pieces.parts), plan_sweeps(pieces.rest, machine)
         yield candidate(RegionPlan(region, kernels, pieces.temps), schedule)
     yield candidate(RegionPlan(region, (found.plan(region),)), schedule)

@@ -20,10 +20,11 @@ from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, extent_of, ix
 from lumigen.lower.cascade import inner_contraction, weights_and_operand
 from lumigen.lower.contract import Columns, Contraction, flatten
-from lumigen.lower.contractions import LONGEST, is_plain, scored_factors
+from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.sweeps import Around, grid_loop
+from lumigen.machine import Processor
 from lumigen.memo import remembered
 from lumigen.plan import Carry, Fold, KernelPlan, Loop, NotRealised, Product
 from lumigen.region import (
@@ -132,7 +133,7 @@ class RowFold:
 
 
 @remembered
-def find_row_fold(stores: tuple[Store, ...]) -> RowFold | None:
+def find_row_fold(stores: tuple[Store, ...], machine: Processor) -> RowFold | None:
     """The one fold of a region's stores around a product of rows, or None.
 
     The last store may have columns of its own; what the others store is one value for each row.
@@ -152,7 +153,7 @@ def find_row_fold(stores: tuple[Store, ...]) -> RowFold | None:
         return None
     n = _columns(fold, product, stores[-1])
     carries = _with_products(fold, product, n)
-    if carries is None or not _is_short(product, n):
+    if carries is None or not _is_short(product, n, machine.storing.row_of_weights):
         return None
     loop = _loop_of(replace(fold, carries=carries), (product,))
     after = [map_expr(v, dict(fold.results)) for v in values]
@@ -160,7 +161,7 @@ def find_row_fold(stores: tuple[Store, ...]) -> RowFold | None:
     points = frozenset(stores[-1].axes) - set(n)
     if any(not free_axes(r) <= points for r in apart):
         return None
-    folds = tuple(Around().fold((r,)) for r in apart)
+    folds = tuple(Around(machine.vectors).fold((r,)) for r in apart)
     grid = tuple(a for a in stores[-1].axes if a not in (*product.m, *n))
     found = RowFold(loop, product, grid, product.m, n, folds, stores)
     return found if _fits(found, after) else None
@@ -281,10 +282,10 @@ def _with_products(fold: Fold, product: Product, n: tuple[Axis, ...]) -> tuple[C
     return tuple(out)
 
 
-def _is_short(product: Product, n: tuple[Axis, ...]) -> bool:
+def _is_short(product: Product, n: tuple[Axis, ...], longest: int) -> bool:
     """Whether rows of the first product and of the sums fit into scratch."""
     lengths = (extent_of(axes).bounds()[1] for axes in (product.value.axes, n))
-    return all(most is not None and most <= LONGEST for most in lengths)
+    return all(most is not None and most <= longest for most in lengths)
 
 
 def _fits(found: RowFold, after: list[Expr]) -> bool:

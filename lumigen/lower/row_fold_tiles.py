@@ -38,10 +38,11 @@ from lumigen.lower.contract import (
     tiles,
     whole_depth,
 )
-from lumigen.lower.contractions import LONGEST, multiplied_as
+from lumigen.lower.contractions import multiplied_as
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import Names, Scope, address, is_per_lane, loops_by_value, moved
 from lumigen.lower.simt import dims_of
+from lumigen.machine import Processor
 from lumigen.ops import Op
 from lumigen.plan import Carry, KernelPlan, NotRealised
 from lumigen.program import PAIRED_DEPTH
@@ -84,22 +85,17 @@ from lumigen.tile import (
     When,
 )
 
-SITES = {
-    "rows": (32, 96, 256),
-    "least_rows": (4, 8, 64),
-    "part": (32, 128, 512),
-    "depth": (32, 384, 1024),
-}
+SITES = ("rows", "least_rows", "part", "depth")
 COLUMNS = ("panels", "tile", "none")
 PLACES = {"inner": COLUMNS, "outer": COLUMNS}
 
 
-def row_fold(plan: KernelPlan, sizes: Schedule) -> Built:
+def row_fold(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of a fold of rows; NotRealised where it is of another form."""
     check(sizes, SITES, PLACES)
-    found = RowFold.of(plan)
+    found, longest = RowFold.of(plan), machine.storing.row_of_weights
     for site, products in (("inner", (found.first,)), ("outer", found.second)):
-        _check_columns(sizes.where(site), [c for c in products if c is not None])
+        _check_columns(sizes.where(site), [c for c in products if c is not None], longest)
     if sizes["part"] % WIDTH or not all(sizes[site] for site in SITES):
         raise NotRealised(f"a part is of whole panels of {WIDTH} columns, and no tile is empty")
     first = found.first
@@ -108,15 +104,15 @@ def row_fold(plan: KernelPlan, sizes: Schedule) -> Built:
     return _Builder(plan, found, sizes).built()
 
 
-def _check_columns(place: str, products: list[Contraction]) -> None:
+def _check_columns(place: str, products: list[Contraction], longest: int) -> None:
     if (place == "none") != (not products):
         raise NotRealised("columns have a place where there is a product, and nowhere else")
     if place == "panels" and any(Columns.of(c).once is None for c in products):
         raise NotRealised("columns that are no weight lie in no panels")
     for c in products:
         lengths = (extent_of(axes).bounds()[1] for axes in (c.reduce.axes, c.n_axes))
-        if min(n or LONGEST + 1 for n in lengths) > LONGEST:
-            raise NotRealised(f"rows longer than {LONGEST} in a fold of rows")
+        if min(n or longest + 1 for n in lengths) > longest:
+            raise NotRealised(f"rows longer than {longest} in a fold of rows")
 
 
 @dataclass(frozen=True)

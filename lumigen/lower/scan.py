@@ -13,14 +13,13 @@ from lumigen.dtype import computed, f32
 from lumigen.index import Axis, ceildiv, extent_of, ix, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.scope import Names, Scope, address, lanes_fit
-from lumigen.lower.simt import WARP, dims_of
+from lumigen.lower.simt import check_threads, dims_of
 from lumigen.lower.sweeps import grid_loop
+from lumigen.machine import Machine, Teams
 from lumigen.plan import KernelPlan, Loop, NotRealised
 from lumigen.region import Expr, Local, Region, Scan, Store, carried, local, map_expr
 from lumigen.schedule import Schedule
 from lumigen.tile import Advance, Carry, For, ScanLanes, StoreTile, TileProgram
-
-SHORT = 32  # elements of a row that are scanned one after the other
 
 
 def is_scan(region: Region) -> bool:
@@ -28,18 +27,19 @@ def is_scan(region: Region) -> bool:
     return any(isinstance(s.value, Scan) for s in region.stores)
 
 
-def plan_scan(region: Region, *, team: bool = False) -> KernelPlan:
-    """A loop over the scanned axis inside those over all others; with a `team` threads share the last one of these."""
+def plan_scan(region: Region, machine: Machine) -> KernelPlan:
+    """A loop over the scanned axis inside those over all others; the threads of a team share the last one of these."""
     (store,) = region.stores
     assert isinstance(store.value, Scan)
     t, last = store.value.axis, store.axes[-1]
     lane = last if last != t and last.extent != 1 else None
     rows = tuple(a for a in store.axes if a not in (t, lane))
-    along = Loop((t,), "lanes" if scans_lanes(store, store.value) else "seq", (store,))
+    is_vector = scans_lanes(store, store.value, machine.vectors.scanned)
+    along = Loop((t,), "lanes" if is_vector else "seq", (store,))
     if lane is None:
         return KernelPlan(region, (grid_loop(rows, (along,)),))
     floats = store.value.dtype is f32 and computed(store.dst.dtype) is f32
-    kind = "lanes" if floats and _fits(store.value, lane) else "threads" if team else "seq"
+    kind = "lanes" if floats and _fits(store.value, lane) else "threads" if machine.teams else "seq"
     return KernelPlan(region, (grid_loop(rows, (Loop((lane,), kind, (along,)),)),))
 
 
@@ -71,30 +71,31 @@ class _Scanned:
         along = inner.kind == "lanes"
         if inner.kind == "threads":
             raise NotRealised("a scan whose elements threads share one at a time")
-        if along and not scans_lanes(store, value, least=0):
+        if along and not scans_lanes(store, value, 0):
             raise NotRealised("a scan over lanes of an operation that has none")
         return _Scanned(grid.axes, lane, kind, along, store, value)
 
 
-SITES = {"visits": (1024, 8192, 65536), "lanes": (64, 128, 512)}
-SITES_OF_TEAMS = {"threads": (128, 256), "width": (1, 2, 4, 8)}
+SITES = ("visits", "lanes")
+SITES_OF_TEAMS = ("threads", "width")
 
 
-def scan(plan: KernelPlan, sizes: Schedule) -> Built:
+def scan(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     """The kernel of such a plan; NotRealised where it is none."""
     check(sizes, SITES_OF_TEAMS if sizes.get("threads", 0) else SITES)
-    return Built(_program(plan, sizes), plan.region)
+    return Built(_program(plan, sizes, machine.teams), plan.region)
 
 
-def _program(plan: KernelPlan, sizes: Schedule) -> TileProgram:
+def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProgram:
     found = _Scanned.of(plan)
     store, value, lane, rows = found.store, found.value, found.lane, found.rows
     threads = sizes.get("threads", 1)
+    check_threads(threads, teams)
     if (found.kind == "threads") != (threads > 1 and lane is not None and found.kind != "lanes"):
         raise NotRealised(
             "a loop over rows of a scan that no threads share, or threads that have none"
         )
-    team, per_row, chunk = _grain(found, sizes)
+    team, per_row, chunk = _grain(found, sizes, teams)
     row_axis = rows[0] if len(rows) == 1 else Axis("row", extent_of(rows))
     row_tasks = ceildiv(row_axis.extent, per_row)
     lane_tasks = ceildiv(lane.extent, chunk) if lane is not None else ix(1)
@@ -161,7 +162,7 @@ def _named(name: str, axes: frozenset[Axis], value: Scan) -> Local:
     return out
 
 
-def scans_lanes(store: Store, value: Scan, least: int = SHORT) -> bool:
+def scans_lanes(store: Store, value: Scan, least: int) -> bool:
     """Whether vectors have neighbouring elements of a row: of an associative operation on f32, in long rows."""
     floats = value.dtype is f32 and computed(store.dst.dtype) is f32
     long = value.axis.extent.estimate() >= least
@@ -189,21 +190,22 @@ def _fits(value: Scan, lane: Axis) -> bool:
     return lanes_fit([value.init, value.taking(carry)], lane)
 
 
-def _grain(found: _Scanned, sizes: Schedule) -> tuple[int, int, int]:
+def _grain(found: _Scanned, sizes: Schedule, teams: Teams | None) -> tuple[int, int, int]:
     """Threads that share a row; rows and lanes of a work tile."""
     t, lane = found.value.axis, found.lane
     threads = sizes.get("threads", 1)
-    if threads == 1:
+    if teams is None:
         length = max(1, t.extent.estimate())
         if lane is None:
             return 1, max(1, sizes["visits"] // length), 1
         return 1, 1, max(sizes["lanes"], sizes["visits"] // length)
+    warp = teams.warp
     if found.along:
-        team = WARP if t.extent.estimate() <= 4 * WARP * sizes["width"] else threads
+        team = warp if t.extent.estimate() <= 4 * warp * sizes["width"] else threads
         return team, threads // team, 1
     if lane is None:
         return 1, threads, 1
     width = sizes["width"] if found.kind == "lanes" else 1
     points = -(-lane.extent.estimate() // width)
-    team = min(WARP, 1 << (points - 1).bit_length()) if points <= 4 * WARP else threads
+    team = min(warp, 1 << (points - 1).bit_length()) if points <= 4 * warp else threads
     return team, threads // team, team * width

@@ -28,25 +28,14 @@ from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
+from lumigen.machine import Gpu, Machine, Teams
 from lumigen.plan import KernelPlan, Loop, NotRealised, Step
 from lumigen.region import Reduce, Region, Role, Store, free_axes, indices_of, walk
 from lumigen.schedule import Schedule
 from lumigen.tile import For, StoreTile, TileProgram, WhenLast
 
-SITES = {
-    "visits": (1024, 8192, 65536),
-    "lanes": (64, 128, 512),
-    "stretches": (1, 4),
-}
-SITES_OF_TEAMS = {
-    "threads": (128, 256),
-    "width": (1, 2, 4, 8),
-    "vectors": (1, 2, 4),
-    "repeated": (1, 8),
-    "hold": (0, 1),
-    "blocks": (0, 2),
-}
-WARP = 32  # threads that exchange values without memory
+SITES = ("visits", "lanes", "stretches")
+SITES_OF_TEAMS = ("threads", "width", "vectors", "repeated", "hold", "blocks")
 
 
 @dataclass(frozen=True)
@@ -215,25 +204,26 @@ def _inside(scope: Scope, axis: Axis, axes: tuple[Axis, ...]) -> Scope:
     return inner
 
 
-def simt(plan: KernelPlan, sizes: Schedule) -> Built:
+def simt(plan: KernelPlan, sizes: Schedule, machine: Machine) -> Built:
     """The kernel of a plan of vector loops: its folds, then its stores, in runs of rows or lanes.
 
     NotRealised where the plan has other steps.
     """
     check(sizes, SITES_OF_TEAMS if sizes.get("threads", 0) else SITES)
-    program = _program(plan, sizes)
-    if sizes.get("hold", 0):
-        program = hold_rows(program)
+    program, teams = _program(plan, sizes, machine.teams), machine.teams
+    if teams is not None and sizes.get("hold", 0):
+        program = hold_rows(program, teams)
     if sizes.get("blocks", 0):
         program = replace(program, blocks=sizes["blocks"])
     return Built(program, plan.region)
 
 
-def _program(plan: KernelPlan, sizes: Schedule) -> TileProgram:
+def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProgram:
     loops = _Loops.of(plan)
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
+    check_threads(threads, teams)
     _check_threads(loops, threads)
-    team = _team(loops.folds, lane, sizes) if threads > 1 else 1
+    team = 1 if teams is None else _team(loops.folds, lane, sizes, teams.warp)
     grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
     row_tasks = ceildiv(row.extent, per_row)
@@ -272,6 +262,12 @@ def _program(plan: KernelPlan, sizes: Schedule) -> TileProgram:
         team=team,
         width=sizes.get("width", 0),
     )
+
+
+def check_threads(threads: int, teams: Teams | None) -> None:
+    """NotRealised where a task of one thread has several, or a block has one."""
+    if (threads > 1) != (teams is not None):
+        raise NotRealised(f"{threads} threads in a task")
 
 
 def _check_threads(loops: _Loops, threads: int) -> None:
@@ -331,13 +327,13 @@ def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
     return lanes >= 2 * grain and 8 * visits <= grain
 
 
-def team_of(plan: KernelPlan, sizes: Schedule) -> int:
+def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     """Threads of a block that share a row of a plan of vector loops."""
     loops = _Loops.of(plan)
-    return _team(loops.folds, loops.lane, sizes)
+    return _team(loops.folds, loops.lane, sizes, machine.teams.warp)
 
 
-def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule) -> int:
+def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, warp: int) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
     Up to four vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
@@ -350,9 +346,9 @@ def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule) -> int:
             longest = max(visited(group[0], a) for a in fold.axes)
             vectors.append(-(-longest // (width if all(r.dtype is f32 for r in group) else 1)))
     most = max(vectors)
-    if most > 4 * WARP:
+    if most > 4 * warp:
         return sizes["threads"]
-    return min(WARP, 1 << (most - 1).bit_length())
+    return min(warp, 1 << (most - 1).bit_length())
 
 
 def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int, int]:

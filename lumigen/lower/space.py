@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from lumigen.condition import Cmp
-from lumigen.lower import roles, stream_roles, tile_time
+from lumigen.dtype import f16, f32
+from lumigen.lower import roles, stream_roles
 from lumigen.lower.built import Built
 from lumigen.lower.plan_region import Candidate
-from lumigen.lower.schedule_plan import SCALAR_STREAMS, STREAM_STEP, STREAM_STEP_OF_LONG
 from lumigen.lower.scope import guarded
+from lumigen.lower.tile_time import sizes_of, tiles_of, tiles_of_pair
+from lumigen.machine import Gpu
 from lumigen.plan import Carry, KernelPlan, Loop, Product, Step
 from lumigen.region import Carried, Reduce, carried, free_axes, map_expr, walk
 from lumigen.schedule import Schedule
@@ -73,36 +75,37 @@ def each_part(near: Mapping[str, Near]) -> Near:
     return of
 
 
-def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
     """Every tile of a product, whole and in parts."""
-    scalar = bool(sizes.get("thread_rows", 0))
-    tiles = tile_time.SCALAR_TILES if scalar else tile_time.MATRIX_TILES
-    whole_or_not = (0, 2 * tile_time.MULTIPROCESSORS)
+    tiles = tiles_of(f32 if sizes.get("thread_rows", 0) else f16, machine)
+    whole_or_not = (0, 2 * machine.multiprocessors)
     if sum(isinstance(s, Product) for s in plan.root[-1].body) > 1:
-        tiles, whole_or_not = tile_time.PAIR_TILES, (0,)
+        tiles, whole_or_not = tiles_of_pair(machine), (0,)
     for t in tiles:
         for parts_of in whole_or_not:
-            if (other := t.sizes(parts_of)) != sizes:
+            if (other := sizes_of(t, parts_of)) != sizes:
                 yield other
 
 
-def tiles_of_stream(_: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
     """Every number of rows and of points at a time."""
-    scalar = [t for tiles in SCALAR_STREAMS.values() for t in tiles]
+    streams = machine.streams
+    scalar = [t for tiles in streams.scalar.values() for t in tiles]
     rows = dict.fromkeys((*(r for r, _, _ in scalar), sizes["rows"]))
-    steps = dict.fromkeys((*(s for _, s, _ in scalar), STREAM_STEP, STREAM_STEP_OF_LONG))
+    steps = dict.fromkeys((*(s for _, s, _ in scalar), streams.step, streams.step_of_long))
     for site, values in (("rows", rows), ("step", steps)):
         yield from (sizes.at(site, v) for v in values if v != sizes[site])
 
 
-def tiles_of_roles(_: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+def tiles_of_roles(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
     """Every tile that the device's headers have."""
-    yield from (t.sizes for t in roles.TILES if t.sizes != sizes)
+    every = map(roles.sizes_of, roles.tiles_of(machine))
+    yield from (t for t in every if t != sizes)
 
 
-def tiles_of_stream_roles(_: KernelPlan, sizes: Schedule) -> Iterator[Schedule]:
+def tiles_of_stream_roles(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
     """The same of folds around a product."""
-    yield from (t for t in stream_roles.tiles() if t != sizes)
+    yield from (t for t in stream_roles.tiles(machine) if t != sizes)
 
 
 # ---- plans ----

@@ -19,6 +19,7 @@ from lumigen.index import Axis, ceildiv, extent_of, is_nonnegative, ix, product
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.sweeps import axes_after, lane_axis
+from lumigen.machine import Division, Grain, Machine
 from lumigen.names import fresh
 from lumigen.region import (
     Buffer,
@@ -35,38 +36,7 @@ from lumigen.region import (
     walk,
 )
 
-WHOLE_LINES = 64  # elements: parts of many begin where a line of memory does
-LITTLE = 1 << 14  # parts that one block does not take long to merge
 MOST_TERMS = 1024  # of a lane, which adds them up one after the other: more lose digits, and time where dims are small
-REPEATED = 8  # times as much as it reduces does a task behind a fold that other tasks repeat
-IDLE = 2  # times as many lanes as are at work: then most of a device is idle
-WORTH = 8  # the least parts that a reduction has terms for, if it is to be split
-
-
-@dataclass(frozen=True)
-class Grain:
-    """One way of running a reduction: `lanes` work at each result, and a part should have `terms` at least.
-
-    A block merges the parts of up to so many `results` in a time that does not count.
-    """
-
-    lanes: int
-    terms: int
-    results: int = 0
-
-
-@dataclass(frozen=True)
-class Division:
-    """When a device splits: `lanes` keep it busy.
-
-    `row`: lanes share the terms of a result. `column`: each lane has results of its own. To add up more terms than
-    `again` another time takes longer than a launch.
-    """
-
-    lanes: int
-    row: Grain
-    column: Grain
-    again: int = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -85,9 +55,9 @@ class Split:
         return tuple(p.stores[0].dst for p in self.parts)
 
 
-def split(region: Region, division: Division) -> Split:
+def split(region: Region, machine: Machine) -> Split:
     """The region as it is, if nothing in it is worth it."""
-    pieces = _Pieces(region, division)
+    pieces = _Pieces(region, machine)
     own = frozenset(pieces.last.axes)
     # the others belong to the terms of another one
     reductions = [r for r in kernel_reductions([pieces.last.value]) if free_axes(r) <= own]
@@ -110,14 +80,14 @@ def _repeating(pieces: _Pieces, reductions: Sequence[Reduce]) -> tuple[Axis, ...
     Such a loop counts only where the tasks leave most of the device idle for longer than a launch takes.
     """
     division, store = pieces.division, pieces.last
-    behind = axes_after(pieces.region.stores)
+    behind = axes_after(pieces.region.stores, pieces.machine.vectors)
     points = extent_of(store.axes).estimate()
     results = extent_of(a for a in store.axes if any(a in free_axes(r) for r in reductions))
     left = [r for r in map(pieces.now, reductions) if isinstance(r, Reduce)]
     again = sum(extent_of(r.axes).estimate() for r in left) * results.estimate()
-    tasks = max(1, points // max(1, REPEATED * again)) * results.estimate()
-    lanes = min((_grain(r, store, division).lanes for r in reductions), default=1)
-    if points > division.again and IDLE * tasks * lanes < division.lanes:
+    tasks = max(1, points // max(1, division.repeated * again)) * results.estimate()
+    lanes = min((pieces.grain(r).lanes for r in reductions), default=1)
+    if points > division.again and division.idle * tasks * lanes < division.lanes:
         return store.axes
     return tuple(a for a in store.axes if a not in behind)
 
@@ -125,9 +95,9 @@ def _repeating(pieces: _Pieces, reductions: Sequence[Reduce]) -> tuple[Axis, ...
 class _Pieces:
     """A region while it is taken apart."""
 
-    def __init__(self, region: Region, division: Division) -> None:
-        self.region, self.division, self.last = region, division, region.stores[-1]
-        self.lane = lane_axis(self.last)
+    def __init__(self, region: Region, machine: Machine) -> None:
+        self.region, self.machine, self.last = region, machine, region.stores[-1]
+        self.division, self.lane = machine.division, lane_axis(self.last, machine.vectors)
         self.taken = {b.name for b in region.buffers()}
         self.parts: list[Region] = []
         self.merged: dict[Expr, Expr] = {}  # what is read, or merged, in place of a reduction
@@ -138,15 +108,18 @@ class _Pieces:
 
     def count(self, r: Reduce) -> int:
         whole = self.now(r)
-        return _parts(whole, self.last, self.division) if isinstance(whole, Reduce) else 1
+        return _parts(whole, self.grain(whole), self.division) if isinstance(whole, Reduce) else 1
+
+    def grain(self, e: Expr) -> Grain:
+        """Of what varies with the lanes of the last store, and of what does not."""
+        return _grain(e, self.lane, self.division)
 
     def divide(self, r: Reduce, count: int) -> None:
         """A further level of parts."""
         whole = self.now(r)
         assert isinstance(whole, Reduce)
-        lanes = _grain(whole, self.last, self.division).lanes
         name = fresh(f"parts{len(self.parts)}", self.taken)
-        store, value = _divided(whole, self.last, count, MOST_TERMS * lanes, name)
+        store, value = _divided(whole, self, count, name)
         self._append(r, store, value)
 
     def store_if_repeated(self, r: Reduce, value: Expr, points: int) -> None:
@@ -175,13 +148,15 @@ class _Pieces:
         return Split(tuple(self.parts), rest, after_last)
 
 
-def is_little(pieces: Split, division: Division) -> bool:
-    """Whether one block should compute the rest, at the dims' typical values; never if there may be no part."""
+def is_little(pieces: Split, machine: Machine) -> bool:
+    """Whether one team should compute the rest, at the dims' typical values; never if there may be no part."""
     parts = pieces.parts[-1].stores[0]
     results = product(pieces.rest.stores[-1].dst.dims).estimate()
     some = all(is_nonnegative(a.extent - 1) for a in parts.axes)
-    few = results <= _grain(parts.value, pieces.rest.stores[-1], division).results
-    return some and few and product(parts.dst.dims).estimate() <= LITTLE
+    lane = lane_axis(pieces.rest.stores[-1], machine.vectors)
+    few = results <= _grain(parts.value, lane, machine.division).results
+    most = machine.teams.merged if machine.teams else 0
+    return some and few and product(parts.dst.dims).estimate() <= most
 
 
 def _with(region: Region, values: Mapping[Expr, Expr]) -> Region:
@@ -189,33 +164,32 @@ def _with(region: Region, values: Mapping[Expr, Expr]) -> Region:
     return Region(stores, region.lines)
 
 
-def _parts(r: Reduce, store: Store, division: Division) -> int:
+def _parts(r: Reduce, grain: Grain, division: Division) -> int:
     """Into how many parts the reduction is to be split, at the dims' typical values."""
-    grain = _grain(r, store, division)
     terms = terms_of(r)
     results = extent_of(free_axes(r)).estimate()
-    if terms < WORTH * grain.terms:
+    if terms < division.worth * grain.terms:
         return 1
     longest = max(visited(r, a) for a in r.axes)
     wanted = -(-division.lanes // max(1, results * grain.lanes))
     return min(wanted, terms // grain.terms, longest)
 
 
-def _grain(e: Expr, store: Store, division: Division) -> Grain:
-    """Of what varies with the lanes of a store, and of what does not."""
-    lane = lane_axis(store)
+def _grain(e: Expr, lane: Axis | None, division: Division) -> Grain:
     return division.column if lane is not None and lane in free_axes(e) else division.row
 
 
-def _divided(r: Reduce, store: Store, count: int, most: int, name: str) -> tuple[Store, Expr]:
-    """The store of about `count` parts, of `most` terms each, and the reduction over them.
+def _divided(r: Reduce, pieces: _Pieces, count: int, name: str) -> tuple[Store, Expr]:
+    """The store of about `count` parts, and the reduction over them.
 
     What a lane has of each part lies beside what its neighbour has; else the parts of a result lie side by side.
     """
+    store, line = pieces.last, pieces.division.line
+    most = MOST_TERMS * pieces.grain(r).lanes
     long = max(r.axes, key=lambda a: a.extent.estimate())
     beside = extent_of(a for a in r.axes if a is not long).estimate()
     chunk = min(-(-long.extent.estimate() // count), -(-most // max(1, beside)))
-    unit = WHOLE_LINES if chunk > 4 * WHOLE_LINES else 4
+    unit = line if chunk > 4 * line else 4
     chunk = -(-chunk // unit) * unit
     part = Axis(name.replace("parts", "part"), ceildiv(long.extent, chunk))
     term = Axis(long.name, ix(chunk))
@@ -224,7 +198,7 @@ def _divided(r: Reduce, store: Store, count: int, most: int, name: str) -> tuple
     inside = (less(at[long], long.extent), *(c.substitute(at) for c in r.where))
     body = reduce(r.monoid, axes, substitute(r.body, at), r.dtype, inside)
     kept = tuple(a for a in store.axes if a in free_axes(r))
-    points = (part, *kept) if lane_axis(store) in kept else (*kept, part)
+    points = (part, *kept) if pieces.lane in kept else (*kept, part)
     parts = Buffer(name, Role.TEMP, tuple(a.extent for a in points), r.dtype)
     place = tuple(map(ix, points))
     return Store(parts, points, place, body), reduce(r.monoid, (part,), read(parts, place), r.dtype)

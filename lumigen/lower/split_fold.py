@@ -21,6 +21,7 @@ from lumigen.index import Axis, Ix, ceildiv, floordiv, ix
 from lumigen.lower.bounds import absent_unless, loop_bounds
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.sweeps import plan_sweeps
+from lumigen.machine import Machine
 from lumigen.names import fresh
 from lumigen.ops import Op
 from lumigen.plan import Carry, RegionPlan
@@ -60,9 +61,9 @@ class SplitFold:
         """What the parts pass on."""
         return tuple(s.dst for s in self.states.stores)
 
-    def plan(self, region: Region, *, team: bool = False) -> RegionPlan:
+    def plan(self, region: Region, machine: Machine) -> RegionPlan:
         """The kernels of the region that this was made of."""
-        merges = (plan_sweeps(r, team=team) for r in self.merges)
+        merges = (plan_sweeps(r, machine) for r in self.merges)
         return RegionPlan(region, (self.fold.plan(self.states), *merges), self.temps)
 
 

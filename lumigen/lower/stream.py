@@ -44,6 +44,7 @@ from lumigen.lower.scaling import linear, straightened, unscaled
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.lower.state_parts import common_part, parts_of_rows
+from lumigen.machine import Gpu, StreamTiles
 from lumigen.ops import Op
 from lumigen.plan import Carry, KernelPlan, NotRealised
 from lumigen.region import (
@@ -87,9 +88,6 @@ from lumigen.tile import (
 )
 
 SITES = ("rows", "columns", "depth", "step", "warps")
-WIDEST = 256  # of what a warp has in registers for each of its rows: its depth, and its sums
-LANES = 2  # neighbours of a row that one thread has
-NARROWEST = 16  # the depth of a matrix instruction
 
 
 _Operand = tuple[Buffer, Expr, Axis, Axis]
@@ -116,7 +114,11 @@ class Streamable:
 
     @staticmethod
     def of(
-        found: Cascade, stores: tuple[Store, ...], rows: int, temporaries: DType = f32
+        found: Cascade,
+        stores: tuple[Store, ...],
+        rows: int,
+        machine: Gpu,
+        temporaries: DType = f32,
     ) -> Streamable:
         """The cascade in blocks of so many rows; its temporaries of f32 are held as `temporaries`.
 
@@ -130,7 +132,7 @@ class Streamable:
         outer = next(iter(found.outers), None)
         operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
         element = _held_in(operands, temporaries)
-        _check(found, stores[-1])
+        _check(found, stores[-1], machine.streams)
         carries = found.fold.carries
         first = tuple(i for i in found.vectors if not _needs(carries[i]))
         second = tuple(i for i in found.vectors if i not in first)
@@ -160,12 +162,12 @@ def _in_steps(found: Streamable, step: int) -> Streamable:
     return replace(found, cascade=cascade, outer=outer)
 
 
-def _check(found: Cascade, store: Store) -> None:
+def _check(found: Cascade, store: Store, streams: StreamTiles) -> None:
     if found.outers:
         e, e_map = flatten(found.rows, "e")
         to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
-        if max(size(found.inner.axes), size(found.rows)) > WIDEST:
-            raise NotRealised(f"rows longer than {WIDEST}")
+        if max(size(found.inner.axes, streams), size(found.rows, streams)) > streams.widest:
+            raise NotRealised(f"rows longer than {streams.widest}")
         if to.coefficient(e) is None:
             raise NotRealised("a row of the result whose elements lie at no stride")
     corrections = [c.correct for c in found.fold.carries if c.correct is not None]
@@ -174,23 +176,23 @@ def _check(found: Cascade, store: Store) -> None:
 
 
 def find_streamable(
-    stores: tuple[Store, ...], rows: int, temporaries: DType = f32
+    stores: tuple[Store, ...], machine: Gpu, temporaries: DType = f32
 ) -> Streamable | None:
-    """The cascade of a region in blocks of so many rows, or None; its temporaries of f32 are held as `temporaries`."""
-    found = find_cascade(stores, one_row=True)
+    """The cascade of a region in blocks of threads, or None; its temporaries of f32 are held as `temporaries`."""
+    found = find_cascade(stores, machine, one_row=True)
     if found is None:
         return None
     try:
-        return Streamable.of(found, stores, rows, temporaries)
+        return Streamable.of(found, stores, machine.streams.rows, machine, temporaries)
     except NotRealised:
         return None
 
 
-def size(axes: tuple[Axis, ...]) -> int:
+def size(axes: tuple[Axis, ...], streams: StreamTiles) -> int:
     """The least tile that holds the product of so many points: a power of two."""
     most = extent_of(axes).bounds()[1]
     assert most is not None, "find_cascade bounds it"
-    return max(NARROWEST, 1 << (most - 1).bit_length())
+    return max(streams.narrowest, 1 << (most - 1).bit_length())
 
 
 def _not_rounded(e: Expr, element: DType) -> Expr:
@@ -217,22 +219,24 @@ def _needs(c: Carry) -> set[int]:
     return {e.carry for e in walk(roots) if isinstance(e, Carried)}
 
 
-def stream(plan: KernelPlan, sizes: Schedule) -> Built:
+def stream(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
-    found = Streamable.of(Cascade.of(plan), plan.stores, sizes["rows"])
+    cascade, streams = Cascade.of(plan, machine), machine.streams
+    found = Streamable.of(cascade, plan.stores, sizes["rows"], machine)
     if found.outer is None:
         raise NotRealised("a fold around a product with no outer product")
-    lengths = (size(found.cascade.rows), size(found.cascade.inner.axes))
+    lengths = (size(found.cascade.rows, streams), size(found.cascade.inner.axes, streams))
     if (sizes["columns"], sizes["depth"]) != lengths:
         raise NotRealised(f"tiles of {sizes['columns']} and {sizes['depth']} for rows of {lengths}")
-    return Built(StreamBuilder(plan, found, sizes).program(), plan.region)
+    return Built(StreamBuilder(plan, found, sizes, machine).program(), plan.region)
 
 
 class StreamBuilder:
     """Builds the tile program of one cascade."""
 
-    def __init__(self, plan: KernelPlan, found: Streamable, sizes: Schedule) -> None:
+    def __init__(self, plan: KernelPlan, found: Streamable, sizes: Schedule, machine: Gpu) -> None:
+        self.machine = machine
         self.region, self.store = plan.region, plan.stores[-1]
         self.found, self.sizes = _in_steps(found, sizes["step"]), sizes
         cascade = found.cascade
@@ -301,13 +305,13 @@ class StreamBuilder:
             self.task.extent,
             (*scratch, *self.scratch.values()),
             tuple(top.stmts),
-            width=LANES,
+            width=self.machine.streams.neighbours,
         )
 
     def placed(self, program: TileProgram) -> TileProgram:
         """The program as the device's headers divide it."""
         tile = BlockTile(TileKind.CASCADE, tuple((s, self.sizes[s]) for s in SITES))
-        return replace(program, threads=32 * self.sizes["warps"], tile=tile)
+        return replace(program, threads=self.machine.teams.warp * self.sizes["warps"], tile=tile)
 
     def limits(self) -> Bounds:
         """Between which points of k the rows m0 .. m1 - 1 have anything to fold."""

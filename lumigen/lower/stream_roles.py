@@ -16,60 +16,56 @@ from lumigen.condition import Cmp
 from lumigen.index import Axis
 from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import Cascade
-from lumigen.lower.mapped import BOX, Mapped
+from lumigen.lower.mapped import Mapped
 from lumigen.lower.stream import Streamable, StreamBuilder, size
+from lumigen.machine import Copies, Gpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr
 from lumigen.schedule import Schedule, schedule
 from lumigen.tile import BlockTile, MapTile, Streamed, TileKind, TileProgram, reads_memory
 
 SITES = ("rows", "columns", "depth", "step", "slots")
-# For the longest of a row of the result and of the inner contraction: what fills the registers and shared memory.
-# Rows of 64 leave them to three warpgroups, but not where maps of the scores read memory as well.
-TILES = (
-    (64, (192, 64, 64, 128, 2)),
-    (64, (128, 64, 64, 128, 2)),
-    (128, (128, 128, 128, 128, 2)),
-    (256, (128, 256, 256, 64, 1)),
-)
-ROWS_OF_TWO = 128  # of two warpgroups
-BATCHES = 2  # dimensions of a map beside lines and elements
+BATCHES = 2  # dimensions of a map besides lines and elements
 
 
-def tiles() -> tuple[Schedule, ...]:
+def tiles(machine: Gpu) -> tuple[Schedule, ...]:
     """Those that the device's headers have."""
-    return tuple(schedule("stream_roles", dict(zip(SITES, t, strict=True))) for _, t in TILES)
+    found = machine.copies.streams if machine.copies is not None else ()
+    return tuple(schedule("stream_roles", dict(zip(SITES, t, strict=True))) for _, t in found)
 
 
-def schedules(plan: KernelPlan) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
+def schedules(plan: KernelPlan, machine: Gpu) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How a fold around a product lies on Hopper; none where the plan is of another form."""
-    for sizes in tiles():
+    for sizes in tiles(machine):
         try:
-            stream_roles(plan, sizes)
+            stream_roles(plan, sizes, machine)
         except NotRealised:
             continue
         return (((), sizes),)
     return ()
 
 
-def stream_roles(plan: KernelPlan, sizes: Schedule) -> Built:
+def stream_roles(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
-    tile = tuple(sizes[s] for s in SITES)
-    longest = next((length for length, t in TILES if t == tile), None)
-    if longest is None:
+    tile, copies = tuple(sizes[s] for s in SITES), machine.copies
+    known = {t: length for length, t in copies.streams} if copies is not None else {}
+    longest = known.get(tile)
+    if copies is None or longest is None:
         raise NotRealised("a tile that the device's headers do not have")
-    found = Streamable.of(Cascade.of(plan), plan.stores, sizes["rows"])
+    cascade = Cascade.of(plan, machine)
+    found = Streamable.of(cascade, plan.stores, sizes["rows"], machine)
     if found.outer is None:
         raise NotRealised("a fold around a product with no outer product")
-    lengths = (size(found.cascade.rows), size(found.cascade.inner.axes))
+    streams = machine.streams
+    lengths = (size(found.cascade.rows, streams), size(found.cascade.inner.axes, streams))
     if max(lengths) > longest:
         raise NotRealised(f"rows of {max(lengths)} in a tile for {longest}")
-    builder = _Builder(plan, found, sizes)
+    builder = _Builder(plan, found, sizes, machine)
     if not builder.is_fetched():
         raise NotRealised("an operand that a tensor copy engine does not fetch")
     program = builder.program()
-    if sizes["rows"] > ROWS_OF_TWO and _maps_read_memory(program):
+    if sizes["rows"] > copies.rows_with_maps and _maps_read_memory(program):
         raise NotRealised("three warpgroups leave no registers for maps that read memory")
     return Built(program, plan.region)
 
@@ -80,12 +76,18 @@ def _maps_read_memory(program: TileProgram) -> bool:
 
 
 class _Builder(StreamBuilder):
+    @property
+    def copies(self) -> Copies:
+        assert self.machine.copies is not None, "asked before"
+        return self.machine.copies
+
     def is_fetched(self) -> bool:
         """Whether the engine takes all operands, and tiles are not mostly empty."""
         operands = self.fetched()
         if operands is None or any(o.source.dtype is not self.found.element for o in operands):
             return False
-        return all(x.extent.estimate() >= BOX for x in (self.m, self.k, self.e, self.d))
+        least = self.copies.box
+        return all(x.extent.estimate() >= least for x in (self.m, self.k, self.e, self.d))
 
     def fetched(self) -> tuple[Mapped, ...] | None:
         """The operands as the engine sees them."""
@@ -111,13 +113,13 @@ class _Builder(StreamBuilder):
         deep = tuple(o.is_deep for o in operands)
         tiles = (self.a_tile, self.b_tile, self.c_tile)
         maps = (
-            o.boxes(_map_of(tile), lines, o.batches())
+            o.boxes(_map_of(tile), lines, self.copies.box, o.batches())
             for tile, o, lines in zip(tiles, operands, majors, strict=True)
         )
         return replace(
             program,
             skeleton="cascade_roles",
-            threads=128 * (1 + self.sizes["rows"] // 64),
+            threads=self.copies.warpgroup * (1 + self.sizes["rows"] // 64),
             tile=BlockTile(TileKind.CASCADE_ROLES, each, self.found.element, deep),
             maps=tuple(maps),
         )

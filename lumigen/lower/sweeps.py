@@ -17,6 +17,7 @@ from lumigen.index import Axis, Ix, Lookup, ix
 from lumigen.lower.runs import vary, visited
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
 from lumigen.lower.window import windowed
+from lumigen.machine import Machine, Teams, Vectors
 from lumigen.plan import Carry, KernelPlan, Loop, Step
 from lumigen.region import (
     Buffer,
@@ -34,18 +35,14 @@ from lumigen.region import (
     walk,
 )
 
-WINDOW = 8  # points of an axis: fewer fill no vector
-SHARED = 32  # points of a loop that are enough for the threads of a warp
-LEAST_LANES = 4  # points of a reduced axis: fewer are not worth a loop over lanes
 
-
-def plan_sweeps(region: Region, *, team: bool = False) -> KernelPlan:
-    """The plan of a region; with a `team` the threads of a block share rows."""
-    merged = merge_axes(region.stores)
-    stores, where = _changed(merged)
-    store, lane = stores[-1], lane_axis(stores[-1])
-    kind = _lane_kind(stores, lane, team=team)
-    at = Around(team=team)
+def plan_sweeps(region: Region, machine: Machine) -> KernelPlan:
+    """The plan of a region; where a machine has teams, the threads of a block share rows."""
+    merged, vectors = merge_axes(region.stores), machine.vectors
+    stores, where = _changed(merged, vectors)
+    store, lane = stores[-1], lane_axis(stores[-1], vectors)
+    kind = _lane_kind(stores, lane, team=machine.teams is not None)
+    at = Around(vectors, machine.teams)
     reductions = [
         r
         for r in kernel_reductions(s.value for s in reversed(stores))
@@ -56,7 +53,7 @@ def plan_sweeps(region: Region, *, team: bool = False) -> KernelPlan:
     once = tuple(at.fold(g) for g in sweeps_in_order(r for r in outer if not free_axes(r)))
     folds = tuple(at.fold(g) for g in sweeps_in_order(r for r in outer if free_axes(r)))
     in_lanes = tuple(at.inside(kind).fold(g) for g in sweeps_in_order(inner))
-    after = axes_after(stores)
+    after = axes_after(stores, vectors)
     rows = tuple(a for a in store.axes if a is not lane and a not in after)
     if lane is None:
         body = _seq(after, stores)
@@ -68,13 +65,15 @@ def plan_sweeps(region: Region, *, team: bool = False) -> KernelPlan:
     return KernelPlan(Region(merged, region.lines), (*once, grid))
 
 
-def _changed(stores: tuple[Store, ...]) -> tuple[tuple[Store, ...], tuple[Cmp, ...]]:
+def _changed(
+    stores: tuple[Store, ...], vectors: Vectors
+) -> tuple[tuple[Store, ...], tuple[Cmp, ...]]:
     """The stores, of one that reduces nothing only what it changes; and where it does."""
     (store, *others) = stores
     if others or kernel_reductions([store.value]):
         return stores, ()
     changed, asked = windowed(store)
-    if lane_axis(changed) in frozenset[Axis]().union(*(c.axes for c in asked)):
+    if lane_axis(changed, vectors) in frozenset[Axis]().union(*(c.axes for c in asked)):
         return stores, ()
     return (changed,), asked
 
@@ -94,9 +93,10 @@ def _seq(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class Around:
-    """Where a fold stands: in a loop over `lanes`, or over points that each thread of a `team` runs `alone`."""
+    """Where a fold stands: in a loop over `lanes`, or over points that each thread of a team runs `alone`."""
 
-    team: bool = False
+    vectors: Vectors
+    teams: Teams | None = None
     lanes: bool = False
     alone: bool = False
 
@@ -110,10 +110,10 @@ class Around:
         """The loop that computes reductions over the same axes, with those inside of it."""
         first, last, kind = group[0], None, "seq"
         if not self.lanes and not self.alone:
-            along = _lane_axis(first) if all(r.dtype is f32 for r in group) else None
+            along = _lane_axis(first, self.vectors) if all(r.dtype is f32 for r in group) else None
             if along is not None and lanes_fit([r.body for r in group], along):
                 last, kind = along, "lanes"
-            elif self.team and (dealt := _dealt_axis(first)) is not None:
+            elif self.teams is not None and (dealt := self._dealt_axis(first, self.teams.warp)):
                 last, kind = dealt, "threads"
         axes = (*(a for a in first.axes if a is not last), *((last,) if last else ()))
         carries = tuple(Carry(r, r.monoid, r.body, None) for r in group)
@@ -121,6 +121,14 @@ class Around:
         within = self.inside(kind)
         body = tuple((within if last in free_axes(r) else self).fold((r,)) for r in _nested(group))
         return Loop(axes, kind, body, carries, results, first.where)
+
+    def _dealt_axis(self, r: Reduce, warp: int) -> Axis | None:
+        """The reduced axis whose points threads share: that along memory, unless a longer one busies more of them."""
+        along = _lane_axis(r, self.vectors)
+        longest = max(r.axes, key=lambda a: visited(r, a))
+        if along is None or visited(r, along) < min(warp, visited(r, longest)):
+            return longest if visited(r, longest) >= self.vectors.least else None
+        return along
 
 
 def _nested(group: Sequence[Reduce]) -> list[Reduce]:
@@ -134,7 +142,7 @@ def _nested(group: Sequence[Reduce]) -> list[Reduce]:
     return [r for r in found if not is_deeper(r)]
 
 
-def _lane_axis(r: Reduce) -> Axis | None:
+def _lane_axis(r: Reduce, vectors: Vectors) -> Axis | None:
     """The reduced axis along which most reads are consecutive in memory; none if it is too short to pay."""
 
     def score(axis: Axis) -> int:
@@ -145,24 +153,15 @@ def _lane_axis(r: Reduce) -> Axis | None:
         )
 
     best = max(reversed(r.axes), key=score)
-    return best if visited(r, best) >= LEAST_LANES else None
+    return best if visited(r, best) >= vectors.least else None
 
 
-def _dealt_axis(r: Reduce) -> Axis | None:
-    """The reduced axis whose points threads share: that along memory, unless a longer one busies more of them."""
-    along = _lane_axis(r)
-    longest = max(r.axes, key=lambda a: visited(r, a))
-    if along is None or visited(r, along) < min(SHARED, visited(r, longest)):
-        return longest if visited(r, longest) >= LEAST_LANES else None
-    return along
-
-
-def axes_after(stores: tuple[Store, ...]) -> tuple[Axis, ...]:
+def axes_after(stores: tuple[Store, ...], vectors: Vectors) -> tuple[Axis, ...]:
     """The axes of the stores, but for the lanes, that no reduction in them varies with; none where none is reduced.
 
     A loop over them belongs after the folds, which would else run again for each of their points.
     """
-    lane = lane_axis(stores[-1])
+    lane = lane_axis(stores[-1], vectors)
     found = kernel_reductions(s.value for s in stores)
     varying = frozenset[Axis]().union(*map(free_axes, found))
     apart = (a for a in stores[-1].axes if a is not lane and a not in varying)
@@ -174,7 +173,7 @@ def grid_loop(axes: tuple[Axis, ...], body: tuple[Step, ...]) -> Loop:
     return Loop(axes, "grid", body)
 
 
-def lane_axis(store: Store) -> Axis | None:
+def lane_axis(store: Store, vectors: Vectors) -> Axis | None:
     """The axis whose neighbouring points a vector computes: the last one, where that pays.
 
     It does not if the axis has one point, or if the reductions that vary with it read memory along their own axes,
@@ -189,7 +188,7 @@ def lane_axis(store: Store) -> Axis | None:
         return None
     if not varying or any(_consecutive(r, (last,)) for r in varying):
         return last
-    long = [tuple(a for a in r.axes if a.extent.estimate() >= WINDOW) for r in varying]
+    long = [tuple(a for a in r.axes if a.extent.estimate() >= vectors.window) for r in varying]
     along = all(_consecutive(r, axes) for r, axes in zip(varying, long, strict=True))
     return None if along else last
 

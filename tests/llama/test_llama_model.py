@@ -23,6 +23,7 @@ from lumigen.compile import lower_model
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
+from lumigen.targets.cpu.device import CPU
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "llama"
@@ -286,7 +287,7 @@ def test_greedy_text_beyond_the_window_in_cpp(tmp_path: Path) -> None:
     entries = dict(traced.entries)
     for change in GRAPH_PASSES:
         entries = {name: change(graph) for name, graph in entries.items()}
-    lowered = assemble(tuple(entries.items()))
+    lowered = assemble(tuple(entries.items()), CPU)
     lane = fast_lane.load(lowered, "-O1")
     states = {s.name: np.zeros(s.shape, s.dtype.numpy) for s in lowered.states}
 

@@ -18,6 +18,7 @@ from lumigen.dtype import DType, bf16, f32
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
+from lumigen.targets.cpu.device import CPU
 
 TOLERANCE = {f32: 1e-4, bf16: 2e-2}
 SIZE, CLASSES, MOST, OVERLAP = 64, 3, 40, 0.7
@@ -186,7 +187,7 @@ def test_boxes_are_removed_one_after_the_other(compiled: bool) -> None:
     if compiled:
         for change in GRAPH_PASSES:
             graph = change(graph)
-        lane = fast_lane.load(assemble((("entry", graph),)), "-O1")
+        lane = fast_lane.load(assemble((("entry", graph),), CPU), "-O1")
         found = lane.run("entry", given, {})["out"]
     else:
         found = evaluate(graph, given, {})["out"]

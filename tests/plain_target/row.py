@@ -11,7 +11,6 @@ from lumigen.emit.expression import Renderer, computed_in, literal
 from lumigen.emit.kernel import KernelText, dim_arguments, spelled_dims
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.index import Ix
-from lumigen.lower import devices
 from lumigen.lower.scope import address
 from lumigen.program import Parameter
 from lumigen.region import Local, Monoid
@@ -103,7 +102,7 @@ TARGET = replace(
 BACKEND = Backend(
     target=TARGET,
     device=replace(
-        devices.CPU,
+        HOST.device,
         products=lambda _region, _schedule: iter(()),
         runs_whole=lambda _region, _temporaries: False,
     ),

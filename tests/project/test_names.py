@@ -15,6 +15,7 @@ from lumigen.emit.project import render_project
 from lumigen.errors import BadArgument
 from lumigen.lower.assemble import assemble
 from lumigen.names import taken_by
+from lumigen.targets.cpu.device import CPU
 
 # What kernels call their arguments, numbers, locals and functions; keywords, types and macros.
 KERNEL_WORDS = (
@@ -75,7 +76,7 @@ def test_dims_may_be_called_like_anything_in_a_kernel(tmp_path, monkeypatch, rng
             return {"p": (x @ y).exp(), "q": x.sum(0) * x.shape[0]}
 
         entries.append((f"on_{word}", model.trace().entries[0][1]))
-    loaded = fast_lane.load(assemble(tuple(entries)), "-O0")
+    loaded = fast_lane.load(assemble(tuple(entries), CPU), "-O0")
     x, y = rng.normal(size=(7, 5)).astype(np.float32), rng.normal(size=(5, 7)).astype(np.float32)
     for name, _ in entries:
         got = loaded.run(name, {"x": x, "y": y}, {})

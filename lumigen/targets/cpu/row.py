@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from lumigen.lower import devices
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
 from lumigen.targets.backend import Backend
+from lumigen.targets.cpu.device import CPU as DEVICE
 from lumigen.targets.cpu.limits import probe_cpu
+from lumigen.targets.cpu.machines import MACHINES
 from lumigen.targets.cpu.speller import kernel_body
 from lumigen.targets.skeletons import CASCADE, GROUPS, LOOPS, ORDER
 
@@ -22,8 +23,8 @@ CPU = Target(
         "avx512_bf16": "call.model().isa >= kAvx512Bf16",
         "amx": "call.model().isa >= kAmx",
     },
-    isas=("baseline", "avx2", "avx512", "avx512_bf16", "amx"),
-    bf16_isas=("avx512_bf16", "amx"),  # a better one has all that a lesser one has
+    isas=tuple(m.name for m in MACHINES),
+    bf16_isas=tuple(m.name for m in MACHINES if m.pairs),
     template_folders=(templates_dir() / "cpu",),
     runtime_folder=runtime_dir() / "cpu",
     templates=(("kernels/table.cpp.j2", "kernels/table.cpp"),),
@@ -37,7 +38,7 @@ CPU = Target(
 )
 BACKEND = Backend(
     target=CPU,
-    device=devices.CPU,
+    device=DEVICE,
     spell=kernel_body,
     probe=probe_cpu,
     skipped="instruction sets of other processors",

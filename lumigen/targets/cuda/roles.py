@@ -13,6 +13,7 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.statements import Statements
 from lumigen.index import ix
 from lumigen.targets.cuda.block import count, declarations, statements_of
+from lumigen.targets.cuda.machines import SM_90A
 from lumigen.tile import (
     Bind,
     Contract,
@@ -24,8 +25,6 @@ from lumigen.tile import (
     TileProgram,
     When,
 )
-
-BAND = 2048  # rows that blocks walk down before the next columns: what they read stays in the cache
 
 
 def role_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
@@ -102,7 +101,8 @@ def _product(grid: tuple[Stmt, ...], r: Renderer) -> str:
     """Its operands and sizes."""
     contract = _contract_of(grid)
     batch = next(s.axis for s in grid[2:] if isinstance(s, Bind))
-    band = max(1, BAND // contract.acc.dims[0].const)
+    assert SM_90A.copies is not None, "the kernel is for Hopper"
+    band = max(1, SM_90A.copies.band // contract.acc.dims[0].const)
     sizes = (contract.m.extent, contract.n.extent, batch.extent, contract.k.extent)
     extent = ", ".join([*(count(r, i) for i in sizes), str(band)])
     return f"{{{', '.join(map(_boxes, contract.maps))}, Extent{{{extent}}}}}"

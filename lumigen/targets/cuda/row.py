@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from lumigen.lower import devices
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
 from lumigen.targets.backend import Backend, KernelCompiler
+from lumigen.targets.cuda.device import CUDA as DEVICE
 from lumigen.targets.cuda.limits import probe_gpu
+from lumigen.targets.cuda.machines import SM_80, SM_90A
 from lumigen.targets.cuda.speller import device_kernel_body
 from lumigen.targets.cuda.tools import cuda_driver, cuda_toolkit, gpu_architecture, nvcc
 from lumigen.targets.skeletons import CASCADE, GROUPS, LOOPS, ORDER
@@ -17,7 +18,7 @@ ARCHITECTURES = (
     *("sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a"),
     *("sm_103", "sm_103a", "sm_110", "sm_110a", "sm_120", "sm_120a", "sm_121", "sm_121a"),
 )
-DEFAULT = ("sm_80", "sm_90a", "sm_100", "sm_120")
+DEFAULT = (SM_80.name, SM_90A.name, "sm_100", "sm_120")
 
 
 # GPUs that run the first all run the second. Of both the driver might take the one that lacks kernels.
@@ -76,7 +77,7 @@ COMPILER = KernelCompiler(
 )
 BACKEND = Backend(
     target=CUDA,
-    device=devices.CUDA,
+    device=DEVICE,
     spell=device_kernel_body,
     probe=lambda _threads, dtypes: probe_gpu(dtypes),
     skipped="a GPU that runs the project",

@@ -1,0 +1,272 @@
+"""machine: what is known of a kind of processor or GPU, as a row of numbers.
+
+Promises that no module below `targets` has such a number: whoever chooses tiles, parts, or what is stored is given a
+row. The rows stand in `targets`, one for each instruction set or architecture. Counts are of elements where nothing
+else is said; times are in products of a multiprocessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Sizes = Mapping[str, int]  # at the sites of a schedule
+
+
+# ---- of all machines ----
+
+
+@dataclass(frozen=True)
+class Storing:
+    """What decides whether a value is stored, or computed where it is read."""
+
+    table: int  # elements of a region for each one of a value: then it is a table
+    few_columns: int  # side by side: fewer leave a tile of products with gaps
+    long_row: int  # scores of a row: fewer are no more than to store and read them
+    many_terms: int  # of all elements of a reduction: more than it takes to store and read them
+    short: int  # points of a loop over tiles that takes no longer than to store them
+    rows: int  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
+    expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
+    row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
+    row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
+    row_of_fold: int  # the same of a fold around a product that needs no place for its scores
+
+
+@dataclass(frozen=True)
+class Grain:
+    """One way of running a reduction: `lanes` work at each result, and a part should have `terms` at least.
+
+    A block merges the parts of up to so many `results` in a time that does not count.
+    """
+
+    lanes: int
+    terms: int
+    results: int = 0
+
+
+@dataclass(frozen=True)
+class Division:
+    """When long reductions run in parts.
+
+    `row`: lanes share the terms of a result. `column`: each lane has results of its own.
+    """
+
+    lanes: int  # that keep the machine busy
+    row: Grain
+    column: Grain
+    again: int  # terms: to add up more of them another time takes longer than a launch
+    line: int  # of a line of memory, at which parts of many begin
+    repeated: int  # times as much as it reduces does a task after a fold that other tasks repeat
+    idle: int  # times as many lanes as are at work: then most of the machine is idle
+    worth: int  # the least parts that a reduction has terms for, if it is to be split
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Vector loops."""
+
+    window: int  # points of an axis: fewer fill no vector
+    least: int  # points of a reduced axis: fewer are not worth a loop over lanes
+    scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
+
+
+@dataclass(frozen=True)
+class Teams:
+    """Threads that share a task. Registers are of 32 bits."""
+
+    threads: int  # of a block: kThreads of the headers
+    warp: int  # threads that exchange values without memory
+    lane_bytes: int  # that a thread moves at a time
+    vectors: int  # of a thread in a row of a map
+    repeated: int  # the same where each task computes what its row reduces to
+    merged: int  # parts that one block does not take long to merge
+    joined_blocks: int  # of a multiprocessor, where the block that ends last goes on
+    registers: int  # of a multiprocessor
+    held: int  # registers of a thread for what it reads of a row, and as many for what it computes
+    blocks: int  # of a multiprocessor: more are more than some GPUs run at one time
+    spare: int  # registers for what is about to be used
+    addresses: (
+        int  # registers for places in a row, where the threads of a block have different rows
+    )
+    between: (
+        int  # registers where parts of a row are code of their own, since not all threads have them
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """What all rows have. One is the same as itself alone, so that what was found for it is soon found again."""
+
+    name: str  # of the instruction set or architecture
+    accumulators: int  # of products that a tile should have; more are elements of the space
+    storing: Storing
+    division: Division
+    vectors: Vectors
+    teams: Teams | None  # none where a task is one thread's
+
+
+# ---- processors ----
+
+
+@dataclass(frozen=True)
+class ThreadTiles:
+    """Sizes at the sites of builders whose tasks are one thread's, and when which of them are taken."""
+
+    loops: Sizes
+    scans: Sizes
+    one_row: Sizes  # of a product; with `shared` and `near_rows`, as the next two
+    floats: Sizes
+    pairs: Sizes  # of bf16, for a matrix unit
+    windows: Sizes
+    rows_of_floats: Sizes  # of a fold of rows
+    rows_of_pairs: Sizes
+    rows_of_numbers: Sizes  # without a product
+    fold: Sizes  # around a product
+    fold_of_few: Sizes  # with up to `few_columns`
+    few_columns: int
+    least_columns: int  # between two epilogues of several products
+    computed_again: int  # times that rows of a product may be, once for each tile of columns
+    points_of_part: int  # that a thread folds at least where several share those of a fold
+    step_of_parts: int  # points, of which a part has whole steps
+    window_points: (
+        int  # of k inside one of its outermost axis: more windows would not stay in the caches
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Processor(Machine):
+    """A processor, by its instruction set."""
+
+    pairs: bool  # whether an instruction multiplies pairs of bf16
+    threads: int  # of a large machine, all of which should have something to do
+    tiles: ThreadTiles
+
+
+# ---- GPUs ----
+
+
+class ProductTile(NamedTuple):
+    """How a block divides a product: `warps` of rows and columns, or `each` products of a thread that has its own.
+
+    So many `blocks` are on a multiprocessor at one time, and reach so much of the greatest `rate`, in 100.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    blocks: int
+    rate: float
+    warps: tuple[int, int] = (0, 0)
+    each: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class ProductTiles:
+    """Tiles of products, and what they take; times are in products of a multiprocessor."""
+
+    matrix: tuple[ProductTile, ...]  # of 16 bits, by matrix instructions
+    scalar: tuple[ProductTile, ...]  # of f32, by threads that multiply by themselves
+    pair: tuple[ProductTile, ...]  # of two products of the same rows, with so many columns of each
+    stored: int  # neighbours of a row that one thread stores
+    most_parts: int
+    least_steps: int  # of a part: it should fill its ring
+    read: float  # of a byte of the operands, while all that memory gives is used
+    read_again: float  # of each byte that a block brings in: it comes from the cache
+    in_flight: float  # bytes that are on their way where all that memory gives is used
+    alone: float  # of the time of a full round that blocks take which have more of a multiprocessor to themselves
+    beginning: float  # while a block begins and ends
+    added: float  # of an element that another part has, too
+
+
+@dataclass(frozen=True)
+class StreamTiles:
+    """Folds around a product: rows of a block, past which tiles of so many points (a `step`) stream."""
+
+    rows: int
+    warps: int
+    step: int
+    step_of_long: int  # of rows longer than `long`, whose sums fill the registers
+    long: int
+    scalar: Mapping[
+        int, tuple[tuple[int, int, int], ...]
+    ]  # f32: longest row -> (rows, step, warps)
+    few_rows: int  # that one warp has by itself
+    few_steps: Mapping[int, int]  # longest row -> points, for these
+    few_steps_of_floats: Mapping[int, int]
+    widest: int  # of what a warp has in registers for each of its rows: its depth, and its sums
+    narrowest: int  # the depth of a matrix instruction
+    neighbours: int  # of a row that one thread has
+    warps_of_parts: int  # on each multiprocessor, where a fold is split
+    steps_of_part: int  # at least
+    steps_to_split: int  # of a fold that takes several times as long as the launch of the merge
+    least_parts: int
+    most_parts: int  # since the merge takes a result from all of them in turn
+
+
+@dataclass(frozen=True)
+class RowFoldTiles:
+    """Folds of a product's rows. Sites: rows, step, depth, stages, warps, for many rows and for few."""
+
+    one: tuple[tuple[int, ...], tuple[int, ...]]
+    two: tuple[tuple[int, ...], tuple[int, ...]]  # with a map of the scores beside them
+    blocks: int  # of a multiprocessor
+    deepest: int  # of a product: to store and read an element takes as long as its products
+    least_tiles: int  # of columns in a part: its states should cost little compared with them
+
+
+class ClusterTile(NamedTuple):
+    """How a cluster divides a product, and how much of the instruction's rate it reaches, in 100.
+
+    Larger tiles read less for a product. Where `split` is 0 the blocks stay; others end with their tile.
+    """
+
+    rows: int
+    columns: int
+    stages: int
+    cluster: int
+    split: int
+    blocks: int
+    turned: bool
+    rate: int
+
+
+@dataclass(frozen=True)
+class Copies:
+    """A tensor copy engine and warpgroups: tiles that the headers have; times are in products of a multiprocessor."""
+
+    tiles: tuple[ClusterTile, ...]
+    streams: tuple[tuple[int, tuple[int, ...]], ...]  # (longest row, sizes at the sites)
+    rows_with_maps: int  # of a fold's tile whose maps of the scores may read memory as well
+    rows: tuple[
+        tuple[int | None, int], ...
+    ]  # up to how many a kernel is for, and for how many its tile is chosen
+    box: int  # elements of a line that a copy moves; lines, where lines run along the depth
+    warpgroup: int  # threads that multiply together
+    exchange: int  # of depth, that could be multiplied while the parts of a tile are added
+    in_flight: float  # elements that are on their way where all that memory gives is used
+    element: float  # while a multiprocessor's share of memory gives an element
+    again: float  # what an element costs that another tile has read, too: it comes from the cache
+    narrow: float  # how fast tiles of 64 rows read, compared with those of 128
+    alone: float  # how much more than its share a multiprocessor takes in while others have nothing to do
+    empty: float  # how much slower tiles read that hold next to nothing
+    leaving: float  # while an element of the result is on its way out
+    beginning: float  # while a block begins and ends
+    band: (
+        int  # rows that blocks walk down before the next columns: what they read stays in the cache
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Gpu(Machine):
+    """A GPU, by its architecture."""
+
+    teams: Teams
+    multiprocessors: int  # that should all have something to do
+    shared_bytes: int  # that a block has at most
+    ordered: int  # elements that a block orders at a time: kOrdered of the headers
+    products: ProductTiles
+    streams: StreamTiles
+    row_folds: RowFoldTiles
+    copies: Copies | None

@@ -1,0 +1,107 @@
+"""machines: processors as rows of numbers, one for each instruction set.
+
+A kernel is compiled for all of them, and weights are packed once, so `PLANNED` is what kernels are planned for: the
+row with the widest vectors and the matrix unit. Tiles that fill these are whole numbers of narrower vectors, while
+tiles for narrower ones would leave wide ones partly empty. Its caches are those of a core of 512 KiB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lumigen.machine import Division, Grain, Processor, Storing, ThreadTiles, Vectors
+
+WHOLE = 1 << 20  # terms of a sum that runs in one piece
+LOOPS = {"visits": 8192, "lanes": 128}
+
+TILES = ThreadTiles(
+    loops={**LOOPS, "stretches": 4},
+    scans=LOOPS,
+    # five panels to each of four streams in which a row reads its columns: long streams, and not a power of two apart,
+    # which is slower (docs/design/0005)
+    one_row={
+        "rows": 1,
+        "columns": 320,
+        "chunk": 320,
+        "depth": WHOLE,
+        "shared": WHOLE,
+        "near_rows": 1,
+    },
+    # 96 rows of 384 and a panel that deep fill half of a 512 KiB second cache; 128 columns between epilogues keep the
+    # products of a tile there as well
+    floats={
+        "rows": 96,
+        "columns": 512,
+        "chunk": 128,
+        "depth": 384,
+        "shared": 256 * 1024,
+        "near_rows": 96,
+    },
+    # a matrix unit is so fast that packing rows and bringing columns have to serve many products: 256 rows of 2048
+    # stay in the second cache. Columns of more than 1 MiB come once for all rows that there are. Others stay there with
+    # them, and then 32 rows are better: they stay in the first cache, with the products that wait to be rounded
+    pairs={
+        "rows": 256,
+        "columns": 1024,
+        "chunk": 64,
+        "depth": 2048,
+        "shared": 512 * 1024,
+        "near_rows": 32,
+    },
+    # columns that the kernel packs: 144 to a row of a tile, 256 of k, with 256 rows of products
+    windows={"rows": 96, "chunk": 128, "deep": 256, "held": 256},
+    # fewer than 8 rows would read weights faster than multiply them
+    rows_of_floats={"rows": 96, "least_rows": 8, "part": 128, "depth": 384},
+    # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come
+    rows_of_pairs={"rows": 256, "least_rows": 64, "part": 512, "depth": 1024},
+    # a row of its own for each work tile, and so much of it that it stays in the first cache between levels
+    rows_of_numbers={"rows": 1, "least_rows": 1, "part": 4096, "depth": 1},
+    # scores and weights of 64 x 64 and accumulators stay in the first two caches
+    fold={"columns": 64, "depth": 64},
+    # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long
+    # streams
+    fold_of_few={"depth": 256},
+    few_columns=8,
+    least_columns=64,  # four panels, which a tile of sums in registers may have
+    computed_again=4,
+    points_of_part=512,
+    step_of_parts=64,
+    window_points=1024,
+)
+BASELINE = Processor(
+    name="baseline",
+    accumulators=8,
+    storing=Storing(
+        table=8,
+        few_columns=16,
+        long_row=128,
+        many_terms=1 << 20,
+        short=0,
+        rows=64,  # eight threads with eight rows each
+        expansion=2,
+        row=256,
+        row_of_weights=1024,
+        row_of_fold=512,
+    ),
+    division=Division(
+        lanes=64 * 128,  # results, 128 to a task, for every core of a large machine
+        row=Grain(128, 1 << 15),  # parts of 128 KiB
+        column=Grain(1, 256),
+        again=1 << 17,
+        line=64,
+        repeated=8,
+        idle=2,
+        worth=8,
+    ),
+    vectors=Vectors(window=8, least=4, scanned=32),
+    teams=None,
+    pairs=False,
+    threads=64,
+    tiles=TILES,
+)
+AVX2 = replace(BASELINE, name="avx2")
+AVX512 = replace(AVX2, name="avx512")
+AVX512_BF16 = replace(AVX512, name="avx512_bf16", pairs=True)
+AMX = replace(AVX512_BF16, name="amx")
+MACHINES = (BASELINE, AVX2, AVX512, AVX512_BF16, AMX)  # each has all that those before it have
+PLANNED = AMX

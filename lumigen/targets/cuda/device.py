@@ -1,0 +1,128 @@
+"""device: how plans become kernels whose task is a block of threads."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lumigen.dtype import DType
+from lumigen.index import Ix
+from lumigen.lower import block_fold, order, pipeline, roles, scan, simt, stream, stream_roles
+from lumigen.lower.axes import unify_axes
+from lumigen.lower.beside import find_blocks_beside, find_loops_beside
+from lumigen.lower.block_fold import find_foldable
+from lumigen.lower.devices import Device, Special
+from lumigen.lower.plan_region import candidates_of_blocks, candidates_of_deep_rows
+from lumigen.lower.schedule_plan import schedule_of_block
+from lumigen.lower.side_by_side import side_by_side
+from lumigen.lower.space import (
+    Builder,
+    each_part,
+    sites,
+    tiles_of_pipeline,
+    tiles_of_roles,
+    tiles_of_stream,
+    tiles_of_stream_roles,
+)
+from lumigen.lower.stream import find_streamable
+from lumigen.machine import Gpu
+from lumigen.region import Region
+from lumigen.targets.cuda.machines import SM_80, SM_90A
+
+
+def device_of(machine: Gpu, copying: Gpu) -> Device:
+    """The row for a machine; of a product and a fold around one there are kernels for the `copying` one besides."""
+    return Device(
+        machine=machine,
+        products=partial(candidates_of_blocks, machine=machine),
+        schedule=partial(schedule_of_block, machine=machine),
+        builders=_builders(machine, copying),
+        runs_whole=partial(_streams, machine),
+        rows_in_one_loop=partial(candidates_of_deep_rows, machine=machine),
+        keeps=partial(_kept_by_blocks, machine.ordered),
+        beside=partial(_beside, machine),
+        special=(
+            Special(copying.name, partial(roles.schedules, machine=copying)),
+            Special(copying.name, partial(stream_roles.schedules, machine=copying)),
+        ),
+    )
+
+
+def _builders(machine: Gpu, copying: Gpu) -> dict[str, Builder]:
+    """What builds kernels, and the sizes that a search tries at each site."""
+    threads, width = (128, 256), (1, 2, 4, 8)
+    grids = {
+        "simt": Builder(
+            partial(simt.simt, machine=machine),
+            sites(
+                {
+                    "threads": threads,
+                    "width": width,
+                    "vectors": (1, 2, 4),
+                    "repeated": (1, 8),
+                    "hold": (0, 1),
+                    "blocks": (0, 2),
+                }
+            ),
+        ),
+        "pipeline": Builder(
+            partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
+        ),
+        # its operands are brought by a tensor copy engine
+        "roles": Builder(
+            partial(roles.roles, machine=copying), partial(tiles_of_roles, machine=copying)
+        ),
+    }
+    return {
+        **grids,
+        "side_by_side": Builder(
+            partial(side_by_side, builders={name: b.build for name, b in grids.items()}),
+            each_part({name: b.near for name, b in grids.items()}),
+        ),
+        "scan": Builder(
+            partial(scan.scan, machine=machine), sites({"threads": threads, "width": width})
+        ),
+        "order": Builder(order.order, sites()),
+        "stream": Builder(
+            partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
+        ),
+        "block_fold": Builder(
+            partial(block_fold.block_fold, machine=machine),
+            sites(
+                {
+                    "rows": (64, 128),
+                    "step": (64, 128),
+                    "depth": (32, 64),
+                    "stages": (2, 3, 4),
+                    "warps": (2, 4),
+                }
+            ),
+        ),
+        "stream_roles": Builder(
+            partial(stream_roles.stream_roles, machine=copying),
+            partial(tiles_of_stream_roles, machine=copying),
+        ),
+    }
+
+
+def _beside(machine: Gpu, region: Region) -> bool:
+    """Whether a launch of blocks has a grid for each store: of tiles of products, or of vector loops."""
+    loops = find_loops_beside(region, partial(schedule_of_block, machine=machine), machine)
+    return loops is not None or find_blocks_beside(region) is not None
+
+
+def _streams(machine: Gpu, region: Region, temporaries: DType) -> bool:
+    """Whether a block of threads runs a contraction inside another reduction without storing it."""
+    stores = unify_axes(region).stores
+    streams = find_streamable(stores, machine, temporaries) is not None
+    return streams or find_foldable(stores, machine, temporaries) is not None
+
+
+def _kept_by_blocks(ordered: int, length: Ix, kept: Ix) -> bool:
+    """Whether what a block of threads keeps of a row fits with what it compares with it, or all of the row does."""
+    most, longest = kept.bounds()[1], length.bounds()[1]
+    return (most is not None and most <= ordered // 2) or (
+        longest is not None and longest <= ordered
+    )
+
+
+CUDA = device_of(SM_80, SM_90A)

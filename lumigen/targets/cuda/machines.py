@@ -1,0 +1,195 @@
+"""machines: NVIDIA's GPUs as rows of numbers, by architecture.
+
+Kernels without a guard run on all of them: `SM_80` is what they are planned for, with the least shared memory that any
+of them has. Times were fitted on an H200, whose number of multiprocessors both rows have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lumigen.machine import (
+    ClusterTile,
+    Copies,
+    Division,
+    Gpu,
+    Grain,
+    ProductTile,
+    ProductTiles,
+    RowFoldTiles,
+    Storing,
+    StreamTiles,
+    Teams,
+    Vectors,
+)
+
+MULTIPROCESSORS = 132
+
+# Times were fitted to those of each tile with 1 to 16 parts, over 1 to 4096 rows of matrices of a Llama of 8 billion
+# weights.
+PRODUCTS = ProductTiles(
+    matrix=(  # a warp of 64 x 64 reads least for a product
+        ProductTile(128, 256, 64, 2, 1, 100, warps=(2, 4)),
+        ProductTile(128, 128, 32, 4, 2, 97, warps=(2, 2)),
+        ProductTile(64, 128, 64, 4, 2, 89, warps=(2, 2)),
+        ProductTile(64, 64, 64, 4, 3, 72, warps=(2, 2)),
+        ProductTile(32, 64, 64, 4, 4, 52, warps=(1, 4)),
+        ProductTile(16, 64, 128, 4, 2, 35, warps=(1, 4)),
+    ),
+    scalar=(
+        ProductTile(128, 128, 16, 3, 2, 10, each=(8, 8)),
+        ProductTile(64, 64, 16, 3, 3, 8, each=(4, 4)),
+        ProductTile(32, 64, 16, 3, 6, 6.5, each=(4, 4)),
+        ProductTile(16, 64, 32, 3, 6, 4.7, each=(4, 4)),
+    ),
+    pair=(
+        ProductTile(64, 64, 64, 4, 2, 80, warps=(2, 2)),
+        ProductTile(32, 64, 64, 4, 2, 52, warps=(1, 4)),
+        ProductTile(16, 64, 128, 2, 2, 35, warps=(1, 4)),
+    ),
+    stored=4,
+    most_parts=16,
+    least_steps=4,
+    read=0.26,
+    read_again=0.13,
+    in_flight=2.7e6,
+    alone=0.75,
+    beginning=8e6,
+    added=320,
+)
+STREAMS = StreamTiles(
+    rows=64,  # 16 to a warp
+    warps=4,
+    step=64,
+    step_of_long=32,
+    long=128,
+    scalar={  # from many rows in a block to few; 32 rows of a warp read least for a product
+        64: ((128, 32, 4), (64, 32, 4)),
+        128: ((128, 16, 4), (64, 16, 4)),
+        256: ((32, 16, 2),),
+    },
+    few_rows=16,
+    few_steps={16: 32, 32: 32, 64: 32, 128: 32, 256: 16},
+    # a warp brings no line of more than 128: little, so that many blocks are on a multiprocessor
+    few_steps_of_floats={16: 32, 32: 32, 64: 32, 128: 16},
+    widest=256,
+    narrowest=16,
+    neighbours=2,
+    warps_of_parts=4,
+    steps_of_part=2,
+    steps_to_split=16,
+    least_parts=4,
+    most_parts=32,
+)
+ROW_FOLDS = RowFoldTiles(
+    one=((128, 128, 32, 4, 4), (64, 128, 64, 3, 4)),  # 32 rows of a warp read least for a product
+    two=((128, 64, 64, 3, 4), (64, 64, 64, 4, 4)),  # half as many fit the registers
+    blocks=2,
+    deepest=512,
+    least_tiles=4,
+)
+TEAMS = Teams(
+    threads=256,
+    warp=32,
+    lane_bytes=16,
+    vectors=2,
+    repeated=8,
+    merged=1 << 14,
+    # left to itself the compiler spills registers so that more than two blocks of a multiprocessor have some
+    joined_blocks=2,
+    registers=65536,
+    held=64,
+    blocks=6,
+    spare=8,
+    addresses=16,
+    between=16,
+)
+SM_80 = Gpu(
+    name="sm_80",
+    accumulators=1,  # no kernel with more was seen to be faster than a launch for each
+    storing=Storing(
+        table=8,
+        few_columns=16,
+        long_row=128,
+        many_terms=1 << 20,
+        short=1 << 20,  # blocks share long loops, as against the launches that storing takes
+        rows=0,
+        expansion=2,
+        row=256,
+        row_of_weights=1024,
+        row_of_fold=512,
+    ),
+    division=Division(
+        lanes=MULTIPROCESSORS * 4096,  # four to each of a thousand threads of every multiprocessor
+        row=Grain(1024, 1 << 13, 4),  # a row is a block's
+        column=Grain(1, 64, 1024),
+        again=1 << 20,
+        line=64,
+        repeated=8,
+        idle=2,
+        worth=8,
+    ),
+    vectors=Vectors(window=8, least=4, scanned=32),
+    teams=TEAMS,
+    multiprocessors=MULTIPROCESSORS,
+    shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too
+    ordered=2048,
+    products=PRODUCTS,
+    streams=STREAMS,
+    row_folds=ROW_FOLDS,
+    copies=None,
+)
+SM_90A = replace(
+    SM_80,
+    name="sm_90a",
+    shared_bytes=227 * 1024,
+    copies=Copies(
+        tiles=(
+            ClusterTile(128, 256, 4, 2, 0, 1, False, 100),
+            ClusterTile(128, 224, 4, 2, 0, 1, False, 99),
+            ClusterTile(128, 192, 4, 2, 0, 1, False, 97),
+            ClusterTile(128, 128, 6, 2, 0, 1, False, 92),
+            ClusterTile(128, 128, 6, 1, 0, 1, False, 84),
+            ClusterTile(64, 256, 4, 1, 0, 1, False, 72),
+            ClusterTile(64, 128, 6, 1, 0, 1, False, 60),
+            ClusterTile(128, 256, 4, 1, 2, 1, False, 100),
+            ClusterTile(64, 128, 4, 1, 1, 2, False, 60),
+            ClusterTile(64, 96, 10, 1, 2, 1, False, 55),
+            ClusterTile(64, 64, 12, 1, 2, 1, False, 45),
+            ClusterTile(128, 64, 4, 1, 1, 2, True, 55),
+            ClusterTile(128, 64, 8, 1, 2, 1, True, 50),
+            *(
+                ClusterTile(128, columns, stages, 1, split, 2, True, 50)
+                for columns, stages in ((32, 5), (16, 6), (8, 6))
+                for split in (1, 2)
+            ),
+            *(
+                ClusterTile(64, columns, stages, 1, split, 2, True, 45)
+                for columns, stages in ((32, 9), (16, 10))
+                for split in (1, 2)
+            ),
+        ),
+        # For the longest of a row of the result and of the inner contraction: what fills the registers and shared
+        # memory. Rows of 64 leave them to three warpgroups, but not where maps of the scores read memory as well.
+        streams=(
+            (64, (192, 64, 64, 128, 2)),
+            (64, (128, 64, 64, 128, 2)),
+            (128, (128, 128, 128, 128, 2)),
+            (256, (128, 256, 256, 64, 1)),
+        ),
+        rows_with_maps=128,
+        rows=((16, 8), (256, 128), (None, 2048)),
+        box=64,
+        warpgroup=128,
+        exchange=1024,
+        in_flight=5e6,
+        element=233,
+        again=0.05,
+        narrow=0.93,
+        alone=1.2,
+        empty=0.5,
+        leaving=170,
+        beginning=9e6,
+        band=2048,
+    ),
+)
