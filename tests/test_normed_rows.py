@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from test_products_together import SHAPES, K, Net, check, gate_and_up, lowered
+from test_products_together import SHAPES, K, Net, check, compiled, gate_and_up, lowered
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen.fast_lane import FastLane
 from lumigen.frontend import Traced
 from lumigen.lower.devices import CPU
 from lumigen.plan import Illegal, Loop
@@ -56,7 +58,6 @@ def read_after(n: Normed, x: Any) -> Any:
 
 
 ONE = {f.__name__: f for f in (rms, layer, commuted, accumulators, grids)}
-SLOW = {"layer", "commuted"}  # to compile
 
 
 def entry(
@@ -72,18 +73,25 @@ def entry(
     return model.trace()
 
 
+@functools.cache
+def library(dtype: lg.DType) -> FastLane:
+    """All programs of all shapes, and in f32 those that store their rows."""
+    made = {f"{n}_{s}": entry(f, s, dtype=dtype) for n, f in ONE.items() for s in SHAPES}
+    if dtype is lg.f32:
+        made |= {n: entry(f, "rows") for n, f in STORED.items()}
+    return compiled(made, dtype)
+
+
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in ONE]
-)
+@pytest.mark.parametrize("name", ONE)
 def test_a_norm_goes_into_the_product_after_it(
     name: str, shape: str, dtype: lg.DType, rng: np.random.Generator
 ) -> None:
     traced = entry(ONE[name], shape, dtype=dtype)
     model = lowered(traced, dtype)
     assert [k.program.skeleton for k in model.kernels] == ["panel"]
-    check(traced, model, 1 if shape == "one" else 39, rng)
+    check(traced, model, 1 if shape == "one" else 39, rng, (library(dtype), f"{name}_{shape}"))
 
 
 @pytest.mark.parametrize(("dtype", "k"), [(lg.f32, 800), (lg.bf16, 2500)], ids=str)
@@ -125,14 +133,15 @@ def softmaxed(n: Normed, x: Any) -> Any:
     return n.net.gate(x.softmax(-1))
 
 
-@pytest.mark.parametrize("function", [twice, wide, softmaxed, read_after])
-def test_else_it_is_stored(
-    function: Callable[[Normed, Any], Any], rng: np.random.Generator
-) -> None:
-    traced = entry(function, "rows")
+STORED = {f.__name__: f for f in (twice, wide, softmaxed, read_after)}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_else_it_is_stored(name: str, rng: np.random.Generator) -> None:
+    traced = entry(STORED[name], "rows")
     model = lowered(traced)
     assert model.kernels[0].program.skeleton == "simt"
-    check(traced, model, 39, rng)
+    check(traced, model, 39, rng, (library(lg.f32), name))
 
 
 def test_a_chain_of_products_reads_a_norm_that_is_stored(rng: np.random.Generator) -> None:
