@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_products_together import SHAPES, K, Net, check, compiled, gate_and_up, lowered
+from test_products_together import DEEP, SHAPES, K, Net, check, compiled, gate_and_up, lowered
 
 import lumigen as lg
 from lumigen import functional as F
@@ -94,16 +94,22 @@ def test_a_norm_goes_into_the_product_after_it(
     check(traced, model, 1 if shape == "one" else 39, rng, (library(dtype), f"{name}_{shape}"))
 
 
-@pytest.mark.parametrize(("dtype", "k"), [(lg.f32, 800), (lg.bf16, 2500)], ids=str)
+@functools.cache
+def library_of_deep(dtype: lg.DType) -> FastLane:
+    made = {n: entry(ONE[n], "rows", DEEP[dtype], dtype) for n in ("rms", "accumulators")}
+    return compiled(made, dtype)
+
+
+@pytest.mark.parametrize("dtype", DEEP, ids=str)
 @pytest.mark.parametrize("name", ["rms", "accumulators"])
 def test_rows_are_normalised_part_by_part(
-    name: str, dtype: lg.DType, k: int, rng: np.random.Generator
+    name: str, dtype: lg.DType, rng: np.random.Generator
 ) -> None:
     """Statistics are of all of a row, whatever part of it is multiplied."""
-    traced = entry(ONE[name], "rows", k, dtype)
+    traced = entry(ONE[name], "rows", DEEP[dtype], dtype)
     model = lowered(traced, dtype)
     assert len(model.kernels) == 1
-    check(traced, model, 70, rng)
+    check(traced, model, 70, rng, (library_of_deep(dtype), name))
 
 
 def test_one_row_of_bf16_is_multiplied_by_vectors() -> None:

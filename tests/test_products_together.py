@@ -31,7 +31,7 @@ K, INNER = 37, 50
 
 
 class Net(lg.nn.Module):
-    """Weights of several products; `deep` has more terms than a part of k."""
+    """Weights of several products."""
 
     def __init__(self, k: int = K) -> None:
         self.gate = lg.nn.Linear(k, INNER, bias=False)
@@ -163,15 +163,26 @@ def steps(kernel: LoweredKernel) -> list[Any]:
     return list(kernel.plan.steps())
 
 
-@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+DEEP = {lg.f32: 800, lg.bf16: 2500}  # more terms than a part of k
+
+
+@functools.cache
+def library_of_deep(dtype: lg.DType) -> FastLane:
+    k = DEEP[dtype]
+    made = {f"gate_and_up_{s}": entry("gate_and_up", s, k, dtype) for s in ("rows", "one")}
+    return compiled({**made, "grids": grids(query_key_value, "rows", k, dtype)}, dtype)
+
+
+@pytest.mark.parametrize("dtype", DEEP, ids=str)
 @pytest.mark.parametrize("shape", ["rows", "one"])
 def test_products_in_parts_wait_for_each_other(
     shape: str, dtype: lg.DType, rng: np.random.Generator
 ) -> None:
-    traced = entry("gate_and_up", shape, 800 if dtype is lg.f32 else 2500, dtype)
+    traced = entry("gate_and_up", shape, DEEP[dtype], dtype)
     model = lowered(traced, dtype)
     assert len(model.kernels) == 1
-    check(traced, model, 1 if shape == "one" else 33, rng)
+    shared = library_of_deep(dtype), f"gate_and_up_{shape}"
+    check(traced, model, 1 if shape == "one" else 33, rng, shared)
 
 
 def test_rows_in_common_are_packed_once() -> None:
@@ -259,13 +270,13 @@ def test_products_of_the_same_rows_are_one_launch(
 
 
 def test_grids_of_other_sizes_share_their_scratch(rng: np.random.Generator) -> None:
-    traced = grids(query_key_value, "rows", 800)
+    traced = grids(query_key_value, "rows", DEEP[lg.f32])
     model = lowered(traced)
     (kernel,) = model.kernels
     groups = kernel.program.one_of
     assert len(groups) == 3
     assert {b for group in groups for b in group} == set(kernel.program.scratch)
-    check(traced, model, 100, rng)
+    check(traced, model, 100, rng, (library_of_deep(lg.f32), "grids"))
 
 
 def test_equal_layers_have_one_kernel_for_their_grids() -> None:
