@@ -72,6 +72,7 @@ class View:
     def is_identity(self, source: Shape) -> bool:
         return self == identity(source)
 
+    @remembered
     def at(self, where: tuple[Ix, ...]) -> tuple[tuple[Ix, ...], tuple[Cmp, ...]]:
         """(index, valid) at the given position expressions."""
         env = dict(zip(positions(self.shape), where, strict=True))

@@ -5,8 +5,9 @@ Interpreted, and as emitted code for this CPU; the oracle computes in f64 and ro
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from torch.nn import functional as torch_functional
 import lumigen as lg
 from lumigen import fast_lane
 from lumigen import functional as F
+from lumigen.fast_lane import FastLane
+from lumigen.graph import Graph
 from lumigen.interp import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
@@ -294,64 +297,81 @@ NEAR = np.array([0, 1, 2, 9, 12, 100, 10003, 50256], np.int64)
 HASH = 6364136223846793005
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
-@pytest.mark.parametrize("bounds", [None, (0, 50256)], ids=["any", "ids"])
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda T, i: (i * HASH) % 10,
-        lambda T, i: (i * 16777619 * 16777619 * 16777619) % 1000,
-        lambda T, i: ((i * HASH + 1442695040888963407) * HASH) % 10,
-        lambda T, i: (i * 31 + 7) % 1000,
-        lambda T, i: (i + 5) // 3,
-        lambda T, i: (T.arange(8) * 2**61) // 3 + i * 0,
-        lambda T, i: T.arange(8) * 2**60 > i * 2**50,
-        lambda T, i: i + (2**63 - 1) > 0,
-        lambda T, i: T.maximum(i * 2**62, i),
-        lambda T, i: (i * 2**62).abs(),
-        lambda T, i: i * -(2**63),
-        lambda T, i: (i < -(2**63)) | (i > 2**63 - 1) | (i >= -(2**63)) & (i != 2**63 - 1),
-        lambda T, i: (i + 2**62) + (i + 2**62),
-        lambda T, i: (i * 0 + HASH + HASH) * i,
-        lambda T, i: (i * 0 + 2**62) * 3 - i,
-        lambda T, i: (i * 0 + HASH).int() // 2**20 + i,
-        lambda T, i: -(i * 0 + -(2**63)) // 5,
-        lambda T, i: T.maximum(~i, i.flip(0)),
-        # numbers and comparisons alone, which C++ would add and multiply in 32 bits
-        lambda T, i: T.where(i < 9, 2000000000, 1) + 2000000000,
-        lambda T, i: T.where(i < 9, 65536, 1) * T.where(i > -8, 65536, 1) % 7,
-        lambda T, i: T.where(i < 9, -2000000000, 3) - T.where(i > -8, 2000000000, 5),
-        lambda T, i: (T.ones_like(i) << (i % 3 + 30)) >> (i % 2 + 31),
-        lambda T, i: T.where(i < 9, -7, 0) * 2147483647,
-        lambda T, i: T.where(i < 9, 2, 255) - T.where(i > -8, -(2**31), 1),
-        lambda T, i: T.maximum(T.where(i < 9, 65536, 1), T.where(i < 5, 3, 70000)) * 65536,
-        lambda T, i: T.where(i < 9, 65536, 1) // T.where(i < 5, 3, 1) * 65536,
-        lambda T, i: (1 << (i % 40)) + (2**40 >> (i % 40)),
-        # of 32 bits, which an index computes in 64
-        lambda T, i: (
-            T.where(i.float() < 10, *(T.full((), n, dtype=T.int32) for n in (65536, 3)))
-            * T.where(i < 13, i.int(), 2000000000)
-            + i
-        ),
-        lambda T, i: T.arange(10).index_select(0, (i * HASH) % 10),
-        lambda T, i: T.zeros(10, dtype=T.float32).index_add(0, (i * HASH) % 10, T.ones(8)),
-    ],
-)
-def test_integers_of_64_bits_wrap_around(
-    function: Callable[..., Any], bounds: tuple[int, int] | None, compiled: bool
-) -> None:
-    """Also where their range is known, and where an element is taken at them, as of an embedding of hashes."""
-    held = FAR if bounds is None else NEAR
-    wanted = function(torch, torch.from_numpy(held)).numpy()
-    kind = lg.spec(8, dtype=lg.i64, range=bounds)
-    graph = traced(lambda i: function(lg, i), None, i=kind)
-    if compiled:
+WRAPPING: list[Callable[[Any, Any], Any]] = [
+    lambda T, i: (i * HASH) % 10,
+    lambda T, i: (i * 16777619 * 16777619 * 16777619) % 1000,
+    lambda T, i: ((i * HASH + 1442695040888963407) * HASH) % 10,
+    lambda T, i: (i * 31 + 7) % 1000,
+    lambda T, i: (i + 5) // 3,
+    lambda T, i: (T.arange(8) * 2**61) // 3 + i * 0,
+    lambda T, i: T.arange(8) * 2**60 > i * 2**50,
+    lambda T, i: i + (2**63 - 1) > 0,
+    lambda T, i: T.maximum(i * 2**62, i),
+    lambda T, i: (i * 2**62).abs(),
+    lambda T, i: i * -(2**63),
+    lambda T, i: (i < -(2**63)) | (i > 2**63 - 1) | (i >= -(2**63)) & (i != 2**63 - 1),
+    lambda T, i: (i + 2**62) + (i + 2**62),
+    lambda T, i: (i * 0 + HASH + HASH) * i,
+    lambda T, i: (i * 0 + 2**62) * 3 - i,
+    lambda T, i: (i * 0 + HASH).int() // 2**20 + i,
+    lambda T, i: -(i * 0 + -(2**63)) // 5,
+    lambda T, i: T.maximum(~i, i.flip(0)),
+    # numbers and comparisons alone, which C++ would add and multiply in 32 bits
+    lambda T, i: T.where(i < 9, 2000000000, 1) + 2000000000,
+    lambda T, i: T.where(i < 9, 65536, 1) * T.where(i > -8, 65536, 1) % 7,
+    lambda T, i: T.where(i < 9, -2000000000, 3) - T.where(i > -8, 2000000000, 5),
+    lambda T, i: (T.ones_like(i) << (i % 3 + 30)) >> (i % 2 + 31),
+    lambda T, i: T.where(i < 9, -7, 0) * 2147483647,
+    lambda T, i: T.where(i < 9, 2, 255) - T.where(i > -8, -(2**31), 1),
+    lambda T, i: T.maximum(T.where(i < 9, 65536, 1), T.where(i < 5, 3, 70000)) * 65536,
+    lambda T, i: T.where(i < 9, 65536, 1) // T.where(i < 5, 3, 1) * 65536,
+    lambda T, i: (1 << (i % 40)) + (2**40 >> (i % 40)),
+    # of 32 bits, which an index computes in 64
+    lambda T, i: (
+        T.where(i.float() < 10, *(T.full((), n, dtype=T.int32) for n in (65536, 3)))
+        * T.where(i < 13, i.int(), 2000000000)
+        + i
+    ),
+    lambda T, i: T.arange(10).index_select(0, (i * HASH) % 10),
+    lambda T, i: T.zeros(10, dtype=T.float32).index_add(0, (i * HASH) % 10, T.ones(8)),
+]
+BOUNDS = {"any": None, "ids": (0, 50256)}
+
+
+def wrapping(number: int, bounds: str) -> Graph:
+    return traced(
+        lambda i: WRAPPING[number](lg, i), None, i=lg.spec(8, dtype=lg.i64, range=BOUNDS[bounds])
+    )
+
+
+def compiled(graphs: Mapping[str, Graph]) -> FastLane:
+    """All of them in one library, an entry each."""
+    entries = list[tuple[str, Graph]]()
+    for name, made in graphs.items():
+        graph = made
         for change in GRAPH_PASSES:
             graph = change(graph)
-        lane = fast_lane.load(assemble((("entry", graph),), CPU), "-O1")
-        found = lane.run("entry", {"i": held}, {})["out"]
+        entries.append((name, graph))
+    return fast_lane.load(assemble(tuple(entries), CPU), "-O1")
+
+
+@functools.cache
+def wrapping_library() -> FastLane:
+    rows = range(len(WRAPPING))
+    return compiled({f"{name}_{n}": wrapping(n, name) for n in rows for name in BOUNDS})
+
+
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("number", range(len(WRAPPING)))
+def test_integers_of_64_bits_wrap_around(number: int, bounds: str, is_compiled: bool) -> None:
+    """Also where their range is known, and where an element is taken at them, as of an embedding of hashes."""
+    held = NEAR if BOUNDS[bounds] else FAR
+    wanted = WRAPPING[number](torch, torch.from_numpy(held)).numpy()
+    if is_compiled:
+        found = wrapping_library().run(f"{bounds}_{number}", {"i": held}, {})["out"]
     else:
-        found = evaluate(graph, {"i": held}, {})["out"]
+        found = evaluate(wrapping(number, bounds), {"i": held}, {})["out"]
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -397,16 +417,24 @@ BEHIND: dict[str, Callable[[lg.Tensor], lg.Tensor]] = {  # what is there at the 
 }
 
 
+def behind(name: str) -> Graph:
+    return traced(BEHIND[name], None, x=lg.spec(2, *TYPICALLY))
+
+
+@functools.cache
+def library_of_empty() -> FastLane:
+    return compiled({name: behind(name) for name in BEHIND})
+
+
 @pytest.mark.parametrize("name", BEHIND)
 def test_an_axis_may_be_typically_empty(name: str) -> None:
-    graph = traced(BEHIND[name], None, x=lg.spec(2, *TYPICALLY))
+    graph = behind(name)
     for change in GRAPH_PASSES:
         graph = change(graph)
     assert assemble((("entry", graph),), device=TARGETS["cuda"].device).kernels
-    lane = fast_lane.load(assemble((("entry", graph),), CPU), "-O1")
     for many, few in ((33, 3), (36, 5)):
         x = np.random.default_rng(0).normal(size=(2, many, few)).astype(np.float32)
-        found = lane.run("entry", {"x": x}, {})["out"]
+        found = library_of_empty().run(name, {"x": x}, {})["out"]
         wanted = evaluate(graph, {"x": x}, {})["out"]
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
         assert (found.size == 0) == (many == 33)
@@ -422,21 +450,30 @@ NOTHING: dict[
 }
 
 
-@pytest.mark.parametrize("longest", [40, 3000])
+LONGEST = (40, 3000)
+
+
+def over_nothing(name: str, longest: int) -> Graph:
+    rows = lg.Dim("rows", 1, longest)
+    return traced(NOTHING[name], None, x=lg.spec(rows, 20), y=lg.spec(rows, 33))
+
+
+@functools.cache
+def library_of_nothing() -> FastLane:
+    return compiled({f"{n}_{most}": over_nothing(n, most) for n in NOTHING for most in LONGEST})
+
+
+@pytest.mark.parametrize("longest", LONGEST)
 @pytest.mark.parametrize("name", NOTHING)
 def test_a_product_over_nothing_is_zero(name: str, longest: int) -> None:
     """Whatever the memory held before."""
-    rows = lg.Dim("rows", 1, longest)
-    graph = traced(NOTHING[name], None, x=lg.spec(rows, 20), y=lg.spec(rows, 33))
-    for change in GRAPH_PASSES:
-        graph = change(graph)
-    lane = fast_lane.load(assemble((("entry", graph),), CPU), "-O1")
+    graph = over_nothing(name, longest)
     for many in (1, 7):
         rng = np.random.default_rng(0)
         inputs = {
             k: rng.normal(size=(many, w)).astype(np.float32) for k, w in (("x", 20), ("y", 33))
         }
-        call = lane.prepare("entry", inputs, {})
+        call = library_of_nothing().prepare(f"{name}_{longest}", inputs, {})
         for memory in (call.scratch, call.memory.arena, call.outputs["out"].view(np.uint8)):
             memory.fill(255)  # NaN
         call.run()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from test_products_together import SHAPES, K, Net, check, gate_and_up, lowered
+from test_products_together import DEEP, SHAPES, K, Net, check, compiled, gate_and_up, lowered
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen.fast_lane import FastLane
 from lumigen.frontend import Traced
 from lumigen.plan import Illegal, Loop
 from lumigen.targets.cpu.device import CPU
@@ -56,7 +58,6 @@ def read_after(n: Normed, x: Any) -> Any:
 
 
 ONE = {f.__name__: f for f in (rms, layer, commuted, accumulators, grids)}
-SLOW = {"layer", "commuted"}  # to compile
 
 
 def entry(
@@ -72,30 +73,43 @@ def entry(
     return model.trace()
 
 
+@functools.cache
+def library(dtype: lg.DType) -> FastLane:
+    """All programs of all shapes, and in f32 those that store their rows."""
+    made = {f"{n}_{s}": entry(f, s, dtype=dtype) for n, f in ONE.items() for s in SHAPES}
+    if dtype is lg.f32:
+        made |= {n: entry(f, "rows") for n, f in STORED.items()}
+    return compiled(made, dtype)
+
+
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in ONE]
-)
+@pytest.mark.parametrize("name", ONE)
 def test_a_norm_goes_into_the_product_after_it(
     name: str, shape: str, dtype: lg.DType, rng: np.random.Generator
 ) -> None:
     traced = entry(ONE[name], shape, dtype=dtype)
     model = lowered(traced, dtype)
     assert [k.program.skeleton for k in model.kernels] == ["panel"]
-    check(traced, model, 1 if shape == "one" else 39, rng)
+    check(traced, model, 1 if shape == "one" else 39, rng, (library(dtype), f"{name}_{shape}"))
 
 
-@pytest.mark.parametrize(("dtype", "k"), [(lg.f32, 800), (lg.bf16, 2500)], ids=str)
+@functools.cache
+def library_of_deep(dtype: lg.DType) -> FastLane:
+    made = {n: entry(ONE[n], "rows", DEEP[dtype], dtype) for n in ("rms", "accumulators")}
+    return compiled(made, dtype)
+
+
+@pytest.mark.parametrize("dtype", DEEP, ids=str)
 @pytest.mark.parametrize("name", ["rms", "accumulators"])
 def test_rows_are_normalised_part_by_part(
-    name: str, dtype: lg.DType, k: int, rng: np.random.Generator
+    name: str, dtype: lg.DType, rng: np.random.Generator
 ) -> None:
     """Statistics are of all of a row, whatever part of it is multiplied."""
-    traced = entry(ONE[name], "rows", k, dtype)
+    traced = entry(ONE[name], "rows", DEEP[dtype], dtype)
     model = lowered(traced, dtype)
     assert len(model.kernels) == 1
-    check(traced, model, 70, rng)
+    check(traced, model, 70, rng, (library_of_deep(dtype), name))
 
 
 def test_one_row_of_bf16_is_multiplied_by_vectors() -> None:
@@ -125,14 +139,15 @@ def softmaxed(n: Normed, x: Any) -> Any:
     return n.net.gate(x.softmax(-1))
 
 
-@pytest.mark.parametrize("function", [twice, wide, softmaxed, read_after])
-def test_else_it_is_stored(
-    function: Callable[[Normed, Any], Any], rng: np.random.Generator
-) -> None:
-    traced = entry(function, "rows")
+STORED = {f.__name__: f for f in (twice, wide, softmaxed, read_after)}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_else_it_is_stored(name: str, rng: np.random.Generator) -> None:
+    traced = entry(STORED[name], "rows")
     model = lowered(traced)
     assert model.kernels[0].program.skeleton == "simt"
-    check(traced, model, 39, rng)
+    check(traced, model, 39, rng, (library(lg.f32), name))
 
 
 def test_a_chain_of_products_reads_a_norm_that_is_stored(rng: np.random.Generator) -> None:

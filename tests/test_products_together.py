@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import lumigen as lg
 from lumigen import fast_lane
 from lumigen import functional as F
 from lumigen.compile import lower_model
+from lumigen.fast_lane import FastLane
 from lumigen.frontend import Traced
 from lumigen.graph import tensor_of
 from lumigen.interp.graph import evaluate
@@ -29,7 +31,7 @@ K, INNER = 37, 50
 
 
 class Net(lg.nn.Module):
-    """Weights of several products; `deep` has more terms than a part of k."""
+    """Weights of several products."""
 
     def __init__(self, k: int = K) -> None:
         self.gate = lg.nn.Linear(k, INNER, bias=False)
@@ -77,7 +79,6 @@ NETS: dict[str, tuple[Callable[[Net, Any], Any], int]] = {
         (normed, 2),
     )
 }
-SLOW = {"commuted", "three", "normed"}  # to compile
 SHAPES: dict[str, tuple[Any, ...]] = {"rows": (ROWS,), "one": (1,), "batch": (2, ROWS)}
 
 
@@ -108,22 +109,44 @@ def numbers(traced: Traced, rows: int, rng: np.random.Generator) -> tuple[Any, A
     return inputs, {tensor_of(n).name: made(n) for n in graph.weights()}
 
 
-def check(traced: Traced, model: LoweredModel, rows: int, rng: np.random.Generator) -> None:
-    """The interpreter of tile programs, and compiled kernels, against the graph."""
+def compiled(programs: Mapping[str, Traced], dtype: lg.DType = lg.f32) -> FastLane:
+    """Programs that share weights, an entry each by its name: one library, in which panels are compiled once."""
+    entries = tuple((name, graph) for name, t in programs.items() for _, graph in t.entries)
+    return fast_lane.load(lowered(Traced("programs", "0", entries, ()), dtype), "-O1")
+
+
+def check(
+    traced: Traced,
+    model: LoweredModel,
+    rows: int,
+    rng: np.random.Generator,
+    shared: tuple[FastLane, str] | None = None,
+) -> None:
+    """The interpreter of tile programs, and compiled kernels, against the graph.
+
+    `shared`: a library that has it, and what it is called there.
+    """
     ((name, graph),) = traced.entries
     inputs, weights = numbers(traced, rows, rng)
     interpreted = run_entry(model, inputs, weights)
-    compiled = fast_lane.load(model, "-O1").run(name, inputs, weights)
+    lane, entry = shared or (fast_lane.load(model, "-O1"), name)
+    compiled = lane.run(entry, inputs, weights)
     for out, wanted in evaluate(graph, inputs, weights).items():
         agree(interpreted[out], wanted, f"{out}, interpreted")
         agree(compiled[out], wanted, f"{out}, compiled")
 
 
+@functools.cache
+def library(dtype: lg.DType) -> FastLane:
+    """All programs of all shapes."""
+    made = {f"{n}_{s}": entry(n, s, dtype=dtype) for n in NETS for s in SHAPES}
+    made |= {f"{n}_{s}": grids(f, s, dtype=dtype) for n, f in GRIDS.items() for s in SHAPES}
+    return compiled(made, dtype)
+
+
 @pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in NETS]
-)
+@pytest.mark.parametrize("name", NETS)
 def test_several_accumulators_are_one_launch(
     name: str, shape: str, dtype: lg.DType, rng: np.random.Generator
 ) -> None:
@@ -132,7 +155,7 @@ def test_several_accumulators_are_one_launch(
     (kernel, *before) = reversed(model.kernels)
     assert [k.program.skeleton for k in before] == ["simt"] * (name == "own_rows")
     assert sum(isinstance(s, Product) for s in steps(kernel)) == NETS[name][1]
-    check(traced, model, 1 if shape == "one" else 39, rng)
+    check(traced, model, 1 if shape == "one" else 39, rng, (library(dtype), f"{name}_{shape}"))
 
 
 def steps(kernel: LoweredKernel) -> list[Any]:
@@ -140,15 +163,26 @@ def steps(kernel: LoweredKernel) -> list[Any]:
     return list(kernel.plan.steps())
 
 
-@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+DEEP = {lg.f32: 800, lg.bf16: 2500}  # more terms than a part of k
+
+
+@functools.cache
+def library_of_deep(dtype: lg.DType) -> FastLane:
+    k = DEEP[dtype]
+    made = {f"gate_and_up_{s}": entry("gate_and_up", s, k, dtype) for s in ("rows", "one")}
+    return compiled({**made, "grids": grids(query_key_value, "rows", k, dtype)}, dtype)
+
+
+@pytest.mark.parametrize("dtype", DEEP, ids=str)
 @pytest.mark.parametrize("shape", ["rows", "one"])
 def test_products_in_parts_wait_for_each_other(
     shape: str, dtype: lg.DType, rng: np.random.Generator
 ) -> None:
-    traced = entry("gate_and_up", shape, 800 if dtype is lg.f32 else 2500, dtype)
+    traced = entry("gate_and_up", shape, DEEP[dtype], dtype)
     model = lowered(traced, dtype)
     assert len(model.kernels) == 1
-    check(traced, model, 1 if shape == "one" else 33, rng)
+    shared = library_of_deep(dtype), f"gate_and_up_{shape}"
+    check(traced, model, 1 if shape == "one" else 33, rng, shared)
 
 
 def test_rows_in_common_are_packed_once() -> None:
@@ -232,17 +266,17 @@ def test_products_of_the_same_rows_are_one_launch(
     (kernel,) = model.kernels
     assert kernel.plan is not None
     assert len(kernel.plan.root) == len(kernel.region.stores) == len(traced.entries[0][1].outputs)
-    check(traced, model, 1 if shape == "one" else 39, rng)
+    check(traced, model, 1 if shape == "one" else 39, rng, (library(dtype), f"{name}_{shape}"))
 
 
 def test_grids_of_other_sizes_share_their_scratch(rng: np.random.Generator) -> None:
-    traced = grids(query_key_value, "rows", 800)
+    traced = grids(query_key_value, "rows", DEEP[lg.f32])
     model = lowered(traced)
     (kernel,) = model.kernels
     groups = kernel.program.one_of
     assert len(groups) == 3
     assert {b for group in groups for b in group} == set(kernel.program.scratch)
-    check(traced, model, 100, rng)
+    check(traced, model, 100, rng, (library_of_deep(lg.f32), "grids"))
 
 
 def test_equal_layers_have_one_kernel_for_their_grids() -> None:

@@ -8,7 +8,7 @@ error of half an ulp.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -209,6 +209,16 @@ ROWS = [
     ),
 ]
 BY_NAME = {r.name: r for r in ROWS}
+MULTIPLIED = [  # in bf16
+    "matmul",
+    "chain",
+    "grouped_attention",
+    "attention",
+    "deep",
+    "large",
+    "mlp",
+    "embedding",
+]
 
 
 def graph_of(row: Row) -> Graph:
@@ -217,10 +227,18 @@ def graph_of(row: Row) -> Graph:
 
 
 def lowered(graph: Graph, dtype: DType) -> LoweredModel:
-    graph = verify(retype(graph, dtype), "retype")
-    for change in GRAPH_PASSES:
-        graph = verify(change(graph), change.__name__)
-    model = assemble((("entry", graph),), CPU, dtype=dtype)
+    return together({"entry": graph}, dtype)
+
+
+def together(graphs: Mapping[str, Graph], dtype: DType) -> LoweredModel:
+    """One model of several programs, an entry each."""
+    entries = list[tuple[str, Graph]]()
+    for name, made in graphs.items():
+        graph = verify(retype(made, dtype), "retype")
+        for change in GRAPH_PASSES:
+            graph = verify(change(graph), change.__name__)
+        entries.append((name, graph))
+    model = assemble(tuple(entries), CPU, dtype=dtype)
     for k in model.kernels:
         verify_region(k.region, k.name)
         verify_tile(k.program, k.name)
@@ -228,17 +246,19 @@ def lowered(graph: Graph, dtype: DType) -> LoweredModel:
 
 
 @cache
-def lane(name: str, dtype: DType) -> FastLane:
-    return fast_lane.load(lowered(graph_of(BY_NAME[name]), dtype), "-O1")
+def lane(dtype: DType) -> FastLane:
+    """All programs, whose panels are compiled once."""
+    return fast_lane.load(together({r.name: graph_of(r) for r in ROWS}, dtype), "-O1")
 
 
 @cache
-def emulated(name: str, unit: str) -> FastLane:
+def emulated(unit: str) -> FastLane:
     """The kernels for what multiplies bf16, emulated in plain C++, where what is undefined ends the run."""
     header = EMULATED[unit]
     over = (f"-D{unit}", "-include", str(header), f"-DEMULATED_{crc32(header.read_bytes())}")
     checked = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
-    return fast_lane.load(lowered(graph_of(BY_NAME[name]), bf16), "-O1", (*over, *checked))
+    model = together({name: graph_of(BY_NAME[name]) for name in MULTIPLIED}, bf16)
+    return fast_lane.load(model, "-O1", (*over, *checked))
 
 
 def arrays(graph: Graph, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -274,11 +294,11 @@ def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(
     for n in (1, 13, 64):
         inputs, weights = arrays(graph, n)
         inputs = {k: rounded(x, dtype) for k, x in inputs.items()}
-        loaded = lane(name, dtype)
-        found = loaded.run("entry", inputs, weights)["out"]
+        loaded = lane(dtype)
+        found = loaded.run(name, inputs, weights)["out"]
         assert found.dtype == np.dtype(dtype.numpy)
-        means = run_entry(loaded.model, inputs, weights, by_region=True)["out"]
-        does = run_entry(loaded.model, inputs, weights)["out"]
+        means = run_entry(loaded.model, inputs, weights, entry=name, by_region=True)["out"]
+        does = run_entry(loaded.model, inputs, weights, entry=name)["out"]
         agree(does, means, TO_INTERPRETER[dtype])
         agree(found, means, TO_INTERPRETER[dtype])
         held = {k: rounded(w, dtype) if w.ndim > 1 else w for k, w in weights.items()}
@@ -293,51 +313,33 @@ def test_kernels_compute_what_the_interpreter_and_exact_arithmetic_say(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "matmul",
-        "chain",
-        "grouped_attention",
-        *(
-            pytest.param(n, marks=pytest.mark.slow)
-            for n in ("attention", "deep", "large", "mlp", "embedding")
-        ),
-    ],
+    [pytest.param(n, marks=[pytest.mark.slow] if n == "large" else []) for n in MULTIPLIED],
 )
 @pytest.mark.parametrize("unit", EMULATED)
 def test_what_multiplies_bf16_computes_the_same(name: str, unit: str) -> None:
     """But for the order in which it sums: every instruction set rounds the same operands."""
     graph = graph_of(BY_NAME[name])
-    loaded = emulated(name, unit)
-    source = fast_lane.source(loaded.model)
+    source = fast_lane.source(lowered(graph, bf16))
     assert "const Multiplier multiplier;" in source
     assert ("multiply_streamed(" in source) is (name == "large")
     for n in (1, 13, 64, 69):
         inputs, weights = arrays(graph, n)
         inputs = {k: rounded(x, bf16) for k, x in inputs.items()}
-        found = loaded.run("entry", inputs, weights)["out"]
-        wanted = lane(name, bf16).run("entry", inputs, weights)["out"]
+        found = emulated(unit).run(name, inputs, weights)["out"]
+        wanted = lane(bf16).run(name, inputs, weights)["out"]
         agree(found, wanted, ULP)
 
 
-@pytest.mark.parametrize(
-    "load",
-    [
-        pytest.param(lambda name: lane(name, bf16), id="lanes"),
-        *(
-            pytest.param(lambda name, u=unit: emulated(name, u), id=unit, marks=pytest.mark.slow)
-            for unit in EMULATED
-        ),
-    ],
-)
-def test_what_is_not_finite_stays_in_its_row(load: Callable[[str], FastLane]) -> None:
+@pytest.mark.parametrize("unit", [None, *EMULATED])
+def test_what_is_not_finite_stays_in_its_row(unit: str | None) -> None:
     """Of a query; zeros stand behind the keys of a tile and behind their features, whatever was there before."""
     graph = graph_of(BY_NAME["attention"])
     inputs, weights = arrays(graph, 69)
     inputs = {k: rounded(x, bf16) for k, x in inputs.items()}
-    loaded = load("attention")
-    clean = loaded.run("entry", inputs, weights)["out"]
+    loaded = emulated(unit) if unit else lane(bf16)
+    clean = loaded.run("attention", inputs, weights)["out"]
     inputs["q"][1, 66, 31], inputs["q"][2, 0, 5] = np.nan, np.inf
-    found = loaded.run("entry", inputs, weights)["out"]
+    found = loaded.run("attention", inputs, weights)["out"]
     changed = np.zeros((HEADS, 69), bool)
     changed[1, 66] = changed[2, 0] = True
     assert np.all(np.isnan(found[changed].astype(np.float32)))

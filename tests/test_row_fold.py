@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen import functional as F
 from lumigen.compile import lower_model
+from lumigen.fast_lane import FastLane
 from lumigen.frontend import Traced
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import product
@@ -121,8 +123,9 @@ def graph_of(case: Case, prefix: str = "") -> Graph:
     return traced(entry, **case.inputs)
 
 
-def lowered(case: Case, dtype: lg.DType = lg.f32) -> LoweredModel:
-    made = Traced("rows", "0", (("entry", graph_of(case)),), ())
+@cache
+def lowered(name: str, dtype: lg.DType = lg.f32) -> LoweredModel:
+    made = Traced("rows", "0", (("entry", graph_of(CASES[name])),), ())
     return lower_model(made, {}, target=CPU, dtype=dtype).lowered
 
 
@@ -151,7 +154,7 @@ SIZES = ((1, 1), (5, 700), (63, 127), (97, 129), (300, 400))
 @pytest.mark.parametrize("name", CASES)
 def test_no_scores_are_stored(name: str, dtype: lg.DType) -> None:
     case = CASES[name]
-    model = lowered(case, dtype)
+    model = lowered(name, dtype)
     (program,) = model.programs
     assert len(program.launches) == case.kernels
     assert model.kernels[0].schedule is not None
@@ -163,7 +166,7 @@ def test_no_scores_are_stored(name: str, dtype: lg.DType) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_tiles_compute_the_graph(name: str) -> None:
     case = CASES[name]
-    graph, model = graph_of(case), lowered(case)
+    graph, model = graph_of(case), lowered(name)
     for rows, keys in SIZES:
         inputs, weights = arrays(case, graph, rows, keys)
         expected = evaluate(graph, inputs, weights)
@@ -255,7 +258,7 @@ def check_built(name: str, built: Built | Illegal) -> None:
 )
 @pytest.mark.parametrize("name", CASES)
 def test_other_tiles_compute_the_same(name: str, changed: dict[str, int]) -> None:
-    kernel = lowered(CASES[name]).kernels[0]
+    kernel = lowered(name).kernels[0]
     assert kernel.plan is not None
     assert kernel.schedule is not None
     sizes = kernel.schedule
@@ -267,27 +270,32 @@ def test_other_tiles_compute_the_same(name: str, changed: dict[str, int]) -> Non
     check_built(name, built)
 
 
-def assembled(graph: Graph, device: Device) -> LoweredModel:
-    for step in GRAPH_PASSES:
-        graph = step(graph)
-    return assemble((("entry", graph),), device)
+def assembled(graphs: Mapping[str, Graph], device: Device) -> LoweredModel:
+    entries = list[tuple[str, Graph]]()
+    for name, made in graphs.items():
+        graph = made
+        for step in GRAPH_PASSES:
+            graph = step(graph)
+        entries.append((name, graph))
+    return assemble(tuple(entries), device)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_plain_rows_compiled(name: str) -> None:
-    graph = traced(PLAIN[name], x=lg.spec(2, ROWS, 100))
-    model = assembled(graph, replace(DEVICE, products=candidates_of_rows))
-    assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold"]
+def test_plain_rows_compiled() -> None:
+    graphs = {name: traced(f, x=lg.spec(2, ROWS, 100)) for name, f in PLAIN.items()}
+    model = assembled(graphs, replace(DEVICE, products=candidates_of_rows))
+    assert {k.schedule.builder for k in model.kernels if k.schedule} == {"row_fold"}
+    assert all(len(p.launches) == 1 for p in model.programs)
     lane = fast_lane.load(model, "-O1")
-    x = np.random.default_rng(3).standard_normal((2, 50, 100)).astype(np.float32)
-    wanted = evaluate(graph, {"x": x}, {})["out"]
-    agree(lane.run("entry", {"x": x}, {})["out"], wanted, name)
+    for name, graph in graphs.items():
+        x = np.random.default_rng(3).standard_normal((2, 50, 100)).astype(np.float32)
+        wanted = evaluate(graph, {"x": x}, {})["out"]
+        agree(lane.run(name, {"x": x}, {})["out"], wanted, name)
 
 
 def test_the_numbers_of_a_row_are_those_of_numpy() -> None:
     """In f64, from their definition."""
     case = CASES["labels"]
-    graph, model = graph_of(case), lowered(case)
+    graph, model = graph_of(case), lowered("labels")
     inputs, weights = arrays(case, graph, 300)
     scores = inputs["x"].astype(np.float64) @ weights["w0"].T.astype(np.float64)
     total = np.log(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1)) + scores.max(-1)
@@ -297,18 +305,22 @@ def test_the_numbers_of_a_row_are_those_of_numpy() -> None:
     np.testing.assert_allclose(found, np.where(there, total - at, 0), rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["log_sum_exp", "bias", "greatest"])
-def test_one_token(name: str) -> None:
+def test_one_token() -> None:
     """A region without rows of its own has one; a device that has few threads does not store its scores."""
-    case = replace(CASES[name], inputs={"x": lg.spec(DEEP)})
-    graph = graph_of(case)
-    model = assembled(graph, device_of(replace(PLANNED, storing=replace(PLANNED.storing, rows=1))))
-    assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold"]
-    inputs, weights = arrays(case, graph, 1)
-    expected = evaluate(graph, inputs, weights)
+    names = ("log_sum_exp", "bias", "greatest")
+    cases = {name: replace(CASES[name], inputs={"x": lg.spec(DEEP)}) for name in names}
+    graphs = {name: graph_of(case) for name, case in cases.items()}
+    device = device_of(replace(PLANNED, storing=replace(PLANNED.storing, rows=1)))
+    model = assembled(graphs, device)
+    assert {k.schedule.builder for k in model.kernels if k.schedule} == {"row_fold"}
+    assert all(len(p.launches) == 1 for p in model.programs)
     lane = fast_lane.load(model, "-O1")
-    for found in (run_entry(model, inputs, weights), lane.run("entry", inputs, weights)):
-        agree(found["out"], expected["out"], name)
+    for name, case in cases.items():
+        inputs, weights = arrays(case, graphs[name], 1)
+        expected = evaluate(graphs[name], inputs, weights)
+        interpreted = run_entry(model, inputs, weights, entry=name)
+        for found in (interpreted, lane.run(name, inputs, weights)):
+            agree(found["out"], expected["out"], name)
 
 
 def only_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
@@ -317,15 +329,23 @@ def only_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
         yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
 
 
-@pytest.mark.parametrize("name", [n for n in FOLDED if n != "values_turned"])
+BY_ROWS = [n for n in FOLDED if n != "values_turned"]
+
+
+@cache
+def attention_by_rows() -> FastLane:
+    graphs = {n: traced(FOLDED[n][0], **specs_of(n, lg.f32)) for n in BY_ROWS}
+    return fast_lane.load(assembled(graphs, replace(DEVICE, products=only_rows)), "-O1")
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
 def test_attention_by_rows(name: str) -> None:
     """The columns of both products are packed for each part; rows are queries, which vectors run along elsewhere."""
     graph = traced(FOLDED[name][0], **specs_of(name, lg.f32))
-    model = assembled(graph, replace(DEVICE, products=only_rows))
+    model = assembled({"entry": graph}, replace(DEVICE, products=only_rows))
     assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold"]
     assert model.kernels[0].schedule is not None
     assert model.kernels[0].schedule.where("outer") == "tile"
-    lane = fast_lane.load(model, "-O1")
     for count in (1, 65, 130):
         rng = np.random.default_rng(count)
         dims = {POSITIONS: count, FOLDED_KEYS: count + 7, FEW: count}
@@ -334,7 +354,7 @@ def test_attention_by_rows(name: str) -> None:
             shape = [int(e.evaluate(dims)) for e in n.shape]
             inputs[tensor_of(n).name] = rng.standard_normal(shape).astype(np.float32)
         expected = evaluate(graph, inputs, {})
-        for out, value in lane.run("entry", inputs, {}).items():
+        for out, value in attention_by_rows().run(name, inputs, {}).items():
             agree(value, expected[out], f"{name} at {count} positions")
 
 
@@ -351,7 +371,7 @@ def test_attention_by_rows(name: str) -> None:
     ids=str,
 )
 def test_what_is_not_realised_is_refused(changed: dict[str, Any], why: str) -> None:
-    kernel = lowered(CASES["log_sum_exp"]).kernels[0]
+    kernel = lowered("log_sum_exp").kernels[0]
     assert kernel.plan is not None
     assert kernel.schedule is not None
     sizes = kernel.schedule
@@ -363,7 +383,7 @@ def test_what_is_not_realised_is_refused(changed: dict[str, Any], why: str) -> N
 
 
 def test_columns_of_inputs_lie_in_no_panels() -> None:
-    kernel = lowered(CASES["of_inputs"]).kernels[0]
+    kernel = lowered("of_inputs").kernels[0]
     assert kernel.plan is not None
     assert kernel.schedule is not None
     illegal = DEVICE.build(kernel.plan, kernel.schedule.placed("inner", "panels"))
@@ -372,7 +392,7 @@ def test_columns_of_inputs_lie_in_no_panels() -> None:
 
 @pytest.mark.parametrize("name", ["log_sum_exp", "labels", "softmax", "gelu"])
 def test_weights_may_be_packed_for_each_part(name: str) -> None:
-    kernel = lowered(CASES[name]).kernels[0]
+    kernel = lowered(name).kernels[0]
     assert kernel.plan is not None
     assert kernel.schedule is not None
     sizes = kernel.schedule.placed("inner", "tile")

@@ -83,31 +83,36 @@ def test_numbers_are_right(arrays, rng):
         np.testing.assert_allclose(got, expected(x, arrays), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "f",
-    [
-        lambda x, w: x @ w[1].mT,
-        lambda x, w: x @ w[2][:, 3:17],
-        lambda x, w: x @ w[0, 4:].mT @ w[0, 4:],
-        lambda x, w: x @ w[1].flip(0),
-        lambda x, w: x @ w[:, 2].mT,
-        lambda x, w: (x.unsqueeze(0) @ w).sum(0),  # a loop over the layers: grouped weights
-        lambda x, w: x @ w[0] + x @ w[1],
-        lambda x, w: x * w[2, 5, 3] + w[1, 0],
-    ],
-)
-def test_every_part_of_a_weight_gives_right_numbers(f, arrays, rng):
+PARTS = {
+    "turned": lambda x, w: x @ w[1].mT,
+    "columns": lambda x, w: x @ w[2][:, 3:17],
+    "rows": lambda x, w: x @ w[0, 4:].mT @ w[0, 4:],
+    "flipped": lambda x, w: x @ w[1].flip(0),
+    "across": lambda x, w: x @ w[:, 2].mT,
+    "grouped": lambda x, w: (x.unsqueeze(0) @ w).sum(0),  # a loop over the layers
+    "two": lambda x, w: x @ w[0] + x @ w[1],
+    "numbers": lambda x, w: x * w[2, 5, 3] + w[1, 0],
+}
+
+
+def test_every_part_of_a_weight_gives_right_numbers(arrays, rng):
     net = Stack()
     model = lg.Model("stacked", net)
+    for name, f in PARTS.items():
 
-    @model.entry(x=lg.spec(ROWS, K))
-    def run(x):
-        return f(x, net.w)
+        def run(x, f=f):
+            return f(x, net.w)
 
+        run.__name__ = name
+        model.entry(x=lg.spec(ROWS, K))(run)
+    made = lowered(model)
+    compiled = fast_lane.load(made, "-O1")
     x = rng.normal(size=(5, K)).astype(np.float32)
-    want = f(torch.from_numpy(x), torch.from_numpy(arrays["w"])).numpy()
-    for got in both(lowered(model), {"x": x}, arrays):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    for name, f in PARTS.items():
+        want = f(torch.from_numpy(x), torch.from_numpy(arrays["w"])).numpy()
+        interpreted = run_entry(made, {"x": x}, arrays, entry=name)
+        for got in (interpreted, compiled.run(name, {"x": x}, arrays)):
+            np.testing.assert_allclose(got["out"], want, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ class Ix:
 
     def evaluate(self, env: Mapping[Any, Any], lookup: Reader | None = None) -> Any:
         """The value for integers or integer arrays in `env`, keyed by dim and axis."""
-        return evaluate(self, env, lookup, {})
+        return evaluate(self, env, lookup, {}) if self.terms else self.const
 
     def estimate(self) -> int:
         """The size at the dims' typical values (axes and lookups count as zero), 1 of what is empty then."""

@@ -108,7 +108,7 @@ def run_in(
         scratch = {
             b.name: np.full(_count(b, numbers), np.nan, b.dtype.numpy) for b in program.scratch
         }
-        _Task({**memory, **scratch}, numbers, {program.task: task}).run(program.body)
+        _Task({**memory, **scratch}, numbers, {**numbers, program.task: task}).run(program.body)
 
 
 def _argument(b: Buffer, buffers: Mapping[str, Array], dims: Mapping[Dim, int]) -> Array:
@@ -130,11 +130,11 @@ def _count(b: Buffer, dims: Mapping[Dim, int]) -> int:
 
 @dataclass
 class _Task:
-    """One work tile under way: memory, the values of axes and locals, what was packed of A."""
+    """One work tile under way: memory, the values of axes (and of dims), those of locals, what was packed of A."""
 
     memory: dict[str, Array]
     dims: Mapping[Dim, int]
-    axes: dict[Axis, Any]
+    axes: dict[Axis | Dim, Any]
     locals: dict[str, Any] = field(default_factory=dict[str, Any])
     packed: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
 
@@ -486,7 +486,7 @@ class _Task:
     # ---- indices ----
 
     def ix(self, i: Ix) -> Any:
-        return i.evaluate({**self.dims, **self.axes}, self.lookup)
+        return i.evaluate(self.axes, self.lookup)
 
     def number(self, i: Ix) -> int:
         """An index that is the same in all lanes."""
@@ -504,13 +504,14 @@ class _Task:
         """The place in memory of an element, which must be inside its tensor."""
         flat: Any = 0
         for i, size in zip(at, _shape(b, self.dims), strict=True):
-            value = np.asarray(self.ix(i), np.int64)
-            if np.any(value < 0) or np.any(value >= size):
+            value = self.ix(i)
+            is_one = isinstance(value, int)  # as most are: NumPy takes ten times as long
+            if not 0 <= value < size if is_one else np.any((value < 0) | (value >= size)):
                 raise IndexError(
                     f"{b}[{', '.join(map(str, at))}]: {i} is {value}, not in 0..{size - 1}"
                 )
             flat = flat * size + value
-        return flat
+        return np.asarray(flat, np.int64)
 
     # ---- values ----
 

@@ -6,7 +6,7 @@ its launches in order, a group for each region, and its arena.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
@@ -18,7 +18,7 @@ from lumigen.index import Axis, Dim, Ix, ix
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
-from lumigen.lower.canonical import Canonical, canonical, with_buffers
+from lumigen.lower.canonical import Canonical, asked_once, canonical, with_buffers
 from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import Device
 from lumigen.lower.in_place import in_place
@@ -230,27 +230,32 @@ class _Model:
         default_factory=dict[str, dict[SourceLocation, None]]
     )
     counters: int = 0
+    skeletons: Skeletons = field(init=False)
+    beside: Callable[[Region], bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.beside = asked_once(self.device.beside)
+        self.skeletons = Skeletons(
+            lambda region: self.device.runs_whole(region, self.dtype),
+            asked_once(self.device.in_loops),
+            asked_once(self.device.columns),
+            self.device.machine.storing,
+            self.device.one_row,
+            asked_once(self.device.maps_rows),
+        )
 
     def prepare(self, graph: Graph) -> _Prepared:
         """The regions of an entry; operands of kernels are called after those of all entries."""
-        skeletons = Skeletons(
-            lambda region: self.device.runs_whole(region, self.dtype),
-            lambda region: self.device.in_loops(unify_axes(region)),
-            lambda region: self.device.columns(unify_axes(region)),
-            self.device.machine.storing,
-            self.device.one_row,
-            lambda region: self.device.maps_rows(unify_axes(region)),
-        )
-        regions = partition(graph, skeletons)
+        regions = partition(graph, self.skeletons)
         regions = retype_temporaries(regions, self.dtype)
         regions = self.sliced(choose_layouts(regions))
         regions = join_regions(
             tuple(map(unify_axes, regions)),
-            self.device.in_loops,
+            self.skeletons.in_loops,
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
         )
-        regions = join_grids(regions, self.device.in_loops, self.device.beside, self.whole)
+        regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole)
         labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical]] = []
         for region in regions:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from lumigen.condition import Cmp
 from lumigen.index import Axis, Ix, ix
+from lumigen.memo import remembered
 from lumigen.region import (
     Expr,
     Reduce,
@@ -26,6 +27,7 @@ from lumigen.region import (
 )
 
 
+@remembered
 def unify_axes(region: Region) -> Region:
     """The region over canonical axes, which its stores share."""
     own = dict.fromkeys(a for s in reversed(region.stores) for a in s.axes)

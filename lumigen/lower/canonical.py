@@ -6,10 +6,14 @@ and out, and which buffer each of them is. A layer repeated N times gives one re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import TypeVar
 
 from lumigen.index import Ix, Lookup, lookup
+from lumigen.lower.axes import unify_axes
+from lumigen.memo import remembered
 from lumigen.region import (
     Buffer,
     Expr,
@@ -23,6 +27,8 @@ from lumigen.region import (
     walk,
 )
 
+Answer = TypeVar("Answer")
+
 
 @dataclass(frozen=True)
 class Canonical:
@@ -35,6 +41,7 @@ class Canonical:
     binding: tuple[tuple[Buffer, Buffer], ...]
 
 
+@remembered
 def canonical(region: Region) -> Canonical:
     names: dict[Buffer, Buffer] = {}
     counts = {"x": 0, "w": 0, "out": 0}
@@ -63,6 +70,12 @@ def canonical(region: Region) -> Canonical:
         rename(s.dst, "out")
     bare = replace(region, lines=(), steps=())
     return Canonical(with_buffers(bare, names), tuple((new, old) for old, new in names.items()))
+
+
+def asked_once(question: Callable[[Region], Answer]) -> Callable[[Region], Answer]:
+    """The question, asked once of all regions that differ in their axes and buffers alone, as those of layers do."""
+    known = cache(question)
+    return lambda region: known(canonical(unify_axes(region)).region)
 
 
 def with_buffers(region: Region, names: Mapping[Buffer, Buffer]) -> Region:

@@ -24,6 +24,7 @@ from lumigen.lower.scope import (
 )
 from lumigen.lower.sweeps import Around, grid_loop, sweeps_in_order
 from lumigen.machine import Machine
+from lumigen.memo import remembered
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, Loop, NotRealised, Product
 from lumigen.program import PAIRED_DEPTH, PAIRED_ROWS, THREADS, Panels
@@ -137,6 +138,7 @@ class Products:
         return KernelPlan(region, (grid_loop(store.axes, steps),))
 
 
+@remembered
 def find_products(
     store: Store, *, one_row: bool = False, statistics: bool = False
 ) -> Products | None:

@@ -40,6 +40,7 @@ from lumigen.lower.places import (
     ordered,
     stored_as,
 )
+from lumigen.memo import remembered
 from lumigen.ops import ROWS, SOURCES, Form, Op
 from lumigen.region import (
     Buffer,
@@ -177,7 +178,7 @@ class CutGraph:
         axes, body = self.inlined(n)
         if at == tuple(map(ix, axes)):
             return body
-        return substitute(body, dict(zip(axes, at, strict=True)))
+        return _at(body, axes, at)
 
     def inlined(self, n: Node) -> tuple[tuple[Axis, ...], Expr]:
         """The node's value over axes of its own, with everything inlined that is not cut."""
@@ -374,3 +375,9 @@ class CutGraph:
     def lines(self, root: Node) -> tuple[SourceLocation, ...]:
         found = {line: None for n in self.inside(root) for line in self.graph.lines.get(n, ())}
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))
+
+
+@remembered  # rules and passes ask for the same operands again and again
+def _at(body: Expr, axes: tuple[Axis, ...], at: At) -> Expr:
+    """A value over `axes` at a position of theirs."""
+    return substitute(body, dict(zip(axes, at, strict=True)))
