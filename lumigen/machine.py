@@ -82,7 +82,9 @@ class Teams:
     repeated: int  # the same where each task computes what its row reduces to
     merged: int  # parts that one block does not take long to merge
     joined_blocks: int  # of a multiprocessor, where the block that ends last goes on
+    warp_vectors: int  # of a thread: rows of more are a block's
     registers: int  # of a multiprocessor
+    granted: int  # registers that a thread is given at a time
     held: int  # registers of a thread for what it reads of a row, and as many for what it computes
     blocks: int  # of a multiprocessor: more are more than some GPUs run at one time
     spare: int  # registers for what is about to be used
@@ -126,6 +128,7 @@ class ThreadTiles:
     fold_of_few: Sizes  # with up to `few_columns`
     few_columns: int
     least_columns: int  # between two epilogues of several products
+    least_rows: int  # of a product's rows that threads share out
     computed_again: int  # times that rows of a product may be, once for each tile of columns
     points_of_part: int  # that a thread folds at least where several share those of a fold
     step_of_parts: int  # points, of which a part has whole steps
@@ -244,11 +247,12 @@ class Copies:
     ]  # up to how many a kernel is for, and for how many its tile is chosen
     box: int  # elements of a line that a copy moves; lines, where lines run along the depth
     warpgroup: int  # threads that multiply together
+    warpgroup_rows: int  # of a product that they have
     exchange: int  # of depth, that could be multiplied while the parts of a tile are added
     in_flight: float  # elements that are on their way where all that memory gives is used
     element: float  # while a multiprocessor's share of memory gives an element
     again: float  # what an element costs that another tile has read, too: it comes from the cache
-    narrow: float  # how fast tiles of 64 rows read, compared with those of 128
+    narrow: float  # how fast tiles with the rows of one warpgroup read, compared with those of two
     alone: float  # how much more than its share a multiprocessor takes in while others have nothing to do
     empty: float  # how much slower tiles read that hold next to nothing
     leaving: float  # while an element of the result is on its way out

@@ -156,7 +156,7 @@ def test_of_a_state_only_what_changes_is_moved() -> None:
 @pytest.mark.parametrize(("dtype", "device"), [(f32, "f32"), (bf16, "bf16")])
 def test_products_compute_in_what_matrix_instructions_take(dtype: lg.DType, device: str) -> None:
     entry = traced(lambda x, w: x @ w, x=spec(64, 64, dtype=dtype), w=spec(64, 64, dtype=dtype))
-    (on_cpu,), (on_gpu,) = (assemble((("product", entry),), *d).kernels for d in ((), (CUDA,)))
+    (on_cpu,), (on_gpu,) = (assemble((("product", entry),), d).kernels for d in (CPU, CUDA))
     assert on_cpu.computes is f32
     assert on_gpu.computes.name == device
 

@@ -82,12 +82,14 @@ KEPT = {
         "MOVES": "time of compilation",
         "WORSE": "of a search for places in memory, in shares of it",
     },
+    "lower/assemble.py": {"to_align: 16": "bytes: what tensor maps are defined on"},
     "lower/canonicalize.py": {"SIGNIFICANDS": "bits of a dtype"},
     "lower/join_grids.py": {
         "MOST": "text of a kernel, which grows with its grids",
         "NEAR": "layers that read one value stay apart, however many there are",
     },
     "lower/layout.py": {"MAX_RANK": "time of compilation: orders of more axes"},
+    "lower/mapped.py": {"_is_fetched: 16": "bytes: what tensor maps are defined on"},
     "lower/measure.py": {
         "LARGEST": "time of compilation, and text of a kernel",
         "DEEPEST": "time of compilation, and text of a kernel",
@@ -96,9 +98,14 @@ KEPT = {
     "lower/order.py": {"LANES": "a width that the headers want and no statement uses"},
     "lower/phases.py": {"MOST": "text of a kernel, which has a load for each phase"},
     "lower/pipeline.py": {"MOST": "what an int holds"},
+    "lower/roles.py": dict.fromkeys(("_schedule: 100", "time: 100"), "rates are in 100"),
+    "lower/simt.py": dict.fromkeys(
+        ("_deep: 8", "_is_repeated: 8"), "a share of the work of a task"
+    ),
     "lower/split.py": {"MOST_TERMS": "digits: a longer sum in one piece loses some"},
     "lower/stream_roles.py": {"BATCHES": "dimensions of a tensor map's type, which has two"},
     "lower/terms.py": {"MOST_TERMS": "time of compilation: sums of more terms"},
+    "lower/tile_time.py": dict.fromkeys(("fastest: 100", "time: 100"), "rates are in 100"),
 }
 
 
@@ -127,6 +134,26 @@ def _assigned(s: ast.stmt) -> Iterator[str]:
     yield from (n.id for n in names if isinstance(n, ast.Name))
 
 
+def numbers_in_functions(tree: ast.Module) -> Iterator[str]:
+    """The numbers from 8 on that functions say by themselves, less powers of two and bits of a dtype."""
+    for s in ast.walk(tree):
+        if isinstance(s, ast.FunctionDef):
+            inside = [n for x in s.body for n in ast.walk(x)]
+            apart = {id(x) for n in inside if _is_of_bits(n) for x in ast.walk(n)}
+            own = (n.value for n in inside if isinstance(n, ast.Constant) and id(n) not in apart)
+            yield from (f"{s.name}: {c}" for c in own if type(c) in (int, float) and c >= 8)
+
+
+def _is_of_bits(n: ast.AST) -> bool:
+    match n:
+        case ast.Compare(left=left):
+            return ast.unparse(left).endswith(".bits")
+        case ast.BinOp(left=ast.Constant(value=2), op=ast.Pow()):
+            return True
+        case _:
+            return False
+
+
 def _has_number(value: ast.expr) -> bool:
     constants = (n.value for n in ast.walk(value) if isinstance(n, ast.Constant))
     return any(type(c) in (int, float) and c not in (0, 1) for c in constants)
@@ -136,7 +163,8 @@ def test_no_number_of_a_machine_stands_outside_of_its_row() -> None:
     found: dict[str, set[str]] = {}
     for folder in ("lower", "emit"):
         for path in sorted((PACKAGE / folder).glob("*.py")):
-            names = set(numbers_of(ast.parse(path.read_text(encoding="utf-8"))))
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            names = {*numbers_of(tree), *(numbers_in_functions(tree) if folder == "lower" else ())}
             if names:
                 found[path.relative_to(PACKAGE).as_posix()] = names
     kept = {path: set(names) for path, names in KEPT.items()}
@@ -156,11 +184,14 @@ def test_no_number_of_a_machine_stands_outside_of_its_row() -> None:
         ("class C:\n    rows: int = 64", {"rows"}),
         ("def f(x, most=16): pass", {"default 16"}),
         ("def f(x, *, most=16): pass", {"default 16"}),
-        ("A = ix(1)\nB = 'of 32'\ndef f():\n    a = 7", set[str]()),
+        ("def f(x):\n    return 4 * x + 64", {"f: 64"}),
+        ("def f(x):\n    return x.bits == 16 and 7 < 2**31", set[str]()),
+        ("A = ix(1)\nB = 'of 32'", set[str]()),
     ],
 )
 def test_every_number_is_seen(text: str, names: set[str]) -> None:
-    assert set(numbers_of(ast.parse(text))) == names
+    tree = ast.parse(text)
+    assert {*numbers_of(tree), *numbers_in_functions(tree)} == names
 
 
 def test_no_tile_is_larger_than_places_assume() -> None:

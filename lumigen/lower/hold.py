@@ -89,7 +89,8 @@ def _blocks(program: TileProgram, teams: Teams) -> int:
     is_whole = span.is_const and span.const == parts * program.team * program.width
     needed = most + teams.spare + (0 if is_whole or parts == 1 else teams.between)
     needed += teams.addresses if program.team < program.threads else 0
-    count = teams.registers // (program.threads * -(-needed // 8) * 8)
+    needed = -(-needed // teams.granted) * teams.granted
+    count = teams.registers // (program.threads * needed)
     return count if 1 < count <= teams.blocks else 0
 
 

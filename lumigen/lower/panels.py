@@ -30,6 +30,7 @@ from lumigen.lower.contract import (
 from lumigen.lower.contractions import reductions_beside
 from lumigen.lower.scope import Names, Scope, address, kernel_reductions, loops_by_value, moved
 from lumigen.lower.simt import dims_of
+from lumigen.machine import Processor
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Read, Region, Role, Store, map_expr, read, substitute
 from lumigen.schedule import Schedule
@@ -39,12 +40,12 @@ SITES = ("rows", "columns", "chunk", "depth", "streamed")
 PLACES = {"b": ("panels",)}
 
 
-def contract(plan: KernelPlan, sizes: Schedule) -> Built:
+def contract(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of products and the store after them; NotRealised where it has other steps."""
     check(sizes, SITES, PLACES)
     found, store = Products.of(plan)
     columns = _columns(found)
-    program = _program(plan, store, found, columns, sizes)
+    program = _program(plan, store, found, columns, sizes, machine)
     packed: dict[Expr, Expr] = {}
     for c, b in zip(found.each, columns, strict=True):
         packed[c.reduce] = map_expr(c.reduce, {c.columns: b.element(b.operand)})
@@ -137,7 +138,12 @@ class _Tile:
 
 
 def _program(
-    plan: KernelPlan, store: Store, found: Products, columns: tuple[Columns, ...], sizes: Schedule
+    plan: KernelPlan,
+    store: Store,
+    found: Products,
+    columns: tuple[Columns, ...],
+    sizes: Schedule,
+    machine: Processor,
 ) -> TileProgram:
     first, n = found.each[0], columns[0].n
     m, m_map = flatten(first.m_axes, "m")
@@ -148,7 +154,8 @@ def _program(
     if streamed and any(b.once is None for b in columns):
         raise NotRealised("columns that are no weight do not come from memory")
     pairs, element = any(b.pairs for b in columns), bf16 if bf16 in elements else f32
-    tasks = _tasks(plan.region, first.grid, (m, n), pairs, element, streamed, sizes)
+    least = machine.tiles.least_rows
+    tasks = _tasks(plan.region, first.grid, (m, n), pairs, element, streamed, sizes, least)
     top, (n0, n1), chunk = tasks.scope, tasks.columns, Axis("c", n.extent)
     folds = (*found.statistics, *found.folds)
     top.loops = loops_by_value(moved(fold, mapping) for fold in folds)
@@ -320,15 +327,16 @@ def _tasks(
     element: DType,
     streamed: bool,
     sizes: Schedule,
+    least: int,
 ) -> _Tasks:
-    """Rows in equal shares, columns in shares of whole panel pairs, for each point of the grid."""
+    """Rows in equal shares of so many at least, columns in shares of whole panel pairs, for each point of the grid."""
     m, n = axes
     dims, grid_size = dims_of(region), extent_of(grid)
     most_rows = min(sizes["rows"], m.extent.bounds()[1] or sizes["rows"])
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     shares, numbers = threads_of(grid_size, dims)
-    m_tiles = tiles(m.extent, most_rows, 32, ix(1) if streamed and pairs else shares)
+    m_tiles = tiles(m.extent, most_rows, least, ix(1) if streamed and pairs else shares)
     n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
     task = Axis("task", grid_size * m_tiles * n_tiles)
     top = Scope(Names(), frozenset({task}))

@@ -198,7 +198,7 @@ def _tile(each: Sequence[Fetched], m: int, machine: Gpu) -> ClusterTile:
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
         in_flight = min(tiles * together, count * t.blocks) * t.stages * copies.box * held
         busy = min(1.0, (in_flight / copies.in_flight) ** 0.5)
-        busy *= copies.narrow if t.rows == 64 else 1.0
+        busy *= copies.narrow if t.rows == copies.warpgroup_rows else 1.0
         busy *= min(1.0, copies.alone * tiles * together / count) ** 0.5
         empty = 1 + copies.empty * (1 - held / (t.rows + t.columns))
         elements = sum(x.fetched(t, copies.again) for x in products)
@@ -213,7 +213,7 @@ def _tile(each: Sequence[Fetched], m: int, machine: Gpu) -> ClusterTile:
 def _fits(t: ClusterTile, x: Fetched, copies: Copies) -> bool:
     """Along the majors boxes are whole: the blocks of a cluster and the consumers have whole ones."""
     b = x.mapped[0 if t.turned else 1]
-    consumers = 2 if t.rows == 64 else 1
+    consumers = 2 if t.rows == copies.warpgroup_rows else 1
     box = copies.box
     return b.is_deep or (t.columns % (box * consumers) == 0 and t.columns % (2 * box) == 0)
 

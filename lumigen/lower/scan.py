@@ -199,13 +199,13 @@ def _grain(found: _Scanned, sizes: Schedule, teams: Teams | None) -> tuple[int, 
         if lane is None:
             return 1, max(1, sizes["visits"] // length), 1
         return 1, 1, max(sizes["lanes"], sizes["visits"] // length)
-    warp = teams.warp
+    warp, most = teams.warp, teams.warp_vectors * teams.warp
     if found.along:
-        team = warp if t.extent.estimate() <= 4 * warp * sizes["width"] else threads
+        team = warp if t.extent.estimate() <= most * sizes["width"] else threads
         return team, threads // team, 1
     if lane is None:
         return 1, threads, 1
     width = sizes["width"] if found.kind == "lanes" else 1
     points = -(-lane.extent.estimate() // width)
-    team = min(warp, 1 << (points - 1).bit_length()) if points <= 4 * warp else threads
+    team = min(warp, 1 << (points - 1).bit_length()) if points <= most else threads
     return team, threads // team, team * width

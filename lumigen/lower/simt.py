@@ -223,7 +223,7 @@ def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProg
     row, lane, threads = loops.row, loops.lane, sizes.get("threads", 1)
     check_threads(threads, teams)
     _check_threads(loops, threads)
-    team = 1 if teams is None else _team(loops.folds, lane, sizes, teams.warp)
+    team = 1 if teams is None else _team(loops.folds, lane, sizes, teams)
     grain = _grain_of_teams(loops, team, sizes) if threads > 1 else _grain(loops, sizes)
     per_row, chunk, deep = grain
     row_tasks = ceildiv(row.extent, per_row)
@@ -330,13 +330,13 @@ def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
 def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
     """Threads of a block that share a row of a plan of vector loops."""
     loops = _Loops.of(plan)
-    return _team(loops.folds, loops.lane, sizes, machine.teams.warp)
+    return _team(loops.folds, loops.lane, sizes, machine.teams)
 
 
-def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, warp: int) -> int:
+def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Teams) -> int:
     """Threads that share a row: as many as it has vectors, part of a warp or else the whole block.
 
-    Up to four vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
+    Up to a few vectors a thread are a warp's: it waits for no other, and a block for one row would have idle threads.
     """
     width = sizes["width"]
     vectors = [-(-lane.extent.estimate() // width)] if lane is not None else [1]
@@ -346,9 +346,9 @@ def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, warp: int) 
             longest = max(visited(group[0], a) for a in fold.axes)
             vectors.append(-(-longest // (width if all(r.dtype is f32 for r in group) else 1)))
     most = max(vectors)
-    if most > 4 * warp:
+    if most > teams.warp_vectors * teams.warp:
         return sizes["threads"]
-    return min(warp, 1 << (most - 1).bit_length())
+    return min(teams.warp, 1 << (most - 1).bit_length())
 
 
 def _grain_of_teams(loops: _Loops, team: int, sizes: Schedule) -> tuple[int, int, int]:

@@ -106,20 +106,20 @@ class _Builder(StreamBuilder):
         return replace(super().streamed(tile, e, major, depth), map=_map_of(tile), batch=batch)
 
     def placed(self, program: TileProgram) -> TileProgram:
-        operands = self.fetched()
+        operands, copies = self.fetched(), self.copies
         assert operands is not None, "asked before"
         majors = (self.sizes["rows"], self.sizes["step"], self.sizes["columns"])
         each = tuple((s, self.sizes[s]) for s in SITES)
         deep = tuple(o.is_deep for o in operands)
         tiles = (self.a_tile, self.b_tile, self.c_tile)
         maps = (
-            o.boxes(_map_of(tile), lines, self.copies.box, o.batches())
+            o.boxes(_map_of(tile), lines, copies.box, o.batches())
             for tile, o, lines in zip(tiles, operands, majors, strict=True)
         )
         return replace(
             program,
             skeleton="cascade_roles",
-            threads=self.copies.warpgroup * (1 + self.sizes["rows"] // 64),
+            threads=copies.warpgroup * (1 + self.sizes["rows"] // copies.warpgroup_rows),
             tile=BlockTile(TileKind.CASCADE_ROLES, each, self.found.element, deep),
             maps=tuple(maps),
         )

@@ -50,7 +50,7 @@ def _builders(machine: Processor) -> dict[str, Builder]:
     visits, lanes = (1024, 8192, 65536), (64, 128, 512)
     products = {
         "panel": Builder(
-            panels.contract,
+            partial(panels.contract, machine=machine),
             sites(
                 {
                     "rows": (1, 32, 96, 256),

@@ -63,6 +63,7 @@ TILES = ThreadTiles(
     fold_of_few={"depth": 256},
     few_columns=8,
     least_columns=64,  # four panels, which a tile of sums in registers may have
+    least_rows=32,
     computed_again=4,
     points_of_part=512,
     step_of_parts=64,

@@ -97,7 +97,9 @@ TEAMS = Teams(
     merged=1 << 14,
     # left to itself the compiler spills registers so that more than two blocks of a multiprocessor have some
     joined_blocks=2,
+    warp_vectors=4,
     registers=65536,
+    granted=8,
     held=64,
     blocks=6,
     spare=8,
@@ -181,6 +183,7 @@ SM_90A = replace(
         rows=((16, 8), (256, 128), (None, 2048)),
         box=64,
         warpgroup=128,
+        warpgroup_rows=64,
         exchange=1024,
         in_flight=5e6,
         element=233,
