@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   using T = typename Tile::Element;
   extern __shared__ uint8_t shared[];
   contract_tiles<Tile>(
-      Boxes{&map_a, 1}, Boxes{&map_b, 1}, extent, shared, [&](auto& acc, TileAt at, auto& stage) {
+      {{Boxes{&map_a, 1}, Boxes{&map_b, 1}, extent}}, shared, [&](auto& acc, TileAt at, auto& stage) {
         if constexpr (kEnd == End::kPairs) {
           for_each_pair(acc, [&](int r, int k, float& x, float& y) {
             store_pair(c, row_c, extent.rows, extent.columns, at.row + r, at.column + k, x, y);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
           typename Tile::Element* c, Extent extent, int64_t row_c) {
   extern __shared__ uint8_t shared[];
-  contract_split<Tile>(Boxes{&map_a, 1}, Boxes{&map_b, 1}, extent, shared, [&](auto& acc, TileAt at) {
+  contract_split<Tile>({{Boxes{&map_a, 1}, Boxes{&map_b, 1}, extent}}, shared, [&](auto& acc, TileAt at) {
     for_each_pair(acc, [&](int r, int k, float& x, float& y) {
       r += at.row, k += at.column;
       if constexpr (kSwapped) {
@@ -94,7 +94,8 @@ template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     plain(T* c, const T* a, const T* b, Problem p) {
   extern __shared__ __align__(128) uint8_t shared[];
-  const Raster<Tile::kRows, Tile::kColumns> raster(p.rows, p.columns, 1, max(p.band / Tile::kRows, 1));
+  const Raster<Tile::kRows, Tile::kColumns> raster(
+      Extent{p.rows, p.columns, 1, 0, max(p.band / Tile::kRows, 1)});
   const TileAt at = raster.at(blockIdx.x);
   Accumulators<Tile> acc;
   contract(acc, Strided<T, Along::kDepth, Copy::kVectors>{a, p.row_a, 1, p.rows},

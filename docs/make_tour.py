@@ -1,35 +1,35 @@
-"""Puts what the compiler prints into the pages of PAGES, behind each line `<!-- show: ... -->`.
+"""Puts what the compiler prints into the pages of PAGES, after each line `<!-- show: ... -->`.
 
 `<!-- show: graph softmax -->` shows a form of models/softmax.py; a fenced block follows, and only
-that block is replaced. Usage: python docs/make_tour.py   (a test fails where a page is stale)
+that block is replaced. After the model may come names of kernels, and pairs of a word and its value:
+`on` a target, `in` a dtype, `from` and `to` what the first and the last line of an excerpt contain.
+Usage: python docs/make_tour.py   (a test fails where a page is stale)
 """
 
 import re
+import shlex
 from functools import cache
 from pathlib import Path
-from textwrap import wrap
+from textwrap import dedent, wrap
 
 from lumigen.compile import lower_model
-from lumigen.dtype import f32
+from lumigen.dtype import BY_NAME
 from lumigen.emit.project import render_project
 from lumigen.forms import text_after
 from lumigen.frontend import load_model_file
-from lumigen.lower.axes import unify_axes
-from lumigen.lower.canonical import canonical
-from lumigen.lower.cuts import Skeletons
-from lumigen.lower.layout import choose_layouts
-from lumigen.lower.partition import partition
 from lumigen.lower.separate import separate
-from lumigen.printer.plan import show_region_plan
-from lumigen.printer.region import show, show_fold
+from lumigen.printer.region import show_fold
 from lumigen.region import Reduce, walk
-from lumigen.targets.cpu.device import CPU
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-PAGES = ("tour.md", "design/walks.md")
+PAGES = ("tour.md", "tour_loss.md", "design/walks.md")
+OPTIONS = ("on", "in", "from", "to")
 MODELS = {
-    **{name: DOCS / "models" / f"{name}.py" for name in ("softmax", "attention", "decode", "conv")},
+    **{
+        name: DOCS / "models" / f"{name}.py"
+        for name in ("softmax", "attention", "loss", "decode", "conv")
+    },
     "digits": ROOT / "examples" / "digits" / "model.py",
 }
 MARKED = re.compile(
@@ -59,45 +59,13 @@ def plain(text):
 # --- forms that have no command -------------------------------------------------------------------
 
 
-@cache
-def regions(name):
-    """The regions of a model as plans see them: over canonical buffers and axes, each once."""
-    ((_, graph),) = compilation(name).graphs["fold"]
-    skeletons = Skeletons(
-        lambda r: CPU.runs_whole(r, f32),
-        lambda r: CPU.in_loops(unify_axes(r)),
-        lambda r: CPU.columns(unify_axes(r)),
-        CPU.machine.storing,
-        CPU.one_row,
-    )
-    cut = partition(graph, skeletons)
-    found = (canonical(unify_axes(r)).region for r in choose_layouts(cut))
-    return tuple(dict.fromkeys(found))
-
-
 def fold_of(name, axis):
-    """The loop that `separate` finds over an axis of a model's only region."""
-    (region,) = regions(name)
-    (store,) = region.stores
+    """The loop that `separate` finds over an axis of a model's only kernel."""
+    (kernel,) = compilation(name).lowered.kernels
+    (store,) = kernel.region.stores
     found = (a for r in walk([store.value]) if isinstance(r, Reduce) for a in r.axes)
     (k,) = {a for a in found if a.name == axis}
     return show_fold(separate((store.value,), (k,)))
-
-
-def plans(name):
-    """The plan of each region, with its schedule below."""
-    for region in regions(name):
-        found = next(CPU.space(region))
-        yield show_region_plan(found.plan, found.schedules)
-
-
-def numbered(texts, wanted):
-    """The wanted parts, or all, below their numbers; one part that is all stands alone."""
-    parts = [t.rstrip("\n") for t in texts]
-    if len(parts) == 1:
-        return parts[0]
-    numbers = [int(w) for w in wanted] or range(len(parts))
-    return "\n\n".join(f"({i})\n{parts[i]}" for i in numbers)
 
 
 def tree(name):
@@ -117,24 +85,42 @@ def tree(name):
     return "\n".join(lines)
 
 
+FORMS = {
+    "file": lambda name: MODELS[name].read_text(encoding="utf-8"),
+    "fold-loop": fold_of,
+    "tree": tree,
+}
+
+
 def body_of(text):
     """The function of an emitted kernel."""
     return re.search(r"^void .*?^}$", text, re.DOTALL | re.MULTILINE).group()
 
 
-FORMS = {
-    "file": lambda name: MODELS[name].read_text(encoding="utf-8"),
-    "regions": lambda name, *some: numbered(map(show, regions(name)), some),
-    "fold-loop": fold_of,
-    "plan": lambda name, *some: numbered(plans(name), some),
-    "kernel": lambda name, kernel: body_of(text_after(traced(name), "source", kernel)),
-    "tree": tree,
-}
+def printed(form, name, kernels, target="cpu", dtype="f32"):
+    """What `lumigen show` prints of a model, or of the named kernels; `kernel` is their functions."""
+    after = "source" if form == "kernel" else form
+    texts = [text_after(traced(name), after, k, target, BY_NAME[dtype]) for k in kernels or [None]]
+    return "\n".join(map(body_of, texts) if form == "kernel" else texts)
+
+
+def excerpt(text, first, last):
+    """The lines from one that contains `first` to one that contains `last`, less their indent."""
+    lines = text.splitlines()
+    begin = next(i for i, line in enumerate(lines) if first in line)
+    end = next(i for i, line in enumerate(lines) if i >= begin and last in line)
+    return dedent("\n".join(lines[begin : end + 1]))
 
 
 def shown(what):
-    form, name, *more = what.split()
-    text = FORMS[form](name, *more) if form in FORMS else text_after(traced(name), form, *more)
+    form, name, *more = shlex.split(what)
+    split = next((i for i, word in enumerate(more) if word in OPTIONS), len(more))
+    options = dict(zip(more[split::2], more[split + 1 :: 2], strict=True))
+    if form in FORMS:
+        return plain(FORMS[form](name, *more[:split])).strip("\n")
+    text = printed(form, name, more[:split], options.get("on", "cpu"), options.get("in", "f32"))
+    if "from" in options:
+        text = excerpt(text, options["from"], options["to"])
     return plain(text).strip("\n")
 
 

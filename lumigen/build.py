@@ -250,7 +250,7 @@ def build_project(
 ) -> BuildResult:
     """Compile the project in `directory`; its results are copied to `lib/`, `bin/` and `python/`.
 
-    `progress` is told of each step. Without `tests` only what is shipped is compiled.
+    `progress` is called for each step. Without `tests` only what is shipped is compiled.
     """
     manifest = read_manifest(directory)
     if manifest is None:

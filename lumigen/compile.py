@@ -84,7 +84,7 @@ def lower_model(
 ) -> Compilation:
     """Graph passes, then regions, plans, tile programs and the text of every kernel.
 
-    What the model has of f32 in memory is held in `dtype`.
+    What the model has of f32 in memory is stored as `dtype`.
     """
     at = stages or Stages()
     graphs: dict[str, Entries] = {"graph": traced.entries}
@@ -153,7 +153,7 @@ def compile_project(
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
-    What the model has of f32 in memory is held in `dtype`. With `embed` the library holds the weights.
+    What the model has of f32 in memory is stored as `dtype`. With `embed` the library contains the weights.
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
     row = parse_target(target)

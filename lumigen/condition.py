@@ -14,7 +14,7 @@ from lumigen.index import Axis, Ix, IxLike, Quotient, is_nonnegative, ix, of_ato
 
 @dataclass(frozen=True)
 class Cmp:
-    """The condition `lhs < rhs`, held as its slack: true when `slack = rhs - lhs - 1 >= 0`."""
+    """The condition `lhs < rhs`, stored as its slack: true when `slack = rhs - lhs - 1 >= 0`."""
 
     slack: Ix
 

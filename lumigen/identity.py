@@ -1,4 +1,4 @@
-"""identity: what a traced model is known by, and a compilation of it."""
+"""identity: the hash of a traced model, and the key of a compilation of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to say of a path that is not there: which is near it, and from where relative ones are taken."""
+"""What to say of a path that is not there: which is near it, and what relative ones start from."""
 
 from __future__ import annotations
 

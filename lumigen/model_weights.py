@@ -27,7 +27,7 @@ DTYPES = (f32, f16, bf16)  # in which a model of f32 can be held
 
 
 def check_dtype(dtype: DType) -> None:
-    """Refuse what a model of f32 cannot be held in."""
+    """Refuse a dtype in which a model of f32 cannot be stored."""
     if dtype not in DTYPES:
         raise BadArgument(op="compile", name="dtype", value=dtype, expected="f32, f16 or bf16")
 

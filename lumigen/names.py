@@ -1,4 +1,4 @@
-"""Names that users choose and emitted C, C++ and Python must bear: which cannot be, and how two are told apart.
+"""Names that users choose and emitted C, C++ and Python must accept: which cannot be, and how two become different.
 
 Promises that a name which `taken_by` passes stands in any emitted file as it is, beside the names of the language and
 of the headers that the files include.
@@ -127,14 +127,14 @@ def entry_symbols(model: str, entry: str) -> tuple[str, ...]:
 
 
 def fresh(name: str, taken: Collection[str]) -> str:
-    """`name`, with as many underscores behind it as make it unlike all that is taken."""
+    """`name`, with as many underscores at its end as make it differ from `taken`."""
     while name in taken:
         name += "_"
     return name
 
 
 def identifier(name: str, taken: frozenset[str] = frozenset()) -> str:
-    """`name`, with underscores behind it where C, C++ or the code around it uses that word."""
+    """`name`, with underscores at its end where C, C++ or the code around it uses that word."""
     while name in KEYWORDS or name in taken or is_of_headers(name):
         name += "_"
     return name

@@ -128,7 +128,7 @@ TRANSCENDENTALS = frozenset({Op.LOG2, Op.EXP2, Op.SIN})  # dozens of instruction
 
 
 def order(a: Any, kept: int) -> Any:
-    """Where the first `kept` elements of each row lie, by value: NaN behind all numbers, equal ones by position."""
+    """Where the first `kept` elements of each row lie, by value: NaN after all numbers, equal ones by position."""
     return np.argsort(np.asarray(a), -1, kind="stable")[..., :kept]
 
 
@@ -143,7 +143,7 @@ def groups(a: Any, kept: int) -> Any:
     """Of each row of numbers of groups: how many elements are of lesser groups, then their places by group.
 
     A row of n elements has n places, so that `kept` is g + 1 + n for the groups 0, .., g - 1 and one past them.
-    What is of no group stands ahead of the first one or behind the last one; equal ones by position.
+    What is of no group comes before the first one or after the last one; equal ones by position.
     """
     array: Array = np.asarray(a)
     n = array.shape[-1]

@@ -27,7 +27,7 @@ def run_pass(name: str, step: Callable[[Graph], Graph], entries: Entries, trail:
 
 
 def _listener(trail: Trail) -> Fired | None:
-    """Who is told of every rule that fires; None where nobody asked, as the text costs more than the rule."""
+    """What to call for every rule that fires; None if nobody asked, as the text costs more than the rule."""
     if not trail.shows(5):
         return None
 

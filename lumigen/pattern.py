@@ -116,7 +116,7 @@ def op(kind: Op) -> Callable[..., Apply]:
 
 
 def _line_of_rule() -> SourceLocation:
-    """Where the rule that is being made stands: two frames up, behind the constructor that dataclass wrote."""
+    """Where the rule that is being made stands: two frames up, after the constructor that dataclass wrote."""
     frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return SourceLocation(frame.f_code.co_filename, frame.f_lineno)
 
@@ -197,7 +197,7 @@ _FIRED: ContextVar[Fired | None] = ContextVar("fired", default=None)
 
 @contextmanager
 def watching(fired: Fired | None) -> Generator[None]:
-    """Within it, `fired` is told of every step of `rewrite`; None: nobody is."""
+    """Within it, `fired` is called for every step of `rewrite`; None: nothing is."""
     before = _FIRED.set(fired)
     try:
         yield

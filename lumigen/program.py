@@ -103,7 +103,7 @@ class Panels:
 
     @property
     def depth(self) -> int:
-        """k, and the zeros behind it."""
+        """k, and the zeros after it."""
         return -(-self.k // PAIRED_DEPTH) * PAIRED_DEPTH if self.pairs else self.k
 
     @property

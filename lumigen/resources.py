@@ -1,4 +1,4 @@
-"""What lies beside the code: the templates and the runtime that emit copies and renders, the version.
+"""What is installed with the code: the templates and the runtime that emit copies and renders, the version.
 
 Promises directories of the file system, both in a checkout and in an installed wheel.
 """

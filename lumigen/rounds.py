@@ -1,4 +1,4 @@
-"""Runs of keys that repeat: layer after layer is found by what it does, whatever it is called."""
+"""Runs of keys that repeat: layers are recognised by what they do, not by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""summary: what a compilation made, as it is printed, and as it is found again."""
+"""summary: what a compilation made, as text and as a file of the cache."""
 
 from __future__ import annotations
 

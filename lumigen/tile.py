@@ -230,8 +230,8 @@ class Mma:
     rows, so many elements from one to the next. `whole`: acc and B have columns up to a multiple of 16, whatever
     these hold. `element`: what both operands are rounded to, so that an instruction set may multiply it: A was packed
     so, B too, or is a weight in pairs, or rows of floats that were rounded when they were stored. A weight in pairs is
-    multiplied as f32 by one row. `streamed`: such a weight comes from memory, and the columns behind these are
-    wanted next.
+    multiplied as f32 by one row. `streamed`: such a weight comes from memory, and the columns after these are
+    read next.
     """
 
     acc: Buffer
@@ -282,7 +282,7 @@ class Contract:
 
     acc is a fragment: each thread holds some of its elements in registers. Operands are zero past the extents of
     `m`, `n` and `k`; what is not held in `element` is rounded to it. Each of `more` is a fragment of the same rows by
-    columns of its own.
+    columns of its own. Where a copy engine brings the operands, `maps` names their tensor maps.
     """
 
     acc: Buffer
@@ -297,6 +297,7 @@ class Contract:
     k_hi: Ix
     element: DType
     more: tuple[tuple[Buffer, Operand], ...] = ()
+    maps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -474,7 +475,7 @@ class WhenSummed:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """What a tensor copy engine is told of an operand: (groups, batches, lines, elements) of `source` from `base` on.
+    """What a tensor copy engine knows of an operand: (groups, batches, lines, elements) of `source` from `base` on.
 
     Elements are contiguous. `share` successive batches of the product read the same one. One copy moves
     `box_lines` lines.
@@ -498,7 +499,7 @@ class TensorMap:
 class Order:
     """`dst[at ..]` = the first `kept` of `place`'s points in the order of `value`, which differs from point to point.
 
-    From the least on with NaN behind all numbers, or `descending`, from the greatest on with NaN before them. Equal
+    From the least on with NaN after all numbers, or `descending`, from the greatest on with NaN before them. Equal
     values stand by place. `at` counts to the first element of the row in `dst`.
     """
 
@@ -515,7 +516,7 @@ class GroupPlaces:
     """`dst[at ..]` = of `place`'s points by `value`, an integer: how many are below each group, then they by group.
 
     The groups are 0, .., `groups` - 1; the first `groups` + 1 elements are counts, then come as many places as there
-    are. Points of no group stand ahead of the first one or behind the last one, equal ones by place.
+    are. Points of no group come before the first one or after the last one, equal ones by place.
     """
 
     dst: Buffer

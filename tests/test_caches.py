@@ -287,9 +287,10 @@ def test_a_step_moves_what_it_adds_and_attends_in_one_kernel(
     for launch in program.launches[:-1]:
         k = kernels[launch.kernel]
         _, read, written = k.cost.at({N: rows})
-        assert written == rows * one
+        caches = len(k.region.stores)  # keys and values, in one launch or two
+        assert written == caches * rows * one
         indices = 8 + (TABLE * 4 if function is paged else 0)
-        assert read <= rows * one + indices
+        assert read <= caches * rows * one + indices
         outer = next(s for s in k.program.statements() if isinstance(s, For))
         assert outer.axis.extent.evaluate({N: rows}) in {rows, GROUPS * rows}
     loops = [s for s in kernels[last.kernel].program.statements() if isinstance(s, Stream | For)]

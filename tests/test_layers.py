@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -116,6 +117,13 @@ def test_every_module_has_a_row() -> None:
         f"{sorted(missing)} stand in no row of LAYERS in tests/test_layers.py: put each into the "
         "lowest row above everything it imports, and say in lumigen/README.md what it is"
     )
+
+
+def test_the_readme_has_the_rows() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
+    listed = {int(n): frozenset(re.findall(r"`(\w+)`", modules)) for n, modules in rows}
+    assert listed == dict(enumerate(LAYERS, 1))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -84,7 +84,7 @@ KEPT = {
     },
     "lower/assemble.py": {"to_align: 16": "bytes: what tensor maps are defined on"},
     "lower/canonicalize.py": {"SIGNIFICANDS": "bits of a dtype"},
-    "lower/join_products.py": {
+    "lower/join_grids.py": {
         "MOST": "text of a kernel, which grows with its grids",
         "NEAR": "layers that read one value stay apart, however many there are",
     },
@@ -98,7 +98,7 @@ KEPT = {
     "lower/order.py": {"LANES": "a width that the headers want and no statement uses"},
     "lower/phases.py": {"MOST": "text of a kernel, which has a load for each phase"},
     "lower/pipeline.py": {"MOST": "what an int holds"},
-    "lower/roles.py": dict.fromkeys(("_schedule: 100", "time: 100"), "rates are in 100"),
+    "lower/roles.py": dict.fromkeys(("_tile: 100", "time: 100"), "rates are in 100"),
     "lower/simt.py": dict.fromkeys(
         ("_deep: 8", "_is_repeated: 8"), "a share of the work of a task"
     ),

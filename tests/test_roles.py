@@ -20,10 +20,12 @@ from lumigen.errors import VerifyFailed
 from lumigen.index import ix
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel, assemble
+from lumigen.plan import Illegal
 from lumigen.printer.program import show as show_program
 from lumigen.printer.tile import show as show_tile
 from lumigen.targets.cuda.device import CUDA
 from lumigen.targets.cuda.speller import device_kernel_body, spelled_tile
+from lumigen.tile import Contract
 from lumigen.verify.tile import verify
 
 ROWS = lg.Dim("rows", 1, 600, typical=512)
@@ -73,6 +75,18 @@ MAPPED: dict[str, Case] = {
         lambda x, y: x.unsqueeze(1) @ y.transpose(-1, -2),
         {"x": spec(2, ROWS, 64), "y": spec(2, 3, 70, 64)},
     ),
+    "side_by_side": (
+        lambda x, q, k, v: {
+            "y": x @ q.T,
+            "relu": F.relu(x @ k.T),
+            "z": (x @ v.T).unflatten(-1, (3, 8)),
+        },
+        {"x": spec(ROWS, 72), "q": spec(136, 72), "k": spec(40, 72), "v": spec(24, 72)},
+    ),
+    "few_side_by_side": (
+        lambda x, q, k: {"y": x @ q.T, "relu": F.relu(x @ k.T)},
+        {"x": spec(FEW, 1032), "q": spec(72, 1032), "k": spec(24, 1032)},
+    ),
     "stored_before": (lambda x, w: x.relu() @ w, {"x": spec(ROWS, 72), "w": spec(72, 136)}),
     "heads": (
         lambda x, y: x.transpose(0, 1) @ y.transpose(0, 1).transpose(-1, -2),
@@ -103,7 +117,14 @@ def roles_of(model: LoweredModel) -> list[LoweredKernel]:
     return [k for k in model.kernels if k.program.skeleton == "roles"]
 
 
-SLOW = {"few", "few_columns", "large", "large_columns", "shared"}  # to interpret
+SLOW = {
+    "few",
+    "few_columns",
+    "few_side_by_side",
+    "large",
+    "large_columns",
+    "shared",
+}  # to interpret
 
 
 @pytest.mark.parametrize(
@@ -135,6 +156,32 @@ def test_more_rows_than_an_int_counts_run_in_vector_loops() -> None:
     inputs = {"x": spec(rows, more, 64), "w": spec(64, 64)}
     _, model = lowered((lambda x, w: x @ w, inputs), "sm_90a")
     assert [k.program.skeleton for k in model.kernels] == ["simt"]
+
+
+@pytest.mark.parametrize("name", ["side_by_side", "few_side_by_side"])
+def test_products_of_the_same_rows_are_one_launch(name: str) -> None:
+    _, model = lowered(MAPPED[name], "sm_80", "sm_90a")
+    (group,) = model.programs[0].groups
+    assert len(group.variants) == len(model.kernels) > 1
+    for kernel in model.kernels:
+        assert len(kernel.region.stores) >= len(model.programs[0].outputs)
+        operands = [s.maps for s in kernel.program.statements() if isinstance(s, Contract)]
+        rows = {a for a, _ in operands} | {b for _, b in operands} if kernel.program.maps else set()
+        assert rows == {t.name for t in kernel.program.maps}
+
+
+def test_grids_side_by_side_have_one_tile() -> None:
+    _, model = lowered(MAPPED["side_by_side"], "sm_90a")
+    for kernel in model.kernels:
+        assert kernel.plan is not None
+        assert kernel.schedule is not None
+        first, *others = kernel.schedule.parts
+        other = next(s for s in CUDA.builders["side_by_side"].near(kernel.plan, kernel.schedule))
+        assert other.parts[1:] == tuple(others)
+        assert first != other.parts[0]
+        refused = CUDA.build(kernel.plan, other)
+        assert isinstance(refused, Illegal)
+        assert "one form of tile" in refused.reason
 
 
 def test_only_a_project_for_hopper_has_them() -> None:
@@ -197,7 +244,10 @@ def test_a_map_that_no_engine_takes_is_refused() -> None:
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
 @pytest.mark.parametrize("arch", ["80", "90a", "100"])
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
-    names = ("large", "large_columns", "epilogue", "shared", "split", "few", "few_columns")
+    names = (
+        *("large", "large_columns", "epilogue", "shared", "split", "few", "few_columns"),
+        *("side_by_side", "few_side_by_side"),
+    )
     kernels = compiled_kernels(MAPPED, names, "roles", arch, tmp_path)
     assert len(kernels) > len(names), "some for few rows, too"
     for kernel, said in kernels:

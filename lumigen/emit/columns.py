@@ -50,7 +50,7 @@ def _parts(line: str) -> Iterator[str]:
 
 
 def _break(line: str, depth: int, first: int) -> tuple[int, int] | None:
-    """Where to end the line, behind column `first`, and how many brackets are open there.
+    """Where to end the line, after column `first`, and how many brackets are open there.
 
     The last place inside the width, of those inside the fewest brackets; a comma rather than an operator.
     """

@@ -276,7 +276,7 @@ class Renderer:
             return Text(f"splat({self.scalar(e).code})")
         if isinstance(e, Local):
             return Text(self.use(e.name), WORD)
-        if isinstance(e, Choose) and self.lanes not in free_axes(e.condition):
+        if isinstance(e, Choose) and self._is_shared(e):
             # the same in all lanes: the other side is not evaluated, whatever it reads
             parts = [self.scalar(e.condition), self.vector(e.then), self.vector(e.otherwise)]
             return Text(
@@ -301,6 +301,15 @@ class Renderer:
         if isinstance(e, Prim):
             return self._vector_prim(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
+
+    def _is_shared(self, e: Choose) -> bool:
+        """Whether all lanes choose the same side."""
+        assert self.lanes is not None
+        if self.lanes not in free_axes(e.condition):
+            return True
+        if self.packets is None or e.dtype is not f32 or not isinstance(e.condition, Holds):
+            return False
+        return all(self.packets.share(c, self.lanes) for c in e.condition.conditions)
 
     def _lane_by_lane(self, e: Expr) -> str:
         """The arguments of a call that computes the value for each lane by itself."""

@@ -175,7 +175,7 @@ def _run(words: _Words, run: tuple[Group, ...]) -> list[GroupContext]:
 
 
 def _around(loop: LoopContext, groups: list[GroupContext]) -> list[GroupContext]:
-    """The groups of a round, the first behind the head of the loop, the last before its end."""
+    """The groups of a round, the first after the head of the loop, the last before its end."""
     i = loop.counter
     heads = [f"{INDENT}for (int32_t {i} = 0; {i} < {loop.rounds}; ++{i}) {{"]
     if loop.members:

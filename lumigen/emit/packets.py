@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lumigen.condition import Cmp
 from lumigen.index import Atom, Axis, Ix, Lookup, in_units, ix, of_atom, product
 from lumigen.region import Buffer
 
@@ -33,6 +34,16 @@ class Packets:
         self.buffers.setdefault(source)
         self.multiples.update(dict.fromkeys(multiples))
         return True
+
+    def share(self, c: Cmp, lanes: Axis) -> bool:
+        """Whether a condition holds in all lanes of a vector or in none: it changes where one begins."""
+        if lanes not in c.slack.axes:
+            return True
+        factor = c.slack.coefficient(lanes)
+        if lanes not in self.starts or factor is None or factor not in (ix(1), ix(-1)):
+            return False
+        first = c.slack - factor * lanes + factor * self.starts[lanes]
+        return (first if factor == 1 else first + 1) % self.width == 0
 
     def asked(self, index: Callable[[Ix], str]) -> str:
         """The condition on buffers and dims under which packets are packets."""

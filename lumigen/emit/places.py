@@ -1,7 +1,7 @@
-"""places: the integers in which a kernel for GPUs counts and finds its elements.
+"""places: the integers in which a kernel for GPUs counts and addresses its elements.
 
 A multiprocessor adds and multiplies 32 bits at a time, and divides 64 by a function of its own. So a kernel of any
-skeleton counts in `int` wherever bounds prove that no place and no step of computing one leaves it; else in `int64_t`.
+builder counts in `int` wherever bounds prove that no place and no step of computing one leaves it; else in `int64_t`.
 """
 
 from __future__ import annotations

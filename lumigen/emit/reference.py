@@ -485,7 +485,7 @@ def _wrapped(text: Text, dtype: DType) -> Text:
 
 
 def _constant(e: Const) -> Text:
-    """A literal; a negative one needs no brackets but behind another sign."""
+    """A literal; a negative one needs brackets after another sign only."""
     if e.dtype.is_int:
         return Text(cxx.integer(int(e.value)), WORD if cxx.is_plain(int(e.value)) else TIGHT)
     return Text(literal(e.value, f64 if e.dtype.is_float else e.dtype))

@@ -1,4 +1,4 @@
-"""Layers that repeat, found again: launches that differ in their weights alone become one round of a loop.
+"""Layers that repeat: launches that differ in their weights alone become one round of a loop.
 
 Promises that `unroll` of what `reroll` gives are the groups of before, but for the lines of the model that they name.
 """

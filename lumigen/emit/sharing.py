@@ -1,6 +1,6 @@
 """sharing: the values in an expression that get a name where no statement can give them one.
 
-The branch of a choice is evaluated only where it is taken, and what has no vector form is evaluated lane by lane: both
+The branch of a choice is evaluated only if it is chosen, and what has no vector form is evaluated lane by lane: both
 are spelled as expressions. One that uses its parts again and again would grow with every use.
 """
 

@@ -2,7 +2,7 @@
 
 Promises a file that any safetensors reader opens: no gaps, tensors aligned to 64 bytes as far as
 that allows, a hash of the data and the layouts in the metadata. A write that stops early leaves
-nothing behind.
+no file.
 """
 
 from __future__ import annotations

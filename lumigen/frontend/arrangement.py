@@ -366,7 +366,7 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """One behind the other along the third dimension."""
+    """One after the other along the third dimension."""
     return joined([_three(p) for p in tensors], 2)
 
 

@@ -306,7 +306,7 @@ def _in_phases(
     """out[q s + r] sums x[q - t dilation] * weight[t s + r]: a convolution for each phase r of a stride s.
 
     They are channels of one convolution whose results are put between each other, so that no zeros of the input are
-    multiplied: only those behind a kernel whose size is no multiple of the stride.
+    multiplied: only those after a kernel whose size is no multiple of the stride.
     """
     rank = len(phases)
     channels, per_out, *extents = weight.extents

@@ -41,7 +41,7 @@ def _dropped(op: str, input: Tensor, shape: Shape, p: float, generator: Generato
 
 
 def _channels(input: Tensor, spatial: int) -> Shape:
-    """The shape with extents of 1 for the dimensions behind the channels."""
+    """The shape with extents of 1 for the dimensions after the channels."""
     rank = input.ndim - (spatial or max(input.ndim - 2, 0))
     return (*input.extents[:rank], *(ix(1) for _ in input.extents[rank:]))
 

@@ -170,7 +170,7 @@ def xlogy(input: Value, other: Value) -> Tensor:
 
 
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
-    """log(x / (1 - x)), of x held between eps and 1 - eps."""
+    """log(x / (1 - x)), of x clamped to eps .. 1 - eps."""
     x = floats(input)
     x = x if eps is None else x.clamp(eps, 1 - eps)
     return (x / (1 - x)).log()

@@ -342,7 +342,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: tuple[int, ...] | None = None) -> Tensor:
-    """X of tensordot(A, X) = B over the dimensions of A behind those of B; `dims` of A are moved to its end first."""
+    """X of tensordot(A, X) = B over the dimensions of A after those of B; `dims` of A are moved to its end first."""
     turned = A if dims is None else A.movedim(dims, tuple(range(-len(dims), 0)))
     to = turned.extents[B.ndim :]
     size = product(B.extents)

@@ -49,7 +49,7 @@ def of_numpy(name: str, inputs: tuple[Any, ...], named: Mapping[str, Any], kind:
 
 
 def of_numpy_array(name: str, args: tuple[Any, ...], kind: type) -> Any:
-    """What numpy asks by a function that is no ufunc: a shape is told, anything else refused."""
+    """What numpy asks by a function that is no ufunc: a shape is given, anything else refused."""
     if name in ("shape", "ndim") and len(args) == 1 and isinstance(args[0], kind):
         return getattr(args[0], name)
     raise refused("numpy", name, kind)

@@ -10,7 +10,7 @@ from lumigen.frontend.tensor import Tensor
 
 
 def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """The first half of each dimension behind the second one."""
+    """The first half of each dimension after the second one."""
     return _shifted(input, dim, 1)
 
 

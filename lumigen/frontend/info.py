@@ -15,7 +15,7 @@ LEAST_EXPONENTS = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
 
 @dataclass(frozen=True)
 class FloatInfo:
-    """The limits of a float dtype: `eps` is the step behind 1, `tiny` the least number of full precision."""
+    """The limits of a float dtype: `eps` is the step after 1, `tiny` the least number of full precision."""
 
     bits: int
     eps: float

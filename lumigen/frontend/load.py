@@ -1,7 +1,7 @@
 """Reading a user's model.py: a module of its own, its model found or built, its mistakes told.
 
 Promises that whatever goes wrong in the file is an error that names a line of it, without a
-traceback; and that nothing of it stays behind to be taken for the next file's.
+traceback; and that nothing of it is left for the next file.
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ def _check_origin(entry: Entry, traced: Graph, scope: Scope) -> None:
     """What depends on inputs depends on those of this entry, and was made while it was traced.
 
     A graph remembers no entry, and inputs of two entries that are declared alike are one node: what was computed from
-    another's is told by its nodes, which this trace has not made.
+    another's has nodes that this trace has not made.
     """
     nodes = list(traced.nodes())  # operands first
     moving: set[graph.Node] = set()

@@ -34,7 +34,7 @@ READ = {Op.INPUT, Op.WEIGHT, Op.STATE}
 def order(a: Edge, kept: Ix, *, descending: bool = False) -> Edge:
     """Where the first `kept` elements of each row of (.., n) lie, by value, as i64 (.., kept).
 
-    From the least on with NaN behind all numbers, or from the greatest on with NaN before them; equal elements by
+    From the least on with NaN after all numbers, or from the greatest on with NaN before them; equal elements by
     place.
     """
     if a.shape[-1] == 1:
@@ -50,7 +50,7 @@ def groups(a: Edge, count: Ix) -> Edge:
     """Of each row of (.., n) integers, its elements by group, as i64 (.., count + 1 + n).
 
     An element g is of group g, of `count` groups, or of none. Entry g is how many elements are less than g, so that
-    the places of group g's begin there among the n that follow; what is behind the last group begins at `count`.
+    the places of group g's begin there among the n that follow; what comes after the last group begins at `count`.
     """
     rows = _stored(a)
     given = source(Op.INPUT, "rows", rows.shape, rows.dtype)

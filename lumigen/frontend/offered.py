@@ -64,7 +64,7 @@ def offered(namespace: Mapping[str, object], module: str) -> list[str]:
 
 
 def namespace(module: dict[str, object]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a module, given its globals: what it lacks is told with what it has."""
+    """`__getattr__` and `__dir__` of a module, given its globals: the error for a missing name lists what there is."""
     own = str(module["__name__"])
 
     def lacking(name: str) -> object:

@@ -29,7 +29,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where each value would be put into rows of sorted numbers: before equal ones, or behind them if `right`.
+    """Where each value would be put into rows of sorted numbers: before equal ones, or after them if `right`.
 
     `sorter` says in which order the numbers are sorted. As many comparisons as numbers for each value.
     """

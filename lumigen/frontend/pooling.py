@@ -24,7 +24,7 @@ Targets: TypeAlias = Extent | Sequence[Extent | None] | None
 
 
 class _Windows:
-    """Windows of the last axes of an input, with the widths that `ceil_mode` adds behind."""
+    """Windows of the last axes of an input, with the widths that `ceil_mode` adds at the end."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ class _Line:
 
 
 def _read(x: Tensor, d: int, count: Ix, line: _Line, step: int, *, behind: int = 0) -> Tensor:
-    """Element `floor(position) + step` of a dimension, the nearest one where there is none; so many `behind` that."""
+    """Element `floor(position) + step` of a dimension, or of `behind` after it; the nearest one where there is none."""
     last = x.extents[d] - 1
     if not (line.slope.is_const and line.unit.is_const):  # no view: a dim would be a factor in it
         at = ((line.scaled(count) // line.unit + step).clamp(min=0) + behind).clamp(max=last)

@@ -53,7 +53,7 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, Any] | None = None
 
     `range` bounds the values of integers, both ends included; host pointers are checked before a
     run. Without it an index may name no element: there 0 is read, and nothing is written. Its greatest
-    may follow from dims of the entry's inputs: a position behind which `tokens` fit into a cache is in
+    may follow from dims of the entry's inputs: a position from which `tokens` fit into a cache is in
     `(0, 512 - tokens)`. BadArgument for anything else.
     """
     if dtype not in DTYPES:

@@ -33,7 +33,7 @@ class State(Tensor):
     `name` is that in a saved state: words of letters, digits and _, with dots between them. Used in an entry it is
     the newest version; `state[...] = x` makes one. Keys are integers, slices without steps, and tensors of one
     integer: `state[:, pos]`, `state[:, pos:pos + x.shape[1]]`. Such positions count from 0, and what would lie
-    outside is left out. All entries of a model share its states, which are told apart by name: two that one entry uses
+    outside is left out. All entries of a model share its states, which differ by name: two that one entry uses
     have two names.
 
     A state keeps the dtype that it is declared with: `--dtype bf16` leaves it in f32. `State("keys", shape, lg.bf16)`

@@ -82,7 +82,7 @@ _LAYERS: list[Layer] = []  # that run, the outermost first
 
 @contextmanager
 def running(layer: Layer) -> Generator[None]:
-    """What fails inside is told with the path of the layer."""
+    """An error inside names the path of the layer."""
     _LAYERS.append(layer)
     try:
         yield

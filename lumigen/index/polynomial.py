@@ -343,7 +343,7 @@ def _multiply(a: Ix, b: Ix) -> Ix:
 
 
 def _recombine(e: Ix) -> Ix:
-    """d * (n // d) + n % d is n: what a split followed by the matching merge leaves behind.
+    """d * (n // d) + n % d is n: the result of a split and the matching merge.
 
     n % d - n is -d * (n // d): what is padded to a multiple is one, and so is what a remainder is taken from.
     n % d + k * n is likewise (k + 1) * n - d * (n // d) where d divides k + 1: n + n % 2 is even. Only

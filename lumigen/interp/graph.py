@@ -45,7 +45,7 @@ def evaluate(
 ) -> dict[str, Array]:
     """The outputs by name.
 
-    Inputs are held against their declaration (BadInput); states that are not given are zero.
+    Inputs are checked against their declaration (BadInput); states that are not given are zero.
     """
     return step(graph, inputs, weights, states, brute=brute)[0]
 
@@ -84,7 +84,7 @@ def ports(graph: Graph) -> tuple[Port, ...]:
 
 
 def bind_dims(wanted: Iterable[Port], inputs: Arrays) -> dict[Dim, int]:
-    """The dims' values as the inputs' shapes give them, each input held against its declaration.
+    """The dims' values as the inputs' shapes give them, each input checked against its declaration.
 
     BadInput for an input that is missing or of another dtype or rank, for a dim out of its range, for two inputs that
     disagree on a dim, for a dim that no shape decides and for integers out of their range.

@@ -1,6 +1,6 @@
 """arena: place the temporaries of an entry in one block of memory.
 
-Before: the steps from which to which each temporary holds something, and its bytes as an expression of
+Before: the first and the last step at which each temporary is alive, and its bytes as an expression of
 the dims.  After: slots in an order; each starts at the greatest end of the earlier slots that live at
 the same time. Only the order is decided here: offsets are evaluated when the dims are known, and are
 right for all of them.

@@ -1,4 +1,4 @@
-"""assemble: entries to programs, the whole way down.
+"""assemble: entries to programs, from regions to launches.
 
 Before: the graphs of a model's entries.  After: kernels as tile programs, each distinct one once; for each entry
 its launches in order, a group for each region, and its arena.
@@ -23,7 +23,7 @@ from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import Device
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
-from lumigen.lower.join_products import join_products
+from lumigen.lower.join_grids import join_grids
 from lumigen.lower.layout import choose_layouts
 from lumigen.lower.operand_names import kernel_name, kernel_words, labels_of, operand_names
 from lumigen.lower.partition import partition
@@ -152,9 +152,9 @@ def assemble(
     dtype: DType = f32,
     architectures: tuple[str, ...] = (),
 ) -> LoweredModel:
-    """Lower every entry of a model; temporaries of f32 are held in `dtype`.
+    """Lower every entry of a model; temporaries of f32 are stored as `dtype`.
 
-    Each of `architectures` may have kernels of its own, behind a guard.
+    Each of `architectures` may have kernels of its own, with a guard.
     """
     model = _Model(device, dtype, architectures)
     prepared = [(name, graph, model.prepare(graph)) for name, graph in entries]
@@ -250,7 +250,7 @@ class _Model:
             lambda region: self.device.runs_whole(region, f32),
             self.whole,
         )
-        regions = join_products(regions, self.device.in_loops, self.device.beside, self.whole)
+        regions = join_grids(regions, self.device.in_loops, self.device.beside, self.whole)
         labels = labels_of(graph, regions)
         forms: list[tuple[Region, Canonical]] = []
         for region in regions:
@@ -510,7 +510,7 @@ def step_of(axis: Axis) -> Dim:
 
 
 def loops_of(steps: list[_Step]) -> list[list[int]]:
-    """The first and the number behind the last use in each loop, inner loops first."""
+    """The first use and the number after the last one in each loop, inner loops first."""
     spans: dict[tuple[Repeat, ...], list[int]] = {}
     out: list[list[int]] = []
     before: tuple[Repeat, ...] = ()

@@ -1,9 +1,9 @@
 """axes: give a region canonical axis names, so that reductions over the same factor share one axis.
 
 Before: bound axes are named after the nodes they come from.  After: stores run over i0, i1, ...; reductions over
-k0, k1, ...; two reductions over equal extents share an axis wherever neither would capture the other's.
-Renaming bound axes is always sound; sharing names is what lets later analysis see that a maximum, a sum and a
-contraction range over the same thing. Equal computations get equal text, which is the structural hash.
+k0, k1, ...; two reductions over equal extents share an axis unless one would capture the other's.
+Renaming bound axes is always sound. Shared names let later analysis see that a maximum, a sum and a contraction
+range over the same axis. Equal computations get equal text, which is the structural hash.
 """
 
 from __future__ import annotations

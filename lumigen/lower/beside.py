@@ -5,34 +5,93 @@ Before: a region of several stores.  After: a grid for each of them, side by sid
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import permutations
 
 from lumigen.index import Axis
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, flatten
 from lumigen.lower.implicit import has_windows
-from lumigen.machine import Processor
+from lumigen.lower.pipeline import multiplied_in
+from lumigen.lower.scan import is_scan
+from lumigen.lower.simt import team_of
+from lumigen.lower.split import split
+from lumigen.lower.sweeps import merge_reduced, plan_sweeps
+from lumigen.machine import Gpu, Machine, Processor
 from lumigen.plan import KernelPlan
-from lumigen.region import Expr, Region, substitute
+from lumigen.region import Expr, Region, Store, substitute, walk
+from lumigen.schedule import Schedule
 
 
 def find_beside(region: Region, machine: Processor) -> tuple[Products, ...] | None:
     """The products of each store, if all have the same rows and weights in panels, and none waits for another."""
-    stored = {s.dst for s in region.stores}
-    if region.native or len(stored) < 2 or len(stored) < len(region.stores):
+    products = _of_each_store(region, one_row=True)
+    if products is None:
         return None
-    found = [find_products(s, one_row=True, statistics=True) for s in region.stores]
+    each = [c for p in products for c in p.each]
+    in_panels = all(Columns.of(c).once is not None and not _has_windows(c, machine) for c in each)
+    return products if in_panels else None
+
+
+def find_blocks_beside(region: Region) -> tuple[Products, ...] | None:
+    """The same for blocks of threads, each of which has a tile of one product: in the same type, of no batch."""
+    products = _of_each_store(region, one_row=False)
+    if products is None or any(len(p.each) > 1 for p in products):
+        return None
+    each = [c for p in products for c in p.each]
+    types = {multiplied_in(c.rows, c.columns) for c in each}
+    return products if len(types) == 1 and not any(c.grid for c in each) else None
+
+
+def _of_each_store(region: Region, *, one_row: bool) -> tuple[Products, ...] | None:
+    """The products of each store, if all have the same rows, and none waits for another."""
+    if not _are_apart(region):
+        return None
+    found = [find_products(s, one_row=one_row, statistics=one_row) for s in region.stores]
     products = tuple(p for p in found if p is not None)
     each = [c for p in products for c in p.each]
-    if len(products) < len(found) or not have_rows_in_common(each):
+    return products if len(products) == len(found) and have_rows_in_common(each) else None
+
+
+def find_loops_beside(
+    region: Region, schedule: Callable[[KernelPlan], Schedule], machine: Gpu
+) -> tuple[tuple[KernelPlan, Schedule], ...] | None:
+    """The vector loops of each store, for blocks of threads that all share their rows alike, if none waits for another.
+
+    Not if a store has another's value on its way, which one loop computes once, nor a reduction that runs in parts.
+    """
+    if not _are_apart(region) or any(_shares(a, b) for a, b in permutations(region.stores, 2)):
         return None
-    in_panels = all(Columns.of(c).once is not None and not _has_windows(c, machine) for c in each)
-    return products if in_panels and not stored & set(region.reads()) else None
+    each: list[tuple[KernelPlan, Schedule]] = []
+    for store in region.stores:
+        own = Region((store,), region.lines)
+        if is_scan(own) or split(merge_reduced(own), machine).parts:
+            return None
+        plan = plan_sweeps(own, machine)
+        if len(plan.root) > 1:
+            return None  # a fold of each work tile, which the others have no use for
+        each.append((plan, schedule(plan)))
+    alike = {(sizes.get("width", 0), team_of(plan, sizes, machine)) for plan, sizes in each}
+    return tuple(each) if len(alike) == 1 else None
 
 
-def plan_beside(region: Region, grids: tuple[Products, ...], machine: Processor) -> KernelPlan:
-    """The kernel of a region that has a grid for each store."""
+def _are_apart(region: Region) -> bool:
+    """Whether a region has several stores, of which none reads what another one has stored."""
+    stored = {s.dst for s in region.stores}
+    if region.native or not 2 <= len(stored) == len(region.stores):
+        return False
+    return not any(a.dst in Region((b,)).reads() for a, b in permutations(region.stores, 2))
+
+
+def _shares(a: Store, b: Store) -> bool:
+    return a.axes == b.axes and a.value in walk([b.value])
+
+
+def plan_beside(
+    region: Region, grids: tuple[Products, ...], machine: Machine, *, alone: bool = False
+) -> KernelPlan:
+    """The kernel of a region that has a grid for each store; what follows a product runs `alone`, or over lanes."""
     own = (Region((s,), region.lines) for s in region.stores)
-    plans = (p.plan(one, machine, alone=False) for p, one in zip(grids, own, strict=True))
+    plans = (p.plan(one, machine, alone=alone) for p, one in zip(grids, own, strict=True))
     return KernelPlan(region, tuple(loop for plan in plans for loop in plan.root))
 
 

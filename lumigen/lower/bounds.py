@@ -1,4 +1,4 @@
-"""Bounds of loops from the comparisons that guard a reduction: excluded work is never started.
+"""Bounds of loops from the comparisons that guard a reduction: masked work is skipped.
 
 Promises that no point outside the bounds satisfies all conditions, and that a point inside
 satisfies those that are not listed as residual.

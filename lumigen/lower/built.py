@@ -1,4 +1,4 @@
-"""built: what a builder makes of the plan of a kernel and its schedule."""
+"""built: the result of a builder for the plan of a kernel and its schedule."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """canonical: the same computation on other buffers is the same kernel.
 
 Before: a region over the buffers of a model.  After: the region over x0, x1, ... (what is read), w0, ... (weights)
-and out, and which buffer each of them stands for. A layer repeated N times gives one region, lowered once.
+and out, and which buffer each of them is. A layer repeated N times gives one region, lowered once.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Before: any graph. After: constants stand on the right and masks on the left; neutral elements,
 inverse pairs and ops on constants alone are gone; a chain of constant factors or terms is one.
 
-Every rule holds for NaN, infinities and signed zeros; what is licensed beyond that stands beside
-the rule. Notably absent for their sake: `x + 0` (for x = -0.0 it is 0.0), `x * 0` of floats, and
+Every rule is right for NaN, infinities and signed zeros, or states its licence in a comment. Therefore
+absent: `x + 0` (for x = -0.0 it is 0.0), `x * 0` of floats, and
 `log2(exp2(x))`, which would turn an overflow into a finite number.
 """
 

@@ -1,6 +1,6 @@
-"""contract: what a value is made of products of matrices, and how their operands lie.
+"""contract: which products of matrices a value contains, and the layout of their operands.
 
-Before: a region whose value holds contractions over all of the store's axes.  After: their plan, one grid with a
+Before: a region whose value contains contractions over all of the store's axes.  After: their plan, one grid with a
 product for each of them and the store after them.
 
 Rows, columns and depth follow from index sets: columns are the store's last axes that only B has, rows the axes
@@ -202,7 +202,7 @@ def _has_statistics_alone(found: Contraction) -> bool:
 
 
 def _rest_fits(store: Store, found: tuple[Contraction, ...]) -> bool:
-    """Whether vectors along a row of the products can compute what is behind them."""
+    """Whether vectors along a row of the products can compute the epilogue."""
     n, n_map = flatten(found[0].n_axes, "n")
     rest = map_expr(store.value, {c.reduce: const(0.0, f32) for c in found})
     return lanes_fit([substitute(rest, n_map)], n)
@@ -388,7 +388,7 @@ def joined(axes: tuple[Axis, ...]) -> Ix:
 
 
 class Points(NamedTuple):
-    """A loop's axis, its first point and the one behind its last."""
+    """A loop's axis, its first point and the one after its last."""
 
     axis: Axis
     lo: Ix
@@ -431,7 +431,7 @@ def in_tiles(rows: Ix) -> Ix:
 
 
 def whole_depth(k: int) -> int:
-    """k and the zeros behind it."""
+    """k and the zeros after it."""
     return -(-k // PAIRED_DEPTH) * PAIRED_DEPTH
 
 
@@ -441,5 +441,5 @@ def is_paired(found: Contraction) -> bool:
 
 
 def number(name: str, value: Ix, dims: tuple[Dim, ...]) -> Dim:
-    """A positive number that the launch works out and passes in beside the dims."""
+    """A positive number that the launch computes and passes with the dims."""
     return Dim(fresh(name, {d.name for d in dims}), 1, max(1, value.bounds()[1] or 2**31))

@@ -1,7 +1,7 @@
 """cut_graph: what the nodes of a graph compute, and the regions that a set of cuts makes of it.
 
-A value that is cut is read from its buffer wherever it is wanted; everything else is inlined, so elementwise fusion
-needs no pass of its own. Which nodes are cut is decided elsewhere (`cuts`).
+Consumers of a value that is cut read its buffer; everything else is inlined, so elementwise fusion needs no pass of
+its own. Which nodes are cut is decided elsewhere (`cuts`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""factors: the axes of a store taken apart where its reductions see them in parts.
+"""factors: an axis of a store becomes several, where its reductions read parts of it.
 
-Before: a store over one axis for each dimension of what it fills.  After: what is merged there, as by a reshape behind
-a product, has an axis for each of its factors, so that index sets say which of them are rows, columns and batches:
+Before: a store over one axis for each dimension of its buffer.  After: a dimension that is merged, as by a reshape of a
+product, has an axis for each of its factors, so that index sets say which of them are rows, columns and batches:
 
     out[i] = sum over k of a[i//8, k]*b[i%8, k]
     out[8*i_outer + i_inner] = sum over k of a[i_outer, k]*b[i_inner, k]

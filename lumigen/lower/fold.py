@@ -1,4 +1,4 @@
-"""fold: compute, while compiling, what is the same number everywhere.
+"""fold: compute constants while compiling.
 
 Before: any graph. After: no op has no elements, or only constants for operands, but for a sum over an extent that
 is not known, and for a reciprocal that is no normal number: there kernels divide. What comes out

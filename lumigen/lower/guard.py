@@ -1,8 +1,8 @@
-"""guard: let every reduction be computed anywhere, not only where the code around it gets.
+"""guard: give reductions the conditions that their reads need.
 
-Before: a reduction may stand behind a mask, and read outside its buffers where the mask excludes
-it (a padded view of sums).  After: the conditions of the masks that its reads need are among its
-own, so that it can run ahead of them.
+Before: a reduction may be masked, and read outside its buffers where the mask excludes it (a padded
+view of sums).  After: the conditions of the masks that its reads need are among its own, so that it
+can be computed before them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""in_place: which temporary a kernel may store where one lies that it reads last."""
+"""in_place: which temporary a kernel may store over one that it is the last to read."""
 
 from __future__ import annotations
 

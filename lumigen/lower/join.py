@@ -2,9 +2,9 @@
 
 Before: regions of one store each, over canonical axes.  After: where the value of a region is one that another has
 over the same axes, both are one region of vector loops, which stores the inner value first and its whole last. Other
-skeletons hold parts of a value where no second store could take it from; but where one folds, what it carries is
-whole when it ends. So a region is also joined to one with a reduction in common, if a skeleton folds both in one
-loop: what a softmax weights, and the logarithm of the sum that it divides by.
+builders have parts of a value in registers, where no second store could read it; but the states of a fold are complete
+when it ends. So a region is also joined to one with a reduction in common, if one fold computes both: what a softmax
+weights, and the logarithm of the sum that it divides by.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def join_by(
 def _add(
     out: list[Whole], made: Whole, partners: Partners, whole: Callable[[Buffer], Buffer]
 ) -> None:
-    """Put a region behind the others, joined to those that it can run with."""
+    """Put a region after the others, joined to those that it can run with."""
     for i, joined in partners(out, made):
         first, before, after = out[i].region, list[Whole](), list[Whole]()
         for w in out[i + 1 :]:

@@ -1,8 +1,8 @@
-"""layout: the order of dimensions in which each temporary lies in memory.
+"""layout: the order of dimensions of each temporary in memory.
 
-Before: temporaries lie in the order in which their values were written down.  After: in the order that keeps the
-addresses of their reads affine, and their innermost reads consecutive. A transpose between two kernels then costs
-nothing: the first one stores where the second one wants to read.
+Before: the order of a temporary is that of the value in the model.  After: the order that makes the addresses of its
+reads affine, and its innermost reads contiguous. A transpose between two kernels then costs nothing: the producer
+stores in the order in which the consumer reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """mapped: operands of products that a tensor copy engine can fetch.
 
-Such an operand is read as memory holds it, contiguous along the depth or along the majors (its rows or columns); the
-address is affine in the axes of the product's grid, and lines and batches are whole multiples of 16 bytes apart.
+Such an operand is read in the dtype that it has in memory, contiguous along the depth or along the majors (its rows or
+columns). The address is affine in the axes of the product's grid, and lines and batches are whole multiples of 16 bytes
+apart.
 """
 
 from __future__ import annotations

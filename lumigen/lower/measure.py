@@ -1,4 +1,4 @@
-"""measure: bounds of what the values of a graph are made of, from the sources and from what is cut on."""
+"""measure: bounds of the parts of a graph's values, counted from the sources and from the values that are cut."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""operand_names: what the operands of kernels are called: the model's names, as far as all uses of a kernel share them.
+"""operand_names: the names of the operands of kernels: the model's, as far as all uses of a kernel share them.
 
-Before: the buffers of an entry, and what the model calls what they hold.  After: for each buffer of a canonical region
-a name that says it; a name is a function of the names of all uses, less what differs between them.
+Before: the buffers of an entry, and the model's names of their values.  After: a name for each buffer of a canonical
+region; it is what the names of all uses have in common.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def operand_names(uses: Iterable[tuple[Buffer, str]]) -> dict[Buffer, Buffer]:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """The name, or one like it, which is none of `taken` and no word of kernels."""
+    """The name, or one like it, that is not in `taken` and is no word of kernels."""
     used = frozenset(taken)
     used |= {f"{start}{b}" for b in used for start in DERIVED}
     while is_said(name) or name in used or any(f"{start}{name}" in used for start in DERIVED):

@@ -1,8 +1,8 @@
-"""order: the skeleton of native kernels that put the places of each row in the order of its elements.
+"""order: the builder of native kernels that sort the places of each row by its elements.
 
-Before: a region whose native kernel is `order`, `order_descending` or `groups`.  After: a tile program of which a task
-orders one row, all of it or its first places, or puts it in groups. Where a device cannot keep so few places of rows so
-long, a first kernel orders whole rows and a second one copies what is kept.
+Before: a region whose native kernel is `order`, `order_descending` or `groups`.  After: a tile program in which a task
+sorts one row, all of it or its first places, or groups it. If a device cannot select the first places of so long a row,
+a first kernel sorts whole rows and a second one copies the first places.
 """
 
 from __future__ import annotations

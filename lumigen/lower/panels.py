@@ -308,7 +308,7 @@ def _mapped(a: Operand, x_tile: Buffer, tile: _Tile, ks: Points) -> Stmt:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """What each task multiplies: its first row and column and the ones behind its last, bound in its scope."""
+    """What each task multiplies: its first row and column and the ones after its last, bound in its scope."""
 
     axis: Axis
     count: Ix

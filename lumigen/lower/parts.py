@@ -1,7 +1,7 @@
 """parts: a weight that is read at fixed leading positions is the part of it at that place.
 
 Before: regions over whole weights.  After: a read `w[2, 5, k, n]` is one of the part `w[2, 5]` at (k, n), so that the
-layers of a stacked weight give one region, lowered once; where each part starts is not in the region any more.
+layers of a stacked weight give one region, lowered once. The start of a part is not in the region.
 """
 
 from __future__ import annotations

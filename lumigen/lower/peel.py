@@ -1,7 +1,7 @@
-"""peel: take a first or last point that is of another kind than the rest out of a reduction.
+"""peel: remove from a reduction a first or last point that differs from the rest.
 
-Before: a reduction over a concatenation with a single element, as the sink beside the scores of attention is, which
-asks at each point whether it is that one.  After: the reduction of the rest, combined with what the point has.
+Before: a reduction over a concatenation with a single element, as of attention scores and a sink, which asks at each
+point whether it is that one.  After: the reduction of the rest, combined with the value of that point.
 """
 
 from __future__ import annotations

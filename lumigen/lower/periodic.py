@@ -1,9 +1,9 @@
-"""periodic: temporaries of layers that repeat lie in the slots of the layer before.
+"""periodic: temporaries of layers that repeat share the slots of the layer before.
 
-Before: the temporaries of an entry, each with its lifetime, and a key of what each step does.  After: those that stand
-in the same place of all rounds are one, alive as if there were one round: what a round leaves for the next is alive at
-the end and again at the start. Then the steps of all rounds have the same arguments, the entry's source has a loop over
-them, and arenas are planned as fast for many layers as for one.
+Before: the temporaries of an entry, each with its lifetime, and a key of what each step does.  After: those at the same
+place of each round are one, alive as if there were one round: what the next round reads is alive at the end and at the
+start. Then the steps of all rounds have the same arguments, the entry's source has a loop over them, and planning
+takes no longer for more layers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""phases: addresses that go on every so many lanes, and what changes between them.
+"""phases: addresses that advance once in so many lanes, and what changes between them.
 
-`p[k // 2 + 1600 * (k % 2)]` along k has elements of two rows in turn, as behind a pixel shuffle or a transposed
+`p[k // 2 + 1600 * (k % 2)]` along k has elements of two rows in turn, as after a pixel shuffle or a transposed
 convolution; `p[k // 2]` has each of them twice, as an image made larger by repeating its pixels.
 """
 

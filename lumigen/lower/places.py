@@ -1,7 +1,7 @@
-"""places: where values are stored, and what scans that run as loops around regions keep.
+"""places: where values are stored, those of scans that run as loops around regions too.
 
-A loop keeps what it makes in each step in a tensor of all steps, and every carry behind the first one: so nothing is
-copied between two steps, and what reads the carries of all steps finds them there.
+A loop stores the results of all steps in one tensor, and all carries in another, after the first one. So nothing is
+copied between two steps, and consumers of the carries of all steps read them there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOT_MAPS = {Op.SUM_REDUCE, Op.MAX_REDUCE, Op.SCAN}
 
 @dataclass(frozen=True)
 class Place:
-    """Where values are stored: those of `node` at `at` lie at `before + at`, behind `skipped` more on their axis."""
+    """Where values are stored: those of `node` at `at` lie at `before + at`, after `skipped` more on their axis."""
 
     buffer: Buffer
     before: At = ()  # the step, of what a loop stores in slices

@@ -12,12 +12,17 @@ from dataclasses import dataclass, replace
 
 from lumigen.dtype import i32
 from lumigen.index import ix
-from lumigen.lower.beside import find_beside, plan_beside
+from lumigen.lower.beside import (
+    find_beside,
+    find_blocks_beside,
+    find_loops_beside,
+    plan_beside,
+)
 from lumigen.lower.block_fold import Parts, find_block_fold, find_foldable
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
-from lumigen.lower.pipeline import flat_pair
+from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
     parts_of_blocks,
@@ -29,6 +34,7 @@ from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
 from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
+from lumigen.lower.tile_time import fastest
 from lumigen.machine import Gpu, Machine, Processor
 from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
@@ -160,6 +166,19 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, machine: Gpu) -> I
             yield candidate(pieces.plan(region, machine), schedule)
         yield whole
     yield from _block_folds(region, schedule, machine, deep=False)
+    grids = find_blocks_beside(region) if others else None
+    if grids is not None:
+        each = [c for p in grids for c in p.each]
+        parts = fastest(each, multiplied_in(each[0].rows, each[0].columns), machine)
+        plan = RegionPlan(region, (plan_beside(region, grids, machine, alone=True),))
+        yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
+    loops = find_loops_beside(region, schedule, machine) if others else None
+    if loops is not None:
+        stores = tuple(s for plan, _ in loops for s in plan.stores)
+        root = tuple(loop for plan, _ in loops for loop in plan.root)
+        plan = RegionPlan(region, (KernelPlan(Region(stores, region.lines), root),))
+        parts = tuple(sizes for _, sizes in loops)
+        yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store)
     if products is not None and (len(products.each) == 1 or flat_pair(products)):
         plan = RegionPlan(region, (products.plan(region, machine, alone=True),))

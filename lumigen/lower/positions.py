@@ -1,4 +1,4 @@
-"""positions: which integer picks the one element that a sum over an axis takes.
+"""positions: which integer selects the one element that a sum over an axis adds.
 
 Sums (and whether any is true) over a comparison with a position are how reads at an integer that is data are defined:
 they become reads where the integer is an index expression (`region.reduce`). This finds the integer in the graph,

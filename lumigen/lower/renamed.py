@@ -1,6 +1,6 @@
 """renamed: a tile program's statements under other names.
 
-Before: statements over axes, numbers and buffers.  After: the same over those that a mapping gives instead. Axes whose
+Before: statements over axes, numbers and buffers.  After: the same over those that a mapping gives for them. Axes whose
 extents mention a number follow it.
 """
 

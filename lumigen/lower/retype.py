@@ -1,8 +1,8 @@
-"""retype: a model of f32 whose memory holds f16 or bf16.
+"""retype: a model of f32 that stores f16 or bf16.
 
 Before: a graph, or its regions, over f32.  After: inputs, outputs, weights of matrices and temporaries are of the
-narrower type; every value in between is computed in f32 as before. So a number is rounded where it is stored, and a
-matrix operand by being read from there. Integers, bools, f64 and what the user cast himself stay as they are.
+narrower type; every value in between is computed in f32 as before. So a number is rounded when it is stored, and a
+matrix operand because it was stored. Integers, bools, f64 and values that the user cast stay as they are.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def is_asked(n: Node) -> bool:
 
 
 def retype_temporaries(regions: tuple[Region, ...], dtype: DType) -> tuple[Region, ...]:
-    """The regions with temporaries of f32 held in `dtype`.
+    """The regions with temporaries of f32 stored as `dtype`.
 
     But for statistics, the sums and maxima of rows, and for tables of transcendentals, which regions of many more
     elements read: they have few bytes, and an error in one of them is the same error in a whole row. And for what

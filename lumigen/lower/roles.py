@@ -10,10 +10,13 @@ Sites: `rows` and `columns` of a block's tile, `stages` in the ring, and `cluste
 share columns. A task is the tile of a cluster; that blocks stay for several is the device header's business. With
 `split`, where tiles are few and the depth is long, so many blocks have one tile together, each a part of the depth;
 `blocks` of these share a multiprocessor. With `turned` the product's columns are the rows of the tile, which few rows
-of a product would leave mostly empty.
+of a product would leave mostly empty. Grids of several products have one tile, and are one launch (side_by_side).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import bf16, f32
@@ -23,6 +26,7 @@ from lumigen.lower.contract import Contraction, as_operand
 from lumigen.lower.mapped import Mapped
 from lumigen.lower.pipeline import Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address
+from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.simt import dims_of
 from lumigen.machine import ClusterTile, Copies, Gpu
 from lumigen.plan import KernelPlan, NotRealised
@@ -38,8 +42,29 @@ def sizes_of(t: ClusterTile) -> Schedule:
     return schedule("roles", {site: int(getattr(t, site)) for site in SITES})
 
 
+@dataclass(frozen=True)
+class Fetched:
+    """A product whose operands a tensor copy engine fetches, as `mapped`, and the store after it."""
+
+    found: Contraction
+    store: Store
+    flat: Flat
+    mapped: tuple[Mapped, Mapped]
+
+    def turned(self) -> Fetched:
+        """With rows and columns exchanged."""
+        a, b = self.mapped
+        return replace(self, flat=self.flat.turned(), mapped=(b, a))
+
+    @property
+    def can_turn(self) -> bool:
+        """Whether rows can be the lanes: neighbours of a column are stored together then."""
+        at = tuple(i.substitute(self.flat.mapping) for i in self.store.at)
+        return address(self.store.dst, at).coefficient(self.flat.m) is not None
+
+
 def schedules(plan: KernelPlan, machine: Gpu) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
-    """How a product lies on Hopper, for few rows and for many: schedules, each where conditions hold.
+    """How products lie on Hopper, for few rows and for many: schedules, each where conditions hold.
 
     None where the plan has other steps, or operands that a tensor copy engine does not fetch.
     """
@@ -47,28 +72,26 @@ def schedules(plan: KernelPlan, machine: Gpu) -> tuple[tuple[tuple[Cmp, ...], Sc
     if copies is None:
         return ()
     try:
-        found, store, flat, mapped = _fetched(plan)
+        each = tuple(map(_fetched, grids_of(plan)))
     except NotRealised:
         return ()
-    can_turn = _can_turn(store, flat)
+    rows_of = each[0].flat.m.extent
+    if any(x.flat.m.extent != rows_of for x in each):
+        return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
-    for most, rows in _numbers_of_rows(flat.m.extent, copies):
-        sizes = _schedule(found, flat, mapped, rows, machine, can_turn=can_turn)
+    for most, rows in _numbers_of_rows(rows_of, copies):
+        sizes = sizes_of(_tile(each, rows, machine))
+        if len(each) > 1:
+            sizes = Schedule("side_by_side", (), parts=(sizes,) * len(each))
         if out and out[-1][1] == sizes:
             out.pop()  # the same for more rows
-        conditions = () if most is None else (Cmp(most - flat.m.extent),)
+        conditions = () if most is None else (Cmp(most - rows_of),)
         out.append((conditions, sizes))
     return tuple(out)
 
 
-def _can_turn(store: Store, flat: Flat) -> bool:
-    """Whether rows can be the lanes: neighbours of a column are stored together then."""
-    place = address(store.dst, tuple(i.substitute(flat.mapping) for i in store.at))
-    return place.coefficient(flat.m) is not None
-
-
-def _fetched(plan: KernelPlan) -> tuple[Contraction, Store, Flat, tuple[Mapped, Mapped]]:
-    """The product of a plan, and its operands as a tensor copy engine fetches them."""
+def _fetched(plan: KernelPlan) -> Fetched:
+    """The product of a plan of one; NotRealised where a tensor copy engine does not fetch its operands."""
     found, store = Contraction.of(plan)
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
@@ -79,23 +102,21 @@ def _fetched(plan: KernelPlan) -> tuple[Contraction, Store, Flat, tuple[Mapped, 
         raise NotRealised("an operand that a tensor copy engine does not fetch")
     if a.shared() is None or b.shared() is None:
         raise NotRealised("an operand whose batches no quotient numbers")
-    return found, store, flat, (a, b)
+    return Fetched(found, store, flat, (a, b))
 
 
 def roles(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of one product of operands that are fetched; NotRealised where it is of another form."""
     check(sizes, SITES)
-    found, store, flat, mapped = _fetched(plan)
+    fetched = _fetched(plan)
     copies = machine.copies
     tile = next((t for t in tiles_of(machine) if sizes_of(t) == sizes), None)
     if copies is None or tile is None:
         raise NotRealised("a tile that the device's headers do not have")
-    if not _fits(tile, mapped, copies) or (tile.turned and not _can_turn(store, flat)):
+    if not _fits(tile, fetched, copies) or (tile.turned and not fetched.can_turn):
         raise NotRealised("a tile that copies of an operand do not divide")
-    if sizes["turned"]:
-        flat, mapped = flat.turned(), (mapped[1], mapped[0])
-    program = _program(plan.region, store, found, flat, mapped, sizes, machine)
-    return Built(program, plan.region)
+    own = fetched.turned() if tile.turned else fetched
+    return Built(_program(plan.region, own, sizes, machine), plan.region)
 
 
 def tiles_of(machine: Gpu) -> list[ClusterTile]:
@@ -122,72 +143,85 @@ def _numbers_of_rows(extent: Ix, copies: Copies) -> list[tuple[int | None, int]]
     return [*out[:-1], (None, out[-1][1])]
 
 
-def _schedule(
-    found: Contraction,
-    flat: Flat,
-    mapped: tuple[Mapped, Mapped],
-    m: int,
-    machine: Gpu,
-    *,
-    can_turn: bool,
-) -> Schedule:
+@dataclass(frozen=True)
+class _Sizes:
+    """A product at the dims' typical values, but for m rows, and how many elements its operands have."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    a: int
+    b: int
+
+    @staticmethod
+    def of(x: Fetched, m: int) -> _Sizes:
+        n, k = x.flat.n.extent.estimate(), x.flat.k.extent.estimate()
+        a, b = (operand.source_elements() for operand in x.mapped)
+        a = a * m // x.flat.m.extent.estimate()
+        return _Sizes(m, n, k, extent_of(x.found.grid).estimate(), a, b)
+
+    def turned(self) -> _Sizes:
+        return _Sizes(self.n, self.m, self.k, self.batch, self.b, self.a)
+
+    def tiles(self, t: ClusterTile) -> int:
+        return -(-self.m // (t.rows * t.cluster)) * -(-self.n // t.columns) * self.batch
+
+    def fetched(self, t: ClusterTile, again: float) -> float:
+        """Elements that are read; `again` is what another read of one costs, from the cache."""
+        times = (
+            -(-self.n // t.columns),
+            -(-self.m // t.rows),
+        )  # how often rows are read, and columns
+        return sum(x * (1 + again * (n - 1)) for x, n in zip((self.a, self.b), times, strict=True))
+
+
+def _tile(each: Sequence[Fetched], m: int, machine: Gpu) -> ClusterTile:
     """The tile that takes the least time for m rows, else at the dims' typical values, in products of a multiprocessor.
 
     Either the products decide, in rounds of all multiprocessors, or what is read, each element once.
     """
     copies, count = machine.copies, machine.multiprocessors
     assert copies is not None, "asked before"
-    n, k = flat.n.extent.estimate(), flat.k.extent.estimate()
-    a, b = (x.source_elements() for x in mapped)
-    a = a * m // flat.m.extent.estimate()
-    batch = extent_of(found.grid).estimate()
+    plain = [_Sizes.of(x, m) for x in each]
+    k = max(x.k for x in plain)
 
     def time(t: ClusterTile) -> float:
-        down, across = (n, m) if t.turned else (m, n)
-        tiles = -(-down // (t.rows * t.cluster)) * -(-across // t.columns) * batch
+        products = [x.turned() for x in plain] if t.turned else plain
+        tiles = sum(x.tiles(t) for x in products)
         together = t.cluster * max(1, t.split)  # blocks of a cluster
         rounds = -(-tiles // (count * t.blocks // together))
         depth = k // t.split + copies.exchange if t.split > 1 else k
         shared = min(t.blocks, -(-tiles * together // count))  # blocks of a multiprocessor
         multiplied = rounds * shared * t.rows * t.columns * (depth * 100 / t.rate + copies.leaving)
+        down, across = max(x.m for x in products), max(x.n for x in products)
         held = min(t.rows, down) + min(t.columns, across)  # the rest is outside the operands
         in_flight = min(tiles * together, count * t.blocks) * t.stages * copies.box * held
         busy = min(1.0, (in_flight / copies.in_flight) ** 0.5)
         busy *= copies.narrow if t.rows == copies.warpgroup_rows else 1.0
         busy *= min(1.0, copies.alone * tiles * together / count) ** 0.5
         empty = 1 + copies.empty * (1 - held / (t.rows + t.columns))
-        again = -(-across // t.columns), -(-down // t.rows)  # how often rows are read, and columns
-        operands = (b, a) if t.turned else (a, b)
-        elements = sum(
-            x * (1 + copies.again * (times - 1)) for x, times in zip(operands, again, strict=True)
-        )
+        elements = sum(x.fetched(t, copies.again) for x in products)
         fetched = elements * copies.element / count / busy * empty
         return max(multiplied, fetched) + (rounds if t.split else 1) * copies.beginning
 
+    can_turn = all(x.can_turn for x in each)
     turning = (t for t in tiles_of(machine) if not t.turned or (can_turn and m <= t.columns))
-    fitting = (t for t in turning if _fits(t, mapped, copies))
-    return sizes_of(min(fitting, key=time))
+    return min((t for t in turning if all(_fits(t, x, copies) for x in each)), key=time)
 
 
-def _fits(t: ClusterTile, mapped: tuple[Mapped, Mapped], copies: Copies) -> bool:
+def _fits(t: ClusterTile, x: Fetched, copies: Copies) -> bool:
     """Along the majors boxes are whole: the blocks of a cluster and the consumers have whole ones."""
-    b = mapped[0 if t.turned else 1]
+    b = x.mapped[0 if t.turned else 1]
     consumers = 2 if t.rows == copies.warpgroup_rows else 1
     box = copies.box
     return b.is_deep or (t.columns % (box * consumers) == 0 and t.columns % (2 * box) == 0)
 
 
-def _program(
-    region: Region,
-    store: Store,
-    found: Contraction,
-    flat: Flat,
-    mapped: tuple[Mapped, Mapped],
-    sizes: Schedule,
-    machine: Gpu,
-) -> TileProgram:
+def _program(region: Region, of: Fetched, sizes: Schedule, machine: Gpu) -> TileProgram:
     copies = machine.copies
     assert copies is not None, "asked before"
+    found, store, flat = of.found, of.store, of.flat
     m, n, k = flat.m, flat.n, flat.k
     rows, columns, cluster = sizes["rows"], sizes["columns"], sizes["cluster"]
     m_tiles, n_tiles = ceildiv(m.extent, rows * cluster), ceildiv(n.extent, columns)
@@ -201,11 +235,17 @@ def _program(
     top.bind(batch, ix(task) // m_tiles // n_tiles)
     top.spread(batch, found.grid)
 
-    a, b = mapped
+    a, b = of.mapped
+    maps = (
+        _map("map_a", a, rows, copies.box),
+        _map("map_b", b, columns // cluster, copies.box),
+    )
     acc = Buffer("acc", Role.SCRATCH, (ix(rows * cluster), ix(columns)), f32)
     factors = as_operand(flat.rows, m, k), as_operand(flat.columns, n, k)
     whole = ix(0), k.extent
-    top.stmts.append(Contract(acc, *factors, m, n, k, ix(m0), ix(n0), *whole, a.source.dtype))
+    start, names = (ix(m0), ix(n0)), tuple(t.name for t in maps)
+    element = a.source.dtype
+    top.stmts.append(Contract(acc, *factors, m, n, k, *start, *whole, element, maps=names))
     top.stmts.append(for_tile(top, store, found, flat, acc, (m0, n0)))
     kind = TileKind.SPLIT if sizes["split"] else TileKind.ROLES
     more = ("split", "blocks") if sizes["split"] else ("cluster",)
@@ -220,11 +260,8 @@ def _program(
         tuple(top.stmts),
         threads=3 * copies.warpgroup,  # one produces, two consume
         width=_width(sizes, machine),
-        tile=BlockTile(kind, each, a.source.dtype, tuple(x.is_deep for x in mapped)),
-        maps=(
-            _map("map_a", a, rows, copies.box),
-            _map("map_b", b, columns // cluster, copies.box),
-        ),
+        tile=BlockTile(kind, each, element, (a.is_deep, b.is_deep)),
+        maps=maps,
     )
 
 

@@ -1,9 +1,9 @@
-"""runs: how many points reductions visit where integers that are read say from where to where.
+"""runs: how many points reductions visit if integers that are read bound them.
 
     out[i] = sum over starts[i] <= k < starts[i + 1] of x[k]
 
-Such runs lie side by side along the axis, one for each entry of what is read, so that all of them together have as
-many points as the axis. Promises estimates, for schedules; what runs is decided by the bounds.
+Such runs are adjacent along the axis, one for each integer that is read, so all of them together have as many points as
+the axis. Promises estimates, for schedules; the bounds decide what is computed.
 """
 
 from __future__ import annotations

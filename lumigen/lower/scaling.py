@@ -1,4 +1,4 @@
-"""scaling: constants that stand in a cascade's way, moved to where they cost one instruction or none."""
+"""scaling: constant factors in a cascade, moved to where they cost one instruction or none."""
 
 from __future__ import annotations
 

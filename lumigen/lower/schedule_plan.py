@@ -135,7 +135,8 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             found, *others = several.each
             if others:
                 return of_pair(found, machine)
-            return fastest(found, multiplied_in(found.rows, found.columns), machine)
+            (sizes,) = fastest((found,), multiplied_in(found.rows, found.columns), machine)
+            return sizes
         case Loop(body=(Product(), *_)) as loop if not any(c.product for c in loop.carries):
             return schedule_of_rows(plan, machine)
         case Loop(body=(Product(), *_)):

@@ -1,8 +1,8 @@
-"""scope: turn expressions into statements, each in the outermost loop where it can stand.
+"""scope: turn expressions into statements, each in the outermost loop in which it can be computed.
 
 The one place that decides what a kernel computes once, per row or per element: a subexpression goes to the
 outermost scope that has all its axes, gets a name there if it leaves its scope or is used twice, and reductions
-become loops. Both skeletons build their bodies with it.
+become loops. All builders make their bodies with it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
 
 
 def lanes_fit(roots: Iterable[Expr], lanes: Axis) -> bool:
-    """Whether a loop over lanes can compute the values: what is held for all lanes at once has a vector form."""
+    """Whether a loop over lanes can compute the values: what is one value for all lanes has a vector form."""
     for e in walk(roots):
         if isinstance(e, Reduce) and lanes in free_axes(e) and e.dtype is not f32:
             return False
@@ -423,7 +423,7 @@ def is_negation(e: Expr) -> bool:
 
 
 def _is_constant_divisor(e: Expr) -> bool:
-    """1 / c: `fold` leaves it where x / c is no product, so it stays beside what it divides."""
+    """1 / c: `fold` leaves it where x / c is no product, so it stays next to what it divides."""
     return isinstance(e, Prim) and e.op is Op.RECIP and isinstance(e.args[0], Const)
 
 

@@ -5,8 +5,8 @@ A sum whose body depends on earlier reductions r over the same points is, in nor
     sum_k body = sum_i p_i(r) * S_i,   S_i(R) = sum_{k in R} g_i(k) * 2^(l_i(k) + lam_i(r(R)))
     S_i(A + B) = S_i(A) * 2^(lam_i(r(A + B)) - lam_i(r(A))) + S_i(B; r(A + B))
 
-so p_i moves behind the loop and lam_i becomes a correction. That is done only where it is safe in
-floating point: lam_i falls by maxima that bound l_i, so that no exponent and no correction exceeds
+so p_i is applied after the loop and lam_i becomes a correction. That is done only where it is safe
+in floating point: lam_i falls by maxima that bound l_i, so that no exponent and no correction exceeds
 what the source computes; nothing carried depends on a sum; a combination of states with opposite
 signs is marked as cancelling.
 """

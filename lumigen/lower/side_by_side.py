@@ -1,14 +1,14 @@
 """side_by_side: one launch runs the tasks of several grids, which do not depend on each other.
 
 Before: a plan with several grids at its root, and a schedule for each.  After: the program of each grid, as its own
-builder makes it, one behind the other in the numbers of the tasks. A task belongs to one of them, so what is scratch
-of one lies where that of another does.
+builder makes it, in order of the numbers of the tasks. A task belongs to one of them, so the scratch of all of
+them is the same memory. Blocks of threads have one form of tile for all grids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 
 from lumigen.condition import less
@@ -16,18 +16,23 @@ from lumigen.index import Axis, Dim, Ix, ix
 from lumigen.lower.built import Built, Pack
 from lumigen.lower.canonical import with_buffers
 from lumigen.lower.renamed import Names
+from lumigen.names import fresh
 from lumigen.plan import KernelPlan, NotRealised
-from lumigen.region import Buffer, Region
+from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule
 from lumigen.tile import (
     Accumulator,
     Bind,
     Carry,
+    Contract,
     Finish,
+    For,
+    ForTile,
     Hold,
     Let,
     ScanLanes,
     Stmt,
+    TensorMap,
     TileProgram,
     When,
 )
@@ -59,17 +64,21 @@ def grids_of(plan: KernelPlan) -> tuple[KernelPlan, ...]:
         stores = KernelPlan(plan.region, (grid,)).stores
         out.append(KernelPlan(Region(stores, plan.region.lines), (*folds, grid)))
     stored = [s.dst for one in out for s in one.stores]
-    read = {b for one in out for b in one.region.reads()}
-    if len(set(stored)) < len(stored) or read & set(stored):
+    waits = (a.dst in one.region.reads() for one in out for a in _stores_of_others(one, out))
+    if len(set(stored)) < len(stored) or any(waits):
         raise NotRealised("grids side by side that do not all depend on other launches alone")
     return tuple(out)
 
 
+def _stores_of_others(one: KernelPlan, all_: Iterable[KernelPlan]) -> Iterator[Store]:
+    return (s for other in all_ if other is not one for s in other.stores)
+
+
 def _merged(built: list[Built]) -> Built:
     programs = [b.program for b in built]
-    kinds = {(p.skeleton, p.threads, p.team, p.width) for p in programs}
-    if len(kinds) > 1 or programs[0].threads > 1 or any(b.temps for b in built):
-        raise NotRealised("grids side by side of one kind, whose tasks are one thread's")
+    kinds = {(p.skeleton, p.threads, p.team, p.width, p.tile) for p in programs}
+    if len(kinds) > 1:
+        raise NotRealised("grids side by side of one kind, and of one form of tile")
     work = _Merge()
     bodies = [work.add(b) for b in built]
     task = Axis("task", sum((p.count for p in bodies), ix(0)))
@@ -78,18 +87,21 @@ def _merged(built: list[Built]) -> Built:
     args = dict.fromkeys(b for p in bodies for b in p.args if b not in stored)
     args |= dict.fromkeys(s.dst for s in meaning.stores)
     dims = {d.name: d for p in programs for d in p.dims}
-    program = TileProgram(
-        programs[0].skeleton,
-        tuple(args),
-        tuple(dims[name] for name in sorted(dims)),
-        task,
-        task.extent,
-        tuple(dict.fromkeys(b for p in bodies for b in p.scratch)),
-        _chosen(task, bodies),
+    program = replace(
+        programs[0],
+        args=tuple(args),
+        dims=tuple(dims[name] for name in sorted(dims)),
+        task=task,
+        tasks=task.extent,
+        scratch=tuple(dict.fromkeys(b for p in bodies for b in p.scratch)),
+        body=_chosen(task, bodies),
+        overwrites=(),
         numbers=tuple(work.numbers.items()),
+        maps=tuple(work.maps),
+        blocks=min(p.blocks for p in programs),
         one_of=tuple(p.scratch for p in bodies),
     )
-    return Built(program, meaning, tuple(work.packs))
+    return Built(program, meaning, tuple(work.packs), tuple(work.temps))
 
 
 def _chosen(task: Axis, bodies: list[_Part]) -> tuple[Stmt, ...]:
@@ -124,21 +136,32 @@ class _Merge:
     packs: list[Pack] = field(default_factory=list[Pack])
     scratch: list[tuple[Buffer, ...]] = field(default_factory=list[tuple[Buffer, ...]])
     locals: set[str] = field(default_factory=set[str])
+    maps: list[TensorMap] = field(default_factory=list[TensorMap])
+    shared: list[Buffer] = field(default_factory=list[Buffer])
+    temps: list[Buffer] = field(default_factory=list[Buffer])
 
     def add(self, built: Built) -> _Part:
         """A program under names of its own. Numbers that are the same, and scratch at the same place, are one."""
         program = built.program
         dims = self._numbers(program)
         names = Names(dims, {}, {}, {})
-        task = Axis("tile", names.index(program.tasks))
+        taken = {s.axis.name for s in program.statements() if isinstance(s, Bind | For)}
+        task = Axis(fresh("tile", taken), names.index(program.tasks))
         names.axes[program.task] = task
         names.buffers = self._scratch(program) | self._packed(built)
+        names.buffers |= self._shared(program, names)
         names.locals = self._locals(program)
         meaning = with_buffers(built.meaning, names.buffers)
+        maps = self._maps(program, names)
+        body = tuple(
+            replace(s, maps=tuple(maps[name] for name in s.maps)) if isinstance(s, Contract) else s
+            for s in names.body(program.body)
+        )
+        self.temps += [names.buffers.get(b, b) for b in built.temps]
         args = tuple(names.buffers.get(b, b) for b in program.args)
         scratch = tuple(names.buffers.get(b, b) for b in program.scratch)
         self.scratch.append(scratch)
-        return _Part(task, task.extent, names.body(program.body), scratch, args, meaning)
+        return _Part(task, task.extent, body, scratch, args, meaning)
 
     def _numbers(self, program: TileProgram) -> dict[Dim, Dim]:
         taken = {d.name for d in (*self.numbers, *program.dims)}
@@ -184,6 +207,34 @@ class _Merge:
             before = (*before, out[b])
         return out
 
+    def _shared(self, program: TileProgram, names: Names) -> dict[Buffer, Buffer]:
+        """What the tasks of a grid leave for each other is that grid's own."""
+        out: dict[Buffer, Buffer] = {}
+        for b in program.args:
+            if b.role in {Role.WORKSPACE, Role.COUNTER}:
+                name = _unlike(b.name, {x.name for x in self.shared})
+                out[b] = replace(b, name=name, dims=tuple(map(names.index, b.dims)))
+                self.shared.append(out[b])
+        return out
+
+    def _maps(self, program: TileProgram, names: Names) -> dict[str, str]:
+        """An operand that two grids have in common has one map."""
+        out: dict[str, str] = {}
+        for own in program.maps:
+            index = {
+                f.name: names.index(v)
+                for f in fields(own)
+                if isinstance(v := getattr(own, f.name), Ix)
+            }
+            moved = replace(own, source=names.buffers.get(own.source, own.source), **index)
+            same = (t.name for t in self.maps if replace(t, name=own.name) == moved)
+            name = next(same, None)
+            if name is None:
+                name = _unlike(own.name, {t.name for t in self.maps})
+                self.maps.append(replace(moved, name=name))
+            out[own.name] = name
+        return out
+
     def _locals(self, program: TileProgram) -> dict[str, str]:
         out: dict[str, str] = {}
         for name in _named(program):
@@ -198,6 +249,8 @@ def _named(program: TileProgram) -> Iterator[str]:
         match s:
             case Let() | Accumulator() | Finish() | Hold() | Carry():
                 yield s.name.name
+            case ForTile():
+                yield from (x.name for x, _ in ((s.value, s.acc), *s.more, *s.rows))
             case ScanLanes():
                 yield from (x.name for x in (s.name, s.left, s.right))
             case _:
@@ -209,6 +262,6 @@ def _stem(name: str) -> str:
 
 
 def _unlike(name: str, taken: Collection[str]) -> str:
-    """The name, with another number behind it where it is taken."""
+    """The name, with another number at its end if it is in use."""
     numbered = (f"{_stem(name)}{n}" for n in count(1))
     return name if name not in taken else next(n for n in numbered if n not in taken)

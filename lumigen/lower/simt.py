@@ -1,4 +1,4 @@
-"""simt: the skeleton of vector loops. Any region runs in it: maps, row reductions, column reductions, gathers.
+"""simt: the builder of vector loops. Any region runs in it: maps, row reductions, column reductions, gathers.
 
 Work tiles are runs of rows (the axes of the stores but the last) or runs of the last axis, which is the lane axis.
 Reductions that do not vary with the lane axis run before the lane loop, over lanes of their own; those that do run
@@ -28,7 +28,7 @@ from lumigen.lower.hold import hold_rows
 from lumigen.lower.runs import terms_of, visited
 from lumigen.lower.scope import Names, Scope, kernel_reductions, lanes_fit, moved
 from lumigen.lower.stretches import Stretch, stretches
-from lumigen.machine import Machine, Teams
+from lumigen.machine import Gpu, Machine, Teams
 from lumigen.plan import KernelPlan, Loop, NotRealised, Step
 from lumigen.region import Reduce, Region, Role, Store, free_axes, indices_of, walk
 from lumigen.schedule import Schedule
@@ -325,6 +325,12 @@ def _deep(visits: int, lanes: int, back: int, grain: int) -> int:
 def _is_repeated(visits: int, lanes: int, grain: int) -> bool:
     """Whether several work tiles share a row, each of which computes the row's reductions by itself."""
     return lanes >= 2 * grain and 8 * visits <= grain
+
+
+def team_of(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> int:
+    """Threads of a block that share a row of a plan of vector loops."""
+    loops = _Loops.of(plan)
+    return _team(loops.folds, loops.lane, sizes, machine.teams)
 
 
 def _team(folds: Sequence[Loop], lane: Axis | None, sizes: Schedule, teams: Teams) -> int:

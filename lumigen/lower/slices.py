@@ -1,8 +1,8 @@
-"""slices: what a loop over steps reads and stores of a tensor in one step is a tensor of its own.
+"""slices: the part of a tensor that one step of a loop reads or stores is a tensor of its own.
 
 Before: regions over whole tensors, whose first index says the step.  After: a read `x[step, b, k]` is one of the slice
-`x[step]` at (b, k); where in the tensor it begins stands beside the region. So the kernels of a loop know nothing of
-it: only the pointers that they are given move on.
+`x[step]` at (b, k); its first element is stored next to the region. So the kernels of a loop know nothing of
+it: only their pointers advance.
 """
 
 from __future__ import annotations

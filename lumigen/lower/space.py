@@ -1,4 +1,4 @@
-"""space: what can be chosen for a region, as values: schedules near one, plans near one.
+"""space: the choices for a region, as values: schedules and plans that are one decision away.
 
 A change is one decision: another size at a site, another kind of a loop, folds together or apart, an axis in the grid
 or in a loop. A builder may still refuse a candidate, with its reason. Whoever follows changes of changes reaches the

@@ -143,9 +143,9 @@ class Streamable:
             if element is f16 and carries[outer.carry].correct is None:
                 element = f32  # weights that no maximum bounds may not fit
             outer = replace(outer, weights=_not_rounded(outer.weights, element))
-        # A batch of rows shares a block only where it is short: bounds of k differ between its rows.
-        short = all(a.extent.estimate() < rows for a in found.columns[-1:])
-        joined = found.columns if short else found.columns[-1:]
+        # A block has rows of one axis alone where these fill it: bounds of k differ between rows of others.
+        long = [a for a in found.columns if a.extent.estimate() >= rows]
+        joined = tuple(long[-1:]) or found.columns
         grid = tuple(a for a in stores[-1].axes if a not in (*joined, *found.rows))
         return Streamable(found, element, joined, grid, outer, first, second)
 

@@ -2,8 +2,8 @@
 
 Before: a value over lanes with a choice between reads, one of which may lie outside its buffer: the halves of a
 concatenation, a rotated half, a padded edge, also of windows that are summed up.  After: the same value over several
-axes one behind another, each of which has a part of the lanes, so that index arithmetic decides the choice in each part
-and its reads are vectors.
+axes in sequence, each with a part of the lanes, so that index arithmetic decides the choice in each part and its reads
+are vectors.
 
 Without it such a choice is evaluated lane by lane.
 """

@@ -1,9 +1,9 @@
-"""sweeps: the plan that runs anything, one loop for each group of reductions that stand side by side.
+"""sweeps: the plan that runs anything, one loop for each group of independent reductions.
 
 Before: a region of stores over the same axes.  After: one kernel. Its grid loop has, in order, the folds that compute
-the reductions and the stores; reductions that vary with the last axis stand in a loop over it. Axes that no reduction
-varies with have loops of their own after the folds, so that nothing is reduced twice. Of a buffer that is written over
-only what changes has loops.
+the reductions and the stores; reductions that vary with the last axis are in a loop over it. Axes that no reduction
+varies with have loops of their own after the folds, so that nothing is reduced twice. A buffer that is overwritten has
+loops over the elements that change.
 """
 
 from __future__ import annotations

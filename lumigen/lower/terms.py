@@ -1,4 +1,4 @@
-"""The normal form behind separable reductions: a body as a sum of products, split by what varies.
+"""The normal form of separable reductions: a body as a sum of products, split by what varies.
 
 For a fold over some axes and the reductions that it is to compute (`targets`), every factor of a
 body is one of `fixed` (neither varies with the axes nor depends on a target), `data` (varies,
@@ -141,7 +141,7 @@ class NormalForm:
                 raise NoNormalForm(f"{_name(e)} of what depends on a reduction over the same axis")
 
     def _rounding(self, e: Prim) -> Term:
-        """A cast of a product: it rounds what varies, and what is known only behind the loop stays outside.
+        """A cast of a product: it rounds what varies, and what is known only after the loop stays outside.
 
         That is a licence: the cast stands at another factor of the product, and leaves as many digits of it.
         """

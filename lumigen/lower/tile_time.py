@@ -7,10 +7,10 @@ The unit is a product of a multiprocessor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lumigen.dtype import DType, f16, f32
-from lumigen.index import extent_of
+from lumigen.index import Axis, extent_of
 from lumigen.lower.contract import Contraction
 from lumigen.machine import Gpu, ProductTile
 from lumigen.region import free_axes
@@ -42,19 +42,26 @@ def _ring(t: ProductTile, columns: int, element: DType) -> int:
     return t.stages * (t.rows + columns) * t.depth * element.itemsize
 
 
-def fastest(found: Contraction, element: DType, machine: Gpu) -> Schedule:
-    """The tile and the parts that take the least time at the dims' typical values."""
-    m, n, k = (extent_of(a).estimate() for a in (found.m_axes, found.n_axes, found.reduce.axes))
-    batch = extent_of(found.grid).estimate()
-    factors = (found.rows, found.columns)
-    read = sum(extent_of(free_axes(f)).estimate() for f in factors) * element.itemsize
+def fastest(found: Sequence[Contraction], element: DType, machine: Gpu) -> tuple[Schedule, ...]:
+    """For each product of a launch the tile and the parts that take all the least time at the dims' typical values.
+
+    They have the same rows, and one tile.
+    """
+    (m, k), *_ = ((_size(c.m_axes), _size(c.reduce.axes)) for c in found)
+    columns = [_size(c.n_axes) for c in found]
+    batches = [_size(c.grid) for c in found]
+    operands = dict.fromkeys((found[0].rows, *(c.columns for c in found)))
+    read = sum(_size(free_axes(f)) for f in operands) * element.itemsize
     multiprocessors, times = machine.multiprocessors, machine.products
 
-    def count(t: ProductTile) -> int:
-        return -(-m // t.rows) * -(-n // t.columns) * batch
+    def count(t: ProductTile, number: int) -> int:
+        return -(-m // t.rows) * -(-columns[number] // t.columns) * batches[number]
+
+    def all_tiles(t: ProductTile) -> int:
+        return sum(count(t, number) for number in range(len(found)))
 
     def time(t: ProductTile, parts: int) -> float:
-        tiles = count(t)
+        tiles, n = all_tiles(t), max(columns)
         full, rest = divmod(-(-tiles * parts // multiprocessors), t.blocks)
         busy = full * t.blocks + (max(rest, times.alone * t.blocks) if rest else 0)
         multiplied = busy * t.rows * t.columns * k / parts * 100 / t.rate
@@ -67,11 +74,17 @@ def fastest(found: Contraction, element: DType, machine: Gpu) -> Schedule:
         added = times.added * parts * min(t.rows, m) * t.columns if parts > 1 else 0
         return max(multiplied, fetched) + (full + (rest > 0)) * times.beginning + added
 
-    tiles = tiles_of(element, machine)
-    filled = [t for t in tiles if t.rows < 2 * m and t.columns < 2 * n] or tiles[-1:]
-    choices = [(t, p) for t in filled for p in range(1, _most_parts(t, count(t), k, machine) + 1)]
+    tiles, widest = tiles_of(element, machine), max(columns)
+    fitting = [t for t in tiles if t.rows < 2 * m and t.columns < 2 * widest] or tiles[-1:]
+    most = ((t, _most_parts(t, all_tiles(t), k, machine)) for t in fitting)
+    choices = [(t, p) for t, last in most for p in range(1, last + 1)]
     tile, parts = min(choices, key=lambda choice: time(*choice))
-    return sizes_of(tile, count(tile) * parts if parts > 1 else 0)
+    each = (count(tile, number) * parts if parts > 1 else 0 for number in range(len(found)))
+    return tuple(sizes_of(tile, parts_of) for parts_of in each)
+
+
+def _size(axes: Iterable[Axis]) -> int:
+    return extent_of(axes).estimate()
 
 
 def _most_parts(t: ProductTile, tiles: int, k: int, machine: Gpu) -> int:

@@ -1,9 +1,9 @@
 """versions: which new versions of a state are written over the one before, and when.
 
 Before: regions in an order in which every value is stored before it is read, each version of a state a buffer of its
-own.  After: a version that takes from the one before only what stands in the same place is written over it, behind
-all that still reads it. Any other stays a temporary, as does one that would have to wait for what is computed from
-it; what such a state is in the end is copied to it.
+own.  After: a version that reads of the one before only the element that it stores is written over it, after
+all other readers. Any other stays a temporary, as does one that would have to wait for what is computed from it; the
+last version is then copied to the state.
 """
 
 from __future__ import annotations

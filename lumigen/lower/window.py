@@ -1,8 +1,8 @@
-"""window: of a buffer that is written over only what changes is touched.
+"""window: a store over an old value writes only the elements that change.
 
 Before: `dst[i] = new if 0 <= i - p < n else dst[i]` for every i.  After: `dst[p + j] = new` for j below n, where
-p + j is inside the buffer. p may be an integer that is read when the kernel runs. A window that begins again at 0
-behind the end, `(i - p) % extent < n`, is `dst[(p + j) % extent]`.
+p + j is inside the buffer. p may be an integer that is read when the kernel runs. A window that wraps around to 0
+at the end, `(i - p) % extent < n`, is `dst[(p + j) % extent]`.
 """
 
 from __future__ import annotations

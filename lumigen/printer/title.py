@@ -1,7 +1,7 @@
 """A kernel in one line: the shape it stores, and what it computes in the words of the field.
 
-Told from the structure of a region and from the loops of its plan, with the names of what is read; what has no word of
-its own is told by its operations.
+Derived from the structure of a region and the loops of its plan, with the names of what is read; what has no word of
+its own is named by its operations.
 """
 
 from __future__ import annotations

@@ -94,7 +94,8 @@ def _broken(program: TileProgram) -> Iterator[str]:
     yield from (f"{b} is no scratch" for b in program.scratch if b.role is not Role.SCRATCH)
     yield from (f"{b} is scratch" for b in program.args if b.role is Role.SCRATCH)
     yield from _broken_body(program.body, facts, Scope(frozenset({program.task}), frozenset()))
-    if any(isinstance(s, WhenSummed) and s not in program.body for s in program.statements()):
+    reached = sum(isinstance(s, WhenSummed) for s in _of_each_grid(program.body))
+    if sum(isinstance(s, WhenSummed) for s in program.statements()) > reached:
         yield "parts of a tile that not every task comes to"
     for t in program.maps:
         yield from (f"map {t.name}: {broken}" for broken in broken_map(t, program))
@@ -104,6 +105,14 @@ def _broken(program: TileProgram) -> Iterator[str]:
     yield from (
         f"{b} is to be overwritten and no argument" for b in _not_in(program.overwrites, facts)
     )
+
+
+def _of_each_grid(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """The statements that every task comes to, of several grids each task of the grid."""
+    if len(body) == 1 and isinstance(body[0], When):
+        yield from (s for part in (body[0].body, body[0].otherwise) for s in _of_each_grid(part))
+    else:
+        yield from body
 
 
 def _not_in(buffers: Iterable[Buffer], facts: Facts) -> list[Buffer]:
@@ -178,7 +187,7 @@ def _lets(body: Iterable[Stmt]) -> frozenset[Local]:
 
 
 def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
-    """What is known behind a statement."""
+    """What is known after a statement."""
     match s:
         case Bind():
             same = {Cmp(ix(s.axis) - s.value), Cmp(s.value - s.axis)}

@@ -1,4 +1,4 @@
-"""The configuration of a checkpoint, held to what a model computes.
+"""The configuration of a checkpoint, checked against what a model computes.
 
 Promises that a value that the model does not compute, and a key that it reads and the file lacks, are a
 BadWeightsFile that names both.

@@ -1,6 +1,6 @@
 """GGUF, versions 2 and 3: metadata of typed values, then tensors as ggml has them, mapped or dequantised.
 
-Promises that every count, length, dimension and offset is held against the file's size before anything is
+Promises that every count, length, dimension and offset is compared with the file's size before anything is
 made of it; and that names, keys and texts are UTF-8, each name once.
 Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -209,7 +209,7 @@ def _row(cursor: _Cursor) -> _Row:
 
 
 def _placed(cursor: _Cursor, row: _Row, begin: int, alignment: int) -> Stored:
-    """A row held against the file; ggml's first axis is the fastest, ours the last."""
+    """A row, checked against the file; ggml's first axis is the fastest, ours the last."""
     file, short, element = cursor.file, row.name[:80], ELEMENTS[row.kind]
     fastest = row.shape[-1] if row.shape else 1
     if fastest % element.items:

@@ -38,7 +38,7 @@ def read_npz(file: Path) -> dict[str, Stored]:
 
 
 def _entry(file: Path, f: BinaryIO, member: archive.Member, name: str) -> Stored:
-    """A member held against its header, a dict literal: `descr`, `fortran_order`, `shape`."""
+    """A member, checked against its header, a dict literal: `descr`, `fortran_order`, `shape`."""
     f.seek(member.begin)
     if f.read(6) != MAGIC:
         raise bad(file, f"it is no npz file: {name[:80]} is no array of numpy's")

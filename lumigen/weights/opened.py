@@ -1,6 +1,6 @@
 """Opened weights: tensors by name, the configuration beside them, and what becomes of them in a model.
 
-Promises that a name that a file lacks is told with those that are near, and that nothing is converted
+Promises that the error for a missing name lists those that are near, and that nothing is converted
 but floats of 16 and 32 bits into one another.
 """
 

@@ -225,7 +225,7 @@ class _Reader:
         return found
 
     def stored(self, name: str, tensor: _Tensor) -> Stored:
-        """The tensor held against its storage."""
+        """The tensor, checked against its storage."""
         item, dtype = TYPES[tensor.kind]
         count = math.prod(tensor.shape)
         short, storage = name[:80], tensor.storage

@@ -1,7 +1,7 @@
 """The tokenizer in the metadata of a file of GGUF, as plain data.
 
 Promises what llama.cpp does with the same keys, defaults included; a tokenizer that is not known here is
-refused by name, and one whose parts contradict each other is told with the values.
+refused by name, and one whose parts contradict each other with the values.
 """
 
 from __future__ import annotations

@@ -29,6 +29,38 @@ struct Boxes {
   int share;
 };
 
+// C is (batches, rows, columns), summed over `depth`. `band`: Raster, in tiles of a whole cluster.
+struct Extent {
+  int rows, columns, batches, depth, band;
+};
+
+// C = A B. All products of a kernel have one form of tile.
+struct Product {
+  Boxes a, b;
+  Extent extent;
+
+  __device__ __forceinline__ int steps() const { return (extent.depth + kRingDepth - 1) / kRingDepth; }
+};
+
+// products[index], without a place in memory for them.
+template <int kProducts>
+__device__ __forceinline__ Product chosen(const Product (&products)[kProducts], int index) {
+  Product found = products[0];
+#pragma unroll
+  for (int p = 1; p < kProducts; p++)
+    if (index == p) found = products[p];
+  return found;
+}
+
+template <int kProducts>
+__device__ __forceinline__ void prefetch_maps(const Product (&products)[kProducts]) {
+#pragma unroll
+  for (int p = 0; p < kProducts; p++) {
+    prefetch_map(products[p].a.map);
+    prefetch_map(products[p].b.map);
+  }
+}
+
 // The majors from `major` on and the 64 of depth from `k` on of a batch of the product.
 template <class Panel>
 __device__ __forceinline__ void load_panel(uint32_t to, const Boxes& from, uint32_t full, int major, int k,
@@ -175,6 +207,7 @@ __device__ __forceinline__ void consume(MmaAccumulators<Layout>& acc, const Ring
 // The tiles of C, (batches, rows, columns), in the order in which blocks take them.
 struct TileAt {
   int row, column, batch;  // of the tile's first element
+  int product;
 };
 
 // `band` tiles of rows are walked down before the next column is begun: the tiles under way at one time are
@@ -183,11 +216,11 @@ template <int kTileRows, int kTileColumns>
 struct Raster {
   int down, across, batches, band;
 
-  __device__ __forceinline__ Raster(int rows, int columns, int n, int band_tiles)
-      : down((rows + kTileRows - 1) / kTileRows),
-        across((columns + kTileColumns - 1) / kTileColumns),
-        batches(n),
-        band(band_tiles) {}
+  __device__ __forceinline__ explicit Raster(const Extent& extent)
+      : down((extent.rows + kTileRows - 1) / kTileRows),
+        across((extent.columns + kTileColumns - 1) / kTileColumns),
+        batches(extent.batches),
+        band(extent.band) {}
 
   __device__ __forceinline__ int count() const { return down * across * batches; }
 
@@ -195,7 +228,42 @@ struct Raster {
     const int batch = index / (down * across), within = index % (down * across);
     const int first = within / (band * across) * band, height = min(band, down - first);
     const int rest = within - first * across;
-    return {(first + rest % height) * kTileRows, rest / height * kTileColumns, batch};
+    return {(first + rest % height) * kTileRows, rest / height * kTileColumns, batch, 0};
+  }
+};
+
+// The tiles of several products, those of one after those of another.
+template <int kTileRows, int kTileColumns, int kProducts>
+struct Rasters {
+  const Product (&products)[kProducts];
+
+  __device__ __forceinline__ explicit Rasters(const Product (&of)[kProducts]) : products(of) {}
+
+  __device__ __forceinline__ int count() const {
+    int tiles = 0;
+#pragma unroll
+    for (int p = 0; p < kProducts; p++) tiles += raster(p).count();
+    return tiles;
+  }
+
+  __device__ __forceinline__ TileAt at(int index) const {
+    int product = 0;
+#pragma unroll
+    for (int p = 0; p + 1 < kProducts; p++) {
+      const int tiles = raster(p).count();
+      if (product == p && index >= tiles) {
+        index -= tiles;
+        product++;
+      }
+    }
+    TileAt found = Raster<kTileRows, kTileColumns>(chosen(products, product).extent).at(index);
+    found.product = product;
+    return found;
+  }
+
+ private:
+  __device__ __forceinline__ Raster<kTileRows, kTileColumns> raster(int p) const {
+    return Raster<kTileRows, kTileColumns>(products[p].extent);
   }
 };
 

@@ -3,12 +3,15 @@
 // the producer already loads the next.
 //
 //   using Tile = RolesTile<bf16, 128, 256, 4, 2>;
-//   contract_tiles<Tile>(a, b, Extent{rows, columns, 1, depth, 8}, shared,
+//   contract_tiles<Tile>({{a, b, Extent{rows, columns, 1, depth, 8}}}, shared,
 //                        [&](auto& acc, TileAt at, auto& stage) {
 //     stage.for_each<8>(acc, read, [&](int row, int column, const float (&x)[4], ...) { ... });  // or:
 //     for_each_pair(acc, [&](int row, int column, float& x, float& y) { ... });    // a map, in place
 //     stage.store(acc, Output<bf16>{...}, at);                                     // the copy engine stores
 //   });
+//
+// Several products may be one launch: blocks take the tiles of one after those of another, and `at.product`
+// says whose tile it is.
 //
 // What is done with the elements of a tile is code for four of them, run again and again: written out for
 // all that a thread has it would be fetched from far away for every tile.
@@ -33,17 +36,12 @@ struct RolesTile : ConsumerTile<kRows_, kColumns_> {
   static_assert(kAlongB == Along::kDepth || Layout::kConsumerColumns % 64 == 0);
 
   static constexpr int kThreads = kRoleThreads;
-  // Two boxes of 64 x 64, or (64, 64) numbers, for each consumer; where its columns make no whole ones,
-  // kernels store pairs.
+  // Two boxes of 64 x 64, or (64, 64) numbers, for each consumer; where its columns make no half ones, kernels
+  // store pairs.
   static constexpr int kBoxBytes = 64 * 64 * 2;
-  static constexpr int kStagingBytes = Layout::kConsumerColumns % 64 == 0 ? 4 * kBoxBytes : 0;
+  static constexpr int kStagingBytes = Layout::kConsumerColumns % 32 == 0 ? 4 * kBoxBytes : 0;
   static constexpr int kSharedBytes = 1024 + kStagingBytes + Ring::kBytes;  // + what aligns it
   static_assert(kSharedBytes <= 232448, "shared memory of a block");
-};
-
-// C is (batches, rows, columns), summed over `depth`. `band`: Raster, in tiles of a whole cluster.
-struct Extent {
-  int rows, columns, batches, depth, band;
 };
 
 // A row-major result. Its map has boxes of 64 x 64, and `data` and the strides in elements serve where
@@ -64,44 +62,52 @@ struct Stage {
   bool leader;     // one thread of it deals with the copy engine
 
   // visit(row, column, four neighbours, what read(row, column) gave) for all of this warp's elements, 64
-  // columns after another, of which a lane has eight times four. kTogether of the eight are read ahead of the
-  // first visit: a load does not pass the store of a visit before it, which might be to the same place.
+  // columns after another. kTogether reads go ahead of the first visit: a load does not pass the store of a
+  // visit before it, which might be to the same place.
   template <int kTogether, class Read, class Visit>
   __device__ __forceinline__ void for_each(const MmaAccumulators<Layout>& acc, const Read& read,
                                            const Visit& visit) const {
-    static_assert(Tile::kStagingBytes > 0, "columns in whole 64s");
+    static_assert(Tile::kStagingBytes > 0, "columns in halves of 64");
+#pragma unroll
+    for (int s = 0; s < Layout::kColumnBlocks / 8; s++) for_columns<64, kTogether>(acc, 8 * s, read, visit);
+    if constexpr (Layout::kColumnBlocks % 8 != 0)
+      for_columns<32, kTogether>(acc, Layout::kColumnBlocks / 8 * 8, read, visit);
+  }
+
+  // The same for kWidth columns from block `block` on, of which a lane has four in every second or fourth row.
+  template <int kWidth, int kMost, class Read, class Visit>
+  __device__ __forceinline__ void for_columns(const MmaAccumulators<Layout>& acc, int block, const Read& read,
+                                              const Visit& visit) const {
+    constexpr int kLanesOfRow = kWidth / 4, kRows = 32 / kLanesOfRow, kTimes = 16 / kRows;
+    constexpr int kTogether = kMost < kTimes ? kMost : kTimes;
     const int lane = lane_index();
     const uint32_t part = boxes + int(threadIdx.x) / 32 % 4 * 4096;  // (16, 64) numbers of this warp
     const auto place = [&](int row, int column) { return part + (row * 64 + (column ^ row % 4 * 8)) * 4; };
-    const auto row_of = [&](int i) { return lane / 16 + 2 * i; };
-    const int column = lane % 16 * 4;
-#pragma unroll
-    for (int s = 0; s < Layout::kColumnBlocks / 8; s++) {
-      const int first_column = Layout::first_column() + 64 * s;
+    const auto row_of = [&](int i) { return lane / kLanesOfRow + kRows * i; };
+    const int column = lane % kLanesOfRow * 4, first_column = Layout::first_column() + 8 * block;
 #pragma unroll 1
-      for (int first = 0; first < 8; first += kTogether) {
-        decltype(read(0, 0)) ahead[kTogether];
+    for (int first = 0; first < kTimes; first += kTogether) {
+      decltype(read(0, 0)) ahead[kTogether];
 #pragma unroll
-        for (int i = 0; i < kTogether; i++)
-          ahead[i] = read(Layout::first_row() + row_of(first + i), first_column + column);
-        if (first == 0) {
+      for (int i = 0; i < kTogether; i++)
+        ahead[i] = read(Layout::first_row() + row_of(first + i), first_column + column);
+      if (first == 0) {
 #pragma unroll
-          for (int j = 0; j < 8; j++)
+        for (int j = 0; j < kWidth / 8; j++)
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-              store_shared_8(place(lane / 4 + 8 * half, 8 * j + lane % 4 * 2),
-                             acc.value[0][8 * s + j][2 * half], acc.value[0][8 * s + j][2 * half + 1]);
-          __syncwarp();
-        }
-#pragma unroll
-        for (int i = 0; i < kTogether; i++) {
-          float x[4];
-          load_shared_16(x, place(row_of(first + i), column));
-          visit(Layout::first_row() + row_of(first + i), first_column + column, x, ahead[i]);
-        }
+          for (int half = 0; half < 2; half++)
+            store_shared_8(place(lane / 4 + 8 * half, 8 * j + lane % 4 * 2),
+                           acc.value[0][block + j][2 * half], acc.value[0][block + j][2 * half + 1]);
+        __syncwarp();
       }
-      __syncwarp();  // all have read what is overwritten
+#pragma unroll
+      for (int i = 0; i < kTogether; i++) {
+        float x[4];
+        load_shared_16(x, place(row_of(first + i), column));
+        visit(Layout::first_row() + row_of(first + i), first_column + column, x, ahead[i]);
+      }
     }
+    __syncwarp();  // all have read what is overwritten
   }
 
   // As they are, by the copy engine in boxes of 64 x 64: full lines, and no thread waits. Two boxes in
@@ -109,7 +115,7 @@ struct Stage {
   template <class T>
   __device__ __forceinline__ void store(const MmaAccumulators<Layout>& acc, const Output<T>& out,
                                         const TileAt& at) const {
-    static_assert(sizeof(T) == 2 && Tile::kStagingBytes > 0, "store by for_each_pair instead");
+    static_assert(sizeof(T) == 2 && Layout::kConsumerColumns % 64 == 0, "store by for_each_pair instead");
     const int row = int(threadIdx.x) / 32 % 4 * 16 + lane_index() % 16;  // the one to give to store_matrices
 #pragma unroll
     for (int s = 0; s < Layout::kColumnBlocks / 8; s++) {
@@ -155,12 +161,12 @@ struct Stage {
   }
 };
 
-// All of C: the body of a kernel of kThreads threads, one block on a multiprocessor, whose grid is a number
-// of clusters, as many as run at one time or fewer. epilogue(acc, at, stage) is called by the consumers for
-// each tile with its sums; elements outside C are among them.
-template <class Tile, class Epilogue>
-__device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, const Extent& extent,
-                                               void* shared, const Epilogue& epilogue) {
+// All of C, of each product: the body of a kernel of kThreads threads, one block on a multiprocessor, whose
+// grid is a number of clusters, as many as run at one time or fewer. epilogue(acc, at, stage) is called by the
+// consumers for each tile with its sums; elements outside C are among them.
+template <class Tile, int kProducts, class Epilogue>
+__device__ __forceinline__ void contract_tiles(const Product (&products)[kProducts], void* shared,
+                                               const Epilogue& epilogue) {
   using Ring = typename Tile::Ring;
   using Layout = typename Tile::Layout;
   constexpr int kCluster = Tile::kCluster;
@@ -170,8 +176,7 @@ __device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, c
 
   if (threadIdx.x == 0) {
     ring.init();
-    prefetch_map(a.map);
-    prefetch_map(b.map);
+    prefetch_maps(products);
   }
   if constexpr (kCluster > 1)
     cluster_meet();  // the fence of init() has published the barriers
@@ -180,12 +185,10 @@ __device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, c
   launch_dependents();
   wait_dependencies();
 
-  const Raster<Tile::kRows * kCluster, Tile::kColumns> raster(extent.rows, extent.columns, extent.batches,
-                                                              extent.band);
-  const int first = blockIdx.x / kCluster, stride = gridDim.x / kCluster, count = raster.count();
-  const int steps = (extent.depth + kRingDepth - 1) / kRingDepth;
+  const Rasters<Tile::kRows * kCluster, Tile::kColumns, kProducts> rasters(products);
+  const int first = blockIdx.x / kCluster, stride = gridDim.x / kCluster, count = rasters.count();
   const auto place = [&](int index) {
-    TileAt at = raster.at(index);
+    TileAt at = rasters.at(index);
     at.row += rank * Tile::kRows;
     return at;
   };
@@ -196,14 +199,15 @@ __device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, c
     if (threadIdx.x == 0) {
       for (int index = first; index < count; index += stride) {
         const TileAt at = place(index);
-        for (int step = 0; step < steps; step++) {
+        const Product of = chosen(products, at.product);
+        for (int step = 0; step < of.steps(); step++) {
           ring.wait_empty(cursor);
           ring.expect(cursor.slot);
           const uint32_t full = ring.full(cursor.slot);
           const int k = step * kRingDepth;
-          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), a, full, at.row, k,
+          load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, at.row, k,
                                             at.batch);
-          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), b, full, at.column, k,
+          load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, at.column, k,
                                             at.batch, rank);
           cursor.advance();
         }
@@ -223,8 +227,9 @@ __device__ __forceinline__ void contract_tiles(const Boxes& a, const Boxes& b, c
     Stage<Tile> stage{staging + Layout::consumer() * 2 * Tile::kBoxBytes, threadIdx.x % 128 == 0};
     typename Tile::Accumulators acc;
     for (int index = first; index < count; index += stride) {
-      consume<Tile>(acc, ring, cursor, steps, release);
-      epilogue(acc, place(index), stage);
+      const TileAt at = place(index);
+      consume<Tile>(acc, ring, cursor, chosen(products, at.product).steps(), release);
+      epilogue(acc, at, stage);
     }
     if (stage.leader) store_wait<0>();
     __syncwarp();

@@ -3,7 +3,7 @@
 // the order of the blocks, so that the result is the same in every run and no workspace is needed.
 //
 //   using Tile = SplitTile<bf16, 64, 64, 12, 2>;
-//   contract_split<Tile>(a, b, Extent{...}, shared, [&](auto& acc, TileAt at) { for_each_four(acc, ...); });
+//   contract_split<Tile>({{a, b, Extent{...}}}, shared, [&](auto& acc, TileAt at) { for_each_four(acc, ...); });
 #pragma once
 
 #include "roles.cuh"
@@ -42,10 +42,11 @@ struct SplitTile : ConsumerTile<kRows_, kColumns_> {
   static_assert(kSplit == 1 || kRows_ * kColumns_ * 4 <= Ring::kBarriers, "the sums take the slots' place");
 };
 
-// All of C: the body of a kernel of kThreads threads in clusters of kSplit blocks, a cluster for each tile.
-template <class Tile, class Epilogue>
-__device__ __forceinline__ void contract_split(const Boxes& a, const Boxes& b, const Extent& extent,
-                                               void* shared, const Epilogue& epilogue) {
+// All of C, of each product: the body of a kernel of kThreads threads in clusters of kSplit blocks, a cluster
+// for each tile.
+template <class Tile, int kProducts, class Epilogue>
+__device__ __forceinline__ void contract_split(const Product (&products)[kProducts], void* shared,
+                                               const Epilogue& epilogue) {
   using Ring = typename Tile::Ring;
   using Layout = typename Tile::Layout;
   using Share = typename Tile::Share;
@@ -55,15 +56,14 @@ __device__ __forceinline__ void contract_split(const Boxes& a, const Boxes& b, c
 
   if (threadIdx.x == 0) {
     ring.init();
-    prefetch_map(a.map);
-    prefetch_map(b.map);
+    prefetch_maps(products);
   }
   __syncthreads();
   launch_dependents();
 
-  const Raster<Tile::kRows, Tile::kColumns> raster(extent.rows, extent.columns, extent.batches, extent.band);
-  const TileAt at = raster.at(blockIdx.x / kSplit);
-  const int all = (extent.depth + kRingDepth - 1) / kRingDepth;
+  const TileAt at = Rasters<Tile::kRows, Tile::kColumns, kProducts>(products).at(blockIdx.x / kSplit);
+  const Product of = chosen(products, at.product);
+  const int all = of.steps();
   int first = all * rank / kSplit, steps = all * (rank + 1) / kSplit - first;
   if (steps == 0) first = all, steps = 1;  // no part of a short depth: beyond it are zeros
   typename Ring::Cursor cursor;
@@ -77,8 +77,8 @@ __device__ __forceinline__ void contract_split(const Boxes& a, const Boxes& b, c
         const uint32_t full = ring.full(cursor.slot);
         ring.wait_empty(cursor);
         ring.expect(cursor.slot);
-        load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), a, full, at.row, k, at.batch);
-        load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), b, full, at.column, k,
+        load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, at.row, k, at.batch);
+        load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, at.column, k,
                                           at.batch);
         cursor.advance();
       }

@@ -51,7 +51,7 @@ class RingCache(State):
         return self.extents[-2].const
 
     def write(self, x: Tensor, position: Tensor) -> None:
-        """Put x (.., n, features) at `position`, an integer from 0, and those behind it; cast to the cache's dtype.
+        """Put x (.., n, features) at `position`, an integer from 0, and those after it; cast to the cache's dtype.
 
         Rows at positions below 0 are left out.
         """
@@ -63,7 +63,7 @@ class RingCache(State):
         self[...] = where(here.unsqueeze(-1), taken, self)
 
     def seen(self, position: Tensor, n: Size) -> Tensor:
-        """bool (n, rows): what queries at `position` and the n - 1 behind it see, after those are written."""
+        """bool (n, rows): what queries at `position` and the n - 1 after it see, after those are written."""
         start, more = _scalar(self, position), self._chunk(n) - 1
         last, row = start + more, arange(self.rows)
         behind = arange(n).unsqueeze(-1) - more + (start % self.rows + more - row) % self.rows
@@ -99,7 +99,7 @@ class PagedCache(State):
         keys.write(k, position, table)  # k: (n, groups, width)
         rows = keys.read(table)         # (length * 16, groups, width), of which the text has the first
 
-    Attention that masks what is behind the position reads no further in the table, and copies nothing.
+    Attention that masks what comes after the position reads no further in the table, and copies nothing.
     """
 
     __slots__ = ()
@@ -119,7 +119,7 @@ class PagedCache(State):
         return self[self._table(table)].flatten(0, 1)
 
     def write(self, x: Tensor, position: Tensor, table: Tensor) -> None:
-        """Put x (n, ..) at `position`, an integer from 0, and those behind it; cast to the cache's dtype.
+        """Put x (n, ..) at `position`, an integer from 0, and those after it; cast to the cache's dtype.
 
         Rows at positions that the table has not, below 0 too, are left out. A chunk touches as many pages as it may at
         most, one after the other.

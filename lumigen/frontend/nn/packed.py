@@ -1,6 +1,6 @@
 """packed: sequences of lengths of their own in one batch, as recurrent layers take them.
 
-They stay padded: a length is data, and shapes are not. What lies behind the end of a sequence changes no state.
+They stay padded: a length is data, and shapes are not. What comes after the end of a sequence changes no state.
 """
 
 # ruff: noqa: FBT002  # signatures are PyTorch's
@@ -67,7 +67,7 @@ def pad_packed_sequence(
     padding_value: Scalar = 0.0,
     total_length: Extent | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """((time, batch, ...) with `padding_value` behind the end of each sequence, their lengths).
+    """((time, batch, ...) with `padding_value` after the end of each sequence, their lengths).
 
     The time is that of what was packed, and not the greatest length as in PyTorch: `total_length` is that or None.
     """

@@ -8,12 +8,15 @@ from lumigen.dtype import DType
 from lumigen.index import Ix
 from lumigen.lower import block_fold, order, pipeline, roles, scan, simt, stream, stream_roles
 from lumigen.lower.axes import unify_axes
+from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.devices import Device, Special
 from lumigen.lower.plan_region import candidates_of_blocks, candidates_of_deep_rows
 from lumigen.lower.schedule_plan import schedule_of_block
+from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
+    each_part,
     sites,
     tiles_of_pipeline,
     tiles_of_roles,
@@ -32,10 +35,11 @@ def device_of(machine: Gpu, copying: Gpu) -> Device:
         machine=machine,
         products=partial(candidates_of_blocks, machine=machine),
         schedule=partial(schedule_of_block, machine=machine),
-        builders=_builders(machine) | _builders_of_copies(copying),
+        builders=_builders(machine, copying),
         runs_whole=partial(_streams, machine),
         rows_in_one_loop=partial(candidates_of_deep_rows, machine=machine),
         keeps=partial(_kept_by_blocks, machine.ordered),
+        beside=partial(_beside, machine),
         special=(
             Special(copying.name, partial(roles.schedules, machine=copying)),
             Special(copying.name, partial(stream_roles.schedules, machine=copying)),
@@ -43,10 +47,10 @@ def device_of(machine: Gpu, copying: Gpu) -> Device:
     )
 
 
-def _builders(machine: Gpu) -> dict[str, Builder]:
+def _builders(machine: Gpu, copying: Gpu) -> dict[str, Builder]:
     """What builds kernels, and the sizes that a search tries at each site."""
     threads, width = (128, 256), (1, 2, 4, 8)
-    return {
+    grids = {
         "simt": Builder(
             partial(simt.simt, machine=machine),
             sites(
@@ -60,13 +64,24 @@ def _builders(machine: Gpu) -> dict[str, Builder]:
                 }
             ),
         ),
+        "pipeline": Builder(
+            partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
+        ),
+        # its operands are brought by a tensor copy engine
+        "roles": Builder(
+            partial(roles.roles, machine=copying), partial(tiles_of_roles, machine=copying)
+        ),
+    }
+    return {
+        **grids,
+        "side_by_side": Builder(
+            partial(side_by_side, builders={name: b.build for name, b in grids.items()}),
+            each_part({name: b.near for name, b in grids.items()}),
+        ),
         "scan": Builder(
             partial(scan.scan, machine=machine), sites({"threads": threads, "width": width})
         ),
         "order": Builder(order.order, sites()),
-        "pipeline": Builder(
-            partial(pipeline.pipeline, machine=machine), partial(tiles_of_pipeline, machine=machine)
-        ),
         "stream": Builder(
             partial(stream.stream, machine=machine), partial(tiles_of_stream, machine=machine)
         ),
@@ -82,20 +97,17 @@ def _builders(machine: Gpu) -> dict[str, Builder]:
                 }
             ),
         ),
-    }
-
-
-def _builders_of_copies(machine: Gpu) -> dict[str, Builder]:
-    """Those of kernels whose operands a tensor copy engine brings."""
-    return {
-        "roles": Builder(
-            partial(roles.roles, machine=machine), partial(tiles_of_roles, machine=machine)
-        ),
         "stream_roles": Builder(
-            partial(stream_roles.stream_roles, machine=machine),
-            partial(tiles_of_stream_roles, machine=machine),
+            partial(stream_roles.stream_roles, machine=copying),
+            partial(tiles_of_stream_roles, machine=copying),
         ),
     }
+
+
+def _beside(machine: Gpu, region: Region) -> bool:
+    """Whether a launch of blocks has a grid for each store: of tiles of products, or of vector loops."""
+    loops = find_loops_beside(region, partial(schedule_of_block, machine=machine), machine)
+    return loops is not None or find_blocks_beside(region) is not None
 
 
 def _streams(machine: Gpu, region: Region, temporaries: DType) -> bool:

@@ -148,6 +148,7 @@ SM_90A = replace(
     copies=Copies(
         tiles=(
             ClusterTile(128, 256, 4, 2, 0, 1, False, 100),
+            ClusterTile(128, 224, 4, 2, 0, 1, False, 99),
             ClusterTile(128, 192, 4, 2, 0, 1, False, 97),
             ClusterTile(128, 128, 6, 2, 0, 1, False, 92),
             ClusterTile(128, 128, 6, 1, 0, 1, False, 84),

@@ -6,14 +6,25 @@ consumers'.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from lumigen.emit.expression import Renderer
 from lumigen.emit.lines import Lines, joined, used
+from lumigen.emit.statements import Statements
 from lumigen.index import ix
 from lumigen.targets.cuda.block import count, declarations, statements_of
 from lumigen.targets.cuda.machines import SM_90A
-from lumigen.tile import Bind, Contract, ForTile, Stream, TensorMap, TileKind, TileProgram
+from lumigen.tile import (
+    Bind,
+    Contract,
+    ForTile,
+    Stmt,
+    Stream,
+    TensorMap,
+    TileKind,
+    TileProgram,
+    When,
+)
 
 
 def role_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
@@ -47,34 +58,80 @@ def _flow_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
 
 
 def _contract_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
-    """The program begins with the place of its tile: row, column and batch."""
-    contract = next(s for s in program.body if isinstance(s, Contract))
-    place = [s.axis for s in program.body if isinstance(s, Bind)][:3]
-    assert SM_90A.copies is not None, "the kernel is for Hopper"
-    band = max(1, SM_90A.copies.band // contract.acc.dims[0].const)
-    sizes = (contract.m.extent, contract.n.extent, place[2].extent, contract.k.extent)
+    """Products, one call for all of them, which hands each tile to what comes after its product."""
+    grids = tuple(_grids(program.body))
     statements = statements_of(program, dims)
     r = Renderer(dims, place=statements.place)
-    extent = ", ".join([*(count(r, i) for i in sizes), str(band)])
-    boxes = [
-        f"const Boxes {name} = {{{_map(t)}, {count(r, t.share)}}};"
-        for name, t in zip("ab", program.maps, strict=True)
-    ]
-    rest = [s for s in program.body[3:] if not isinstance(s, Contract)]
-    if statements.packets is not None:
-        starts = {s.axis: s.value for s in program.body if isinstance(s, Bind)}
-        for s in rest:
-            if isinstance(s, ForTile):
-                statements.packets.starts[s.n] = s.n_lo.substitute(starts)
-    fields = zip(place, ("row", "column", "batch"), strict=True)
-    inner = [Lines((f"const {r.place} {a.name} = at.{f};",), binds=a.name) for a, f in fields]
-    inner = joined(used([*inner, *statements.parts(rest)]))
+    boxes = (
+        f"const Boxes {_boxes(t.name)} = {{{_map(t)}, {count(r, t.share)}}};" for t in program.maps
+    )
+    products = (f"    {_product(grid, r)}," for grid in grids)
     call, more = (
         ("contract_split", "") if is_split(program) else ("contract_tiles", ", auto& stage")
     )
+    contract = _contract_of(grids[0])
     function = f"[&](auto& {contract.acc}, TileAt at{more}) {{"
-    head = f"{call}<Tile>(a, b, Extent{{{extent}}}, shared, {function}"
-    return r.lines(*boxes, head, inner.indented(), "});")
+    inner = [_after(grid, statements, r) for grid in grids]
+    return r.lines(
+        *boxes,
+        "const Product products[] = {",
+        *products,
+        "};",
+        f"{call}<Tile>(products, shared, {function}",
+        (_by_product(inner, r) if len(inner) > 1 else inner[0]).indented(),
+        "});",
+    )
+
+
+def _grids(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
+    """The statements of each grid, which begin with the place of its tile: row, column and batch."""
+    numbered = 0  # of several grids each begins with the tile's number among its own
+    while len(body) == 1 and isinstance(body[0], When):
+        numbered = 1
+        yield body[0].body[numbered:]
+        body = body[0].otherwise
+    yield body[numbered:]
+
+
+def _contract_of(grid: tuple[Stmt, ...]) -> Contract:
+    return next(s for s in grid if isinstance(s, Contract))
+
+
+def _product(grid: tuple[Stmt, ...], r: Renderer) -> str:
+    """Its operands and sizes."""
+    contract = _contract_of(grid)
+    batch = next(s.axis for s in grid[2:] if isinstance(s, Bind))
+    assert SM_90A.copies is not None, "the kernel is for Hopper"
+    band = max(1, SM_90A.copies.band // contract.acc.dims[0].const)
+    sizes = (contract.m.extent, contract.n.extent, batch.extent, contract.k.extent)
+    extent = ", ".join([*(count(r, i) for i in sizes), str(band)])
+    return f"{{{', '.join(map(_boxes, contract.maps))}, Extent{{{extent}}}}}"
+
+
+def _after(grid: tuple[Stmt, ...], statements: Statements, r: Renderer) -> Lines:
+    """What is done with a tile of a product."""
+    place, rest = grid[:3], [s for s in grid[3:] if not isinstance(s, Contract)]
+    starts = {s.axis: s.value for s in grid if isinstance(s, Bind)}
+    if statements.packets is not None:
+        statements.packets.buffers.clear()  # those of another grid
+    for s in rest:
+        if statements.packets is not None and isinstance(s, ForTile):
+            statements.packets.starts[s.n] = s.n_lo.substitute(starts)
+    names = [s.axis.name for s in place if isinstance(s, Bind)]
+    fields = zip(names, ("row", "column", "batch"), strict=True)
+    inner = [Lines((f"const {r.place} {name} = at.{f};",), binds=name) for name, f in fields]
+    return joined(used([*inner, *statements.parts(rest)]))
+
+
+def _by_product(each: list[Lines], r: Renderer) -> Lines:
+    """Each where a tile is of its product."""
+    lines: list[str | Lines] = []
+    for number, body in enumerate(each):
+        last = number + 1 == len(each)
+        condition = "else" if last else f"if (at.product == {number})"
+        before = "} else " * (0 < number < len(each) - 1) + "} " * last
+        lines += [f"{before}{condition} {{", body.indented()]
+    return r.lines(*lines, "}")
 
 
 def is_split(program: TileProgram) -> bool:
@@ -84,8 +141,13 @@ def is_split(program: TileProgram) -> bool:
 
 def box_lines(program: TileProgram) -> str:
     """What the maps say of boxes, as the tile must have it too."""
-    boxes = ((t.name[-1].upper(), t.box_lines) for t in program.maps)
+    boxes = {(_boxes(t.name)[0].upper(), t.box_lines): None for t in program.maps}
     return " && ".join(f"Tile::Panel{name}::kBoxLines == {lines}" for name, lines in boxes)
+
+
+def _boxes(name: str) -> str:
+    """The variable of what a map fetches: a letter, and a number where there are several."""
+    return name.removeprefix("map_")
 
 
 def _map(t: TensorMap) -> str:

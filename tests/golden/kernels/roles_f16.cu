@@ -21,7 +21,10 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const Boxes a = {reinterpret_cast<const CUtensorMap*>(&args.map_a), 1};
   const Boxes b = {reinterpret_cast<const CUtensorMap*>(&args.map_b), 1};
-  contract_tiles<Tile>(a, b, Extent{rows, 72, 1, 64, 32}, shared, [&](auto& acc, TileAt at, auto& stage) {
+  const Product products[] = {
+      {a, b, Extent{rows, 72, 1, 64, 32}},
+  };
+  contract_tiles<Tile>(products, shared, [&](auto& acc, TileAt at, auto& stage) {
     const int m0 = at.row;
     const int n0 = at.column;
     for_each_element<int>(stage, acc, m0, n0, rows, 72, is_packed(out), [&](int m, int n, Vec total, auto lanes) {

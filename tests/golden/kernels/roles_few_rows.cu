@@ -21,7 +21,10 @@ __global__ void LUMIGEN_CLUSTER(Tile::kSplit) __launch_bounds__(Tile::kThreads, 
   [[maybe_unused]] const int rows = static_cast<int>(args.rows);
   const Boxes a = {reinterpret_cast<const CUtensorMap*>(&args.map_a), 1};
   const Boxes b = {reinterpret_cast<const CUtensorMap*>(&args.map_b), 1};
-  contract_split<Tile>(a, b, Extent{72, rows, 1, 64, 32}, shared, [&](auto& acc, TileAt at) {
+  const Product products[] = {
+      {a, b, Extent{72, rows, 1, 64, 32}},
+  };
+  contract_split<Tile>(products, shared, [&](auto& acc, TileAt at) {
     const int m0 = at.row;
     const int n0 = at.column;
     for_each_element<int>(acc, m0, n0, 72, rows, [&](int n, int m, Vec total, auto lanes) {

@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
           const __grid_constant__ CUtensorMap c, const float* bias, typename Tile::Element* to,
           Extent extent) {
   extern __shared__ uint8_t shared[];
-  contract_tiles<Tile>(Boxes{&a, 1}, Boxes{&b, 1}, extent, shared, [&](auto& acc, TileAt at, auto& out) {
+  contract_tiles<Tile>({{Boxes{&a, 1}, Boxes{&b, 1}, extent}}, shared, [&](auto& acc, TileAt at, auto& out) {
     for_each_pair(acc, [&](int, int column, float& x, float& y) {
       column += at.column;
       if (column < extent.columns) x += bias[column];
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     split(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, float* to,
           Extent extent) {
   extern __shared__ uint8_t shared[];
-  contract_split<Tile>(Boxes{&a, 1}, Boxes{&b, 1}, extent, shared, [&](auto& acc, TileAt at) {
+  contract_split<Tile>({{Boxes{&a, 1}, Boxes{&b, 1}, extent}}, shared, [&](auto& acc, TileAt at) {
     for_each_pair(acc, [&](int row, int column, float& x, float& y) {
       row += at.row, column += at.column;
       if (row >= extent.rows) return;

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
           const __grid_constant__ CUtensorMap map_c, Problem p, Output<typename Tile::Element> out) {
   extern __shared__ uint8_t shared[];
   contract_tiles<Tile>(
-      Boxes{&map_a, p.share_a}, Boxes{&map_b, p.share_b}, p.extent, shared,
+      {{Boxes{&map_a, p.share_a}, Boxes{&map_b, p.share_b}, p.extent}}, shared,
       [&](auto& acc, TileAt at, auto& stage) {
         for_each_pair(acc, [&](int r, int c, float& x, float& y) {
           r += at.row, c += at.column;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
           }
           x *= 2.0f, y *= 2.0f;
         });
-        if constexpr (Tile::kStagingBytes > 0) {
+        if constexpr (Tile::Layout::kConsumerColumns % 64 == 0) {
           stage.store(acc,
                       Output<typename Tile::Element>{&map_c, out.data, out.row_stride, out.batch_stride,
                                                      out.rows, out.columns},
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     split(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, Problem p) {
   extern __shared__ uint8_t shared[];
   contract_split<Tile>(
-      Boxes{&map_a, p.share_a}, Boxes{&map_b, p.share_b}, p.extent, shared, [&](auto& acc, TileAt at) {
+      {{Boxes{&map_a, p.share_a}, Boxes{&map_b, p.share_b}, p.extent}}, shared, [&](auto& acc, TileAt at) {
         const auto store = [&](int r, int c, float x) {
           r += at.row, c += at.column;
           if (r < p.extent.rows && c < p.extent.columns)

@@ -1,9 +1,10 @@
-"""join_products: products of the same rows are one launch.
+"""join_grids: products of the same rows are one launch, and so are maps in a row.
 
 Before: the regions of an entry in launch order.  After: those that multiply the same rows with weights of their own,
-as queries, keys and values are made of one input, are one region with a store for each.
+as queries, keys and values are made of one input, are one region with a store for each; so are maps of elements that
+follow each other and need nothing of each other.
 
-It pays at any size. Their tasks are what they were, in one launch without a barrier between them: of small products,
+It pays at any size. Their tasks are what they were, in one launch without a barrier between them: of small grids,
 each of which has too few work tiles for all cores, all run at the same time; of large ones the last tasks of one no
 longer leave cores idle before the next begins.
 """
@@ -24,7 +25,7 @@ MOST = 4  # grids of a launch: the text of a kernel grows with them, and more ga
 NEAR = 2
 
 
-def join_products(
+def join_grids(
     regions: tuple[Region, ...],
     in_loops: Asked,
     beside: Asked,
@@ -38,6 +39,8 @@ def join_products(
     readers = Counter(_rows(r) for r in regions if _is_product(r))
 
     def partners(out: list[Whole], made: Whole) -> Iterator[tuple[int, Region]]:
+        if _is_map(made):
+            yield from _maps(out, made, beside)
         rows = _rows(made.region)
         if not made.reduces or not _is_product(made.region) or readers[rows] > MOST:
             return
@@ -56,6 +59,22 @@ def join_products(
                 return
 
     return join_by(regions, partners, whole)
+
+
+def _maps(out: list[Whole], made: Whole, beside: Asked) -> Iterator[tuple[int, Region]]:
+    """The maps right before another one, with which it is a launch."""
+    for i in reversed(range(len(out))):
+        earlier = out[i].region
+        if not _is_map(out[i]) or earlier.steps != made.region.steps:
+            return
+        if len(earlier.stores) + len(made.region.stores) <= MOST:
+            joined = unify_axes(as_one((earlier, made.region)))
+            if beside(joined):
+                yield i, joined
+
+
+def _is_map(w: Whole) -> bool:
+    return not (w.reduces or w.is_scan or w.region.native)
 
 
 def _rows(region: Region) -> frozenset[Buffer]:
