@@ -38,7 +38,7 @@ from lumigen.lower.tile_time import MULTIPROCESSORS
 from lumigen.memo import remembered
 from lumigen.names import fresh
 from lumigen.ops import Op
-from lumigen.plan import Carry, Fold, KernelPlan, NotRealised
+from lumigen.plan import Carry, Fold, KernelPlan, NotRealised, Product
 from lumigen.region import (
     Buffer,
     Expr,
@@ -133,9 +133,9 @@ def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
     around = fold_around_product(stores, one_row=False, whole=False)
     if around is None:
         return None
-    fold, inner, stores = around
+    fold, (inner, *more), stores = around
     picked = _with_picked(fold, inner, stores)
-    if picked is None:
+    if picked is None or more:
         return None
     fold, (*others, store) = picked
     factors = scored_factors(inner, one_row=False)
@@ -148,7 +148,8 @@ def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
     m_axes = tuple(a for a in store.axes if a in own)
     grid = tuple(a for a in store.axes if a not in own)
     vectors = tuple(range(len(fold.carries)))
-    found = Cascade(fold, inner, rows, columns, grid, m_axes, (), vectors, (), store.value)
+    product_of = Product(inner, rows, columns, (k,), m_axes)
+    found = Cascade(fold, (product_of,), grid, m_axes, (), vectors, (), store.value)
     apart = free_axes(inner).union(*(c.axes for c in fold.where))
     if any(a.extent != 1 and a not in apart for a in grid):
         return None  # the same products at several places
@@ -178,7 +179,7 @@ def find_foldable(
 
 def _is_deep(found: Cascade) -> bool:
     """Whether an element takes so many products that those of Hopper, twice as fast, make up for storing it."""
-    most = extent_of(found.inner.axes).bounds()[1]
+    most = extent_of(found.inner.value.axes).bounds()[1]
     return most is None or most > DEEPEST
 
 
@@ -290,7 +291,7 @@ class _Builder(StreamBuilder):
         turn = top.inner([self.k0])
         a, b = (
             as_operand(self.over(e), major, self.d)
-            for e, major in ((cascade.inner_columns, self.m), (cascade.inner_rows, self.k))
+            for e, major in ((cascade.inner.columns, self.m), (cascade.inner.rows, self.k))
         )
         start, depth = (ix(self.m0), ix(self.k0)), (ix(0), self.d.extent)
         axes = (self.m, self.k, self.d)

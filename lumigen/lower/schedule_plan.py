@@ -228,7 +228,7 @@ def _width(plan: KernelPlan) -> int:
 
 def _stream(found: Streamable) -> Schedule:
     """Of rows past which tiles stream by."""
-    columns, depth = size(found.cascade.rows), size(found.cascade.inner.axes)
+    columns, depth = size(found.cascade.rows), size(found.cascade.inner.value.axes)
     longest = max(columns, depth)
     step = STREAM_STEP_OF_LONG if longest > LONG else STREAM_STEP
     tiles = ((STREAM_ROWS, step, STREAM_WARPS),)
@@ -260,7 +260,7 @@ def parts_of_blocks(found: Streamable, sizes: Schedule) -> int:
     rows, step = sizes["rows"], sizes["step"]
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     points = extent_of(found.cascade.fold.axes).estimate()
-    is_large = m >= EXPANSION * extent_of(found.cascade.inner.axes).estimate()
+    is_large = m >= EXPANSION * extent_of(found.cascade.inner.value.axes).estimate()
     if is_large or points < STEPS_TO_SPLIT * step:
         return 1
     blocks = MULTIPROCESSORS * WARPS_OF_PARTS // sizes["warps"]

@@ -128,7 +128,7 @@ class Streamable:
             raise NotRealised("a product with more rows than an int counts")
         found = unscaled(found)
         outer = next(iter(found.outers), None)
-        operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
+        operands = (found.inner.rows, found.inner.columns, *(o.operand for o in found.outers))
         element = _held_in(operands, temporaries)
         _check(found, stores[-1])
         carries = found.fold.carries
@@ -164,7 +164,7 @@ def _check(found: Cascade, store: Store) -> None:
     if found.outers:
         e, e_map = flatten(found.rows, "e")
         to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
-        if max(size(found.inner.axes), size(found.rows)) > WIDEST:
+        if max(size(found.inner.value.axes), size(found.rows)) > WIDEST:
             raise NotRealised(f"rows longer than {WIDEST}")
         if to.coefficient(e) is None:
             raise NotRealised("a row of the result whose elements lie at no stride")
@@ -223,7 +223,7 @@ def stream(plan: KernelPlan, sizes: Schedule) -> Built:
     found = Streamable.of(Cascade.of(plan), plan.stores, sizes["rows"])
     if found.outer is None:
         raise NotRealised("a fold around a product with no outer product")
-    lengths = (size(found.cascade.rows), size(found.cascade.inner.axes))
+    lengths = (size(found.cascade.rows), size(found.cascade.inner.value.axes))
     if (sizes["columns"], sizes["depth"]) != lengths:
         raise NotRealised(f"tiles of {sizes['columns']} and {sizes['depth']} for rows of {lengths}")
     return Built(StreamBuilder(plan, found, sizes).program(), plan.region)
@@ -238,7 +238,7 @@ class StreamBuilder:
         cascade = found.cascade
         self.m, m_map = flatten(found.m_axes, "m")
         self.e, e_map = flatten(cascade.rows, "e")
-        self.d, self.d_map = flatten(cascade.inner.axes, "d")
+        self.d, self.d_map = flatten(cascade.inner.value.axes, "d")
         (self.k,) = cascade.fold.axes
         self.mapping = {**m_map, **e_map}
         rows, step = sizes["rows"], sizes["step"]
@@ -329,8 +329,8 @@ class StreamBuilder:
         cascade, outer = self.found.cascade, self.found.outer
         assert outer is not None, "asked before"
         return (
-            (self.a_tile, cascade.inner_columns, self.m, self.d),
-            (self.b_tile, cascade.inner_rows, self.k, self.d),
+            (self.a_tile, cascade.inner.columns, self.m, self.d),
+            (self.b_tile, cascade.inner.rows, self.k, self.d),
             (self.c_tile, outer.operand, self.e, self.k),
         )
 
@@ -363,7 +363,7 @@ class StreamBuilder:
         weights = found.outer.weights if found.outer else None
         if weights is None and found.second:
             weights = tiles[found.second[-1]]
-        held: Expr = found.cascade.inner
+        held: Expr = found.cascade.inner.value
         common = common_part([*tiles.values(), *([] if weights is None else [weights])], held)
         whole = next((i for i in found.first if tiles[i] == common), None)
         filled = 0.0 if whole is None else float(found.carries[whole].identity)

@@ -62,7 +62,7 @@ def stream_roles(plan: KernelPlan, sizes: Schedule) -> Built:
     found = Streamable.of(Cascade.of(plan), plan.stores, sizes["rows"])
     if found.outer is None:
         raise NotRealised("a fold around a product with no outer product")
-    lengths = (size(found.cascade.rows), size(found.cascade.inner.axes))
+    lengths = (size(found.cascade.rows), size(found.cascade.inner.value.axes))
     if max(lengths) > longest:
         raise NotRealised(f"rows of {max(lengths)} in a tile for {longest}")
     builder = _Builder(plan, found, sizes)
