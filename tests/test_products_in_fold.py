@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
-from gradients import CASES, FEATURES, FEW_COLUMNS, KEYS, QUERIES, arrays, gradients, graph_of
+from device_cases import compiled_kernels, every_variant_agrees
+from device_cases import lowered as lowered_for_blocks
+from gradients import (
+    CASES,
+    FEATURES,
+    FEW_COLUMNS,
+    KEYS,
+    QUERIES,
+    arrays,
+    gradients,
+    graph_of,
+    specs_of,
+)
 from small_programs import agree
 from tiles import run_entry
 
@@ -13,15 +29,15 @@ from lumigen import fast_lane
 from lumigen.compile import lower_model
 from lumigen.frontend import Traced
 from lumigen.graph import Graph
-from lumigen.index import product
+from lumigen.index import Dim, product
 from lumigen.interp import tile
 from lumigen.interp.graph import evaluate
 from lumigen.interp.region import evaluate as meaning
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.assemble import LoweredModel
+from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
-from lumigen.lower.devices import CPU
+from lumigen.lower.devices import CPU, CUDA
 from lumigen.lower.join import fold_together
 from lumigen.lower.partition import obligatory_cuts, regions
 from lumigen.plan import Product
@@ -128,9 +144,66 @@ def test_few_columns_run_one_at_a_time(name: str, dtype: lg.DType) -> None:
     assert [s.builder for s in candidate.schedules] == ["cascade_row"]
     verify_tile(built.program)
     for queries, keys in SIZES:
-        dims = {QUERIES: queries, KEYS: keys}
+        dims: dict[Dim, int] = {QUERIES: queries, KEYS: keys}
         given = arrays(case, queries, keys, dtype)
         wanted = meaning(built.meaning, given, dims)
         found = tile.run(built.program, given, dims)
         for out, value in wanted.items():
             agree(found[out], value, f"{name}: {out} of {queries} queries, {keys} keys")
+
+
+# ---- blocks of threads ----
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_compute_the_graph(name: str, dtype: lg.DType) -> None:
+    case = CASES[name]
+    graph = entry = graph_of(case, dtype)
+    for step in GRAPH_PASSES:
+        entry = step(entry)
+    model = assemble((("entry", entry),), CUDA)
+    (kernel,) = model.kernels
+    assert kernel.schedule is not None
+    assert kernel.schedule.builder == "stream"
+    verify_tile(kernel.program)
+    for queries, keys in SIZES:
+        inputs = arrays(case, queries, keys, dtype)
+        expected = evaluate(graph, inputs, {})
+        for out, value in run_entry(model, inputs, {}).items():
+            agree(value, expected[out], f"{name}: {out} of {queries} queries, {keys} keys")
+
+
+def both(a: lg.Tensor, b: lg.Tensor, c: lg.Tensor, d: lg.Tensor) -> dict[str, lg.Tensor]:
+    x, y = a @ b.mT, c @ d.mT
+    return {"sum": (x + y).relu().mT @ a, "difference": (x * y).relu().mT @ c}
+
+
+def test_weights_of_two_products_have_places_of_their_own() -> None:
+    """Where both need both scores, one of them stands in a fragment more."""
+    graph, model = lowered_for_blocks((both, {n: lg.spec(2, QUERIES, FEATURES) for n in "abcd"}))
+    (kernel,) = model.kernels
+    assert [b.name for b in kernel.program.scratch if len(b.dims) == 2][-1] == "weights"
+    every_variant_agrees(graph, model, {QUERIES: 70}, np.random.default_rng(1), "both")
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@pytest.mark.parametrize("features", [64, 128])
+@pytest.mark.parametrize(
+    ("arch", "dtype", "names"),
+    [
+        ("80", lg.bf16, ("queries_causal", "keys_and_values_causal")),
+        ("80", lg.f32, ("queries_causal", "keys_and_values_causal")),
+        pytest.param("80", lg.bf16, tuple(CASES), marks=pytest.mark.slow),
+        pytest.param("90a", lg.f32, tuple(CASES), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_kernels_compile_without_a_warning_or_a_spill(
+    arch: str, dtype: lg.DType, names: tuple[str, ...], features: int, tmp_path: Path
+) -> None:
+    cases = {n: (CASES[n].function, specs_of(CASES[n], dtype, features)) for n in names}
+    kernels = compiled_kernels(cases, names, "", arch, tmp_path)
+    assert len(kernels) >= len(names) - 3  # equal ones are one
+    for kernel, said in kernels:
+        assert set(re.findall(r"(\d+) bytes spill stores", said)) == {"0"}, kernel + said

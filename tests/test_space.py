@@ -90,7 +90,6 @@ ALL: dict[str, Row] = {
     "gradient of queries": Row(
         lambda q, k, v, do, lse: (_weights(q, k, lse) * (do @ v.mT)) @ k,
         {**{n: heads(ROWS) for n in ("q", "do")}, "k": heads(KEYS), "v": heads(KEYS), "lse": LSE},
-        ("cpu",),
     ),
     "gradients of keys and values": Row(
         lambda q, k, v, do, lse: {
@@ -98,7 +97,6 @@ ALL: dict[str, Row] = {
             "dv": _weights(q, k, lse).mT @ do,
         },
         {**{n: heads(ROWS) for n in ("q", "do")}, "k": heads(KEYS), "v": heads(KEYS), "lse": LSE},
-        ("cpu",),
     ),
     "one query": Row(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v),

@@ -33,7 +33,8 @@ from lumigen.lower.contract import as_operand
 from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.pipeline import MATRIX_SITES
 from lumigen.lower.scope import kernel_reductions
-from lumigen.lower.stream import Streamable, StreamBuilder
+from lumigen.lower.stream import StreamBuilder
+from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import MULTIPROCESSORS
 from lumigen.memo import remembered
 from lumigen.names import fresh
@@ -187,7 +188,7 @@ def _streamable(
     found: Cascade, stores: tuple[Store, ...], rows: int, temporaries: DType = f32
 ) -> Streamable:
     fold = Streamable.of(found, stores, rows, temporaries)
-    if fold.outer is not None:
+    if fold.outers:
         raise NotRealised("a fold of rows has no outer product")
     if fold.element is f32:
         raise NotRealised("matrix instructions multiply operands of one 16-bit type")
@@ -286,19 +287,18 @@ def block_fold(plan: KernelPlan, sizes: Schedule) -> Built:
 class _Builder(StreamBuilder):
     def program(self) -> TileProgram:
         top = self.begun()
-        cascade, step = self.found.cascade, self.sizes["step"]
+        step = self.sizes["step"]
         limits = self.limits()
         turn = top.inner([self.k0])
-        a, b = (
-            as_operand(self.over(e), major, self.d)
-            for e, major in ((cascade.inner.columns, self.m), (cascade.inner.rows, self.k))
-        )
-        start, depth = (ix(self.m0), ix(self.k0)), (ix(0), self.d.extent)
-        axes = (self.m, self.k, self.d)
+        ((_, rows, _, d),), ((_, columns, _, _),), _ = self.operands
+        a, b = (as_operand(self.over(e), x, d) for e, x in ((rows, self.m), (columns, self.k)))
+        start, depth = (ix(self.m0), ix(self.k0)), (ix(0), d.extent)
+        axes = (self.m, self.k, d)
         turn.stmts.append(Contract(self.scores, a, b, *axes, *start, *depth, self.found.element))
         self.carry(turn)
         lo = floordiv(limits.lo, ix(step)) * step  # where vectors of the columns begin
         top.stmts.append(For(self.k0, lo, limits.hi, False, tuple(turn.stmts), step=step))
+        cascade = self.found.cascade
         stores = (*cascade.others, replace(self.store, value=cascade.after))
         top.stmts.append(self.store_rows(top, self.states(), stores))
         return self.placed(self.with_body("block_fold", top, (self.scores,)))

@@ -66,7 +66,7 @@ from lumigen.lower.space import (
     tiles_of_stream_roles,
 )
 from lumigen.lower.split import Division, Grain
-from lumigen.lower.stream import find_streamable
+from lumigen.lower.streamable import find_streamable
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.lower.tile_time import MULTIPROCESSORS
 from lumigen.plan import Illegal, KernelPlan, NotRealised, RegionPlan

@@ -28,7 +28,7 @@ from lumigen.lower.schedule_plan import (
 )
 from lumigen.lower.split import Division, Split, is_little, split
 from lumigen.lower.split_fold import split_fold
-from lumigen.lower.stream import find_streamable
+from lumigen.lower.streamable import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const

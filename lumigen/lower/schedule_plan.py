@@ -18,7 +18,7 @@ from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import SITES as STREAM_SITES
-from lumigen.lower.stream import Streamable, size
+from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import MULTIPROCESSORS, fastest, of_pair
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
@@ -88,6 +88,8 @@ SCALAR_STREAMS = {
     128: ((128, 16, 4), (64, 16, 4)),
     256: ((32, 16, 2),),
 }
+# of two inner products, which bring twice as much
+SCALAR_STREAMS_OF_TWO = {64: ((64, 32, 4),), 128: ((32, 16, 2),)}
 # where a warp has all rows, the points that come at a time, for the longest of a row of 16 bits, and of f32, of which
 # a warp brings no line of more than 128: little, so that many blocks are on a multiprocessor
 FEW_ROWS = 16
@@ -228,12 +230,13 @@ def _width(plan: KernelPlan) -> int:
 
 def _stream(found: Streamable) -> Schedule:
     """Of rows past which tiles stream by."""
-    columns, depth = size(found.cascade.rows), size(found.cascade.inner.value.axes)
-    longest = max(columns, depth)
-    step = STREAM_STEP_OF_LONG if longest > LONG else STREAM_STEP
+    columns, depth = found.sizes
+    longest, several = max(columns, depth), len(found.cascade.inners) > 1
+    step = STREAM_STEP_OF_LONG if longest > LONG // (1 + several) else STREAM_STEP
     tiles = ((STREAM_ROWS, step, STREAM_WARPS),)
     if found.element is f32:
-        tiles = next(t for most, t in SCALAR_STREAMS.items() if longest <= most)
+        streams = SCALAR_STREAMS_OF_TWO if several else SCALAR_STREAMS
+        tiles = next(t for most, t in streams.items() if longest <= most)
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     few = FEW_STEPS[found.element is f32]
     if m <= FEW_ROWS and longest in few:
@@ -260,7 +263,8 @@ def parts_of_blocks(found: Streamable, sizes: Schedule) -> int:
     rows, step = sizes["rows"], sizes["step"]
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     points = extent_of(found.cascade.fold.axes).estimate()
-    is_large = m >= EXPANSION * extent_of(found.cascade.inner.value.axes).estimate()
+    deepest = max(extent_of(p.value.axes).estimate() for p in found.cascade.inners)
+    is_large = m >= EXPANSION * deepest
     if is_large or points < STEPS_TO_SPLIT * step:
         return 1
     blocks = MULTIPROCESSORS * WARPS_OF_PARTS // sizes["warps"]
