@@ -92,6 +92,15 @@ def keys_heads_last(q: Any, k: Any, v: Any, dy: Any, lse: Any, delta: Any) -> An
     return {name: x.transpose(1, 2) for name, x in found.items()}
 
 
+def of_all(q: Any, k: Any, v: Any, dy: Any, lse: Any, o: Any) -> Any:
+    """All of them in one graph, with the delta of rows as PyTorch has it."""
+    delta = (dy.to(lg.f32) * o.to(lg.f32)).sum(-1)
+    p = weights(q, k, lse, masked)
+    ds = of_scores(p, v, dy, delta)
+    dv = p.to(dy.dtype).mT @ dy
+    return {"dq": ds.to(k.dtype) @ k, "dk": ds.to(q.dtype).mT @ q, "dv": dv}
+
+
 def few_queries(few: Any, k: Any, v: Any, dfew: Any, lse_few: Any, delta_few: Any) -> Any:
     return of_queries(few, k, v, dfew, lse_few, delta_few)
 
@@ -137,7 +146,7 @@ def specs_of(case: Case, dtype: lg.DType = lg.f32, features: int = FEATURES) -> 
         return lg.spec(BATCH, *shape, features, dtype=dtype)
 
     specs: dict[str, Any] = {
-        **{name: matrix(QUERIES) for name in ("q", "dy")},
+        **{name: matrix(QUERIES) for name in ("q", "dy", "o")},
         **{name: matrix(KEYS) for name in ("k", "v")},
         **{name: matrix(FEW) for name in ("few", "dfew")},
         **{name: lg.spec(BATCH, HEADS, QUERIES) for name in ("lse", "delta")},
@@ -154,7 +163,15 @@ def graph_of(case: Case, dtype: lg.DType = lg.f32) -> Graph:
 def arrays(case: Case, queries: int, keys: int, dtype: lg.DType = lg.f32) -> dict[str, Array]:
     """Numbers for the inputs of a case, with the log-sum-exp of its scores, and any delta: none that cancels to 0."""
     rng = np.random.default_rng(queries * 1000 + keys)
-    lengths = {"q": queries, "dy": queries, "k": keys, "v": keys, "few": FEW, "dfew": FEW}
+    lengths = {
+        "q": queries,
+        "dy": queries,
+        "o": queries,
+        "k": keys,
+        "v": keys,
+        "few": FEW,
+        "dfew": FEW,
+    }
     made: dict[str, Array] = {}
     for name, length in lengths.items():
         drawn: Array = rng.standard_normal((BATCH, HEADS, length, FEATURES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from gradients import (
     FEW_COLUMNS,
     KEYS,
     QUERIES,
+    Case,
     arrays,
     gradients,
     graph_of,
+    of_all,
     specs_of,
 )
 from small_programs import agree
@@ -37,7 +40,7 @@ from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
-from lumigen.lower.devices import CPU, CUDA
+from lumigen.lower.devices import CPU, CUDA, Device
 from lumigen.lower.join import fold_together
 from lumigen.lower.partition import obligatory_cuts, regions
 from lumigen.plan import Product
@@ -185,6 +188,23 @@ def test_weights_of_two_products_have_places_of_their_own() -> None:
     (kernel,) = model.kernels
     assert [b.name for b in kernel.program.scratch if len(b.dims) == 2][-1] == "weights"
     every_variant_agrees(graph, model, {QUERIES: 70}, np.random.default_rng(1), "both")
+
+
+@pytest.mark.parametrize("device", [replace(CPU, short=1 << 20), CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+def test_two_loops_compute_the_same_scores_again(device: Device, dtype: lg.DType) -> None:
+    """Where to store them takes longer: what else the gradients share is stored."""
+    case = Case(of_all)
+    _, model = lowered_for_blocks((of_all, specs_of(case, dtype, 64)), device=device)
+    stored = [[s.dst.name for s in k.region.stores] for k in model.kernels]
+    assert stored == [["delta"], ["dq"], ["dk", "dv"]]
+    assert len(model.programs[0].launches) == 3
+    small, model = lowered_for_blocks((of_all, specs_of(case, dtype)), device=device)
+    for queries, keys in SIZES:
+        inputs = arrays(case, queries, keys, dtype)
+        expected = evaluate(small, inputs, {})
+        for out, value in run_entry(model, inputs, {}).items():
+            agree(value, expected[out], f"{out} of {queries} queries, {keys} keys")
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
