@@ -195,10 +195,15 @@ class StreamTiles:
     scalar: Mapping[
         int, tuple[tuple[int, int, int], ...]
     ]  # f32: longest row -> (rows, step, warps)
+    scalar_of_two: Mapping[
+        int, tuple[tuple[int, int, int], ...]
+    ]  # the same of two inner products, which bring twice as much
     few_rows: int  # that one warp has by itself
     few_steps: Mapping[int, int]  # longest row -> points, for these
     few_steps_of_floats: Mapping[int, int]
     widest: int  # of what a warp has in registers for each of its rows: its depth, and its sums
+    widest_of_two: int  # where it has those of two inner products
+    registers: int  # of a thread for fragments: the rest is for operands and places
     narrowest: int  # the depth of a matrix instruction
     neighbours: int  # of a row that one thread has
     warps_of_parts: int  # on each multiprocessor, where a fold is split

@@ -342,23 +342,23 @@ class Streamed:
 class Stream:
     """`for axis in lo .. hi - 1` by `step`s, by a block of threads, with tiles that are there when the body runs.
 
-    `rows` are the same in each turn and stay in registers; the tiles of `inner` and `outer` come through a ring of
-    slots, ahead of the body; those of `outer` are zero from `hi` on, unless a copy engine brings them. What is not held
-    in the element type of a tile is rounded to it.
+    `rows`, one tile for each of `inner`, are the same in each turn and stay in registers; the tiles of `inner` and
+    `outer` come through a ring of slots, ahead of the body; those of `outer` are zero from `hi` on, unless a copy
+    engine brings them. What is not held in the element type of a tile is rounded to it.
     """
 
     axis: Axis
     lo: Ix
     hi: Ix
     step: int
-    rows: Streamed
-    inner: Streamed
-    outer: Streamed
+    rows: tuple[Streamed, ...]
+    inner: tuple[Streamed, ...]
+    outer: tuple[Streamed, ...]
     body: tuple[Stmt, ...]
 
     @property
-    def tiles(self) -> tuple[Streamed, Streamed, Streamed]:
-        return self.rows, self.inner, self.outer
+    def tiles(self) -> tuple[Streamed, ...]:
+        return (*self.rows, *self.inner, *self.outer)
 
 
 @dataclass(frozen=True)
@@ -378,8 +378,8 @@ class Multiply:
 class MapTile:
     """`dst[m, n] = result` for the elements of a fragment, as ForTile visits them; the others are `otherwise`.
 
-    `dst` may be `src`. `body` computes what `result` names. None otherwise: all elements are mapped, and `body` and
-    `result` read no memory.
+    `dst` may be `src`, or one of `more`, whose elements at the same place have names too. `body` computes what `result`
+    names. None otherwise: all elements are mapped, and `body` and `result` read no memory.
     """
 
     dst: Buffer
@@ -395,6 +395,7 @@ class MapTile:
     body: tuple[Stmt, ...]
     result: Expr
     otherwise: float | None
+    more: tuple[tuple[Local, Buffer], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,7 @@ AROUND: dict[str, tuple[Callable[..., Any], list[str]]] = {
         lambda q, k, v, x, w: (merged(mixed(q, k, v)) * x.sigmoid()) @ w,
         ["fold", "product"],
     ),
+    # both products in one loop; but a block's stores are of one sum each
     "difference": (
         lambda q, k, v, x, w: mixed(q, k, v) - 0.5 * mixed(k, q, v),
         ["fold", "fold"],
@@ -176,6 +177,8 @@ def test_what_follows_a_fold_leaves_it_whole(
     name: str, heads: int, device: Device, rng: np.random.Generator
 ) -> None:
     function, kernels = AROUND[name]
+    if name == "difference" and device is CPU:
+        kernels = ["fold"]
     length, width = lg.Dim("length", 1, 1024, typical=512), 16 * heads
     part = lg.spec(2, heads, length, 16)
     more = {"x": lg.spec(2, length, width), "w": lg.spec(width, width)}

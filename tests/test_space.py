@@ -50,6 +50,11 @@ def heads(length: Any, dtype: Any = lg.f32) -> Any:
     return lg.spec(2, length, 16, dtype=dtype)
 
 
+def _weights(q: Any, k: Any, lse: Any) -> Any:
+    return (q @ k.mT * 0.25 - lse.unsqueeze(-1)).exp()
+
+
+LSE = lg.spec(2, ROWS)
 ALL: dict[str, Row] = {
     "map": Row(lambda x: x.exp() + 1, {"x": lg.spec(ROWS, 40)}),
     "softmax": Row(lambda x: x.softmax(-1), {"x": lg.spec(ROWS, 40)}),
@@ -83,6 +88,17 @@ ALL: dict[str, Row] = {
     "attention of halves": Row(
         lambda q, k, v: ((q @ k.mT) * 0.2).relu() @ v,
         {n: heads(ROWS if n == "q" else KEYS, lg.bf16) for n in "qkv"},
+    ),
+    "gradient of queries": Row(
+        lambda q, k, v, do, lse: (_weights(q, k, lse) * (do @ v.mT)) @ k,
+        {**{n: heads(ROWS) for n in ("q", "do")}, "k": heads(KEYS), "v": heads(KEYS), "lse": LSE},
+    ),
+    "gradients of keys and values": Row(
+        lambda q, k, v, do, lse: {
+            "dk": (_weights(q, k, lse) * (do @ v.mT)).mT @ q,
+            "dv": _weights(q, k, lse).mT @ do,
+        },
+        {**{n: heads(ROWS) for n in ("q", "do")}, "k": heads(KEYS), "v": heads(KEYS), "lse": LSE},
     ),
     "one query": Row(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v),

@@ -440,7 +440,7 @@ class _Task:
             self.axes[s.axis] = point
             for t in s.tiles:
                 # a copy engine ends tiles where memory ends, threads those of C with the loop
-                end = s.hi if t == s.outer and not t.map else t.depth.extent
+                end = s.hi if t in s.outer and not t.map else t.depth.extent
                 self.bring(t, self.number(end))
             self.run(s.body)
         self.axes.pop(s.axis, None)
@@ -454,7 +454,8 @@ class _Task:
         tile[: len(majors), : len(depth)] = cast(block, t.dst.dtype)
 
     def map_tile(self, s: MapTile) -> None:
-        source, target = _widened(self.tile(s.src)), self.tile(s.dst)
+        sources = {name.name: _widened(self.tile(b)) for name, b in ((s.value, s.src), *s.more)}
+        source, target = sources[s.value.name], self.tile(s.dst)
         m_lo, n_lo = self.number(s.m_lo), self.number(s.n_lo)
         m_hi, n_hi = m_lo + source.shape[0], n_lo + source.shape[1]
         if s.otherwise is not None:
@@ -466,7 +467,7 @@ class _Task:
         if not rows.size or not columns.size:
             return
         self.axes[s.m], self.axes[s.n] = np.repeat(rows, shape[1]), np.tile(columns, shape[0])
-        self.locals[s.value.name] = source[: shape[0], : shape[1]].reshape(-1)
+        self.locals |= {x: a[: shape[0], : shape[1]].reshape(-1) for x, a in sources.items()}
         self.name_rows(s.rows, np.repeat(np.arange(shape[0]), shape[1]))
         self.run(s.body)
         result = np.broadcast_to(self.value(s.result), shape[0] * shape[1])

@@ -33,12 +33,13 @@ from lumigen.lower.contract import as_operand
 from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.pipeline import MATRIX_SITES
 from lumigen.lower.scope import kernel_reductions
-from lumigen.lower.stream import Streamable, StreamBuilder
+from lumigen.lower.stream import StreamBuilder
+from lumigen.lower.streamable import Streamable
 from lumigen.machine import Gpu
 from lumigen.memo import remembered
 from lumigen.names import fresh
 from lumigen.ops import Op
-from lumigen.plan import Carry, Fold, KernelPlan, NotRealised
+from lumigen.plan import Carry, Fold, KernelPlan, NotRealised, Product
 from lumigen.region import (
     Buffer,
     Expr,
@@ -120,9 +121,9 @@ def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
     around = fold_around_product(stores, one_row=False, whole=False)
     if around is None:
         return None
-    fold, inner, stores = around
+    fold, (inner, *more), stores = around
     picked = _with_picked(fold, inner, stores)
-    if picked is None:
+    if picked is None or more:
         return None
     fold, (*others, store) = picked
     factors = scored_factors(inner, one_row=False)
@@ -135,7 +136,8 @@ def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
     m_axes = tuple(a for a in store.axes if a in own)
     grid = tuple(a for a in store.axes if a not in own)
     vectors = tuple(range(len(fold.carries)))
-    found = Cascade(fold, inner, rows, columns, grid, m_axes, (), vectors, (), store.value)
+    product_of = Product(inner, rows, columns, (k,), m_axes)
+    found = Cascade(fold, (product_of,), grid, m_axes, (), vectors, (), store.value)
     apart = free_axes(inner).union(*(c.axes for c in fold.where))
     if any(a.extent != 1 and a not in apart for a in grid):
         return None  # the same products at several places
@@ -165,7 +167,7 @@ def find_foldable(
 
 def _is_deep(found: Cascade, machine: Gpu) -> bool:
     """Whether an element takes so many products that those of Hopper, twice as fast, make up for storing it."""
-    most = extent_of(found.inner.axes).bounds()[1]
+    most = extent_of(found.inner.value.axes).bounds()[1]
     return most is None or most > machine.row_folds.deepest
 
 
@@ -177,7 +179,7 @@ def _streamable(
     temporaries: DType = f32,
 ) -> Streamable:
     fold = Streamable.of(found, stores, rows, machine, temporaries)
-    if fold.outer is not None:
+    if fold.outers:
         raise NotRealised("a fold of rows has no outer product")
     if fold.element is f32:
         raise NotRealised("matrix instructions multiply operands of one 16-bit type")
@@ -282,19 +284,18 @@ def block_fold(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
 class _Builder(StreamBuilder):
     def program(self) -> TileProgram:
         top = self.begun()
-        cascade, step = self.found.cascade, self.sizes["step"]
+        step = self.sizes["step"]
         limits = self.limits()
         turn = top.inner([self.k0])
-        a, b = (
-            as_operand(self.over(e), major, self.d)
-            for e, major in ((cascade.inner_columns, self.m), (cascade.inner_rows, self.k))
-        )
-        start, depth = (ix(self.m0), ix(self.k0)), (ix(0), self.d.extent)
-        axes = (self.m, self.k, self.d)
+        ((_, rows, _, d),), ((_, columns, _, _),), _ = self.operands
+        a, b = (as_operand(self.over(e), x, d) for e, x in ((rows, self.m), (columns, self.k)))
+        start, depth = (ix(self.m0), ix(self.k0)), (ix(0), d.extent)
+        axes = (self.m, self.k, d)
         turn.stmts.append(Contract(self.scores, a, b, *axes, *start, *depth, self.found.element))
         self.carry(turn)
         lo = floordiv(limits.lo, ix(step)) * step  # where vectors of the columns begin
         top.stmts.append(For(self.k0, lo, limits.hi, False, tuple(turn.stmts), step=step))
+        cascade = self.found.cascade
         stores = (*cascade.others, replace(self.store, value=cascade.after))
         top.stmts.append(self.store_rows(top, self.states(), stores))
         return self.placed(self.with_body("block_fold", top, (self.scores,)))

@@ -1,11 +1,11 @@
-"""cascade: a fold around a product whose rows the fold is over, by index sets, and its plan.
+"""cascade: a fold around products whose rows the fold is over, by index sets, and its plan.
 
-Before: stores with reductions over one axis k of something that holds a contraction varying with k.  After: the fold
+Before: stores with reductions over one axis k of something that holds contractions varying with k.  After: the fold
 that computes all of them in one loop (`separate` derives its states and their corrections):
 
-    scores[k, n] = sum_d A[k, d] * B[d, n]        inner: rows k, columns n
+    scores[k, n] = sum_d A[k, d] * B[d, n]        each of the inner ones: rows k, columns n
     states[n]                                     carried, corrected when a maximum grows
-    out[e, n]    = sum_k G[e, k] * weights[k, n]  outer: rows e, columns n
+    out[e, n]    = sum_k G[e, k] * weights[k, n]  each of the outer ones: rows e, columns n
 """
 
 from __future__ import annotations
@@ -53,23 +53,41 @@ class Outer:
 
 @dataclass(frozen=True)
 class Cascade:
-    """A fold whose tiles hold one contraction, by index sets."""
+    """A fold whose tiles hold contractions, by index sets: their rows are k, and all have the same columns."""
 
     fold: Fold
-    inner: Reduce
-    inner_rows: Expr  # over k and depth
-    inner_columns: Expr  # over columns and depth
+    inners: tuple[Product, ...]
     grid: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     rows: tuple[Axis, ...]
     vectors: tuple[int, ...]  # carries with one value for each column
     outers: tuple[Outer, ...]
     after: Expr  # the last store's value over the final states
-    others: tuple[Store, ...] = ()  # of the values of a column, over the final states
+    others: tuple[
+        Store, ...
+    ] = ()  # of the values of a column or of the same rows, over the final states
+
+    @property
+    def inner(self) -> Product:
+        """The inner product of a fold that has one."""
+        if len(self.inners) != 1:
+            raise NotRealised("a fold around several products")
+        (found,) = self.inners
+        return found
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """All that products multiply as it is."""
+        inner = (x for p in self.inners for x in (p.rows, p.columns))
+        return (*inner, *(o.operand for o in self.outers))
+
+    def has_rows(self, store: Store) -> bool:
+        """Whether one of the stores is of the rows of outer products."""
+        return bool({*self.rows} & {*store.axes})
 
     @staticmethod
     def of(plan: KernelPlan, machine: Machine) -> Cascade:
-        """What a plan of a fold around one product says; NotRealised where it is of another form."""
+        """What a plan of a fold around products says; NotRealised where it is of another form."""
         if len(plan.root) != 1 or plan.then is not None or (grid := plan.root[0]).where:
             raise NotRealised("a fold around a product stands in one grid, at all of its points")
         loop, *others = grid.body
@@ -78,10 +96,14 @@ class Cascade:
             raise NotRealised("a fold around a product is a loop over one axis")
         if not stores or len(stores) < len(others):
             raise NotRealised("a step other than a store after a fold around a product")
-        if len(loop.body) != 1 or not isinstance(inner := loop.body[0], Product):
-            raise NotRealised("a fold has one product inside")
-        if inner.m != loop.axes or grid.axes != stores[-1].axes:
-            raise NotRealised("the rows of the product in a fold are what its loop is over")
+        inners = tuple(s for s in loop.body if isinstance(s, Product))
+        if not inners or len(inners) < len(loop.body):
+            raise NotRealised("a fold has nothing but products inside")
+        if any(p.m != loop.axes for p in inners) or grid.axes != stores[-1].axes:
+            raise NotRealised("the rows of a product in a fold are what its loop is over")
+        columns = inners[0].n
+        if any(p.n != columns for p in inners):
+            raise NotRealised("the products in a fold have the same columns")
         over = dict(loop.results)
         *first, last = (replace(s, value=map_expr(s.value, over)) for s in stores)
         outers = tuple(
@@ -91,14 +113,11 @@ class Cascade:
         )
         rows = outers[0].rows if outers else ()
         vectors = tuple(i for i, c in enumerate(loop.carries) if c.product is None)
-        apart = (*inner.n, *rows)
         found = Cascade(
             loop.fold,
-            inner.value,
-            inner.rows,
-            inner.columns,
-            tuple(a for a in grid.axes if a not in apart),
-            inner.n,
+            inners,
+            tuple(a for a in grid.axes if a not in (*columns, *rows)),
+            columns,
             rows,
             vectors,
             outers,
@@ -110,8 +129,6 @@ class Cascade:
 
     def plan(self, region: Region) -> KernelPlan:
         """The kernel of a region that this is the fold of."""
-        k = self.fold.axes
-        inner = Product(self.inner, self.inner_rows, self.inner_columns, k, self.columns)
         products = {
             o.carry: Product(
                 _sum_of(self.fold.carries[o.carry]), o.operand, o.weights, o.rows, self.columns
@@ -121,7 +138,8 @@ class Cascade:
         carries = tuple(
             replace(c, product=products.get(i)) for i, c in enumerate(self.fold.carries)
         )
-        loop = Loop(k, "seq", (inner,), carries, self.fold.results, self.fold.where)
+        fold = self.fold
+        loop = Loop(fold.axes, "seq", self.inners, carries, fold.results, fold.where)
         return KernelPlan(region, (grid_loop(region.stores[-1].axes, (loop, *region.stores)),))
 
 
@@ -131,18 +149,20 @@ def _sum_of(c: Carry) -> Reduce:
 
 
 def _check(found: Cascade, longest: int) -> None:
-    """Whether tiles of one inner and of outer products, if there are some, compute a fold."""
+    """Whether tiles of inner and of outer products, if there are some, compute a fold."""
     if len({o.rows for o in found.outers}) > 1:
         raise NotRealised("the outer products of a fold around a product have the same rows")
-    operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
-    if not all(map(is_plain, operands)):
+    if any(free_axes(found.fold.carries[i].tile) & {*found.rows} for i in found.vectors):
+        raise NotRealised("a state with rows of its own that no product adds up")
+    if not all(map(is_plain, found.operands)):
         raise NotRealised("an operand of a fold around a product that is computed")
-    lengths = [extent_of(axes).bounds()[1] for axes in (found.inner.axes, found.rows)]
+    deep = (p.value.axes for p in found.inners)
+    lengths = [extent_of(axes).bounds()[1] for axes in (*deep, found.rows)]
     if found.outers and any(n is None or n > longest for n in lengths):
         raise NotRealised(f"rows longer than {longest} in a fold around a product")
     tiles = [e for c in found.fold.carries for e in (c.tile, c.correct) if e is not None]
-    if kernel_reductions(tiles) != (found.inner,):
-        raise NotRealised("a tile of a fold that reads another sum than the product in it")
+    if {*kernel_reductions(tiles)} != {p.value for p in found.inners}:
+        raise NotRealised("a tile of a fold that reads other sums than the products in it")
     stores = [s.value for s in found.others] + [found.after]
     if kernel_reductions(stores):
         raise NotRealised("a store after a fold that reads a sum which no loop computes")
@@ -152,17 +172,17 @@ def _check(found: Cascade, longest: int) -> None:
 def find_cascade(
     stores: tuple[Store, ...], machine: Machine, *, one_row: bool = False
 ) -> Cascade | None:
-    """The one fold of a region's stores around one contraction, or None.
+    """The one fold of a region's stores around contractions, or None.
 
-    The last store has rows; what the others store is one value for each column. With `one_row` there may be a single
-    column here.
+    The last store has rows; others have the same rows, or one value for each column. With `one_row` there may be a
+    single column here.
     """
     found = fold_around_product(stores, one_row=one_row)
     if found is None:
         return None
     fold, inner, (*others, store) = found
     found = _by_index_sets(store, fold, inner, machine.storing.row_of_fold)
-    if found is None or not all(is_of_columns(s, found) for s in others):
+    if found is None or not all(_has_place(s, found) for s in others):
         return None
     found = replace(found, others=tuple(others))
     if found.columns:
@@ -172,8 +192,8 @@ def find_cascade(
 
 def fold_around_product(
     stores: tuple[Store, ...], *, one_row: bool, whole: bool = True
-) -> tuple[Fold, Reduce, tuple[Store, ...]] | None:
-    """The one fold that computes sums of the stores, the product in its tiles, and stores of the final states.
+) -> tuple[Fold, tuple[Reduce, ...], tuple[Store, ...]] | None:
+    """The one fold that computes sums of the stores, the products in its tiles, and stores of the final states.
 
     If it is to be the `whole`, these read no other sum.
     """
@@ -181,8 +201,8 @@ def fold_around_product(
     if any(s.value.dtype is not f32 for s in stores):
         return None
     reductions = kernel_reductions(values)
-    inner, axes = inner_contraction(reductions, one_row=one_row)
-    if inner is None or len(axes) != 1:
+    inner, axes = inner_contractions(reductions, one_row=one_row)
+    if len(axes) != 1:
         return None
     fold = separate(values, axes)
     if isinstance(fold, NotSeparable) or fold.cancelling:
@@ -192,7 +212,7 @@ def fold_around_product(
     after = tuple(replace(s, value=map_expr(s.value, dict(fold.results))) for s in stores)
     tiles = [e for c in fold.carries for e in (c.tile, c.correct) if e is not None]
     left = kernel_reductions([s.value for s in after])
-    if (whole and left) or kernel_reductions(tiles) != (inner,):
+    if (whole and left) or {*kernel_reductions(tiles)} != {*inner}:
         return None  # a reduction that the fold does not compute
     return fold, inner, after
 
@@ -204,41 +224,47 @@ def is_of_columns(store: Store, found: Cascade) -> bool:
     return {a for a in store.axes if a.extent != 1} == points and states <= {*found.vectors}
 
 
+def _has_place(store: Store, found: Cascade) -> bool:
+    """Whether it stores one value for each column, or for each of the rows of all columns."""
+    if not found.has_rows(store):
+        return is_of_columns(store, found)
+    points = {a for a in (*found.grid, *found.columns, *found.rows) if a.extent != 1}
+    return {a for a in store.axes if a.extent != 1} == points
+
+
 def _has_own_rows(found: Cascade) -> bool:
     """Whether each point of the grid has rows of its own: where several share some, they should be columns."""
-    at = (i for e in walk([found.inner_rows]) if isinstance(e, Read) for i in e.at)
+    at = (i for e in walk(p.rows for p in found.inners) if isinstance(e, Read) for i in e.at)
     return not any(isinstance(a, Quotient) for i in at for a in i.atoms())
 
 
-def inner_contraction(
+def inner_contractions(
     reductions: tuple[Reduce, ...], *, one_row: bool
-) -> tuple[Reduce | None, tuple[Axis, ...]]:
-    """The one contraction inside other reductions, and the axes that those run over."""
-    inner: set[Reduce] = set()
+) -> tuple[tuple[Reduce, ...], tuple[Axis, ...]]:
+    """The contractions inside other reductions, and the axes that all of those run over; nothing where these differ."""
+    inner: dict[Reduce, None] = {}
     axes: set[tuple[Axis, ...]] = set()
     for outer in reductions:
         for r in walk([outer.body]):
             if isinstance(r, Reduce) and free_axes(r) & set(outer.axes):
                 if scored_factors(r, one_row=one_row) is None:
-                    return None, ()
-                inner.add(r)
+                    return (), ()
+                inner[r] = None
                 axes.add(outer.axes)
-    if len(inner) != 1 or len(axes) != 1:
-        return None, ()
-    return inner.pop(), axes.pop()
+    return (tuple(inner), axes.pop()) if len(axes) == 1 else ((), ())
 
 
-def _by_index_sets(store: Store, fold: Fold, inner: Reduce, longest: int) -> Cascade | None:
+def _by_index_sets(
+    store: Store, fold: Fold, inner: tuple[Reduce, ...], longest: int
+) -> Cascade | None:
     """The cascade of a store whose value is over the final states."""
     (k,) = fold.axes
-    factors = scored_factors(inner, one_row=True)
-    assert factors is not None
-    inner_columns, inner_rows = sorted(factors, key=lambda f: k in free_axes(f))
-    if k in free_axes(inner_columns) or not (is_plain(inner_columns) and is_plain(inner_rows)):
+    products = [_inner_product(r, store, k) for r in inner]
+    inners = tuple(p for p in products if p is not None)
+    if len(inners) < len(inner) or len({p.n for p in inners}) != 1:
         return None
-    outside = frozenset(store.axes)
-    columns = (free_axes(inner_columns) - free_axes(inner_rows)) & outside
-    rows = outside - free_axes(inner)
+    columns = inners[0].n
+    rows = frozenset(store.axes).difference(*map(free_axes, inner))
     vectors: list[int] = []
     outers: list[Outer] = []
     for i, c in enumerate(fold.carries):
@@ -250,29 +276,30 @@ def _by_index_sets(store: Store, fold: Fold, inner: Reduce, longest: int) -> Cas
         if parts is None or c.monoid is not Monoid.SUM:
             return None
         weights, operand = parts
-        if free_axes(operand) & columns or k not in free_axes(operand) or not is_plain(operand):
+        if free_axes(operand) & {*columns} or k not in free_axes(operand) or not is_plain(operand):
             return None
         outers.append(Outer(i, weights, operand, tuple(a for a in store.axes if a in own)))
     if not outers or len({o.rows for o in outers}) != 1:
         return None
-    ordered = tuple(a for a in store.axes if a in columns)
     out_rows = outers[0].rows
-    grid = tuple(a for a in store.axes if a not in (*ordered, *out_rows))
-    lengths = [extent_of(axes) for axes in (inner.axes, out_rows)]
-    if any(n.bounds()[1] is None or n.bounds()[1] > longest for n in lengths):  # type: ignore[operator]
+    grid = tuple(a for a in store.axes if a not in (*columns, *out_rows))
+    lengths = [extent_of(axes).bounds()[1] for axes in (*(r.axes for r in inner), out_rows)]
+    if any(n is None or n > longest for n in lengths):
         return None
     return Cascade(
-        fold,
-        inner,
-        inner_rows,
-        inner_columns,
-        grid,
-        ordered,
-        out_rows,
-        tuple(vectors),
-        tuple(outers),
-        store.value,
+        fold, inners, grid, columns, out_rows, tuple(vectors), tuple(outers), store.value
     )
+
+
+def _inner_product(r: Reduce, store: Store, k: Axis) -> Product | None:
+    """A contraction as a product whose rows are k and whose columns are axes of the store."""
+    factors = scored_factors(r, one_row=True)
+    assert factors is not None
+    columns, rows = sorted(factors, key=lambda f: k in free_axes(f))
+    if k in free_axes(columns) or not (is_plain(columns) and is_plain(rows)):
+        return None
+    own = free_axes(columns) - free_axes(rows)
+    return Product(r, rows, columns, (k,), tuple(a for a in store.axes if a in own))
 
 
 def weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr] | None:

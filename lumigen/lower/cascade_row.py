@@ -1,6 +1,6 @@
 """cascade_row: the form of `cascade` for one column at a time, where lanes along columns would be idle.
 
-Before: a fold around a contraction of few columns or none, as the query of one token has.  After: a tile program for
+Before: a fold around contractions of few columns or none, as the query of one token has.  After: a tile program for
 one of them with a loop over tiles of the folded axis k, whose vectors run along memory: along the depth d for scores,
 along k for states and weights, along the rows e of the result. No matrix is packed: where memory has A and G in rows
 of d and of e, they are multiplied as they lie, else lanes are loaded one by one.
@@ -12,7 +12,7 @@ of d and of e, they are multiplied as they lie, else lanes are loaded one by one
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lumigen.dtype import f32
 from lumigen.index import Axis, extent_of, ix, minimum
@@ -25,7 +25,7 @@ from lumigen.lower.simt import dims_of
 from lumigen.lower.sweeps import Around
 from lumigen.machine import Processor, Vectors
 from lumigen.ops import Op
-from lumigen.plan import KernelPlan, NotRealised
+from lumigen.plan import KernelPlan, NotRealised, Product
 from lumigen.region import (
     Buffer,
     Carried,
@@ -51,6 +51,7 @@ from lumigen.tile import (
     For,
     Let,
     Mma,
+    Operand,
     Pack,
     StoreTile,
     TileProgram,
@@ -68,6 +69,18 @@ def cascade_row(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     return Built(_Builder(plan, found, sizes["depth"], machine.vectors).program(), plan.region)
 
 
+@dataclass(frozen=True)
+class _Inner:
+    """An inner product: (k, d) times a row of d. Without `rows` memory has the former in no rows of d."""
+
+    value: Reduce
+    rows: Operand | None
+    columns: Operand
+    d: Axis
+    row: Buffer
+    scores: Buffer
+
+
 class _Builder:
     """Builds the tile program of one cascade: a work tile is a point of the grid, to which columns belong here."""
 
@@ -83,22 +96,30 @@ class _Builder:
         (self.k,) = self.fold.axes
         self.k0, self.k1 = Axis("k_begin", self.k.extent), Axis("k_end", self.k.extent + 1)
         self.limits = loop_bounds((c.substitute(self.mapping) for c in self.fold.where), self.k, {})
-        self.d, self.d_map = flatten(found.inner.axes, "d")
-        depth, width = (int(a.extent.bounds()[1] or 0) for a in (self.d, self.e))
-        rows = substitute(substitute(found.inner_rows, self.d_map), self.mapping)
-        a = as_operand(rows, self.k, self.d)
-        self.rows_of_d = a if a.k_stride == 1 else None
-        self.row = _scratch("row", depth)
-        self.scores = _scratch("scores", deep)
+        self.inners = [self.inner_of(i, p) for i, p in enumerate(found.inners)]
+        width = int(self.e.extent.bounds()[1] or 0)
         numbers = (i for i in range(len(self.fold.carries)) if i not in self.weighted)
         self.states = {i: _scratch(f"state{i}", 1) for i in numbers}
         self.weights = {i: _scratch(f"weights{i}", deep) for i in self.weighted}
         self.sums = {i: _scratch(f"sum{i}", width) for i in self.weighted}
 
+    def inner_of(self, number: int, p: Product) -> _Inner:
+        """The operands of an inner product, and where its results lie."""
+        d, d_map = flatten(p.value.axes, "d")
+        rows, columns = (
+            as_operand(substitute(substitute(x, d_map), self.mapping), major, d)
+            for x, major in ((p.rows, self.k), (p.columns, Axis("row", ix(1))))
+        )
+        which = "" if len(self.found.inners) == 1 else str(number)
+        row = _scratch(f"row{which}", int(d.extent.bounds()[1] or 0))
+        scores = _scratch(f"scores{which}", self.deep)
+        return _Inner(p.value, rows if rows.k_stride == 1 else None, columns, d, row, scores)
+
     def over(self, e: Expr, state: dict[Expr, Expr]) -> Expr:
-        """The expression with the inner contraction read from its tile and states by their names."""
-        scores = read(self.scores, (ix(self.k) - self.k0,))
-        wanted = substitute(map_expr(map_expr(e, state), {self.found.inner: scores}), self.mapping)
+        """The expression with the inner products read from their tiles and states by their names."""
+        at = (ix(self.k) - self.k0,)
+        products: dict[Expr, Expr] = {x.value: read(x.scores, at) for x in self.inners}
+        wanted = substitute(map_expr(map_expr(e, state), products), self.mapping)
         where = (c.substitute(self.mapping) for c in self.fold.where)
         return assuming(wanted, [c for c in where if c not in self.limits.residual])
 
@@ -108,44 +129,43 @@ class _Builder:
         top.spread(task, self.grid)
         for i, c in enumerate(self.fold.carries):
             top.stmts.append(Fill(self.states.get(i) or self.sums[i], float(c.identity)))
-        if self.rows_of_d is not None:
-            top.stmts.append(self.pack_row())
+        top.stmts += (self.pack_row(x) for x in self.inners if x.rows is not None)
         lo, hi = self.limits.lo, self.limits.hi
         turn = top.inner([self.k0])
         turn.bind(self.k1, minimum(ix(self.k0) + self.deep, hi))
-        self.score(turn)
+        for x in self.inners:
+            self.score(turn, x)
         self.carry_states(turn)
         top.stmts.append(For(self.k0, lo, hi, False, tuple(turn.stmts), step=self.deep))
         self.finish(top)
         args = (*self.region.reads(), *(s.dst for s in self.region.stores))
-        row = () if self.rows_of_d is None else (self.row,)
+        rows = (x.row for x in self.inners if x.rows is not None)
+        scores = (x.scores for x in self.inners)
         states, weights = self.states.values(), self.weights.values()
-        tiles = (*row, self.scores, *states, *weights, *self.sums.values())
+        tiles = (*rows, *scores, *states, *weights, *self.sums.values())
         dims, body = dims_of(self.region), tuple(top.stmts)
         return TileProgram("cascade", args, dims, task, task.extent, tiles, body)
 
-    def pack_row(self) -> Pack:
+    def pack_row(self, x: _Inner) -> Pack:
         """What all rows are multiplied with, in f32."""
-        one = Axis("row", ix(1))
-        columns = substitute(substitute(self.found.inner_columns, self.d_map), self.mapping)
-        row, zero = as_operand(columns, one, self.d), ix(0)
-        return Pack(self.row, zero, row, one, zero, ix(1), self.d, zero, self.d.extent)
+        one, zero = Axis("row", ix(1)), ix(0)
+        return Pack(x.row, zero, x.columns, one, zero, ix(1), x.d, zero, x.d.extent)
 
-    def score(self, turn: Scope) -> None:
+    def score(self, turn: Scope, x: _Inner) -> None:
         """One sum along d after another; where rows are not contiguous, as any reduction along memory."""
-        b = self.rows_of_d
+        b = x.rows
         if b is not None and b.stride is not None:
             count, zero = ix(self.k1) - self.k0, ix(0)
             b = replace(b, base=b.base + b.stride * self.k0)
-            args = (self.scores, zero, ix(self.deep), self.row, zero, b, ix(1), count)
-            turn.stmts.append(Mma(*args, self.d.extent, zero))
+            args = (x.scores, zero, ix(self.deep), x.row, zero, b, ix(1), count)
+            turn.stmts.append(Mma(*args, x.d.extent, zero))
             return
         point = turn.inner([self.k])
-        inner = substitute(self.found.inner, self.mapping)
+        inner = substitute(x.value, self.mapping)
         assert isinstance(inner, Reduce)
         point.loops = loops_by_value([Around(self.vectors).fold((inner,))])
         (value,) = point.values([inner])
-        point.stmts.append(StoreTile(self.scores, (ix(self.k) - self.k0,), value, None))
+        point.stmts.append(StoreTile(x.scores, (ix(self.k) - self.k0,), value, None))
         turn.stmts.append(For(self.k, ix(self.k0), ix(self.k1), False, tuple(point.stmts)))
 
     def carry_states(self, turn: Scope) -> None:
@@ -241,15 +261,19 @@ class _Builder:
         state: dict[Expr, Expr] = {}
         for i, b in self.states.items():
             state[carried(i, "new", f32)] = read(b, (ix(0),))
-        others = [substitute(map_expr(s.value, state), self.mapping) for s in self.found.others]
-        for s, value in zip(self.found.others, top.values(others), strict=True):
+        stores = (*self.found.others, replace(self.store, value=self.found.after))
+        of_rows = [s for s in stores if self.found.has_rows(s)]
+        others = [s for s in stores if s not in of_rows]
+        values = top.values([substitute(map_expr(s.value, state), self.mapping) for s in others])
+        for s, value in zip(others, values, strict=True):
             top.stmts.append(StoreTile(s.dst, s.at, value, None))
         for i, b in self.sums.items():
             state[carried(i, "new", f32)] = read(b, (ix(self.e),))
-        at = tuple(i.substitute(self.mapping) for i in self.store.at)
         lane = top.inner([self.e], self.e)
-        (out,) = lane.values([substitute(map_expr(self.found.after, state), self.mapping)])
-        lane.stmts.append(StoreTile(self.store.dst, at, out, self.e))
+        outs = lane.values([substitute(map_expr(s.value, state), self.mapping) for s in of_rows])
+        for s, out in zip(of_rows, outs, strict=True):
+            at = tuple(i.substitute(self.mapping) for i in s.at)
+            lane.stmts.append(StoreTile(s.dst, at, out, self.e))
         top.stmts.append(For(self.e, ix(0), self.e.extent, True, tuple(lane.stmts)))
 
 

@@ -1,17 +1,18 @@
-"""cascade_tiles: the kernel of a fold around a product whose lanes are the columns that inner and outer results share.
+"""cascade_tiles: the kernel of a fold around products whose lanes are the columns that inner and outer results share.
 
-Before: a plan of a fold around a product (`cascade`).  After: a tile program with one loop over tiles of k. Each turn
-multiplies a tile of the inner contraction, carries the states of the fold, and multiplies the result into accumulators.
+Before: a plan of a fold around products (`cascade`).  After: a tile program with one loop over tiles of k. Each turn
+multiplies a tile of each inner product, carries the states of the fold, and multiplies what weights each outer product
+into its accumulators.
 
 Nothing of size k by rows exists outside a tile. States are vectors over lanes, and no step needs a reduction across
-lanes. Both products are of bf16 where memory holds A, B and G so: the inner one exactly; for the outer one weights are
+lanes. All products are of bf16 where memory holds A, B and G so: the inner ones exactly; for the outer ones weights are
 rounded as they are stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, ix, minimum
@@ -24,7 +25,7 @@ from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.ops import Op
-from lumigen.plan import KernelPlan, NotRealised
+from lumigen.plan import KernelPlan, NotRealised, Product
 from lumigen.program import PANEL
 from lumigen.region import (
     Buffer,
@@ -32,6 +33,7 @@ from lumigen.region import (
     Expr,
     Local,
     Read,
+    Reduce,
     Role,
     Store,
     carried,
@@ -72,6 +74,23 @@ def cascade(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     return Built(_Builder(plan, found, sizes).program(), plan.region)
 
 
+@dataclass(frozen=True)
+class _Inner:
+    """An inner product: its value, (k, d) times (d, n), the tile of its packed columns, and that of its results."""
+
+    value: Reduce
+    rows: Operand
+    columns: Operand
+    d: Axis
+    b_tile: Buffer
+    scores: Buffer
+
+    @property
+    def depth(self) -> int:
+        """Terms of a sum at most."""
+        return int(self.d.extent.bounds()[1] or 0)
+
+
 class _Builder:
     """Builds the tile program of one cascade."""
 
@@ -83,19 +102,16 @@ class _Builder:
         at = tuple(i.substitute(e_map) for i in self.store.at)
         self.along_rows = address(self.store.dst, at).coefficient(self.e) == 1
         self.n, n_map = flatten(self.masked_first(), "n")
-        self.d, self.d_map = flatten(found.inner.axes, "d")
         self.k = found.fold.axes[0]
         self.mapping = {**n_map, **e_map}
-        self.depth = int(self.d.extent.bounds()[1] or 0)
         self.width = int(self.e.extent.bounds()[1] or 0)
-        operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
-        self.element = multiplied_as(*operands)
-        sizes_of_rows = ((self.deep, self.depth), (self.width, self.deep))
-        longest = max(_packed_size(*rows, self.element) for rows in sizes_of_rows)
-        self.a_tile = _scratch("a_tile", longest)
-        held = self.depth if self.element is f32 else whole_depth(self.depth)
-        self.b_tile = _scratch("b_tile", self.wide, held)
-        self.scores = _scratch("scores", self.deep, self.wide)
+        self.element = multiplied_as(*found.operands)
+        self.n0, self.n1 = Axis("n_begin", self.n.extent), Axis("n_end", self.n.extent + 1)
+        self.k0 = Axis("k_begin", self.k.extent)
+        self.k1 = Axis("k_end", self.k.extent + 1)
+        self.inners = [self.inner_of(i, p) for i, p in enumerate(found.inners)]
+        rows = [(self.deep, x.depth) for x in self.inners] + [(self.width, self.deep)]
+        self.a_tile = _scratch("a_tile", max(_packed_size(*r, self.element) for r in rows))
         self.states = {i: _scratch(f"state{i}", self.wide) for i in found.vectors}
         self.factors = {o.carry: _scratch(f"factor{o.carry}", self.wide) for o in found.outers}
         self.weights: dict[int, Buffer] = {}
@@ -105,9 +121,21 @@ class _Builder:
         self.turned = {
             o.carry: _scratch(f"turned{o.carry}", self.wide, self.width) for o in found.outers
         }
-        self.n0, self.n1 = Axis("n_begin", self.n.extent), Axis("n_end", self.n.extent + 1)
-        self.k0 = Axis("k_begin", self.k.extent)
-        self.k1 = Axis("k_end", self.k.extent + 1)
+
+    def inner_of(self, number: int, p: Product) -> _Inner:
+        """The operands of an inner product, and where its columns and its results lie."""
+        d, d_map = flatten(p.value.axes, "d")
+        rows, columns = (
+            as_operand(substitute(substitute(x, d_map), self.mapping), major, d)
+            for x, major in ((p.rows, self.k), (p.columns, self.n))
+        )
+        most = int(d.extent.bounds()[1] or 0)
+        held = most if self.element is f32 else whole_depth(most)
+        which = "" if len(self.found.inners) == 1 else str(number)
+        packed = _scratch(f"b_tile{which}", self.wide, held)
+        return _Inner(
+            p.value, rows, columns, d, packed, _scratch(f"scores{which}", self.deep, self.wide)
+        )
 
     def masked_first(self) -> tuple[Axis, ...]:
         """The columns in an order in which masks change least from one to the next, unless memory goes along them.
@@ -120,9 +148,10 @@ class _Builder:
         return tuple(sorted(self.found.columns, key=lambda a: a not in masked))
 
     def over(self, e: Expr) -> Expr:
-        """The expression over the flattened axes, with the inner contraction read from its tile."""
-        scores = read(self.scores, (ix(self.k) - self.k0, ix(self.n) - self.n0))
-        return substitute(map_expr(e, {self.found.inner: scores}), self.mapping)
+        """The expression over the flattened axes, with the inner products read from their tiles."""
+        at = (ix(self.k) - self.k0, ix(self.n) - self.n0)
+        products: dict[Expr, Expr] = {x.value: read(x.scores, at) for x in self.inners}
+        return substitute(map_expr(e, products), self.mapping)
 
     def program(self) -> TileProgram:
         found = self.found
@@ -132,7 +161,7 @@ class _Builder:
         top.spread(ix(task) // tiles, found.grid)
         top.bind(self.n0, ix(task) % tiles * self.wide)
         top.bind(self.n1, minimum(ix(self.n0) + self.wide, self.n.extent))
-        top.stmts.append(self.pack_columns())
+        top.stmts += map(self.pack_columns, self.inners)
         for i, c in enumerate(found.fold.carries):
             state = self.states.get(i) or self.sums[i]
             top.stmts.append(Fill(state, float(c.identity)))
@@ -143,7 +172,8 @@ class _Builder:
             {self.n: (ix(self.n0), ix(self.n1) - 1)},
         )
         turn.bind(self.k1, minimum(ix(self.k0) + self.deep, limits.hi))
-        self.multiply_inner(turn)
+        for x in self.inners:
+            self.multiply_inner(turn, x)
         self.carry_states(turn)
         for outer in found.outers:
             self.multiply_outer(turn, outer)
@@ -156,37 +186,34 @@ class _Builder:
         return TileProgram("cascade", args, dims, task, task.extent, used, body, self.overwritten())
 
     def overwritten(self) -> tuple[Buffer, ...]:
-        """The inner columns' buffer, if a work tile reads exactly what it writes of it, and reads it first."""
-        columns, inner, rows = self.found.inner_columns, self.found.inner.axes, self.found.rows
-        if not isinstance(columns, Read) or [a.extent for a in inner] != [a.extent for a in rows]:
-            return ()
-        renamed = dict(zip(inner, (ix(a) for a in rows), strict=True))
-        place = address(columns.source, tuple(i.substitute(renamed) for i in columns.at))
-        reads = [
-            e
-            for e in walk([self.store.value])
-            if isinstance(e, Read) and e.source == columns.source
-        ]
-        alone = all(e is columns for e in reads)
-        return (
-            (columns.source,) if alone and place == address(self.store.dst, self.store.at) else ()
-        )
+        """Buffers of inner columns of which a work tile reads exactly what it writes, and reads it first."""
+        found = self.found
+        to = address(self.store.dst, self.store.at)
+        values = [s.value for s in self.region.stores]
+        out: list[Buffer] = []
+        for p in found.inners:
+            columns, inner = p.columns, p.value.axes
+            same = [a.extent for a in inner] == [a.extent for a in found.rows]
+            if not isinstance(columns, Read) or not same:
+                continue
+            b, renamed = columns.source, dict(zip(inner, map(ix, found.rows), strict=True))
+            reads = (e for e in walk(values) if isinstance(e, Read) and e.source == b)
+            alone = all(e is columns for e in reads)
+            if alone and address(b, tuple(i.substitute(renamed) for i in columns.at)) == to:
+                out.append(b)
+        return tuple(out)
 
-    def pack_columns(self) -> PackColumns:
-        columns = substitute(substitute(self.found.inner_columns, self.d_map), self.mapping)
-        operand = as_operand(columns, self.n, self.d)
-        span = (self.n, ix(self.n0), ix(self.n1), self.d, self.d.extent)
-        return PackColumns(self.b_tile, operand, *span, self.element)
+    def pack_columns(self, x: _Inner) -> PackColumns:
+        span = (self.n, ix(self.n0), ix(self.n1), x.d, x.d.extent)
+        return PackColumns(x.b_tile, x.columns, *span, self.element)
 
-    def multiply_inner(self, turn: Scope) -> None:
-        rows = substitute(substitute(self.found.inner_rows, self.d_map), self.mapping)
-        operand = as_operand(rows, self.k, self.d)
+    def multiply_inner(self, turn: Scope, x: _Inner) -> None:
         count, cols, zero = ix(self.k1) - self.k0, ix(self.n1) - self.n0, ix(0)
-        tile = (self.k, ix(self.k0), ix(self.k1), self.d, zero, self.d.extent)
-        turn.stmts.append(Pack(self.a_tile, zero, operand, *tile, self.element))
-        panels = Operand(self.b_tile, zero, self.d.extent * PANEL, ix(PANEL), None, panels=True)
-        args = (self.scores, zero, ix(self.wide), self.a_tile, zero, panels, count, cols)
-        turn.stmts.append(Mma(*args, self.d.extent, zero, element=self.element))
+        tile = (self.k, ix(self.k0), ix(self.k1), x.d, zero, x.d.extent)
+        turn.stmts.append(Pack(self.a_tile, zero, x.rows, *tile, self.element))
+        panels = Operand(x.b_tile, zero, x.d.extent * PANEL, ix(PANEL), None, panels=True)
+        args = (x.scores, zero, ix(self.wide), self.a_tile, zero, panels, count, cols)
+        turn.stmts.append(Mma(*args, x.d.extent, zero, element=self.element))
 
     def carry_states(self, turn: Scope) -> None:
         """One pass over the lanes, which asks for what holds in all of the tile once and not of each element."""
@@ -228,10 +255,11 @@ class _Builder:
         return {e for e in walk(roots) if isinstance(e, Carried)}
 
     def place_weights(self, carries: list[int], *, is_last: bool) -> None:
-        """What is stored last of all lies where the scores did, which nothing reads any more: a tile less to cache."""
-        for i in carries:
+        """What is stored last of all lies where scores did, which nothing reads any more: a tile less to cache."""
+        free = [x.scores for x in self.inners] if is_last else []
+        for i in reversed(carries):
             beside = _scratch(f"weights{i}", self.deep, self.wide)
-            self.weights[i] = self.scores if is_last and i == carries[-1] else beside
+            self.weights[i] = free.pop() if free else beside
 
     def level(
         self,
@@ -313,10 +341,12 @@ class _Builder:
                 top.stmts.append(turn)
             state[carried(o.carry, "new", f32)] = read(tile, place)
         self.store_columns(top, state)
-        outer, inner = (self.n, self.e) if self.along_rows else (self.e, self.n)
-        rows = top.inner([outer])
-        self.store_along(rows, inner, replace(self.store, value=self.found.after), state)
-        top.stmts.append(For(outer, *self.span(outer), False, tuple(rows.stmts)))
+        last = replace(self.store, value=self.found.after)
+        for s in (*(s for s in self.found.others if self.found.has_rows(s)), last):
+            outer, inner = (self.n, self.e) if self.along_rows else (self.e, self.n)
+            rows = top.inner([outer])
+            self.store_along(rows, inner, s, state)
+            top.stmts.append(For(outer, *self.span(outer), False, tuple(rows.stmts)))
         corrected = [
             o.carry
             for o in self.found.outers
@@ -324,8 +354,8 @@ class _Builder:
         ]
         tiles = [
             self.a_tile,
-            self.b_tile,
-            *dict.fromkeys((self.scores, *self.weights.values())),
+            *(x.b_tile for x in self.inners),
+            *dict.fromkeys((*(x.scores for x in self.inners), *self.weights.values())),
             *self.states.values(),
         ]
         tiles += [*self.sums.values(), *(self.factors[i] for i in corrected)]
@@ -333,10 +363,9 @@ class _Builder:
 
     def store_columns(self, top: Scope, state: Mapping[Expr, Expr]) -> None:
         """Store what has one value for each column."""
-        if not self.found.others:
-            return
         for s in self.found.others:
-            self.store_along(top, self.n, s, state)
+            if not self.found.has_rows(s):
+                self.store_along(top, self.n, s, state)
 
     def store_along(self, scope: Scope, axis: Axis, s: Store, state: Mapping[Expr, Expr]) -> None:
         """Store a value over the states along an axis: in vectors, where memory goes along with it."""

@@ -140,6 +140,17 @@ def holds_scores(value: Expr, *, one_row: bool) -> bool:
     return any(scored_factors(r, one_row=one_row) is not None or is_scored(r) for r in sums)
 
 
+def is_large_score(value: Expr, storing: Storing) -> bool:
+    """Whether it is a product of plain operands, much larger than these, and loops over its axes are short."""
+    factors = product_factors(value) if isinstance(value, Reduce) else None
+    if factors is None or not all(map(is_plain, factors)):
+        return False
+    free = free_axes(value)
+    reads = (volume_of(e.source.dims) for e in walk(factors) if isinstance(e, Read))
+    is_large = all(volume(free) >= storing.expansion * size for size in reads)
+    return is_large and all(volume((a,)) <= storing.short for a in free)
+
+
 def is_bounded_by_data(value: Expr, bound: tuple[Axis, ...], *, one_row: bool) -> bool:
     """Whether a contraction in the value is wanted only where an axis in `bound` fits an integer that is read."""
     if not holds_scores(value, one_row=one_row):

@@ -23,6 +23,7 @@ from lumigen.lower.contractions import (
     is_contraction,
     is_expanding,
     is_folded,
+    is_large_score,
     is_plain,
     is_product_of_one_row,
     is_scored,
@@ -246,12 +247,21 @@ def shared_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Reductions that more than one region would compute, the ones nearest to the inputs.
 
     Where a skeleton folds one of these regions whole, and in the same loop what the others need of it, they read that
-    instead.
+    instead. Nor are products stored that take longer to store than to compute again, where all of these regions fold
+    them; what else they share is stored first.
     """
     out: dict[Node, None] = {}
+    again: dict[Node, tuple[Node, ...]] = {}
     for roots, reductions in _shared(g, skeletons).items():
         found = _folded_together(g, skeletons, roots)
-        out.update(dict.fromkeys(reductions if found is None else found))
+        if found is None:
+            large = [n for n in reductions if is_large_score(g.inlined(n)[1], skeletons.storing)]
+            again |= dict.fromkeys(large, roots)
+            found = tuple(n for n in reductions if n not in again)
+        out.update(dict.fromkeys(found))
+    if not out:
+        whole = {r: skeletons.runs_whole(g.region(r)) for roots in again.values() for r in roots}
+        out = {n: None for n, roots in again.items() if not all(whole[r] for r in roots)}
     return [n for n in g.order if n in out]
 
 

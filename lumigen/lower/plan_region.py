@@ -32,7 +32,7 @@ from lumigen.lower.schedule_plan import (
 )
 from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
-from lumigen.lower.stream import find_streamable
+from lumigen.lower.streamable import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
 from lumigen.machine import Gpu, Machine, Processor

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, extent_of, ix
-from lumigen.lower.cascade import inner_contraction, weights_and_operand
+from lumigen.lower.cascade import inner_contractions, weights_and_operand
 from lumigen.lower.contract import Columns, Contraction, flatten
 from lumigen.lower.contractions import is_plain, scored_factors
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
@@ -141,8 +141,8 @@ def find_row_fold(stores: tuple[Store, ...], machine: Processor) -> RowFold | No
     values = tuple(s.value for s in stores)
     if any(s.value.dtype is not f32 for s in stores):
         return None
-    inner, axes = inner_contraction(kernel_reductions(values), one_row=True)
-    product = None if inner is None else _product(inner, axes, stores[-1])
+    inner, axes = inner_contractions(kernel_reductions(values), one_row=True)
+    product = _product(inner[0], axes, stores[-1]) if len(inner) == 1 else None
     if product is None:
         return None
     fold = separate(values, axes)

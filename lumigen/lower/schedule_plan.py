@@ -19,7 +19,7 @@ from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import SITES as STREAM_SITES
-from lumigen.lower.stream import Streamable, size
+from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
 from lumigen.machine import Gpu, Processor, Teams
 from lumigen.ops import TRANSCENDENTALS
@@ -165,12 +165,13 @@ def _width(plan: KernelPlan, teams: Teams) -> int:
 def _stream(found: Streamable, machine: Gpu) -> Schedule:
     """Of rows past which tiles stream by."""
     s = machine.streams
-    columns, depth = size(found.cascade.rows, s), size(found.cascade.inner.axes, s)
-    longest = max(columns, depth)
-    step = s.step_of_long if longest > s.long else s.step
+    columns, depth = found.sizes
+    longest, several = max(columns, depth), len(found.cascade.inners) > 1
+    step = s.step_of_long if longest > s.long // (1 + several) else s.step
     tiles: Sequence[tuple[int, int, int]] = ((s.rows, step, s.warps),)
     if found.element is f32:
-        tiles = next(t for most, t in s.scalar.items() if longest <= most)
+        streams = s.scalar_of_two if several else s.scalar
+        tiles = next(t for most, t in streams.items() if longest <= most)
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     few = s.few_steps_of_floats if found.element is f32 else s.few_steps
     if m <= s.few_rows and longest in few:
@@ -198,8 +199,8 @@ def parts_of_blocks(found: Streamable, sizes: Schedule, machine: Gpu) -> int:
     rows, step, s = sizes["rows"], sizes["step"], machine.streams
     m, batch = (extent_of(axes).estimate() for axes in (found.m_axes, found.grid))
     points = extent_of(found.cascade.fold.axes).estimate()
-    depth = extent_of(found.cascade.inner.axes).estimate()
-    is_large = m >= machine.storing.expansion * depth
+    deepest = max(extent_of(p.value.axes).estimate() for p in found.cascade.inners)
+    is_large = m >= machine.storing.expansion * deepest
     if is_large or points < s.steps_to_split * step:
         return 1
     blocks = machine.multiprocessors * s.warps_of_parts // sizes["warps"]

@@ -1,6 +1,6 @@
 """stream: the form of `cascade` for blocks of threads with matrix instructions.
 
-Before: a region whose plan is one fold around a contraction (`find_cascade`).  After: a tile program in which a block
+Before: a region whose plan is one fold around contractions (`find_cascade`).  After: a tile program in which a block
 has some of the inner contraction's columns, here rows m of the result, in registers; tiles of the other operands
 stream by, and each turn of the loop over tiles of the folded axis k is
 
@@ -11,11 +11,14 @@ stream by, and each turn of the loop over tiles of the folded axis k is
     scores        = weights, rounded to the operands' type
     sums[m, e]    = sums * factors + scores C[e, :]
 
-so that nothing of size m by k leaves the registers, or in f32 a warp's own rows of shared memory. Matrix instructions
-take operands that memory holds in one 16-bit type. All others are multiplied as f32, exactly: those of f32, those of
-several types, and weights that no maximum bounds, which f16 may not hold. (Three products of tf32 hold 22 bits, but the
-instruction cuts its own sums off instead of rounding them: a sum of 128 positive terms is off by 1.5e-6, one of 1024 by
-1e-5, one of 4096 by 4e-5.)
+so that nothing of size m by k leaves the registers, or in f32 a warp's own rows of shared memory. Each of two inner
+products has a fragment of scores; those of the second make place for weights of a second outer product, if these differ
+from the first one's.
+
+Matrix instructions take operands that memory holds in one 16-bit type. All others are multiplied as f32, exactly: those
+of f32, those of several types, and weights that no maximum bounds, which f16 may not hold. (Three products of tf32 hold
+22 bits, but the instruction cuts its own sums off instead of rounding them: a sum of 128 positive terms is off by
+1.5e-6, one of 1024 by 1e-5, one of 4096 by 4e-5.)
 
 Sites: `rows` of a block, `columns` and `depth` that hold the result's row and the inner contraction's, `step` points
 of k in a turn, `warps`.
@@ -23,43 +26,37 @@ of k in a turn, `warps`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, f16, f32
+from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Ix, ceildiv, extent_of, floordiv, ix, minimum
 from lumigen.lower.bounds import (
     Bounds,
-    assuming,
     chosen_in_tile,
-    held_in_steps,
     loop_bounds,
 )
 from lumigen.lower.built import Built, check
-from lumigen.lower.cascade import Cascade, Outer, find_cascade
+from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import as_operand, flatten
-from lumigen.lower.pipeline import are_counted
-from lumigen.lower.scaling import linear, straightened, unscaled
-from lumigen.lower.scope import Names, Scope, address
+from lumigen.lower.scaling import linear, straightened
+from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.lower.state_parts import common_part, parts_of_rows
-from lumigen.machine import Gpu, StreamTiles
+from lumigen.lower.streamable import Streamable, in_steps, states_of
+from lumigen.machine import Gpu
 from lumigen.ops import Op
-from lumigen.plan import Carry, KernelPlan, NotRealised
+from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import (
     Buffer,
     Carried,
-    Choose,
     Expr,
     Local,
     Prim,
-    Read,
     Role,
     Store,
     carried,
-    choose,
-    free_axes,
     local,
     map_expr,
     prim,
@@ -93,143 +90,37 @@ SITES = ("rows", "columns", "depth", "step", "warps")
 _Operand = tuple[Buffer, Expr, Axis, Axis]
 
 
-@dataclass(frozen=True)
-class Streamable:
-    """A cascade that can run so. Carries in `first` depend on no other; those in `second` on the first alone.
-
-    Without an `outer` product all of its states are of rows.
-    """
-
-    cascade: Cascade
-    element: DType
-    m_axes: tuple[Axis, ...]
-    grid: tuple[Axis, ...]
-    outer: Outer | None
-    first: tuple[int, ...]
-    second: tuple[int, ...]
-
-    @property
-    def carries(self) -> tuple[Carry, ...]:
-        return self.cascade.fold.carries
-
-    @staticmethod
-    def of(
-        found: Cascade,
-        stores: tuple[Store, ...],
-        rows: int,
-        machine: Gpu,
-        temporaries: DType = f32,
-    ) -> Streamable:
-        """The cascade in blocks of so many rows; its temporaries of f32 are held as `temporaries`.
-
-        NotRealised where its states depend on each other too deeply, or its rows are too long.
-        """
-        if len(found.outers) > 1:
-            raise NotRealised("a block has one outer product at most")
-        if not are_counted(found.columns, found.fold.axes):
-            raise NotRealised("a product with more rows than an int counts")
-        found = unscaled(found)
-        outer = next(iter(found.outers), None)
-        operands = (found.inner_rows, found.inner_columns, *(o.operand for o in found.outers))
-        element = _held_in(operands, temporaries)
-        _check(found, stores[-1], machine.streams)
-        carries = found.fold.carries
-        first = tuple(i for i in found.vectors if not _needs(carries[i]))
-        second = tuple(i for i in found.vectors if i not in first)
-        last = (*second, *(o.carry for o in found.outers))
-        if any(n not in first for i in last for n in _needs(carries[i])):
-            raise NotRealised("a state that depends on one that depends on others")
-        if outer is not None:
-            if element is f16 and carries[outer.carry].correct is None:
-                element = f32  # weights that no maximum bounds may not fit
-            outer = replace(outer, weights=_not_rounded(outer.weights, element))
-        # A block has rows of one axis alone where these fill it: bounds of k differ between rows of others.
-        long = [a for a in found.columns if a.extent.estimate() >= rows]
-        joined = tuple(long[-1:]) or found.columns
-        grid = tuple(a for a in stores[-1].axes if a not in (*joined, *found.rows))
-        return Streamable(found, element, joined, grid, outer, first, second)
-
-
-def _in_steps(found: Streamable, step: int) -> Streamable:
-    """The same without asking for conditions where all of a tile that is met fulfils them, as those of a part are."""
-    fold, outer = found.cascade.fold, found.outer
-    conditions = (c for c in fold.where if not c.axes & {*found.cascade.columns})
-    held = held_in_steps(conditions, fold.axes[0], step)
-    carries = tuple(replace(c, tile=assuming(c.tile, held)) for c in fold.carries)
-    if outer is not None:
-        outer = replace(outer, weights=assuming(outer.weights, held))
-    cascade = replace(found.cascade, fold=replace(fold, carries=carries))
-    return replace(found, cascade=cascade, outer=outer)
-
-
-def _check(found: Cascade, store: Store, streams: StreamTiles) -> None:
-    if found.outers:
-        e, e_map = flatten(found.rows, "e")
-        to = address(store.dst, tuple(i.substitute(e_map) for i in store.at))
-        if max(size(found.inner.axes, streams), size(found.rows, streams)) > streams.widest:
-            raise NotRealised(f"rows longer than {streams.widest}")
-        if to.coefficient(e) is None:
-            raise NotRealised("a row of the result whose elements lie at no stride")
-    corrections = [c.correct for c in found.fold.carries if c.correct is not None]
-    if any(free_axes(c) & {*found.columns, *found.fold.axes} for c in corrections):
-        raise NotRealised("a correction that varies inside a tile")
-
-
-def find_streamable(
-    stores: tuple[Store, ...], machine: Gpu, temporaries: DType = f32
-) -> Streamable | None:
-    """The cascade of a region in blocks of threads, or None; its temporaries of f32 are held as `temporaries`."""
-    found = find_cascade(stores, machine, one_row=True)
-    if found is None:
-        return None
-    try:
-        return Streamable.of(found, stores, machine.streams.rows, machine, temporaries)
-    except NotRealised:
-        return None
-
-
-def size(axes: tuple[Axis, ...], streams: StreamTiles) -> int:
-    """The least tile that holds the product of so many points: a power of two."""
-    most = extent_of(axes).bounds()[1]
-    assert most is not None, "find_cascade bounds it"
-    return max(streams.narrowest, 1 << (most - 1).bit_length())
-
-
-def _not_rounded(e: Expr, element: DType) -> Expr:
-    """The weights without a cast to what they are rounded to as operands, guarded perhaps."""
-    if isinstance(e, Choose):
-        return choose(e.condition, _not_rounded(e.then, element), e.otherwise)
-    rounded = prim(Op.CONTIGUOUS, (e,), element)
-    if isinstance(e, Prim) and isinstance(rounded, Prim) and rounded in e.args:
-        return rounded.args[0]  # so e widens what is rounded
-    return e
-
-
-def _held_in(operands: tuple[Expr, ...], temporaries: DType) -> DType:
-    """The 16-bit type in which memory holds all that is read of the operands; else f32, which holds any of it."""
-    sources = [e.source for e in walk(operands) if isinstance(e, Read)]
-    held = {temporaries if b.role is Role.TEMP and b.dtype is f32 else b.dtype for b in sources}
-    element = held.pop() if len(held) == 1 else f32
-    return element if element.is_float and element.bits == 16 else f32
-
-
-def _needs(c: Carry) -> set[int]:
-    """The states that a carry is computed from."""
-    roots = [c.tile] + ([c.correct] if c.correct is not None else [])
-    return {e.carry for e in walk(roots) if isinstance(e, Carried)}
-
-
 def stream(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
-    cascade, streams = Cascade.of(plan, machine), machine.streams
+    cascade = Cascade.of(plan, machine)
     found = Streamable.of(cascade, plan.stores, sizes["rows"], machine)
-    if found.outer is None:
+    if not found.outers:
         raise NotRealised("a fold around a product with no outer product")
-    lengths = (size(found.cascade.rows, streams), size(found.cascade.inner.axes, streams))
-    if (sizes["columns"], sizes["depth"]) != lengths:
-        raise NotRealised(f"tiles of {sizes['columns']} and {sizes['depth']} for rows of {lengths}")
+    if (sizes["columns"], sizes["depth"]) != found.sizes:
+        tiles = f"tiles of {sizes['columns']} and {sizes['depth']}"
+        raise NotRealised(f"{tiles} for rows of {found.sizes}")
+    _check(found, sizes, machine)
     return Built(StreamBuilder(plan, found, sizes, machine).program(), plan.region)
+
+
+def _check(found: Streamable, sizes: Schedule, machine: Gpu) -> None:
+    """Whether a block has what its tiles need: rows for each warp, shared memory, registers."""
+    rows, columns, depth, step, warps = (sizes[s] for s in SITES)
+    inner, outer = len(found.cascade.inners), len(found.outers)
+    if not warps or rows % (16 * warps) or not step or step % 16:
+        raise NotRealised(f"{rows} rows, {step} points at a time for {warps} warps of blocks of 16")
+    # as CascadeTile of the device's headers: two slots, and f32 rows of weights that lie on no tile of points
+    beside = outer * rows * step if found.element is f32 and rows > depth else 0
+    elements = inner * rows * depth + 2 * step * (inner * depth + outer * columns) + beside
+    shared = elements * found.element.itemsize
+    if shared > machine.shared_bytes:
+        has = machine.shared_bytes
+        raise NotRealised(f"{shared} bytes of shared memory, {has} of which a block has")
+    registers = rows // (16 * warps) * (inner * step + outer * columns) // 2
+    if registers > machine.streams.registers:
+        has = machine.streams.registers
+        raise NotRealised(f"fragments of {registers} registers, {has} of which a thread has")
 
 
 class StreamBuilder:
@@ -238,22 +129,25 @@ class StreamBuilder:
     def __init__(self, plan: KernelPlan, found: Streamable, sizes: Schedule, machine: Gpu) -> None:
         self.machine = machine
         self.region, self.store = plan.region, plan.stores[-1]
-        self.found, self.sizes = _in_steps(found, sizes["step"]), sizes
+        self.found, self.sizes = in_steps(found, sizes["step"]), sizes
         cascade = found.cascade
         self.m, m_map = flatten(found.m_axes, "m")
         self.e, e_map = flatten(cascade.rows, "e")
-        self.d, self.d_map = flatten(cascade.inner.axes, "d")
         (self.k,) = cascade.fold.axes
         self.mapping = {**m_map, **e_map}
         rows, step = sizes["rows"], sizes["step"]
+        columns, depth = sizes.get("columns", 0), sizes["depth"]  # none without an outer product
         self.m0, self.m1 = Axis("m0", self.m.extent), Axis("m1", self.m.extent + 1)
         self.k0 = Axis("k_begin", self.k.extent)
-        self.a_tile = Buffer("a_tile", Role.SCRATCH, _dims(rows, sizes["depth"]), found.element)
-        self.b_tile = Buffer("b_tile", Role.SCRATCH, _dims(step, sizes["depth"]), found.element)
-        columns = sizes.get("columns", 0)  # none without an outer product
-        self.c_tile = Buffer("c_tile", Role.SCRATCH, _dims(columns, step), found.element)
-        self.scores = Buffer("scores", Role.SCRATCH, _dims(rows, step), f32)
-        self.sums = Buffer("sums", Role.SCRATCH, _dims(rows, columns), f32)
+        inner, outer = range(len(cascade.inners)), range(len(found.outers))
+        self.a_tiles = [_scratch("a_tile", i, found.element, rows, depth) for i in inner]
+        self.b_tiles = [_scratch("b_tile", i, found.element, step, depth) for i in inner]
+        self.c_tiles = [_scratch("c_tile", i, found.element, columns, step) for i in outer]
+        self.each_scores = [_scratch("scores", i, f32, rows, step) for i in inner]
+        self.scores = self.each_scores[0]
+        sums = [_scratch("sums", i, f32, rows, columns) for i in outer]
+        self.sums = {o.carry: b for o, b in zip(found.outers, sums, strict=True)}
+        self.weights: dict[int, Buffer] = {}  # what is multiplied into them
         self.task = Axis("task", extent_of(found.grid) * ceildiv(self.m.extent, rows))
         self.scratch: dict[str, Buffer] = {}  # further tiles, in the order in which they come up
         self.names = Names()
@@ -270,14 +164,14 @@ class StreamBuilder:
         return self.scratch.setdefault(name, Buffer(name, Role.SCRATCH, _dims(*dims), f32))
 
     def state(self, i: int) -> Buffer:
-        outer = self.found.outer
-        return self.sums if outer and i == outer.carry else self.numbers(f"state{i}")
+        return self.sums[i] if i in self.sums else self.numbers(f"state{i}")
 
     def program(self) -> TileProgram:
         top = self.begun()
         top.stmts.append(self.loop(top))
         self.finish(top)
-        scratch = (self.a_tile, self.b_tile, self.c_tile, self.scores, self.sums)
+        tiles = (*self.a_tiles, *self.b_tiles, *self.c_tiles)
+        scratch = (*tiles, *self.each_scores, *self.sums.values())
         return self.placed(self.with_body("cascade", top, scratch))
 
     def begun(self) -> Scope:
@@ -310,7 +204,9 @@ class StreamBuilder:
 
     def placed(self, program: TileProgram) -> TileProgram:
         """The program as the device's headers divide it."""
-        tile = BlockTile(TileKind.CASCADE, tuple((s, self.sizes[s]) for s in SITES))
+        several = (("inner", len(self.a_tiles)), ("outer", len(self.c_tiles)))
+        each = tuple((s, self.sizes[s]) for s in SITES)
+        tile = BlockTile(TileKind.CASCADE, each + (several if len(self.a_tiles) > 1 else ()))
         return replace(program, threads=self.machine.teams.warp * self.sizes["warps"], tile=tile)
 
     def limits(self) -> Bounds:
@@ -320,7 +216,7 @@ class StreamBuilder:
 
     def over(self, e: Expr) -> Expr:
         """The expression over the flattened axes."""
-        return substitute(substitute(e, self.d_map), self.mapping)
+        return substitute(e, self.mapping)
 
     def streamed(self, tile: Buffer, e: Expr, major: Axis, depth: Axis) -> Streamed:
         at = {self.m: ix(self.m0), self.k: ix(self.k0)}
@@ -328,32 +224,39 @@ class StreamBuilder:
         return Streamed(tile, o, major, at.get(major, ix(0)), depth, at.get(depth, ix(0)))
 
     @property
-    def operands(self) -> tuple[_Operand, _Operand, _Operand]:
-        """Of the rows, the inner and the outer tile: (tile, its operand, majors, depth)."""
-        cascade, outer = self.found.cascade, self.found.outer
-        assert outer is not None, "asked before"
-        return (
-            (self.a_tile, cascade.inner_columns, self.m, self.d),
-            (self.b_tile, cascade.inner_rows, self.k, self.d),
-            (self.c_tile, outer.operand, self.e, self.k),
-        )
+    def operands(self) -> tuple[list[_Operand], list[_Operand], list[_Operand]]:
+        """Of the rows, the inner and the outer tiles: (tile, its operand, majors, depth)."""
+        rows: list[_Operand] = []
+        inner: list[_Operand] = []
+        tiles = zip(self.found.cascade.inners, self.a_tiles, self.b_tiles, strict=True)
+        for i, (p, a, b) in enumerate(tiles):
+            d, d_map = flatten(p.value.axes, f"d{i or ''}")
+            rows.append((a, substitute(p.columns, d_map), self.m, d))
+            inner.append((b, substitute(p.rows, d_map), self.k, d))
+        outer = [
+            (c, o.operand, self.e, self.k)
+            for c, o in zip(self.c_tiles, self.found.outers, strict=True)
+        ]
+        return rows, inner, outer
 
     def loop(self, top: Scope) -> Stream:
         step = self.sizes["step"]
         limits = self.limits()
-        rows, inner, outer = self.operands
+        rows, inner, outer = (tuple(self.streamed(*x) for x in each) for each in self.operands)
         turn = top.inner([self.k0])
-        turn.stmts.append(Multiply(self.scores, self.a_tile, self.b_tile, add=False))
+        for scores, a, b in zip(self.each_scores, self.a_tiles, self.b_tiles, strict=True):
+            turn.stmts.append(Multiply(scores, a, b, add=False))
         self.carry(turn)
-        turn.stmts.append(Multiply(self.sums, self.scores, self.c_tile, add=True))
+        for (i, sums), c in zip(self.sums.items(), self.c_tiles, strict=True):
+            turn.stmts.append(Multiply(sums, self.weights[i], c, add=True))
         return Stream(
             self.k0,
             floordiv(limits.lo, ix(step)) * step,  # where vectors of every operand begin
             limits.hi,
             step,
-            self.streamed(*rows),
-            self.streamed(*inner),
-            self.streamed(*outer),
+            rows,
+            inner,
+            outer,
             tuple(turn.stmts),
         )
 
@@ -364,11 +267,12 @@ class StreamBuilder:
         """
         found = self.found
         tiles = {i: found.carries[i].tile for i in (*found.first, *found.second)}
-        weights = found.outer.weights if found.outer else None
-        if weights is None and found.second:
-            weights = tiles[found.second[-1]]
-        held: Expr = found.cascade.inner
-        common = common_part([*tiles.values(), *([] if weights is None else [weights])], held)
+        every = [o.weights for o in found.outers]
+        if not every and found.second:
+            every = [tiles[found.second[-1]]]
+        held: Expr = found.cascade.inners[0].value
+        common = common_part([*tiles.values(), *every], held)
+        weights = (common if common in every else every[-1]) if every else None
         whole = next((i for i in found.first if tiles[i] == common), None)
         filled = 0.0 if whole is None else float(found.carries[whole].identity)
         is_mapped = common is not held or whole is not None
@@ -408,12 +312,25 @@ class StreamBuilder:
             self.scale(turn, i)
             if i not in last:
                 self.fold(turn, i, held)
+        self.weigh(turn, held, weights)
         if not (is_mapped and weights == held and filled == 0):
             turn.stmts.append(self.weighted(turn, held, weights, filled))
         for i in last:
             turn.stmts.append(FoldRows(self.state(i), self.scores, found.carries[i].monoid))
-        if found.outer is not None:
-            self.scale(turn, found.outer.carry)
+        for o in found.outers:
+            self.scale(turn, o.carry)
+
+    def weigh(self, turn: Scope, held: Expr, weights: Expr) -> None:
+        """Weights other than those that take the place of the first scores: in that of the second, if it is free."""
+        rows, step = self.sizes["rows"], self.sizes["step"]
+        left = walk([map_expr(weights, {held: local("held", frozenset(), f32)})])
+        for o in self.found.outers:
+            self.weights[o.carry] = self.scores
+            if o.weights != weights:
+                free = self.found.cascade.inners[1].value not in left
+                dst = self.each_scores[1] if free else self.tile("weights", rows, step)
+                self.weights[o.carry] = dst
+                turn.stmts.append(self.mapped(turn, dst, held, o.weights, 0.0))
 
     def fold(self, turn: Scope, i: int, held: Expr, *, in_place: bool = False) -> None:
         """A state with a map of the scores in it, which stands in their place or beside them."""
@@ -429,8 +346,8 @@ class StreamBuilder:
         if correct is None:
             return
         factor = self.factors[correct]
-        if self.found.outer is not None and i == self.found.outer.carry:
-            turn.stmts.append(ScaleRows(self.sums, factor))
+        if i in self.sums:
+            turn.stmts.append(ScaleRows(self.sums[i], factor))
             return
         old = carried(i, "old", f32)
         name = local(f"of_{factor}", frozenset(), f32)
@@ -473,20 +390,26 @@ class StreamBuilder:
         return map_expr(e, simpler), conditions
 
     def mapped(self, turn: Scope, dst: Buffer, held: Expr, e: Expr, otherwise: float) -> MapTile:
-        """`dst` from the scores, which are `held`: the value `e` at each element."""
+        """`dst` from the scores, the first of which are `held`: the value `e` at each element."""
         inner = turn.inner([self.m, self.k], self.k)
         inner.alone = True
         value = self.local("score", frozenset({self.m, self.k}))
         e = map_expr(e, {held: value})
         states = [x for x in walk([e]) if isinstance(x, Carried)]
         rows = {x: self.local("row", frozenset({self.m})) for x in dict.fromkeys(states)}
-        names: dict[Expr, Expr] = dict(rows.items())
+        products = [p.value for p in self.found.cascade.inners]
+        scores = dict(zip(products, self.each_scores, strict=True))
+        others = {
+            x: self.local("score", frozenset({self.m, self.k})) for x in products if x in walk([e])
+        }
+        names: dict[Expr, Expr] = {**rows, **others}
         e = straightened(map_expr(e, names), value)
         (out,) = inner.values([self.over(e)])
         named = tuple((name, self.state(x.carry)) for x, name in rows.items())
+        more = tuple((name, scores[x]) for x, name in others.items())
         ends = (ix(self.m0), ix(self.k0), self.m.extent, self.k.extent)
-        body = tuple(inner.stmts)
-        return MapTile(dst, self.scores, self.m, self.k, *ends, value, named, body, out, otherwise)
+        body, axes = tuple(inner.stmts), (self.m, self.k)
+        return MapTile(dst, self.scores, *axes, *ends, value, named, body, out, otherwise, more)
 
     def map_rows(
         self, turn: Scope, known: dict[Expr, Buffer], results: dict[Buffer, Expr]
@@ -514,28 +437,35 @@ class StreamBuilder:
 
     def finish(self, top: Scope) -> None:
         """Store the values over the final states; what is the same in a whole row is computed once in it."""
-        found = self.found
-        assert found.outer is not None, "asked before"
-        states = self.states()
-        if found.cascade.others:
-            top.stmts.append(self.store_rows(top, states, found.cascade.others))
-        after = found.cascade.after
-        wanted = parts_of_rows(after, frozenset(states))
-        results = {self.numbers(f"result{n}"): e for n, e in enumerate(wanted)}
+        cascade, states = self.found.cascade, self.states()
+        others = tuple(s for s in cascade.others if not cascade.has_rows(s))
+        if others:
+            top.stmts.append(self.store_rows(top, states, others))
+        last = replace(self.store, value=cascade.after)
+        for s in (*(s for s in cascade.others if cascade.has_rows(s)), last):
+            self.store_tile(top, states, s)
+
+    def store_tile(self, top: Scope, states: dict[Expr, Buffer], s: Store) -> None:
+        """Store a value of each of the rows of an outer product."""
+        wanted = parts_of_rows(s.value, frozenset(states))
+        number = sum(b.name.startswith("result") for b in self.scratch.values())
+        results = {self.numbers(f"result{number + n}"): e for n, e in enumerate(wanted)}
         if results:
             top.stmts.append(self.map_rows(top, states, results))
         names = {e: self.local("row", frozenset({self.m})) for e in results.values()}
         inner = top.inner([self.m, self.e], self.e)
         inner.alone = True
         total = self.local("total", frozenset({self.m, self.e}))
-        sums = carried(found.outer.carry, "new", f32)
-        value = map_expr(map_expr(after, dict(names)), {sums: total})
+        used = next((i for i in self.sums if i in states_of(s.value)), next(iter(self.sums)))
+        sums = carried(used, "new", f32)
+        value = map_expr(map_expr(s.value, dict(names)), {sums: total})
         (out,) = inner.values([self.over(value)])
-        at = tuple(i.substitute(self.mapping) for i in self.store.at)
-        inner.stmts.append(StoreTile(self.store.dst, at, out, self.e))
+        at = tuple(i.substitute(self.mapping) for i in s.at)
+        inner.stmts.append(StoreTile(s.dst, at, out, self.e))
         ends = (ix(self.m0), ix(0), self.m.extent, self.e.extent)
         rows = tuple((names[e], b) for b, e in results.items())
-        top.stmts.append(ForTile(self.sums, self.m, self.e, *ends, total, tuple(inner.stmts), rows))
+        body, tile = tuple(inner.stmts), self.sums[used]
+        top.stmts.append(ForTile(tile, self.m, self.e, *ends, total, body, rows))
 
     def store_rows(
         self, top: Scope, states: dict[Expr, Buffer], others: tuple[Store, ...]
@@ -556,6 +486,11 @@ class StreamBuilder:
 def _last(all_of: tuple[int, ...], those: list[int]) -> tuple[int, ...]:
     """The same numbers, those at the end."""
     return (*(i for i in all_of if i not in those), *those)
+
+
+def _scratch(stem: str, number: int, dtype: DType, *dims: int) -> Buffer:
+    """A tile, and a number in its name where it is not the first of its kind."""
+    return Buffer(f"{stem}{number or ''}", Role.SCRATCH, _dims(*dims), dtype)
 
 
 def _dims(*dims: int) -> tuple[Ix, ...]:

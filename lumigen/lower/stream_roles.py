@@ -11,13 +11,15 @@ of the folded axis in a slot of the rings, and `slots`.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 from lumigen.condition import Cmp
 from lumigen.index import Axis
 from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.mapped import Mapped
-from lumigen.lower.stream import Streamable, StreamBuilder, size
+from lumigen.lower.stream import StreamBuilder
+from lumigen.lower.streamable import Streamable
 from lumigen.machine import Copies, Gpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr
@@ -53,14 +55,11 @@ def stream_roles(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     longest = known.get(tile)
     if copies is None or longest is None:
         raise NotRealised("a tile that the device's headers do not have")
-    cascade = Cascade.of(plan, machine)
-    found = Streamable.of(cascade, plan.stores, sizes["rows"], machine)
-    if found.outer is None:
-        raise NotRealised("a fold around a product with no outer product")
-    streams = machine.streams
-    lengths = (size(found.cascade.rows, streams), size(found.cascade.inner.axes, streams))
-    if max(lengths) > longest:
-        raise NotRealised(f"rows of {max(lengths)} in a tile for {longest}")
+    found = Streamable.of(Cascade.of(plan, machine), plan.stores, sizes["rows"], machine)
+    if len(found.cascade.inners) > 1 or len(found.outers) != 1:
+        raise NotRealised("a flow of tiles has one inner and one outer product")
+    if max(found.sizes) > longest:
+        raise NotRealised(f"rows of {max(found.sizes)} in a tile for {longest}")
     builder = _Builder(plan, found, sizes, machine)
     if not builder.is_fetched():
         raise NotRealised("an operand that a tensor copy engine does not fetch")
@@ -86,13 +85,13 @@ class _Builder(StreamBuilder):
         operands = self.fetched()
         if operands is None or any(o.source.dtype is not self.found.element for o in operands):
             return False
-        least = self.copies.box
-        return all(x.extent.estimate() >= least for x in (self.m, self.k, self.e, self.d))
+        axes = {a for x in chain(*self.operands) for a in x[2:]}
+        return all(a.extent.estimate() >= self.copies.box for a in axes)
 
     def fetched(self) -> tuple[Mapped, ...] | None:
         """The operands as the engine sees them."""
         out: list[Mapped] = []
-        for _, value, major, depth in self.operands:
+        for _, value, major, depth in chain(*self.operands):
             found = Mapped.of(self.over(value), major, depth, self.found.grid)
             if found is None or len(found.batches()) > BATCHES:
                 return None
@@ -111,7 +110,7 @@ class _Builder(StreamBuilder):
         majors = (self.sizes["rows"], self.sizes["step"], self.sizes["columns"])
         each = tuple((s, self.sizes[s]) for s in SITES)
         deep = tuple(o.is_deep for o in operands)
-        tiles = (self.a_tile, self.b_tile, self.c_tile)
+        tiles = (*self.a_tiles, *self.b_tiles, *self.c_tiles)
         maps = (
             o.boxes(_map_of(tile), lines, copies.box, o.batches())
             for tile, o, lines in zip(tiles, operands, majors, strict=True)

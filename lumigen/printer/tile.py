@@ -224,7 +224,7 @@ def _streamed(s: Stmt) -> str:
         case Multiply():
             return f"{s.acc} {'+=' if s.add else '='} {s.a} @ transpose of {s.b}"
         case MapTile():
-            return f"map {s.value.name} of {s.src}{_rows(s.rows)}, {_ends(s)}"
+            return f"map {s.value.name} of {s.src}{_rows((*s.more, *s.rows))}, {_ends(s)}"
         case FoldRows():
             return f"{s.dst} = {s.monoid.value}({s.dst}, rows of {s.src})"
         case MapRows():

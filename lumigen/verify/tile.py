@@ -131,10 +131,8 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[s
                 Cmp(ix(s.n) - s.n_lo),
                 Cmp(s.n_hi - 1 - s.n),
             }
-            names = _named_rows(s.rows, facts) | {s.value}
-            if isinstance(s, ForTile):
-                facts.locals.update((name, s.n) for name, _ in s.more)
-                names |= {name for name, _ in s.more}
+            facts.locals.update((name, s.n) for name, _ in s.more)
+            names = _named_rows(s.rows, facts) | {s.value, *(name for name, _ in s.more)}
             inner = Scope(scope.axes | {s.m, s.n}, scope.locals | names, s.n, scope.given | ends)
             yield from _broken_body(s.body, facts, inner)
             if isinstance(s, MapTile):
@@ -354,8 +352,13 @@ def _broken_streamed(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from broken_indices((s.m_lo, s.n_lo, s.m_hi, s.n_hi), facts, scope)
             yield from broken_name(s.value, facts)
             yield from broken_rows(s.rows, s.src, facts)
-            if s.dst.dims != s.src.dims:
-                yield f"{s.dst.dims} from {s.src.dims}"
+            for name, b in s.more:
+                yield from broken_fragment(b, facts)
+                yield from broken_read(b, facts)
+                yield from broken_name(name, facts)
+            for b in (s.src, *(b for _, b in s.more)):
+                if s.dst.dims != b.dims:
+                    yield f"{s.dst.dims} from {b.dims}"
             if s.otherwise is None and reads_memory((*s.body, s.result)):
                 yield "memory is read outside the tile"
         case _:
@@ -400,7 +403,7 @@ def _broken_stream(s: Stream, facts: Facts, scope: Scope) -> Iterator[str]:
         yield from broken_operand(t.operand, facts, inner, (t.major, t.depth))
         if t.dst.role is not Role.SCRATCH or len(t.dst.dims) != 2:
             yield f"{t.dst} is no tile"
-    if s.step < 1 or {s.axis} & (s.rows.major_lo.axes | s.rows.depth_lo.axes):
+    if s.step < 1 or any({s.axis} & (t.major_lo.axes | t.depth_lo.axes) for t in s.rows):
         yield "rows that are not the same in each turn"
     if len({t.dst.dtype for t in s.tiles}) > 1:
         yield "tiles of several types"

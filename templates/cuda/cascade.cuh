@@ -15,14 +15,16 @@
 
 namespace LUMIGEN_NS {
 
-// kRows x kColumns of the result by kWarps warps, each of which holds whole rows; kDepth of A and B.
-template <int kRows_, int kColumns_, int kDepth_, int kStep_, int kWarps_>
+// kRows x kColumns of each result by kWarps warps, each of which holds whole rows; kDepth of A and B. kInner
+// pairs of A and B, and kOuter of C.
+template <int kRows_, int kColumns_, int kDepth_, int kStep_, int kWarps_, int kInner_ = 1, int kOuter_ = 1>
 struct CascadeTile {
+  static constexpr int kInner = kInner_, kOuter = kOuter_;
   static constexpr int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_, kStep = kStep_;
   static constexpr int kThreads = 32 * kWarps_, kSlots = 2;
   // How many blocks a multiprocessor is to hold at one time, for __launch_bounds__: rows of 64 fit 160
   // registers.
-  static constexpr bool kShort = kRows <= 16 * kWarps_ && kColumns <= 64 && kDepth <= 64;
+  static constexpr bool kShort = kRows <= 16 * kWarps_ && kColumns <= 64 && kDepth <= 64 && kInner == 1;
   static constexpr int kBlocks = (kShort ? 12 : 8) / kWarps_;
   static_assert(kWarps_ <= 8);
 
@@ -39,7 +41,8 @@ struct CascadeTile {
   template <class T>
   static constexpr int shared_bytes() {
     const int fragment = std::is_same_v<T, float> && !kInPlace ? kRows * kStep : 0;
-    return (kRows * kDepth + kSlots * kStep * (kDepth + kColumns) + fragment) * int(sizeof(T));
+    const int turn = kSlots * kStep * (kInner * kDepth + kOuter * kColumns);
+    return (kInner * kRows * kDepth + turn + kOuter * fragment) * int(sizeof(T));
   }
 };
 
@@ -100,7 +103,8 @@ LUMIGEN_INLINE void multiply_fragment(MmaAccumulators<Tile>& acc, const MmaAccum
 template <class Tile, class Shared>
 LUMIGEN_INLINE auto held_rows(uint32_t tile) {
   using Divided = typename Tile::template Divided<Tile::kStep>;
-  if constexpr (sizeof(typename Shared::Element) == 2 && Divided::kRowBlocks * Tile::kDepth <= 128) {
+  constexpr int kEach = Divided::kRowBlocks * Tile::kDepth;
+  if constexpr (sizeof(typename Shared::Element) == 2 && Tile::kInner * kEach <= 128) {
     RowFragments<Divided::kRowBlocks, Shared::kDepthBlocks> rows;
     load_rows<Shared, Divided>(rows, tile);
     return rows;

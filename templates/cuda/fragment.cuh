@@ -53,11 +53,16 @@ __device__ __forceinline__ void for_each_pair(MmaAccumulators<Tile>& acc, F&& f,
           numbers.value[i][half]...);
 }
 
-// f(row, column, x, y, other x, other y, number ...) as for_each_pair, over two tiles at once.
-template <class Tile, class F, class... Rows>
+template <class Tile>
+__device__ __forceinline__ float number_at(const PerRow<Tile>& rows, int i, int, int half) {
+  return rows.value[i][half];
+}
+
+// f(row, column, x, y, other x, other y, number ...) as for_each_pair, over two tiles at once. A number is
+// number_at(of, i, j, half) of what is given: of rows that of their row.
+template <class Tile, class F, class... Numbers>
 __device__ __forceinline__ void for_each_pair_of(MmaAccumulators<Tile>& acc, MmaAccumulators<Tile>& other,
-                                                 F&& f, const PerRow<Rows>&... numbers) {
-  static_assert(((Rows::kRowBlocks == Tile::kRowBlocks) && ...));
+                                                 F&& f, const Numbers&... numbers) {
   const int row = Tile::first_row() + lane_index() / 4, column = Tile::first_column() + lane_index() % 4 * 2;
 #pragma unroll
   for (int i = 0; i < Tile::kRowBlocks; i++)
@@ -66,7 +71,7 @@ __device__ __forceinline__ void for_each_pair_of(MmaAccumulators<Tile>& acc, Mma
 #pragma unroll
       for (int half = 0; half < 2; half++)
         f(row + 16 * i + 8 * half, column + 8 * j, acc.value[i][j][2 * half], acc.value[i][j][2 * half + 1],
-          other.value[i][j][2 * half], other.value[i][j][2 * half + 1], numbers.value[i][half]...);
+          other.value[i][j][2 * half], other.value[i][j][2 * half + 1], number_at(numbers, i, j, half)...);
 }
 
 // Four neighbours of the blocks (i, j) and (i, j + 1), `half` of their rows, to be stored: lanes of a quad

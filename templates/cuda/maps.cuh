@@ -18,14 +18,21 @@ LUMIGEN_INLINE Vec exp2_flushed(Vec a) {
   });
 }
 
+// What a map is given of a further fragment, as of numbers of rows: the pair at the same place.
+template <class Tile>
+LUMIGEN_INLINE Vec number_at(const MmaAccumulators<Tile>& acc, int i, int j, int half) {
+  return {{acc.value[i][j][2 * half], acc.value[i][j][2 * half + 1]}};
+}
+
 // How many of kCount places from `lo` on are below `hi`; none or fewer where `lo` is not.
 template <int kCount, class Place>
 LUMIGEN_INLINE int below(Place lo, Place hi) {
   return lo + kCount <= hi ? kCount : int(hi - lo);
 }
 
-// Each element of `to` becomes that of f(m, n, pair of `from`, lanes, number of the row ...), and `otherwise`
-// where it does not lie below m_hi and n_hi. Both begin at (m_lo, n_lo); they may be the same. Place: int
+// Each element of `to` becomes that of f(m, n, pair of `from`, lanes, number ...), and `otherwise` where it
+// does not lie below m_hi and n_hi. A number is that of the row, or the pair of a further fragment. All begin
+// at (m_lo, n_lo); they may be the same. Place: int
 // where it holds all places of a kernel, else int64_t.
 template <class Place, class Tile, class F, class... Numbers>
 LUMIGEN_INLINE void map_elements(MmaAccumulators<Tile>& to, MmaAccumulators<Tile>& from, Place m_lo,

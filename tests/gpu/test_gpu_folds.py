@@ -1,4 +1,4 @@
-"""Folds around a contraction on a GPU: all of tests/folds.py in each dtype, by the interpreter and by ctest."""
+"""Folds around contractions on a GPU: tests/folds.py and gradients.py in each dtype, by interpreter and by ctest."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from folds import FEW, FOLDED, KEYS, POSITIONS, specs_of
+from gradients import CASES, QUERIES
+from gradients import specs_of as specs_of_gradient
 from shipped_programs import ship
 from small_programs import SmallProgram
 
@@ -18,7 +20,8 @@ pytestmark = pytest.mark.gpu
 
 DTYPES = {"f32": lg.f32, "f16": lg.f16, "bf16": lg.bf16}
 POINTS = tuple(
-    {POSITIONS.name: n, KEYS.name: n + 7, FEW.name: min(n, 60)} for n in (1, 2, 65, 130, 300)
+    {POSITIONS.name: n, KEYS.name: n + 7, FEW.name: min(n, 60), QUERIES.name: n}
+    for n in (1, 2, 65, 130, 300)
 )
 
 
@@ -27,6 +30,12 @@ def test_folds_agree_with_the_interpreter(dtype: str, target: str, tmp_path: Pat
     programs = [
         SmallProgram(name, function, tuple(specs_of(name, DTYPES[dtype]).items()), POINTS)
         for name, (function, *_) in FOLDED.items()
+    ]
+    programs += [
+        SmallProgram(
+            name, case.function, tuple(specs_of_gradient(case, DTYPES[dtype]).items()), POINTS
+        )
+        for name, case in CASES.items()
     ]
     shipped = ship(
         f"folds_{dtype}", programs, parse_target(target), DTYPES[dtype], tmp_path / "out"

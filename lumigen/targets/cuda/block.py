@@ -151,7 +151,7 @@ def declarations(program: TileProgram) -> Lines:
     """
     streams = [s for s in program.statements() if isinstance(s, Stream)]
     shared = {t.dst for s in streams for t in s.tiles}
-    shared |= {products_of(s)[0] for s in streams if s.rows.map}
+    shared |= {products_of(s)[0] for s in streams if s.rows[0].map}
     if streams:
         return Lines(tuple(f"{_kind(b)} {b};" for b in program.scratch if b not in shared))
     if not any(isinstance(s, FoldRows) for s in program.statements()):
@@ -179,8 +179,10 @@ def _each(head: str, s: ForTile | MapTile, body: Lines, r: Renderer) -> Lines:
     m, n, lanes = map(body.named, (s.m.name, s.n.name, "lanes"))
     more = s.more if isinstance(s, ForTile) else ()
     values = ", Vec ".join(body.named(x.name) for x in (s.value, *(x for x, _ in more)))
-    rows = "".join(f", float {body.named(name.name)}" for name, _ in s.rows)
-    numbers = "".join(f", {_names((b,), r)}" for _, b in s.rows)
+    beside = s.more if isinstance(s, MapTile) else ()
+    rows = "".join(f", Vec {body.named(name.name)}" for name, _ in beside)
+    rows += "".join(f", float {body.named(name.name)}" for name, _ in s.rows)
+    numbers = "".join(f", {_names((b,), r)}" for _, b in (*beside, *s.rows))
     open_ = f"{head}, [&]({r.place} {m}, {r.place} {n}, Vec {values}, auto {lanes}{rows}) {{"
     return r.lines(open_, body.indented(), f"}}{numbers});")
 
@@ -262,19 +264,32 @@ def _map_rows(s: MapRows, spell: Spell, r: Renderer) -> Lines:
 
 
 def _stream(s: Stream, spell: Spell, r: Renderer) -> Lines:
-    if s.rows.map:
+    if s.rows[0].map:
         return _flow(s, spell, r)
     body = joined(spell(s.body, None))
     tiles = ", ".join(f"const auto& {t.dst}" for t in s.tiles)
     turn = f"[&]({r.place} {body.named(s.axis.name)}, {tiles}) {{"
+    names = [
+        f"{name}{i or ''}"
+        for name, of in zip("abc", (s.rows, s.inner, s.outer), strict=True)
+        for i in range(len(of))
+    ]
     operands = [
         block_operand(name, t.operand, t.major, t.depth, t.dst.dtype, r).indented()
-        for t, name in zip(s.tiles, "abc", strict=True)
+        for t, name in zip(s.tiles, names, strict=True)
     ]
-    ends = (s.rows.major_lo, s.rows.depth.extent, s.lo, s.hi)
-    row, depth, lo, hi = (count(r, i) for i in ends)
-    head = f"  for_steps<Tile>(a, {row}, {depth}, b, c, {lo}, {hi}, shared, {turn}"
-    return r.lines("{", *operands, head, body.indented().indented(), "  });", "}")
+    row, lo, hi = (count(r, i) for i in (s.rows[0].major_lo, s.lo, s.hi))
+    depths = [count(r, t.depth.extent) for t in s.rows]
+    outer = names[-len(s.outer) :]
+    if len(s.rows) == 1:
+        head, tail = f"(a, {row}, {depths[0]}, b, c, {lo}, {hi}, shared, {turn}", "});"
+    else:
+        r.uses.headers.add("cascades.cuh")
+        inner = ", ".join(f"Inner{{a{i or ''}, b{i or ''}, {d}}}" for i, d in enumerate(depths))
+        head = f"({inner}, {row}, {lo}, {hi}, shared, {turn}"
+        tail = f"}}, {', '.join(outer)});"
+    head = f"  for_steps<Tile>{head}"
+    return r.lines("{", *operands, head, body.indented().indented(), f"  {tail}", "}")
 
 
 def _flow(s: Stream, spell: Spell, r: Renderer) -> Lines:
@@ -298,8 +313,8 @@ def products_of(s: Stream) -> tuple[Buffer, Buffer]:
     if (
         isinstance(first, Multiply)
         and isinstance(last, Multiply)
-        and (first.a, first.b, first.add) == (s.rows.dst, s.inner.dst, False)
-        and (last.a, last.b, last.add) == (first.acc, s.outer.dst, True)
+        and (first.a, first.b, first.add) == (s.rows[0].dst, s.inner[0].dst, False)
+        and (last.a, last.b, last.add) == (first.acc, s.outer[0].dst, True)
     ):
         return first.acc, last.acc
     raise LoweringFailed(step="emit", what="a stream without a product at either end")

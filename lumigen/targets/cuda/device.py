@@ -23,7 +23,7 @@ from lumigen.lower.space import (
     tiles_of_stream,
     tiles_of_stream_roles,
 )
-from lumigen.lower.stream import find_streamable
+from lumigen.lower.streamable import find_streamable
 from lumigen.machine import Gpu
 from lumigen.region import Region
 from lumigen.targets.cuda.machines import SM_80, SM_90A

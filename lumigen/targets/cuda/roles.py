@@ -46,7 +46,7 @@ def _flow_lines(program: TileProgram, dims: Mapping[str, str]) -> Lines:
         group, batch = (*(ix(0),) * (2 - len(tile.batch)), *tile.batch)
         at = f"{count(r, batch)}, {count(r, group)}"
         batches.append(f"const Batch {name} = {{{_map(t)}, {at}}};")
-    row, lo, hi = (count(r, i) for i in (stream.rows.major_lo, stream.lo, stream.hi))
+    row, lo, hi = (count(r, i) for i in (stream.rows[0].major_lo, stream.lo, stream.hi))
     producer = r.lines(
         *batches,
         f"const Flow<Tile> flow(a, b, c, {row}, {lo}, {hi}, shared);",

@@ -130,7 +130,7 @@ def _element(program: TileProgram) -> str:
     """The type of the matrix operands, as the device's headers spell it."""
     statements = list(program.statements())
     contracted = [s.element for s in statements if isinstance(s, Contract)]
-    streamed = [s.rows.dst.dtype for s in statements if isinstance(s, Stream)]
+    streamed = [s.rows[0].dst.dtype for s in statements if isinstance(s, Stream)]
     return BLOCK_TYPES[(*contracted, *streamed)[0].name]
 
 
