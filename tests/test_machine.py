@@ -265,11 +265,17 @@ def label_by_weights(x: Any, y: Any) -> Any:
     return label(x, weight(500, 64, dtype=lg.bf16), y)
 
 
+def gradient(q: Any, k: Any, v: Any, d: Any) -> Any:
+    """Two products in one fold."""
+    return ((q @ k.mT).exp() * (d @ v.mT)) @ k
+
+
 MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "channels": (lambda x: x.softmax(1), {"x": lg.spec(2, 4096, 64, 64)}),
     "pair": (lambda x, v, w: F.silu(x @ v) * (x @ w), {"x": halves(99, 64), "v": halves(64, 64), "w": halves(64, 64)}),
     "labels of few": (label, {"x": halves(9, 64), "w": halves(5000, 64), "y": lg.spec(9, dtype=lg.i64)}),
     "labels by weights": (label_by_weights, {"x": halves(900, 64), "y": lg.spec(900, dtype=lg.i64)}),
+    "gradient": (gradient, {name: lg.spec(2, 900, 64) for name in "qkvd"}),
     "long heads": (
         F.scaled_dot_product_attention,
         {"query": halves(1, 2, 900, 256), "key": halves(1, 2, 900, 256), "value": halves(1, 2, 900, 256)},

@@ -108,8 +108,10 @@ def _check(found: Streamable, sizes: Schedule, machine: Gpu) -> None:
     """Whether a block has what its tiles need: rows for each warp, shared memory, registers."""
     rows, columns, depth, step, warps = (sizes[s] for s in SITES)
     inner, outer = len(found.cascade.inners), len(found.outers)
-    if not warps or rows % (16 * warps) or not step or step % 16:
-        raise NotRealised(f"{rows} rows, {step} points at a time for {warps} warps of blocks of 16")
+    block = machine.streams.narrowest
+    if not warps or rows % (block * warps) or not step or step % block:
+        these = f"{rows} rows, {step} points at a time"
+        raise NotRealised(f"{these} for {warps} warps of blocks of {block}")
     # as CascadeTile of the device's headers: two slots, and f32 rows of weights that lie on no tile of points
     beside = outer * rows * step if found.element is f32 and rows > depth else 0
     elements = inner * rows * depth + 2 * step * (inner * depth + outer * columns) + beside
@@ -117,7 +119,7 @@ def _check(found: Streamable, sizes: Schedule, machine: Gpu) -> None:
     if shared > machine.shared_bytes:
         has = machine.shared_bytes
         raise NotRealised(f"{shared} bytes of shared memory, {has} of which a block has")
-    registers = rows // (16 * warps) * (inner * step + outer * columns) // 2
+    registers = rows // (block * warps) * (inner * step + outer * columns) // 2
     if registers > machine.streams.registers:
         has = machine.streams.registers
         raise NotRealised(f"fragments of {registers} registers, {has} of which a thread has")
