@@ -70,6 +70,10 @@ ALL: dict[str, Row] = {
         lambda a, b: (a @ b).relu(),
         {"a": lg.spec(ROWS, 64, dtype=lg.f16), "b": lg.spec(64, 48, dtype=lg.f16)},
     ),
+    "quants": Row(
+        lambda x, q, s: x @ (q.reshape(24, 2, 16).to(lg.f32) * s.unsqueeze(-1)).reshape(24, 32).mT,
+        {"x": lg.spec(ROWS, 32), "q": lg.spec(24, 32, dtype=lg.i8), "s": lg.spec(24, 2)},
+    ),
     "convolution": Row(
         lambda x, w: F.conv2d(x, w, padding=1),
         {"x": lg.spec(1, 3, 9, 11), "w": lg.spec(20, 3, 3, 3)},

@@ -56,6 +56,13 @@ from lumigen.region import (
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
 
 
+def element_of(e: Read, text: str) -> Text:
+    """What is read as it is computed with, of the text of an element of memory."""
+    if is_half(e.source.dtype):
+        return Text(f"load_{e.source.dtype}({text})")
+    return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
+
+
 @dataclass(frozen=True)
 class Renderer:
     """Renders expressions in a scope whose lane axis is `lanes` (None: scalar code).
@@ -160,9 +167,7 @@ class Renderer:
             return Text(text, LOOSE if " " in text else TIGHT)
         if isinstance(e, Read):
             text = f"{self.use(str(e.source))}[{self.index(address(e.source, e.at))}]"
-            if is_half(e.source.dtype):
-                return Text(f"load_{e.source.dtype}({text})")
-            return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
+            return element_of(e, text)
         if isinstance(e, Random):
             self.uses.headers.add("random.h")
             text = f"random_bits({self.scalar(e.key).code}, {e.site}, {self.index(e.at)})"

@@ -240,7 +240,7 @@ class _Model:
             self.device.one_row,
             self.device.short,
             self.device.rows,
-            lambda region: self.device.maps_rows(unify_axes(region)),
+            lambda region: self.device.computes(unify_axes(region)),
         )
         regions = partition(graph, skeletons)
         regions = retype_temporaries(regions, self.dtype)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Ix, Lookup, extent_of, product
-from lumigen.ops import Op
+from lumigen.ops import TRANSCENDENTALS, Op
 from lumigen.region import (
     Buffer,
     Choose,
@@ -32,6 +32,8 @@ from lumigen.region import (
 
 EXPANSION = 2  # an expanding factor is at least so many times larger than what it is multiplied from or made into
 ON_CHIP = 256  # the most elements of a row of accumulators, and of a row of an inner operand
+FEW_READS, FEW_STEPS = 4, 12  # of a value that costs hardly more than what it is made of
+COSTLY = TRANSCENDENTALS | {Op.MOD, Op.RECIP, Op.SQRT}
 LONGEST = 1024  # the same where one side is weights, which stream past while the other side stays in the caches
 
 
@@ -42,6 +44,23 @@ def is_plain(e: Expr) -> bool:
             isinstance(e.condition, Holds) and is_plain(e.then) and isinstance(e.otherwise, Const)
         )
     return isinstance(e, Read | Const | Index)
+
+
+def is_cheap(e: Expr) -> bool:
+    """Whether to compute the value costs hardly more than to read what it is made of: a few reads, a few steps.
+
+    Not of windows, which would compute it again and again, nor of parts side by side, as a concatenation has: those are
+    stored where they are computed.
+    """
+    inside = walk([e])
+    steps = [x for x in inside if isinstance(x, Prim | Choose | Holds)]
+    simple = all(isinstance(x, Prim | Choose | Holds | Read | Const | Index) for x in inside)
+    joins = any(isinstance(x, Choose) and isinstance(x.condition, Holds) for x in inside)
+    costly = any(isinstance(x, Prim) and x.op in COSTLY for x in steps)
+    few = sum(isinstance(x, Read) for x in inside) <= FEW_READS and len(steps) <= FEW_STEPS
+    read = [volume_of(x.source.dims) for x in inside if isinstance(x, Read)]
+    once = volume(free_axes(e)) <= max(read, default=volume(free_axes(e)))
+    return simple and few and once and not costly and not joins
 
 
 def multiplied_as(*operands: Expr) -> DType:

@@ -50,9 +50,10 @@ from lumigen.lower.row_fold import find_row_fold
 from lumigen.lower.scan import is_scan, plan_scan
 from lumigen.lower.schedule_plan import (
     STREAM_ROWS,
-    maps_rows,
+    blocks_compute,
     schedule_of_block,
     schedule_of_thread,
+    threads_compute,
 )
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
@@ -105,7 +106,7 @@ class Device:
     team: bool = False  # a task is a block of threads, the last of which may go on
     one_row: bool = False  # a vector times weights is a product like others
     beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
-    maps_rows: Callable[[Region], bool] = lambda _: False  # if a product is to compute its rows
+    computes: Callable[[Region], bool] = lambda _: False  # if a product is to compute its operands
     short: int = 0  # points of a loop over tiles that takes no longer than to store them
     rows: int = (
         0  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
@@ -225,7 +226,7 @@ CPU = Device(
     division=Division(lanes=64 * 128, row=Grain(128, 1 << 15), column=Grain(1, 256), again=1 << 17),
     keeps=lambda _length, _kept: True,
     beside=lambda region: find_beside(region) is not None,
-    maps_rows=maps_rows,
+    computes=threads_compute,
     accumulators=8,
     one_row=True,
     rows_in_one_loop=candidates_of_rows,
@@ -248,6 +249,7 @@ CUDA = Device(
     division=Division(
         lanes=MULTIPROCESSORS * 4096, row=Grain(1024, 1 << 13, 4), column=Grain(1, 64, 1024)
     ),
+    computes=blocks_compute,
     accumulators=1,  # no kernel with more was seen to be faster than a launch for each
     team=True,
     short=1 << 20,  # blocks share long loops, as against the launches that storing takes

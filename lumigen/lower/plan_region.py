@@ -21,9 +21,11 @@ from lumigen.lower.pipeline import flat_pair
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
     STEP_OF_PARTS,
+    computes_in_tiles,
     parts_of_blocks,
     parts_of_threads,
     schedule_of_panels,
+    schedule_of_tiles,
     schedule_of_windows,
 )
 from lumigen.lower.split import Division, Split, is_little, split
@@ -76,6 +78,9 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
         plan = RegionPlan(region, (plan_beside(region, grids),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store, one_row=True, statistics=True)
+    if products is not None and computes_in_tiles(products):
+        sizes = schedule_of_tiles(products)
+        yield Candidate(RegionPlan(region, (products.plan(region, alone=False),)), (sizes,))
     if products is not None and len(products.each) == 1:
         yield _product(region, products.each[0], schedule)
     elif products is not None and not any(c.m_axes and has_windows(c) for c in products.each):

@@ -13,8 +13,8 @@ from lumigen.index import extent_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
-from lumigen.lower.contractions import EXPANSION
-from lumigen.lower.pipeline import multiplied_in
+from lumigen.lower.contractions import EXPANSION, is_cheap, is_plain
+from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import SITES as STREAM_SITES
@@ -163,18 +163,41 @@ def schedule_of_panels(found: Products) -> Schedule:
     return schedule("panel", sizes | {"streamed": int(streamed)}, PANELS)
 
 
-def maps_rows(region: Region) -> bool:
-    """Whether a product of computed rows, with statistics of each, takes no longer than if they were stored before.
+def computes_in_tiles(found: Products) -> bool:
+    """Whether tasks are to compute an operand of a product without weights: each has nearly all of the other one."""
+    one, *others = found.each
+    if others or not one.m_axes or kernel_reductions([one.rows, one.columns]):
+        return False
+    computed = [e for e in (one.rows, one.columns) if not is_plain(e)]
+    if Columns.of(one).once is not None or not computed or not all(map(is_cheap, computed)):
+        return False
+    rows, columns = (extent_of(axes).estimate() for axes in (one.m_axes, one.n_axes))
+    few = is_plain(one.columns) or rows <= OF_FLOATS["rows"]
+    return few and (is_plain(one.rows) or columns <= COMPUTED_AGAIN * OF_FLOATS["columns"])
 
-    Each tile of columns computes them again: two passes over a row, as against its products with all columns of the
-    tile, which is up to a twenty-fifth of the time. A launch less makes up for it while tiles are few. Not where a
-    matrix unit has so many rows in a tile that what waits to be packed does not stay in a cache. One row is nothing
-    beside the weights that stream past it.
+
+def schedule_of_tiles(found: Products) -> Schedule:
+    """Of products whose columns each task packs: so many at a time that they stay in the second cache."""
+    near = schedule_of_panels(found)
+    return near.placed("b", "tile").at("chunk", LEAST_COLUMNS)
+
+
+def threads_compute(region: Region) -> bool:
+    """Whether a product of a computed operand takes no longer than if that were stored before.
+
+    Each tile of columns computes rows again, with statistics of each perhaps: two passes over a row, as against its
+    products with all columns of the tile, which is up to a twenty-fifth of the time. A launch less makes up for it
+    while tiles are few. Not where a matrix unit has so many rows in a tile that what waits to be packed does not stay
+    in a cache. One row is nothing beside the weights that stream past it.
     """
     (store,) = region.stores
     found = find_products(store, one_row=True, statistics=True)
     one, *others = found.each if found is not None else (None,)
-    if found is None or one is None or others or not kernel_reductions([one.rows]):
+    if found is None or one is None or others:
+        return False
+    if Columns.of(one).once is None:
+        return computes_in_tiles(found)
+    if is_plain(one.rows) or not (kernel_reductions([one.rows]) or is_cheap(one.rows)):
         return False
     costly = (e for e in walk([one.rows]) if isinstance(e, Prim) and e.op in TRANSCENDENTALS)
     if any(free_axes(e) & set(one.reduce.axes) for e in costly):
@@ -184,6 +207,27 @@ def maps_rows(region: Region) -> bool:
         return True
     tiles = -(-extent_of(one.n_axes).estimate() // sizes["columns"])
     return tiles <= COMPUTED_AGAIN and not (is_paired(one) and sizes["streamed"])
+
+
+def blocks_compute(region: Region) -> bool:
+    """Whether a product of an operand that is computed takes no longer than if that were stored before.
+
+    A tile computes it as it comes in, so that it is computed once for each tile along the other operand. In one pass
+    that costs less than to store it and to read it again.
+    """
+    (store,) = region.stores
+    found = find_products(store)
+    one, *others = found.each if found is not None else (None,)
+    if one is None or others or not are_counted(one.m_axes, one.n_axes, one.reduce.axes):
+        return False
+    computed = [e for e in (one.rows, one.columns) if not is_plain(e)]
+    if not computed or not all(map(is_cheap, computed)):
+        return False
+    tile = fastest(one, multiplied_in(one.rows, one.columns))
+    rows, columns = (extent_of(axes).estimate() for axes in (one.m_axes, one.n_axes))
+    return (is_plain(one.rows) or columns <= tile["columns"]) and (
+        is_plain(one.columns) or rows <= tile["rows"]
+    )
 
 
 def _main(plan: KernelPlan) -> object:
