@@ -64,6 +64,7 @@ ALL: dict[str, Row] = {
     ),
     "cumsum": Row(lambda x: x.cumsum(-1), {"x": lg.spec(ROWS, 40)}),
     "scan of rows": Row(lambda x: x.cumsum(0), {"x": lg.spec(ROWS, 600)}),
+    "scan in parts": Row(lambda x: x.cumsum(-1), {"x": lg.spec(1, 40000)}, ("cuda",)),
     "sort": Row(lambda x: x.argsort(-1), {"x": lg.spec(ROWS, 40)}),
     "product": Row(lambda a, b: (a @ b).relu(), {"a": lg.spec(ROWS, 40), "b": lg.spec(40, KEYS)}),
     "product of halves": Row(
@@ -94,7 +95,7 @@ ALL: dict[str, Row] = {
 }
 DEVICES: Mapping[str, Device] = {"cpu": CPU, "cuda": CUDA}
 CASES = [(name, device) for name, row in ALL.items() for device in row.devices]
-LONG = {"long", "repeated"}  # for an interpreter
+LONG = {"long", "repeated", "scan in parts"}  # for an interpreter
 RUN = [pytest.param(*c, marks=[pytest.mark.slow] if c[0] in LONG else []) for c in CASES]
 
 

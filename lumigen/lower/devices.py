@@ -43,11 +43,12 @@ from lumigen.lower.plan_region import (
     candidates_of_blocks,
     candidates_of_deep_rows,
     candidates_of_rows,
+    candidates_of_scans,
     candidates_of_threads,
     plan_loops,
 )
 from lumigen.lower.row_fold import find_row_fold
-from lumigen.lower.scan import is_scan, plan_scan
+from lumigen.lower.scan import is_scan
 from lumigen.lower.schedule_plan import (
     STREAM_ROWS,
     blocks_compute,
@@ -70,7 +71,7 @@ from lumigen.lower.split import Division, Grain
 from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.lower.tile_time import MULTIPROCESSORS
-from lumigen.plan import Illegal, KernelPlan, NotRealised, RegionPlan
+from lumigen.plan import Illegal, KernelPlan, NotRealised
 from lumigen.region import Region
 from lumigen.schedule import Schedule
 from lumigen.verify.plan import verify as verify_plan
@@ -119,8 +120,7 @@ class Device:
             yield candidate(plan, self.schedule)
             return
         if is_scan(region):
-            plan = RegionPlan(region, (plan_scan(region, team=self.team),))
-            yield candidate(plan, self.schedule)
+            yield from candidates_of_scans(region, self.schedule, team=self.team)
             return
         if not self._is_joined_in_loops(region):
             yield from self.products(region, self.schedule)

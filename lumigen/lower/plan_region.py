@@ -19,9 +19,11 @@ from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.pipeline import flat_pair
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
+from lumigen.lower.scan import plan_scan
 from lumigen.lower.schedule_plan import (
     STEP_OF_PARTS,
     computes_in_tiles,
+    length_of_parts,
     parts_of_blocks,
     parts_of_threads,
     schedule_of_panels,
@@ -30,6 +32,7 @@ from lumigen.lower.schedule_plan import (
 )
 from lumigen.lower.split import Division, Split, is_little, split
 from lumigen.lower.split_fold import split_fold
+from lumigen.lower.split_scan import split_scan
 from lumigen.lower.stream import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.plan import KernelPlan, RegionPlan
@@ -102,6 +105,16 @@ def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidat
     found = find_plain_rows(region.stores)
     if found is not None:
         yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
+
+
+def candidates_of_scans(region: Region, schedule: Scheduled, *, team: bool) -> Iterator[Candidate]:
+    """A scan of whole rows, or in parts where rows are few and long."""
+    whole = RegionPlan(region, (plan_scan(region, team=team),))
+    length, in_parts = length_of_parts(region, team=team)
+    parts = split_scan(region, length, team=team)
+    for plan in (parts, whole) if in_parts else (whole, parts):
+        if plan is not None:
+            yield candidate(plan, schedule)
 
 
 def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:

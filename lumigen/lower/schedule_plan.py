@@ -17,6 +17,7 @@ from lumigen.lower.contractions import EXPANSION, is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.stream import Streamable, size
 from lumigen.lower.tile_time import MULTIPROCESSORS, fastest, of_pair
@@ -77,6 +78,8 @@ FOLD = {"columns": 64, "depth": 64}
 # machine
 POINTS_OF_THREAD, STEP_OF_PARTS, THREADS = 512, 64, 64
 VISITS = {"visits": 8192, "lanes": 128}
+# of the parts of a scan: elements that a thread, or a block, scans at least, in whole vectors, and the least parts
+PART_OF_SCAN, BLOCK_OF_SCAN, WHOLE, PARTS_TO_SCAN = 1 << 15, 1 << 13, 256, 4
 
 # rows of a block past which tiles stream by, 16 to a warp, and how many points of the folded axis come at a time:
 # fewer where rows are so long that their sums fill the registers
@@ -286,6 +289,22 @@ def _stream(found: Streamable) -> Schedule:
     rows, step, warps = next(busy, tiles[-1])
     sizes = (rows, columns, depth, step, warps)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
+
+
+def length_of_parts(region: Region, *, team: bool) -> tuple[int, bool]:
+    """(elements of a part of a scan, whether it is to be in parts): where rows leave most of a device idle.
+
+    Parts are half as much work again, or twice as much where no reduction says what a part comes to. So a processor
+    has them for one row, of a sum or a maximum, as two threads gain by them then; a GPU where rows are too few blocks.
+    """
+    (store,) = region.stores
+    assert isinstance(store.value, Scan)
+    length = store.value.axis.extent.estimate()
+    rows = extent_of(a for a in store.axes if a != store.value.axis).estimate()
+    least, workers = (BLOCK_OF_SCAN, MULTIPROCESSORS) if team else (PART_OF_SCAN, THREADS)
+    each = max(least, -(-length * rows // workers // WHOLE) * WHOLE)
+    few = 2 * rows <= workers if team else rows == 1 and store.value.monoid in REDUCED
+    return each, few and length >= PARTS_TO_SCAN * each
 
 
 def parts_of_threads(found: Cascade) -> int:
