@@ -28,6 +28,8 @@ class Storing:
     short: int  # points of a loop over tiles that takes no longer than to store them
     rows: int  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
+    few_reads: int  # of a value that costs hardly more than what it is made of
+    few_steps: int  # the same
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
@@ -72,6 +74,16 @@ class Vectors:
 
 
 @dataclass(frozen=True)
+class ScanParts:
+    """Scans of long rows in parts."""
+
+    workers: int  # threads or multiprocessors, which should all have something to do
+    least: int  # elements of a part
+    whole: int  # elements, of which a part has a multiple
+    fewest: int  # parts of a row, if it is to be in parts
+
+
+@dataclass(frozen=True)
 class Teams:
     """Threads that share a task. Registers are of 32 bits."""
 
@@ -105,6 +117,7 @@ class Machine:
     storing: Storing
     division: Division
     vectors: Vectors
+    scans: ScanParts
     teams: Teams | None  # none where a task is one thread's
 
 

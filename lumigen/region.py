@@ -163,6 +163,7 @@ class Scan(Interned):
 
     `step` reads the carry before it as Carried(0, "old"). The axis is one of the store's. Where a `monoid` is declared,
     `step` is that operation alone, associative and commutative, on the carry and on `element`, Carried(0, "new").
+    With `part` it begins again at each multiple of it, with `init` as it is there, the same in all of a part.
     """
 
     axis: Axis
@@ -171,6 +172,7 @@ class Scan(Interned):
     element: Expr | None
     monoid: str | None
     dtype: DType
+    part: int
 
     def taking(self, carry: Expr) -> Expr:
         """The carry after an element, from the one before."""
@@ -413,9 +415,14 @@ def local(name: str, axes: frozenset[Axis], dtype: DType) -> Expr:
 
 
 def scan(
-    axis: Axis, init: Expr, step: Expr, element: Expr | None = None, monoid: str | None = None
+    axis: Axis,
+    init: Expr,
+    step: Expr,
+    element: Expr | None = None,
+    monoid: str | None = None,
+    part: int = 0,
 ) -> Expr:
-    return _intern(Scan, axis, init, step, element, monoid, init.dtype)
+    return _intern(Scan, axis, init, step, element, monoid, init.dtype, part)
 
 
 def neutral(dtype: DType) -> Expr:
@@ -711,7 +718,7 @@ def rebuild(e: Expr, child: Callable[[Expr], Expr], at: Callable[[Ix], Ix]) -> E
     if isinstance(e, Scan):
         (axis,) = at(ix(e.axis)).axes  # under another name at most
         element = None if e.element is None else child(e.element)
-        return scan(axis, child(e.init), child(e.step), element, e.monoid)
+        return scan(axis, child(e.init), child(e.step), element, e.monoid, e.part)
     return e
 
 

@@ -43,6 +43,11 @@ def commuted(n: Normed, x: Any) -> Any:
     return n.net.gate(n.rms.weight * (scale * x))
 
 
+def shifted(n: Normed, x: Any) -> Any:
+    """No statistics: what costs little to compute goes into the product as well."""
+    return n.net.gate(n.layer.bias + n.rms.weight * x)
+
+
 def accumulators(n: Normed, x: Any) -> Any:
     return gate_and_up(n.net, n.rms(x))
 
@@ -57,7 +62,7 @@ def read_after(n: Normed, x: Any) -> Any:
     return n.net.gate(n.rms(x)) * x.square().mean(-1, keepdim=True)
 
 
-ONE = {f.__name__: f for f in (rms, layer, commuted, accumulators, grids)}
+ONE = {f.__name__: f for f in (rms, layer, commuted, shifted, accumulators, grids)}
 
 
 def entry(

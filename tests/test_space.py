@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_written_kernels import weight
 from tiles import traced
 
 import lumigen as lg
@@ -71,12 +72,18 @@ ALL: dict[str, Row] = {
     ),
     "cumsum": Row(lambda x: x.cumsum(-1), {"x": lg.spec(ROWS, 40)}),
     "scan of rows": Row(lambda x: x.cumsum(0), {"x": lg.spec(ROWS, 600)}),
+    "scan in parts": Row(lambda x: x.cumsum(-1), {"x": lg.spec(1, 40000)}, ("cuda",)),
     "sort": Row(lambda x: x.argsort(-1), {"x": lg.spec(ROWS, 40)}),
     "product": Row(lambda a, b: (a @ b).relu(), {"a": lg.spec(ROWS, 40), "b": lg.spec(40, KEYS)}),
     "product of halves": Row(
         lambda a, b: (a @ b).relu(),
         {"a": lg.spec(ROWS, 64, dtype=lg.f16), "b": lg.spec(64, 48, dtype=lg.f16)},
     ),
+    "quants": Row(
+        lambda x, q, s: x @ (q.reshape(24, 2, 16).to(lg.f32) * s.unsqueeze(-1)).reshape(24, 32).mT,
+        {"x": lg.spec(ROWS, 32), "q": lg.spec(24, 32, dtype=lg.i8), "s": lg.spec(24, 2)},
+    ),
+    "weights": Row(lambda x: x @ weight(70, 40).mT, {"x": lg.spec(ROWS, 40)}, ("cpu",)),
     "convolution": Row(
         lambda x, w: F.conv2d(x, w, padding=1),
         {"x": lg.spec(1, 3, 9, 11), "w": lg.spec(20, 3, 3, 3)},
@@ -108,7 +115,7 @@ ALL: dict[str, Row] = {
 }
 DEVICES: Mapping[str, Device] = {"cpu": CPU, "cuda": CUDA}
 CASES = [(name, device) for name, row in ALL.items() for device in row.devices]
-LONG = {"long", "repeated"}  # for an interpreter
+LONG = {"long", "repeated", "scan in parts"}  # for an interpreter
 RUN = [pytest.param(*c, marks=[pytest.mark.slow] if c[0] in LONG else []) for c in CASES]
 
 

@@ -56,6 +56,13 @@ from lumigen.region import (
 UNARY = {Op.LOG2: "log2", Op.EXP2: "exp2", Op.SIN: "sin", Op.SQRT: "sqrt", Op.RECIP: "recip"}
 
 
+def element_of(e: Read, text: str) -> Text:
+    """What is read as it is computed with, of the text of an element of memory."""
+    if is_half(e.source.dtype):
+        return Text(f"load_{e.source.dtype}({text})")
+    return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
+
+
 @dataclass(frozen=True)
 class Renderer:
     """Renders expressions in a scope whose lane axis is `lanes` (None: scalar code).
@@ -159,10 +166,8 @@ class Renderer:
                 return Text(f"int64_t{{{text}}}")
             return Text(text, LOOSE if " " in text else TIGHT)
         if isinstance(e, Read):
-            text = f"{self.use(str(e.source))}[{self.index(address(e.source, e.at))}]"
-            if is_half(e.source.dtype):
-                return Text(f"load_{e.source.dtype}({text})")
-            return Text(f"{text} != 0", LOOSE) if e.dtype is boolean else Text(text)
+            at = self.index(address(e.source, e.at))
+            return element_of(e, f"{self.use(str(e.source))}[{at}]")
         if isinstance(e, Random):
             self.uses.headers.add("random.h")
             text = f"random_bits({self.scalar(e.key).code}, {e.site}, {self.index(e.at)})"
@@ -278,11 +283,8 @@ class Renderer:
             return Text(self.use(e.name), WORD)
         if isinstance(e, Choose) and self._is_shared(e):
             # the same in all lanes: the other side is not evaluated, whatever it reads
-            parts = [self.scalar(e.condition), self.vector(e.then), self.vector(e.otherwise)]
-            return Text(
-                " ? ".join((parts[0].within(SUM), " : ".join(x.within(SUM) for x in parts[1:]))),
-                LOOSE,
-            )
+            sides = " : ".join(self.vector(x).within(SUM) for x in (e.then, e.otherwise))
+            return Text(f"{self.scalar(e.condition).within(SUM)} ? {sides}", LOOSE)
         guarded = self._guarded(e)
         if guarded is not None:
             return guarded

@@ -388,6 +388,7 @@ class _Scope:
         """The carry up to the place that the axis has here."""
         last = self.names.axes[e.axis]
         name = self.names.fresh("carry")
+        first = ix(e.axis) // e.part * e.part if e.part else ix(0)
         self.lines.append(f"{_ctype(e.dtype)} {name} = {self.value(e.init).code};")
         scope = self.loop()
         axis = Axis(f"{e.axis.name}_", e.axis.extent)
@@ -396,7 +397,7 @@ class _Scope:
         scope.known[so_far] = name
         step = scope.root(substitute(e.taking(so_far), {e.axis: ix(axis)}))
         scope.lines.append(f"{name} = {step.code};")
-        head = f"for (int64_t {label} = 0; {label} <= {last}; ++{label}) {{"
+        head = f"for (int64_t {label} = {self.index(first)}; {label} <= {last}; ++{label}) {{"
         self.lines += [head, *_indented(scope.lines), "}"]
         return name
 

@@ -414,6 +414,8 @@ class Evaluator:
         for i in range(int(np.max(places)) + 1):
             inner = self.fork()
             inner.bind(e.axis, 0, np.asarray([i]))
+            if e.part and i % e.part == 0:
+                state = inner.value(e.init)
             inner.carried[0, "old"] = state
             if e.element is not None:
                 inner.carried[0, "new"] = inner.value(e.element)

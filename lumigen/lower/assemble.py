@@ -241,7 +241,7 @@ class _Model:
             asked_once(self.device.columns),
             self.device.machine.storing,
             self.device.one_row,
-            asked_once(self.device.maps_rows),
+            asked_once(self.device.computes),
         )
 
     def prepare(self, graph: Graph) -> _Prepared:

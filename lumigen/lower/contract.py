@@ -240,6 +240,15 @@ def affine(e: Expr, major: Axis, k: Axis) -> tuple[Buffer, Ix, Ix, Ix] | None:
     return e.source, base, by_major, by_k
 
 
+def is_along(value: Expr, major: Axis, k: Axis) -> bool:
+    """Whether more of what an operand is made of is contiguous along the majors than along the depth."""
+    reads = [(e.source, address(e.source, e.at)) for e in walk([value]) if isinstance(e, Read)]
+    by_major, by_depth = (
+        sum(b.dtype.itemsize for b, at in reads if at.coefficient(axis) == 1) for axis in (major, k)
+    )
+    return by_major > by_depth
+
+
 def as_operand(value: Expr, major: Axis, k: Axis) -> Operand:
     """A matrix operand over (major, k): as memory holds it, or computed element by element as it is packed."""
     found = affine(value, major, k)

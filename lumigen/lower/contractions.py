@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from lumigen.dtype import DType, bf16, f32
 from lumigen.index import Axis, Ix, Lookup, extent_of, product
 from lumigen.machine import Storing
-from lumigen.ops import Op
+from lumigen.ops import TRANSCENDENTALS, Op
 from lumigen.region import (
     Buffer,
     Choose,
@@ -31,6 +31,8 @@ from lumigen.region import (
     walk,
 )
 
+COSTLY = TRANSCENDENTALS | {Op.MOD, Op.RECIP, Op.SQRT}
+
 
 def is_plain(e: Expr) -> bool:
     """Whether the value is read from memory as it is (guarded perhaps, or a constant), not computed."""
@@ -39,6 +41,26 @@ def is_plain(e: Expr) -> bool:
             isinstance(e.condition, Holds) and is_plain(e.then) and isinstance(e.otherwise, Const)
         )
     return isinstance(e, Read | Const | Index)
+
+
+def is_cheap(e: Expr, storing: Storing) -> bool:
+    """Whether to compute the value costs hardly more than to read what it is made of: a few reads, a few steps.
+
+    Not of windows, which would compute it again and again, nor of parts side by side, as a concatenation has: those are
+    stored where they are computed.
+    """
+    inside = walk([e])
+    steps = [x for x in inside if isinstance(x, Prim | Choose | Holds)]
+    simple = all(isinstance(x, Prim | Choose | Holds | Read | Const | Index) for x in inside)
+    joins = any(isinstance(x, Choose) and isinstance(x.condition, Holds) for x in inside)
+    costly = any(isinstance(x, Prim) and x.op in COSTLY for x in steps)
+    few = (
+        sum(isinstance(x, Read) for x in inside) <= storing.few_reads
+        and len(steps) <= storing.few_steps
+    )
+    read = [volume_of(x.source.dims) for x in inside if isinstance(x, Read)]
+    once = volume(free_axes(e)) <= max(read, default=volume(free_axes(e)))
+    return simple and few and once and not costly and not joins
 
 
 def multiplied_as(*operands: Expr) -> DType:

@@ -49,8 +49,8 @@ class Skeletons:
     `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
     contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
     region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
-    contraction too. `maps_rows`: whether a product whose rows are computed, with statistics of each, is to compute them
-    itself.
+    contraction too. `computes`: whether a product is to compute its operands itself: rows with statistics of each, or
+    what costs little.
     """
 
     runs_whole: Callable[[Region], bool]
@@ -58,7 +58,7 @@ class Skeletons:
     columns: Callable[[Region], int]
     storing: Storing
     one_row: bool = False
-    maps_rows: Callable[[Region], bool] = lambda _: False
+    computes: Callable[[Region], bool] = lambda _: False
 
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
@@ -122,7 +122,7 @@ def computed_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
     ranges over, if a reduction in it varies with the reduced axes. Neither if it is expanding: it holds a contraction
     of buffers all much smaller than it is, and so is what it is reduced to, so it never exists as a whole and is
     consumed tile by tile. Nor if all that becomes of the contraction are states of a row. Nor if all that reads it are
-    products that are to compute their rows. Nor if integers that are read bound its loop, as a position does in a
+    products that are to compute it. Nor if integers that are read bound its loop, as a position does in a
     cache: only the loop of the reduction leaves out what lies beyond them.
     Nor products of one row where their loop costs less than to store them.
     """
@@ -482,35 +482,33 @@ def _inside(g: CutGraph, skeletons: Skeletons, root: Node) -> list[Node]:
 
 
 def _is_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
-    """Whether all that reads a value are products that are to compute it as their rows, with statistics of each."""
-    if n in g.cut:
-        return False
-    if n not in g.mapped:
+    """Whether all that reads a value are products that are to compute it as an operand."""
+    if n not in g.cut and n not in g.mapped:
         g.mapped[n] = _found_mapped(g, skeletons, n)
-    return g.mapped[n]
+    return n not in g.cut and g.mapped[n]
 
 
 def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
-    if n in g.cut or n.op in SOURCES or n.op in MONOIDS or any(e.node is n for e in g.showing()):
+    if n.op in SOURCES or n.op in MONOIDS or any(e.node is n for e in g.showing()):
         return False
     factors = [u for u in g.users[n] if u.op is Op.MUL and u not in g.cut]
     products = dict.fromkeys(p for u in factors for p in g.users[u])
     if len(factors) < len(g.users[n]) or not products:
         return False
-    if any(p.op is not Op.SUM_REDUCE or not _contracts(g, skeletons, p) for p in products):
-        return False
-    if any(n not in [f for f, _ in g.factors(p)] for p in products):
-        return False
+    for p in products:
+        is_product = p.op is Op.SUM_REDUCE and _contracts(g, skeletons, p)
+        if not is_product or n not in [f for f, _ in g.factors(p)]:
+            return False
     inside = g.inside(n)
     reductions = [r for r in inside if r.op in MONOIDS]
-    if not reductions or any(_contracts(g, skeletons, r) for r in reductions):
+    several = not reductions and len(products) > 1
+    if several or any(_contracts(g, skeletons, r) for r in reductions):
         return False
-    known = set(inside)
     of_rows = [a for a in inside if a is not n and set(g.inside(a)) & set(reductions)]
     shown = {e.node for e in g.showing()}
-    if any(a in shown or not known.issuperset(g.users[a]) for a in of_rows):
+    if any(a in shown or not set(inside).issuperset(g.users[a]) for a in of_rows):
         return False  # some of it is wanted elsewhere
-    return all(skeletons.maps_rows(g.region(p)) for p in products)
+    return all(skeletons.computes(g.region(p)) for p in products)
 
 
 def _folded_together(

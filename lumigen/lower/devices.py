@@ -17,12 +17,18 @@ from lumigen.index import extent_of
 from lumigen.lower.built import Built
 from lumigen.lower.contract import find_products
 from lumigen.lower.order import Keeps, plan_order
-from lumigen.lower.plan_region import Candidate, Scheduled, candidate, plan_loops
-from lumigen.lower.scan import is_scan, plan_scan
+from lumigen.lower.plan_region import (
+    Candidate,
+    Scheduled,
+    candidate,
+    candidates_of_scans,
+    plan_loops,
+)
+from lumigen.lower.scan import is_scan
 from lumigen.lower.space import Builder, changes
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.machine import Machine
-from lumigen.plan import Illegal, KernelPlan, NotRealised, RegionPlan
+from lumigen.plan import Illegal, KernelPlan, NotRealised
 from lumigen.region import Region
 from lumigen.schedule import Schedule
 from lumigen.verify.plan import verify as verify_plan
@@ -55,7 +61,7 @@ class Device:
     special: tuple[Special, ...] = ()
     one_row: bool = False  # a vector times weights is a product like others
     beside: Callable[[Region], bool] = lambda _: False  # whether a launch has a grid for each store
-    maps_rows: Callable[[Region], bool] = lambda _: False  # if a product is to compute its rows
+    computes: Callable[[Region], bool] = lambda _: False  # if a product is to compute its operands
 
     def space(self, region: Region) -> Iterator[Candidate]:
         """What a canonical region can run as, the heuristic's choice first."""
@@ -64,8 +70,7 @@ class Device:
             yield candidate(plan, self.schedule)
             return
         if is_scan(region):
-            plan = RegionPlan(region, (plan_scan(region, self.machine),))
-            yield candidate(plan, self.schedule)
+            yield from candidates_of_scans(region, self.schedule, self.machine)
             return
         if not self._is_joined_in_loops(region):
             yield from self.products(region, self.schedule)

@@ -2,7 +2,8 @@
 
 Before: a plan of some products over the same rows and columns, and the store after them.  After: a tile program that
 packs rows of A, multiplies them with packed columns of B and applies the rest of the expression to tiles of the
-products. Rows that several products share are packed once.
+products. Rows that several products share are packed once. Columns that are no weight are packed by a kernel before,
+or, in a `tile`, by each task, as many as it multiplies at a time: what is computed exists nowhere else.
 """
 
 from __future__ import annotations
@@ -21,23 +22,24 @@ from lumigen.lower.contract import (
     Products,
     as_operand,
     flatten,
+    is_along,
     number,
     stored,
     threads_of,
     tiles,
     whole_depth,
 )
-from lumigen.lower.contractions import reductions_beside
-from lumigen.lower.scope import Names, Scope, address, kernel_reductions, loops_by_value, moved
+from lumigen.lower.contractions import is_plain, reductions_beside
+from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr, Read, Region, Role, Store, map_expr, read, substitute
 from lumigen.schedule import Schedule
-from lumigen.tile import For, Mma, Operand, Pack, Stmt, StoreTile, TileProgram
+from lumigen.tile import For, Mma, Operand, Pack, PackColumns, Stmt, StoreTile, TileProgram
 
 SITES = ("rows", "columns", "chunk", "depth", "streamed")
-PLACES = {"b": ("panels",)}
+PLACES = {"b": ("panels", "tile")}
 
 
 def contract(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
@@ -47,7 +49,8 @@ def contract(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     columns = _columns(found)
     program = _program(plan, store, found, columns, sizes, machine)
     packed: dict[Expr, Expr] = {}
-    for c, b in zip(found.each, columns, strict=True):
+    in_panels = [p for p in zip(found.each, columns, strict=True) if not _in_tile(p[1], sizes)]
+    for c, b in in_panels:
         packed[c.reduce] = map_expr(c.reduce, {c.columns: b.element(b.operand)})
     meaning = Region((replace(store, value=map_expr(store.value, packed)),))
     program = replace(program, args=(*meaning.reads(), store.dst))
@@ -67,6 +70,40 @@ def _columns(found: Products) -> tuple[Columns, ...]:
     return tuple(out)
 
 
+def _in_tile(b: Columns, sizes: Schedule) -> bool:
+    """Whether each task packs the columns."""
+    return sizes.where("b") == "tile" and b.once is None
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Columns over (n, k) that a task packs.
+
+    Vectors along one of the two compute them, into a tile of their own, unless memory has them.
+    """
+
+    value: Expr
+    k: Axis
+    b_tile: Buffer
+    x_tile: Buffer | None
+
+    def stmts(self, tile: _Tile, lo: Ix, hi: Ix) -> tuple[Stmt, ...]:
+        """A chunk of columns by a part of k in panels."""
+        n, first = tile.n, ix(tile.chunk)
+        if self.x_tile is None:
+            point = Axis("point", self.b_tile.dims[1])
+            b = as_operand(substitute(self.value, {self.k: lo + point}), n, point)
+            return (PackColumns(self.b_tile, b, n, first, tile.end, point, hi - lo),)
+        of_n, of_k = Points(n, first, tile.end), Points(self.k, lo, hi)
+        at, length = (ix(n) - first, ix(self.k) - lo), self.x_tile.dims[1]
+        x = Operand(self.x_tile, ix(0), length, ix(1), None)
+        if is_along(self.value, n, self.k):
+            at, of_n, of_k = at[::-1], of_k, of_n
+            x = Operand(self.x_tile, ix(0), ix(1), length, None)
+        made = stored(tile.tasks.scope, self.x_tile, at, self.value, of_n, of_k)
+        return made, PackColumns(self.b_tile, x, n, ix(0), tile.end - first, self.k, hi - lo)
+
+
 @dataclass(frozen=True)
 class _Sum:
     """One product in a tile: its columns, what a processor multiplies it as, and the tile of its sums.
@@ -75,7 +112,7 @@ class _Sum:
     """
 
     value: Expr  # over the flat axes
-    b: Operand
+    b: Operand | _Made
     element: DType
     acc: Buffer
     base: Ix
@@ -103,15 +140,23 @@ class _Rows:
 
     @property
     def tiles(self) -> tuple[Buffer, ...]:
-        return (self.pack.dst,) if self.x_tile is None else (self.x_tile, self.pack.dst)
+        made = (b for s in self.sums if isinstance(b := s.b, _Made))
+        of_columns = (t for b in made for t in (b.x_tile, b.b_tile) if t is not None)
+        rows = (self.pack.dst,) if self.x_tile is None else (self.x_tile, self.pack.dst)
+        return (*rows, *of_columns)
 
     def multiplied(self, tile: _Tile) -> tuple[Stmt, ...]:
         """The products of a chunk of columns."""
         out: list[Stmt] = []
         pack, chunk = self.pack, ix(tile.chunk)
         for s in self.sums:
-            b = replace(s.b, base=s.b.base + chunk // WIDTH * (s.b.stride or ix(0)))
-            b = replace(b, base=b.base + self.lo * WIDTH)
+            if isinstance(s.b, _Made):
+                out += s.b.stmts(tile, self.lo, self.hi)
+                depth = (self.hi - self.lo) * WIDTH
+                b = Operand(s.b.b_tile, ix(0), depth, ix(WIDTH), None, panels=True)
+            else:
+                b = replace(s.b, base=s.b.base + chunk // WIDTH * (s.b.stride or ix(0)))
+                b = replace(b, base=b.base + self.lo * WIDTH)
             sizes = (pack.row_hi - pack.row_lo, tile.end - chunk, self.hi - self.lo, self.lo)
             at = (s.acc, s.base + chunk, s.stride)
             product = Mma(*at, pack.dst, ix(0), b, *sizes, element=s.element)
@@ -216,14 +261,14 @@ def _multiplied_as(m: Axis, a: Operand, b: Columns) -> DType:
 
     One row waits for memory, which gives vectors more than tiles of a matrix unit, and floats hold what bf16 does.
     """
-    held = a.source.dtype is bf16 if a.source is not None else _reduces(a)
+    held = a.source.dtype is bf16 if a.source is not None else _is_computed(a)
     is_row = m.extent == ix(1) and held
     return bf16 if b.pairs and not is_row else f32
 
 
-def _reduces(a: Operand) -> bool:
-    """Whether rows are computed of statistics."""
-    return a.value is not None and bool(kernel_reductions([a.value]))
+def _is_computed(a: Operand) -> bool:
+    """Whether rows are computed, by vectors, and not only gathered."""
+    return a.value is not None and a.source is None and not is_plain(a.value)
 
 
 def _parts(k: Axis, sizes: Schedule) -> int:
@@ -245,7 +290,8 @@ def _sums(
     value = substitute(store.value, tile.mapping)
     reduced = [substitute(c.reduce, tile.mapping) for c in found.each]
     at = tuple(i.substitute(tile.mapping) for i in store.at)
-    given = list(zip(reduced, (b.operand for b in columns), elements, strict=True))
+    made = [_columns_of(i, b, tile, sizes) for i, b in enumerate(columns)]
+    given = list(zip(reduced, made, elements, strict=True))
     direct = _direct(store.dst, at, m, n) if value is reduced[0] else None
     if direct is not None:
         base, stride = direct
@@ -261,6 +307,24 @@ def _sums(
     done = {s.value: read(s.acc, (ix(m) - m0, ix(n) - held)) for s in sums} | tile.statistics
     points = Points(m, ix(m0), ix(m1)), Points(n, ix(held), end)
     return sums, [stored(tasks.scope, store.dst, at, map_expr(value, done), *points)]
+
+
+def _columns_of(i: int, b: Columns, tile: _Tile, sizes: Schedule) -> Operand | _Made:
+    """B as a kernel before left it, or what a task makes it of."""
+    if not _in_tile(b, sizes):
+        return b.operand
+    number, each = str(i or ""), _each(b.k, sizes, in_pairs=False)
+    wide = -(-sizes["chunk"] // WIDTH) * WIDTH
+    dims = (each, wide) if is_along(b.value, tile.n, b.k) else (wide, each)
+    b_tile = Buffer(f"b_tile{number}", Role.SCRATCH, (ix(wide), ix(each)), f32)
+    x_tile = Buffer(f"w_tile{number}", Role.SCRATCH, tuple(map(ix, dims)), f32)
+    return _Made(b.value, b.k, b_tile, None if is_plain(b.value) else x_tile)
+
+
+def _each(k: Axis, sizes: Schedule, *, in_pairs: bool) -> int:
+    """How much of k a part has: equal shares at the greatest."""
+    each = -(-(k.extent.bounds()[1] or sizes["depth"]) // _parts(k, sizes))
+    return whole_depth(each) if in_pairs else each
 
 
 def _rows(
@@ -279,14 +343,13 @@ def _rows(
     for (a, k, element), members in groups.items():
         number = str(len(out)) if len(groups) > 1 else ""
         parts = _parts(k, sizes)
-        each = -(-(k.extent.bounds()[1] or sizes["depth"]) // parts)  # equal shares at the greatest
-        each = whole_depth(each) if any(columns[i].pairs for i in members) else each
+        each = _each(k, sizes, in_pairs=any(columns[i].pairs for i in members))
         a_tile = Buffer(f"a_tile{number}", Role.SCRATCH, (ix(tile.tasks.most_rows), ix(each)), f32)
         k0 = Axis(f"k{number or 0}", maximum(k.extent, ix(1)))  # the sum of nothing is 0
         lo, hi = (ix(k0), minimum(ix(k0) + each, k.extent)) if parts > 1 else (ix(0), k.extent)
         own = k0, lo, hi, parts, each, tuple(sums[i] for i in members)
         pack = Pack(a_tile, ix(0), a, tile.m, ix(m0), ix(m1), k, lo, hi, element)
-        if not _reduces(a):
+        if not _is_computed(a):
             out.append(_Rows(pack, *own))
             continue
         x_tile = replace(a_tile, name=f"x_tile{number}")
@@ -336,7 +399,8 @@ def _tasks(
     whole = 2 * PAIRED_ROWS if element is bf16 else 1  # rows of a share, but of the last one
     most_rows = -(-most_rows // whole) * whole
     shares, numbers = threads_of(grid_size, dims)
-    m_tiles = tiles(m.extent, most_rows, least, ix(1) if streamed and pairs else shares)
+    in_common = (streamed and pairs) or sizes.where("b") == "tile"  # what rows need, in one task
+    m_tiles = tiles(m.extent, most_rows, least, ix(1) if in_common else shares)
     n_tiles = tiles(n.extent, sizes["columns"], 2 * WIDTH, ceildiv(shares, m_tiles))
     task = Axis("task", grid_size * m_tiles * n_tiles)
     top = Scope(Names(), frozenset({task}))

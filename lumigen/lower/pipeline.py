@@ -21,11 +21,13 @@ from lumigen.lower.contract import Contraction, Products, as_operand, flatten, n
 from lumigen.lower.scope import Names, Scope, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Gpu, ProductTiles
+from lumigen.ops import Op
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import (
     Buffer,
     Expr,
     Local,
+    Prim,
     Read,
     Region,
     Role,
@@ -282,11 +284,20 @@ def _threads(sizes: Schedule, warp: int) -> int:
 
 
 def multiplied_in(rows: Expr, columns: Expr) -> DType:
-    """The type that a matrix instruction takes: the 16 bits in which memory holds an operand, else f32.
+    """The type that a matrix instruction takes: 16 bits that memory has of an operand, or it is rounded to; else f32.
 
     f32 too where the other is in the other 16 bits, or a weight that stayed in f32: it would lose range, or digits.
     """
     sources = [e.source for e in (rows, columns) if isinstance(e, Read)]
-    halves = {b.dtype for b in sources if b.dtype.bits == 16}
+    rounded = (_rounded_to(e) for e in (rows, columns))
+    halves = {b.dtype for b in sources if b.dtype.bits == 16} | {d for d in rounded if d}
     exact = any(b.dtype is f32 and b.role is Role.WEIGHT for b in sources)
     return halves.pop() if len(halves) == 1 and not exact else f32
+
+
+def _rounded_to(e: Expr) -> DType | None:
+    """The 16 bits that a computed value is rounded to last."""
+    while isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype is f32:
+        (e,) = e.args
+    is_rounded = isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.dtype.is_float
+    return e.dtype if is_rounded and e.dtype.bits == 16 else None

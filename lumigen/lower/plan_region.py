@@ -24,14 +24,19 @@ from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
 from lumigen.lower.pipeline import flat_pair, multiplied_in
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
+from lumigen.lower.scan import plan_scan
 from lumigen.lower.schedule_plan import (
+    computes_in_tiles,
+    length_of_parts,
     parts_of_blocks,
     parts_of_threads,
     schedule_of_panels,
+    schedule_of_tiles,
     schedule_of_windows,
 )
 from lumigen.lower.split import Split, is_little, split
 from lumigen.lower.split_fold import split_fold
+from lumigen.lower.split_scan import split_scan
 from lumigen.lower.streamable import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
@@ -84,6 +89,10 @@ def candidates_of_threads(
         plan = RegionPlan(region, (plan_beside(region, grids, machine),))
         yield Candidate(plan, (Schedule("side_by_side", (), parts=parts),))
     products = None if others else find_products(store, one_row=True, statistics=True)
+    if products is not None and computes_in_tiles(products, machine):
+        sizes = schedule_of_tiles(products, machine)
+        plan = products.plan(region, machine, alone=False)
+        yield Candidate(RegionPlan(region, (plan,)), (sizes,))
     if products is not None and len(products.each) == 1:
         yield _product(region, products.each[0], schedule, machine)
     elif products is not None and not any(
@@ -108,6 +117,18 @@ def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidat
     found = find_plain_rows(region.stores)
     if found is not None:
         yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
+
+
+def candidates_of_scans(
+    region: Region, schedule: Scheduled, machine: Machine
+) -> Iterator[Candidate]:
+    """A scan of whole rows, or in parts where rows are few and long."""
+    whole = RegionPlan(region, (plan_scan(region, machine),))
+    length, in_parts = length_of_parts(region, machine)
+    parts = split_scan(region, length, machine)
+    for plan in (parts, whole) if in_parts else (whole, parts):
+        if plan is not None:
+            yield candidate(plan, schedule)
 
 
 def candidate(plan: RegionPlan, schedule: Scheduled) -> Candidate:

@@ -2,22 +2,34 @@
 
 Before: a region whose one store is of a scan.  After: work tiles of rows, in each of which a loop over the scanned
 axis takes the carry one element further and stores it. Where the last axis is another one, its neighbouring points
-have their carries in one vector.
+have their carries in one vector. Of a scan in parts each part is a row of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lumigen.condition import Cmp
 from lumigen.dtype import computed, f32
-from lumigen.index import Axis, ceildiv, extent_of, ix, minimum
+from lumigen.index import Axis, Ix, ceildiv, extent_of, ix, minimum
 from lumigen.lower.built import Built, check
 from lumigen.lower.scope import Names, Scope, address, lanes_fit
 from lumigen.lower.simt import check_threads, dims_of
 from lumigen.lower.sweeps import grid_loop
 from lumigen.machine import Machine, Teams
+from lumigen.names import fresh
 from lumigen.plan import KernelPlan, Loop, NotRealised
-from lumigen.region import Expr, Local, Region, Scan, Store, carried, local, map_expr
+from lumigen.region import (
+    Expr,
+    Local,
+    Region,
+    Scan,
+    Store,
+    carried,
+    local,
+    map_expr,
+    substitute,
+)
 from lumigen.schedule import Schedule
 from lumigen.tile import Advance, Carry, For, ScanLanes, StoreTile, TileProgram
 
@@ -35,7 +47,11 @@ def plan_scan(region: Region, machine: Machine) -> KernelPlan:
     lane = last if last != t and last.extent != 1 else None
     rows = tuple(a for a in store.axes if a not in (t, lane))
     is_vector = scans_lanes(store, store.value, machine.vectors.scanned)
-    along = Loop((t,), "lanes" if is_vector else "seq", (store,))
+    kind, where = "lanes" if is_vector else "seq", ()
+    if store.value.part:
+        part = Axis(fresh("part", {a.name for a in store.axes}), parts_of(store.value))
+        rows, where = (*rows, part), _inside(store.value, part)
+    along = Loop((t,), kind, (store,), where=where)
     if lane is None:
         return KernelPlan(region, (grid_loop(rows, (along,)),))
     floats = store.value.dtype is f32 and computed(store.dst.dtype) is f32
@@ -43,11 +59,22 @@ def plan_scan(region: Region, machine: Machine) -> KernelPlan:
     return KernelPlan(region, (grid_loop(rows, (Loop((lane,), kind, (along,)),)),))
 
 
+def parts_of(value: Scan) -> Ix:
+    """How many parts a scan has."""
+    return ceildiv(value.axis.extent, value.part)
+
+
+def _inside(value: Scan, part: Axis) -> tuple[Cmp, ...]:
+    """Where an element is one of a part."""
+    first = ix(part) * value.part
+    return Cmp(ix(value.axis) - first), Cmp(first + value.part - 1 - value.axis)
+
+
 @dataclass(frozen=True)
 class _Scanned:
     """What a plan of a scan says."""
 
-    rows: tuple[Axis, ...]
+    rows: tuple[Axis, ...]  # the last of them is the part, of a scan in parts
     lane: Axis | None
     kind: str  # of the loop over the lanes
     along: bool  # vectors have neighbouring elements of a row
@@ -63,8 +90,13 @@ class _Scanned:
         if not isinstance(inner, Loop) or not isinstance(store := inner.body[-1], Store):
             raise NotRealised("a scan is a loop over its axis inside one over the rest")
         value = store.value
-        if not isinstance(value, Scan) or inner.axes != (value.axis,) or grid.where or inner.where:
+        if not isinstance(value, Scan) or inner.axes != (value.axis,) or grid.where:
             raise NotRealised("a scan takes every element of its axis")
+        own = tuple(a for a in grid.axes if a not in store.axes)
+        if len(own) > 1 or (own and grid.axes[-1:] != own) or bool(own) != bool(value.part):
+            raise NotRealised("the rows of a scan are those of its store, and its parts")
+        if inner.where != (_inside(value, own[0]) if own else ()):
+            raise NotRealised("a scan takes every element of its axis, or of a part")
         is_vector = kind == "lanes"
         if is_vector and (lane is None or value.dtype is not f32 or not _fits(value, lane)):
             raise NotRealised("carries of neighbouring rows that fit no vector")
@@ -104,15 +136,19 @@ def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProg
     row_scope = top.inner([row_axis])
     if row_axis not in rows:
         row_scope.spread(row_axis, rows)
+    span = ix(0), value.axis.extent
+    if value.part:
+        begin = ix(rows[-1]) * value.part
+        span = begin, minimum(begin + value.part, value.axis.extent)
     if found.along and value.element is not None:
-        _along(row_scope, store, value, value.element, threads)
+        _along(row_scope, store, value, value.element, threads, span)
     elif lane is None:
-        _carry(row_scope, store, value, None)
+        _carry(row_scope, store, value, None, span)
     else:
         vector = lane if found.kind == "lanes" else None
         inner = row_scope.inner([lane], vector)
         inner.alone = threads > 1
-        _carry(inner, store, value, vector)
+        _carry(inner, store, value, vector, span)
         lo = ix(task) % lane_tasks * chunk
         hi = minimum(lo + chunk, lane.extent)
         dealt = found.kind == "threads"
@@ -135,11 +171,13 @@ def _program(plan: KernelPlan, sizes: Schedule, teams: Teams | None) -> TileProg
     )
 
 
-def _along(scope: Scope, store: Store, value: Scan, element: Expr, threads: int) -> None:
+def _along(
+    scope: Scope, store: Store, value: Scan, element: Expr, threads: int, span: tuple[Ix, Ix]
+) -> None:
     """The loop over vectors of neighbouring elements of a row."""
     t = value.axis
     names = scope.names
-    (init,) = scope.values([value.init])
+    (init,) = scope.values([substitute(value.init, {t: span[0]})])
     carry = _named(names.fresh("carry"), frozenset({t}), value)
     scope.stmts.append(Carry(carry, init, t))
     inner = scope.inner([t], t)
@@ -153,7 +191,7 @@ def _along(scope: Scope, store: Store, value: Scan, element: Expr, threads: int)
     body = tuple(combined.stmts)
     inner.stmts.append(ScanLanes(out, carry, elements, t, left, right, body, result))
     inner.stmts.append(StoreTile(store.dst, store.at, out, t))
-    scope.stmts.append(For(t, ix(0), t.extent, True, tuple(inner.stmts)))
+    scope.stmts.append(For(t, *span, True, tuple(inner.stmts)))
 
 
 def _named(name: str, axes: frozenset[Axis], value: Scan) -> Local:
@@ -170,9 +208,11 @@ def scans_lanes(store: Store, value: Scan, least: int) -> bool:
     return floats and long and along and value.element is not None and store.axes[-1] == value.axis
 
 
-def _carry(scope: Scope, store: Store, value: Scan, lanes: Axis | None) -> None:
+def _carry(
+    scope: Scope, store: Store, value: Scan, lanes: Axis | None, span: tuple[Ix, Ix]
+) -> None:
     """The loop over the elements of a row, or of a vector of rows."""
-    (init,) = scope.values([value.init])
+    (init,) = scope.values([substitute(value.init, {value.axis: span[0]})])
     varying = frozenset({value.axis} if lanes is None else {value.axis, lanes})
     name = _named(scope.names.fresh("carry"), varying, value)
     scope.stmts.append(Carry(name, init, lanes))
@@ -180,8 +220,7 @@ def _carry(scope: Scope, store: Store, value: Scan, lanes: Axis | None) -> None:
     (step,) = inner.values([value.taking(name)])
     inner.stmts.append(Advance(name, step, lanes))
     inner.stmts.append(StoreTile(store.dst, store.at, name, lanes))
-    axis = value.axis
-    scope.stmts.append(For(axis, ix(0), axis.extent, False, tuple(inner.stmts)))
+    scope.stmts.append(For(value.axis, *span, False, tuple(inner.stmts)))
 
 
 def _fits(value: Scan, lane: Axis) -> bool:
@@ -192,16 +231,15 @@ def _fits(value: Scan, lane: Axis) -> bool:
 
 def _grain(found: _Scanned, sizes: Schedule, teams: Teams | None) -> tuple[int, int, int]:
     """Threads that share a row; rows and lanes of a work tile."""
-    t, lane = found.value.axis, found.lane
+    lane, length = found.lane, max(1, found.value.part or found.value.axis.extent.estimate())
     threads = sizes.get("threads", 1)
     if teams is None:
-        length = max(1, t.extent.estimate())
         if lane is None:
             return 1, max(1, sizes["visits"] // length), 1
         return 1, 1, max(sizes["lanes"], sizes["visits"] // length)
     warp, most = teams.warp, teams.warp_vectors * teams.warp
     if found.along:
-        team = warp if t.extent.estimate() <= most * sizes["width"] else threads
+        team = warp if length <= most * sizes["width"] else threads
         return team, threads // team, 1
     if lane is None:
         return 1, threads, 1

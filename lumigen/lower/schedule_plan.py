@@ -15,13 +15,15 @@ from lumigen.index import extent_of
 from lumigen.lower.block_fold import schedule_of_rows
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products, is_paired
-from lumigen.lower.pipeline import multiplied_in
+from lumigen.lower.contractions import is_cheap, is_plain
+from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
+from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
-from lumigen.machine import Gpu, Processor, Teams
+from lumigen.machine import Gpu, Machine, Processor, Teams
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
 from lumigen.region import Prim, Region, Scan, free_axes, walk
@@ -94,18 +96,45 @@ def schedule_of_panels(found: Products, machine: Processor) -> Schedule:
     return schedule("panel", sizes | {"streamed": int(streamed)}, PANELS)
 
 
-def maps_rows(region: Region, machine: Processor) -> bool:
-    """Whether a product of computed rows, with statistics of each, takes no longer than if they were stored before.
+def computes_in_tiles(found: Products, machine: Processor) -> bool:
+    """Whether tasks are to compute an operand of a product without weights: each has nearly all of the other one."""
+    one, *others = found.each
+    if others or not one.m_axes or kernel_reductions([one.rows, one.columns]):
+        return False
+    computed = [e for e in (one.rows, one.columns) if not is_plain(e)]
+    cheap = all(is_cheap(e, machine.storing) for e in computed)
+    if Columns.of(one).once is not None or not computed or not cheap:
+        return False
+    rows, columns = (extent_of(axes).estimate() for axes in (one.m_axes, one.n_axes))
+    floats, again = machine.tiles.floats, machine.tiles.computed_again
+    few = is_plain(one.columns) or rows <= floats["rows"]
+    return few and (is_plain(one.rows) or columns <= again * floats["columns"])
 
-    Each tile of columns computes them again: two passes over a row, as against its products with all columns of the
-    tile, which is up to a twenty-fifth of the time. A launch less makes up for it while tiles are few. Not where a
-    matrix unit has so many rows in a tile that what waits to be packed does not stay in a cache. One row is nothing
-    beside the weights that stream past it.
+
+def schedule_of_tiles(found: Products, machine: Processor) -> Schedule:
+    """Of products whose columns each task packs: so many at a time that they stay in the second cache."""
+    near = schedule_of_panels(found, machine)
+    return near.placed("b", "tile").at("chunk", machine.tiles.least_columns)
+
+
+def threads_compute(region: Region, machine: Processor) -> bool:
+    """Whether a product of a computed operand takes no longer than if that were stored before.
+
+    Each tile of columns computes rows again, with statistics of each perhaps: two passes over a row, as against its
+    products with all columns of the tile, which is up to a twenty-fifth of the time. A launch less makes up for it
+    while tiles are few. Not where a matrix unit has so many rows in a tile that what waits to be packed does not stay
+    in a cache. One row is nothing beside the weights that stream past it.
     """
     (store,) = region.stores
     found = find_products(store, one_row=True, statistics=True)
     one, *others = found.each if found is not None else (None,)
-    if found is None or one is None or others or not kernel_reductions([one.rows]):
+    if found is None or one is None or others:
+        return False
+    if Columns.of(one).once is None:
+        return computes_in_tiles(found, machine)
+    if is_plain(one.rows) or not (
+        kernel_reductions([one.rows]) or is_cheap(one.rows, machine.storing)
+    ):
         return False
     costly = (e for e in walk([one.rows]) if isinstance(e, Prim) and e.op in TRANSCENDENTALS)
     if any(free_axes(e) & set(one.reduce.axes) for e in costly):
@@ -115,6 +144,27 @@ def maps_rows(region: Region, machine: Processor) -> bool:
         return True
     tiles = -(-extent_of(one.n_axes).estimate() // sizes["columns"])
     return tiles <= machine.tiles.computed_again and not (is_paired(one) and sizes["streamed"])
+
+
+def blocks_compute(region: Region, machine: Gpu) -> bool:
+    """Whether a product of an operand that is computed takes no longer than if that were stored before.
+
+    A tile computes it as it comes in, so that it is computed once for each tile along the other operand. In one pass
+    that costs less than to store it and to read it again.
+    """
+    (store,) = region.stores
+    found = find_products(store)
+    one, *others = found.each if found is not None else (None,)
+    if one is None or others or not are_counted(one.m_axes, one.n_axes, one.reduce.axes):
+        return False
+    computed = [e for e in (one.rows, one.columns) if not is_plain(e)]
+    if not computed or not all(is_cheap(e, machine.storing) for e in computed):
+        return False
+    (tile,) = fastest((one,), multiplied_in(one.rows, one.columns), machine)
+    rows, columns = (extent_of(axes).estimate() for axes in (one.m_axes, one.n_axes))
+    return (is_plain(one.rows) or columns <= tile["columns"]) and (
+        is_plain(one.columns) or rows <= tile["rows"]
+    )
 
 
 def _main(plan: KernelPlan) -> object:
@@ -180,6 +230,22 @@ def _stream(found: Streamable, machine: Gpu) -> Schedule:
     rows, step, warps = next(busy, tiles[-1])
     sizes = (rows, columns, depth, step, warps)
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
+
+
+def length_of_parts(region: Region, machine: Machine) -> tuple[int, bool]:
+    """(elements of a part of a scan, whether it is to be in parts): where rows leave most of a device idle.
+
+    Parts are half as much work again, or twice as much where no reduction says what a part comes to. So a processor
+    has them for one row, of a sum or a maximum, as two threads gain by them then; a GPU where rows are too few blocks.
+    """
+    (store,) = region.stores
+    assert isinstance(store.value, Scan)
+    length = store.value.axis.extent.estimate()
+    rows = extent_of(a for a in store.axes if a != store.value.axis).estimate()
+    parts, team = machine.scans, machine.teams is not None
+    each = max(parts.least, -(-length * rows // parts.workers // parts.whole) * parts.whole)
+    few = 2 * rows <= parts.workers if team else rows == 1 and store.value.monoid in REDUCED
+    return each, few and length >= parts.fewest * each
 
 
 def parts_of_threads(found: Cascade, machine: Processor) -> int:

@@ -101,7 +101,8 @@ def _node(e: Expr, names: dict[Expr, str]) -> str:
         case Scan():
             init, step = _use(e.init, names), _use(e.step, names)
             of = "" if e.element is None else f" of {_use(e.element, names)}"
-            return f"scan over ({e.axis}){of} from {init} by {step}: {e.dtype}"
+            parts = f" in parts of {e.part}" if e.part else ""
+            return f"scan over ({e.axis}){parts}{of} from {init} by {step}: {e.dtype}"
         case Local():
             return e.name
 

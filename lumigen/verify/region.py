@@ -149,6 +149,8 @@ def _broken_by_node(e: Expr) -> Iterator[str]:
                 yield f"a scan of {e.dtype} that steps to {e.step.dtype}"
             if (e.element is None) is not (e.monoid is None):
                 yield f"a scan by {e.monoid or 'no operation'} with {e.element}"
+            if e.axis in free_axes(e.init) and not e.part:
+                yield f"a scan over {e.axis} that begins with what varies along it"
         case _:
             pass
 

@@ -3,6 +3,8 @@
 // a vector, and the vectors lie along its depth or along its majors.
 #pragma once
 
+#include <utility>
+
 #include "mma.cuh"
 
 namespace LUMIGEN_NS {
@@ -38,6 +40,7 @@ struct Strided {
   static constexpr bool kInMemory = true, kNeverAsync = kHow == Copy::kElements;
   static constexpr bool kAlwaysAsync = kHow == Copy::kVectors;
   static constexpr int kVector = 16 / sizeof(T);
+  using Held = Vector<T>;
 
   const T* data;
   Place major_stride, depth_stride;
@@ -66,6 +69,7 @@ struct Strided {
       if (e < count) v.element[e] = from[e * step];
     return v;
   }
+  __device__ __forceinline__ const Vector<T>& finished(const Held& v, int, int, int) const { return v; }
 };
 
 // An operand that is computed on its way into shared memory: f(major, k), of a type that T is made from.
@@ -75,6 +79,7 @@ struct Computed {
   static constexpr Along kAlong = kDirection;
   static constexpr bool kInMemory = false, kNeverAsync = true, kAlwaysAsync = false;
   static constexpr int kVector = 16 / sizeof(T);
+  using Held = Vector<T>;
 
   F f;
   int majors;
@@ -89,11 +94,83 @@ struct Computed {
     }
     return v;
   }
+  __device__ __forceinline__ const Vector<T>& finished(const Held& v, int, int, int) const { return v; }
 };
 
 template <class T, Along kDirection, class F>
 __device__ __forceinline__ Computed<T, kDirection, F> computed(F f, int majors) {
   return {f, majors};
+}
+
+// Elements of memory side by side, as many as an operand has in a vector.
+template <class S, int kCount>
+struct Neighbours {
+  S element[kCount];
+  __device__ __forceinline__ S operator[](int i) const { return element[i]; }
+};
+
+template <int kBytes>
+struct Word {
+  using Type = uint4;
+};
+template <>
+struct Word<8> {
+  using Type = uint2;
+};
+
+// At once where their address allows it, else one by one.
+template <int kCount, class S>
+__device__ __forceinline__ Neighbours<S, kCount> neighbours(const S* p) {
+  using W = typename Word<kCount* int(sizeof(S))>::Type;
+  constexpr int kWords = kCount * int(sizeof(S)) / int(sizeof(W));
+  union {
+    W word[kWords];
+    Neighbours<S, kCount> all;
+  } v;
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(W) == 0) {
+#pragma unroll
+    for (int i = 0; i < kWords; i++) v.word[i] = reinterpret_cast<const W*>(p)[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; i++) v.all.element[i] = p[i];
+  }
+  return v.all;
+}
+
+// An operand that is computed a vector at a time: read(major, k) brings what the vector from there on is made
+// of, and f(that, major, k, i) makes its element i. What is read waits in registers while the products of a
+// stage are computed. No vector is there in part: the majors, or the depth and each part of it, are
+// multiples.
+template <class T, Along kDirection, class Read, class F>
+struct ComputedVectors {
+  using Element = T;
+  static constexpr Along kAlong = kDirection;
+  static constexpr bool kInMemory = false, kNeverAsync = true, kAlwaysAsync = false;
+  static constexpr int kVector = 16 / sizeof(T);
+  using Held = decltype(std::declval<Read>()(0, 0));
+
+  Read read;
+  F f;
+  int majors;
+
+  __device__ __forceinline__ bool is_async() const { return false; }
+  __device__ __forceinline__ Held fetch(int major, int k, int end) const {
+    return major < majors && k < end ? read(major, k) : Held{};
+  }
+  __device__ __forceinline__ Vector<T> finished(const Held& held, int major, int k, int end) const {
+    Vector<T> v;
+    if (major < majors && k < end) {
+#pragma unroll
+      for (int e = 0; e < kVector; e++) v.element[e] = T(f(held, major, k, e));
+    }
+    return v;
+  }
+};
+
+template <class T, Along kDirection, class Read, class F>
+__device__ __forceinline__ ComputedVectors<T, kDirection, Read, F> computed_vectors(Read read, F f,
+                                                                                    int majors) {
+  return {read, f, majors};
 }
 
 // The accumulators that Tile works with. A kernel names its tile, and nothing below that.

@@ -122,8 +122,9 @@ struct SharedTile {
 };
 
 // Brings tiles of one operand into shared memory, all threads of the block together. What can be copied
-// asynchronously is; the rest is held in registers from start() to finish(), and the products between
-// them hide the wait. A thread has the same place in every row of the shared tile that it fills.
+// asynchronously is; the rest, or what it is computed from, is held in registers from start() to finish(),
+// and the products between them hide the wait. A thread has the same place in every row of the shared tile
+// that it fills.
 template <class Shared, class Operand, int kThreads>
 struct Feeder {
   using T = typename Shared::Element;
@@ -134,7 +135,8 @@ struct Feeder {
 
   const Operand& from;
   const int major, end;
-  Vector<T> held[kEach];
+  int begin;  // of the depth, where start() was last
+  typename Operand::Held held[kEach];
 
   __device__ __forceinline__ Feeder(const Operand& operand, int first_major, int depth_end)
       : from(operand), major(first_major), end(depth_end) {}
@@ -173,6 +175,7 @@ struct Feeder {
         return;
       }
     }
+    begin = k;
     for_each_vector([&](int i, int row, uint32_t) {
       held[i] = kDeep ? from.fetch(major + row, k + along, end) : from.fetch(major + along, k + row, end);
     });
@@ -180,7 +183,11 @@ struct Feeder {
 
   __device__ __forceinline__ void finish(uint32_t tile) {
     if (Operand::kAlwaysAsync || from.is_async()) return;
-    for_each_vector([&](int i, int, uint32_t offset) { store_shared_16(tile + offset, held[i].bits); });
+    const int along = vector() * Shared::kVector;
+    for_each_vector([&](int i, int row, uint32_t offset) {
+      const int m = major + (kDeep ? row : along), d = begin + (kDeep ? along : row);
+      store_shared_16(tile + offset, from.finished(held[i], m, d, end).bits);
+    });
   }
 };
 

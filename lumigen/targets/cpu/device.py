@@ -21,7 +21,7 @@ from lumigen.lower.cascade import find_cascade
 from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import candidates_of_rows, candidates_of_threads
 from lumigen.lower.row_fold import find_row_fold
-from lumigen.lower.schedule_plan import maps_rows, schedule_of_thread
+from lumigen.lower.schedule_plan import schedule_of_thread, threads_compute
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import Builder, each_part, sites
 from lumigen.machine import Processor
@@ -39,7 +39,7 @@ def device_of(machine: Processor) -> Device:
         runs_whole=partial(_has_skeleton, machine),
         keeps=lambda _length, _kept: True,
         beside=lambda region: find_beside(region, machine) is not None,
-        maps_rows=partial(maps_rows, machine=machine),
+        computes=partial(threads_compute, machine=machine),
         one_row=True,
         rows_in_one_loop=candidates_of_rows,
     )

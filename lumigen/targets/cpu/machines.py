@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lumigen.machine import Division, Grain, Processor, Storing, ThreadTiles, Vectors
+from lumigen.machine import (
+    Division,
+    Grain,
+    Processor,
+    ScanParts,
+    Storing,
+    ThreadTiles,
+    Vectors,
+)
 
 WHOLE = 1 << 20  # terms of a sum that runs in one piece
+THREADS = 64  # of a large machine
 LOOPS = {"visits": 8192, "lanes": 128}
 
 TILES = ThreadTiles(
@@ -80,6 +89,8 @@ BASELINE = Processor(
         short=0,
         rows=64,  # eight threads with eight rows each
         expansion=2,
+        few_reads=4,
+        few_steps=12,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
@@ -95,9 +106,10 @@ BASELINE = Processor(
         worth=8,
     ),
     vectors=Vectors(window=8, least=4, scanned=32),
+    scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
     teams=None,
     pairs=False,
-    threads=64,
+    threads=THREADS,
     tiles=TILES,
 )
 AVX2 = replace(BASELINE, name="avx2")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from lumigen.dtype import DType, f32
-from lumigen.emit.expression import Renderer, as_int, literal
+from lumigen.dtype import f32
+from lumigen.emit.expression import Renderer, literal
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, counted_in
@@ -26,6 +26,7 @@ from lumigen.region import (
     map_expr,
     walk,
 )
+from lumigen.targets.cuda.operands import block_operand, count
 from lumigen.tile import (
     Bind,
     Contract,
@@ -37,7 +38,6 @@ from lumigen.tile import (
     MapRows,
     MapTile,
     Multiply,
-    Operand,
     ScaleRows,
     Stmt,
     StoreTile,
@@ -48,8 +48,6 @@ from lumigen.tile import (
     nodes_of,
     reads_memory,
 )
-
-BLOCK_TYPES = {"f32": "float", "f16": "f16", "bf16": "bf16"}  # in the headers of products of tiles
 
 
 def is_staged(program: TileProgram) -> bool:
@@ -327,8 +325,8 @@ def _contract(s: Contract, r: Renderer) -> Lines:
     columns = zip(names[1:], each, strict=True)
     tiles = ", ".join(str(acc) for acc, _ in each)
     return r.lines(
-        block_operand("a", s.a, s.m, s.k, s.element, r),
-        *(block_operand(name, b, s.n, s.k, s.element, r) for name, (_, b) in columns),
+        block_operand("a", s.a, s.m, s.k, s.element, r, whole=True),
+        *(block_operand(name, b, s.n, s.k, s.element, r, whole=True) for name, (_, b) in columns),
         f"Accumulators<Tile> {tiles};",
         f"contract({tiles}, {', '.join(names)}, Part{{{part}}}, shared);",
     )
@@ -340,38 +338,6 @@ def _summed(s: WhenSummed, r: Renderer) -> str:
     numbers = ", ".join(count(r, i) for i in (s.tile, s.part, s.parts, s.sums.dims[2]))
     together = f"Together{{{_names((s.sums, s.arrived), r)}, {numbers}}}"
     return f"add_parts<Tile>({s.acc}, {together})"
-
-
-def block_operand(
-    name: str, o: Operand, major: Axis, k: Axis, element: DType, r: Renderer
-) -> Lines:
-    """An operand as a ring takes it in: vectors along the direction in which it is contiguous."""
-    spelled = BLOCK_TYPES[element.name]
-    majors = count(r, major.extent)
-    along = "kMajor" if o.stride == 1 and o.k_stride != 1 else "kDepth"
-    held = o.source is not None and o.source.dtype is element
-    if held and o.source is not None and o.stride is not None and o.k_stride is not None:
-        how = "kEither" if 1 in (o.stride, o.k_stride) else "kElements"
-        source = r.pointer(o.source, o.base)
-        if element is not f32:
-            source = f"reinterpret_cast<const {spelled}*>({source})"
-        strides = f"{r.index(o.stride)}, {r.index(o.k_stride)}"
-        kind = f"Strided<{spelled}, Along::{along}, Copy::{how}, {r.place}>"
-        return r.lines(f"const {kind} {name} = {{{source}, {strides}, {majors}}};")
-    assert o.value is not None
-    body = Lines(
-        (
-            f"const {r.place} {major.name} = at_major, {k.name} = at_depth;",
-            f"return {r.scalar(o.value).code};",
-        )
-    )
-    head = f"const auto {name} = computed<{spelled}, Along::{along}>([&](int at_major, int at_depth) {{"
-    return r.lines(head, body.indented(), f"}}, {majors});")
-
-
-def count(r: Renderer, i: Ix) -> str:
-    """An index as an int of the device's headers."""
-    return r.index(i) if r.place == NARROW else as_int(r, i)
 
 
 def _ends(indices: tuple[Ix, ...], r: Renderer) -> str:

@@ -17,6 +17,7 @@ from lumigen.machine import (
     ProductTile,
     ProductTiles,
     RowFoldTiles,
+    ScanParts,
     Storing,
     StreamTiles,
     Teams,
@@ -120,6 +121,8 @@ SM_80 = Gpu(
         short=1 << 20,  # blocks share long loops, as against the launches that storing takes
         rows=0,
         expansion=2,
+        few_reads=4,
+        few_steps=12,
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
@@ -135,6 +138,7 @@ SM_80 = Gpu(
         worth=8,
     ),
     vectors=Vectors(window=8, least=4, scanned=32),
+    scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,
     shared_bytes=99 * 1024,  # of the GPUs for consumers, on which kernels for sm_80 run too

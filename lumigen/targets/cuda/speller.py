@@ -14,7 +14,8 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import counted_in
 from lumigen.program import Parameter
 from lumigen.resources import templates_dir
-from lumigen.targets.cuda.block import BLOCK_TYPES, declarations, statements_of
+from lumigen.targets.cuda.block import declarations, statements_of
+from lumigen.targets.cuda.operands import BLOCK_TYPES
 from lumigen.targets.cuda.roles import box_lines, is_split, role_lines
 from lumigen.tile import BlockTile, Contract, Stream, TileKind, TileProgram
 

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   const int n0 = 64 * task;
   const int i0 = 0;
   const Strided<float, Along::kDepth, Copy::kEither, int> a = {w_weight, 36, 1, 8};
-  const auto b = computed<float, Along::kDepth>([&](int at_major, int at_depth) {
+  const auto b = computed<float, Along::kMajor>([&](int at_major, int at_depth) {
     const int n = at_major, k = at_depth;
     return (0 < ((k / 3) % 3) + (n / 12) && 0 < (k % 3) + (n % 12) && ((k / 3) % 3) + (n / 12) <= 12 && (k % 3) +
         (n % 12) <= 12) ? x[12 * ((k / 3) % 3) + (k % 3) + 144 * (k / 9) + n - 13] : 0.0f;

@@ -16,7 +16,7 @@ struct Problem {
 };
 
 // A kernel as it is generated: from the block's index to the tile, sums, a map, a store. With `kComputed`
-// A is twice what is in memory, doubled on the way.
+// A is twice what is in memory, doubled on the way: in vectors where these are whole.
 template <class Tile, class T, Along kA, Along kB, Copy kHow, bool kComputed>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) contraction(Problem<T> p) {
   extern __shared__ __align__(128) uint8_t shared[];
@@ -31,8 +31,25 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) contraction(Pro
     const int begin = p.depth * part / p.parts / 8 * 8, next = p.depth * (part + 1) / p.parts / 8 * 8;
     const Part where{row, column, begin, part + 1 == p.parts ? p.depth : next};
     if constexpr (kComputed) {
-      const auto twice = computed<T, kA>(
-          [&](int m, int k) { return 2.0f * float(a[m * p.lies_a.major + k * p.lies_a.depth]); }, p.rows);
+      const auto place = [&](int m, int k) { return a + (m * p.lies_a.major + k * p.lies_a.depth); };
+      const auto twice = computed<T, kA>([&](int m, int k) { return 2.0f * float(*place(m, k)); }, p.rows);
+      constexpr int kVector = decltype(twice)::kVector;
+      const bool is_whole = (kA == Along::kDepth ? p.depth : p.rows) % kVector == 0;
+      if constexpr (sizeof(T) == 2) {  // others are computed one by one
+        if (is_whole) {
+          const auto vectors = computed_vectors<T, kA>(
+              [&](int m, int k) {
+                struct {
+                  Neighbours<T, kVector> a;
+                  float two;
+                } reads = {neighbours<kVector>(place(m, k)), 2.0f};
+                return reads;
+              },
+              [](const auto& reads, int, int, int lane) { return reads.two * float(reads.a[lane]); }, p.rows);
+          contract_add(acc, vectors, b, where, shared);
+          continue;
+        }
+      }
       contract_add(acc, twice, b, where, shared);
     } else {
       contract_add(acc, Strided<T, kA, kHow>{a, p.lies_a.major, p.lies_a.depth, p.rows}, b, where, shared);
@@ -99,6 +116,7 @@ static void run_all(const char* name, double error) {
   run<Tile, T, kDepth, kMajor, Copy::kEither>(name, 5, 1, error);
   run<Tile, T, kMajor, kDepth, Copy::kElements>(name, 1, 3, error);
   run<Tile, T, kDepth, kDepth, Copy::kVectors, true>(name, 8, 1, error);
+  run<Tile, T, kMajor, kDepth, Copy::kEither, true>(name, 5, 1, error);
 }
 
 int main() {

@@ -1,0 +1,231 @@
+"""Products of operands of small cost: dequantised blocks, masks, one-hot rows, computed as they are brought in."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_cases import Case, compiled_kernels, lowered
+from small_programs import agree, numbers
+from tiles import run_entry, traced
+
+import lumigen as lg
+from lumigen import fast_lane
+from lumigen import functional as F
+from lumigen.graph import tensor_of
+from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.axes import unify_axes
+from lumigen.lower.devices import Device
+from lumigen.lower.partition import obligatory_cuts, regions
+from lumigen.targets.cpu.device import CPU
+from lumigen.targets.cuda.device import CUDA
+from lumigen.tile import Contract, PackColumns, TileProgram
+
+ROWS = lg.Dim("rows", 1, 64, typical=8)
+MANY = lg.Dim("many", 1, 4096, typical=2048)
+K, N = 128, 48
+f32, f16, bf16, i8, u8 = lg.f32, lg.f16, lg.bf16, lg.i8, lg.u8
+
+
+def blocks(x: Any, q: Any, scale: Any) -> Any:
+    """Rows of q in blocks of 32 that share a scale, as a file of a quantised model has them."""
+    w = (q.reshape(N, K // 32, 32).to(f32) - 8) * scale.unsqueeze(-1)
+    return x @ w.reshape(N, K).mT
+
+
+def rounded(x: Any, q: Any, scale: Any) -> Any:
+    w = scale.unsqueeze(-1) * (q.reshape(N, K // 32, 32).to(f32) - 8)
+    return (w.reshape(N, K).to(bf16) @ x.mT).mT.relu()
+
+
+def columns(x: Any, q: Any, scale: Any) -> Any:
+    """A scale for each column, quants of which those of a row lie side by side."""
+    return x @ (q.to(bf16) * scale)
+
+
+def columns_of_floats(x: Any, q: Any, scale: Any) -> Any:
+    return x @ (scale * q.to(f32))
+
+
+def masked(x: Any, mask: Any, w: Any) -> Any:
+    return lg.where(mask, x, 0.0) @ w + 1
+
+
+def shifted(x: Any, bias: Any, w: Any) -> Any:
+    return (bias + x) @ w
+
+
+def one_hot(ids: Any, w: Any) -> Any:
+    return F.one_hot(ids, K).to(w.dtype) @ w
+
+
+def gathered(ids: Any, table: Any, more: Any, w: Any) -> Any:
+    return (table[ids] + more) @ w
+
+
+def quants(dtype: Any, of: Any, rows: Any = ROWS) -> dict[str, Any]:
+    scale = lg.spec(N, K // 32, dtype=f32)
+    return {"x": lg.spec(rows, K, dtype=dtype), "q": lg.spec(N, K, dtype=of), "scale": scale}
+
+
+def matrix(dtype: Any, k: int = K, n: int = N) -> Any:
+    return lg.spec(k, n, dtype=dtype)
+
+
+CASES: dict[str, Case] = {
+    "blocks": (blocks, quants(f32, i8)),
+    "blocks_of_halves": (rounded, quants(bf16, u8)),
+    "columns": (
+        columns,
+        {
+            "x": lg.spec(ROWS, K, dtype=bf16),
+            "q": matrix(i8),
+            "scale": lg.spec(N, dtype=bf16),
+        },
+    ),
+    "ragged_columns": (
+        columns,
+        {
+            "x": lg.spec(ROWS, 77, dtype=bf16),
+            "q": matrix(i8, 77, 45),
+            "scale": lg.spec(45, dtype=bf16),
+        },
+    ),
+    "masked": (
+        masked,
+        {
+            "x": lg.spec(ROWS, K, dtype=f16),
+            "mask": lg.spec(ROWS, K, dtype=lg.boolean),
+            "w": matrix(f16),
+        },
+    ),
+    "masked_floats": (
+        masked,
+        {"x": lg.spec(ROWS, 37), "mask": lg.spec(ROWS, 37, dtype=lg.boolean), "w": matrix(f32, 37)},
+    ),
+    "shifted": (
+        shifted,
+        {
+            "x": lg.spec(2, ROWS, K, dtype=bf16),
+            "bias": lg.spec(K, dtype=bf16),
+            "w": matrix(bf16),
+        },
+    ),
+    "one_hot": (one_hot, {"ids": lg.spec(ROWS, dtype=lg.i64), "w": matrix(bf16)}),
+    "gathered": (
+        gathered,
+        {
+            "ids": lg.spec(ROWS, dtype=lg.i64, range=(0, 8)),
+            "table": matrix(f32, 9, K),
+            "more": lg.spec(ROWS, K),
+            "w": matrix(f32),
+        },
+    ),
+}
+
+
+def inputs_of(graph: Any, rows: int, rng: np.random.Generator) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for n in graph.inputs:
+        tensor = tensor_of(n)
+        shape = tuple(int(e.evaluate(dict.fromkeys(graph.dims(), rows))) for e in n.shape)
+        if tensor.range is not None:
+            out[tensor.name] = rng.integers(0, tensor.range[1] + 1, shape)
+        else:
+            out[tensor.name] = numbers(rng, shape, n.dtype)
+    return out
+
+
+def check(case: Case, device: Device, rows: int, rng: np.random.Generator) -> list[TileProgram]:
+    graph, model = lowered(case, device=device)
+    inputs = inputs_of(graph, rows, rng)
+    wanted = evaluate(graph, inputs, {})
+    for out, value in run_entry(model, inputs, {}).items():
+        agree(value, wanted[out], "interpreted")
+    return [k.program for k in model.kernels]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_block_computes_an_operand_as_it_comes_in(name: str, rng: np.random.Generator) -> None:
+    (program,) = check(CASES[name], CUDA, 19, rng)
+    (product,) = (s for s in program.statements() if isinstance(s, Contract))
+    operands = {product.a.source is None, product.b.source is None}
+    assert operands == {True, False}
+    half = any(s.dtype.bits == 16 for s in CASES[name][1].values())
+    assert (product.element.bits == 16) == half
+
+
+def test_what_many_tiles_would_compute_is_stored(rng: np.random.Generator) -> None:
+    """Each tile of rows would compute the quants once more."""
+    case = rounded, quants(bf16, u8, MANY)
+    assert [p.skeleton for p in check(case, CUDA, 70, rng)] == ["simt", "pipeline"]
+    graph = traced(case[0], **case[1])
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    (region,) = regions(graph, obligatory_cuts(graph))  # but it need not be
+    _, (built,) = CUDA.lower(unify_axes(region))
+    assert built.program.skeleton == "pipeline"
+
+
+def test_what_costs_much_is_stored(rng: np.random.Generator) -> None:
+    def exponential(x: Any, w: Any) -> Any:
+        return x.exp() @ w
+
+    inputs = {"x": lg.spec(ROWS, K), "w": matrix(f32)}
+    assert [p.skeleton for p in check((exponential, inputs), CUDA, 9, rng)] == ["simt", "pipeline"]
+
+
+def test_what_others_read_is_stored(rng: np.random.Generator) -> None:
+    def residual(x: Any, y: Any, w: Any) -> Any:
+        z = x + y
+        return z @ w + z.amax(-1, keepdim=True)
+
+    inputs = {"x": lg.spec(ROWS, K), "y": lg.spec(K), "w": matrix(f32)}
+    first, *_ = check((residual, inputs), CUDA, 9, rng)
+    assert first.skeleton == "simt"
+
+
+@pytest.mark.parametrize("rows", [1, 19, 64])
+@pytest.mark.parametrize("name", CASES)
+def test_a_thread_computes_an_operand_for_its_tile(
+    name: str, rows: int, rng: np.random.Generator
+) -> None:
+    programs = check(CASES[name], CPU, rows, rng)
+    packed = [s for p in programs for s in p.statements() if isinstance(s, PackColumns)]
+    assert len(packed) == len(programs) == 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_processor_does_as_numpy(name: str, rng: np.random.Generator) -> None:
+    graph, model = lowered(CASES[name], device=CPU)
+    library = fast_lane.load(model, "-O1", ("-Wall", "-Wextra", "-Werror"))
+    for rows in (3, 50):
+        inputs = inputs_of(graph, rows, rng)
+        wanted = evaluate(graph, inputs, {})
+        for out, value in library.run("entry", inputs, {}).items():
+            agree(value, wanted[out], f"{rows} rows")
+
+
+def test_of_a_deep_product_parts_are_computed(rng: np.random.Generator) -> None:
+    """No tile of columns has all of k."""
+    inputs = {"x": lg.spec(ROWS, 1000), "q": matrix(i8, 1000), "scale": lg.spec(N)}
+    (program,) = check((columns_of_floats, inputs), CPU, 40, rng)
+    (tile,) = (b for b in program.scratch if b.name == "b_tile")
+    assert tile.dims[1].estimate() < 1000
+
+
+def test_so_many_rows_read_columns_that_are_stored(rng: np.random.Generator) -> None:
+    programs = check((blocks, quants(f32, i8, MANY)), CPU, 70, rng)
+    assert [p.skeleton for p in programs] == ["simt", "panel"]
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@pytest.mark.parametrize("arch", ["80", "90a"])
+def test_the_compiler_takes_them(arch: str, tmp_path: Path) -> None:
+    names = list(CASES)
+    for kernel, said in compiled_kernels(CASES, names, "pipeline", arch, tmp_path):
+        assert "0 bytes spill stores" in said, kernel
