@@ -275,7 +275,10 @@ MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "pair": (lambda x, v, w: F.silu(x @ v) * (x @ w), {"x": halves(99, 64), "v": halves(64, 64), "w": halves(64, 64)}),
     "labels of few": (label, {"x": halves(9, 64), "w": halves(5000, 64), "y": lg.spec(9, dtype=lg.i64)}),
     "labels by weights": (label_by_weights, {"x": halves(900, 64), "y": lg.spec(900, dtype=lg.i64)}),
-    "quants": (lambda x, q, s: x @ (q.to(lg.f32) * s).mT, {"x": lg.spec(9, 64), "q": lg.spec(99, 64, dtype=lg.i8), "s": lg.spec(99, 1)}),
+    "quants": (
+        lambda x, q, s: x @ (q.to(lg.f32) * s).mT,
+        {"x": lg.spec(9, 64), "q": lg.spec(99, 64, dtype=lg.i8), "s": lg.spec(99, 1)},
+    ),
     "gradient": (gradient, {name: lg.spec(2, 900, 64) for name in "qkvd"}),
     "long heads": (
         F.scaled_dot_product_attention,
