@@ -33,7 +33,10 @@ def test_folds_agree_with_the_interpreter(dtype: str, target: str, tmp_path: Pat
     ]
     programs += [
         SmallProgram(
-            name, case.function, tuple(specs_of_gradient(case, DTYPES[dtype]).items()), POINTS
+            f"gradient_{name}",
+            case.function,
+            tuple(specs_of_gradient(case, DTYPES[dtype]).items()),
+            POINTS,
         )
         for name, case in CASES.items()
     ]
