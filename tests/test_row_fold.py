@@ -52,6 +52,18 @@ def windowed(s: lg.Tensor) -> lg.Tensor:
     return s.masked_fill((j > i) | (i > j + 70), -np.inf)
 
 
+def best(s: lg.Tensor) -> dict[str, lg.Tensor]:
+    most, at = s.max(-1)
+    return {"most": most, "at": at}
+
+
+def ties(s: lg.Tensor) -> dict[str, lg.Tensor]:
+    """How many elements are the least, and the last of them."""
+    is_least = s == s.amin(-1, keepdim=True)
+    at = lg.where(is_least, lg.arange(s.shape[-1]), -1)
+    return {"count": is_least.sum(-1), "last": at.amax(-1)}
+
+
 def both(s: lg.Tensor) -> dict[str, lg.Tensor]:
     return {"greatest": s.amax(-1), "total": s.sum(-1)}
 
@@ -95,6 +107,14 @@ CASES = {
     ),
     "greatest": Case(lambda w, x: (x @ w.T).amax(-1), {"x": X}, (W,)),
     "greatest_and_total": Case(lambda w, x: both(x @ w.T), {"x": X}, (W,)),
+    "place": Case(lambda w, x: (x @ w.T).argmax(-1), {"x": X}, (W,)),
+    "place_commuted": Case(lambda w, x: (w @ x.T).argmax(0), {"x": X}, (W,)),
+    "place_of_least": Case(lambda w, b, x: (x @ w.T + b).argmin(-1), {"x": X}, (W, (WIDE,))),
+    "place_of_inputs": Case(lambda x, k: (x @ k.mT).argmax(-1), {"x": Q, "k": K}),
+    "place_turned": Case(lambda x, k: (k @ x.mT).argmin(1), {"x": lg.spec(2, ROWS, DEEP), "k": K}),
+    "place_causal": Case(lambda w, x: causal(x @ w.T).argmax(-1), {"x": X}, (W,)),
+    "place_and_greatest": Case(lambda w, x: best(x @ w.T * 2), {"x": X}, (W,)),
+    "ties": Case(lambda w, x: ties(x @ w.T), {"x": X}, (W,)),
     "mean_of_squares": Case(lambda w, x: (x @ w.T).square().mean(-1), {"x": X}, (W,)),
     "relu": Case(lambda w, v, x: (x @ w.T).relu() @ v, {"x": X}, (W, (WIDE, OUT))),
     "gelu": Case(
@@ -238,7 +258,8 @@ def check_built(name: str, built: Built | Illegal) -> None:
     wanted = meaning(built.meaning, buffers, dims)
     found = tile.run(built.program, buffers, dims)
     for s in built.meaning.stores:
-        agree(found[s.dst.name], wanted[s.dst.name].astype(np.float32), f"{name}: {s.dst}")
+        out = found[s.dst.name]
+        agree(out, wanted[s.dst.name].astype(out.dtype), f"{name}: {s.dst}")
 
 
 @pytest.mark.parametrize(
@@ -280,6 +301,28 @@ def test_plain_rows_compiled(name: str) -> None:
     x = np.random.default_rng(3).standard_normal((2, 50, 100)).astype(np.float32)
     wanted = evaluate(graph, {"x": x}, {})["out"]
     agree(lane.run("entry", {"x": x}, {})["out"], wanted, name)
+
+
+@pytest.mark.parametrize("name", ["place", "place_of_least", "place_and_greatest", "ties"])
+def test_ties_and_what_is_no_number(name: str) -> None:
+    """The first of equal ones, or the first NaN; rows of -inf too. Small integers have many equal products."""
+    case = CASES[name]
+    graph = graph_of(case)
+    model, rng = lowered(case), np.random.default_rng(8)
+    given = arrays(case, graph, 120)
+    inputs, weights = ({n: rng.integers(-2, 3, a.shape) for n, a in x.items()} for x in given)
+    inputs, weights = ({n: a.astype(np.float32) for n, a in x.items()} for x in (inputs, weights))
+    weights["w0"][:, 0] = 1
+    inputs["x"][3], inputs["x"][5, 0], inputs["x"][6, 0] = 0, -np.inf, np.inf
+    lane = fast_lane.load(model, "-O1")
+    for column in (None, 77):
+        if column is not None:
+            weights["w0"][column, 4] = np.nan
+        wanted = evaluate(graph, inputs, weights)
+        found = lane.run("entry", inputs, weights), run_entry(model, inputs, weights)
+        for of in found:
+            for out, value in of.items():
+                np.testing.assert_array_equal(value, wanted[out])
 
 
 def test_the_numbers_of_a_row_are_those_of_numpy() -> None:

@@ -38,7 +38,7 @@ from lumigen.lower.tile_time import MULTIPROCESSORS
 from lumigen.memo import remembered
 from lumigen.names import fresh
 from lumigen.ops import Op
-from lumigen.plan import Carry, Fold, KernelPlan, NotRealised
+from lumigen.plan import Carry, Fold, KernelPlan, NotRealised, corrected
 from lumigen.region import (
     Buffer,
     Expr,
@@ -268,7 +268,7 @@ def _merged(
     """A state of all parts: as the fold adds a tile, each part corrected from what it knew to what all know."""
     if c.correct is not None:
         before = {carried(j, "old", f32): read(s.dst, s.at) for j, s in enumerate(stores)}
-        state = prim(Op.MUL, (state, map_expr(c.correct, {**before, **merged})), f32)
+        state = corrected(state, map_expr(c.correct, {**before, **merged}))
     return reduce(c.monoid, (part,), state, f32)
 
 

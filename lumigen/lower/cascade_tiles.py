@@ -23,7 +23,7 @@ from lumigen.lower.contractions import multiplied_as
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.ops import Op
-from lumigen.plan import KernelPlan, NotRealised
+from lumigen.plan import KernelPlan, NotRealised, corrected
 from lumigen.region import (
     Buffer,
     Carried,
@@ -256,7 +256,7 @@ class _Builder:
                 continue
             start = state[carried(i, "old", f32)]
             if correct is not None:
-                start = prim(Op.MUL, (start, correct), f32)
+                start = corrected(start, correct)
             name = local(lane.names.fresh("new"), frozenset({self.n}), f32)
             assert isinstance(name, Local)
             lane.stmts.append(Accumulator(name, c.monoid, self.n, start))

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, bf16, f32
+from lumigen.dtype import DType, bf16, computed, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, is_less, ix, minimum
 from lumigen.lower.bounds import Bounds, assuming, chosen_in_tile, loop_bounds
 from lumigen.lower.built import Built, check
@@ -43,7 +43,7 @@ from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import Names, Scope, address, is_per_lane, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.ops import Op
-from lumigen.plan import Carry, KernelPlan, NotRealised
+from lumigen.plan import Carry, KernelPlan, NotRealised, corrected
 from lumigen.program import PAIRED_DEPTH
 from lumigen.region import (
     Buffer,
@@ -473,7 +473,7 @@ class _Builder:
             c, of_part, new = self.carries[i], self.named(row, "r"), self.named(row, "new")
             start = state[carried(i, "old", f32)]
             if i in corrections:
-                start = prim(Op.MUL, (start, corrections[i]), f32)
+                start = corrected(start, corrections[i])
             row.stmts += [
                 Finish(of_part, acc, c.monoid),
                 Accumulator(new, c.monoid, None, start),
@@ -541,7 +541,8 @@ class _Builder:
         """One value for each row: in vectors, where these compute it and memory goes along with the rows."""
         single = any(is_per_lane(e, self.m) for e in walk([value]))
         along = address(s.dst, at).coefficient(self.m)
-        fits = not self.found.folds and along is not None and along != 0
+        floats = value.dtype is f32 and computed(s.dst.dtype) is f32
+        fits = floats and not self.found.folds and along is not None and along != 0
         lanes = self.m if fits and not single else None
         rows = top.inner([self.m], lanes)
         (out,) = rows.values([value])

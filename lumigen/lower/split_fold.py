@@ -22,8 +22,7 @@ from lumigen.lower.bounds import absent_unless, loop_bounds
 from lumigen.lower.cascade import Cascade
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.names import fresh
-from lumigen.ops import Op
-from lumigen.plan import Carry, RegionPlan
+from lumigen.plan import Carry, RegionPlan, corrected
 from lumigen.region import (
     Buffer,
     Choose,
@@ -40,7 +39,6 @@ from lumigen.region import (
     free_axes,
     holds,
     map_expr,
-    prim,
     read,
     reduce,
     substitute,
@@ -160,7 +158,7 @@ def _merges(found: Cascade, states: Region, region: Region, part: Axis) -> tuple
     for i, c in enumerate(found.fold.carries):
         state = of_part[i]
         if c.correct is not None:
-            state = prim(Op.MUL, (state, map_expr(c.correct, {**old, **merged})), f32)
+            state = corrected(state, map_expr(c.correct, {**old, **merged}))
         merged[carried(i, "new", f32)] = reduce(c.monoid, (part,), state, f32)
     values = (*(s.value for s in found.others), found.after)
     # a store of one value for each column may leave out axes of one point

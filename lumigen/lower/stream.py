@@ -23,6 +23,7 @@ of k in a turn, `warps`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -45,7 +46,7 @@ from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.lower.state_parts import common_part, parts_of_rows
 from lumigen.ops import Op
-from lumigen.plan import Carry, KernelPlan, NotRealised
+from lumigen.plan import Carry, KernelPlan, NotRealised, corrected
 from lumigen.region import (
     Buffer,
     Carried,
@@ -254,9 +255,8 @@ class StreamBuilder:
         self.scratch: dict[str, Buffer] = {}  # further tiles, in the order in which they come up
         self.names = Names()
         corrections = [c.correct for c in found.carries if c.correct is not None]
-        self.factors = {
-            c: self.numbers(f"factor{i}") for i, c in enumerate(dict.fromkeys(corrections))
-        }
+        numbers = (c for c in dict.fromkeys(corrections) if not c.dtype.is_bool)
+        self.factors = {c: self.numbers(f"factor{i}") for i, c in enumerate(numbers)}
 
     def numbers(self, name: str) -> Buffer:
         """A tile of one number for each row."""
@@ -374,8 +374,9 @@ class StreamBuilder:
         before = sorted(
             {
                 x.carry
-                for c in self.factors
-                for x in walk([c])
+                for c in found.carries
+                if c.correct is not None
+                for x in walk([c.correct])
                 if isinstance(x, Carried) and x.which == "old"
             }
         )
@@ -401,7 +402,7 @@ class StreamBuilder:
             turn.stmts.append(self.map_rows(turn, known, {b: c for c, b in self.factors.items()}))
         last = [i for i in found.second if tiles[i] == weights]
         for i in found.second:
-            self.scale(turn, i)
+            self.scale(turn, i, known)
             if i not in last:
                 self.fold(turn, i, held)
         if not (is_mapped and weights == held and filled == 0):
@@ -409,7 +410,7 @@ class StreamBuilder:
         for i in last:
             turn.stmts.append(FoldRows(self.state(i), self.scores, found.carries[i].monoid))
         if found.outer is not None:
-            self.scale(turn, found.outer.carry)
+            self.scale(turn, found.outer.carry, known)
 
     def fold(self, turn: Scope, i: int, held: Expr, *, in_place: bool = False) -> None:
         """A state with a map of the scores in it, which stands in their place or beside them."""
@@ -419,10 +420,17 @@ class StreamBuilder:
         turn.stmts.append(self.mapped(turn, tile, held, c.tile, float(c.identity)))
         turn.stmts.append(FoldRows(self.state(i), tile, c.monoid))
 
-    def scale(self, turn: Scope, i: int) -> None:
-        """A state times its correction."""
+    def scale(self, turn: Scope, i: int, known: Mapping[Expr, Buffer]) -> None:
+        """A state times its correction, which is over the `known` states."""
         correct = self.found.carries[i].correct
         if correct is None:
+            return
+        if correct.dtype.is_bool:
+            old = local("state", frozenset({self.m}), f32)
+            kept = corrected(old, correct)
+            turn.stmts.append(
+                self.map_rows(turn, {**known, old: self.state(i)}, {self.state(i): kept})
+            )
             return
         factor = self.factors[correct]
         if self.found.outer is not None and i == self.found.outer.carry:
