@@ -77,7 +77,7 @@ def test_parts_and_their_merge_are_the_fold(
     folds = folds_of(name)
     assert folds
     for region, found in folds:
-        pieces = split_fold(found, region, count, step=2)
+        pieces = split_fold(found.plan(region), count, step=2)
         assert pieces is not None
         verify_plan(pieces.plan(region))
         for r in (pieces.states, *pieces.merges):

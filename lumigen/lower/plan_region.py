@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from lumigen.dtype import i32
 from lumigen.index import ix
 from lumigen.lower.beside import find_beside, plan_beside
-from lumigen.lower.block_fold import Parts, find_block_fold, find_foldable
+from lumigen.lower.block_fold import STEP_OF_ROWS, find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
@@ -21,6 +21,7 @@ from lumigen.lower.pipeline import flat_pair
 from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.schedule_plan import (
     STEP_OF_PARTS,
+    is_of_numbers,
     parts_of_blocks,
     parts_of_threads,
     schedule_of_panels,
@@ -83,13 +84,13 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
     of_rows, of_columns = find_row_fold(region.stores), find_cascade(region.stores, one_row=True)
     # weights in panels stream past rows; what else has columns side by side is packed least where these are lanes
     first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
-    for fold in (f for f in first if f is not None):
-        yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
-    parts = parts_of_threads(of_columns) if of_columns is not None else 1
-    if of_columns is not None and parts > 1:
-        pieces = split_fold(of_columns, region, parts, STEP_OF_PARTS)
+    for plan in (f.plan(region) for f in first if f is not None):
+        parts = parts_of_threads(plan)
+        pieces = split_fold(plan, parts, STEP_OF_PARTS) if parts > 1 else None
+        both = [candidate(RegionPlan(region, (plan,)), schedule)]
         if pieces is not None:
-            yield candidate(pieces.plan(region), schedule)
+            both.insert(0 if is_of_numbers(plan) else 1, candidate(pieces.plan(region), schedule))
+        yield from both
 
 
 def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
@@ -143,10 +144,11 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, *, rows: int) -> I
     if fold is not None:
         cascade = find_cascade(region.stores, one_row=True)
         assert cascade is not None
-        whole = candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+        plan = cascade.plan(region)
+        whole = candidate(RegionPlan(region, (plan,)), schedule)
         (sizes,) = whole.schedules
         parts = parts_of_blocks(fold, sizes)
-        pieces = split_fold(cascade, region, parts, sizes["step"]) if parts > 1 else None
+        pieces = split_fold(plan, parts, sizes["step"]) if parts > 1 else None
         if pieces is not None:
             yield candidate(pieces.plan(region, team=True), schedule)
         yield whole
@@ -167,9 +169,8 @@ def _block_folds(region: Region, schedule: Scheduled, *, deep: bool) -> Iterator
     found = find_foldable(region.stores, deep=deep)
     if found is None:
         return
-    pieces = Parts.of(found, region)
-    of_parts = None if pieces is None else find_block_fold(pieces.parts.stores)
-    if pieces is not None and of_parts is not None:
-        kernels = of_parts.plan(pieces.parts), plan_sweeps(pieces.rest, team=True)
-        yield candidate(RegionPlan(region, kernels, pieces.temps), schedule)
-    yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
+    plan, parts = found.plan(region), parts_of_rows(found)
+    pieces = split_fold(plan, parts, STEP_OF_ROWS) if parts > 1 else None
+    if pieces is not None:
+        yield candidate(pieces.plan(region, team=True), schedule)
+    yield candidate(RegionPlan(region, (plan,)), schedule)

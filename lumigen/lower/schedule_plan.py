@@ -244,11 +244,21 @@ def _stream(found: Streamable) -> Schedule:
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
 
 
-def parts_of_threads(found: Cascade) -> int:
+def parts_of_threads(plan: KernelPlan) -> int:
     """Into how many parts to split a fold that threads share; 1 where they have enough to do as it is."""
-    outside = (*found.grid, *found.columns)
-    points = extent_of(found.fold.axes).estimate()
-    return max(1, min(THREADS // extent_of(outside).estimate(), points // POINTS_OF_THREAD))
+    loop = _main(plan)
+    assert isinstance(loop, Loop)
+    grid, (inner,) = plan.root[-1], (s for s in loop.body if isinstance(s, Product))
+    own = {a for c in loop.carries if c.product for a in (*c.product.m, *c.product.n)}
+    outside = extent_of(a for a in grid.axes if a in (*inner.m, *inner.n) or a not in own)
+    points = extent_of(loop.axes).estimate()
+    return max(1, min(THREADS // outside.estimate(), points // POINTS_OF_THREAD))
+
+
+def is_of_numbers(plan: KernelPlan) -> bool:
+    """Whether a fold carries numbers of its rows alone, which its parts merge in no time."""
+    loop = _main(plan)
+    return isinstance(loop, Loop) and not any(c.product for c in loop.carries)
 
 
 def parts_of_blocks(found: Streamable, sizes: Schedule) -> int:
