@@ -31,7 +31,7 @@ from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate, Scheduled, candidate, candidates_of_rows
 from lumigen.lower.row_fold import find_row_fold
 from lumigen.plan import Illegal, RegionPlan
-from lumigen.region import Buffer, Region
+from lumigen.region import Buffer, Region, Role
 from lumigen.target import HOST as CPU
 from lumigen.verify.plan import verify_kernel
 from lumigen.verify.tile import verify as verify_tile
@@ -207,6 +207,73 @@ def test_the_compiled_kernels_do(dtype: lg.DType) -> None:
             expected = evaluate(graphs[name], *exact)
             for out, value in lane.run(name, inputs, weights).items():
                 agree(value, expected[out].astype(value.dtype), f"{name}: {out} of {rows} rows")
+
+
+FEW_ROWS = lg.Dim("few_rows", 1, 100, typical=8)
+MANY_KEYS = lg.Dim("many_keys", 1, 9000, typical=6000)
+VOCABULARY = 5003  # the last part is ragged, and its last panel
+HEAD = (VOCABULARY, DEEP)
+FEW_X = {"x": lg.spec(FEW_ROWS, DEEP)}
+IN_PARTS = {
+    "log_sum_exp": Case(lambda w, x: (x @ w.T).logsumexp(-1), FEW_X, (HEAD,)),
+    "one_row": Case(lambda w, x: (x @ w.T).logsumexp(-1), {"x": lg.spec(DEEP)}, (HEAD,)),
+    "commuted": Case(lambda w, b, x: (w @ x.T + b).logsumexp(0), FEW_X, (HEAD, (VOCABULARY, 1))),
+    "labels": Case(
+        lambda w, x, y: F.cross_entropy(x @ w.T, y, reduction="none"),
+        {**FEW_X, "y": lg.spec(FEW_ROWS, dtype=lg.i64)},
+        (HEAD,),
+    ),
+    "of_inputs": Case(
+        lambda x, k: (x @ k.mT).logsumexp(-1),
+        {"x": lg.spec(2, FEW_ROWS, DEEP), "k": lg.spec(2, MANY_KEYS, DEEP)},
+    ),
+    "place": Case(lambda w, x: (x @ w.T).argmax(-1), FEW_X, (HEAD,)),
+    "place_and_greatest": Case(lambda w, x: best(x @ w.T), FEW_X, (HEAD,)),
+    "ties": Case(lambda w, x: ties(x @ w.T), FEW_X, (HEAD,)),
+    "greatest_and_total": Case(lambda w, x: both(x @ w.T), FEW_X, (HEAD,)),
+}
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_few_rows_are_folded_in_parts_of_their_columns(name: str, dtype: lg.DType) -> None:
+    model = lowered(IN_PARTS[name], dtype)
+    (program,) = model.programs
+    assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold", "simt"]
+    assert len(program.launches) == 2
+    assert {b.dst.role for b in model.kernels[0].results} == {Role.TEMP}
+    stored = [s.dst for k in model.kernels for s in k.region.stores]
+    assert all(product(b.dims).estimate() <= 2 * 8 * 64 for b in stored)
+
+
+def test_parts_of_columns_compute_the_graph() -> None:
+    """Each entry as the interpreter runs it, and compiled; small integers have many equal products."""
+    graphs = {name: graph_of(case, f"{name}_") for name, case in IN_PARTS.items()}
+    made = Traced("rows", "0", tuple(graphs.items()), ())
+    model = lower_model(made, {}, target=CPU, dtype=lg.f32).lowered
+    lane = fast_lane.load(model, "-O1")
+    rng = np.random.default_rng(2)
+    for name, graph in graphs.items():
+        for rows, keys in ((1, 1), (7, 9000), (63, 100)):
+            dims = {FEW_ROWS: rows, MANY_KEYS: keys}
+
+            def drawn(n: Any, dims: Any = dims) -> Array:
+                shape = [int(e.evaluate(dims)) for e in n.shape]
+                low, high = (-1, VOCABULARY) if n.dtype is lg.i64 else (-2, 3)
+                return rng.integers(low, high, shape).astype(n.dtype.numpy)
+
+            inputs, weights = (
+                {tensor_of(n).name: drawn(n) for n in of} for of in (graph.inputs, graph.weights())
+            )
+            if "y" in inputs:
+                inputs["y"][inputs["y"] < 0] = -100  # no label
+            expected = evaluate(graph, inputs, weights)
+            found = [lane.run(name, inputs, weights)]
+            if rows < 63:
+                found.append(run_entry(model, inputs, weights, entry=name))
+            for of in found:
+                for out, value in of.items():
+                    agree(value, expected[out], f"{name}: {out} of {rows} rows")
 
 
 PLAIN: dict[str, Callable[[lg.Tensor], Any]] = {

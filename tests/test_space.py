@@ -85,6 +85,9 @@ ALL: dict[str, Row] = {
         {"a": lg.spec(ROWS, 64, dtype=lg.f16), "b": lg.spec(130, 64, dtype=lg.f16)},
         ("cuda",),
     ),
+    "few rows in parts": Row(
+        lambda a, b: (a @ b.mT).logsumexp(-1), {"a": lg.spec(5, 8), "b": lg.spec(4100, 8)}, ("cpu",)
+    ),
     "attention": Row(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
         {"q": heads(KEYS), "k": heads(KEYS), "v": heads(KEYS)},

@@ -240,6 +240,7 @@ class _Model:
             self.device.one_row,
             self.device.short,
             self.device.rows,
+            self.device.wide,
             lambda region: self.device.maps_rows(unify_axes(region)),
         )
         regions = partition(graph, skeletons)

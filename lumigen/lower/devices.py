@@ -49,6 +49,7 @@ from lumigen.lower.plan_region import (
 from lumigen.lower.row_fold import find_row_fold
 from lumigen.lower.scan import is_scan, plan_scan
 from lumigen.lower.schedule_plan import (
+    POINTS_OF_THREAD,
     STREAM_ROWS,
     maps_rows,
     schedule_of_block,
@@ -110,6 +111,7 @@ class Device:
     rows: int = (
         0  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
     )
+    wide: int = 0  # columns of one of fewer rows, which parts of a fold share
 
     def space(self, region: Region) -> Iterator[Candidate]:
         """What a canonical region can run as, the heuristic's choice first."""
@@ -230,6 +232,7 @@ CPU = Device(
     one_row=True,
     rows_in_one_loop=candidates_of_rows,
     rows=64,  # eight threads with eight rows each
+    wide=8 * POINTS_OF_THREAD,
 )
 CUDA = Device(
     products=partial(candidates_of_blocks, rows=STREAM_ROWS),

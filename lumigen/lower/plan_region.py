@@ -85,9 +85,9 @@ def candidates_of_threads(region: Region, schedule: Scheduled) -> Iterator[Candi
     # weights in panels stream past rows; what else has columns side by side is packed least where these are lanes
     first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
     for plan in (f.plan(region) for f in first if f is not None):
-        parts = parts_of_threads(plan)
-        pieces = split_fold(plan, parts, STEP_OF_PARTS) if parts > 1 else None
         both = [candidate(RegionPlan(region, (plan,)), schedule)]
+        parts = parts_of_threads(plan, *both[0].schedules)
+        pieces = split_fold(plan, parts, STEP_OF_PARTS) if parts > 1 else None
         if pieces is not None:
             both.insert(0 if is_of_numbers(plan) else 1, candidate(pieces.plan(region), schedule))
         yield from both

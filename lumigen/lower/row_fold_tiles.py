@@ -236,9 +236,8 @@ class _Builder:
             at = ix(self.k) - x.slack
             same = Cmp(-x.slack)
             if is_zero(c.tile.otherwise) and self.k not in at.axes and same in asked:
-                others = tuple(o for o in asked if o not in (x, same))
-                alike = not any(self.k in o.axes for o in others)
-                return _Place(at, others, c.tile.then) if alike else None
+                others = (o.substitute({self.k: at}) for o in asked if o not in (x, same))
+                return _Place(at, tuple(others), c.tile.then)
         return None
 
     def bounds(self) -> tuple[Bounds, tuple[object, ...]]:
@@ -248,10 +247,10 @@ class _Builder:
             return Bounds(ix(0), self.k.extent, where), ()
         found = loop_bounds(where, self.k, {self.m: (ix(self.m0), ix(self.m1) - 1)})
         in_panels = [p for p in (self.inner, *self.outer.values()) if p is not None and p.weight]
-        if found.lo == 0 or not in_panels:
+        begin = found.lo // WIDTH * WIDTH  # a panel is read from its start
+        if begin == found.lo or not in_panels:
             return found, tuple(c for c in where if c not in found.residual)
-        # a panel is read from its start
-        return replace(found, lo=found.lo // WIDTH * WIDTH), ()
+        return replace(found, lo=begin), ()
 
     # ---- the program ----
 
@@ -392,9 +391,10 @@ class _Builder:
         return assuming(substitute(wanted, self.mapping), self.known)
 
     def tile_of(self, i: int) -> Expr:
-        """What carry i has at one point; of a sum with columns what it weights these with."""
+        """What carry i has at one point of the loop; of a sum with columns what it weights these with."""
         c = self.carries[i]
-        return c.tile if c.product is None else c.product.rows
+        known = [c for c in self.found.loop.where if c.substitute(self.mapping) in self.known]
+        return assuming(c.tile if c.product is None else c.product.rows, known)
 
     def carry_states(self, turn: Scope) -> None:
         """One pass over the rows, which asks for what holds in all of the part once and not of each element."""
@@ -460,8 +460,7 @@ class _Builder:
     ) -> None:
         """The states that nothing but those before them is needed for."""
         for i in ready:
-            correct = self.carries[i].correct
-            if correct is not None:
+            if (correct := self.carries[i].correct) is not None:
                 wanted = self.over(correct, state)
                 found = row.find(wanted)
                 corrections[i] = found or row.let(wanted, row.value(wanted), "correct")

@@ -67,6 +67,8 @@ WINDOWS = {"rows": 96, "chunk": 128, "deep": 256, "held": 256}
 ROWS_OF_PAIRS = {"rows": 256, "least_rows": 64, "part": 512, "depth": 1024}
 # fewer than 8 rows would read weights faster than multiply them
 ROWS_OF_FLOATS = {"rows": 96, "least_rows": 8, "part": 128, "depth": 384}
+# a vector streams panels past as in a product of one row
+ROW_OF_PRODUCT = {"rows": 1, "least_rows": 1, "part": 320, "depth": 1024}
 # a row of its own for each work tile, and so much of it that it stays in the first cache between levels
 ROWS_OF_NUMBERS = {"rows": 1, "least_rows": 1, "part": 4096, "depth": 1}
 # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long
@@ -133,6 +135,8 @@ def _of_rows(found: RowFold) -> Schedule:
         return schedule("row_fold", ROWS_OF_NUMBERS, {"inner": "none", "outer": "none"})
     pairs = is_paired(second[0] if second else first)
     sizes = ROWS_OF_PAIRS if pairs else ROWS_OF_FLOATS
+    if not second and extent_of(found.m) == 1:
+        sizes = ROW_OF_PRODUCT
     return schedule("row_fold", sizes, {"inner": place(first), "outer": place(*second)})
 
 
@@ -244,15 +248,18 @@ def _stream(found: Streamable) -> Schedule:
     return schedule("stream", dict(zip(STREAM_SITES, sizes, strict=True)))
 
 
-def parts_of_threads(plan: KernelPlan) -> int:
+def parts_of_threads(plan: KernelPlan, sizes: Schedule) -> int:
     """Into how many parts to split a fold that threads share; 1 where they have enough to do as it is."""
     loop = _main(plan)
     assert isinstance(loop, Loop)
-    grid, (inner,) = plan.root[-1], (s for s in loop.body if isinstance(s, Product))
+    grid, (inner,) = plan.root[-1].axes, (s for s in loop.body if isinstance(s, Product))
+    of_inner = {*inner.m, *inner.n}
     own = {a for c in loop.carries if c.product for a in (*c.product.m, *c.product.n)}
-    outside = extent_of(a for a in grid.axes if a in (*inner.m, *inner.n) or a not in own)
+    rows = extent_of(a for a in grid if a in of_inner).estimate()
+    others = extent_of(a for a in grid if a not in of_inner | own).estimate()
+    tasks = others * -(-rows // sizes.get("least_rows", 1))
     points = extent_of(loop.axes).estimate()
-    return max(1, min(THREADS // outside.estimate(), points // POINTS_OF_THREAD))
+    return max(1, min(THREADS // tasks, points // POINTS_OF_THREAD))
 
 
 def is_of_numbers(plan: KernelPlan) -> bool:

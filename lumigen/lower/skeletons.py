@@ -33,8 +33,9 @@ class Skeletons:
     contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
     region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
     contraction too. A loop over tiles of at most `short` points takes no longer than to store them. A product that is
-    reduced to numbers of at least so many `rows` need not be stored, none where that is 0. `maps_rows`: whether a
-    product whose rows are computed, with statistics of each, is to compute them itself.
+    reduced to numbers of at least so many `rows` need not be stored, none where that is 0; nor one of fewer rows and of
+    at least `wide` columns, which are folded in parts. `maps_rows`: whether a product whose rows are computed, with
+    statistics of each, is to compute them itself.
     """
 
     runs_whole: Callable[[Region], bool]
@@ -43,6 +44,7 @@ class Skeletons:
     one_row: bool = False
     short: int = 0
     rows: int = 0
+    wide: int = 0
     maps_rows: Callable[[Region], bool] = lambda _: False
 
 
@@ -57,14 +59,15 @@ def is_product(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
 def becomes_states(
     g: CutGraph, skeletons: Skeletons, node: Node, value: Expr, bound: tuple[Axis, ...]
 ) -> bool:
-    """Whether all that becomes of a product are states of its rows, of which there are enough for every thread.
+    """Whether all that becomes of a product are states of its rows, with enough rows or columns for every thread.
 
-    Those are numbers, and sums of short rows of weights beside them if the product is larger than what it is made of.
-    Not of windows, which a kernel of their own packs.
+    Those are numbers, and of many rows sums of short rows of weights beside them if the product is larger than what it
+    is made of. Not of windows, which a kernel of their own packs.
     """
     inside = [n for n in g.beside(node) if is_product(g, skeletons, n)]
-    rows = volume(free_axes(value) - set(bound))
-    if len(inside) != 1 or not 0 < skeletons.rows <= rows or volume(bound) < LONG_ROW:
+    few = volume(free_axes(value) - set(bound)) < skeletons.rows
+    wide = volume(bound) >= (skeletons.wide if few else LONG_ROW)
+    if len(inside) != 1 or not skeletons.rows or not wide:
         return False
     (product,) = inside
     found = g.reduced_to(product)
@@ -77,7 +80,7 @@ def becomes_states(
     if any(seen > held for seen, held in sizes) or not all(map(is_plain, operands)):
         return False
     sums = [n for n in found if _is_of_matrices(g, n)]
-    if len(sums) == len(found):
+    if len(sums) == len(found) or (sums and few):
         return False
     grows = volume_of(product.shape) >= EXPANSION * max(held for _, held in sizes)
     if sums and not (grows and all(_weighs_short_rows(g, n) for n in sums)):
