@@ -104,10 +104,12 @@ def _weighs_short_rows(g: CutGraph, n: Node) -> bool:
 def is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis, ...]) -> bool:
     """Whether all that is made of the contractions in a value comes to as few elements as `kept` has.
 
-    And nobody sees them as they are, nor multiplies them by a matrix, few as its columns may be. For devices without
-    `rows`; `becomes_states` decides on others.
+    And nobody sees them as they are, nor multiplies them by a matrix, few as its columns may be, and each reduction is
+    one that a skeleton runs whole: else what it is of is stored, and the contractions would be computed again. For
+    devices without `rows`; `becomes_states` decides on others.
     """
     shown, row = {e.node for e in g.showing()}, volume(kept)
+    folds: dict[Node, None] = {}
     stack, seen = [x for x in g.inside(n) if is_product(g, skeletons, x)], set[Node]()
     while stack:
         x = stack.pop()
@@ -115,5 +117,6 @@ def is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis,
         multiplied = (u for u in g.users[x] if u.op in MONOIDS and is_product(g, skeletons, u))
         if x in shown or x in g.cut or any(u.op in MONOIDS for u in large) or any(multiplied):
             return False
+        folds.update((u, None) for u in g.users[x] if u.op in MONOIDS)
         stack, seen = [*stack, *(large - seen)], seen | large
-    return True
+    return all(skeletons.runs_whole(g.region(u)) for u in folds)
