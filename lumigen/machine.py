@@ -27,6 +27,9 @@ class Storing:
     many_terms: int  # of all elements of a reduction: more than it takes to store and read them
     short: int  # points of a loop over tiles that takes no longer than to store them
     rows: int  # of a product that is reduced to numbers of them, for which it is not stored; 0: always
+    wide: (
+        int  # columns of one of fewer rows, which is not stored either: parts of a fold share them
+    )
     expansion: int  # an expanding factor is at least so many times larger than what it is made of or made into
     few_reads: int  # of a value that costs hardly more than what it is made of
     few_steps: int  # the same
@@ -136,6 +139,7 @@ class ThreadTiles:
     windows: Sizes
     rows_of_floats: Sizes  # of a fold of rows
     rows_of_pairs: Sizes
+    row_of_product: Sizes  # of a fold of one row to numbers
     rows_of_numbers: Sizes  # without a product
     fold: Sizes  # around a product
     fold_of_few: Sizes  # with up to `few_columns`

@@ -12,7 +12,18 @@ from typing import Union
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, accumulator
 from lumigen.index import Axis
-from lumigen.region import Buffer, Expr, Monoid, Reduce, Region, Store
+from lumigen.ops import Op
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Monoid,
+    Reduce,
+    Region,
+    Store,
+    choose,
+    const,
+    prim,
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,8 @@ class Carry:
     """A state of a fold: after a tile it is `combine(old * correct, monoid over the tile of `tile`)`.
 
     `tile` is the body for one point of the folded axis; it may read the states with smaller numbers as
-    Carried(i, "new"). `correct` (None: no correction) may read Carried(i, "old") and Carried(i, "new").
+    Carried(i, "new"). `correct` (None: no correction) may read Carried(i, "old") and Carried(i, "new"); where it is a
+    truth value it says whether the state is kept, else it is 0.
     With a `product` the tile is `rows * columns` of it, and the state has the product's axes `m` and `n`.
     """
 
@@ -54,6 +66,13 @@ class Carry:
     def identity(self) -> float | int:
         """The state before the first tile."""
         return self.value.dtype.lowest if self.monoid is Monoid.MAX else 0
+
+
+def corrected(state: Expr, correct: Expr) -> Expr:
+    """A state with its correction, which keeps it or not, or is a factor."""
+    if correct.dtype.is_bool:
+        return choose(correct, state, const(0, state.dtype))
+    return prim(Op.MUL, (state, correct), state.dtype)
 
 
 @dataclass(frozen=True)

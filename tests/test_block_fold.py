@@ -15,7 +15,11 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen.dtype import bf16
+from lumigen.interp import program as interp_program
 from lumigen.interp import tile
+from lumigen.interp.graph import bind_dims
+from lumigen.interp.graph import evaluate as evaluate_graph
 from lumigen.interp.region import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredKernel, LoweredModel
@@ -60,6 +64,10 @@ def maximum_and_sum(q: Any, k: Any) -> dict[str, Any]:
     return {"most": scores.amax(-1), "sum": scores.sum(-1)}
 
 
+def count_of_most(scores: Any) -> Any:
+    return (scores == scores.amax(-1, keepdim=True)).sum(-1)
+
+
 FOLDED: dict[str, Case] = {
     "log_sum_exp": (log_sum_exp, operands()),
     "half": (log_sum_exp, operands(dtype=lg.f16)),
@@ -77,6 +85,15 @@ FOLDED: dict[str, Case] = {
     ),
     "causal": (causal, operands()),
     "maximum_and_sum": (maximum_and_sum, operands()),
+    "place": (lambda q, k: (q @ k.T).argmax(-1), operands()),
+    "place_commuted": (lambda q, k: (k @ q.T).argmin(0), operands()),
+    "place_and_most": (lambda q, k: dict(zip("vi", (q @ k.T).max(-1), strict=True)), operands()),
+    "place_in_parts": (lambda q, k: (q @ k.T).argmax(-1), operands(columns=WIDE)),
+    "place_batched": (
+        lambda q, k: (q @ k.mT * -0.1).argmax(-1),
+        {"q": spec(2, 3, ROWS, 40), "k": spec(2, 3, COLUMNS, 40)},
+    ),
+    "ties": (lambda q, k: count_of_most(q @ k.T), operands()),
     "bias": (
         lambda q, k, b: F.linear(q, k, b).logsumexp(-1),
         {**operands(), "b": spec(COLUMNS)},
@@ -161,12 +178,27 @@ def test_folds_of_deep_products_come_later_in_the_space(
             np.testing.assert_allclose(temps[out].astype(float), value.astype(float), 2e-2)
 
 
+@pytest.mark.parametrize("name", ["place", "place_commuted", "place_in_parts", "ties"])
+def test_ties_and_what_is_no_number(name: str, rng: np.random.Generator) -> None:
+    """The first of equal ones, the first NaN: operands of small integers have many of them."""
+    graph, model = lowered(FOLDED[name])
+    (program,) = model.programs
+    assert len(program.launches) == (2 if name == "place_in_parts" else 1)
+    kernels = {k.name: k.program for k in model.kernels}
+    q, k = rng.integers(-2, 3, (140, 64)), rng.integers(-2, 3, (600, 64))
+    inputs = {"q": q.astype(bf16.numpy), "k": k.astype(bf16.numpy)}
+    inputs["q"][3], inputs["k"][77], inputs["k"][500, 5] = 0, np.nan, np.inf
+    for given in (inputs, {**inputs, "k": inputs["k"][78:499]}):
+        found = interp_program.run(program, kernels, {}, given, bind_dims(program.inputs, given))
+        np.testing.assert_array_equal(found["out"], evaluate_graph(graph, given, {})["out"])
+
+
 def test_few_rows_are_folded_in_parts() -> None:
     _, model = lowered(FOLDED["parts"])
     assert [k.program.skeleton for k in model.kernels] == ["block_fold", "simt"]
     (fold, merge) = model.kernels
-    assert [b.name for b in merge.program.args[:2]] == ["states0", "states1"]
-    assert "k_begin in 512*part" in show_tile(fold.program)
+    assert [b.name for b in merge.program.args[:2]] == ["parts0", "parts1"]
+    assert "k_begin in 128*((wide + 2047)//2048)*k1_part" in show_tile(fold.program)
 
 
 def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:
@@ -181,7 +213,7 @@ def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:
 @pytest.mark.parametrize(
     ("arch", "names"),
     [
-        ("80", ("deepest", "label_of_many")),
+        ("80", ("deepest", "label_of_many", "place_and_most", "place_in_parts")),
         pytest.param("80", tuple(FOLDED), marks=pytest.mark.slow),
         pytest.param("90a", tuple(FOLDED), marks=pytest.mark.slow),
     ],

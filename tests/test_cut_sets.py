@@ -17,8 +17,8 @@ from lumigen.index import Dim
 from lumigen.interp.graph import evaluate as evaluate_graph
 from lumigen.interp.region import evaluate
 from lumigen.lower import GRAPH_PASSES
-from lumigen.lower.cuts import Skeletons
 from lumigen.lower.partition import default_cuts, obligatory_cuts, partition, regions
+from lumigen.lower.skeletons import Skeletons
 from lumigen.ops import SOURCES
 from lumigen.targets.cuda.machines import SM_80
 

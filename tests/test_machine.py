@@ -84,6 +84,7 @@ KEPT = {
     },
     "lower/assemble.py": {"to_align: 16": "bytes: what tensor maps are defined on"},
     "lower/canonicalize.py": {"SIGNIFICANDS": "bits of a dtype"},
+    "lower/float_states.py": {"EXACT": "digits of a dtype"},
     "lower/join_grids.py": {
         "MOST": "text of a kernel, which grows with its grids",
         "NEAR": "layers that read one value stay apart, however many there are",
@@ -274,6 +275,7 @@ MORE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "channels": (lambda x: x.softmax(1), {"x": lg.spec(2, 4096, 64, 64)}),
     "pair": (lambda x, v, w: F.silu(x @ v) * (x @ w), {"x": halves(99, 64), "v": halves(64, 64), "w": halves(64, 64)}),
     "labels of few": (label, {"x": halves(9, 64), "w": halves(5000, 64), "y": lg.spec(9, dtype=lg.i64)}),
+    "scores of one": (lambda x: (x @ weight(5000, 64).T).logsumexp(-1), {"x": lg.spec(64)}),
     "labels by weights": (label_by_weights, {"x": halves(900, 64), "y": lg.spec(900, dtype=lg.i64)}),
     "quants": (
         lambda x, q, s: x @ (q.to(lg.f32) * s).mT,
@@ -346,6 +348,10 @@ OTHER_PROCESSORS: dict[str, tuple[str, Callable[[Processor], Processor]]] = {
     "scores are stored where fewer threads fold them": (
         "labels",
         lambda m: replace(m, storing=replace(m.storing, rows=1 << 30)),
+    ),
+    "scores of few rows are stored where parts have fewer columns": (
+        "labels of few",
+        lambda m: replace(m, storing=replace(m.storing, wide=1 << 30)),
     ),
 }
 OTHER_GPUS: dict[str, tuple[str, Callable[[Gpu], Gpu]]] = {

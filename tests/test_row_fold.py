@@ -32,7 +32,7 @@ from lumigen.lower.devices import Device
 from lumigen.lower.plan_region import Candidate, Scheduled, candidate, candidates_of_rows
 from lumigen.lower.row_fold import find_row_fold
 from lumigen.plan import Illegal, RegionPlan
-from lumigen.region import Buffer, Region
+from lumigen.region import Buffer, Region, Role
 from lumigen.target import HOST as CPU
 from lumigen.targets.cpu.device import CPU as DEVICE
 from lumigen.targets.cpu.device import device_of
@@ -54,6 +54,18 @@ def causal(s: lg.Tensor) -> lg.Tensor:
 def windowed(s: lg.Tensor) -> lg.Tensor:
     i, j = lg.arange(s.shape[-2]).unsqueeze(-1), lg.arange(s.shape[-1])
     return s.masked_fill((j > i) | (i > j + 70), -np.inf)
+
+
+def best(s: lg.Tensor) -> dict[str, lg.Tensor]:
+    most, at = s.max(-1)
+    return {"most": most, "at": at}
+
+
+def ties(s: lg.Tensor) -> dict[str, lg.Tensor]:
+    """How many elements are the least, and the last of them."""
+    is_least = s == s.amin(-1, keepdim=True)
+    at = lg.where(is_least, lg.arange(s.shape[-1]), -1)
+    return {"count": is_least.sum(-1), "last": at.amax(-1)}
 
 
 def both(s: lg.Tensor) -> dict[str, lg.Tensor]:
@@ -99,6 +111,14 @@ CASES = {
     ),
     "greatest": Case(lambda w, x: (x @ w.T).amax(-1), {"x": X}, (W,)),
     "greatest_and_total": Case(lambda w, x: both(x @ w.T), {"x": X}, (W,)),
+    "place": Case(lambda w, x: (x @ w.T).argmax(-1), {"x": X}, (W,)),
+    "place_commuted": Case(lambda w, x: (w @ x.T).argmax(0), {"x": X}, (W,)),
+    "place_of_least": Case(lambda w, b, x: (x @ w.T + b).argmin(-1), {"x": X}, (W, (WIDE,))),
+    "place_of_inputs": Case(lambda x, k: (x @ k.mT).argmax(-1), {"x": Q, "k": K}),
+    "place_turned": Case(lambda x, k: (k @ x.mT).argmin(1), {"x": lg.spec(2, ROWS, DEEP), "k": K}),
+    "place_causal": Case(lambda w, x: causal(x @ w.T).argmax(-1), {"x": X}, (W,)),
+    "place_and_greatest": Case(lambda w, x: best(x @ w.T * 2), {"x": X}, (W,)),
+    "ties": Case(lambda w, x: ties(x @ w.T), {"x": X}, (W,)),
     "mean_of_squares": Case(lambda w, x: (x @ w.T).square().mean(-1), {"x": X}, (W,)),
     "relu": Case(lambda w, v, x: (x @ w.T).relu() @ v, {"x": X}, (W, (WIDE, OUT))),
     "gelu": Case(
@@ -125,7 +145,11 @@ def graph_of(case: Case, prefix: str = "") -> Graph:
 
 @cache
 def lowered(name: str, dtype: lg.DType = lg.f32) -> LoweredModel:
-    made = Traced("rows", "0", (("entry", graph_of(CASES[name])),), ())
+    return lowered_case(CASES[name], dtype)
+
+
+def lowered_case(case: Case, dtype: lg.DType) -> LoweredModel:
+    made = Traced("rows", "0", (("entry", graph_of(case)),), ())
     return lower_model(made, {}, target=CPU, dtype=dtype).lowered
 
 
@@ -194,6 +218,73 @@ def test_the_compiled_kernels_do(dtype: lg.DType) -> None:
                 agree(value, expected[out].astype(value.dtype), f"{name}: {out} of {rows} rows")
 
 
+FEW_ROWS = lg.Dim("few_rows", 1, 100, typical=8)
+MANY_KEYS = lg.Dim("many_keys", 1, 9000, typical=6000)
+VOCABULARY = 5003  # the last part is ragged, and its last panel
+HEAD = (VOCABULARY, DEEP)
+FEW_X = {"x": lg.spec(FEW_ROWS, DEEP)}
+IN_PARTS = {
+    "log_sum_exp": Case(lambda w, x: (x @ w.T).logsumexp(-1), FEW_X, (HEAD,)),
+    "one_row": Case(lambda w, x: (x @ w.T).logsumexp(-1), {"x": lg.spec(DEEP)}, (HEAD,)),
+    "commuted": Case(lambda w, b, x: (w @ x.T + b).logsumexp(0), FEW_X, (HEAD, (VOCABULARY, 1))),
+    "labels": Case(
+        lambda w, x, y: F.cross_entropy(x @ w.T, y, reduction="none"),
+        {**FEW_X, "y": lg.spec(FEW_ROWS, dtype=lg.i64)},
+        (HEAD,),
+    ),
+    "of_inputs": Case(
+        lambda x, k: (x @ k.mT).logsumexp(-1),
+        {"x": lg.spec(2, FEW_ROWS, DEEP), "k": lg.spec(2, MANY_KEYS, DEEP)},
+    ),
+    "place": Case(lambda w, x: (x @ w.T).argmax(-1), FEW_X, (HEAD,)),
+    "place_and_greatest": Case(lambda w, x: best(x @ w.T), FEW_X, (HEAD,)),
+    "ties": Case(lambda w, x: ties(x @ w.T), FEW_X, (HEAD,)),
+    "greatest_and_total": Case(lambda w, x: both(x @ w.T), FEW_X, (HEAD,)),
+}
+
+
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_few_rows_are_folded_in_parts_of_their_columns(name: str, dtype: lg.DType) -> None:
+    model = lowered_case(IN_PARTS[name], dtype)
+    (program,) = model.programs
+    assert [k.schedule.builder for k in model.kernels if k.schedule] == ["row_fold", "simt"]
+    assert len(program.launches) == 2
+    assert {b.dst.role for b in model.kernels[0].results} == {Role.TEMP}
+    stored = [s.dst for k in model.kernels for s in k.region.stores]
+    assert all(product(b.dims).estimate() <= 2 * 8 * 64 for b in stored)
+
+
+def test_parts_of_columns_compute_the_graph() -> None:
+    """Each entry as the interpreter runs it, and compiled; small integers have many equal products."""
+    graphs = {name: graph_of(case, f"{name}_") for name, case in IN_PARTS.items()}
+    made = Traced("rows", "0", tuple(graphs.items()), ())
+    model = lower_model(made, {}, target=CPU, dtype=lg.f32).lowered
+    lane = fast_lane.load(model, "-O1")
+    rng = np.random.default_rng(2)
+    for name, graph in graphs.items():
+        for rows, keys in ((1, 1), (7, 9000), (63, 100)):
+            dims = {FEW_ROWS: rows, MANY_KEYS: keys}
+
+            def drawn(n: Any, dims: Any = dims) -> Array:
+                shape = [int(e.evaluate(dims)) for e in n.shape]
+                low, high = (-1, VOCABULARY) if n.dtype is lg.i64 else (-2, 3)
+                return rng.integers(low, high, shape).astype(n.dtype.numpy)
+
+            inputs, weights = (
+                {tensor_of(n).name: drawn(n) for n in of} for of in (graph.inputs, graph.weights())
+            )
+            if "y" in inputs:
+                inputs["y"][inputs["y"] < 0] = -100  # no label
+            expected = evaluate(graph, inputs, weights)
+            found = [lane.run(name, inputs, weights)]
+            if rows < 63:
+                found.append(run_entry(model, inputs, weights, entry=name))
+            for of in found:
+                for out, value in of.items():
+                    agree(value, expected[out], f"{name}: {out} of {rows} rows")
+
+
 PLAIN: dict[str, Callable[[lg.Tensor], Any]] = {
     "softmax": lambda x: x.softmax(-1),
     "log_softmax": lambda x: (x * 2 + 1).log_softmax(-1),
@@ -243,7 +334,8 @@ def check_built(name: str, built: Built | Illegal) -> None:
     wanted = meaning(built.meaning, buffers, dims)
     found = tile.run(built.program, buffers, dims)
     for s in built.meaning.stores:
-        agree(found[s.dst.name], wanted[s.dst.name].astype(np.float32), f"{name}: {s.dst}")
+        out = found[s.dst.name]
+        agree(out, wanted[s.dst.name].astype(out.dtype), f"{name}: {s.dst}")
 
 
 @pytest.mark.parametrize(
@@ -290,6 +382,28 @@ def test_plain_rows_compiled() -> None:
         x = np.random.default_rng(3).standard_normal((2, 50, 100)).astype(np.float32)
         wanted = evaluate(graph, {"x": x}, {})["out"]
         agree(lane.run(name, {"x": x}, {})["out"], wanted, name)
+
+
+@pytest.mark.parametrize("name", ["place", "place_of_least", "place_and_greatest", "ties"])
+def test_ties_and_what_is_no_number(name: str) -> None:
+    """The first of equal ones, or the first NaN; rows of -inf too. Small integers have many equal products."""
+    case = CASES[name]
+    graph = graph_of(case)
+    model, rng = lowered(name), np.random.default_rng(8)
+    given = arrays(case, graph, 120)
+    inputs, weights = ({n: rng.integers(-2, 3, a.shape) for n, a in x.items()} for x in given)
+    inputs, weights = ({n: a.astype(np.float32) for n, a in x.items()} for x in (inputs, weights))
+    weights["w0"][:, 0] = 1
+    inputs["x"][3], inputs["x"][5, 0], inputs["x"][6, 0] = 0, -np.inf, np.inf
+    lane = fast_lane.load(model, "-O1")
+    for column in (None, 77):
+        if column is not None:
+            weights["w0"][column, 4] = np.nan
+        wanted = evaluate(graph, inputs, weights)
+        found = lane.run("entry", inputs, weights), run_entry(model, inputs, weights)
+        for of in found:
+            for out, value in of.items():
+                np.testing.assert_array_equal(value, wanted[out])
 
 
 def test_the_numbers_of_a_row_are_those_of_numpy() -> None:

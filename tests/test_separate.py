@@ -35,14 +35,27 @@ from exprs import (
     where,
 )
 
-from lumigen.dtype import DType, bf16, f16, f32, i32
+from lumigen.dtype import DType, bf16, f16, f32, i32, i64
 from lumigen.index import Axis, ix
 from lumigen.interp.plan import run_fold, run_folds
 from lumigen.interp.region import Evaluator, value
 from lumigen.lower.separate import NotSeparable, separate, sweeps
 from lumigen.ops import Op
 from lumigen.plan import Fold
-from lumigen.region import Buffer, Expr, Monoid, Prim, Read, Reduce, Role, prim, read, walk
+from lumigen.region import (
+    Buffer,
+    Expr,
+    Monoid,
+    Prim,
+    Read,
+    Reduce,
+    Role,
+    const,
+    index,
+    prim,
+    read,
+    walk,
+)
 
 POINTS = 300  # not a multiple of any tile
 TILES = (1, 16, 37, 64)
@@ -245,6 +258,53 @@ def shifted_maximum() -> Case:
     return Case((largest(sub(x, mean(x, k)), k),), ((q,),), 2)
 
 
+def ordered(a: Expr) -> Expr:
+    return below(num(-1), mul(a, a))
+
+
+def is_most(x: Expr, m: Expr) -> Expr:
+    """Whether x is the maximum, NaN where that is NaN, as the frontend spells it."""
+    return mul(negated(below(x, m)), negated(mul(ordered(x), negated(ordered(m)))))
+
+
+def equals(x: Expr, m: Expr) -> Expr:
+    return mul(mul(negated(below(x, m)), negated(below(m, x))), mul(ordered(x), ordered(m)))
+
+
+def place_of(s: Expr) -> Expr:
+    far = where(is_most(s, largest(s, k)), index(POINTS - ix(k), i64), const(0, i64))
+    return largest(far, k)
+
+
+def place_of_most() -> Case:
+    s = scores()
+    return Case((place_of(s), largest(s, k)), ((q,), (q,)), 2)
+
+
+def place_of_masked() -> Case:
+    return Case((place_of(add(scores(), load("MASK", q, k))),), ((q,),), 2)
+
+
+def last_of_least() -> Case:
+    x = load("X", q, k)
+    at = where(equals(x, scaled(largest(scaled(x, -1), k), -1)), index(ix(k), i64), const(-1, i64))
+    return Case((largest(at, k),), ((q,),), 2)
+
+
+def ties_within_a_mask() -> Case:
+    x = load("X", q, k)
+    found = mul(at_most(k, ix(q) + 100), equals(x, largest(x, k)))
+    return Case((total(where(found, num(1), num(0)), k),), ((q,),), 2)
+
+
+def values_at_most() -> Case:
+    """Of either sign in a sum, and at least the 0 of all other points in a maximum."""
+    x, v = load("X", q, k), load("V", k, e)
+    hit = is_most(x, largest(x, k))
+    sums = total(where(hit, v, num(0)), k)
+    return Case((sums, largest(where(hit, mul(v, v), num(0)), k)), ((q, e), (q, e)), 3)
+
+
 ONE_LOOP: tuple[Callable[[], Case], ...] = (
     plain_attention,
     additive_mask,
@@ -269,6 +329,11 @@ ONE_LOOP: tuple[Callable[[], Case], ...] = (
     rms_norm_matmul,
     masked_probabilities,
     shifted_maximum,
+    place_of_most,
+    place_of_masked,
+    last_of_least,
+    ties_within_a_mask,
+    values_at_most,
 )
 
 
@@ -339,8 +404,23 @@ def divided_exponent() -> Case:
 
 
 def chosen_by_a_maximum() -> Case:
+    """All points, beside a NaN: nothing is below it."""
     x = load("X", q, k)
     return Case((total(where(below(x, largest(x, k)), num(0), num(1)), k),), ((q,),), 2)
+
+
+def near_a_maximum() -> Case:
+    """What is near a maximum need not be near a later one that is near it."""
+    x = load("X", q, k)
+    near = equals(add(x, num(1)), largest(x, k))
+    return Case((total(where(near, num(1), num(0)), k),), ((q,),), 2)
+
+
+def less_than_others() -> Case:
+    """The greatest of values of which some are below what points beside the maximum have."""
+    x = load("X", q, k)
+    hit = is_most(x, largest(x, k))
+    return Case((largest(where(hit, load("Y", q, k), num(0)), k),), ((q,),), 2)
 
 
 def rounded() -> Case:
@@ -393,6 +473,8 @@ REFUSED = (
     unbounded_by_a_mask,
     divided_exponent,
     chosen_by_a_maximum,
+    near_a_maximum,
+    less_than_others,
     rounded,
 )
 
@@ -520,6 +602,7 @@ MASKABLE = (
     masked_sink,
     guarded_log_sum_exp,
     by_masked_log_sum_exp,
+    place_of_masked,
 )
 
 
@@ -579,8 +662,28 @@ def test_large_scores(make: Callable[[], Case], size: float) -> None:
     agree((one_loop(case.outputs),), case, case.outputs, buffers, tiles=(16, 37))
 
 
+@pytest.mark.parametrize("make", [place_of_most, last_of_least, ties_within_a_mask, values_at_most])
+@pytest.mark.parametrize("bad", [0.0, math.nan, -INF])
+def test_ties(make: Callable[[], Case], bad: float) -> None:
+    case = make()
+    buffers = inputs(case.outputs, np.random.default_rng(9))
+    buffers = {n: np.rint(b) for n, b in buffers.items()}
+    buffers["X" if "X" in buffers else "Q"][5] = bad
+    agree((one_loop(case.outputs),), case, case.outputs, buffers)
+
+
 @pytest.mark.parametrize(
-    "make", [plain_attention, causal, with_log_sum_exp, guarded_log_sum_exp, by_log_sum_exp]
+    "make",
+    [
+        plain_attention,
+        causal,
+        with_log_sum_exp,
+        guarded_log_sum_exp,
+        by_log_sum_exp,
+        place_of_most,
+        last_of_least,
+        values_at_most,
+    ],
 )
 @pytest.mark.parametrize("bad", [math.nan, INF])
 def test_what_is_no_number_shows_where_the_ops_show_it(

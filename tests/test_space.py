@@ -14,6 +14,7 @@ from tiles import traced
 
 import lumigen as lg
 from lumigen import functional as F
+from lumigen import nn
 from lumigen.emit.weights_file import pack
 from lumigen.errors import VerifyFailed
 from lumigen.index import Dim
@@ -87,6 +88,19 @@ ALL: dict[str, Row] = {
     "convolution": Row(
         lambda x, w: F.conv2d(x, w, padding=1),
         {"x": lg.spec(1, 3, 9, 11), "w": lg.spec(20, 3, 3, 3)},
+    ),
+    "place of the most": Row(
+        lambda a: (a @ nn.Parameter(130, 40, name="w").T).argmax(-1),
+        {"a": lg.spec(64, 40)},
+        ("cpu",),
+    ),
+    "place of the least half": Row(
+        lambda a, b: (a @ b.mT).argmin(-1),
+        {"a": lg.spec(ROWS, 64, dtype=lg.f16), "b": lg.spec(130, 64, dtype=lg.f16)},
+        ("cuda",),
+    ),
+    "few rows in parts": Row(
+        lambda a, b: (a @ b.mT).logsumexp(-1), {"a": lg.spec(5, 8), "b": lg.spec(4100, 8)}, ("cpu",)
     ),
     "attention": Row(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),

@@ -50,7 +50,9 @@ def run_fold(
             total = _reduced(inner.value(carry.tile), carry.monoid, place, len(flat))
             with np.errstate(all="ignore"):
                 if carry.correct is not None:
-                    old = old * inner.value(carry.correct)
+                    correct = inner.value(carry.correct)
+                    is_kept = carry.correct.dtype.is_bool
+                    old = np.where(correct, old, 0) if is_kept else old * correct
                 new = np.maximum(old, total) if carry.monoid is Monoid.MAX else old + total
             states[i] = inner.carried[i, "new"] = np.asarray(new, env.numpy(carry.dtype))
     last = env.fork()

@@ -5,9 +5,9 @@ Only proofs are made of it. What a plan computes stays the expression that the u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from math import inf, isfinite
+from math import inf, isfinite, nan
 
 from lumigen.ops import Op
 from lumigen.region import (
@@ -202,6 +202,64 @@ def finite_part(e: Expr) -> Expr | None:
             if _truth(e.condition, lambda c, made=made_of_m: _beside_infinity(c, made)) is wanted:
                 return m
     return None
+
+
+def chains(condition: Expr, element: Expr, greatest: Expr) -> bool:
+    """Whether elements fulfil a condition beside a maximum just if they did beside an earlier one that does itself.
+
+    c(x, after) = c(x, before) and c(before, after) for all x <= before <= after, of which NaN is the greatest: so is
+    `x == greatest`. Proved by each order of three numbers, as the condition compares the two and no others.
+    """
+    ordered = (0.0, 1.0, 2.0, nan)
+
+    def holds(x: float, y: float) -> bool | None:
+        return _fulfilled(condition, {element: x, greatest: y})
+
+    for i, after in enumerate(ordered):
+        for j, before in enumerate(ordered[: i + 1]):
+            for x in ordered[: j + 1]:
+                now, then, kept = holds(x, after), holds(x, before), holds(before, after)
+                if now is None or then is None or kept is None or now is not (then and kept):
+                    return False
+    return True
+
+
+def _fulfilled(c: Expr, values: Mapping[Expr, float]) -> bool | None:
+    """A condition of comparisons between numbers alone, or None where it asks for something else."""
+    if isinstance(c, Const):
+        return bool(c.value)
+    if not isinstance(c, Prim) or c.op not in (Op.MUL, Op.LESS_THAN):
+        return None
+    left, right = c.args
+    if not left.dtype.is_bool:
+        if isinstance(left, Const) and -inf < left.value < 0 and isinstance(right, Prim):
+            x, *others = right.args  # the test for NaN: no square is below zero
+            known = _signed(x, values) if right.op is Op.MUL and others == [x] else None
+            return None if known is None else known[0] == known[0]
+        sides = [_signed(left, values), _signed(right, values)]
+        (x, turned), (y, other) = (s or (nan, None) for s in sides)
+        return None if turned is None or turned is not other else x < y
+    a, b = _fulfilled(left, values), _fulfilled(right, values)
+    if a is None or b is None:
+        return None
+    return (a and b) if c.op is Op.MUL else a < b
+
+
+def _signed(e: Expr, values: Mapping[Expr, float]) -> tuple[float, bool] | None:
+    """A number or its negative, and whether it is the negative."""
+    if e in values:
+        return values[e], False
+    x = negated(e)
+    return (-values[x], True) if x is not None and x in values else None
+
+
+def negated(e: Expr) -> Expr | None:
+    """The x that a value is the negative of."""
+    match e:
+        case Prim(op=Op.MUL, args=(x, Const(value=-1)) | (Const(value=-1), x)):
+            return x
+        case _:
+            return None
 
 
 def _assuming(comparison: Expr, *, holds: bool) -> Callable[[Expr], bool | None]:

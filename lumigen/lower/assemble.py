@@ -19,7 +19,6 @@ from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
 from lumigen.lower.canonical import Canonical, asked_once, canonical, with_buffers
-from lumigen.lower.cuts import Skeletons
 from lumigen.lower.devices import Device
 from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
@@ -30,6 +29,7 @@ from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
 from lumigen.lower.retype import retype_temporaries
+from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.slices import Slice, take_slices
 from lumigen.lower.window import windowed
 from lumigen.names import counted, identifier, numbered

@@ -16,13 +16,12 @@ Sites: `rows` of a block, `step` columns of a tile, `depth` of a stage, `stages`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from math import inf
 
-from lumigen.condition import Cmp, less
-from lumigen.dtype import DType, boolean, f32
-from lumigen.index import Axis, ceildiv, extent_of, floordiv, ix
+from lumigen.condition import Cmp
+from lumigen.dtype import DType, f32
+from lumigen.index import Axis, extent_of, floordiv, ix
 from lumigen.lower.built import Built, check
 from lumigen.lower.cascade import (
     Cascade,
@@ -37,18 +36,13 @@ from lumigen.lower.stream import StreamBuilder
 from lumigen.lower.streamable import Streamable
 from lumigen.machine import Gpu
 from lumigen.memo import remembered
-from lumigen.names import fresh
-from lumigen.ops import Op
 from lumigen.plan import Carry, Fold, KernelPlan, NotRealised, Product
 from lumigen.region import (
-    Buffer,
     Expr,
     Monoid,
     Prim,
     Read,
     Reduce,
-    Region,
-    Role,
     Store,
     carried,
     children,
@@ -57,9 +51,6 @@ from lumigen.region import (
     free_axes,
     holds,
     map_expr,
-    prim,
-    read,
-    reduce,
     substitute,
     walk,
 )
@@ -197,77 +188,16 @@ def schedule_of_rows(plan: KernelPlan, machine: Gpu) -> Schedule:
     return sizes[len(fragments) > 1]
 
 
-# ---- parts ----
-
-
-@dataclass(frozen=True)
-class Parts:
-    """A fold in two launches: of `parts`, which stores states in `temps`, and of the `rest`, which merges them."""
-
-    parts: Region
-    rest: Region
-    temps: tuple[Buffer, ...]
-
-    @staticmethod
-    def of(found: Cascade, region: Region, machine: Gpu) -> Parts | None:
-        """None where one launch has enough blocks, or the columns are few."""
-        (k,) = found.fold.axes
-        folds = machine.row_folds
-        rows, step = folds.one[0][:2]
-        tiles = -(-k.extent.estimate() // step)
-        grid, m = extent_of(found.grid).estimate(), extent_of(found.columns).estimate()
-        blocks = grid * -(-m // rows)
-        most = folds.blocks * machine.multiprocessors
-        count = min(most // blocks, tiles // folds.least_tiles)
-        if count < 2:
-            return None
-        return _divided(found, region, -(-tiles // count) * step)
-
-
-def _divided(found: Cascade, region: Region, chunk: int) -> Parts:
-    """The fold in parts of so many points."""
+def parts_of_rows(found: Cascade, machine: Gpu) -> int:
+    """Into how many parts to split a fold of rows; 1 where one launch has enough blocks, or the columns are few."""
     (k,) = found.fold.axes
-    taken = {b.name for b in region.buffers()}
-    part = Axis("part", ceildiv(k.extent, chunk))
-    inside = (less(ix(part) * chunk - 1, ix(k)), less(ix(k), ix(part) * chunk + chunk))
-    kept = tuple(a for a in region.stores[-1].axes if a in {*found.grid, *found.columns})
-    axes = (part, *kept)
-    place, dims = tuple(map(ix, axes)), tuple(a.extent for a in axes)
-    stores: list[Store] = []
-    own: dict[Expr, Expr] = {}  # maxima of a part, as powers of its scores subtract them
-    merged: dict[Expr, Expr] = {}
-    for i, c in enumerate(found.fold.carries):
-        value = _of_part(c, k, own, inside)
-        b = Buffer(fresh(f"states{i}", taken), Role.TEMP, dims, f32)
-        stores.append(Store(b, axes, place, value))
-        merged[carried(i, "new", f32)] = _merged(c, read(b, place), part, stores, merged)
-        if c.monoid is Monoid.MAX:  # zero where all of a part is masked: then its powers are zero
-            finite = prim(Op.LESS_THAN, (const(-inf, f32), value), boolean)
-            own[c.value] = choose(finite, value, const(0.0, f32))
-    rest = tuple(
-        replace(s, value=map_expr(x, merged))
-        for s, x in zip(region.stores, (*(s.value for s in found.others), found.after), strict=True)
-    )
-    parts = Region(tuple(stores), region.lines)
-    return Parts(parts, Region(rest, region.lines), tuple(s.dst for s in stores))
-
-
-def _of_part(c: Carry, k: Axis, own: dict[Expr, Expr], inside: tuple[Cmp, ...]) -> Expr:
-    """What a state is made of, over the points of a part."""
-    r = c.value
-    if not isinstance(r, Reduce) or r.axes != (k,):
-        return reduce(c.monoid, (k,), c.tile, f32, inside)
-    return reduce(c.monoid, (k,), map_expr(r.body, own), f32, (*r.where, *inside))
-
-
-def _merged(
-    c: Carry, state: Expr, part: Axis, stores: list[Store], merged: dict[Expr, Expr]
-) -> Expr:
-    """A state of all parts: as the fold adds a tile, each part corrected from what it knew to what all know."""
-    if c.correct is not None:
-        before = {carried(j, "old", f32): read(s.dst, s.at) for j, s in enumerate(stores)}
-        state = prim(Op.MUL, (state, map_expr(c.correct, {**before, **merged})), f32)
-    return reduce(c.monoid, (part,), state, f32)
+    folds = machine.row_folds
+    rows, step, *_ = folds.one[0]
+    tiles = -(-k.extent.estimate() // step)
+    grid, m = extent_of(found.grid).estimate(), extent_of(found.columns).estimate()
+    most = folds.blocks * machine.multiprocessors
+    count = min(most // (grid * -(-m // rows)), tiles // folds.least_tiles)
+    return -(-tiles // -(-tiles // count)) if count > 1 else 1
 
 
 # ---- the kernel ----

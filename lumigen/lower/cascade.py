@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from lumigen.dtype import f32
 from lumigen.index import Axis, Quotient, extent_of
 from lumigen.lower.contractions import is_plain, scored_factors
+from lumigen.lower.float_states import in_floats
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.sweeps import grid_loop
@@ -154,6 +155,8 @@ def _check(found: Cascade, longest: int) -> None:
         raise NotRealised("the outer products of a fold around a product have the same rows")
     if any(free_axes(found.fold.carries[i].tile) & {*found.rows} for i in found.vectors):
         raise NotRealised("a state with rows of its own that no product adds up")
+    if any(_keeps_or_drops(found.fold.carries[o.carry]) for o in found.outers):
+        raise NotRealised("an outer product whose sums are kept or dropped")
     if not all(map(is_plain, found.operands)):
         raise NotRealised("an operand of a fold around a product that is computed")
     deep = (p.value.axes for p in found.inners)
@@ -178,7 +181,7 @@ def find_cascade(
     single column here.
     """
     found = fold_around_product(stores, one_row=one_row)
-    if found is None:
+    if found is None or any(s.value.dtype is not f32 for s in stores):
         return None
     fold, inner, (*others, store) = found
     found = _by_index_sets(store, fold, inner, machine.storing.row_of_fold)
@@ -198,8 +201,6 @@ def fold_around_product(
     If it is to be the `whole`, these read no other sum.
     """
     values = tuple(s.value for s in stores)
-    if any(s.value.dtype is not f32 for s in stores):
-        return None
     reductions = kernel_reductions(values)
     inner, axes = inner_contractions(reductions, one_row=one_row)
     if len(axes) != 1:
@@ -207,6 +208,7 @@ def fold_around_product(
     fold = separate(values, axes)
     if isinstance(fold, NotSeparable) or fold.cancelling:
         return None
+    fold = in_floats(fold)
     if any(c.dtype is not f32 for c in fold.carries):
         return None
     after = tuple(replace(s, value=map_expr(s.value, dict(fold.results))) for s in stores)
@@ -273,7 +275,7 @@ def _by_index_sets(
             vectors.append(i)
             continue
         parts = weights_and_operand(c.tile, rows)
-        if parts is None or c.monoid is not Monoid.SUM:
+        if parts is None or c.monoid is not Monoid.SUM or _keeps_or_drops(c):
             return None
         weights, operand = parts
         if free_axes(operand) & {*columns} or k not in free_axes(operand) or not is_plain(operand):
@@ -300,6 +302,11 @@ def _inner_product(r: Reduce, store: Store, k: Axis) -> Product | None:
         return None
     own = free_axes(columns) - free_axes(rows)
     return Product(r, rows, columns, (k,), tuple(a for a in store.axes if a in own))
+
+
+def _keeps_or_drops(c: Carry) -> bool:
+    """Whether its correction is a truth value, which is no factor of a row of sums."""
+    return c.correct is not None and c.correct.dtype.is_bool
 
 
 def weights_and_operand(tile: Expr, rows: frozenset[Axis]) -> tuple[Expr, Expr] | None:

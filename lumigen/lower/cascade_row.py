@@ -25,7 +25,7 @@ from lumigen.lower.simt import dims_of
 from lumigen.lower.sweeps import Around
 from lumigen.machine import Processor, Vectors
 from lumigen.ops import Op
-from lumigen.plan import KernelPlan, NotRealised, Product
+from lumigen.plan import KernelPlan, NotRealised, Product, corrected
 from lumigen.region import (
     Buffer,
     Carried,
@@ -216,7 +216,7 @@ class _Builder:
             of_tile, new = self.named(turn, "r"), self.named(turn, "new")
             start = state[carried(i, "old", f32)]
             if i in corrections:
-                start = prim(Op.MUL, (start, corrections[i]), f32)
+                start = corrected(start, corrections[i])
             turn.stmts.append(Finish(of_tile, acc, carries[i].monoid))
             turn.stmts.append(Accumulator(new, carries[i].monoid, None, start))
             turn.stmts.append(Accumulate(new, carries[i].monoid, of_tile, None))

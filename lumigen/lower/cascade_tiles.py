@@ -25,7 +25,7 @@ from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.ops import Op
-from lumigen.plan import KernelPlan, NotRealised, Product
+from lumigen.plan import KernelPlan, NotRealised, Product, corrected
 from lumigen.program import PANEL
 from lumigen.region import (
     Buffer,
@@ -286,7 +286,7 @@ class _Builder:
                 continue
             start = state[carried(i, "old", f32)]
             if correct is not None:
-                start = prim(Op.MUL, (start, correct), f32)
+                start = corrected(start, correct)
             name = local(lane.names.fresh("new"), frozenset({self.n}), f32)
             assert isinstance(name, Local)
             lane.stmts.append(Accumulator(name, c.monoid, self.n, start))

@@ -13,7 +13,6 @@ from itertools import chain, combinations
 
 from lumigen.dtype import computed
 from lumigen.graph import Node
-from lumigen.index import Axis
 from lumigen.lower.contractions import (
     contractions_beside,
     has_nested_contraction,
@@ -27,7 +26,6 @@ from lumigen.lower.contractions import (
     is_plain,
     is_product_of_one_row,
     is_scored,
-    product_factors,
     reductions_beside,
     volume,
     volume_of,
@@ -37,29 +35,9 @@ from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
 from lumigen.lower.positions import picked_by
-from lumigen.machine import Storing
+from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
-from lumigen.region import Expr, Read, Reduce, Region, Role, as_index, free_axes, walk
-
-
-@dataclass(frozen=True)
-class Skeletons:
-    """What they can run.
-
-    `runs_whole`: a region whose contraction is inside another reduction. `in_loops`: whether a region of one
-    contraction has no other skeleton than loops over vectors, which may as well hold several. `columns`: how many of a
-    region lie side by side in a tile of products, 0 in loops over vectors. With `one_row` a vector times weights is a
-    contraction too. `computes`: whether a product is to compute its operands itself: rows with statistics of each, or
-    what costs little.
-    """
-
-    runs_whole: Callable[[Region], bool]
-    in_loops: Callable[[Region], bool]
-    columns: Callable[[Region], int]
-    storing: Storing
-    one_row: bool = False
-    computes: Callable[[Region], bool] = lambda _: False
-
+from lumigen.region import Reduce, Region, as_index, free_axes, walk
 
 FirstRule = Callable[[CutGraph], Iterable[Node]]
 Rule = Callable[[CutGraph, Skeletons], Iterable[Node]]
@@ -171,73 +149,13 @@ def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tup
             continue
         expands = is_expanding(value, size, axes, contracts, storing, is_short=is_short)
         if wanted and varying and not expands:
-            expands = _becomes_states(g, skeletons, node, value, bound)
+            expands = becomes_states(g, skeletons, node, value, bound)
         if not storing.rows and not contracts and is_folded(value, size, axes, storing):
             whole = skeletons.runs_whole(g.region(n))
-            expands |= whole and _is_only_folded(g, skeletons, node, axes)
+            expands |= whole and is_only_folded(g, skeletons, node, axes)
         if wanted and not expands:
             bounded = is_bounded_by_data(value, bound, one_row=skeletons.one_row)
             yield node, bounded or (is_short and is_scored(value))
-
-
-def _becomes_states(
-    g: CutGraph, skeletons: Skeletons, node: Node, value: Expr, bound: tuple[Axis, ...]
-) -> bool:
-    """Whether all that becomes of a product are states of its rows, of which there are enough for every thread.
-
-    Those are numbers, and sums of short rows of weights beside them if the product is larger than what it is made of.
-    Not of windows, which a kernel of their own packs.
-    """
-    inside, storing = [n for n in g.beside(node) if _contracts(g, skeletons, n)], skeletons.storing
-    rows = volume(free_axes(value) - set(bound))
-    if len(inside) != 1 or not 0 < storing.rows <= rows or volume(bound) < storing.long_row:
-        return False
-    (product,) = inside
-    found = g.reduced_to(product)
-    is_long = volume(g.bound_axes(product)) > storing.row_of_weights
-    if is_long or found is None or any(not n.dtype.is_float for n in found):
-        return False
-    operands = [x for _, x in g.factors(product)]
-    reads = [e for e in walk(operands) if isinstance(e, Read)]
-    sizes = [(volume(free_axes(e)), volume_of(e.source.dims)) for e in reads]
-    if any(seen > held for seen, held in sizes) or not all(map(is_plain, operands)):
-        return False
-    sums = [n for n in found if _is_product(g, n)]
-    if len(sums) == len(found):
-        return False
-    grows = volume_of(product.shape) >= storing.expansion * max(held for _, held in sizes)
-    return not sums or (grows and all(_weighs_short_rows(g, storing, n) for n in sums))
-
-
-def _is_product(g: CutGraph, n: Node) -> bool:
-    """Whether a reduction is a product of matrices."""
-    values = tuple(value for _, value in g.factors(n))
-    return is_contraction(values, g.own_axes(n), g.bound_axes(n))
-
-
-def _weighs_short_rows(g: CutGraph, storing: Storing, n: Node) -> bool:
-    """Whether a product's columns are weights, and few enough for the sums of a tile of rows to stay in a cache."""
-    read = [v for _, v in g.factors(n) if isinstance(v, Read) and v.source.role is Role.WEIGHT]
-    own = set(g.own_axes(n))
-    return any(volume(free_axes(v) & own) <= storing.row_of_weights for v in read)
-
-
-def _is_only_folded(g: CutGraph, skeletons: Skeletons, n: Node, kept: tuple[Axis, ...]) -> bool:
-    """Whether all that is made of the contractions in a value comes to as few elements as `kept` has.
-
-    And nobody sees them as they are, nor multiplies them by a matrix, few as its columns may be. For devices without
-    `rows`; `_becomes_states` decides on others.
-    """
-    shown, row = {e.node for e in g.showing()}, volume(kept)
-    stack, seen = [x for x in g.inside(n) if _contracts(g, skeletons, x)], set[Node]()
-    while stack:
-        x = stack.pop()
-        large = {u for u in g.users[x] if volume_of(u.shape) > row}
-        multiplied = (u for u in g.users[x] if u.op in MONOIDS and _contracts(g, skeletons, u))
-        if x in shown or x in g.cut or any(u.op in MONOIDS for u in large) or any(multiplied):
-            return False
-        stack, seen = [*stack, *(large - seen)], seen | large
-    return True
 
 
 # ---- of regions ----
@@ -313,13 +231,16 @@ def remainders(g: CutGraph, skeletons: Skeletons) -> list[Node]:
 def whole_numbers_beside_contractions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Reductions of integers or truth values in a region that holds a contraction.
 
-    What is behind a tile of products is computed in vectors, which add up floats alone.
+    What is behind a tile of products is computed in vectors, which add up floats alone. Not where a skeleton folds
+    the whole, which carries those integers that floats hold exactly.
     """
     out: dict[Node, None] = {}
     for root in g.roots():
         inner = [n for n in g.inside(root) if n.op in MONOIDS]
-        if any(n.op is Op.SUM_REDUCE and _contracts(g, skeletons, n) for n in inner):
-            out.update(dict.fromkeys(n for n in inner if not n.dtype.is_float and n is not root))
+        whole = [n for n in inner if not n.dtype.is_float and n is not root]
+        contracts = any(n.op is Op.SUM_REDUCE and is_product(g, skeletons, n) for n in inner)
+        if whole and contracts and not skeletons.runs_whole(g.region(root)):
+            out.update(dict.fromkeys(whole))
     return list(out)
 
 
@@ -357,7 +278,7 @@ def refused_whole(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         if root in together:
             continue
         inside = [n for n in g.inside(root) if n is not root]
-        inner = [n for n in inside if n.op is Op.SUM_REDUCE and _contracts(g, skeletons, n)]
+        inner = [n for n in inside if n.op is Op.SUM_REDUCE and is_product(g, skeletons, n)]
         nested = any(n in bounded for n in inside) or (
             bool(inner) and has_nested_contraction(g.inlined(root)[1], one_row=skeletons.one_row)
         )
@@ -389,7 +310,7 @@ def contractions_side_by_side(g: CutGraph, skeletons: Skeletons) -> list[Node]:
         value = g.inlined(root)[1]
         if len(list(contractions_beside(value, one_row=skeletons.one_row))) < 2:
             continue
-        beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
+        beside = [n for n in g.beside(root) if is_product(g, skeletons, n)]
         if _have_one_tile(g, skeletons, root, beside):
             continue
         tiled = [n for n in beside if n is not root and not skeletons.in_loops(g.region(n))]
@@ -409,7 +330,7 @@ def contractions_in_loops(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """
     out: dict[Node, None] = {}
     for root in g.roots():
-        beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
+        beside = [n for n in g.beside(root) if is_product(g, skeletons, n)]
         if len(beside) != 1 or not _has_many_terms(g, skeletons, beside[0]):
             continue
         shown = g.shown_regions(root)
@@ -433,7 +354,7 @@ def repeated_reductions(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     for root in g.roots():
         places = Counter(r.axes for r in reductions_beside(g.inlined(root)[1]))
         if any(count > 1 for count in places.values()):
-            beside = [n for n in g.beside(root) if _contracts(g, skeletons, n)]
+            beside = [n for n in g.beside(root) if is_product(g, skeletons, n)]
             if beside == g.beside(root) and _have_one_tile(g, skeletons, root, beside):
                 continue
             repeated = (n for n in g.beside(root) if places[g.bound_axes(n)] > 1)
@@ -453,7 +374,7 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
         beside = g.beside(root) if guarded else []
         for n in beside:
             large = g.bound_axes(n) in guarded and _has_many_terms(g, skeletons, n)
-            if large and n is not root and _contracts(g, skeletons, n):
+            if large and n is not root and is_product(g, skeletons, n):
                 out[_with_map(g, n, root, beside)] = None
     return list(out)
 
@@ -496,13 +417,14 @@ def _found_mapped(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
     if len(factors) < len(g.users[n]) or not products:
         return False
     for p in products:
-        is_product = p.op is Op.SUM_REDUCE and _contracts(g, skeletons, p)
-        if not is_product or n not in [f for f, _ in g.factors(p)]:
+        if p.op is not Op.SUM_REDUCE or not is_product(g, skeletons, p):
+            return False
+        if n not in [f for f, _ in g.factors(p)]:
             return False
     inside = g.inside(n)
     reductions = [r for r in inside if r.op in MONOIDS]
     several = not reductions and len(products) > 1
-    if several or any(_contracts(g, skeletons, r) for r in reductions):
+    if several or any(is_product(g, skeletons, r) for r in reductions):
         return False
     of_rows = [a for a in inside if a is not n and set(g.inside(a)) & set(reductions)]
     shown = {e.node for e in g.showing()}
@@ -563,13 +485,6 @@ def _folds(skeletons: Skeletons, regions: list[Region]) -> bool:
 def _is_shown_as_it_is(g: CutGraph, n: Node) -> bool:
     """Whether outputs show the value as it is."""
     return all(is_whole(e) for e in g.showing() if e.node is n)
-
-
-def _contracts(g: CutGraph, skeletons: Skeletons, n: Node) -> bool:
-    value = g.inlined(n)[1]
-    if not isinstance(value, Reduce):
-        return False
-    return product_factors(value, one_row=skeletons.one_row) is not None
 
 
 def _have_one_tile(g: CutGraph, skeletons: Skeletons, root: Node, beside: list[Node]) -> bool:
@@ -642,7 +557,7 @@ def _last_whole(g: CutGraph, skeletons: Skeletons, root: Node, inside: list[Node
         if not nested or n in g.cut or not skeletons.runs_whole(g.region(n)):
             continue
         left = set(g.inside(root, n)) & set(g.inside(n)) - {n}
-        if not any(_contracts(g, skeletons, x) for x in left if x.op is Op.SUM_REDUCE):
+        if not any(is_product(g, skeletons, x) for x in left if x.op is Op.SUM_REDUCE):
             return [n]
     return []
 

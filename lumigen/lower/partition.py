@@ -16,8 +16,9 @@ from itertools import islice
 from lumigen.graph import Graph, Node
 from lumigen.index import Ix, ix
 from lumigen.lower.cut_graph import CutGraph
-from lumigen.lower.cuts import CUTS, Skeletons
+from lumigen.lower.cuts import CUTS
 from lumigen.lower.places import At, Looped, Place, is_whole, loop_of, read_step
+from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.versions import Versions, place_versions
 from lumigen.ops import Op
 from lumigen.region import Buffer, Expr, Region, Role

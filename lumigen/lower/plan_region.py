@@ -18,7 +18,7 @@ from lumigen.lower.beside import (
     find_loops_beside,
     plan_beside,
 )
-from lumigen.lower.block_fold import Parts, find_block_fold, find_foldable
+from lumigen.lower.block_fold import find_foldable, parts_of_rows
 from lumigen.lower.cascade import find_cascade
 from lumigen.lower.contract import Columns, Contraction, Products, find_products
 from lumigen.lower.implicit import has_windows, rows_packed_before, rows_place
@@ -27,6 +27,7 @@ from lumigen.lower.row_fold import find_plain_rows, find_row_fold
 from lumigen.lower.scan import plan_scan
 from lumigen.lower.schedule_plan import (
     computes_in_tiles,
+    is_of_numbers,
     length_of_parts,
     parts_of_blocks,
     parts_of_threads,
@@ -103,13 +104,15 @@ def candidates_of_threads(
     of_columns = find_cascade(region.stores, machine, one_row=True)
     # weights in panels stream past rows; what else has columns side by side is packed least where these are lanes
     first = (of_rows, of_columns) if of_rows and of_rows.in_panels else (of_columns, of_rows)
-    for fold in (f for f in first if f is not None):
-        yield candidate(RegionPlan(region, (fold.plan(region),)), schedule)
-    parts = parts_of_threads(of_columns, machine) if of_columns is not None else 1
-    if of_columns is not None and parts > 1:
-        pieces = split_fold(of_columns, region, parts, machine.tiles.step_of_parts)
+    for plan in (f.plan(region) for f in first if f is not None):
+        whole = candidate(RegionPlan(region, (plan,)), schedule)
+        (sizes,) = whole.schedules
+        parts, both = parts_of_threads(plan, sizes, machine), [whole]
+        pieces = split_fold(plan, parts, machine.tiles.step_of_parts) if parts > 1 else None
         if pieces is not None:
-            yield candidate(pieces.plan(region, machine), schedule)
+            in_parts = candidate(pieces.plan(region, machine), schedule)
+            both.insert(0 if is_of_numbers(plan) else 1, in_parts)
+        yield from both
 
 
 def candidates_of_rows(region: Region, schedule: Scheduled) -> Iterator[Candidate]:
@@ -179,10 +182,11 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, machine: Gpu) -> I
     if fold is not None:
         cascade = find_cascade(region.stores, machine, one_row=True)
         assert cascade is not None
-        whole = candidate(RegionPlan(region, (cascade.plan(region),)), schedule)
+        plan = cascade.plan(region)
+        whole = candidate(RegionPlan(region, (plan,)), schedule)
         (sizes,) = whole.schedules
         parts = parts_of_blocks(fold, sizes, machine)
-        pieces = split_fold(cascade, region, parts, sizes["step"]) if parts > 1 else None
+        pieces = split_fold(plan, parts, sizes["step"]) if parts > 1 else None
         if pieces is not None:
             yield candidate(pieces.plan(region, machine), schedule)
         yield whole
@@ -220,9 +224,9 @@ def _block_folds(
     found = find_foldable(region.stores, machine, deep=deep)
     if found is None:
         return
-    pieces = Parts.of(found, region, machine)
-    of_parts = None if pieces is None else find_block_fold(pieces.parts.stores)
-    if pieces is not None and of_parts is not None:
-        kernels = of_parts.plan(pieces.parts), plan_sweeps(pieces.rest, machine)
-        yield candidate(RegionPlan(region, kernels, pieces.temps), schedule)
-    yield candidate(RegionPlan(region, (found.plan(region),)), schedule)
+    plan, parts = found.plan(region), parts_of_rows(found, machine)
+    _, step, *_ = machine.row_folds.one[0]  # of whole tiles is a part
+    pieces = split_fold(plan, parts, step) if parts > 1 else None
+    if pieces is not None:
+        yield candidate(pieces.plan(region, machine), schedule)
+    yield candidate(RegionPlan(region, (plan,)), schedule)

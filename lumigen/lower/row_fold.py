@@ -21,6 +21,7 @@ from lumigen.index import Axis, Ix, extent_of, ix
 from lumigen.lower.cascade import inner_contractions, weights_and_operand
 from lumigen.lower.contract import Columns, Contraction, flatten
 from lumigen.lower.contractions import is_plain, scored_factors
+from lumigen.lower.float_states import in_floats
 from lumigen.lower.scope import address, kernel_reductions, lanes_fit
 from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.sweeps import Around, grid_loop
@@ -139,8 +140,6 @@ def find_row_fold(stores: tuple[Store, ...], machine: Processor) -> RowFold | No
     The last store may have columns of its own; what the others store is one value for each row.
     """
     values = tuple(s.value for s in stores)
-    if any(s.value.dtype is not f32 for s in stores):
-        return None
     inner, axes = inner_contractions(kernel_reductions(values), one_row=True)
     product = _product(inner[0], axes, stores[-1]) if len(inner) == 1 else None
     if product is None:
@@ -148,7 +147,7 @@ def find_row_fold(stores: tuple[Store, ...], machine: Processor) -> RowFold | No
     fold = separate(values, axes)
     if isinstance(fold, NotSeparable) or fold.cancelling:
         return None
-    fold = _with_places(fold, stores, product)
+    fold = _with_places(in_floats(fold), stores, product)
     if any(c.dtype is not f32 for c in fold.carries):
         return None
     n = _columns(fold, product, stores[-1])
@@ -315,6 +314,8 @@ def _stores_fit(found: RowFold, after: list[Expr]) -> bool:
     if not found.n:
         return _is_of_rows(main, after[-1], found, points)
     n, n_map = flatten(found.n, "n")
+    if main.value.dtype is not f32:
+        return False
     place = address(main.dst, tuple(i.substitute(n_map) for i in main.at))
     return lanes_fit([substitute(after[-1], n_map)], n) and place.coefficient(n) is not None
 

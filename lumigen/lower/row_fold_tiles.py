@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lumigen.condition import Cmp
-from lumigen.dtype import DType, bf16, f32
+from lumigen.dtype import DType, bf16, computed, f32
 from lumigen.index import Axis, Dim, Ix, ceildiv, extent_of, is_less, ix, minimum
 from lumigen.lower.bounds import Bounds, assuming, chosen_in_tile, loop_bounds
 from lumigen.lower.built import Built, check
@@ -44,7 +44,7 @@ from lumigen.lower.scope import Names, Scope, address, is_per_lane, loops_by_val
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
 from lumigen.ops import Op
-from lumigen.plan import Carry, KernelPlan, NotRealised
+from lumigen.plan import Carry, KernelPlan, NotRealised, corrected
 from lumigen.program import PAIRED_DEPTH
 from lumigen.region import (
     Buffer,
@@ -232,9 +232,8 @@ class _Builder:
             at = ix(self.k) - x.slack
             same = Cmp(-x.slack)
             if is_zero(c.tile.otherwise) and self.k not in at.axes and same in asked:
-                others = tuple(o for o in asked if o not in (x, same))
-                alike = not any(self.k in o.axes for o in others)
-                return _Place(at, others, c.tile.then) if alike else None
+                others = (o.substitute({self.k: at}) for o in asked if o not in (x, same))
+                return _Place(at, tuple(others), c.tile.then)
         return None
 
     def bounds(self) -> tuple[Bounds, tuple[object, ...]]:
@@ -244,10 +243,10 @@ class _Builder:
             return Bounds(ix(0), self.k.extent, where), ()
         found = loop_bounds(where, self.k, {self.m: (ix(self.m0), ix(self.m1) - 1)})
         in_panels = [p for p in (self.inner, *self.outer.values()) if p is not None and p.weight]
-        if found.lo == 0 or not in_panels:
+        begin = found.lo // WIDTH * WIDTH  # a panel is read from its start
+        if begin == found.lo or not in_panels:
             return found, tuple(c for c in where if c not in found.residual)
-        # a panel is read from its start
-        return replace(found, lo=found.lo // WIDTH * WIDTH), ()
+        return replace(found, lo=begin), ()
 
     # ---- the program ----
 
@@ -388,9 +387,10 @@ class _Builder:
         return assuming(substitute(wanted, self.mapping), self.known)
 
     def tile_of(self, i: int) -> Expr:
-        """What carry i has at one point; of a sum with columns what it weights these with."""
+        """What carry i has at one point of the loop; of a sum with columns what it weights these with."""
         c = self.carries[i]
-        return c.tile if c.product is None else c.product.rows
+        known = [c for c in self.found.loop.where if c.substitute(self.mapping) in self.known]
+        return assuming(c.tile if c.product is None else c.product.rows, known)
 
     def carry_states(self, turn: Scope) -> None:
         """One pass over the rows, which asks for what holds in all of the part once and not of each element."""
@@ -456,8 +456,7 @@ class _Builder:
     ) -> None:
         """The states that nothing but those before them is needed for."""
         for i in ready:
-            correct = self.carries[i].correct
-            if correct is not None:
+            if (correct := self.carries[i].correct) is not None:
                 wanted = self.over(correct, state)
                 found = row.find(wanted)
                 corrections[i] = found or row.let(wanted, row.value(wanted), "correct")
@@ -469,7 +468,7 @@ class _Builder:
             c, of_part, new = self.carries[i], self.named(row, "r"), self.named(row, "new")
             start = state[carried(i, "old", f32)]
             if i in corrections:
-                start = prim(Op.MUL, (start, corrections[i]), f32)
+                start = corrected(start, corrections[i])
             row.stmts += [
                 Finish(of_part, acc, c.monoid),
                 Accumulator(new, c.monoid, None, start),
@@ -537,7 +536,8 @@ class _Builder:
         """One value for each row: in vectors, where these compute it and memory goes along with the rows."""
         single = any(is_per_lane(e, self.m) for e in walk([value]))
         along = address(s.dst, at).coefficient(self.m)
-        fits = not self.found.folds and along is not None and along != 0
+        floats = value.dtype is f32 and computed(s.dst.dtype) is f32
+        fits = floats and not self.found.folds and along is not None and along != 0
         lanes = self.m if fits and not single else None
         rows = top.inner([self.m], lanes)
         (out,) = rows.values([value])

@@ -65,6 +65,8 @@ def _of_rows(found: RowFold, machine: Processor) -> Schedule:
         return schedule("row_fold", tiles.rows_of_numbers, {"inner": "none", "outer": "none"})
     pairs = is_paired(second[0] if second else first)
     sizes = tiles.rows_of_pairs if pairs else tiles.rows_of_floats
+    if not second and extent_of(found.m) == 1:
+        sizes = tiles.row_of_product
     return schedule("row_fold", sizes, {"inner": place(first), "outer": place(*second)})
 
 
@@ -248,12 +250,24 @@ def length_of_parts(region: Region, machine: Machine) -> tuple[int, bool]:
     return each, few and length >= parts.fewest * each
 
 
-def parts_of_threads(found: Cascade, machine: Processor) -> int:
+def parts_of_threads(plan: KernelPlan, sizes: Schedule, machine: Processor) -> int:
     """Into how many parts to split a fold that threads share; 1 where they have enough to do as it is."""
-    outside = (*found.grid, *found.columns)
-    points = extent_of(found.fold.axes).estimate()
-    most = points // machine.tiles.points_of_part
-    return max(1, min(machine.threads // extent_of(outside).estimate(), most))
+    loop = _main(plan)
+    assert isinstance(loop, Loop)
+    grid, inners = plan.root[-1].axes, (s for s in loop.body if isinstance(s, Product))
+    of_inner = {a for p in inners for a in (*p.m, *p.n)}
+    own = {a for c in loop.carries if c.product for a in (*c.product.m, *c.product.n)}
+    rows = extent_of(a for a in grid if a in of_inner).estimate()
+    others = extent_of(a for a in grid if a not in of_inner | own).estimate()
+    tasks = others * -(-rows // sizes.get("least_rows", 1))
+    points = extent_of(loop.axes).estimate()
+    return max(1, min(machine.threads // tasks, points // machine.tiles.points_of_part))
+
+
+def is_of_numbers(plan: KernelPlan) -> bool:
+    """Whether a fold carries numbers of its rows alone, which its parts merge in no time."""
+    loop = _main(plan)
+    return isinstance(loop, Loop) and not any(c.product for c in loop.carries)
 
 
 def parts_of_blocks(found: Streamable, sizes: Schedule, machine: Gpu) -> int:

@@ -26,15 +26,18 @@ from lumigen.index import Axis, extent_of, is_less, is_nonnegative, ix
 from lumigen.lower.algebra import (
     Polynomial,
     add,
+    chains,
     finite_part,
     frozen,
     greatest,
+    negated,
     polynomial,
     scale,
     sign,
     unify,
     widens,
 )
+from lumigen.lower.algebra import is_nonnegative as is_above_zero
 from lumigen.lower.algebra import product as polynomial_of_product
 from lumigen.lower.bounds import absent_unless, unmasked
 from lumigen.lower.terms import (
@@ -51,17 +54,22 @@ from lumigen.ops import Op
 from lumigen.plan import Carry, Fold
 from lumigen.region import (
     Carried,
+    Choose,
+    Const,
     Expr,
     Holds,
     Monoid,
     Prim,
     Read,
     Reduce,
+    as_index,
     carried,
     choose,
     const,
     holds,
     index,
+    is_zero,
+    local,
     map_expr,
     prim,
     reduce,
@@ -182,6 +190,8 @@ class _Synthesis:
             self.results[r] = self._carry(key, Carry(r, r.monoid, tile, None))
             if r.monoid is Monoid.MAX and r.dtype.is_float:
                 self.maxima[r] = self.number[key]
+        elif (chosen := _chosen(body)) is not None and self.form.depends(chosen[0]):
+            self.results[r] = self._beside_maximum(r, *chosen, guards)
         elif r.monoid is Monoid.MAX:
             self.results[r] = self._shifted_maximum(r, body, guards)
         else:
@@ -202,6 +212,49 @@ class _Synthesis:
         return carried(found, "new", carry.dtype)
 
     # ---- maxima ----
+
+    def _beside_maximum(
+        self, r: Reduce, condition: Expr, then: Expr, absent: Expr, guards: tuple[Expr, ...]
+    ) -> Expr:
+        """What comes of the points that fulfil a condition beside a maximum, as where it is; `absent` of all others.
+
+        When the maximum grows, those that were met before fulfil it no more unless the maximum before does itself.
+        """
+        asked = _factors_of(condition)
+        mixed = conjunction(tuple(c for c in asked if self.form.depends(c)))
+        apart = tuple(c for c in asked if not self.form.depends(c))
+        (m, *others) = [x for x in walk([mixed]) if x in self.form.targets]
+        if others or m not in self.maxima or self.form.depends(then):
+            raise NoNormalForm("a choice that depends on a reduction over the same axis")
+        carry = self.carries[self.maxima[m]]
+        element, most = (local(n, frozenset(), m.dtype) for n in ("element", "most"))
+        known: dict[Expr, Expr] = {m: most, carry.tile: element}
+        if (x := negated(carry.tile)) is not None:
+            known[x] = prim(Op.MUL, (element, const(-1, m.dtype)), m.dtype)
+        bare = map_expr(mixed, known)
+        if not chains(bare, element, most):
+            raise NoNormalForm(
+                "a choice that does not follow from the one beside an earlier maximum"
+            )
+        is_sum = r.monoid is Monoid.SUM
+        more = then if is_sum else _more_than(then, absent, r.dtype)
+        if more is None or (guards and not is_sum) or (is_sum and not is_zero(absent)):
+            raise NoNormalForm("a choice of less than what other points have")
+
+        def tile(most: Expr) -> Expr:
+            wanted = conjunction((*guards, *apart, map_expr(mixed, {m: most})))
+            return choose(wanted, more, const(0, r.acc))
+
+        old, new = (carried(self.maxima[m], which, m.dtype) for which in ("old", "new"))
+        correct = map_expr(bare, {element: old, most: new})
+        value = reduce(r.monoid, self.axes, tile(m), r.dtype)
+        key = (r.monoid, tile(m), r.acc)
+        out = self._carry(key, Carry(value, r.monoid, tile(new), correct))
+        points = extent_of(self.axes)
+        if is_sum or is_less(ix(0), points):
+            return sum_of([out, absent], r.acc) if not is_zero(absent) else out
+        lowest = const(r.dtype.lowest, r.acc)
+        return choose(holds((less(0, points),)), sum_of([out, absent], r.acc), lowest)
 
     def _shifted_maximum(self, r: Reduce, body: Expr, guards: tuple[Expr, ...]) -> Expr:
         """max(data + state) is max(data) + state."""
@@ -365,6 +418,33 @@ class _Synthesis:
             rest = [map_expr(plain(p, r.acc), self.results) for p in e.rest]
             out.append(prim(Op.EXP2, (sum_of(rest, r.acc),), r.acc))
         return [*out, const(float(t.coef), r.acc)] if t.coef != 1 else out
+
+
+def _chosen(e: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """The condition of a choice, and what it chooses from: a truth value as a number is one of 1 and 0."""
+    if isinstance(e, Choose):
+        return e.condition, e.then, e.otherwise
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.args[0].dtype.is_bool:
+        return e.args[0], const(1, e.dtype), const(0, e.dtype)
+    return None
+
+
+def _factors_of(condition: Expr) -> tuple[Expr, ...]:
+    """The conditions that hold where all of it does."""
+    if isinstance(condition, Prim) and condition.op is Op.MUL:
+        return tuple(c for a in condition.args for c in _factors_of(a))
+    return (condition,)
+
+
+def _more_than(e: Expr, least: Expr, dtype: DType) -> Expr | None:
+    """By how much a value is more than a constant that it is not below, or None."""
+    if not isinstance(least, Const):
+        return None
+    at = as_index(e) if dtype.is_int else None
+    if at is not None and dtype.is_int:
+        more = at - int(least.value)
+        return index(more, dtype) if is_nonnegative(more) else None
+    return e if is_zero(least) and is_above_zero(e) else None
 
 
 def _key(

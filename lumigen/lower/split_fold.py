@@ -1,8 +1,8 @@
 """split_fold: a fold around a product in parts, which tasks run side by side, and the merge of what these carry.
 
-Before: a fold over k, as one loop.  After: two kernels. The first folds the points of each part alone and stores what
-it carries. The second merges the parts: as a correction takes a state from an old maximum to a new one, it takes the
-state of a part to the maximum of all,
+Before: the plan of a fold over k, as one loop.  After: two kernels. The first folds the points of each part alone and
+stores what it carries. The second merges the parts: as a correction takes a state from an old maximum to a new one, it
+takes the state of a part to the maximum of all,
 
     merged[i] = monoid over parts of state[i, part] * correct[i](old: states of the part, new: merged states)
 
@@ -19,12 +19,11 @@ from lumigen.condition import Cmp
 from lumigen.dtype import f32
 from lumigen.index import Axis, Ix, ceildiv, floordiv, ix
 from lumigen.lower.bounds import absent_unless, loop_bounds
-from lumigen.lower.cascade import Cascade
-from lumigen.lower.sweeps import plan_sweeps
+from lumigen.lower.contractions import is_plain
+from lumigen.lower.sweeps import grid_loop, plan_sweeps
 from lumigen.machine import Machine
 from lumigen.names import fresh
-from lumigen.ops import Op
-from lumigen.plan import Carry, RegionPlan
+from lumigen.plan import Carry, KernelPlan, Loop, Product, RegionPlan, corrected
 from lumigen.region import (
     Buffer,
     Choose,
@@ -41,7 +40,6 @@ from lumigen.region import (
     free_axes,
     holds,
     map_expr,
-    prim,
     read,
     reduce,
     substitute,
@@ -50,11 +48,15 @@ from lumigen.region import (
 
 @dataclass(frozen=True)
 class SplitFold:
-    """A region in pieces: `states`, which the parts of the `fold` store, and what merges them."""
+    """A region in pieces: the `fold` of a part, which stores its states, and what merges them."""
 
-    states: Region
-    fold: Cascade
+    fold: KernelPlan
     merges: tuple[Region, ...]
+
+    @property
+    def states(self) -> Region:
+        """What the parts store."""
+        return self.fold.region
 
     @property
     def temps(self) -> tuple[Buffer, ...]:
@@ -64,67 +66,98 @@ class SplitFold:
     def plan(self, region: Region, machine: Machine) -> RegionPlan:
         """The kernels of the region that this was made of."""
         merges = (plan_sweeps(r, machine) for r in self.merges)
-        return RegionPlan(region, (self.fold.plan(self.states), *merges), self.temps)
+        return RegionPlan(region, (self.fold, *merges), self.temps)
 
 
-def split_fold(found: Cascade, region: Region, parts: int, step: int) -> SplitFold | None:
-    """The fold of a region in so many parts of whole steps; None where a correction varies inside a part.
+@dataclass(frozen=True)
+class _Fold:
+    """A loop around products, whose last state may have axes of its `own`."""
+
+    loop: Loop
+    inner: frozenset[Axis]  # of the products inside
+    grid: tuple[Axis, ...]
+    own: tuple[Axis, ...]
+    order: tuple[int, ...]  # of the states, the one with own axes last
+
+    @staticmethod
+    def of(plan: KernelPlan) -> _Fold | None:
+        """None where a correction varies inside a part, or several states have axes of their own."""
+        grid = plan.root[-1]
+        loop = next((s for s in grid.body if isinstance(s, Loop)), None)
+        inners = [s for s in loop.body if isinstance(s, Product)] if loop else []
+        if loop is None or not inners or len(loop.axes) != 1:
+            return None
+        corrections = [c.correct for c in loop.carries if c.correct is not None]
+        outer = [i for i, c in enumerate(loop.carries) if c.product is not None]
+        if len(outer) > 1 or any(free_axes(c) & {*loop.axes} for c in corrections):
+            return None
+        of_inner = frozenset(a for p in inners for a in (*p.m, *p.n))
+        products = [p for i in outer if (p := loop.carries[i].product) is not None]
+        apart = {a for p in products for a in (*p.m, *p.n)} - of_inner
+        in_order = sorted(grid.axes, key=lambda a: (a in apart, a in of_inner))
+        order = (*(i for i in range(len(loop.carries)) if i not in outer), *outer)
+        own = tuple(a for a in in_order if a in apart)
+        return _Fold(loop, of_inner, tuple(a for a in in_order if a not in apart), own, order)
+
+
+def split_fold(plan: KernelPlan, parts: int, step: int) -> SplitFold | None:
+    """The fold of a plan in so many parts of whole steps; None where it has no such parts.
 
     The parts share the points that its conditions leave, as those up to a position, so that all have something to do.
     """
-    (k,) = found.fold.axes
-    corrections = [c.correct for c in found.fold.carries if c.correct is not None]
-    if len(found.outers) != 1 or any(k in free_axes(c) for c in corrections):
+    found = _Fold.of(plan)
+    if found is None:
         return None
-    taken = {a.name for a in (k, *region.stores[-1].axes)}
+    (k,) = found.loop.axes
+    taken = {a.name for a in (k, *found.grid, *found.own)}
     part = Axis(fresh(f"{k.name}_part", taken), ix(parts))
-    rows = {a: (ix(0), a.extent - 1) for a in found.columns}
-    limits = loop_bounds(found.fold.where, k, rows)
+    rows = {a: (ix(0), a.extent - 1) for a in found.grid if a in found.inner}
+    limits = loop_bounds(found.loop.where, k, rows)
     first = floordiv(limits.lo, ix(step)) * step
     each = ceildiv(limits.hi - first, parts * step) * step
     begin = first + each * part
     inside = (Cmp(ix(k) - begin), Cmp(begin + each - 1 - k))
-    fold = _of_part(found, tuple(c for c in inside if c.known() is not True), part)
-    if fold is None:
+    carried_by_part = _of_part(found.loop, tuple(c for c in inside if c.known() is not True))
+    if carried_by_part is None:
         return None
-    states = _states(fold, region)
-    return SplitFold(states, fold, _merges(found, states, region, part))
+    loop, values = carried_by_part
+    states = _states(found, values, plan.region, part)
+    fold = KernelPlan(states, (grid_loop(states.stores[-1].axes, (loop, *states.stores)),))
+    return SplitFold(fold, _merges(found, states, plan, part))
 
 
-def _of_part(found: Cascade, inside: tuple[Cmp, ...], part: Axis) -> Cascade | None:
-    """The fold of a part, whose points fulfil the conditions."""
-    carries = found.fold.carries
-    masked = {c.tile: _masked(c.tile, inside) for c in carries if c.monoid is Monoid.MAX}
+def _of_part(loop: Loop, inside: tuple[Cmp, ...]) -> tuple[Loop, list[Expr]] | None:
+    """The loop of a part, whose points fulfil the conditions, and what its states mean."""
+    most = [c.tile for c in loop.carries if c.monoid is Monoid.MAX]
+    masked = {tile: _within(inside, tile, f32.lowest) for tile in most}
     made: list[Carry] = []
+    values: list[Expr] = []
     final: dict[Expr, Expr] = {}
-    for i, c in enumerate(carries):
-        tile = _guarded(c.monoid, c.tile, inside, masked)
-        value = reduce(c.monoid, found.fold.axes, map_expr(tile, final), f32)
-        if not isinstance(value, Reduce):
+    for i, c in enumerate(loop.carries):
+        tile, product = _guarded(c.monoid, c.tile, inside, masked), c.product
+        value = reduce(c.monoid, loop.axes, map_expr(tile, final), f32)
+        sought = value.then if isinstance(value, Choose) else value  # of one point in some part
+        if not isinstance(sought, Reduce):
             return None
-        final[carried(i, "new", f32)] = value
-        made.append(replace(c, value=value, tile=tile))
-    (outer,) = found.outers
-    weights = _guarded(Monoid.SUM, outer.weights, inside, masked)
+        if product is not None:
+            site = "columns" if is_plain(product.rows) else "rows"  # weights are computed
+            weights = _guarded(Monoid.SUM, getattr(product, site), inside, masked)
+            product = replace(product, value=sought, **{site: weights})
+        final[carried(i, "new", f32)] = sought
+        values.append(value)
+        made.append(replace(c, value=sought, tile=tile, product=product))
     results = tuple((value, state) for state, value in final.items())
-    where = (*inside, *found.fold.where)
-    return replace(
-        found,
-        fold=replace(found.fold, carries=tuple(made), results=results, where=where),
-        grid=(part, *found.grid),
-        outers=(replace(outer, weights=weights),),
-        after=carried(outer.carry, "new", f32),
-        others=(),
-    )
+    where = (*inside, *loop.where)
+    return replace(loop, carries=tuple(made), results=results, where=where), values
 
 
-def _masked(tile: Expr, inside: tuple[Cmp, ...]) -> Expr:
-    """What a maximum is of, with the points of a part as one more condition: a mask that it has takes them in."""
-    lowest = const(f32.lowest, f32)
+def _within(inside: tuple[Cmp, ...], tile: Expr, absent: float) -> Expr:
+    """The tile with the points of a part as one more condition: a choice that it has takes them in."""
+    neutral = const(absent, f32)
     own: tuple[Cmp, ...] = ()
-    if isinstance(tile, Choose) and isinstance(tile.condition, Holds) and tile.otherwise is lowest:
+    if isinstance(tile, Choose) and isinstance(tile.condition, Holds) and tile.otherwise is neutral:
         own, tile = tile.condition.conditions, tile.then
-    return choose(holds((*inside, *own)), tile, lowest)
+    return choose(holds((*inside, *own)), tile, neutral)
 
 
 def _guarded(
@@ -134,43 +167,40 @@ def _guarded(
     by_mask = map_expr(tile, masked)
     if set(inside) <= set(absent_unless(monoid, by_mask)):
         return by_mask
-    absent = f32.lowest if monoid is Monoid.MAX else 0.0
-    return choose(holds(inside), tile, const(absent, f32))
+    return _within(inside, tile, f32.lowest if monoid is Monoid.MAX else 0.0)
 
 
-def _states(fold: Cascade, region: Region) -> Region:
-    """What the parts store, the sums that have rows last."""
-    (outer,) = fold.outers
+def _states(found: _Fold, values: Sequence[Expr], region: Region, part: Axis) -> Region:
+    """What the parts store."""
     taken = {b.name for b in region.buffers()}
     stores: list[Store] = []
-    for i in (*fold.vectors, outer.carry):
-        axes = (*fold.grid, *fold.columns, *(fold.rows if i == outer.carry else ()))
+    for i in found.order:
+        own = found.own if found.loop.carries[i].product is not None else ()
+        axes = (part, *found.grid, *own)
         name = fresh(f"parts{i}", taken)
         parts = Buffer(name, Role.TEMP, tuple(a.extent for a in axes), f32)
-        stores.append(Store(parts, axes, tuple(map(ix, axes)), fold.fold.carries[i].value))
+        stores.append(Store(parts, axes, tuple(map(ix, axes)), values[i]))
     return Region(tuple(stores), region.lines)
 
 
-def _merges(found: Cascade, states: Region, region: Region, part: Axis) -> tuple[Region, ...]:
-    """The stores of a region over the merged states, those over the same axes together."""
-    (outer,) = found.outers
-    order = (*found.vectors, outer.carry)
-    of_part = {i: read(s.dst, s.at) for i, s in zip(order, states.stores, strict=True)}
+def _merges(found: _Fold, states: Region, plan: KernelPlan, part: Axis) -> tuple[Region, ...]:
+    """The stores of a plan over the merged states, those over the same axes together."""
+    of_part = {i: read(s.dst, s.at) for i, s in zip(found.order, states.stores, strict=True)}
     merged: dict[Expr, Expr] = {}
     old = {carried(i, "old", f32): e for i, e in of_part.items()}
-    for i, c in enumerate(found.fold.carries):
+    for i, c in enumerate(found.loop.carries):
         state = of_part[i]
         if c.correct is not None:
-            state = prim(Op.MUL, (state, map_expr(c.correct, {**old, **merged})), f32)
+            state = corrected(state, map_expr(c.correct, {**old, **merged}))
         merged[carried(i, "new", f32)] = reduce(c.monoid, (part,), state, f32)
-    values = (*(s.value for s in found.others), found.after)
+    over = {r: map_expr(e, merged) for r, e in found.loop.results}
     # a store of one value for each column may leave out axes of one point
-    single: dict[Axis, Ix] = {a: ix(0) for a in (*found.grid, *found.columns) if a.extent == 1}
+    single: dict[Axis, Ix] = {a: ix(0) for a in found.grid if a.extent == 1}
     stores: list[Store] = []
-    for s, value in zip(region.stores, values, strict=True):
+    for s in plan.region.stores:
         gone = {a: at for a, at in single.items() if a not in s.axes}
-        stores.append(replace(s, value=substitute(map_expr(value, merged), gone)))
+        stores.append(replace(s, value=substitute(map_expr(s.value, over), gone)))
     together: Sequence[list[Store]] = [
         list(same) for _, same in groupby(stores, key=lambda s: s.axes)
     ]
-    return tuple(Region(tuple(same), region.lines) for same in together)
+    return tuple(Region(tuple(same), plan.region.lines) for same in together)

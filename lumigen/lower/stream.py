@@ -26,6 +26,7 @@ of k in a turn, `warps`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
@@ -47,7 +48,7 @@ from lumigen.lower.state_parts import common_part, parts_of_rows
 from lumigen.lower.streamable import Streamable, in_steps, states_of
 from lumigen.machine import Gpu
 from lumigen.ops import Op
-from lumigen.plan import KernelPlan, NotRealised
+from lumigen.plan import KernelPlan, NotRealised, corrected
 from lumigen.region import (
     Buffer,
     Carried,
@@ -154,9 +155,8 @@ class StreamBuilder:
         self.scratch: dict[str, Buffer] = {}  # further tiles, in the order in which they come up
         self.names = Names()
         corrections = [c.correct for c in found.carries if c.correct is not None]
-        self.factors = {
-            c: self.numbers(f"factor{i}") for i, c in enumerate(dict.fromkeys(corrections))
-        }
+        numbers = (c for c in dict.fromkeys(corrections) if not c.dtype.is_bool)
+        self.factors = {c: self.numbers(f"factor{i}") for i, c in enumerate(numbers)}
 
     def numbers(self, name: str) -> Buffer:
         """A tile of one number for each row."""
@@ -284,8 +284,9 @@ class StreamBuilder:
         before = sorted(
             {
                 x.carry
-                for c in self.factors
-                for x in walk([c])
+                for c in found.carries
+                if c.correct is not None
+                for x in walk([c.correct])
                 if isinstance(x, Carried) and x.which == "old"
             }
         )
@@ -311,7 +312,7 @@ class StreamBuilder:
             turn.stmts.append(self.map_rows(turn, known, {b: c for c, b in self.factors.items()}))
         last = [i for i in found.second if tiles[i] == weights]
         for i in found.second:
-            self.scale(turn, i)
+            self.scale(turn, i, known)
             if i not in last:
                 self.fold(turn, i, held)
         self.weigh(turn, held, weights)
@@ -320,7 +321,7 @@ class StreamBuilder:
         for i in last:
             turn.stmts.append(FoldRows(self.state(i), self.scores, found.carries[i].monoid))
         for o in found.outers:
-            self.scale(turn, o.carry)
+            self.scale(turn, o.carry, known)
 
     def weigh(self, turn: Scope, held: Expr, weights: Expr) -> None:
         """Weights other than those that take the place of the first scores: in that of the second, if it is free."""
@@ -342,10 +343,17 @@ class StreamBuilder:
         turn.stmts.append(self.mapped(turn, tile, held, c.tile, float(c.identity)))
         turn.stmts.append(FoldRows(self.state(i), tile, c.monoid))
 
-    def scale(self, turn: Scope, i: int) -> None:
-        """A state times its correction."""
+    def scale(self, turn: Scope, i: int, known: Mapping[Expr, Buffer]) -> None:
+        """A state times its correction, which is over the `known` states."""
         correct = self.found.carries[i].correct
         if correct is None:
+            return
+        if correct.dtype.is_bool:
+            old = local("state", frozenset({self.m}), f32)
+            kept = corrected(old, correct)
+            turn.stmts.append(
+                self.map_rows(turn, {**known, old: self.state(i)}, {self.state(i): kept})
+            )
             return
         factor = self.factors[correct]
         if i in self.sums:

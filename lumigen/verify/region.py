@@ -188,7 +188,7 @@ def _broken_by_fold(fold: Fold) -> Iterator[str]:
                 yield f"the tile of #{i} reads #{x.carry}.{x.which}"
         if carry.correct is None:
             continue
-        if carry.monoid is not Monoid.SUM:
+        if carry.monoid is not Monoid.SUM and not carry.correct.dtype.is_bool:
             yield f"#{i} corrects a {carry.monoid.value}"
         if free_axes(carry.correct) & frozenset(fold.axes):
             yield f"the correction of #{i} varies from point to point"

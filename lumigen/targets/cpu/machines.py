@@ -63,6 +63,8 @@ TILES = ThreadTiles(
     rows_of_floats={"rows": 96, "least_rows": 8, "part": 128, "depth": 384},
     # a part is as deep as makes up for bringing the sums in, and enough rows share what the weights take to come
     rows_of_pairs={"rows": 256, "least_rows": 64, "part": 512, "depth": 1024},
+    # a vector streams panels past as in a product of one row
+    row_of_product={"rows": 1, "least_rows": 1, "part": 320, "depth": 1024},
     # a row of its own for each work tile, and so much of it that it stays in the first cache between levels
     rows_of_numbers={"rows": 1, "least_rows": 1, "part": 4096, "depth": 1},
     # scores and weights of 64 x 64 and accumulators stay in the first two caches
@@ -88,6 +90,7 @@ BASELINE = Processor(
         many_terms=1 << 20,
         short=0,
         rows=64,  # eight threads with eight rows each
+        wide=4096,  # eight parts of as many points as a thread folds at least
         expansion=2,
         few_reads=4,
         few_steps=12,

@@ -120,6 +120,7 @@ SM_80 = Gpu(
         many_terms=1 << 20,
         short=1 << 20,  # blocks share long loops, as against the launches that storing takes
         rows=0,
+        wide=0,
         expansion=2,
         few_reads=4,
         few_steps=12,

@@ -1,0 +1,86 @@
+"""float_states: integers that a fold carries, as floats of one type with all its other states.
+
+Before: a fold, some of whose carries are integers.  After: those that f32 holds exactly, whatever they may be, are
+carried in f32, and cast back where they are read: positions along an axis, and counts of its points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lumigen.dtype import f32
+from lumigen.index import extent_of
+from lumigen.ops import Op
+from lumigen.plan import Carry, Fold
+from lumigen.region import (
+    Choose,
+    Const,
+    Expr,
+    Index,
+    Monoid,
+    Reduce,
+    carried,
+    choose,
+    const,
+    map_expr,
+    prim,
+    reduce,
+)
+
+EXACT = 1 << 24  # no integer up to here is rounded in f32
+
+
+def in_floats(fold: Fold) -> Fold:
+    """The fold with integers in f32, as far as it holds them."""
+    carries = tuple(_in_floats(c, fold) for c in fold.carries)
+    cast: dict[Expr, Expr] = {
+        carried(i, "new", c.dtype): prim(Op.CONTIGUOUS, (carried(i, "new", f32),), c.dtype)
+        for i, (c, made) in enumerate(zip(fold.carries, carries, strict=True))
+        if made is not c
+    }
+    results = tuple((r, map_expr(e, cast)) for r, e in fold.results)
+    return replace(fold, carries=carries, results=results) if cast else fold
+
+
+def _in_floats(c: Carry, fold: Fold) -> Carry:
+    value = c.value
+    if not c.dtype.is_int or not isinstance(value, Reduce):
+        return c
+    tile, body, most = _float(c.tile), _float(value.body), _most(c.tile)
+    if c.monoid is Monoid.SUM and most is not None:
+        points = extent_of(fold.axes).bounds()[1]
+        most = None if points is None else most * points
+    if tile is None or body is None or most is None or most > EXACT:
+        return c
+    return replace(c, value=reduce(c.monoid, value.axes, body, f32, value.where), tile=tile)
+
+
+def _float(e: Expr) -> Expr | None:
+    """A choice of indices and constants as f32."""
+    match e:
+        case Choose():
+            then, otherwise = _float(e.then), _float(e.otherwise)
+            if then is None or otherwise is None:
+                return None
+            return choose(e.condition, then, otherwise)
+        case Const():
+            return const(float(e.value), f32)
+        case Index():
+            return prim(Op.CONTIGUOUS, (e,), f32)
+        case _:
+            return None
+
+
+def _most(e: Expr) -> int | None:
+    """The greatest magnitude that a choice of indices and constants can be."""
+    match e:
+        case Choose():
+            sides = (_most(e.then), _most(e.otherwise))
+            return None if None in sides else max(s for s in sides if s is not None)
+        case Const():
+            return abs(int(e.value))
+        case Index():
+            low, high = e.value.bounds()
+            return None if low is None or high is None else max(abs(low), abs(high))
+        case _:
+            return None
