@@ -245,11 +245,12 @@ def test_what_is_stored_is_what_the_region_means(traced, options):
             for b in k.program.args:
                 shape = [int(e.evaluate(numbers)) for e in b.dims]
                 buffers[b.name] = fill(b.dtype, int(np.prod(shape)), *ranges[b.name]).reshape(shape)
-            (found,) = evaluate(k.region, buffers, numbers).values()
-            if vector.outputs[0] is not None:
-                chosen = found.reshape(-1)[few(found.size)].astype(np.float64)
-                close = 1e-2 if found.dtype.itemsize == 2 else 1e-6
-                np.testing.assert_allclose(vector.outputs[0], chosen, close, 1e-9)
+            results = evaluate(k.region, buffers, numbers).values()
+            for output, found in zip(vector.outputs, results, strict=True):
+                if output is not None:
+                    chosen = found.reshape(-1)[few(found.size)].astype(np.float64)
+                    close = 1e-2 if found.dtype.itemsize == 2 else 1e-6
+                    np.testing.assert_allclose(output, chosen, close, 1e-9)
 
 
 def test_an_integer_of_a_kernel_that_a_rounding_error_decides_is_not_stored(traced):
