@@ -23,9 +23,9 @@ from lumigen.lower.assemble import LoweredKernel, LoweredModel
 from lumigen.program import (
     ALIGNMENT,
     InputArg,
+    KernelParameter,
     Launch,
     OutputArg,
-    Parameter,
     PartArg,
     SlotArg,
     StateArg,
@@ -100,16 +100,16 @@ class FastLane:
         offsets, total = program.offsets(dims)
         shapes = {p.name: tuple(int(e.evaluate(dims)) for e in p.shape) for p in program.outputs}
         outputs = {p.name: np.empty(shapes[p.name], p.dtype.numpy) for p in program.outputs}
-        memory = _Memory(inputs, outputs, packed, states or {}, aligned(total), offsets, dims)
+        memory = _NativeMemory(inputs, outputs, packed, states or {}, aligned(total), offsets, dims)
         scratch = aligned(max(self.scratch_bytes.values(), default=0))
         steps = tuple(self._step(launch, memory) for launch in program.chosen(dims))
         return Call(steps, outputs, memory, scratch)
 
-    def _step(self, launch: Launch, memory: _Memory) -> Step:
+    def _step(self, launch: Launch, memory: _NativeMemory) -> BoundLaunch:
         numbers = launch.numbers(memory.dims)
         values = [memory.value(a, numbers) & (2**64 - 1) for a in launch.arguments]
         arguments = (ctypes.c_uint64 * max(1, len(values)))(*values)
-        return Step(
+        return BoundLaunch(
             getattr(self.library, f"run_{launch.kernel}"),
             arguments,
             int(launch.tasks.evaluate(numbers)),
@@ -117,7 +117,7 @@ class FastLane:
 
 
 @dataclass(frozen=True)
-class Step:
+class BoundLaunch:
     """One launch with its arguments in place."""
 
     kernel: Any
@@ -129,9 +129,9 @@ class Step:
 class Call:
     """An entry bound to dims and memory."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[BoundLaunch, ...]
     outputs: Mapping[str, Array]
-    memory: _Memory
+    memory: _NativeMemory
     scratch: Array
 
     def run(self) -> None:
@@ -141,7 +141,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class _Memory:
+class _NativeMemory:
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     weights: Mapping[str, Array]
@@ -210,7 +210,7 @@ def _struct(k: LoweredKernel) -> str:
     return f"struct {k.name}_args {{{fields} }};"
 
 
-def _ctype(p: Parameter) -> str:
+def _ctype(p: KernelParameter) -> str:
     return p.ctype
 
 

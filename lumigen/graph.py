@@ -15,12 +15,12 @@ from lumigen.dtype import DType, boolean
 from lumigen.errors import SourceLocation
 from lumigen.index import Dim, Ix, ix
 from lumigen.memo import Nodes
-from lumigen.ops import ROWS, Form, Op, Result
+from lumigen.ops import ROWS, Form, Op, ResultDtype
 from lumigen.view import Shape, View, identity
 
 
 @dataclass(frozen=True)
-class Tensor:
+class SourceTensor:
     """What an input, a weight or a state names. `range` and `most`, of dims, bound integer values, inclusive."""
 
     name: str
@@ -44,14 +44,14 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class Stream:
+class RandomStream:
     """Random bits: the call site's number; the key is the node's argument."""
 
     site: int
 
 
 @dataclass(frozen=True)
-class Loop:
+class ScanLoop:
     """One result of a scan of `length` steps.
 
     The arguments are `carries` first carries, `elements` tensors of which each step takes one element along `axis`,
@@ -77,7 +77,7 @@ class Kernel:
     meaning: Graph
 
 
-Attr = Union[None, Tensor, Literal, Axes, Stream, Loop, Kernel]
+Attr = Union[None, SourceTensor, Literal, Axes, RandomStream, ScanLoop, Kernel]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def source(
     most: Ix | None = None,
 ) -> Node:
     """An input, a weight or a state."""
-    return node(op, (), Tensor(name, bounds, most), shape, dtype)
+    return node(op, (), SourceTensor(name, bounds, most), shape, dtype)
 
 
 def const(value: float | int | bool, dtype: DType) -> Node:
@@ -205,7 +205,7 @@ def native(name: str, a: Edge, meaning: Graph) -> Node:
     return node(Op.NATIVE, (a,), Kernel(name, meaning), out.shape, out.dtype)
 
 
-def scan(loop: Loop, args: tuple[Edge, ...]) -> Node:
+def scan(loop: ScanLoop, args: tuple[Edge, ...]) -> Node:
     """What the body of a loop yields in each step, stacked."""
     _, out = loop.body.outputs[loop.result]
     stacked = (*out.shape[: loop.axis], loop.length, *out.shape[loop.axis :])
@@ -221,17 +221,17 @@ def result_dtype(op: Op, dtypes: tuple[DType, ...]) -> DType:
     """The dtype that the op's rule gives; ValueError with the reason if it gives none."""
     rule = ROWS[op].result
     first = dtypes[0]
-    if rule is Result.SELECT and len({d for d in dtypes if not d.is_bool}) == 1:
+    if rule is ResultDtype.SELECT and len({d for d in dtypes if not d.is_bool}) == 1:
         return next(d for d in dtypes if not d.is_bool)
     if len(set(dtypes)) != 1:
         raise ValueError(
             f"{op.value} takes operands of one dtype, got {' and '.join(map(str, dtypes))}"
         )
-    if rule is Result.FLOAT and not first.is_float:
+    if rule is ResultDtype.FLOAT and not first.is_float:
         raise ValueError(f"{op.value} takes floats, got {first}")
-    if rule is Result.NUMBER and first.is_bool:
+    if rule is ResultDtype.NUMBER and first.is_bool:
         raise ValueError(f"{op.value} takes numbers, got {first}")
-    return boolean if rule is Result.BOOL else first
+    return boolean if rule is ResultDtype.BOOL else first
 
 
 @dataclass(frozen=True)
@@ -315,9 +315,9 @@ def _graph(
     )
 
 
-def tensor_of(n: Node) -> Tensor:
+def tensor_of(n: Node) -> SourceTensor:
     """The name and range of an input, weight or state."""
-    assert isinstance(n.attr, Tensor)
+    assert isinstance(n.attr, SourceTensor)
     return n.attr
 
 

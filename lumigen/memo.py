@@ -61,7 +61,7 @@ class Nodes(Generic[Node]):
                     self._nodes[self._key(node)] = node
 
 
-class _Running:
+class _Compilations:
     """How many compilations run, in all threads."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Running:
         self.lock = RLock()
 
 
-_RUNNING = _Running()
+_RUNNING = _Compilations()
 
 
 @contextmanager

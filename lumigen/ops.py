@@ -54,7 +54,7 @@ class Form(Enum):
     CAST = "cast"
 
 
-class Result(Enum):
+class ResultDtype(Enum):
     """How the dtype of the result follows from the operands'."""
 
     FLOAT = "the operand's, which must be a float"
@@ -71,7 +71,7 @@ class Row:
 
     form: Form
     meaning: Callable[..., Any]
-    result: Result
+    result: ResultDtype
 
 
 def multiply(left: Any, right: Any) -> Any:
@@ -107,20 +107,20 @@ def lowest(dtype: Any) -> Any:
 
 
 ROWS: dict[Op, Row] = {
-    Op.LOG2: Row(Form.UNARY, np.log2, Result.FLOAT),
-    Op.EXP2: Row(Form.UNARY, np.exp2, Result.FLOAT),
-    Op.SIN: Row(Form.UNARY, np.sin, Result.FLOAT),
-    Op.SQRT: Row(Form.UNARY, np.sqrt, Result.FLOAT),
-    Op.RECIP: Row(Form.UNARY, np.reciprocal, Result.FLOAT),
-    Op.ADD: Row(Form.BINARY, np.add, Result.NUMBER),
-    Op.MUL: Row(Form.BINARY, multiply, Result.SELECT),
+    Op.LOG2: Row(Form.UNARY, np.log2, ResultDtype.FLOAT),
+    Op.EXP2: Row(Form.UNARY, np.exp2, ResultDtype.FLOAT),
+    Op.SIN: Row(Form.UNARY, np.sin, ResultDtype.FLOAT),
+    Op.SQRT: Row(Form.UNARY, np.sqrt, ResultDtype.FLOAT),
+    Op.RECIP: Row(Form.UNARY, np.reciprocal, ResultDtype.FLOAT),
+    Op.ADD: Row(Form.BINARY, np.add, ResultDtype.NUMBER),
+    Op.MUL: Row(Form.BINARY, multiply, ResultDtype.SELECT),
     Op.MOD: Row(
-        Form.BINARY, np.mod, Result.NUMBER
+        Form.BINARY, np.mod, ResultDtype.NUMBER
     ),  # the result has the sign of the divisor, as in Python
-    Op.LESS_THAN: Row(Form.BINARY, np.less, Result.BOOL),
-    Op.SUM_REDUCE: Row(Form.REDUCE, np.sum, Result.NUMBER),
-    Op.MAX_REDUCE: Row(Form.REDUCE, maximum_reduce, Result.SAME),  # NaN wins
-    Op.CONTIGUOUS: Row(Form.CAST, np.asarray, Result.DECLARED),
+    Op.LESS_THAN: Row(Form.BINARY, np.less, ResultDtype.BOOL),
+    Op.SUM_REDUCE: Row(Form.REDUCE, np.sum, ResultDtype.NUMBER),
+    Op.MAX_REDUCE: Row(Form.REDUCE, maximum_reduce, ResultDtype.SAME),  # NaN wins
+    Op.CONTIGUOUS: Row(Form.CAST, np.asarray, ResultDtype.DECLARED),
 }
 
 

@@ -19,8 +19,8 @@ from lumigen.errors import SourceLocation
 from lumigen.graph import (
     Edge,
     Graph,
-    Loop,
     Node,
+    ScanLoop,
     binary,
     const,
     contiguous,
@@ -223,7 +223,7 @@ def rewrite(graph: Graph, *steps: Step) -> Graph:
     names: dict[Node, str] = {}
     for n in graph.nodes():
         moved = rebuild(n, tuple(_seen(a, done) for a in n.args))
-        if isinstance(moved.attr, Loop):
+        if isinstance(moved.attr, ScanLoop):
             loop = replace(moved.attr, body=rewrite(moved.attr.body, *steps))
             moved = moved if loop == moved.attr else scan(loop, moved.args)
         out = done[n] = _settled(moved, steps, fired)

@@ -76,7 +76,7 @@ def corrected(state: Expr, correct: Expr) -> Expr:
 
 
 @dataclass(frozen=True)
-class Fold:
+class LoopFold:
     """Reductions over the product of `axes` that one loop computes.
 
     `carries` stand in order of dependency. `results` pairs each original reduction with the expression over
@@ -113,9 +113,9 @@ class Loop:
     where: tuple[Cmp, ...] = ()
 
     @property
-    def fold(self) -> Fold:
+    def fold(self) -> LoopFold:
         """The loop as a fold alone."""
-        return Fold(self.axes, self.carries, self.results, self.where)
+        return LoopFold(self.axes, self.carries, self.results, self.where)
 
 
 @dataclass(frozen=True)

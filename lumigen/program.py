@@ -16,7 +16,7 @@ from lumigen.condition import Cmp
 from lumigen.cost import NOTHING, Cost
 from lumigen.dtype import DType, f32
 from lumigen.errors import SourceLocation
-from lumigen.graph import Tensor
+from lumigen.graph import SourceTensor
 from lumigen.index import Dim, Ix, ix
 from lumigen.target_row import Target
 from lumigen.view import Shape
@@ -40,7 +40,7 @@ class Port:
     most: Ix | None = None
 
     @staticmethod
-    def of(tensor: Tensor, shape: Shape, dtype: DType) -> Port:
+    def of(tensor: SourceTensor, shape: Shape, dtype: DType) -> Port:
         return Port(tensor.name, shape, dtype, tensor.range, tensor.most)
 
     @property
@@ -139,7 +139,7 @@ def _count(shape: tuple[int, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class KernelParameter:
     """A field of a kernel's argument struct: a pointer to `dtype`, an int64_t value, or a map.
 
     The pointer is to const unless changed. `range` bounds integer elements, inclusive: where a
@@ -284,7 +284,7 @@ class KernelSource:
     name: str  # k07_contract_384x1536: unique in the model
     title: str  # what it computes, one line
     lines: tuple[SourceLocation, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[KernelParameter, ...]
     scratch_bytes: int  # that each thread needs
     body: str
     reference: str

@@ -57,12 +57,12 @@ class Interned:
 
     def __reduce__(self) -> tuple[Callable[..., Expr], tuple[object, ...]]:
         order = walk([cast("Expr", self)])
-        place = {e: _Place(i) for i, e in enumerate(order)}
+        place = {e: _NodeNumber(i) for i, e in enumerate(order)}
         rows = ((type(e), *(_placed(v, place) for v in vars(e).values())) for e in order)
         return _from_rows, tuple(rows)
 
 
-class _Place(int):
+class _NodeNumber(int):
     """The number of a node in the list that it is pickled with."""
 
 
@@ -203,7 +203,7 @@ def _intern(kind: type[Expr], *fields: object) -> Expr:
     return found
 
 
-def _placed(value: Any, place: Mapping[Expr, _Place]) -> object:
+def _placed(value: Any, place: Mapping[Expr, _NodeNumber]) -> object:
     if isinstance(value, Interned):
         return place[cast("Expr", value)]
     if isinstance(value, tuple):
@@ -215,7 +215,7 @@ def _from_rows(*rows: tuple[Any, ...]) -> Expr:
     made: list[Expr] = []
 
     def found(value: Any) -> object:
-        if isinstance(value, _Place):
+        if isinstance(value, _NodeNumber):
             return made[value]
         if isinstance(value, tuple):
             return tuple(map(found, cast("tuple[Any, ...]", value)))

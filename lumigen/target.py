@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from lumigen.errors import UnsupportedTarget
 from lumigen.target_row import Target
-from lumigen.targets.backend import Backend
+from lumigen.targets.backend import TargetBackend
 from lumigen.targets.cpu.row import BACKEND as CPU
 from lumigen.targets.cuda.row import BACKEND as CUDA
 
-TARGETS: dict[str, Backend] = {b.target.name: b for b in (CPU, CUDA)}
+TARGETS: dict[str, TargetBackend] = {b.target.name: b for b in (CPU, CUDA)}
 HOST = CPU.target  # of the machine that compiles; the one that is taken where none is named
 PLANNED = ("metal",)
 

@@ -69,7 +69,7 @@ class Finish:
 
 
 @dataclass(frozen=True)
-class Carry:
+class ScanCarry:
     """A value that a scan carries, one for each lane if `lanes`; `value` is the first one."""
 
     name: Local
@@ -565,7 +565,7 @@ Stmt = Union[
     Keep,
     Order,
     GroupPlaces,
-    Carry,
+    ScanCarry,
     Advance,
     ScanLanes,
 ]

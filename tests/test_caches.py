@@ -17,7 +17,7 @@ import lumigen as lg
 from lumigen import fast_lane, nn
 from lumigen.errors import BadArgument
 from lumigen.graph import Graph
-from lumigen.index import Extremum, Ix, Lookup
+from lumigen.index import Ix, Lookup, MinMax
 from lumigen.interp.graph import step
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
@@ -265,7 +265,7 @@ def _atoms(e: Ix) -> set[object]:
     """Also those inside the lesser or greater of two."""
     found: set[object] = set(e.atoms())
     for a in list(found):
-        if isinstance(a, Extremum):
+        if isinstance(a, MinMax):
             found |= _atoms(a.left) | _atoms(a.right)
     return found
 

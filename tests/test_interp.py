@@ -15,9 +15,9 @@ from lumigen.errors import BadInput
 from lumigen.graph import (
     Edge,
     Graph,
-    Loop,
     Node,
-    Stream,
+    RandomStream,
+    ScanLoop,
     binary,
     const,
     contiguous,
@@ -498,7 +498,7 @@ def test_scan_stacks_the_carries() -> None:
     total_so_far = binary(Op.ADD, edge(carry), edge(element))
     body = Graph((carry, element), (("out", edge(total_so_far)),))
     x, start = given_as("x", f32, 2, 5), given_as("start", f32, 2)
-    n = scan(Loop(1, body, "sum", ix(5)), (edge(start), edge(x)))
+    n = scan(ScanLoop(1, body, "sum", ix(5)), (edge(start), edge(x)))
     values, first = floats(2, 5), floats(2, seed=1)
     np.testing.assert_allclose(
         run(n, x=values, start=first), first[:, None] + np.cumsum(values, 1), rtol=1e-5
@@ -510,7 +510,7 @@ def test_random_bits_are_philox() -> None:
     assert bits(0, 0, (1,), np.int64).view(np.uint64)[0] == 0xE169C58D_6627E8D5
     assert bits(7, 1, (4, 6), np.int32).ravel().tolist() == bits(7, 1, (24,), np.int32).tolist()
     key = given_as("key", i64)
-    draws = [node(Op.RANDOM, (edge(key),), Stream(s), shape(1000), i32) for s in (1, 2)]
+    draws = [node(Op.RANDOM, (edge(key),), RandomStream(s), shape(1000), i32) for s in (1, 2)]
     a, b = (run(n, key=np.array(5)) for n in draws)
     assert a.dtype == np.int32
     assert (a != b).mean() > 0.99

@@ -16,7 +16,7 @@ from lumigen.interp.plan import run_folds
 from lumigen.interp.region import evaluate
 from lumigen.lower.assemble import LoweredKernel, assemble
 from lumigen.lower.simt import simt
-from lumigen.plan import Fold, KernelPlan, Loop
+from lumigen.plan import KernelPlan, Loop, LoopFold
 from lumigen.printer.plan import show
 from lumigen.region import carried
 from lumigen.targets.cpu.device import CPU
@@ -55,7 +55,7 @@ def kernels(name: str) -> list[LoweredKernel]:
     return [k for k in assemble(traced(name).entries, CPU).kernels if k.plan is not None]
 
 
-def folds(plan: KernelPlan) -> list[Fold]:
+def folds(plan: KernelPlan) -> list[LoopFold]:
     """The folds of a plan in the order in which they run."""
     return [loop.fold for loop in plan.loops() if loop.carries]
 

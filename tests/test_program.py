@@ -26,9 +26,9 @@ from lumigen.printer.program import show
 from lumigen.program import (
     ALIGNMENT,
     InputArg,
+    KernelParameter,
     Launch,
     OutputArg,
-    Parameter,
     Port,
     Program,
     Slot,
@@ -59,7 +59,7 @@ def lowered() -> LoweredModel:
     return assemble((("block", graph),), CPU)
 
 
-def parameters(model: LoweredModel) -> dict[str, tuple[Parameter, ...]]:
+def parameters(model: LoweredModel) -> dict[str, tuple[KernelParameter, ...]]:
     return {k.name: k.parameters for k in model.kernels}
 
 
@@ -90,8 +90,16 @@ def test_every_slot_is_as_large_as_what_kernels_keep_in_it() -> None:
 
 SMALL, LARGE = ix(B) * 4, ix(B) * 400
 KERNELS = {
-    "copy": (Parameter("x", f32), Parameter("out", f32, written=True), Parameter("batch", None)),
-    "add": (Parameter("x", f32), Parameter("y", f32), Parameter("out", f32, written=True)),
+    "copy": (
+        KernelParameter("x", f32),
+        KernelParameter("out", f32, written=True),
+        KernelParameter("batch", None),
+    ),
+    "add": (
+        KernelParameter("x", f32),
+        KernelParameter("y", f32),
+        KernelParameter("out", f32, written=True),
+    ),
 }
 
 

@@ -34,7 +34,7 @@ from lumigen.interp.region import elements, evaluate, value
 from lumigen.lower.algebra import greatest
 from lumigen.lower.separate import separate
 from lumigen.ops import Op
-from lumigen.plan import Fold
+from lumigen.plan import LoopFold
 from lumigen.printer.region import show, show_fold
 from lumigen.region import (
     Buffer,
@@ -481,7 +481,7 @@ def test_text_of_a_region() -> None:
 
 def test_text_of_a_fold() -> None:
     fold = separate((normalised().stores[0].value,), (j,))
-    assert isinstance(fold, Fold)
+    assert isinstance(fold, LoopFold)
     assert show_fold(verify_fold(fold)) == (
         "fold over (j)\n"
         "  #0 = max(#0.old, X[i, j])\n"

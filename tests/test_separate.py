@@ -41,7 +41,7 @@ from lumigen.interp.plan import run_fold, run_folds
 from lumigen.interp.region import Evaluator, value
 from lumigen.lower.separate import NotSeparable, separate, sweeps
 from lumigen.ops import Op
-from lumigen.plan import Fold
+from lumigen.plan import LoopFold
 from lumigen.region import (
     Buffer,
     Expr,
@@ -488,9 +488,9 @@ def inputs(exprs: tuple[Expr, ...], rng: np.random.Generator) -> dict[str, np.nd
     return out
 
 
-def one_loop(exprs: tuple[Expr, ...], over: Axis = k) -> Fold:
+def one_loop(exprs: tuple[Expr, ...], over: Axis = k) -> LoopFold:
     fold = separate(exprs, (over,))
-    assert isinstance(fold, Fold), fold
+    assert isinstance(fold, LoopFold), fold
     return fold
 
 
@@ -737,7 +737,7 @@ def test_sweeps_keep_the_digits_that_one_loop_loses() -> None:
     buffers = {"X": (np.random.default_rng(6).normal(size=(24, POINTS)) + 1000).astype(np.float32)}
     expected = value(case.outputs[0], (q,), buffers, {})
 
-    def error(folds: tuple[Fold, ...]) -> float:
+    def error(folds: tuple[LoopFold, ...]) -> float:
         (got,) = run_folds(folds, case.outputs, (q,), buffers, {}, tile=16, real=np.float32)
         return float(np.abs(got / expected - 1).max())
 
@@ -777,7 +777,7 @@ def test_several_axes_fold_as_one() -> None:
     p = exp(sub(x, largest(x, i, j)))
     out = total(mul(div(p, total(p, j, i)), v), i, j)
     fold = separate((out,), (i, j))
-    assert isinstance(fold, Fold)
+    assert isinstance(fold, LoopFold)
     assert len(fold.carries) == 3
     buffers = inputs((out,), np.random.default_rng(0))
     agree((fold,), Case((out,), ((q, e),), 3), (out,), buffers)
@@ -809,7 +809,7 @@ def test_skipped_points_change_nothing() -> None:
 def test_reductions_over_other_axes_are_left_alone() -> None:
     fold = one_loop((mul(total(load("V", k, e), k), total(load("A", d), d)),))
     assert len(fold.carries) == 1
-    assert separate((total(load("A", d), d),), (k,)) == Fold((k,), (), ())
+    assert separate((total(load("A", d), d),), (k,)) == LoopFold((k,), (), ())
 
 
 def test_the_reason_is_told() -> None:

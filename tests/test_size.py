@@ -79,3 +79,20 @@ def test_only_code_counts() -> None:
     assert code_lines(free) == 0
     assert code_lines(free + code) == 4
     assert at_most(free + code) >= 4
+
+
+# class names that stand twice, and why
+TWICE = {
+    "Buffer": "PyTorch's name of a part of a module, beside the memory of a kernel",
+    "Dim": "the size that users write, beside the one in index expressions",
+}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    seen: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "lumigen").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                seen.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    twice = {name: paths for name, paths in seen.items() if len(paths) > 1}
+    assert set(twice) == set(TWICE), twice

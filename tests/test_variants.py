@@ -30,9 +30,9 @@ from lumigen.program import (
     Group,
     Guard,
     InputArg,
+    KernelParameter,
     Launch,
     OutputArg,
-    Parameter,
     Port,
     Program,
     Slot,
@@ -52,7 +52,7 @@ OFFSET = 100.0
 
 X, OUT = InputArg("x"), OutputArg("out")
 S, T, U = SlotArg("s"), SlotArg("t"), SlotArg("u")
-KERNELS = {"copy": (Parameter("x", f32), Parameter("out", f32, written=True))}
+KERNELS = {"copy": (KernelParameter("x", f32), KernelParameter("out", f32, written=True))}
 
 
 def copy(a: Any, b: Any) -> Launch:

@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 import lumigen as lg
-from lumigen.tokenizer import Stream, encode
+from lumigen.tokenizer import TextStream, encode
 
 
 def chosen(logits, temperature, rng):
@@ -60,7 +60,7 @@ def main():
         raise SystemExit(f"{options.weights} has no tokenizer")
     model = lg.load(options.project).Model()
     ids = list(encode(tokenizer, options.prompt))
-    stream = Stream(tokenizer)
+    stream = TextStream(tokenizer)
     for token in ids:  # so that it knows what the text goes on from
         stream.push(token)
     start, count = time.perf_counter(), 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import lumigen as lg
-from lumigen.tokenizer import Stream
+from lumigen.tokenizer import TextStream
 
 RATE = 16000
 
@@ -94,7 +94,7 @@ def main():
     speech = Speech(model, json.loads(settings.read_text()), options.threads)
     task = "translate" if options.translate else "transcribe"
     for start in range(0, len(samples), speech.window):
-        stream = Stream(tokenizer)
+        stream = TextStream(tokenizer)
         for token in speech.tokens(samples[start : start + speech.window], options.language, task):
             sys.stdout.write(stream.push(token))
             sys.stdout.flush()

@@ -32,7 +32,7 @@ class Assignment(click.ParamType[tuple[str, str]]):
         return name, text
 
 
-class Sizes(click.ParamType[dict[str, int]]):
+class SizesOption(click.ParamType[dict[str, int]]):
     """`batch=8,seq=128`."""
 
     name = "dim=size,..."
@@ -105,7 +105,7 @@ def run_options(function: F) -> F:
         ),
         click.option(
             "--dims",
-            type=Sizes(),
+            type=SizesOption(),
             multiple=True,
             callback=_together,
             metavar="batch=8,...",

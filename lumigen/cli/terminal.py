@@ -50,7 +50,7 @@ def progress(*, quiet: bool = False) -> Generator[Listener]:
         yield lambda _: None
         return
     if not console.is_terminal:
-        yield Lines()
+        yield LineProgress()
         return
     with console.status("") as status:
 
@@ -62,7 +62,7 @@ def progress(*, quiet: bool = False) -> Generator[Listener]:
 
 
 @dataclass
-class Lines:
+class LineProgress:
     """Progress where lines stay: of a stage its beginning, of its steps one in `EVERY` seconds."""
 
     said: float = 0.0  # when the last line was

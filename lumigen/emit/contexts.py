@@ -338,7 +338,7 @@ class CaseContext:
 
 
 @dataclass(frozen=True)
-class KernelContext:
+class KernelFileContext:
     name: str
     file: str  # below the project
     title: str
@@ -415,7 +415,7 @@ class ModelContext:
     cmake_version: str
     abi: int
     entries: tuple[EntryContext, ...]
-    kernels: tuple[KernelContext, ...]
+    kernels: tuple[KernelFileContext, ...]
     cases: tuple[CaseContext, ...]
     weights: tuple[WeightContext, ...]
     file_weights: tuple[WeightContext, ...]  # one for each tensor of an original weights file

@@ -14,10 +14,10 @@ from typing import Any
 from lumigen.errors import LoweringFailed
 from lumigen.index import (
     Atom,
-    Extremum,
     Indicator,
     Ix,
     Lookup,
+    MinMax,
     Monomial,
     Quotient,
     Remainder,
@@ -67,7 +67,7 @@ def _calls(atom: Atom) -> bool:
     if isinstance(atom, Lookup):
         return False  # it is spelled by itself
     floors = isinstance(atom, Quotient | Remainder) and not is_nonnegative(atom.numerator)
-    return floors or isinstance(atom, Extremum) or any(map(calls, parts(atom)))
+    return floors or isinstance(atom, MinMax) or any(map(calls, parts(atom)))
 
 
 def is_word(e: Ix) -> bool:
@@ -119,7 +119,7 @@ def is_of_comparisons(monomial: Monomial) -> bool:
 
 @remembered
 def _is_int(atom: Atom) -> bool:
-    if isinstance(atom, Quotient | Remainder | Extremum):
+    if isinstance(atom, Quotient | Remainder | MinMax):
         return all(
             is_of_comparisons(m) and int_reach(p) < 2**31 for p in parts(atom) for m, _ in p.terms
         )
@@ -160,7 +160,7 @@ def _atom(atom: Atom, names: Names, read: Read | None) -> str:
             return _division("/", "floor_div", numerator, denominator, names, read)
         case Remainder(numerator, denominator):
             return _division("%", "floor_mod", numerator, denominator, names, read)
-        case Extremum(left, right, is_min):
+        case MinMax(left, right, is_min):
             function = "index_min" if is_min else "index_max"
             return f"{function}({_whole(left, names, read)}, {_whole(right, names, read)})"
         case Indicator(left, right):

@@ -47,11 +47,11 @@ from lumigen.program import (
     CounterArg,
     Guard,
     InputArg,
+    KernelParameter,
     KernelSource,
     Launch,
     MapArg,
     OutputArg,
-    Parameter,
     PartArg,
     Program,
     Slot,
@@ -245,7 +245,7 @@ def narrowed(d: Dim, when: Guard) -> Dim:
 
 
 def _case_argument(
-    parameter: Parameter,
+    parameter: KernelParameter,
     argument: Argument,
     program: Program,
     names: Names,
@@ -270,7 +270,7 @@ def _case_argument(
     )
 
 
-def case_range(parameter: Parameter, argument: Argument, program: Program) -> tuple[int, int]:
+def case_range(parameter: KernelParameter, argument: Argument, program: Program) -> tuple[int, int]:
     """Of the integers that the test of a kernel gives a buffer."""
     port = next((p for p in program.inputs if whole(argument) == InputArg(p.name)), None)
     usual = (0, 1) if parameter.dtype is boolean else (0, 8) if parameter.dtype is u8 else (-8, 8)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lumigen.emit.variables import NUMBERED, variables
 from lumigen.kernel_words import WORDS
 from lumigen.names import identifier
-from lumigen.program import Parameter
+from lumigen.program import KernelParameter
 from lumigen.tile import TileProgram
 
 
@@ -21,18 +21,18 @@ class KernelText:
 
 
 # (name, program, parameters, lines of the model) -> text: how a target spells a kernel
-Spell = Callable[[str, TileProgram, tuple[Parameter, ...], str], KernelText]
+Spell = Callable[[str, TileProgram, tuple[KernelParameter, ...], str], KernelText]
 
 
 def dim_arguments(
-    program: TileProgram, parameters: tuple[Parameter, ...], dims: Mapping[str, str]
+    program: TileProgram, parameters: tuple[KernelParameter, ...], dims: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
     """Each dim as an argument and in the kernel."""
     fields = (p.name for p in parameters if p.dtype is None)
     return tuple((f, dims[d.name]) for d, f in zip(program.dim_arguments, fields, strict=True))
 
 
-def spelled_dims(program: TileProgram, parameters: tuple[Parameter, ...]) -> dict[str, str]:
+def spelled_dims(program: TileProgram, parameters: tuple[KernelParameter, ...]) -> dict[str, str]:
     """The variable of each dim: as it is called, but for what the kernel's text says besides."""
     dims = list(dict.fromkeys(d.name for d in program.dim_arguments))
     taken = WORDS | variables(program) | {p.name for p in parameters if p.is_pointer}

@@ -20,7 +20,7 @@ from lumigen.emit.contexts import (
 from lumigen.emit.contract import dim_fields, port_idents
 from lumigen.emit.cxx import Names, expression, integer
 from lumigen.emit.expression import pointer
-from lumigen.emit.loops import Changing, Loop, loop_of, state_names
+from lumigen.emit.loops import Changing, LayerLoop, loop_of, state_names
 from lumigen.emit.numbers import Number, shared_numbers, wholes
 from lumigen.emit.reroll import Piece, Rolled, launches_of, reroll
 from lumigen.errors import LoweringFailed, SourceLocation, printable
@@ -34,11 +34,11 @@ from lumigen.program import (
     Group,
     Guard,
     InputArg,
+    KernelParameter,
     KernelSource,
     Launch,
     MapArg,
     OutputArg,
-    Parameter,
     PartArg,
     Program,
     Repeat,
@@ -104,7 +104,7 @@ class _Words:
     model: CompiledModel
     program: Program
     numbers: Mapping[Ix, str]
-    loop: Loop | None = None
+    loop: LayerLoop | None = None
     first: int = 0  # number of the first launch
     launches: int = 0  # that there are of them
 
@@ -329,7 +329,7 @@ class _Spelling:
 
 
 def _value(
-    parameter: Parameter, argument: Argument, spelling: _Spelling, changing: Changing | None
+    parameter: KernelParameter, argument: Argument, spelling: _Spelling, changing: Changing | None
 ) -> str:
     """What the field of the argument struct is set to."""
     if isinstance(argument, ValueArg):

@@ -30,7 +30,7 @@ class Changing:
 
 
 @dataclass(frozen=True)
-class Loop:
+class LayerLoop:
     """The table of a loop, and the arguments of its launches that come from there."""
 
     context: LoopContext
@@ -47,7 +47,7 @@ class _Member:
     is_row: bool  # of the table of weights
 
 
-def loop_of(model: CompiledModel, rolled: Rolled, number: int, taken: frozenset[str]) -> Loop:
+def loop_of(model: CompiledModel, rolled: Rolled, number: int, taken: frozenset[str]) -> LayerLoop:
     """The loop that is the `number`-th of its entry which has a table."""
     found = [_members(model, rolled, column) for column in rolled.columns]
     members = [m for pair in found for m in pair if m is not None]
@@ -78,7 +78,7 @@ def loop_of(model: CompiledModel, rolled: Rolled, number: int, taken: frozenset[
         last=rows[-1] if rows else None,
     )
     labels = {p: _label(model, rolled, c) for c in rolled.columns for p in c.places}
-    return Loop(context, changing, labels)
+    return LayerLoop(context, changing, labels)
 
 
 def _members(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lumigen.emit.contexts import NumberContext
 from lumigen.emit.cxx import Names, expression
-from lumigen.index import Dim, Extremum, Ix, Quotient, Remainder, ix
+from lumigen.index import Dim, Ix, MinMax, Quotient, Remainder, ix
 from lumigen.names import identifier, numbered
 from lumigen.program import Launch, ValueArg
 
@@ -26,7 +26,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class _Use:
+class _NumberUse:
     whole: Ix
     value: Ix  # in numbers of the launch
     stem: str
@@ -56,13 +56,13 @@ def shared_numbers(launches: Iterable[Launch], taken: frozenset[str]) -> tuple[N
     return tuple(out.values())
 
 
-def _uses(launch: Launch) -> Iterator[_Use]:
+def _uses(launch: Launch) -> Iterator[_NumberUse]:
     known = wholes(launch)
     for a in launch.arguments:
         if isinstance(a, ValueArg) and a.name is not None:
-            yield _Use(known[a.name], a.value, a.name.name, known)
+            yield _NumberUse(known[a.name], a.value, a.name.name, known)
     if not any(d in known for d in launch.tasks.atoms()):
-        yield _Use(launch.tasks, launch.tasks, _stem(launch.tasks), known)
+        yield _NumberUse(launch.tasks, launch.tasks, _stem(launch.tasks), known)
 
 
 def _stem(tasks: Ix) -> str:
@@ -75,4 +75,4 @@ def _stem(tasks: Ix) -> str:
 
 
 def _is_worked_out(e: Ix) -> bool:
-    return any(isinstance(a, Quotient | Remainder | Extremum) for a in e.atoms())
+    return any(isinstance(a, Quotient | Remainder | MinMax) for a in e.atoms())

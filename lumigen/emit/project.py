@@ -15,7 +15,7 @@ from lumigen.dtype import bf16, i32
 from lumigen.emit import manifest
 from lumigen.emit.contexts import (
     FieldContext,
-    KernelContext,
+    KernelFileContext,
     ModelContext,
     StateContext,
     WeightContext,
@@ -35,7 +35,7 @@ from lumigen.emit.text_program import FOLDER, text_context, text_files, tokenize
 from lumigen.emit.vectors import Vector
 from lumigen.errors import BadArgument, LoweringFailed
 from lumigen.names import entry_symbols, model_symbols
-from lumigen.program import CompiledModel, KernelSource, Parameter, StateInfo, Stored
+from lumigen.program import CompiledModel, KernelParameter, KernelSource, StateInfo, Stored
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
 
@@ -217,8 +217,8 @@ def packed_name(stored: Stored, weights: tuple[Stored, ...]) -> str:
     )
 
 
-def _kernel(kernel: KernelSource, target: Target) -> KernelContext:
-    return KernelContext(
+def _kernel(kernel: KernelSource, target: Target) -> KernelFileContext:
+    return KernelFileContext(
         name=kernel.name,
         file=f"kernels/{kernel.name}.{target.kernel_suffix}",
         title=one_line(kernel.title),
@@ -230,7 +230,7 @@ def _kernel(kernel: KernelSource, target: Target) -> KernelContext:
     )
 
 
-def _shape(p: Parameter) -> str:
+def _shape(p: KernelParameter) -> str:
     """What a field points to, such as `f32[1000, 96]`; empty where that is not said."""
     return "" if p.shape is None else one_line(f"{p.dtype}[{', '.join(map(str, p.shape))}]")
 

@@ -26,7 +26,6 @@ from lumigen.tile import (
     Accumulator,
     Advance,
     Bind,
-    Carry,
     Finish,
     For,
     GroupPlaces,
@@ -34,6 +33,7 @@ from lumigen.tile import (
     Keep,
     Let,
     Order,
+    ScanCarry,
     ScanLanes,
     Stmt,
     StoreTile,
@@ -111,7 +111,7 @@ class Statements:
             case Bind():
                 text = f"const {self.place} {s.axis.name} = {r.index(s.value)};"
                 return r.lines(text, binds=s.axis.name)
-            case Let() | Carry() | Advance():
+            case Let() | ScanCarry() | Advance():
                 kind = f"{_type(s.value.dtype, s.lanes)} " if not isinstance(s, Advance) else ""
                 const = "const " if isinstance(s, Let) else ""
                 return r.lines(f"{const}{kind}{s.name.name} = {_value(s.value, s.lanes, r)};")

@@ -24,7 +24,7 @@ from lumigen.emit.project import SAFETENSORS_DTYPES, packed_name
 from lumigen.errors import BadWeightsFile
 from lumigen.program import ALIGNMENT, CompiledModel, Panels, Stored
 from lumigen.weights import CONVERTED, fitted, missing, read_header
-from lumigen.weights import Stored as Tensor
+from lumigen.weights import StoredTensor as Tensor
 
 Array = npt.NDArray[np.generic]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -45,7 +45,7 @@ class PackedWeights:
 
 
 @dataclass(frozen=True)
-class _Tensor:
+class _PackedTensor:
     name: str
     dtype: str
     shape: tuple[int, ...]
@@ -106,7 +106,7 @@ def pack_weights(model: CompiledModel, arrays: Mapping[str, Array], source: str)
 
     Arrays of f16, bf16 and f32 are converted where the model reads another of these.
     """
-    tensors: list[_Tensor] = []
+    tensors: list[_PackedTensor] = []
     metadata: dict[str, str] = {}
     for stored in model.weights:
         tensor = _stored_tensor(stored, model, arrays, source)
@@ -131,21 +131,21 @@ def pack_weights(model: CompiledModel, arrays: Mapping[str, Array], source: str)
     return PackedWeights(found, len(text).to_bytes(8, "little") + text, data)
 
 
-def _item_bytes(tensor: _Tensor) -> int:
+def _item_bytes(tensor: _PackedTensor) -> int:
     count = int(np.prod(tensor.shape, dtype=np.int64)) or 1
     return tensor.data.size // count
 
 
 def _stored_tensor(
     stored: Stored, model: CompiledModel, arrays: Mapping[str, Array], source: str
-) -> _Tensor:
+) -> _PackedTensor:
     array = np.ascontiguousarray(_array_of(stored, arrays, source))
     if stored.layout is None:
         dtype, shape = SAFETENSORS_DTYPES[stored.weight.dtype.name], stored.weight.shape
-        return _Tensor(stored.weight.name, dtype, shape, array.reshape(-1).view(np.uint8))
+        return _PackedTensor(stored.weight.name, dtype, shape, array.reshape(-1).view(np.uint8))
     flat = pack(array, stored.layout).view(np.uint8)
     flat = np.pad(flat, (0, -flat.size % ALIGNMENT))
-    return _Tensor(packed_name(stored, model.weights), "U8", (flat.size,), flat)
+    return _PackedTensor(packed_name(stored, model.weights), "U8", (flat.size,), flat)
 
 
 def _array_of(stored: Stored, arrays: Mapping[str, Array], source: str) -> Array:

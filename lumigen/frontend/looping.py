@@ -11,7 +11,7 @@ from dataclasses import replace
 from lumigen import graph
 from lumigen.errors import BadArgument
 from lumigen.frontend.trace import current, emit, fail
-from lumigen.graph import Edge, Graph, Loop, Node, edge, rebuild, source, tensor_of, toposort
+from lumigen.graph import Edge, Graph, Node, ScanLoop, edge, rebuild, source, tensor_of, toposort
 from lumigen.index import Ix
 from lumigen.ops import ROWS, Op
 
@@ -79,7 +79,7 @@ def scanned(
             )
     own = [e for e in dict.fromkeys(further) if e not in following]
     closed, taken = _closed(given, [*following, *own])
-    loop = Loop(axis, closed, monoid, length, len(carries), len(elements))
+    loop = ScanLoop(axis, closed, monoid, length, len(carries), len(elements))
     args = (*carries, *elements, *taken)
     out = [emit(graph.scan(replace(loop, result=i), args)) for i in range(len(closed.outputs))]
     stacked = dict(zip([*following, *own], out, strict=False))

@@ -23,7 +23,7 @@ from lumigen.frontend.misuse import explained, told
 from lumigen.frontend.nn.module import Buffer, Module, Parameter, spelled
 from lumigen.frontend.spec import Spec, check_identifier, taken
 from lumigen.frontend.tensor import Tensor
-from lumigen.frontend.trace import Scope, fail, tracing
+from lumigen.frontend.trace import TraceScope, fail, tracing
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Dim, product
 from lumigen.names import entry_symbols, model_symbols, model_taken_by
@@ -291,7 +291,7 @@ def _only(apps: Sequence[object]) -> TextGeneration | None:
 
 def trace_entry(entry: Entry, names: Mapping[Any, str] | None = None) -> Graph:
     """The graph of an entry."""
-    with tracing(Scope(dict[object, str](names or {}))) as scope:
+    with tracing(TraceScope(dict[object, str](names or {}))) as scope:
         inputs = {
             name: graph.source(Op.INPUT, name, s.shape, s.dtype, s.range, s.most)
             for name, s in entry.inputs
@@ -342,7 +342,7 @@ def _held(value: object) -> str:
     return f"{kind} of ({', '.join(map(_held, items[:FEW]))}{more})"
 
 
-def _check_origin(entry: Entry, traced: Graph, scope: Scope) -> None:
+def _check_origin(entry: Entry, traced: Graph, scope: TraceScope) -> None:
     """What depends on inputs depends on those of this entry, and was made while it was traced.
 
     A graph remembers no entry, and inputs of two entries that are declared alike are one node: what was computed from

@@ -21,7 +21,7 @@ from lumigen.frontend.operand import Value, drawn, is_tensor, one_sequence, wher
 from lumigen.frontend.primitive import Extent
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import emit, fail
-from lumigen.graph import Stream, node
+from lumigen.graph import RandomStream, node
 from lumigen.index import ix
 from lumigen.ops import Op
 from lumigen.view import Shape
@@ -58,7 +58,7 @@ class Generator:
         """64 random bits for each element of a shape, as i64. The next draw has others."""
         shape: Shape = tuple(map(ix, size))
         check_extents("bits", shape)
-        site = Stream(self._draws)
+        site = RandomStream(self._draws)
         self._draws += 1
         return Tensor(emit(node(Op.RANDOM, (self._key.edge,), site, shape, i64)))
 

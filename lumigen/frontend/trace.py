@@ -18,7 +18,7 @@ from lumigen.graph import Edge, Node, edge, toposort
 
 
 @dataclass
-class Scope:
+class TraceScope:
     """One trace: `names` of the parameters in it, `lines` of its nodes in order of appearance.
 
     `states` by their names, and `versions` of each, the first of which is the state as the run finds it.
@@ -68,7 +68,7 @@ class Scope:
         return self.paths.get(id(layer), "")
 
 
-_STACK: list[Scope] = []
+_STACK: list[TraceScope] = []
 
 
 class Layer(Protocol):
@@ -132,7 +132,7 @@ HOMES: WeakValueDictionary[Node, Home] = WeakValueDictionary()
 
 
 @contextmanager
-def tracing(scope: Scope) -> Generator[Scope]:
+def tracing(scope: TraceScope) -> Generator[TraceScope]:
     """Nodes made inside belong to `scope`."""
     _STACK.append(scope)
     try:
@@ -141,7 +141,7 @@ def tracing(scope: Scope) -> Generator[Scope]:
         _STACK.pop()
 
 
-def current() -> Scope | None:
+def current() -> TraceScope | None:
     """The innermost open scope."""
     return _STACK[-1] if _STACK else None
 

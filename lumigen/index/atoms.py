@@ -101,7 +101,7 @@ class Remainder:
 
 
 @dataclass(frozen=True)
-class Extremum:
+class MinMax:
     """The lesser (`is_min`) or the greater of two expressions."""
 
     left: Ix
@@ -136,14 +136,14 @@ class Lookup:
         return f"{self.source}[{', '.join(map(str, self.at))}]"
 
 
-Atom = Union[Dim, Axis, Quotient, Remainder, Extremum, Indicator, Lookup]
+Atom = Union[Dim, Axis, Quotient, Remainder, MinMax, Indicator, Lookup]
 
 
 def parts(atom: Atom) -> tuple[Ix, ...]:
     """The expressions directly inside an atom. An axis's extent is its range, not a part."""
     if isinstance(atom, Quotient | Remainder):
         return (atom.numerator, atom.denominator)
-    if isinstance(atom, Extremum | Indicator):
+    if isinstance(atom, MinMax | Indicator):
         return (atom.left, atom.right)
     if isinstance(atom, Lookup):
         return atom.at

@@ -9,9 +9,9 @@ from lumigen.index.atoms import (
     Atom,
     Axis,
     Dim,
-    Extremum,
     Indicator,
     Lookup,
+    MinMax,
     Monomial,
     Quotient,
     Remainder,
@@ -66,7 +66,7 @@ def _evaluate_atom(
         return inner[0] // inner[1]
     if isinstance(atom, Remainder):
         return inner[0] % inner[1]
-    if isinstance(atom, Extremum):
+    if isinstance(atom, MinMax):
         a, b = inner
         first = (a < b) if atom.is_min else (a > b)
         return first * a + (1 - first) * b
@@ -171,7 +171,7 @@ def atom_bounds(atom: Atom) -> Bounds:
         return atom.lo, atom.hi
     if isinstance(atom, Indicator):
         return 0, 1
-    if isinstance(atom, Extremum):
+    if isinstance(atom, MinMax):
         (al, ah), (bl, bh) = atom.left.bounds(), atom.right.bounds()
         return _extremum_bounds((al, bl), (ah, bh), atom.is_min)
     n_lo, n_hi = atom.numerator.bounds()

@@ -16,9 +16,9 @@ from lumigen.index.atoms import (
     Atom,
     Axis,
     Dim,
-    Extremum,
     Indicator,
     Lookup,
+    MinMax,
     Monomial,
     Quotient,
     Remainder,
@@ -535,7 +535,7 @@ def _extremum(a: Ix, b: Ix, is_min: bool) -> Ix:
         return b if is_min else a
     if str(b) < str(a):
         a, b = b, a
-    return of_atom(Extremum(a, b, is_min))
+    return of_atom(MinMax(a, b, is_min))
 
 
 def indicator(slack: Ix) -> Ix:
@@ -612,7 +612,7 @@ def _at_corners(e: Ix) -> Iterator[int]:
 
 def _by_cases(e: Ix) -> bool:
     """Whether `e >= 0` follows whatever its first minimum, maximum or indicator is the value of."""
-    either = ((m, k, a) for m, k in e.terms for a in m if isinstance(a, Extremum | Indicator))
+    either = ((m, k, a) for m, k in e.terms for a in m if isinstance(a, MinMax | Indicator))
     found = next(either, None)
     if found is None:
         return False
@@ -747,7 +747,7 @@ def _substitute_atom(atom: Atom, mapping: Mapping[Any, Ix], memo: dict[Ix, Ix]) 
         return floordiv(*inner)
     if isinstance(atom, Remainder):
         return mod(*inner)
-    if isinstance(atom, Extremum):
+    if isinstance(atom, MinMax):
         return _extremum(inner[0], inner[1], atom.is_min)
     if isinstance(atom, Indicator):
         return indicator(inner[1] - inner[0] - 1)

@@ -18,9 +18,9 @@ from lumigen.graph import (
     Graph,
     Kernel,
     Literal,
-    Loop,
     Node,
-    Stream,
+    RandomStream,
+    ScanLoop,
     axes_of,
     literal_of,
     tensor_of,
@@ -28,7 +28,7 @@ from lumigen.graph import (
 from lumigen.index import Dim, Ix, Quotient, ix
 from lumigen.interp.random import bits
 from lumigen.interp.read import Array, Env, concrete, seen, widen
-from lumigen.interp.sums import Term, term_of, total
+from lumigen.interp.sums import SumTerm, term_of, total
 from lumigen.ops import NATIVE, ROWS, Form, Op
 from lumigen.program import Port
 
@@ -194,7 +194,7 @@ class _Run:
         self.given = given
         self.brute = brute
         self.values: dict[Node, Array] = {}
-        self.terms: dict[Node, Term] = {}
+        self.terms: dict[Node, SumTerm] = {}
         self.kept: frozenset[Node] = frozenset()  # that are given, and may be shown again
         self.scans: dict[tuple[tuple[Edge, ...], Graph], list[Array]] = {}
 
@@ -262,9 +262,9 @@ class _Run:
     def special(self, n: Node, args: list[Array]) -> Array:
         shape = concrete(n.shape, self.dims)
         match n.attr:
-            case Stream(site):
+            case RandomStream(site):
                 return bits(int(args[0]), site, shape, n.dtype.numpy)
-            case Loop():
+            case ScanLoop():
                 return self.scan(n, n.attr, args)
             case Kernel(name, meaning):
                 if not self.brute:
@@ -277,7 +277,7 @@ class _Run:
                 assert n.op is Op.IOTA
                 return widen(np.arange(shape[0]).astype(n.dtype.numpy))
 
-    def scan(self, n: Node, loop: Loop, args: list[Array]) -> Array:
+    def scan(self, n: Node, loop: ScanLoop, args: list[Array]) -> Array:
         """One of the body's outputs after each step, stacked along the axis; all are computed at once."""
         if loop.length.evaluate(self.dims) == 0:
             return widen(np.zeros(concrete(n.shape, self.dims), n.dtype.numpy))

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from lumigen.index import Axis, Dim
 from lumigen.interp.region import Array, Evaluator
-from lumigen.plan import Fold
+from lumigen.plan import LoopFold
 from lumigen.region import Expr, Monoid
 
 
 def run_folds(
-    folds: Iterable[Fold],
+    folds: Iterable[LoopFold],
     exprs: tuple[Expr, ...],
     axes: tuple[Axis, ...],
     buffers: Mapping[str, Array],
@@ -32,7 +32,7 @@ def run_folds(
 
 
 def run_fold(
-    fold: Fold, env: Evaluator, *, tile: int, lo: int = 0, hi: int | None = None
+    fold: LoopFold, env: Evaluator, *, tile: int, lo: int = 0, hi: int | None = None
 ) -> dict[Expr, Array]:
     """What each reduction is after the points `lo <= point < hi` of the fold's axes, in tiles."""
     extents = [env.extent(a) for a in fold.axes]

@@ -53,7 +53,7 @@ class Slack:
 
 
 @dataclass(frozen=True)
-class Term:
+class SumTerm:
     """`select(slacks and masks, product of factors)` over `axes`, of which `gone` are summed."""
 
     axes: tuple[Axis, ...]
@@ -72,7 +72,7 @@ class Term:
         return tuple(dict.fromkeys(leaf.node for leaf in leaves))
 
 
-def term_of(n: Node) -> Term:
+def term_of(n: Node) -> SumTerm:
     """What a SUM_REDUCE node sums."""
     (arg,) = n.args
     axes = positions(arg.shape)
@@ -82,7 +82,7 @@ def term_of(n: Node) -> Term:
     while (halves := _selection(value)) is not None:
         chosen, value = halves
         _add_conditions(chosen, slacks, masks)
-    return Term(axes, axes_of(n), tuple(slacks), tuple(masks), _factors(value))
+    return SumTerm(axes, axes_of(n), tuple(slacks), tuple(masks), _factors(value))
 
 
 def _leaf(e: Edge, where: tuple[Ix, ...]) -> Leaf:
@@ -199,7 +199,7 @@ class Total:
     """One sum on its way to a value: the grid, and the values read so far."""
 
     def __init__(
-        self, term: Term, values: Mapping[Node, Array], sizes: tuple[int, ...], dims: Env
+        self, term: SumTerm, values: Mapping[Node, Array], sizes: tuple[int, ...], dims: Env
     ) -> None:
         self.term = term
         self.values = values
@@ -271,7 +271,7 @@ class Total:
         return self.amount(Slack(slack.index - ix(axis) * factor, slack.leaves))
 
 
-def total(term: Term, values: Mapping[Node, Array], sizes: tuple[int, ...], dims: Env) -> Array:
+def total(term: SumTerm, values: Mapping[Node, Array], sizes: tuple[int, ...], dims: Env) -> Array:
     """The value of a SUM_REDUCE node, given the values of the term's operands."""
     t = Total(term, values, sizes, dims)
     while any(t.sift(d) for d in list(t.gone)):

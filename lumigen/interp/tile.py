@@ -38,7 +38,6 @@ from lumigen.tile import (
     Accumulator,
     Advance,
     Bind,
-    Carry,
     Contract,
     Fill,
     Finish,
@@ -60,6 +59,7 @@ from lumigen.tile import (
     PackColumns,
     PackRuns,
     ScaleRows,
+    ScanCarry,
     ScanLanes,
     Stmt,
     StoreTile,
@@ -148,7 +148,7 @@ class _Task:
                 pass  # a name until something is kept under it
             case Bind():
                 self.axes[s.axis] = self.ix(s.value)
-            case Let() | Keep() | Carry() | Advance():
+            case Let() | Keep() | ScanCarry() | Advance():
                 self.locals[s.name.name] = self.value(s.value)
             case Accumulator():
                 self.locals[s.name.name] = self.start(s)

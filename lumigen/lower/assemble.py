@@ -42,11 +42,11 @@ from lumigen.program import (
     Group,
     Guard,
     InputArg,
+    KernelParameter,
     Launch,
     MapArg,
     OutputArg,
     Panels,
-    Parameter,
     PartArg,
     Port,
     Program,
@@ -105,10 +105,10 @@ class LoweredKernel:
         return computed_in(self.region) or f32
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[KernelParameter, ...]:
         out = {s.dst for s in self.region.stores}
         pointers = tuple(
-            Parameter(
+            KernelParameter(
                 b.name,
                 b.dtype,
                 b in out,
@@ -119,9 +119,13 @@ class LoweredKernel:
             for b in self.program.args
         )
         maps = tuple(
-            Parameter(t.name, t.source.dtype, maps=t.source.name) for t in self.program.maps
+            KernelParameter(t.name, t.source.dtype, maps=t.source.name) for t in self.program.maps
         )
-        return (*pointers, *(Parameter(name, None) for name in self.dim_names.values()), *maps)
+        return (
+            *pointers,
+            *(KernelParameter(name, None) for name in self.dim_names.values()),
+            *maps,
+        )
 
     @property
     def dim_names(self) -> dict[Dim, str]:

@@ -36,7 +36,7 @@ from lumigen.lower.stream import StreamBuilder
 from lumigen.lower.streamable import Streamable
 from lumigen.machine import Gpu
 from lumigen.memo import remembered
-from lumigen.plan import Carry, Fold, KernelPlan, NotRealised, Product
+from lumigen.plan import Carry, KernelPlan, LoopFold, NotRealised, Product
 from lumigen.region import (
     Expr,
     Monoid,
@@ -61,8 +61,8 @@ SITES = ("rows", "step", "depth", "stages", "warps")
 
 
 def _with_picked(
-    fold: Fold, inner: Reduce, stores: tuple[Store, ...]
-) -> tuple[Fold, tuple[Store, ...]] | None:
+    fold: LoopFold, inner: Reduce, stores: tuple[Store, ...]
+) -> tuple[LoopFold, tuple[Store, ...]] | None:
     """The fold with the products of one column that an index picks, which stores read; None if one reads other sums.
 
     As the score of a label is: the fold meets it on its way, and adds up the products of the column picked alone.
@@ -208,10 +208,10 @@ def block_fold(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     check(sizes, SITES)
     cascade = Cascade.of(plan, machine)
     found = _streamable(cascade, plan.stores, sizes["rows"], machine)
-    return Built(_Builder(plan, found, sizes, machine).program(), plan.region)
+    return Built(_BlockFoldBuilder(plan, found, sizes, machine).program(), plan.region)
 
 
-class _Builder(StreamBuilder):
+class _BlockFoldBuilder(StreamBuilder):
     def program(self) -> TileProgram:
         top = self.begun()
         step = self.sizes["step"]

@@ -22,7 +22,7 @@ from lumigen.lower.sweeps import grid_loop
 from lumigen.machine import Machine
 from lumigen.memo import remembered
 from lumigen.ops import Op
-from lumigen.plan import Carry, Fold, KernelPlan, Loop, NotRealised, Product
+from lumigen.plan import Carry, KernelPlan, Loop, LoopFold, NotRealised, Product
 from lumigen.region import (
     Carried,
     Choose,
@@ -56,7 +56,7 @@ class Outer:
 class Cascade:
     """A fold whose tiles hold contractions, by index sets: their rows are k, and all have the same columns."""
 
-    fold: Fold
+    fold: LoopFold
     inners: tuple[Product, ...]
     grid: tuple[Axis, ...]
     columns: tuple[Axis, ...]
@@ -195,7 +195,7 @@ def find_cascade(
 
 def fold_around_product(
     stores: tuple[Store, ...], *, one_row: bool, whole: bool = True
-) -> tuple[Fold, tuple[Reduce, ...], tuple[Store, ...]] | None:
+) -> tuple[LoopFold, tuple[Reduce, ...], tuple[Store, ...]] | None:
     """The one fold that computes sums of the stores, the products in its tiles, and stores of the final states.
 
     If it is to be the `whole`, these read no other sum.
@@ -257,7 +257,7 @@ def inner_contractions(
 
 
 def _by_index_sets(
-    store: Store, fold: Fold, inner: tuple[Reduce, ...], longest: int
+    store: Store, fold: LoopFold, inner: tuple[Reduce, ...], longest: int
 ) -> Cascade | None:
     """The cascade of a store whose value is over the final states."""
     (k,) = fold.axes

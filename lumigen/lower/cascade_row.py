@@ -66,11 +66,13 @@ def cascade_row(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     found = Cascade.of(plan, machine)
     if not found.outers:
         raise NotRealised("a fold around a product with no outer product")
-    return Built(_Builder(plan, found, sizes["depth"], machine.vectors).program(), plan.region)
+    return Built(
+        _CascadeRowBuilder(plan, found, sizes["depth"], machine.vectors).program(), plan.region
+    )
 
 
 @dataclass(frozen=True)
-class _Inner:
+class _InnerOfRow:
     """An inner product: (k, d) times a row of d. Without `rows` memory has the former in no rows of d."""
 
     value: Reduce
@@ -81,7 +83,7 @@ class _Inner:
     scores: Buffer
 
 
-class _Builder:
+class _CascadeRowBuilder:
     """Builds the tile program of one cascade: a work tile is a point of the grid, to which columns belong here."""
 
     def __init__(self, plan: KernelPlan, found: Cascade, deep: int, vectors: Vectors) -> None:
@@ -103,7 +105,7 @@ class _Builder:
         self.weights = {i: _scratch(f"weights{i}", deep) for i in self.weighted}
         self.sums = {i: _scratch(f"sum{i}", width) for i in self.weighted}
 
-    def inner_of(self, number: int, p: Product) -> _Inner:
+    def inner_of(self, number: int, p: Product) -> _InnerOfRow:
         """The operands of an inner product, and where its results lie."""
         d, d_map = flatten(p.value.axes, "d")
         rows, columns = (
@@ -113,7 +115,7 @@ class _Builder:
         which = "" if len(self.found.inners) == 1 else str(number)
         row = _scratch(f"row{which}", int(d.extent.bounds()[1] or 0))
         scores = _scratch(f"scores{which}", self.deep)
-        return _Inner(p.value, rows if rows.k_stride == 1 else None, columns, d, row, scores)
+        return _InnerOfRow(p.value, rows if rows.k_stride == 1 else None, columns, d, row, scores)
 
     def over(self, e: Expr, state: dict[Expr, Expr]) -> Expr:
         """The expression with the inner products read from their tiles and states by their names."""
@@ -146,12 +148,12 @@ class _Builder:
         dims, body = dims_of(self.region), tuple(top.stmts)
         return TileProgram("cascade", args, dims, task, task.extent, tiles, body)
 
-    def pack_row(self, x: _Inner) -> Pack:
+    def pack_row(self, x: _InnerOfRow) -> Pack:
         """What all rows are multiplied with, in f32."""
         one, zero = Axis("row", ix(1)), ix(0)
         return Pack(x.row, zero, x.columns, one, zero, ix(1), x.d, zero, x.d.extent)
 
-    def score(self, turn: Scope, x: _Inner) -> None:
+    def score(self, turn: Scope, x: _InnerOfRow) -> None:
         """One sum along d after another; where rows are not contiguous, as any reduction along memory."""
         b = x.rows
         if b is not None and b.stride is not None:

@@ -71,7 +71,7 @@ def cascade(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
         raise NotRealised(
             "a fold without an outer product, or of one column, where lanes are columns"
         )
-    return Built(_Builder(plan, found, sizes).program(), plan.region)
+    return Built(_CascadeBuilder(plan, found, sizes).program(), plan.region)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Inner:
         return int(self.d.extent.bounds()[1] or 0)
 
 
-class _Builder:
+class _CascadeBuilder:
     """Builds the tile program of one cascade."""
 
     def __init__(self, plan: KernelPlan, found: Cascade, sizes: Schedule) -> None:

@@ -17,7 +17,7 @@ from lumigen.graph import (
     Graph,
     Kernel,
     Node,
-    Stream,
+    RandomStream,
     axes_of,
     literal_of,
     tensor_of,
@@ -203,7 +203,7 @@ class CutGraph:
         if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
             bound, where = self.reduced(n, axes)
             return reduce(MONOIDS[n.op], bound, self.at_edge(n.args[0], where), computed(n.dtype))
-        if isinstance(n.attr, Stream):
+        if isinstance(n.attr, RandomStream):
             (key,) = (self.at_edge(a, ()) for a in n.args)
             place = ix(0)
             for a, extent in zip(axes, n.shape, strict=True):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from lumigen.dtype import f32
 from lumigen.index import extent_of
 from lumigen.ops import Op
-from lumigen.plan import Carry, Fold
+from lumigen.plan import Carry, LoopFold
 from lumigen.region import (
     Choose,
     Const,
@@ -30,7 +30,7 @@ from lumigen.region import (
 EXACT = 1 << 24  # no integer up to here is rounded in f32
 
 
-def in_floats(fold: Fold) -> Fold:
+def in_floats(fold: LoopFold) -> LoopFold:
     """The fold with integers in f32, as far as it holds them."""
     carries = tuple(_in_floats(c, fold) for c in fold.carries)
     cast: dict[Expr, Expr] = {
@@ -42,7 +42,7 @@ def in_floats(fold: Fold) -> Fold:
     return replace(fold, carries=carries, results=results) if cast else fold
 
 
-def _in_floats(c: Carry, fold: Fold) -> Carry:
+def _in_floats(c: Carry, fold: LoopFold) -> Carry:
     value = c.value
     if not c.dtype.is_int or not isinstance(value, Reduce):
         return c

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from lumigen.dtype import DType, bf16, f16, f32
-from lumigen.index import Axis, Extremum, Ix, ix, of_atom
+from lumigen.index import Axis, Ix, MinMax, ix, of_atom
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.machine import Teams
 from lumigen.ops import Op
@@ -191,7 +191,7 @@ def _most(span: Ix) -> int | None:
     found = [span.bounds()[1]]
     for monomial, factor in span.terms:
         least = monomial[0]
-        if len(monomial) == 1 and factor > 0 and isinstance(least, Extremum) and least.is_min:
+        if len(monomial) == 1 and factor > 0 and isinstance(least, MinMax) and least.is_min:
             rest = span - of_atom(least) * factor
             found += [_most(rest + side * factor) for side in (least.left, least.right)]
     return min((n for n in found if n is not None), default=None)

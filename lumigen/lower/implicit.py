@@ -119,7 +119,7 @@ PLACES = {"a": ("panels", "rows"), "b": ("windows",)}
 
 
 @dataclass(frozen=True)
-class _Windows:
+class _WindowColumns:
     """A contraction whose columns lie in runs."""
 
     found: Contraction
@@ -128,7 +128,7 @@ class _Windows:
     runs: Runs
 
     @staticmethod
-    def of(found: Contraction, most: int) -> _Windows:
+    def of(found: Contraction, most: int) -> _WindowColumns:
         """NotRealised if columns are weights, do not lie in runs, or have more than so many points inside."""
         (n, n_map), (k, k_map) = flatten(found.n_axes, "n"), flatten(found.reduce.axes, "k")
         depth = tuple(a for a in found.reduce.axes if a.extent != 1) or found.reduce.axes[:1]
@@ -143,13 +143,13 @@ class _Windows:
         runs = find_runs(columns, found.n_axes, n, substitute(columns, n_map))
         if runs is None:
             raise NotRealised("columns whose neighbours do not lie in runs")
-        return _Windows(found, depth, inside.const, runs)
+        return _WindowColumns(found, depth, inside.const, runs)
 
 
 def has_windows(found: Contraction, machine: Processor) -> bool:
     """Whether the columns of a product can be packed in the kernel, in runs."""
     try:
-        _Windows.of(found, machine.tiles.window_points)
+        _WindowColumns.of(found, machine.tiles.window_points)
     except NotRealised:
         return False
     return True
@@ -186,13 +186,13 @@ def implicit(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     """The kernel of a plan of one product and the store after it; NotRealised where its columns are no windows."""
     check(sizes, SITES, PLACES)
     found, store = Contraction.of(plan)
-    windows = _Windows.of(found, machine.tiles.window_points)
+    windows = _WindowColumns.of(found, machine.tiles.window_points)
     m, m_map = flatten(found.m_axes, "m")
     n, n_map = flatten(found.n_axes, "n")
     k, k_map = flatten(found.reduce.axes, "k")
     value = substitute(substitute(found.rows, k_map), m_map)
     rows = _rows(Region((store,)), found, value, (m, k), sizes.where("a"))
-    parts = Parts.of(windows.depth, windows.inside, sizes["deep"])
+    parts = DepthParts.of(windows.depth, windows.inside, sizes["deep"])
     mapping = {**m_map, **n_map}
     program = _program(plan, found, (m, n, k), mapping, rows, windows.runs, parts, sizes)
     program = replace(program, args=(*rows.meaning.reads(), store.dst))
@@ -222,7 +222,7 @@ def _rows(
 
 
 @dataclass(frozen=True)
-class Parts:
+class DepthParts:
     """How k is cut: `step` points of its outermost axis at a time, each with `inside` points of the others."""
 
     axes: tuple[Axis, ...]
@@ -231,13 +231,13 @@ class Parts:
     is_one: bool
 
     @staticmethod
-    def of(axes: tuple[Axis, ...], inside: int, deep: int) -> Parts:
+    def of(axes: tuple[Axis, ...], inside: int, deep: int) -> DepthParts:
         extent = axes[0].extent
         most = max(1, deep // inside)
         if not extent.is_const:
-            return Parts(axes, inside, most, is_one=False)
+            return DepthParts(axes, inside, most, is_one=False)
         count = -(-extent.const // most)
-        return Parts(axes, inside, -(-extent.const // count), is_one=count == 1)
+        return DepthParts(axes, inside, -(-extent.const // count), is_one=count == 1)
 
     @property
     def deepest(self) -> int:
@@ -251,7 +251,7 @@ def _program(
     mapping: dict[Axis, Ix],
     rows: Rows,
     runs: Runs,
-    parts: Parts,
+    parts: DepthParts,
     sizes: Schedule,
 ) -> TileProgram:
     (store,) = plan.stores
@@ -330,7 +330,7 @@ def _share(
     return lo, hi
 
 
-def _pack(runs: Runs, parts: Parts, span: tuple[Ix, Ix], tile: Buffer, lo: Ix, hi: Ix) -> Stmt:
+def _pack(runs: Runs, parts: DepthParts, span: tuple[Ix, Ix], tile: Buffer, lo: Ix, hi: Ix) -> Stmt:
     """Loops over a part of k, a row of the tile for each point."""
     begin, end = span
     k = ix(0)
@@ -347,7 +347,7 @@ def _pack(runs: Runs, parts: Parts, span: tuple[Ix, Ix], tile: Buffer, lo: Ix, h
 
 def _multiply(
     rows: Rows,
-    parts: Parts,
+    parts: DepthParts,
     span: tuple[Ix, Ix],
     axes: tuple[Axis, Axis],
     share: tuple[Ix, Ix],

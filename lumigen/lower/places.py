@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lumigen.graph import Edge, Graph, Loop, Node
+from lumigen.graph import Edge, Graph, Node, ScanLoop
 from lumigen.index import Axis, Ix, ix
 from lumigen.ops import SOURCES, Op
 from lumigen.region import Buffer, Expr, Prim, Role, Store, read
@@ -60,17 +60,17 @@ def looped(name: str, n: Node) -> Looped:
     return Looped(name, n.args, loop.body, Axis(f"{name}_step", loop.length), results)
 
 
-def loop_of(n: Node) -> Loop:
-    assert isinstance(n.attr, Loop)
+def loop_of(n: Node) -> ScanLoop:
+    assert isinstance(n.attr, ScanLoop)
     return n.attr
 
 
-def along(loop: Loop, step: Axis, where: At) -> At:
+def along(loop: ScanLoop, step: Axis, where: At) -> At:
     """A place of a step in all of the elements."""
     return (*where[: loop.axis], ix(step), *where[loop.axis :])
 
 
-def is_map(loop: Loop) -> bool:
+def is_map(loop: ScanLoop) -> bool:
     """Whether the step maps its one carry element by element, so that each element is scanned by itself."""
     if loop.carries != 1 or loop.elements < 1 or len(loop.body.outputs) != 1:
         return False

@@ -20,7 +20,7 @@ _PARTS = (*get_args(Stmt), Operand, Cmp)
 
 
 @dataclass
-class Names:
+class Renames:
     """What stands for some dims, axes, buffers and locals."""
 
     dims: Mapping[Dim, Dim]

@@ -27,7 +27,7 @@ from lumigen.lower.separate import NotSeparable, separate
 from lumigen.lower.sweeps import Around, grid_loop
 from lumigen.machine import Processor
 from lumigen.memo import remembered
-from lumigen.plan import Carry, Fold, KernelPlan, Loop, NotRealised, Product
+from lumigen.plan import Carry, KernelPlan, Loop, LoopFold, NotRealised, Product
 from lumigen.region import (
     Carried,
     Expr,
@@ -184,7 +184,7 @@ def find_plain_rows(stores: tuple[Store, ...]) -> RowFold | None:
     return _plain_rows(fold, stores) if any(c.correct for c in fold.carries) else None
 
 
-def _plain_rows(fold: Fold, stores: tuple[Store, ...]) -> RowFold | None:
+def _plain_rows(fold: LoopFold, stores: tuple[Store, ...]) -> RowFold | None:
     *others, main = stores
     varying = frozenset[Axis]().union(*(free_axes(c.value) for c in fold.carries))
     m = tuple(a for a in main.axes if a in varying)
@@ -198,7 +198,7 @@ def _plain_rows(fold: Fold, stores: tuple[Store, ...]) -> RowFold | None:
     return found if _tiles_fit(found) and _stores_fit(found, after) else None
 
 
-def _loop_of(fold: Fold, body: tuple[Product, ...]) -> Loop:
+def _loop_of(fold: LoopFold, body: tuple[Product, ...]) -> Loop:
     return Loop(fold.axes, "seq", body, fold.carries, fold.results, fold.where)
 
 
@@ -214,7 +214,7 @@ def _product(inner: Reduce, axes: tuple[Axis, ...], store: Store) -> Product | N
     return None
 
 
-def _with_places(fold: Fold, stores: tuple[Store, ...], product: Product) -> Fold:
+def _with_places(fold: LoopFold, stores: tuple[Store, ...], product: Product) -> LoopFold:
     """The fold with a sum for each score that is read at one place alone."""
     results = dict(fold.results)
     left = kernel_reductions(map_expr(s.value, results) for s in stores)
@@ -254,14 +254,16 @@ def _asks(r: Reduce, axes: tuple[Axis, ...]) -> bool:
     return any(c.axes & set(axes) for c in r.where)
 
 
-def _columns(fold: Fold, product: Product, store: Store) -> tuple[Axis, ...]:
+def _columns(fold: LoopFold, product: Product, store: Store) -> tuple[Axis, ...]:
     """The axes of the store that a sum has and the scores have not."""
     varying = frozenset[Axis]().union(*(free_axes(c.tile) for c in fold.carries))
     own = varying - free_axes(product.value)
     return tuple(a for a in store.axes if a in own)
 
 
-def _with_products(fold: Fold, product: Product, n: tuple[Axis, ...]) -> tuple[Carry, ...] | None:
+def _with_products(
+    fold: LoopFold, product: Product, n: tuple[Axis, ...]
+) -> tuple[Carry, ...] | None:
     """The carries, those with columns as products of what weights and what is weighted."""
     out: list[Carry] = []
     for c in fold.carries:

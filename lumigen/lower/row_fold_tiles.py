@@ -101,7 +101,7 @@ def row_fold(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
     first = found.first
     if first is not None and is_paired(first) and sizes["depth"] % PAIRED_DEPTH:
         raise NotRealised(f"pairs of bf16 are packed in a depth of whole {PAIRED_DEPTH}")
-    return _Builder(plan, found, sizes).built()
+    return _RowFoldBuilder(plan, found, sizes).built()
 
 
 def _check_columns(place: str, products: list[Contraction], longest: int) -> None:
@@ -134,7 +134,7 @@ class _Place:
     value: Expr
 
 
-class _Builder:
+class _RowFoldBuilder:
     """Builds the tile program of one fold of rows."""
 
     def __init__(self, plan: KernelPlan, found: RowFold, sizes: Schedule) -> None:

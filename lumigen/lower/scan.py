@@ -31,7 +31,7 @@ from lumigen.region import (
     substitute,
 )
 from lumigen.schedule import Schedule
-from lumigen.tile import Advance, Carry, For, ScanLanes, StoreTile, TileProgram
+from lumigen.tile import Advance, For, ScanCarry, ScanLanes, StoreTile, TileProgram
 
 
 def is_scan(region: Region) -> bool:
@@ -179,7 +179,7 @@ def _along(
     names = scope.names
     (init,) = scope.values([substitute(value.init, {t: span[0]})])
     carry = _named(names.fresh("carry"), frozenset({t}), value)
-    scope.stmts.append(Carry(carry, init, t))
+    scope.stmts.append(ScanCarry(carry, init, t))
     inner = scope.inner([t], t)
     (elements,) = inner.values([element])
     one = frozenset({t}) if threads == 1 else frozenset[Axis]()
@@ -215,7 +215,7 @@ def _carry(
     (init,) = scope.values([substitute(value.init, {value.axis: span[0]})])
     varying = frozenset({value.axis} if lanes is None else {value.axis, lanes})
     name = _named(scope.names.fresh("carry"), varying, value)
-    scope.stmts.append(Carry(name, init, lanes))
+    scope.stmts.append(ScanCarry(name, init, lanes))
     inner = scope.inner([value.axis])
     (step,) = inner.values([value.taking(name)])
     inner.stmts.append(Advance(name, step, lanes))

@@ -51,7 +51,7 @@ from lumigen.lower.terms import (
     sum_of,
 )
 from lumigen.ops import Op
-from lumigen.plan import Carry, Fold
+from lumigen.plan import Carry, LoopFold
 from lumigen.region import (
     Carried,
     Choose,
@@ -84,7 +84,7 @@ class NotSeparable:
     reason: str
 
 
-def separate(exprs: tuple[Expr, ...], axes: tuple[Axis, ...]) -> Fold | NotSeparable:
+def separate(exprs: tuple[Expr, ...], axes: tuple[Axis, ...]) -> LoopFold | NotSeparable:
     """One loop over the product of `axes` for all reductions over them, or why there is none."""
     same = unify(exprs)
     try:
@@ -96,7 +96,7 @@ def separate(exprs: tuple[Expr, ...], axes: tuple[Axis, ...]) -> Fold | NotSepar
 
 def sweeps(
     exprs: tuple[Expr, ...], axes: tuple[Axis, ...], *, fuse: bool = True
-) -> tuple[Fold, ...]:
+) -> tuple[LoopFold, ...]:
     """Loops in sequence that compute every reduction over `axes`, each in the earliest it can.
 
     The tiles of a later loop read reductions of earlier ones as they stand in `exprs`: the earlier
@@ -130,14 +130,14 @@ def _over(exprs: Iterable[Expr], axes: tuple[Axis, ...]) -> list[Reduce]:
     return [x for x in walk(exprs) if isinstance(x, Reduce) and set(axes) <= set(x.axes)]
 
 
-def _with_originals(fold: Fold, same: Mapping[Expr, Expr]) -> Fold:
+def _with_originals(fold: LoopFold, same: Mapping[Expr, Expr]) -> LoopFold:
     """The fold with results for all spellings of its reductions."""
     known = dict(fold.results)
     pairs = {e: known[s] for e, s in same.items() if s in known}
     return replace(fold, results=tuple({**known, **pairs}.items()))
 
 
-def _synthesise(targets: list[Reduce], axes: tuple[Axis, ...]) -> Fold:
+def _synthesise(targets: list[Reduce], axes: tuple[Axis, ...]) -> LoopFold:
     work = _Synthesis(axes, targets)
     for r in targets:
         work.reduction(r)
@@ -146,7 +146,7 @@ def _synthesise(targets: list[Reduce], axes: tuple[Axis, ...]) -> Fold:
         conditions = absent_unless(c.monoid, c.tile)
         common = [x for x in conditions if common is None or x in common]
     results, cancelling = tuple(work.results.items()), bool(work.cancelling)
-    return Fold(axes, tuple(work.carries), results, tuple(common or ()), cancelling)
+    return LoopFold(axes, tuple(work.carries), results, tuple(common or ()), cancelling)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lumigen.condition import less
 from lumigen.index import Axis, Dim, Ix, ix
 from lumigen.lower.built import Built, Pack
 from lumigen.lower.canonical import with_buffers
-from lumigen.lower.renamed import Names
+from lumigen.lower.renamed import Renames
 from lumigen.names import fresh
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Region, Role, Store
@@ -23,13 +23,13 @@ from lumigen.schedule import Schedule
 from lumigen.tile import (
     Accumulator,
     Bind,
-    Carry,
     Contract,
     Finish,
     For,
     ForTile,
     Hold,
     Let,
+    ScanCarry,
     ScanLanes,
     Stmt,
     TensorMap,
@@ -144,7 +144,7 @@ class _Merge:
         """A program under names of its own. Numbers that are the same, and scratch at the same place, are one."""
         program = built.program
         dims = self._numbers(program)
-        names = Names(dims, {}, {}, {})
+        names = Renames(dims, {}, {}, {})
         taken = {s.axis.name for s in program.statements() if isinstance(s, Bind | For)}
         task = Axis(fresh("tile", taken), names.index(program.tasks))
         names.axes[program.task] = task
@@ -165,7 +165,7 @@ class _Merge:
 
     def _numbers(self, program: TileProgram) -> dict[Dim, Dim]:
         taken = {d.name for d in (*self.numbers, *program.dims)}
-        names = Names({}, {}, {}, {})
+        names = Renames({}, {}, {}, {})
         out: dict[Dim, Dim] = {}
         for d, value in program.numbers:
             names.dims = out
@@ -207,7 +207,7 @@ class _Merge:
             before = (*before, out[b])
         return out
 
-    def _shared(self, program: TileProgram, names: Names) -> dict[Buffer, Buffer]:
+    def _shared(self, program: TileProgram, names: Renames) -> dict[Buffer, Buffer]:
         """What the tasks of a grid leave for each other is that grid's own."""
         out: dict[Buffer, Buffer] = {}
         for b in program.args:
@@ -217,7 +217,7 @@ class _Merge:
                 self.shared.append(out[b])
         return out
 
-    def _maps(self, program: TileProgram, names: Names) -> dict[str, str]:
+    def _maps(self, program: TileProgram, names: Renames) -> dict[str, str]:
         """An operand that two grids have in common has one map."""
         out: dict[str, str] = {}
         for own in program.maps:
@@ -247,7 +247,7 @@ def _named(program: TileProgram) -> Iterator[str]:
     """The names that statements give to values."""
     for s in program.statements():
         match s:
-            case Let() | Accumulator() | Finish() | Hold() | Carry():
+            case Let() | Accumulator() | Finish() | Hold() | ScanCarry():
                 yield s.name.name
             case ForTile():
                 yield from (x.name for x, _ in ((s.value, s.acc), *s.more, *s.rows))

@@ -59,14 +59,14 @@ def split_scan(region: Region, length: int, machine: Machine) -> RegionPlan | No
     """The kernels of a scan in parts of so many elements; None where no parts of it can be put together."""
     (store,) = region.stores
     assert isinstance(store.value, Scan)
-    pieces = _Pieces(region, store, store.value, length, machine)
+    pieces = _ScanPieces(region, store, store.value, length, machine)
     if store.value.part:
         return None
     return pieces.reduced() or pieces.combined() or pieces.affine()
 
 
 @dataclass
-class _Pieces:
+class _ScanPieces:
     """A scan that is taken apart, and the kernels so far."""
 
     region: Region

@@ -60,7 +60,7 @@ def stream_roles(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
         raise NotRealised("a flow of tiles has one inner and one outer product")
     if max(found.sizes) > longest:
         raise NotRealised(f"rows of {max(found.sizes)} in a tile for {longest}")
-    builder = _Builder(plan, found, sizes, machine)
+    builder = _StreamRolesBuilder(plan, found, sizes, machine)
     if not builder.is_fetched():
         raise NotRealised("an operand that a tensor copy engine does not fetch")
     program = builder.program()
@@ -74,7 +74,7 @@ def _maps_read_memory(program: TileProgram) -> bool:
     return any(reads_memory((*s.body, s.result)) for s in maps)
 
 
-class _Builder(StreamBuilder):
+class _StreamRolesBuilder(StreamBuilder):
     @property
     def copies(self) -> Copies:
         assert self.machine.copies is not None, "asked before"

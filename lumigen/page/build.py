@@ -16,10 +16,10 @@ from lumigen.errors import FileRefused, SourceLocation, printable, printable_lin
 from lumigen.index import Dim
 from lumigen.lower.assemble import LoweredKernel
 from lumigen.page.contexts import (
-    EntryContext,
+    EntryPage,
     FileContext,
     FormContext,
-    KernelContext,
+    KernelPage,
     LineContext,
     PageContext,
 )
@@ -80,12 +80,12 @@ def write_page(text: str, file: Path, command: str) -> None:
         raise FileRefused(command=command, file=file, why=why, remedy=remedy) from None
 
 
-def _entry(program: Program, model: CompiledModel, dims: Mapping[Dim, int]) -> EntryContext:
+def _entry(program: Program, model: CompiledModel, dims: Mapping[Dim, int]) -> EntryPage:
     """The sums over the launches that run, and their drawing."""
     launches = program.chosen(dims)
     costs = [model.kernel(launch.kernel).cost.at(dims) for launch in launches]
     drawn = flow(program, model, dims)
-    return EntryContext(
+    return EntryPage(
         name=program.entry,
         signature=signature(program),
         at=", ".join(f"{d.name} = {dims[d]}" for d in program.dims) or "all sizes fixed",
@@ -107,7 +107,7 @@ def _kernel(
     dims: Mapping[Dim, int],
     launches: Mapping[tuple[str, str], int],
     total: int,
-) -> KernelContext:
+) -> KernelPage:
     flops, read, written = source.cost.at(dims)
     mine = {entry: n for (entry, name), n in launches.items() if name == source.name}
     runs = ", ".join(f"{n} in {entry}" for entry, n in mine.items())
@@ -117,7 +117,7 @@ def _kernel(
         for form, title in (("regions", "Region"), ("plan", "Plan"), ("tile", "Tile program"))
     ]
     suffix = "CUDA" if model.target.has_device else "C++"
-    return KernelContext(
+    return KernelPage(
         name=source.name,
         title=source.title,
         how=model.target.skeletons.get(lowered.program.skeleton, lowered.program.skeleton),

@@ -30,7 +30,7 @@ class WireContext:
 
 
 @dataclass(frozen=True)
-class EntryContext:
+class EntryPage:
     """An entry at its dims' typical values."""
 
     name: str
@@ -73,7 +73,7 @@ class FileContext:
 
 
 @dataclass(frozen=True)
-class KernelContext:
+class KernelPage:
     """A kernel with every form on the way to it."""
 
     name: str
@@ -97,6 +97,6 @@ class PageContext:
 
     name: str
     facts: tuple[str, ...]
-    entries: tuple[EntryContext, ...]
-    kernels: tuple[KernelContext, ...]
+    entries: tuple[EntryPage, ...]
+    kernels: tuple[KernelPage, ...]
     forms: tuple[FormContext, ...]  # of the whole model: graphs, program, weights

@@ -15,10 +15,10 @@ from lumigen.graph import (
     Graph,
     Kernel,
     Literal,
-    Loop,
     Node,
-    Stream,
-    Tensor,
+    RandomStream,
+    ScanLoop,
+    SourceTensor,
     axes_of,
     tensor_of,
 )
@@ -45,8 +45,8 @@ def _lines(graph: Graph) -> Iterator[str]:
         operands = "".join(f" {_operand(e, names)}" for e in n.args)
         origin = _origin(graph.lines.get(n, ()))
         yield f"{names[n]} = {n.op.value}{_attribute(n)}{operands}  {_type(n)}{origin}"
-        if isinstance(n.attr, Loop | Kernel):
-            inner = n.attr.body if isinstance(n.attr, Loop) else n.attr.meaning
+        if isinstance(n.attr, ScanLoop | Kernel):
+            inner = n.attr.body if isinstance(n.attr, ScanLoop) else n.attr.meaning
             yield from (f"    {line}" for line in _lines(inner))
     for name, e in graph.outputs:
         yield f"output {name} = {_operand(e, names)}  {e.dtype}{_extents(e.shape)}"
@@ -64,7 +64,7 @@ def _nested(e: Edge, depth: int) -> str:
     text = n.op.value
     if isinstance(n.attr, Literal):
         text = n.attr.text if not n.dtype.is_float else repr(n.attr.value)
-    elif isinstance(n.attr, Tensor):
+    elif isinstance(n.attr, SourceTensor):
         text = as_word(n.attr.name)
     elif n.args:
         inside = [_nested(a, depth - 1) for a in n.args] if depth else ["..."]
@@ -80,7 +80,7 @@ def _range_of(dim: Dim) -> str:
 
 def _type(n: Node) -> str:
     held = ""
-    if isinstance(n.attr, Tensor) and n.attr.range is not None:
+    if isinstance(n.attr, SourceTensor) and n.attr.range is not None:
         lo, hi = n.attr.range
         held = f" in {lo}..{hi if n.attr.most is None else n.attr.most}"
     return f"{n.dtype}{_extents(n.shape)}{held}"
@@ -92,14 +92,14 @@ def _extents(shape: Shape) -> str:
 
 def _attribute(n: Node) -> str:
     match n.attr:
-        case Tensor(name):
+        case SourceTensor(name):
             return f" {as_word(name)}"
         case Axes():
             axes = positions(n.args[0].shape)
             return "".join(f" {axes[d]}<{axes[d].extent}" for d in axes_of(n))
-        case Stream(site):
+        case RandomStream(site):
             return f" site={site}"
-        case Loop(axis=axis, monoid=monoid, carries=carries, result=result):
+        case ScanLoop(axis=axis, monoid=monoid, carries=carries, result=result):
             more = f" monoid={monoid}" if monoid else ""
             many = f" carries={carries} result={result}" if len(n.attr.body.outputs) > 1 else ""
             return f" axis={axis}<{n.attr.length}{more}{many}"

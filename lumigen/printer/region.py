@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lumigen.plan import Fold
+from lumigen.plan import LoopFold
 from lumigen.region import (
     Carried,
     Choose,
@@ -43,7 +43,7 @@ def show_expr(e: Expr) -> str:
     return "".join(f"{line}\n" for line in [*lines[:-1], _node(e, names)])
 
 
-def show_fold(fold: Fold) -> str:
+def show_fold(fold: LoopFold) -> str:
     """A fold: its carries as `#0, #1, ...`, then what its reductions are once it has ended."""
     names: dict[Expr, str] = {}
     lines = [f"fold over ({_list(fold.axes)}){_where(fold.where)}"]

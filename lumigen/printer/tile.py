@@ -28,7 +28,6 @@ from lumigen.tile import (
     Accumulator,
     Advance,
     Bind,
-    Carry,
     Contract,
     Fill,
     Finish,
@@ -50,6 +49,7 @@ from lumigen.tile import (
     PackColumns,
     PackRuns,
     ScaleRows,
+    ScanCarry,
     ScanLanes,
     Stmt,
     StoreTile,
@@ -139,7 +139,7 @@ def _statement(s: Stmt) -> str:
             return f"{s.axis} = {s.value}"
         case Let():
             return f"{s.name.name}{_lanes(s.lanes)} = {show_expr(s.value)}"
-        case Carry():
+        case ScanCarry():
             return f"{s.name.name}{_lanes(s.lanes)} carries, from {show_expr(s.value)}"
         case ScanLanes():
             by = f"{s.left.name}, {s.right.name} to {show_expr(s.result)}"

@@ -26,7 +26,7 @@ class KernelCompiler:
 
 
 @dataclass(frozen=True)
-class Backend:
+class TargetBackend:
     """A row."""
 
     target: Target

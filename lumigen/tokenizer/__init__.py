@@ -3,8 +3,8 @@
 Promises the ids that the model was trained with. `weights` makes the data from GGUF or tokenizer.json.
 """
 
-from lumigen.tokenizer.data import Added, Step, Tokenizer
-from lumigen.tokenizer.decode import Stream, decode, piece
+from lumigen.tokenizer.data import Added, TextStep, Tokenizer
+from lumigen.tokenizer.decode import TextStream, decode, piece
 from lumigen.tokenizer.encode import encode
 from lumigen.tokenizer.patterns import GPT2, LLAMA3, QWEN2
 
@@ -13,8 +13,8 @@ __all__ = [
     "LLAMA3",
     "QWEN2",
     "Added",
-    "Step",
-    "Stream",
+    "TextStep",
+    "TextStream",
     "Tokenizer",
     "decode",
     "encode",

@@ -14,7 +14,7 @@ Spelling = Literal["bytes", "spaces", "words", "plain"]
 
 
 @dataclass(frozen=True)
-class Step:
+class TextStep:
     """One step on a text, before it is cut into tokens; `name` says which.
 
     On the whole text: `replace` (a literal `pattern` by `text`), `replace_pattern` (a regular
@@ -69,8 +69,8 @@ class Tokenizer:
     scores: tuple[float, ...] = ()
     merges: tuple[tuple[str, str], ...] = ()
     added: tuple[Added, ...] = ()
-    normalize: tuple[Step, ...] = ()
-    split: tuple[Step, ...] = ()
+    normalize: tuple[TextStep, ...] = ()
+    split: tuple[TextStep, ...] = ()
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     bos: int | None = None

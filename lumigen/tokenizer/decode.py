@@ -45,7 +45,7 @@ def _byte(text: str) -> int:
         return -1
 
 
-class Stream:
+class TextStream:
     """Text from ids as they come: `push` gives what is certain, `finish` what is left."""
 
     def __init__(self, tokenizer: Tokenizer, *, special: bool = False) -> None:
@@ -76,5 +76,5 @@ class Stream:
 
 def decode(tokenizer: Tokenizer, ids: Iterable[int], *, special: bool = False) -> str:
     """The text of ids; `special` tokens in it only if asked for."""
-    stream = Stream(tokenizer, special=special)
+    stream = TextStream(tokenizer, special=special)
     return "".join(map(stream.push, ids)) + stream.finish()

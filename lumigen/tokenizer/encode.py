@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lumigen.tokenizer.data import Added, Step, Tokenizer
+from lumigen.tokenizer.data import Added, TextStep, Tokenizer
 from lumigen.tokenizer.patterns import compiled
 
 
@@ -116,7 +116,7 @@ def _strip_accents(text: str) -> str:
     return "".join(c for c in text if unicodedata.category(c) != "Mn")
 
 
-ON_TEXT: dict[str, Callable[[str, Step], str]] = {
+ON_TEXT: dict[str, Callable[[str, TextStep], str]] = {
     "replace": lambda t, s: t.replace(s.pattern, s.text),
     "replace_pattern": lambda t, s: compiled(s.pattern).sub(lambda _: s.text, t),
     "prepend": lambda t, s: s.text + t if t else t,
@@ -136,7 +136,7 @@ ON_TEXT: dict[str, Callable[[str, Step], str]] = {
 INTO_PARTS = frozenset({"isolate", "remove", "with_previous", "with_next"})
 
 
-def _parts(text: str, step: Step) -> list[str]:
+def _parts(text: str, step: TextStep) -> list[str]:
     """The parts that a step cuts a text into, none of them empty."""
     pieces: list[tuple[str, bool]] = []  # and whether the pattern has matched it
     at = 0
@@ -164,7 +164,7 @@ def _parts(text: str, step: Step) -> list[str]:
     return out
 
 
-def _hit_last(out: list[str], step: Step) -> bool:
+def _hit_last(out: list[str], step: TextStep) -> bool:
     """Whether the last part is a match alone, to which a further match is not joined."""
     return compiled(step.pattern).fullmatch(out[-1]) is not None
 

@@ -12,7 +12,7 @@ import math
 import unicodedata
 from typing import Any, cast
 
-from lumigen.tokenizer.data import Added, Step, Tokenizer
+from lumigen.tokenizer.data import Added, TextStep, Tokenizer
 from lumigen.tokenizer.encode import INTO_PARTS
 from lumigen.tokenizer.patterns import Ranges
 from lumigen.tokenizer.program import LAST, Programs, ranges_of
@@ -95,7 +95,7 @@ def _merges(t: Tokenizer) -> tuple[list[str], list[int]]:
     return others, found
 
 
-def _step(step: Step, programs: Programs) -> dict[str, Any]:
+def _step(step: TextStep, programs: Programs) -> dict[str, Any]:
     if step.name in INTO_PARTS:
         inverts = {"invert": 1} if step.text == "invert" else {}
         return {"name": step.name, "pattern": programs.add(step.pattern), **inverts}

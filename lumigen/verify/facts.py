@@ -14,9 +14,9 @@ from lumigen.region import Buffer, Local, Read, Role
 from lumigen.tile import (
     Accumulator,
     Advance,
-    Carry,
     Keep,
     PackRuns,
+    ScanCarry,
     ScanLanes,
     TensorMap,
     TileProgram,
@@ -35,14 +35,14 @@ class Facts:
     held: dict[Local, DType] = field(default_factory=dict[Local, DType])
     kept: set[Local] = field(default_factory=set[Local])  # what of it has a value
     accumulators: dict[Local, Accumulator] = field(default_factory=dict[Local, Accumulator])
-    carries: dict[Local, Carry] = field(default_factory=dict[Local, Carry])
+    carries: dict[Local, ScanCarry] = field(default_factory=dict[Local, ScanCarry])
     written: set[Buffer] = field(default_factory=set[Buffer])
     packed: dict[Buffer, DType] = field(default_factory=dict[Buffer, DType])  # and as what
     used: set[Buffer] = field(default_factory=set[Buffer])
 
 
 @dataclass(frozen=True)
-class Scope:
+class FactScope:
     """A place in the text: the axes and locals that have a value there, and what holds."""
 
     axes: frozenset[Axis]
@@ -78,12 +78,12 @@ def broken_name(name: Local, facts: Facts) -> Iterator[str]:
         yield "defined twice"
 
 
-def broken_indices(indices: Iterable[Ix], facts: Facts, scope: Scope) -> Iterator[str]:
+def broken_indices(indices: Iterable[Ix], facts: Facts, scope: FactScope) -> Iterator[str]:
     for i in indices:
         yield from broken_index(i, facts, scope, alike=True)
 
 
-def broken_index(i: Ix, facts: Facts, scope: Scope, *, alike: bool) -> Iterator[str]:
+def broken_index(i: Ix, facts: Facts, scope: FactScope, *, alike: bool) -> Iterator[str]:
     for axis in sorted(i.axes - scope.axes, key=str):
         yield f"{axis} has no value here"
     if alike and scope.lanes is not None and scope.lanes in i.axes:
@@ -119,7 +119,7 @@ def broken_packed(b: Buffer, facts: Facts, *, stored: bool) -> Iterator[str]:
         yield from broken_read(b, facts) if stored else (f"{b} is not packed yet",)
 
 
-def broken_sums(s: WhenSummed, facts: Facts, scope: Scope) -> Iterator[str]:
+def broken_sums(s: WhenSummed, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Parts are counted by a counter of each tile, and lie where each of them has a place of its own."""
     yield from broken_fragment(s.acc, facts)
     yield from broken_read(s.acc, facts)
@@ -136,7 +136,7 @@ def broken_sums(s: WhenSummed, facts: Facts, scope: Scope) -> Iterator[str]:
         yield f"{s.acc.dims} in {s.sums.dims}"
 
 
-def broken_size(b: Buffer, needed: Ix, scope: Scope) -> Iterator[str]:
+def broken_size(b: Buffer, needed: Ix, scope: FactScope) -> Iterator[str]:
     size = ix(1)
     for d in b.dims:
         size = size * d
@@ -155,7 +155,7 @@ def never(c: Cmp, given: Conditions) -> bool:
     return not any(is_nonnegative(-g.slack - h.slack - 1) for g, h in pairs)
 
 
-def broken_runs(s: PackRuns, facts: Facts, scope: Scope) -> Iterator[str]:
+def broken_runs(s: PackRuns, facts: Facts, scope: FactScope) -> Iterator[str]:
     """A row of B in runs of neighbours: what moves them apart is the same for all of a run."""
     yield from broken_tile(s.dst, facts)
     yield from broken_use(s.source, facts)
@@ -172,7 +172,7 @@ def _is_affine(conditions: Iterable[Cmp], axis: Axis) -> bool:
     return all(f is not None and f.is_const for f in factors)
 
 
-def broken_carry(s: Advance | ScanLanes, facts: Facts, scope: Scope) -> Iterator[str]:
+def broken_carry(s: Advance | ScanLanes, facts: Facts, scope: FactScope) -> Iterator[str]:
     """What goes on must have begun, with the same lanes."""
     name = s.name if isinstance(s, Advance) else s.carry
     made = facts.carries.get(name)

@@ -12,10 +12,10 @@ from lumigen.graph import (
     Graph,
     Kernel,
     Literal,
-    Loop,
     Node,
-    Stream,
-    Tensor,
+    RandomStream,
+    ScanLoop,
+    SourceTensor,
     axes_of,
     result_dtype,
     scan,
@@ -29,12 +29,12 @@ ARITY = {Form.UNARY: 1, Form.BINARY: 2, Form.REDUCE: 1, Form.CAST: 1}
 ATTRS: dict[Op, type] = {
     Op.SUM_REDUCE: Axes,
     Op.MAX_REDUCE: Axes,
-    Op.INPUT: Tensor,
-    Op.WEIGHT: Tensor,
-    Op.STATE: Tensor,
+    Op.INPUT: SourceTensor,
+    Op.WEIGHT: SourceTensor,
+    Op.STATE: SourceTensor,
     Op.CONST: Literal,
-    Op.RANDOM: Stream,
-    Op.SCAN: Loop,
+    Op.RANDOM: RandomStream,
+    Op.SCAN: ScanLoop,
     Op.NATIVE: Kernel,
 }
 
@@ -51,7 +51,7 @@ def verify(graph: Graph, after: str = "verify") -> Graph:
 
 
 def _text(n: Node) -> str:
-    attr = f" {n.attr}" if isinstance(n.attr, Tensor | Axes | Literal) else ""
+    attr = f" {n.attr}" if isinstance(n.attr, SourceTensor | Axes | Literal) else ""
     args = "".join(f" {e.node.op.value} {_type(e.dtype, e.node.shape)}{e.view}" for e in n.args)
     return f"{n.op.value}{attr}{args} as {_type(n.dtype, n.shape)}"
 
@@ -98,7 +98,7 @@ def _broken_by_node(n: Node, after: str) -> Iterable[str]:
         return
     if n.op in ROWS:
         yield from _broken_by_op(n)
-    elif isinstance(n.attr, Loop):
+    elif isinstance(n.attr, ScanLoop):
         verify(n.attr.body, after)
         yield from _broken_by_loop(n, n.attr)
     elif isinstance(n.attr, Kernel):
@@ -122,7 +122,7 @@ def _broken_by_node(n: Node, after: str) -> Iterable[str]:
         yield from _broken_by_view(e)
 
 
-def _broken_by_loop(n: Node, loop: Loop) -> Iterable[str]:
+def _broken_by_loop(n: Node, loop: ScanLoop) -> Iterable[str]:
     inputs, outputs = loop.body.inputs, loop.body.outputs
     if len(inputs) != len(n.args) or loop.body.updates:
         yield f"its body takes {len(inputs)} values, and is given {len(n.args)}"

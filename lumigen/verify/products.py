@@ -8,7 +8,7 @@ from lumigen.dtype import bf16, f32
 from lumigen.tile import Contract, ForTile, Mma
 from lumigen.verify.facts import (
     Facts,
-    Scope,
+    FactScope,
     broken_indices,
     broken_name,
     broken_packed,
@@ -20,7 +20,7 @@ from lumigen.verify.facts import (
 from lumigen.verify.value import broken_operand
 
 
-def broken_fragments(s: Contract | ForTile, facts: Facts, scope: Scope) -> Iterator[str]:
+def broken_fragments(s: Contract | ForTile, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Products in fragments, or what is done to their elements."""
     if isinstance(s, Contract):
         yield from broken_tile(s.acc, facts)
@@ -47,7 +47,7 @@ def broken_fragments(s: Contract | ForTile, facts: Facts, scope: Scope) -> Itera
             yield f"{acc} is no tile like {s.acc}"
 
 
-def broken_product(s: Mma, facts: Facts, scope: Scope) -> Iterator[str]:
+def broken_product(s: Mma, facts: Facts, scope: FactScope) -> Iterator[str]:
     indices = (s.acc_at, s.acc_stride, s.a_at, s.rows, s.cols, s.k, s.accumulate)
     yield from broken_indices(indices, facts, scope)
     yield from broken_operand(s.b, facts, scope, ())

@@ -18,10 +18,10 @@ from lumigen.program import (
     Argument,
     Group,
     InputArg,
+    KernelParameter,
     Launch,
     MapArg,
     OutputArg,
-    Parameter,
     PartArg,
     Program,
     SlotArg,
@@ -31,7 +31,7 @@ from lumigen.program import (
     whole,
 )
 
-Kernels = Mapping[str, tuple[Parameter, ...]]  # the parameters of each kernel, by its name
+Kernels = Mapping[str, tuple[KernelParameter, ...]]  # the parameters of each kernel, by its name
 
 
 def verify(program: Program, kernels: Kernels, after: str = "verify") -> Program:
@@ -114,7 +114,7 @@ def _slots(launch: Launch, kernels: Kernels) -> tuple[set[str], set[str]]:
     return out
 
 
-def _pairs(launch: Launch, kernels: Kernels) -> list[tuple[Argument, Parameter]]:
+def _pairs(launch: Launch, kernels: Kernels) -> list[tuple[Argument, KernelParameter]]:
     return list(zip(launch.arguments, kernels[launch.kernel], strict=False))
 
 
@@ -164,7 +164,7 @@ def _broken_by_launches(program: Program, kernels: Kernels) -> Iterator[str]:
         yield from _broken_by_dims(f"{where}: its tasks", launch.tasks, known)
 
 
-def _broken_argument(a: Argument, p: Parameter, program: Program) -> Iterator[str]:
+def _broken_argument(a: Argument, p: KernelParameter, program: Program) -> Iterator[str]:
     if isinstance(a, ValueArg) is not (p.dtype is None):
         yield f"is {p.ctype}, and is given {a}"
     if isinstance(a, MapArg) is not bool(p.maps):

@@ -9,7 +9,7 @@ from lumigen.dtype import accumulator, computed, i32, i64
 from lumigen.errors import VerifyFailed
 from lumigen.index import Ix, is_nonnegative
 from lumigen.ops import Op
-from lumigen.plan import Fold
+from lumigen.plan import LoopFold
 from lumigen.region import (
     Carried,
     Choose,
@@ -40,7 +40,7 @@ def verify(region: Region, after: str = "verify") -> Region:
     return region
 
 
-def verify_fold(fold: Fold, after: str = "verify") -> Fold:
+def verify_fold(fold: LoopFold, after: str = "verify") -> LoopFold:
     """The fold itself, if its states depend on each other in order and its results on no point."""
     for broken in _broken_by_fold(fold):
         raise VerifyFailed(after=after, what=f"fold over ({_list(fold.axes)}): {broken}")
@@ -181,7 +181,7 @@ def _broken_by_prim(e: Prim) -> str | None:
             return "is no elementwise primitive"
 
 
-def _broken_by_fold(fold: Fold) -> Iterator[str]:
+def _broken_by_fold(fold: LoopFold) -> Iterator[str]:
     for i, carry in enumerate(fold.carries):
         for x in walk([carry.tile]):
             if isinstance(x, Carried) and (x.which != "new" or x.carry >= i):

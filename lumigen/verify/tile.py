@@ -23,7 +23,6 @@ from lumigen.tile import (
     Accumulator,
     Advance,
     Bind,
-    Carry,
     Contract,
     Fill,
     Finish,
@@ -44,6 +43,7 @@ from lumigen.tile import (
     PackColumns,
     PackRuns,
     ScaleRows,
+    ScanCarry,
     ScanLanes,
     Stmt,
     StoreTile,
@@ -57,7 +57,7 @@ from lumigen.tile import (
 )
 from lumigen.verify.facts import (
     Facts,
-    Scope,
+    FactScope,
     are_neighbours,
     broken_carry,
     broken_fragment,
@@ -93,7 +93,7 @@ def _broken(program: TileProgram) -> Iterator[str]:
     yield from (f"{n} stands twice" for n in sorted(set(names)) if names.count(n) > 1)
     yield from (f"{b} is no scratch" for b in program.scratch if b.role is not Role.SCRATCH)
     yield from (f"{b} is scratch" for b in program.args if b.role is Role.SCRATCH)
-    yield from _broken_body(program.body, facts, Scope(frozenset({program.task}), frozenset()))
+    yield from _broken_body(program.body, facts, FactScope(frozenset({program.task}), frozenset()))
     reached = sum(isinstance(s, WhenSummed) for s in _of_each_grid(program.body))
     if sum(isinstance(s, WhenSummed) for s in program.statements()) > reached:
         yield "parts of a tile that not every task comes to"
@@ -119,7 +119,7 @@ def _not_in(buffers: Iterable[Buffer], facts: Facts) -> list[Buffer]:
     return [b for b in buffers if b not in facts.buffers]
 
 
-def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_body(body: Iterable[Stmt], facts: Facts, scope: FactScope) -> Iterator[str]:
     for s in body:
         for broken in _broken_statement(s, facts, scope):
             yield f"{type(s).__name__} {_name(s)}: {broken}"
@@ -133,7 +133,9 @@ def _broken_body(body: Iterable[Stmt], facts: Facts, scope: Scope) -> Iterator[s
             }
             facts.locals.update((name, s.n) for name, _ in s.more)
             names = _named_rows(s.rows, facts) | {s.value, *(name for name, _ in s.more)}
-            inner = Scope(scope.axes | {s.m, s.n}, scope.locals | names, s.n, scope.given | ends)
+            inner = FactScope(
+                scope.axes | {s.m, s.n}, scope.locals | names, s.n, scope.given | ends
+            )
             yield from _broken_body(s.body, facts, inner)
             if isinstance(s, MapTile):
                 last = replace(inner, locals=inner.locals | _lets(s.body))
@@ -184,7 +186,7 @@ def _lets(body: Iterable[Stmt]) -> frozenset[Local]:
     return frozenset(s.name for s in body if isinstance(s, Let))
 
 
-def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
+def _after(s: Stmt, facts: Facts, scope: FactScope) -> FactScope:
     """What is known after a statement."""
     match s:
         case Bind():
@@ -198,9 +200,9 @@ def _after(s: Stmt, facts: Facts, scope: Scope) -> Scope:
             return replace(scope, locals=scope.locals | {s.name})
         case Keep():
             facts.kept.add(s.name)
-        case Let() | Accumulator() | Finish() | Carry():
-            facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator | Carry) else None
-            if isinstance(s, Carry):
+        case Let() | Accumulator() | Finish() | ScanCarry():
+            facts.locals[s.name] = s.lanes if isinstance(s, Let | Accumulator | ScanCarry) else None
+            if isinstance(s, ScanCarry):
                 facts.carries[s.name] = s
             if isinstance(s, Accumulator):
                 facts.accumulators[s.name] = s
@@ -235,7 +237,16 @@ def _name(s: Stmt) -> str:
             return ", ".join(map(str, s.conditions))
         case WhenLast():
             return str(s.arrived)
-        case Let() | Accumulator() | Finish() | Hold() | Keep() | Carry() | Advance() | ScanLanes():
+        case (
+            Let()
+            | Accumulator()
+            | Finish()
+            | Hold()
+            | Keep()
+            | ScanCarry()
+            | Advance()
+            | ScanLanes()
+        ):
             return s.name.name
         case Accumulate():
             return s.into.name
@@ -248,7 +259,7 @@ def _name(s: Stmt) -> str:
 # ---- statements ----
 
 
-def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_statement(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
     match s:
         case Bind() | For():
             yield from _broken_range(s, facts, scope)
@@ -259,7 +270,7 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from broken_indices((s.tasks,), facts, scope)
             if s.arrived.role is not Role.COUNTER or scope.given:
                 yield "no counter, or not reached by every task"
-        case Let() | Carry() | Advance() | ScanLanes():
+        case Let() | ScanCarry() | Advance() | ScanLanes():
             yield from _broken_value_of(s, facts, scope)
         case Hold():
             yield from broken_name(s.name, facts)
@@ -283,7 +294,7 @@ def _broken_statement(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
 
 
 def _broken_value_of(
-    s: Let | Carry | Advance | ScanLanes, facts: Facts, scope: Scope
+    s: Let | ScanCarry | Advance | ScanLanes, facts: Facts, scope: FactScope
 ) -> Iterator[str]:
     """A name gets a value, or what is carried another one."""
     if isinstance(s, Advance | ScanLanes):
@@ -291,13 +302,13 @@ def _broken_value_of(
     if not isinstance(s, Advance):
         yield from broken_name(s.name, facts)
     # ahead of the loop over its lanes a carry is one number
-    lanes = None if isinstance(s, Carry) and s.lanes not in scope.axes else s.lanes
+    lanes = None if isinstance(s, ScanCarry) and s.lanes not in scope.axes else s.lanes
     yield from broken_value(s.value, facts, scope, lanes)
     if s.value.dtype is not s.name.dtype:
         yield f"a value of {s.value.dtype} as {s.name.dtype}"
 
 
-def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_matrix(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Statements on whole tiles: f32, outside lanes, each tile in scratch."""
     if scope.lanes is not None:
         yield "a tile within lanes"
@@ -329,7 +340,7 @@ def _broken_matrix(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from _broken_streamed(s, facts, scope)
 
 
-def _broken_streamed(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_streamed(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Statements on tiles that stream by, and on fragments and numbers of their rows."""
     match s:
         case Stream():
@@ -365,7 +376,7 @@ def _broken_streamed(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield from _broken_rows(s, facts, scope)
 
 
-def _broken_rows(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_rows(s: Stmt, facts: Facts, scope: FactScope) -> Iterator[str]:
     """Statements on numbers of rows."""
     match s:
         case FoldRows():
@@ -392,7 +403,7 @@ def _broken_rows(s: Stmt, facts: Facts, scope: Scope) -> Iterator[str]:
             yield "no rule knows this statement"
 
 
-def _broken_stream(s: Stream, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_stream(s: Stream, facts: Facts, scope: FactScope) -> Iterator[str]:
     if any(a.name == s.axis.name for a in scope.axes):
         yield "the axis has a value already"
     yield from broken_indices((s.lo, s.hi), facts, scope)
@@ -409,7 +420,7 @@ def _broken_stream(s: Stream, facts: Facts, scope: Scope) -> Iterator[str]:
         yield "tiles of several types"
 
 
-def _broken_range(s: Bind | For, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_range(s: Bind | For, facts: Facts, scope: FactScope) -> Iterator[str]:
     """An axis gets its values."""
     if any(a.name == s.axis.name for a in scope.axes):
         yield "the axis has a value already"
@@ -423,7 +434,7 @@ def _broken_range(s: Bind | For, facts: Facts, scope: Scope) -> Iterator[str]:
         yield f"lanes within the lanes of {scope.lanes}"
 
 
-def _broken_total(s: Accumulator | Finish, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_total(s: Accumulator | Finish, facts: Facts, scope: FactScope) -> Iterator[str]:
     """An accumulator comes into being, or its lanes become one."""
     if isinstance(s, Finish):
         made = facts.accumulators.get(s.source)
@@ -442,7 +453,7 @@ def _broken_total(s: Accumulator | Finish, facts: Facts, scope: Scope) -> Iterat
         yield from broken_value(s.start, facts, scope, s.lanes)
 
 
-def _broken_accumulate(s: Accumulate, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_accumulate(s: Accumulate, facts: Facts, scope: FactScope) -> Iterator[str]:
     made = facts.accumulators.get(s.into)
     if made is None or s.into not in scope.locals:
         yield "nothing is accumulated under this name"
@@ -454,7 +465,7 @@ def _broken_accumulate(s: Accumulate, facts: Facts, scope: Scope) -> Iterator[st
     yield from broken_value(s.value, facts, scope, s.lanes)
 
 
-def _broken_store(s: StoreTile, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_store(s: StoreTile, facts: Facts, scope: FactScope) -> Iterator[str]:
     yield from broken_use(s.dst, facts)
     yield from broken_value(s.value, facts, scope, s.lanes)
     if len(s.at) != len(s.dst.dims):
@@ -476,7 +487,7 @@ def _broken_store(s: StoreTile, facts: Facts, scope: Scope) -> Iterator[str]:
         yield f"a value of {s.value.dtype} in a buffer of {s.dst.dtype}"
 
 
-def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: Scope) -> Iterator[str]:
+def _broken_order(s: Order | GroupPlaces, facts: Facts, scope: FactScope) -> Iterator[str]:
     count = s.kept if isinstance(s, Order) else s.groups
     yield from broken_use(s.dst, facts)
     yield from broken_indices((*s.at, count), facts, scope)

@@ -11,7 +11,7 @@ from lumigen.region import Carried, Expr, Local, Reduce, Scan, indices_of, walk
 from lumigen.tile import Operand
 from lumigen.verify.facts import (
     Facts,
-    Scope,
+    FactScope,
     broken_index,
     broken_indices,
     broken_read,
@@ -21,7 +21,7 @@ from lumigen.verify.facts import (
 from lumigen.verify.region import inside, reached
 
 
-def broken_value(e: Expr, facts: Facts, scope: Scope, lanes: Axis | None) -> Iterator[str]:
+def broken_value(e: Expr, facts: Facts, scope: FactScope, lanes: Axis | None) -> Iterator[str]:
     """A value over the lanes of `lanes`, or the same one in all lanes."""
     for x in walk([e]):
         if isinstance(x, Reduce | Scan | Carried):
@@ -48,7 +48,9 @@ def broken_value(e: Expr, facts: Facts, scope: Scope, lanes: Axis | None) -> Ite
                 yield f"{read.source} is read outside: {c} never holds"
 
 
-def broken_operand(o: Operand, facts: Facts, scope: Scope, over: tuple[Axis, ...]) -> Iterator[str]:
+def broken_operand(
+    o: Operand, facts: Facts, scope: FactScope, over: tuple[Axis, ...]
+) -> Iterator[str]:
     """A matrix operand over the axes of `over`: strided elements of a buffer, or a value for each."""
     if o.stride is not None and o.k_stride is not None and o.source is not None:
         yield from broken_indices((o.base, o.stride, o.k_stride), facts, scope)

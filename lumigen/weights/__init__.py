@@ -17,7 +17,7 @@ from lumigen.weights.opened import (
 )
 from lumigen.weights.opening import open_weights
 from lumigen.weights.safetensors import OURS, read_header
-from lumigen.weights.stored import COMPARE, Array, Stored, as_array, named_array
+from lumigen.weights.stored import COMPARE, Array, StoredTensor, as_array, named_array
 
 __all__ = [
     "COMPARE",
@@ -25,7 +25,7 @@ __all__ = [
     "OURS",
     "Alias",
     "Array",
-    "Stored",
+    "StoredTensor",
     "Weights",
     "as_array",
     "check_fit",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lumigen.weights.blocks import ELEMENTS, dequantised
-from lumigen.weights.stored import Array, Stored, bad, bytes_of, mapped, mapped_bytes, shown
+from lumigen.weights.stored import Array, StoredTensor, bad, bytes_of, mapped, mapped_bytes, shown
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -113,7 +113,7 @@ class _Cursor:
         return found
 
 
-def read_gguf(file: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
+def read_gguf(file: Path) -> tuple[dict[str, StoredTensor], dict[str, Any]]:
     """The tensors, shapes outermost axis first, and the metadata: numbers, texts, arrays of them.
 
     Arrays of numbers are read-only numpy arrays, those of texts or arrays tuples.
@@ -125,7 +125,7 @@ def read_gguf(file: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
             return _read(_Cursor(file, data))
 
 
-def _read(cursor: _Cursor) -> tuple[dict[str, Stored], dict[str, Any]]:
+def _read(cursor: _Cursor) -> tuple[dict[str, StoredTensor], dict[str, Any]]:
     file = cursor.file
     if cursor.take(4, "the magic") != MAGIC:
         raise bad(file, "it is no file of GGUF")
@@ -144,7 +144,7 @@ def _read(cursor: _Cursor) -> tuple[dict[str, Stored], dict[str, Any]]:
         raise bad(file, f"general.alignment is {str(alignment)[:40]}, no power of 2")
     rows = [_row(cursor) for _ in range(tensors)]
     begin = -(-cursor.at // alignment) * alignment
-    stored: dict[str, Stored] = {}
+    stored: dict[str, StoredTensor] = {}
     for row in rows:
         if row.name in stored:
             raise bad(file, f"it holds {row.name[:80]} twice")
@@ -208,7 +208,7 @@ def _row(cursor: _Cursor) -> _Row:
     return _Row(name, tuple(reversed(extents)), kind, cursor.u64(f"the offset of {short}"))
 
 
-def _placed(cursor: _Cursor, row: _Row, begin: int, alignment: int) -> Stored:
+def _placed(cursor: _Cursor, row: _Row, begin: int, alignment: int) -> StoredTensor:
     """A row, checked against the file; ggml's first axis is the fastest, ours the last."""
     file, short, element = cursor.file, row.name[:80], ELEMENTS[row.kind]
     fastest = row.shape[-1] if row.shape else 1
@@ -225,10 +225,10 @@ def _placed(cursor: _Cursor, row: _Row, begin: int, alignment: int) -> Stored:
         why = f"{short} is {what} at {begin + row.offset}, which the {total} bytes do not hold"
         raise bad(file, why)
     place = begin + row.offset
-    return Stored(row.name, element.name, row.shape, file, place, size, element.dtype)
+    return StoredTensor(row.name, element.name, row.shape, file, place, size, element.dtype)
 
 
-def _check_overlap(file: Path, stored: list[Stored]) -> None:
+def _check_overlap(file: Path, stored: list[StoredTensor]) -> None:
     end, before = 0, ""
     for s in sorted(stored, key=lambda s: (s.begin, s.size)):
         if s.size and s.begin < end:
@@ -237,7 +237,7 @@ def _check_overlap(file: Path, stored: list[Stored]) -> None:
             end, before = s.begin + s.size, s.name
 
 
-def load(stored: Stored) -> Array:
+def load(stored: StoredTensor) -> Array:
     """The tensor: a view of the file, or the f32 that its blocks stand for."""
     element = ELEMENTS[TYPES[stored.kind]]
     if element.values is None or math.prod(stored.shape) == 0:

@@ -31,7 +31,7 @@ from typing import Any, cast
 import numpy as np
 
 from lumigen.weights.opened import Alias
-from lumigen.weights.stored import Array, Stored, bad
+from lumigen.weights.stored import Array, StoredTensor, bad
 
 Metadata = Mapping[str, Any]
 
@@ -137,7 +137,7 @@ TOKENS = {
 ROPE_THETA = 10_000.0  # llama.cpp's, and Hugging Face's
 
 
-def aliases(file: Path, stored: Mapping[str, Stored], metadata: Metadata) -> dict[str, Alias]:
+def aliases(file: Path, stored: Mapping[str, StoredTensor], metadata: Metadata) -> dict[str, Alias]:
     """The names of Hugging Face for the tensors of a known architecture; none for any other."""
     found: dict[str, Alias] = {}
     family = FAMILIES.get(str(metadata.get("general.architecture")))
@@ -195,9 +195,9 @@ def _heads(file: Path, metadata: Metadata, layer: int, part: str) -> int:
 
 def config(
     file: Path,
-    stored: Mapping[str, Stored],
+    stored: Mapping[str, StoredTensor],
     metadata: Metadata,
-    load: Callable[[Stored], Array],
+    load: Callable[[StoredTensor], Array],
 ) -> dict[str, Any]:
     """The metadata as they are, and what config.json would say, as far as the file knows."""
     arch = metadata.get("general.architecture")
@@ -250,9 +250,9 @@ def _value(file: Path, key: str, metadata: Metadata, kind: type) -> Any:
 def _scaling(
     file: Path,
     arch: str,
-    stored: Mapping[str, Stored],
+    stored: Mapping[str, StoredTensor],
     metadata: Metadata,
-    load: Callable[[Stored], Array],
+    load: Callable[[StoredTensor], Array],
 ) -> dict[str, Any] | None:
     """How rotary frequencies are scaled, as `rope_scaling` has it; None where they are not."""
     ends = {"original_max_position_embeddings": "original_context_length"}
@@ -327,7 +327,7 @@ def llama3(factors: list[float], theta: float) -> dict[str, Any] | None:
     }
 
 
-def _floats(file: Path, tensor: Stored, load: Callable[[Stored], Array]) -> list[float]:
+def _floats(file: Path, tensor: StoredTensor, load: Callable[[StoredTensor], Array]) -> list[float]:
     if tensor.dtype is None or not tensor.dtype.is_float or len(tensor.shape) != 1:
         raise bad(
             file, f"{tensor.name[:80]} is {tensor.kind}{list(tensor.shape)}, no list of factors"

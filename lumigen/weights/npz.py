@@ -13,7 +13,7 @@ import numpy as np
 
 from lumigen.dtype import DType, of_numpy
 from lumigen.weights import archive
-from lumigen.weights.stored import MAX_RANK, Stored, bad, bytes_of, shown
+from lumigen.weights.stored import MAX_RANK, StoredTensor, bad, bytes_of, shown
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 10_000  # bytes; numpy's own limit
@@ -21,10 +21,10 @@ KIND_OF = {"bool": "BOOL"}  # as errors name them
 ERRORS = (*archive.ERRORS, ArithmeticError, SyntaxError, TypeError, RecursionError, MemoryError)
 
 
-def read_npz(file: Path) -> dict[str, Stored]:
+def read_npz(file: Path) -> dict[str, StoredTensor]:
     """The arrays; a compressed one may swell without bound and is refused."""
     remedy = "save it with numpy.savez"
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredTensor] = {}
     with file.open("rb") as f:
         for member in archive.members(file, "npz file", remedy).values():
             name = member.name.removesuffix(".npy")
@@ -37,7 +37,7 @@ def read_npz(file: Path) -> dict[str, Stored]:
     return found
 
 
-def _entry(file: Path, f: BinaryIO, member: archive.Member, name: str) -> Stored:
+def _entry(file: Path, f: BinaryIO, member: archive.Member, name: str) -> StoredTensor:
     """A member, checked against its header, a dict literal: `descr`, `fortran_order`, `shape`."""
     f.seek(member.begin)
     if f.read(6) != MAGIC:
@@ -63,7 +63,7 @@ def _entry(file: Path, f: BinaryIO, member: archive.Member, name: str) -> Stored
         raise bad(file, f"{short} is column-major; save numpy.ascontiguousarray of it")
     ours = _ours(dtype)
     kind = KIND_OF.get(str(dtype), str(dtype))
-    return Stored(name, kind, shape, file, begin, size, ours)
+    return StoredTensor(name, kind, shape, file, begin, size, ours)
 
 
 def _ours(dtype: np.dtype[Any]) -> DType | None:

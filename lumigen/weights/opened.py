@@ -20,7 +20,7 @@ from lumigen.dtype import DType, bf16, f16, f32, f64, of_numpy
 from lumigen.errors import BadArgument, UnknownWeight, WeightMismatch, WeightOverflow
 from lumigen.tokenizer import Tokenizer
 from lumigen.weights.config import Config, Supported, checked
-from lumigen.weights.stored import Array, Refused, Stored, bad, mapped
+from lumigen.weights.stored import Array, Refused, StoredTensor, bad, mapped
 
 CONVERTED = (f16, bf16, f32)  # a file may hold any of them where a model reads another
 PYTORCHS = {
@@ -50,10 +50,10 @@ class Weights:
     def __init__(
         self,
         path: Path,
-        stored: Mapping[str, Stored],
+        stored: Mapping[str, StoredTensor],
         config: Mapping[str, Any],
         metadata: Mapping[str, Any],
-        load: Callable[[Stored], Array] | None = None,
+        load: Callable[[StoredTensor], Array] | None = None,
         aliases: Mapping[str, Alias] | None = None,
         tokenizer: Callable[[], Tokenizer | None] | None = None,
         config_file: Path | None = None,
@@ -151,7 +151,7 @@ class Weights:
         """Whether there is a dtype of ours for the tensor's."""
         return self._find(name).dtype is not None
 
-    def _find(self, name: str) -> Stored:
+    def _find(self, name: str) -> StoredTensor:
         alias = self._aliases.get(name)
         found = self._stored.get(name if alias is None else alias.stored)
         if found is None:

@@ -15,7 +15,7 @@ from lumigen.weights.npz import read_npz
 from lumigen.weights.opened import Weights
 from lumigen.weights.pytorch import is_pytorch, read_pytorch
 from lumigen.weights.safetensors import MAX_HEADER, read_header
-from lumigen.weights.stored import Stored, bad
+from lumigen.weights.stored import StoredTensor, bad
 
 # what else a user may take for weights, by its first bytes
 OTHERS = {
@@ -123,7 +123,7 @@ def _open_archive(file: Path) -> Weights:
 
 
 def _with_config(
-    file: Path, stored: Mapping[str, Stored], metadata: Mapping[str, str] | None = None
+    file: Path, stored: Mapping[str, StoredTensor], metadata: Mapping[str, str] | None = None
 ) -> Weights:
     """Weights with what lies beside them, config.json and tokenizer.json."""
     folder = file.parent
@@ -152,7 +152,7 @@ def _open_directory(folder: Path) -> Weights:
     raise bad(folder, "it holds no model.safetensors, pytorch_model.bin or file of GGUF")
 
 
-def _tensors_of(shard: Path) -> dict[str, Stored]:
+def _tensors_of(shard: Path) -> dict[str, StoredTensor]:
     with shard.open("rb") as f:
         is_archive = f.read(4) == archive.LOCAL_MAGIC
     return read_pytorch(shard) if is_archive else read_header(shard)[0]
@@ -165,8 +165,8 @@ def _open_index(file: Path) -> Weights:
     if not isinstance(rows, dict):
         raise bad(file, "it has no weight_map")
     wanted = cast("dict[str, Any]", rows)
-    headers: dict[str, dict[str, Stored]] = {}
-    stored: dict[str, Stored] = {}
+    headers: dict[str, dict[str, StoredTensor]] = {}
+    stored: dict[str, StoredTensor] = {}
     for name, shard in wanted.items():
         if not isinstance(shard, str) or Path(shard).name != shard or shard in ("", ".", ".."):
             raise bad(

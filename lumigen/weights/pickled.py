@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from lumigen.weights.stored import COMPARE, bad
 
 Call: TypeAlias = Callable[[tuple[Any, ...]], Any]
-Step: TypeAlias = "Callable[[Machine], object]"
+Step: TypeAlias = "Callable[[Unpickler], object]"
 SAVE_ALONE = "Save its weights alone: torch.save(model.state_dict(), path)."
 KEYS = (str, int, float, bytes, type(None))  # what a dict may be indexed by: cheap to hash
 
@@ -40,7 +40,7 @@ MARK = _Mark()
 
 
 @dataclass
-class Machine:
+class Unpickler:
     """What pickles may do in one file: `calls` by name, and names in `known` may stand as values."""
 
     file: Path
@@ -172,35 +172,35 @@ class Machine:
             raise self.wrong("sets the state of what has none")
 
 
-def _tuple(m: Machine, count: int) -> None:
+def _tuple(m: Unpickler, count: int) -> None:
     m.push(tuple(reversed([m.pop() for _ in range(count)])))
 
 
-def _extend(m: Machine, items: list[Any]) -> None:
+def _extend(m: Unpickler, items: list[Any]) -> None:
     m.top(list).extend(items)
 
 
-def _global(m: Machine) -> None:
+def _global(m: Unpickler) -> None:
     module = m.line()
     m.look_up(Global(module, m.line()))
 
 
-def _stack_global(m: Machine) -> None:
+def _stack_global(m: Unpickler) -> None:
     name, module = m.pop(), m.pop()
     if not isinstance(name, str) or not isinstance(module, str):
         raise m.wrong("names what is no text")
     m.look_up(Global(module, name))
 
 
-def _long(m: Machine, form: str) -> None:
+def _long(m: Unpickler, form: str) -> None:
     m.push(int.from_bytes(m.take(m.number(form)), "little", signed=True))
 
 
-def _set_items(m: Machine) -> None:
+def _set_items(m: Unpickler) -> None:
     m.set_items(m.marked())
 
 
-def _set_item(m: Machine) -> None:
+def _set_item(m: Unpickler) -> None:
     value, key = m.pop(), m.pop()
     m.set_items([key, value])
 

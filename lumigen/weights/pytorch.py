@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.weights import archive
-from lumigen.weights.pickled import SAVE_ALONE, Call, Global, Machine
-from lumigen.weights.stored import MAX_RANK, Stored, bad, shown
+from lumigen.weights.pickled import SAVE_ALONE, Call, Global, Unpickler
+from lumigen.weights.stored import MAX_RANK, StoredTensor, bad, shown
 
 MAX_DEPTH = 32  # dicts and lists in one another
 PICKLE = "data.pkl"
@@ -82,7 +82,7 @@ def is_pytorch(file: Path) -> bool:
     return any(name.rpartition("/")[2] == PICKLE for name in archive.names(file))
 
 
-def read_pytorch(file: Path) -> dict[str, Stored]:
+def read_pytorch(file: Path) -> dict[str, StoredTensor]:
     """The tensors by name; those in dicts and lists inside have the keys before theirs, joined by dots."""
     if any(name.rpartition("/")[2] == "constants.pkl" for name in archive.names(file)):
         raise bad(file, "it is a program of TorchScript", SAVE_ALONE)
@@ -103,7 +103,7 @@ def read_pytorch(file: Path) -> dict[str, Stored]:
         f.seek(found[0].begin)
         data = f.read(found[0].size)
     reader = _Reader(file, folder, members)
-    value = Machine(file, data, reader.calls(), reader.known, reader.storage).run()
+    value = Unpickler(file, data, reader.calls(), reader.known, reader.storage).run()
     return reader.named(value, 16 * len(data))
 
 
@@ -194,14 +194,14 @@ class _Reader:
             raise ValueError(f"{len(shape)} axes")
         return _Tensor(storage, kind, offset, shape, strides)
 
-    def named(self, value: Any, limit: int) -> dict[str, Stored]:
+    def named(self, value: Any, limit: int) -> dict[str, StoredTensor]:
         """The tensors in dicts and lists; `limit` bounds how often shared ones are named."""
         if not isinstance(value, dict):
             what = (
                 "one tensor without a name" if isinstance(value, _Tensor) else "no dict of tensors"
             )
             raise bad(self.file, f"it holds {what}", SAVE_ALONE)
-        found: dict[str, Stored] = {}
+        found: dict[str, StoredTensor] = {}
         spent = 0  # a pickle may hold one dict in many places: what is named is bounded by its size
         todo: list[tuple[str, Any, int]] = [("", value, 0)]
         while todo:
@@ -224,7 +224,7 @@ class _Reader:
             ]
         return found
 
-    def stored(self, name: str, tensor: _Tensor) -> Stored:
+    def stored(self, name: str, tensor: _Tensor) -> StoredTensor:
         """The tensor, checked against its storage."""
         item, dtype = TYPES[tensor.kind]
         count = math.prod(tensor.shape)
@@ -241,7 +241,7 @@ class _Reader:
         dense = _dense(tensor.shape)
         strides = None if tensor.strides == dense or count <= 1 else tensor.strides
         size = span * item if count else 0
-        return Stored(name, tensor.kind, tensor.shape, self.file, begin, size, dtype, strides)
+        return StoredTensor(name, tensor.kind, tensor.shape, self.file, begin, size, dtype, strides)
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.weights.json_text import json_object
-from lumigen.weights.stored import MAX_RANK, Stored, bad, bytes_of, shown
+from lumigen.weights.stored import MAX_RANK, StoredTensor, bad, bytes_of, shown
 
 MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
 
@@ -35,7 +35,7 @@ OURS: dict[str, DType] = {
 }
 
 
-def read_header(file: Path) -> tuple[dict[str, Stored], dict[str, str]]:
+def read_header(file: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file, checked against the file's size."""
     total = file.stat().st_size
     if total < 8:
@@ -68,7 +68,7 @@ def _metadata(file: Path, value: object) -> dict[str, str]:
     return rows
 
 
-def _entry(file: Path, name: str, row: object, data: int, room: int) -> Stored:
+def _entry(file: Path, name: str, row: object, data: int, room: int) -> StoredTensor:
     short = name[:80]
     if not isinstance(row, dict):
         raise bad(file, f"the entry of {short} is not an object")
@@ -88,7 +88,7 @@ def _entry(file: Path, name: str, row: object, data: int, room: int) -> Stored:
     if size != end - begin:
         what = shown(kind, extents)
         raise bad(file, f"{short} is {what} and {end - begin} bytes long, which do not agree")
-    return Stored(name, kind, extents, file, data + begin, size, OURS.get(kind))
+    return StoredTensor(name, kind, extents, file, data + begin, size, OURS.get(kind))
 
 
 def _naturals(value: object) -> bool:
@@ -98,7 +98,7 @@ def _naturals(value: object) -> bool:
     return all(type(v) is int and 0 <= v < 1 << 63 for v in items)
 
 
-def _check_coverage(file: Path, stored: list[Stored], data: int, room: int) -> None:
+def _check_coverage(file: Path, stored: list[StoredTensor], data: int, room: int) -> None:
     """Tensors follow one another without overlap, gap or rest, as the format demands."""
     end = data
     before = "the header"

@@ -51,7 +51,7 @@ def named_array(op: str, name: object, value: Any, refused: Refused = BadArgumen
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTensor:
     """A tensor in a file: `kind` is the format's dtype, `begin` where its bytes are.
 
     `dtype` is ours, as the tensor is read; None where there is none. `strides`, in elements, are
@@ -93,7 +93,7 @@ def shown(kind: str, shape: tuple[int, ...]) -> str:
     return f"{kind}{list(shape)}" if len(shape) <= 8 else f"{kind} of {len(shape)} axes"
 
 
-def mapped_bytes(stored: Stored) -> npt.NDArray[np.uint8]:
+def mapped_bytes(stored: StoredTensor) -> npt.NDArray[np.uint8]:
     """The bytes of a tensor, as a read-only view of the mapped file."""
     if stored.size == 0:
         return np.zeros(0, np.uint8)
@@ -103,7 +103,7 @@ def mapped_bytes(stored: Stored) -> npt.NDArray[np.uint8]:
     return raw.view(np.ndarray)
 
 
-def mapped(stored: Stored) -> Array:
+def mapped(stored: StoredTensor) -> Array:
     """The tensor as a read-only view of the mapped file; copied only if it is not aligned."""
     assert stored.dtype is not None
     dtype = np.dtype(stored.dtype.numpy)

@@ -12,20 +12,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, Added, Step, Tokenizer
+from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, Added, TextStep, Tokenizer
 from lumigen.weights.stored import bad
 
 UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 2, 3, 4, 5  # types of tokens; 1 is normal, 6 a byte
 SPACE = "\u2581"
 
-DIGIT = Step("isolate", r"\p{N}")
+DIGIT = TextStep("isolate", r"\p{N}")
 # how texts are split, by tokenizer.ggml.pre
-SPLITS: dict[str, tuple[Step, ...]] = {
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais"), (Step("isolate", GPT2),)),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), (Step("isolate", LLAMA3),)),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), (Step("isolate", QWEN2),)),
+SPLITS: dict[str, tuple[TextStep, ...]] = {
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais"), (TextStep("isolate", GPT2),)),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), (TextStep("isolate", LLAMA3),)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), (TextStep("isolate", QWEN2),)),
     **dict.fromkeys(
-        ("smollm", "starcoder", "refact", "command-r", "codeshell"), (DIGIT, Step("isolate", GPT2))
+        ("smollm", "starcoder", "refact", "command-r", "codeshell"),
+        (DIGIT, TextStep("isolate", GPT2)),
     ),
 }
 # those whose words that are tokens are these, and which begin texts with bos, unless the file says otherwise
@@ -62,14 +63,14 @@ def read_tokenizer(file: Path, metadata: Mapping[str, Any]) -> Tokenizer | None:
         scores = keys.numbers("scores", len(tokens))
         if scores is None:
             raise bad(file, "its tokenizer has no tokenizer.ggml.scores")
-        prefix = (Step("prepend", text=" "),) if prefixes else ()
+        prefix = (TextStep("prepend", text=" "),) if prefixes else ()
         return Tokenizer(
             "scores",
             "spaces",
             tokens,
             scores=tuple(scores),
             added=added,
-            normalize=(*prefix, Step("replace", " ", SPACE)),
+            normalize=(*prefix, TextStep("replace", " ", SPACE)),
             bos=ids["bos"],
             eos=ids["eos"],
             pad=pad,
@@ -89,7 +90,7 @@ def read_tokenizer(file: Path, metadata: Mapping[str, Any]) -> Tokenizer | None:
         tokens,
         merges=_merges(keys),
         added=added,
-        normalize=(Step("prepend", text=" "),) if prefixes else (),
+        normalize=(TextStep("prepend", text=" "),) if prefixes else (),
         split=SPLITS[pre],
         bos=ids["bos"],
         eos=ids["eos"],

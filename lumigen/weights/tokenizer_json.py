@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from lumigen.tokenizer import GPT2, Added, Step, Tokenizer
+from lumigen.tokenizer import GPT2, Added, TextStep, Tokenizer
 from lumigen.tokenizer.data import Spelling
 from lumigen.tokenizer.patterns import compiled
 from lumigen.weights.json_text import MAX_CONFIG, bounded_text, json_object
@@ -35,15 +35,15 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    return _Reader(file, json_object(file, bounded_text(file, MAX_BYTES))).read()
+    return _TokenizerReader(file, json_object(file, bounded_text(file, MAX_BYTES))).read()
 
 
 @dataclass
 class _Parts:
     """What the parts of a file come to, in the order in which they are read."""
 
-    normalize: list[Step] = field(default_factory=list[Step])
-    split: list[Step] = field(default_factory=list[Step])
+    normalize: list[TextStep] = field(default_factory=list[TextStep])
+    split: list[TextStep] = field(default_factory=list[TextStep])
     spelling: Spelling = "plain"
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
@@ -51,7 +51,7 @@ class _Parts:
     tidy: bool = False
 
 
-class _Reader:
+class _TokenizerReader:
     def __init__(self, file: Path, top: Json) -> None:
         self.file = file
         self.top = top
@@ -140,7 +140,7 @@ class _Reader:
             **common,
         )
 
-    def check_pattern(self, step: Step) -> None:
+    def check_pattern(self, step: TextStep) -> None:
         if step.name in ("replace_pattern", *BEHAVIOURS.values()):
             try:
                 compiled(step.pattern)
@@ -212,16 +212,16 @@ class _Reader:
                 for inner in self.parts(row, "normalizers"):
                     self.normalizer(inner, into)
             case "Prepend":
-                into.normalize.append(Step("prepend", text=self.text(row, "prepend")))
+                into.normalize.append(TextStep("prepend", text=self.text(row, "prepend")))
             case "Replace":
                 into.normalize.append(self.replacement(row))
             case "Strip":
                 sides = {"strip_left": "left", "strip_right": "right"}
-                into.normalize += [Step(s) for s, key in sides.items() if self.flag(row, key)]
+                into.normalize += [TextStep(s) for s, key in sides.items() if self.flag(row, key)]
             case "BertNormalizer":
                 self.bert(row, into)
             case _ if kind in simple:
-                into.normalize.append(Step(simple[kind]))
+                into.normalize.append(TextStep(simple[kind]))
             case _:
                 raise self.wrong(f"its normalizer {kind[:40]} is not known")
 
@@ -234,12 +234,16 @@ class _Reader:
             "strip_accents": accents,
             "lower": lower,
         }
-        into.normalize += [Step(name) for name, wanted in chosen.items() if wanted]
+        into.normalize += [TextStep(name) for name, wanted in chosen.items() if wanted]
 
-    def replacement(self, row: Json) -> Step:
+    def replacement(self, row: Json) -> TextStep:
         literal, pattern = self.pattern(row)
         text = self.text(row, "content")
-        return Step("replace", literal, text) if literal else Step("replace_pattern", pattern, text)
+        return (
+            TextStep("replace", literal, text)
+            if literal
+            else TextStep("replace_pattern", pattern, text)
+        )
 
     def pattern(self, row: Json) -> tuple[str, str]:
         """A literal, or a regular expression."""
@@ -280,20 +284,20 @@ class _Reader:
         if self.flag(row, "add_prefix_space", default=True):
             if into.split:
                 raise self.wrong("its ByteLevel adds spaces to parts, which is not read")
-            into.normalize.append(Step("prepend_missing", text=" "))
+            into.normalize.append(TextStep("prepend_missing", text=" "))
         if self.flag(row, "use_regex", default=True):
-            into.split.append(Step("isolate", GPT2))
+            into.split.append(TextStep("isolate", GPT2))
         into.spelling = "bytes"
 
     def metaspace(self, row: Json, into: _Parts) -> None:
         mark = self.text(row, "replacement", "\u2581")
         scheme = self.scheme(row)
-        into.split.append(Step("replace", " ", mark))
+        into.split.append(TextStep("replace", " ", mark))
         if scheme != "never":
             name = "prepend_missing" if scheme == "always" else "prepend_first"
-            into.split.append(Step(name, text=mark))
+            into.split.append(TextStep(name, text=mark))
         if self.flag(row, "split", default=True):
-            into.split.append(Step("with_next", mark))
+            into.split.append(TextStep("with_next", mark))
 
     def scheme(self, row: Json) -> str:
         default = "always" if self.flag(row, "add_prefix_space", default=True) else "never"
@@ -307,25 +311,25 @@ class _Reader:
         text = "".join(f"\\{c}" if c in r"\.^$*+?{}[]()|/-" else c for c in literal) or pattern
         into.split.append(self.cut(row, text))
 
-    def cut(self, row: Json, pattern: str, default: str = "Isolated") -> Step:
+    def cut(self, row: Json, pattern: str, default: str = "Isolated") -> TextStep:
         behaviour = self.text(row, "behavior", default)
         if behaviour not in BEHAVIOURS:
             raise self.wrong(f"it splits with the behavior {behaviour[:40]}, which is not read")
         inverts = self.flag(row, "invert")
-        return Step(BEHAVIOURS[behaviour], pattern, "invert" if inverts else "")
+        return TextStep(BEHAVIOURS[behaviour], pattern, "invert" if inverts else "")
 
     def digits(self, row: Json, into: _Parts) -> None:
         alone = self.flag(row, "individual_digits")
-        into.split.append(Step("isolate", r"\p{N}" if alone else r"\p{N}+"))
+        into.split.append(TextStep("isolate", r"\p{N}" if alone else r"\p{N}+"))
 
     def bert_words(self, _: Json, into: _Parts) -> None:
-        into.split += [Step("remove", r"\s"), Step("isolate", PUNCTUATION)]
+        into.split += [TextStep("remove", r"\s"), TextStep("isolate", PUNCTUATION)]
 
     def words(self, _: Json, into: _Parts) -> None:
-        into.split.append(Step("remove", r"\w+|[^\w\s]+", "invert"))
+        into.split.append(TextStep("remove", r"\w+|[^\w\s]+", "invert"))
 
     def spaces(self, _: Json, into: _Parts) -> None:
-        into.split.append(Step("remove", r"\s+"))
+        into.split.append(TextStep("remove", r"\s+"))
 
     def punctuation(self, row: Json, into: _Parts) -> None:
         into.split.append(self.cut(row, PUNCTUATION))
@@ -341,7 +345,7 @@ class _Reader:
             case "Metaspace":
                 into.spelling, into.strips = "spaces", self.scheme(row) != "never"
             case "Replace":
-                if self.replacement(row) != Step("replace", "\u2581", " "):
+                if self.replacement(row) != TextStep("replace", "\u2581", " "):
                     raise self.wrong("its decoder replaces what is not read")
                 into.spelling = "spaces"
             case "Strip":

@@ -23,7 +23,7 @@ from test_weights_gguf import NO_STORIES, stories, write
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from lumigen import errors
-from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, Stream, Tokenizer, decode, encode, piece
+from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, TextStream, Tokenizer, decode, encode, piece
 from lumigen.tokenizer.patterns import compiled
 from lumigen.weights import open_weights
 
@@ -164,7 +164,7 @@ def test_halves_of_characters_are_replaced(read: Read) -> None:
 def test_characters_appear_when_they_are_whole(read: Read) -> None:
     ours = read("gpt2")
     ids = [ours.ids[c] for c in "ðŁ¦Ĭ"]  # the four bytes of a fox
-    stream = Stream(ours)
+    stream = TextStream(ours)
     assert [stream.push(i) for i in ids] == ["", "", "", "🦊"]
     assert [stream.push(i) for i in ids[:2]] == ["", ""]
     assert stream.finish() == "\ufffd"

@@ -12,10 +12,10 @@ from lumigen.emit.kernel import KernelText, dim_arguments, spelled_dims
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.index import Ix
 from lumigen.lower.scope import address
-from lumigen.program import Parameter
+from lumigen.program import KernelParameter
 from lumigen.region import Local, Monoid
 from lumigen.target import TARGETS
-from lumigen.targets.backend import Backend
+from lumigen.targets.backend import TargetBackend
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -37,13 +37,13 @@ class PlainContext:
     """All that `kernel.cpp.j2` may see."""
 
     name: str
-    pointers: tuple[Parameter, ...]
+    pointers: tuple[KernelParameter, ...]
     dims: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
 
 
 def plain_kernel(
-    name: str, program: TileProgram, parameters: tuple[Parameter, ...], _origin: str
+    name: str, program: TileProgram, parameters: tuple[KernelParameter, ...], _origin: str
 ) -> KernelText:
     dims = spelled_dims(program, parameters)
     lines = joined(used(statements(program.body, Renderer(dims))))
@@ -99,7 +99,7 @@ TARGET = replace(
     skeletons={"simt": "loops over numbers"},
     template_folders=(FOLDER, *HOST.target.template_folders),
 )
-BACKEND = Backend(
+BACKEND = TargetBackend(
     target=TARGET,
     device=replace(
         HOST.device,

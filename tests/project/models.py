@@ -13,11 +13,11 @@ from lumigen.program import (
     Group,
     Guard,
     InputArg,
+    KernelParameter,
     KernelSource,
     Launch,
     OutputArg,
     Panels,
-    Parameter,
     Port,
     Program,
     Slot,
@@ -77,11 +77,11 @@ AFFINE = kernel(
     "k00_affine_7",
     "h = x * scale + shift",
     (
-        Parameter("x", f32, shape=(ix(BATCH), ix(IN))),
-        Parameter("scale", f32, shape=(ix(IN),)),
-        Parameter("shift", f32, shape=(ix(IN),)),
-        Parameter("h", f32, written=True, shape=(ix(BATCH), ix(IN))),
-        Parameter("batch", None),
+        KernelParameter("x", f32, shape=(ix(BATCH), ix(IN))),
+        KernelParameter("scale", f32, shape=(ix(IN),)),
+        KernelParameter("shift", f32, shape=(ix(IN),)),
+        KernelParameter("h", f32, written=True, shape=(ix(BATCH), ix(IN))),
+        KernelParameter("batch", None),
     ),
     f"""  const float* x = a.x + task * {IN};
   for (int64_t i = 0; i < {IN}; ++i) a.h[task * {IN} + i] = x[i] * a.scale[i] + a.shift[i];""",
@@ -94,7 +94,7 @@ AFFINE = kernel(
 PROJECT = kernel(
     "k01_project_20x7",
     "y = h @ weight.T",
-    (Parameter("h", f32), Parameter("w", f32), Parameter("y", f32, written=True)),
+    (KernelParameter("h", f32), KernelParameter("w", f32), KernelParameter("y", f32, written=True)),
     f"""  float* sums = reinterpret_cast<float*>(scratch);
   for (int64_t n = 0; n < {OUT}; ++n) {{
     sums[n] = 0.0f;
@@ -116,7 +116,7 @@ PROJECT = kernel(
 SUM = kernel(
     "k02_sum_20",
     "total = y.sum(-1)",
-    (Parameter("y", f32), Parameter("total", f32, written=True)),
+    (KernelParameter("y", f32), KernelParameter("total", f32, written=True)),
     f"""  float sum = 0.0f;
   for (int64_t n = 0; n < {OUT}; ++n) sum += a.y[task * {OUT} + n];
   a.total[task] = sum;""",
@@ -130,9 +130,9 @@ ROWS_OF = kernel(
     "k03_rows_10x7",
     "rows = table[ids]",
     (
-        Parameter("ids", i64, range=(0, ROWS - 1)),
-        Parameter("table", f32),
-        Parameter("rows", f32, written=True),
+        KernelParameter("ids", i64, range=(0, ROWS - 1)),
+        KernelParameter("table", f32),
+        KernelParameter("rows", f32, written=True),
     ),
     f"""  const float* row = a.table + a.ids[task] * {IN};
   for (int64_t i = 0; i < {IN}; ++i) a.rows[task * {IN} + i] = row[i];""",
@@ -253,10 +253,10 @@ def zoo() -> CompiledModel:
     parameters, arguments, body, references = [], [], [], []
     for name, dtype, _ in COPIES:
         parameters += [
-            Parameter(f"{name}_in", dtype),
-            Parameter(f"{name}_out", dtype, written=True),
+            KernelParameter(f"{name}_in", dtype),
+            KernelParameter(f"{name}_out", dtype, written=True),
         ]
-        parameters.append(Parameter(f"{name}_n", None))
+        parameters.append(KernelParameter(f"{name}_n", None))
         count = ix(1)
         for extent in shapes[name]:
             count = count * extent

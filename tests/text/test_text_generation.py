@@ -18,7 +18,7 @@ from lumigen.build import write_project
 from lumigen.cli.about import as_text
 from lumigen.compile import lower_model
 from lumigen.emit.project import render_project
-from lumigen.tokenizer import Step, Tokenizer, encode
+from lumigen.tokenizer import TextStep, Tokenizer, encode
 from lumigen.tokenizer.shipped import shipped
 
 
@@ -107,7 +107,7 @@ def test_what_it_does_not_take(name: str) -> None:
 
 
 def test_a_tokenizer_that_the_program_has_not() -> None:
-    lowers = Tokenizer("merges", "bytes", WORDS.tokens, normalize=(Step("lower"),))
+    lowers = Tokenizer("merges", "bytes", WORDS.tokens, normalize=(TextStep("lower"),))
     model = lower_model(decoder(tokenizer=lowers).trace(), {}).model
     with pytest.raises(errors.BadArgument, match="tokenizer cannot be one with the step lower"):
         render_project(model)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from test_tokenizer import CORPUS, as_gguf, of_bytes, of_characters, saved, trained
 
-from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, Added, Step, Tokenizer, decode, encode
+from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, Added, TextStep, Tokenizer, decode, encode
 from lumigen.tokenizer.program import Programs
 from lumigen.tokenizer.shipped import shipped
 
@@ -105,19 +105,19 @@ def random_tokenizer(base: Tokenizer, rng: random.Random) -> Tokenizer:
     """With steps and flags that no checkpoint has together."""
     forms = rng.choice((("nfc", "nfd"), ("nfkc", "nfkd")))
     changes = [
-        *map(Step, forms),
-        Step("replace", " ", "▁"),
-        Step("replace", "ab", "x"),
-        Step("replace_pattern", rng.choice(PATTERNS), rng.choice(("", "zz"))),
-        Step("prepend", text="▁"),
-        Step("prepend_missing", text=" "),
-        Step("prepend_first", text="a"),
-        Step("strip_left"),
-        Step("strip_right"),
+        *map(TextStep, forms),
+        TextStep("replace", " ", "▁"),
+        TextStep("replace", "ab", "x"),
+        TextStep("replace_pattern", rng.choice(PATTERNS), rng.choice(("", "zz"))),
+        TextStep("prepend", text="▁"),
+        TextStep("prepend_missing", text=" "),
+        TextStep("prepend_first", text="a"),
+        TextStep("strip_left"),
+        TextStep("strip_right"),
     ]
 
-    def cut() -> Step:
-        return Step(rng.choice(CUTS), rng.choice(PATTERNS), rng.choice(("", "invert")))
+    def cut() -> TextStep:
+        return TextStep(rng.choice(CUTS), rng.choice(PATTERNS), rng.choice(("", "invert")))
 
     def flag() -> bool:
         return rng.random() < 0.4

@@ -78,7 +78,7 @@ class _Named(Module, Generic[P]):
         self._parts.clear()
 
 
-class _Row(Module, Generic[P]):
+class _NumberedParts(Module, Generic[P]):
     """Parts under the names 0, 1, ..."""
 
     kind: type[Part] = Module
@@ -133,14 +133,14 @@ class _Row(Module, Generic[P]):
         return self.extend(other)
 
 
-class ModuleList(_Row[Module]):
+class ModuleList(_NumberedParts[Module]):
     """Modules under the names 0, 1, ..."""
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__(modules)
 
 
-class ParameterList(_Row[Parameter]):
+class ParameterList(_NumberedParts[Parameter]):
     """Parameters under the names 0, 1, ..."""
 
     kind = Parameter

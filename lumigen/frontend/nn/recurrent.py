@@ -79,7 +79,7 @@ def _check_state(layer: Module, given: State, wanted: Sequence[tuple[Extent, ...
             raise fail(ShapeMismatch, op=name, lhs=state.extents, rhs=to, rule=rule, remedy=remedy)
 
 
-class _Step:
+class _CellStep:
     """What all kinds of cells have: how many gates, and what a step makes of them."""
 
     gates = 1
@@ -94,7 +94,7 @@ class _Step:
         raise NotImplementedError
 
 
-class _Plain(_Step):
+class _Plain(_CellStep):
     """h' = f(x W_ih + b_ih + h W_hh + b_hh)."""
 
     def __init__(self, nonlinearity: str) -> None:
@@ -107,7 +107,7 @@ class _Plain(_Step):
         return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
 
 
-class _Long(_Step):
+class _Long(_CellStep):
     """c' = s(f) c + s(i) tanh(g); h' = s(o) tanh(c'), times a projection if there is one."""
 
     gates = 4
@@ -121,7 +121,7 @@ class _Long(_Step):
         return (h if w.projection is None else h @ w.projection.mT, c)
 
 
-class _Gated(_Step):
+class _Gated(_CellStep):
     """n = tanh(x W_in + b_in + s(r) (h W_hn + b_hn)); h' = n + s(z) (h - n)."""
 
     gates = 3
@@ -145,7 +145,7 @@ class _Layers(Module):
 
     def __init__(
         self,
-        kind: _Step,
+        kind: _CellStep,
         input_size: int,
         hidden_size: int,
         num_layers: int,
@@ -373,7 +373,7 @@ class _Cell(Module):
     """One step."""
 
     def __init__(
-        self, kind: _Step, input_size: int, hidden_size: int, *, bias: bool, dtype: DType
+        self, kind: _CellStep, input_size: int, hidden_size: int, *, bias: bool, dtype: DType
     ) -> None:
         rows = kind.gates * hidden_size
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
-from lumigen.targets.backend import Backend
+from lumigen.targets.backend import TargetBackend
 from lumigen.targets.cpu.device import CPU as DEVICE
 from lumigen.targets.cpu.limits import probe_cpu
 from lumigen.targets.cpu.machines import MACHINES
@@ -36,7 +36,7 @@ CPU = Target(
         "groups": GROUPS,
     },
 )
-BACKEND = Backend(
+BACKEND = TargetBackend(
     target=CPU,
     device=DEVICE,
     spell=kernel_body,

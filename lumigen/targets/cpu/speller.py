@@ -13,7 +13,7 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import WIDE
 from lumigen.emit.statements import Dialect, Statements
 from lumigen.index import product
-from lumigen.program import ALIGNMENT, Parameter
+from lumigen.program import ALIGNMENT, KernelParameter
 from lumigen.region import Buffer
 from lumigen.resources import templates_dir
 from lumigen.targets.cpu.panels import tile_lines
@@ -47,14 +47,14 @@ class KernelContext:
     headers: tuple[str, ...]
     task: str
     scratch: str
-    pointers: tuple[Parameter, ...]
+    pointers: tuple[KernelParameter, ...]
     dims: tuple[tuple[str, str], ...]  # (as the argument, in the kernel)
     tiles: tuple[Tile, ...]
     lines: tuple[str, ...]
 
 
 def kernel_body(
-    name: str, program: TileProgram, parameters: tuple[Parameter, ...], _origin: str = ""
+    name: str, program: TileProgram, parameters: tuple[KernelParameter, ...], _origin: str = ""
 ) -> KernelText:
     """A kernel whose tasks are threads."""
     begins, size = _laid_out(program)

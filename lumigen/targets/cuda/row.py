@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.target_row import Target
-from lumigen.targets.backend import Backend, KernelCompiler
+from lumigen.targets.backend import KernelCompiler, TargetBackend
 from lumigen.targets.cuda.device import CUDA as DEVICE
 from lumigen.targets.cuda.limits import probe_gpu
 from lumigen.targets.cuda.machines import SM_80, SM_90A
@@ -75,7 +75,7 @@ COMPILER = KernelCompiler(
     elsewhere="emitted, not built: there is no nvcc here. Build it where the CUDA toolkit is, as its "
     "README.md says; no GPU is needed for that.",
 )
-BACKEND = Backend(
+BACKEND = TargetBackend(
     target=CUDA,
     device=DEVICE,
     spell=device_kernel_body,

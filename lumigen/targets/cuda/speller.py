@@ -12,7 +12,7 @@ from lumigen.emit.environment import render
 from lumigen.emit.kernel import KernelText, dim_arguments, spelled_dims
 from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import counted_in
-from lumigen.program import Parameter
+from lumigen.program import KernelParameter
 from lumigen.resources import templates_dir
 from lumigen.targets.cuda.block import declarations, statements_of
 from lumigen.targets.cuda.operands import BLOCK_TYPES
@@ -50,7 +50,7 @@ class DeviceKernelContext:
     team: int
     width: int
     headers: tuple[str, ...]
-    pointers: tuple[Parameter, ...]
+    pointers: tuple[KernelParameter, ...]
     dims: tuple[tuple[str, str], ...]
     uses_task: bool
     tile: str  # how a block divides a product; empty where there is none
@@ -65,7 +65,7 @@ class DeviceKernelContext:
 
 
 def device_kernel_body(
-    name: str, program: TileProgram, parameters: tuple[Parameter, ...], origin: str
+    name: str, program: TileProgram, parameters: tuple[KernelParameter, ...], origin: str
 ) -> KernelText:
     """A kernel whose tasks are blocks of threads."""
     dims = spelled_dims(program, parameters)
