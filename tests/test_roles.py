@@ -158,6 +158,16 @@ def test_more_rows_than_an_int_counts_run_in_vector_loops() -> None:
     assert [k.program.skeleton for k in model.kernels] == ["simt"]
 
 
+def test_products_whose_operands_lie_otherwise_are_launches_of_their_own(
+    rng: np.random.Generator,
+) -> None:
+    inputs = {"x": spec(ROWS, 72), "w": spec(136, 72), "v": spec(72, 40)}
+    graph, model = lowered((lambda x, w, v: {"y": x @ w.T, "z": x @ v}, inputs), "sm_90a")
+    assert len(model.programs[0].groups) == 2
+    assert {k.program.skeleton for k in model.kernels} == {"pipeline", "roles"}
+    every_variant_agrees(graph, model, {ROWS: 37}, rng, "lies otherwise")
+
+
 @pytest.mark.parametrize("name", ["side_by_side", "few_side_by_side"])
 def test_products_of_the_same_rows_are_one_launch(name: str) -> None:
     _, model = lowered(MAPPED[name], "sm_80", "sm_90a")

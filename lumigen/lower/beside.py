@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable
 from itertools import permutations
 
 from lumigen.index import Axis
-from lumigen.lower.contract import Columns, Contraction, Products, find_products, flatten
+from lumigen.lower.contract import (
+    Columns,
+    Contraction,
+    Products,
+    affine,
+    find_products,
+    flatten,
+)
 from lumigen.lower.implicit import has_windows
 from lumigen.lower.pipeline import multiplied_in
 from lumigen.lower.scan import is_scan
@@ -33,13 +40,23 @@ def find_beside(region: Region, machine: Processor) -> tuple[Products, ...] | No
 
 
 def find_blocks_beside(region: Region) -> tuple[Products, ...] | None:
-    """The same for blocks of threads, each of which has a tile of one product: in the same type, of no batch."""
+    """The same for blocks of threads, each of which has a tile of one product: in one type, of no batch.
+
+    Their columns lie alike in memory, as all have one form of tile.
+    """
     products = _of_each_store(region, one_row=False)
     if products is None or any(len(p.each) > 1 for p in products):
         return None
     each = [c for p in products for c in p.each]
-    types = {multiplied_in(c.rows, c.columns) for c in each}
-    return products if len(types) == 1 and not any(c.grid for c in each) else None
+    forms = {(multiplied_in(c.rows, c.columns), _are_deep(c)) for c in each}
+    return products if len(forms) == 1 and not any(c.grid for c in each) else None
+
+
+def _are_deep(c: Contraction) -> bool:
+    """Whether columns are contiguous along the depth."""
+    columns = Columns.of(c)
+    found = affine(columns.value, columns.n, columns.k)
+    return found is not None and found[3] == 1
 
 
 def _of_each_store(region: Region, *, one_row: bool) -> tuple[Products, ...] | None:

@@ -76,7 +76,11 @@ def schedules(plan: KernelPlan, machine: Gpu) -> tuple[tuple[tuple[Cmp, ...], Sc
     except NotRealised:
         return ()
     rows_of = each[0].flat.m.extent
-    if any(x.flat.m.extent != rows_of for x in each):
+    # grids side by side have one form of tile, whose operands lie alike
+    forms = {
+        (x.flat.m.extent, *(o.is_deep for o in x.mapped), x.mapped[0].source.dtype) for x in each
+    }
+    if len(forms) > 1:
         return ()
     out: list[tuple[tuple[Cmp, ...], Schedule]] = []
     for most, rows in _numbers_of_rows(rows_of, copies):

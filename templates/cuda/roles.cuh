@@ -36,8 +36,8 @@ struct RolesTile : ConsumerTile<kRows_, kColumns_> {
   static_assert(kAlongB == Along::kDepth || Layout::kConsumerColumns % 64 == 0);
 
   static constexpr int kThreads = kRoleThreads;
-  // Two boxes of 64 x 64, or (64, 64) numbers, for each consumer; where its columns make no half ones, kernels
-  // store pairs.
+  // Two boxes of 64 x 64, or (64, 64) numbers, for each consumer; where its columns make no half ones,
+  // kernels store pairs.
   static constexpr int kBoxBytes = 64 * 64 * 2;
   static constexpr int kStagingBytes = Layout::kConsumerColumns % 32 == 0 ? 4 * kBoxBytes : 0;
   static constexpr int kSharedBytes = 1024 + kStagingBytes + Ring::kBytes;  // + what aligns it
@@ -74,7 +74,8 @@ struct Stage {
       for_columns<32, kTogether>(acc, Layout::kColumnBlocks / 8 * 8, read, visit);
   }
 
-  // The same for kWidth columns from block `block` on, of which a lane has four in every second or fourth row.
+  // The same for kWidth columns from block `block` on, of which a lane has four in every second or fourth
+  // row.
   template <int kWidth, int kMost, class Read, class Visit>
   __device__ __forceinline__ void for_columns(const MmaAccumulators<Layout>& acc, int block, const Read& read,
                                               const Visit& visit) const {
@@ -162,8 +163,8 @@ struct Stage {
 };
 
 // All of C, of each product: the body of a kernel of kThreads threads, one block on a multiprocessor, whose
-// grid is a number of clusters, as many as run at one time or fewer. epilogue(acc, at, stage) is called by the
-// consumers for each tile with its sums; elements outside C are among them.
+// grid is a number of clusters, as many as run at one time or fewer. epilogue(acc, at, stage) is called by
+// the consumers for each tile with its sums; elements outside C are among them.
 template <class Tile, int kProducts, class Epilogue>
 __device__ __forceinline__ void contract_tiles(const Product (&products)[kProducts], void* shared,
                                                const Epilogue& epilogue) {

@@ -3,7 +3,8 @@
 // the order of the blocks, so that the result is the same in every run and no workspace is needed.
 //
 //   using Tile = SplitTile<bf16, 64, 64, 12, 2>;
-//   contract_split<Tile>({{a, b, Extent{...}}}, shared, [&](auto& acc, TileAt at) { for_each_four(acc, ...); });
+//   contract_split<Tile>({{a, b, Extent{...}}}, shared, [&](auto& acc, TileAt at) { for_each_four(acc, ...);
+//   });
 #pragma once
 
 #include "roles.cuh"
@@ -77,7 +78,8 @@ __device__ __forceinline__ void contract_split(const Product (&products)[kProduc
         const uint32_t full = ring.full(cursor.slot);
         ring.wait_empty(cursor);
         ring.expect(cursor.slot);
-        load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, at.row, k, at.batch);
+        load_panel<typename Tile::PanelA>(ring.template panel<0>(cursor.slot), of.a, full, at.row, k,
+                                          at.batch);
         load_panel<typename Tile::PanelB>(ring.template panel<1>(cursor.slot), of.b, full, at.column, k,
                                           at.batch);
         cursor.advance();
