@@ -130,7 +130,15 @@ class Model:
         """
 
         def declare(function: F) -> F:
-            name = function.__name__
+            name = getattr(function, "__name__", None)
+            if name is None:  # a module, say, which has no name of its own
+                value, expected = (
+                    f"of type {spelled(function)}",
+                    "a function that is written with def",
+                )
+                raise fail(
+                    BadArgument, op="entry", name="the entry", value=value, expected=expected
+                )
             check_identifier("entry", name)
             if name in self._entries:
                 raise fail(

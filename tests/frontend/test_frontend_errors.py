@@ -945,6 +945,7 @@ SPECS: list[tuple[Callable[[], Any], type[errors.LumigenError], str]] = [
     (lambda: lg.Model("class"), errors.BadArgument, "'class'"),
     (lambda: lg.Model("m", version="one"), errors.BadArgument, "'one'"),
     (lambda: lg.Model("m").trace(), errors.BadArgument, "@model.entry"),
+    (lambda: lg.Model("m").entry(x=lg.spec(4))(nn.ReLU()), errors.BadArgument, "written with def"),
     (lambda: nn.Parameter(3, 0), errors.BadArgument, "(3, 0)"),
 ]
 
