@@ -14,6 +14,9 @@
 #define __host__
 #define __forceinline__ inline
 
+struct uint2 {
+  uint32_t x, y;
+};
 struct uint4 {
   uint32_t x, y, z, w;
 };
