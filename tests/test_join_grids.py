@@ -91,6 +91,17 @@ def test_kernels_compile_without_a_warning(tmp_path: Path) -> None:
     assert compiled_kernels(cases, cases, "simt", "90a", tmp_path)
 
 
+@pytest.mark.parametrize("dtype", [lg.f32, lg.bf16], ids=str)
+def test_products_that_have_tiles_are_never_vector_loops(dtype: lg.DType) -> None:
+    """Also where they are no one launch: of a batch, or with weights that lie otherwise."""
+    x, w, v = (spec(*shape, dtype=dtype) for shape in ((3, 40, 64), (3, 64, 48), (3, 64, 48)))
+    batch: Case = (lambda x, w, v: {"y": x @ w, "z": x @ v}, {"x": x, "w": w, "v": v})
+    x, w, v = (spec(*shape, dtype=dtype) for shape in ((40, 64), (48, 64), (64, 48)))
+    otherwise: Case = (lambda x, w, v: {"y": x @ w.T, "z": x @ v}, {"x": x, "w": w, "v": v})
+    for case in (batch, otherwise):
+        assert {k.program.skeleton for k in lowered(case)[1].kernels} == {"pipeline"}
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         self.norm = nn.RMSNorm(264)

@@ -74,14 +74,17 @@ def find_loops_beside(
 ) -> tuple[tuple[KernelPlan, Schedule], ...] | None:
     """The vector loops of each store, for blocks of threads that all share their rows alike, if none waits for another.
 
-    Not if a store has another's value on its way, which one loop computes once, nor a reduction that runs in parts.
+    Not if a store has another's value on its way, which one loop computes once, nor a reduction that runs in parts, nor
+    a product that has tiles.
     """
     if not _are_apart(region) or any(_shares(a, b) for a, b in permutations(region.stores, 2)):
         return None
     each: list[tuple[KernelPlan, Schedule]] = []
     for store in region.stores:
         own = Region((store,), region.lines)
-        if is_scan(own) or split(merge_reduced(own), machine).parts:
+        if find_products(store) is not None or is_scan(own):
+            return None
+        if split(merge_reduced(own), machine).parts:
             return None
         plan = plan_sweeps(own, machine)
         if len(plan.root) > 1:
