@@ -188,5 +188,7 @@ def test_the_default_is_parts_where_rows_leave_a_device_idle() -> None:
     assert kernels(product, CPU, x=lg.spec(1, 1 << 20)) == 1
     assert kernels(product, CUDA, x=lg.spec(8, 1 << 20)) == 3
     assert kernels(total, CUDA, x=lg.spec(8, 1 << 20)) == 3
+    doubled = {name: lg.spec(1 << 20, 3) for name in ("a", "b")}
+    assert kernels(decayed, CUDA, **doubled) == 1, "its products may overflow where it does not"
     assert kernels(total, CUDA, x=lg.spec(500, 1 << 20)) == 1
     assert kernels(total, CUDA, x=lg.spec(1, 1 << 12)) == 1

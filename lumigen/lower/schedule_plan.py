@@ -239,6 +239,7 @@ def length_of_parts(region: Region, machine: Machine) -> tuple[int, bool]:
 
     Parts are half as much work again, or twice as much where no reduction says what a part comes to. So a processor
     has them for one row, of a sum or a maximum, as two threads gain by them then; a GPU where rows are too few blocks.
+    Not of a recurrence: what it multiplies with, over all of a part, may overflow where no element of it does.
     """
     (store,) = region.stores
     assert isinstance(store.value, Scan)
@@ -247,6 +248,7 @@ def length_of_parts(region: Region, machine: Machine) -> tuple[int, bool]:
     parts, team = machine.scans, machine.teams is not None
     each = max(parts.least, -(-length * rows // parts.workers // parts.whole) * parts.whole)
     few = 2 * rows <= parts.workers if team else rows == 1 and store.value.monoid in REDUCED
+    few &= store.value.monoid is not None
     return each, few and length >= parts.fewest * each
 
 
