@@ -394,7 +394,7 @@ def said(
 
 def continued(t: tokenizer.Tokenizer, ids: list[int], new: list[int]) -> str:
     """The text of new tokens behind others."""
-    stream = tokenizer.Stream(t)
+    stream = tokenizer.TextStream(t)
     for i in ids:
         stream.push(i)
     return "".join(map(stream.push, new)) + stream.finish()
