@@ -190,7 +190,18 @@ class Local(Interned):
     dtype: DType
 
 
-Expr = Union[Const, Index, Holds, Read, Random, Prim, Choose, Reduce, Carried, Scan, Local]
+@dataclass(frozen=True, eq=False)
+class Intrinsic(Interned):
+    """A function of `intrinsics.INTRINSICS`: what several primitives say. Tile programs only."""
+
+    name: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+Expr = Union[
+    Const, Index, Holds, Read, Random, Prim, Choose, Reduce, Carried, Scan, Local, Intrinsic
+]
 
 _TABLE: Nodes[Expr] = Nodes(lambda e: (type(e), *vars(e).values()))
 
@@ -303,7 +314,7 @@ def indices_of(e: Expr) -> tuple[Ix, ...]:
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside."""
-    if isinstance(e, Prim):
+    if isinstance(e, Prim | Intrinsic):
         return e.args
     if isinstance(e, Choose):
         return (e.condition, e.then, e.otherwise)
@@ -412,6 +423,10 @@ def carried(carry: int, which: str, dtype: DType) -> Expr:
 
 def local(name: str, axes: frozenset[Axis], dtype: DType) -> Expr:
     return _intern(Local, name, axes, dtype)
+
+
+def intrinsic(name: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
+    return _intern(Intrinsic, name, args, dtype)
 
 
 def scan(
@@ -710,6 +725,8 @@ def rebuild(e: Expr, child: Callable[[Expr], Expr], at: Callable[[Ix], Ix]) -> E
         return random(child(e.key), at(e.at), e.site, e.dtype)
     if isinstance(e, Prim):
         return prim(e.op, tuple(child(a) for a in e.args), e.dtype)
+    if isinstance(e, Intrinsic):
+        return intrinsic(e.name, tuple(child(a) for a in e.args), e.dtype)
     if isinstance(e, Choose):
         return choose(child(e.condition), child(e.then), child(e.otherwise))
     if isinstance(e, Reduce):

@@ -30,7 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"dtype", "index", "target_row", "tokenizer"}),
     frozenset({"application", "condition", "integers"}),
-    frozenset({"ops", "toolchain", "view"}),
+    frozenset({"intrinsics", "ops", "toolchain", "view"}),
     frozenset({"graph", "limits"}),
     frozenset({"pattern", "region"}),
     frozenset({"cost", "plan", "schedule"}),

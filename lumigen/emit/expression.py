@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
@@ -32,7 +32,7 @@ from lumigen.emit.text import (
 from lumigen.emit.widths import int_reach, is_index, overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
-from lumigen.lower.algebra import is_nonnegative
+from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import address, is_per_lane
 from lumigen.ops import Op
@@ -43,6 +43,7 @@ from lumigen.region import (
     Expr,
     Holds,
     Index,
+    Intrinsic,
     Local,
     Prim,
     Random,
@@ -138,15 +139,23 @@ class Renderer:
         # what follows may not fit
         return element if atom.source.dtype is i64 else f"int64_t{{{element}}}"
 
-    def holds(self, c: Cmp) -> str:
+    def holds(self, c: Cmp, relation: str = "<=") -> str:
         """`0 <= slack` as a comparison of what is added with what is taken away: nothing overflows between them."""
         index = self.fitting(c.slack).index
         above, below, rest = sides(c.slack)
         if not above.terms:
-            return f"{index(below)} <= {cxx.integer(rest)}"
-        if rest == -1:
+            return f"{index(below)} {relation} {cxx.integer(rest)}"
+        if rest == -1 and relation == "<=":
             return f"{index(below)} < {index(above)}"
-        return f"{index(below - rest)} <= {index(above)}"
+        return f"{index(below - rest)} {relation} {index(above)}"
+
+    def _all_hold(self, conditions: tuple[Cmp, ...]) -> Iterator[str]:
+        """Each condition; two that are each other's mirror say that two numbers are equal."""
+        for i, c in enumerate(conditions):
+            mirror = Cmp(-c.slack)
+            if mirror in conditions[:i]:
+                continue
+            yield self.holds(c, "==" if mirror in conditions else "<=")
 
     # ---- scalars ----
 
@@ -173,16 +182,14 @@ class Renderer:
             text = f"random_bits({self.scalar(e.key).code}, {e.site}, {self.index(e.at)})"
             return Text(text if e.dtype is i64 else f"static_cast<int32_t>({text})")
         if isinstance(e, Holds):
-            return Text(" && ".join(map(self.holds, e.conditions)), LOOSE)
+            return Text(" && ".join(self._all_hold(e.conditions)), LOOSE)
         if isinstance(e, Choose):
-            extremum = _extremum(e)
-            if extremum is not None:
-                name, a, b = extremum
-                return Text(f"{name}({self.scalar(a).code}, {self.scalar(b).code})")
             parts = [self.scalar(x).within(SUM) for x in (e.condition, e.then, e.otherwise)]
             return Text(f"{parts[0]} ? {parts[1]} : {parts[2]}", LOOSE)
         if isinstance(e, Prim):
             return self._scalar_prim(e)
+        if isinstance(e, Intrinsic):
+            return self._scalar_intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no scalar form of {type(e).__name__}")
 
     def _with_names(self, e: Expr, again: list[Expr]) -> Text:
@@ -247,9 +254,6 @@ class Renderer:
                 if is_true(e.args[1]):
                     return no
                 return Text(f"{no.code} && {args[1].within(SUM)}", LOOSE)
-            known = _never_nan(e)
-            if known is not None:
-                return denied(Text(f"is_nan({self.scalar(known).code})"))
             return Text(f"{args[0].within(SUM)} < {args[1].within(SUM)}", LOOSE)
         if e.dtype is boolean:
             return Text(f"{args[0].within(SUM)} && {args[1].within(SUM)}", LOOSE)
@@ -263,6 +267,13 @@ class Renderer:
             )
             return Text(f"{name}({args[0].code}, {args[1].code})")
         raise LoweringFailed(step="emit", what=f"no scalar form of {e.op.value}")
+
+    def _scalar_intrinsic(self, e: Intrinsic) -> Text:
+        args = [self.scalar(a) for a in e.args]
+        operator = INTRINSICS[e.name].operator
+        if operator:
+            return Text(f"{args[0].within(SUM)} {operator} {args[1].within(SUM)}", LOOSE)
+        return Text(f"{e.name}({', '.join(a.code for a in args)})")
 
     def _cast(self, e: Prim, text: Text) -> Text:
         if e.dtype is boolean:
@@ -293,15 +304,13 @@ class Renderer:
         if isinstance(e, Read):
             return self._load(e)
         if isinstance(e, Choose):
-            extremum = _extremum(e)
-            if extremum is not None:
-                name, a, b = extremum
-                return Text(f"{name}({self.vector(a).code}, {self.vector(b).code})")
             return Text(
                 f"select({self.mask(e.condition)}, {self.vector(e.then).code}, {self.vector(e.otherwise).code})"
             )
         if isinstance(e, Prim):
             return self._vector_prim(e)
+        if isinstance(e, Intrinsic):
+            return self._intrinsic(e)
         raise LoweringFailed(step="emit", what=f"no vector form of {type(e).__name__}")
 
     def _is_shared(self, e: Choose) -> bool:
@@ -382,6 +391,10 @@ class Renderer:
             return Text(f"mod({args[0].code}, {args[1].code})")
         raise LoweringFailed(step="emit", what=f"no vector form of {e.op.value}")
 
+    def _intrinsic(self, e: Intrinsic) -> Text:
+        args = (self.mask(a) if a.dtype is boolean else self.vector(a).code for a in e.args)
+        return Text(f"{e.name}({', '.join(args)})")
+
     def mask(self, e: Expr) -> str:
         """A condition over lanes, as a Mask."""
         return self._mask(e).code
@@ -395,6 +408,8 @@ class Renderer:
             return Text(f"mask_lanes({self._lane_by_lane(e)})")
         if isinstance(e, Holds):
             return all_of([self._condition(c.of_numerator(self.lanes).slack) for c in e.conditions])
+        if isinstance(e, Intrinsic):
+            return self._intrinsic(e)
         if isinstance(e, Prim) and e.op is Op.LESS_THAN:
             return self._mask_less(e)
         if isinstance(e, Prim) and e.op is Op.MUL:
@@ -407,9 +422,6 @@ class Renderer:
         if e.args[0].dtype is boolean:
             no = denied_mask(self._mask(e.args[0]))
             return no if is_true(e.args[1]) else all_of([no.code, self.mask(e.args[1])])
-        known = _never_nan(e)
-        if known is not None:
-            return denied_mask(Text(f"is_nan({self.vector(known).code})"))
         return Text(f"lt({self.vector(e.args[0]).code}, {self.vector(e.args[1]).code})")
 
     def _condition(self, slack: Ix) -> str:
@@ -510,31 +522,6 @@ def _negated(e: Expr) -> Expr | None:
             if isinstance(y, Const) and y.value == -1:
                 return x
     return None
-
-
-def _extremum(e: Choose) -> tuple[str, Expr, Expr] | None:
-    """max and min as the language spells them: `a < b ? b : a` and `b < a ? b : a`."""
-    c = e.condition
-    if e.dtype is not f32 or not isinstance(c, Prim) or c.op is not Op.LESS_THAN:
-        return None
-    if c.args == (e.otherwise, e.then):
-        return "max_ordered", e.otherwise, e.then
-    if c.args == (e.then, e.otherwise):
-        return "min_ordered", e.otherwise, e.then
-    return None
-
-
-def _never_nan(e: Prim) -> Expr | None:
-    """x, if the comparison holds for every x but NaN: `c < x` where c < 0 and x >= 0, or is x * x.
-
-    Spelt so because ptxas (of CUDA 13.0 at least) takes such a comparison as true, of NaN too.
-    """
-    low, x = e.args
-    if not isinstance(low, Const) or not low.dtype.is_float or not low.value < 0:
-        return None
-    if not is_nonnegative(x):
-        return None
-    return x.args[0] if isinstance(x, Prim) and x.op is Op.MUL and x.args[0] is x.args[1] else x
 
 
 __all__ = [

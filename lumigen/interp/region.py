@@ -28,6 +28,7 @@ from lumigen.region import (
     Expr,
     Holds,
     Index,
+    Intrinsic,
     Local,
     Monoid,
     Prim,
@@ -299,7 +300,7 @@ class Evaluator:
                 return self.carried[e.carry, e.which]
             case Scan():
                 return self._scan(e)
-            case Local():
+            case Local() | Intrinsic():
                 raise KeyError(f"{e.name} is named by a tile program and has no value here")
 
     def numpy(self, dtype: DType) -> np.dtype[Any]:

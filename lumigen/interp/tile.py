@@ -18,6 +18,7 @@ from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix, Lookup
 from lumigen.interp.random import bits_at
 from lumigen.interp.region import cast
+from lumigen.intrinsics import INTRINSICS
 from lumigen.ops import NATIVE, ROWS, Op
 from lumigen.program import PANEL, THREADS
 from lumigen.region import (
@@ -27,6 +28,7 @@ from lumigen.region import (
     Expr,
     Holds,
     Index,
+    Intrinsic,
     Local,
     Monoid,
     Prim,
@@ -550,6 +552,8 @@ class _Task:
                 if e.op is Op.CONTIGUOUS:
                     return cast(args[0], e.dtype).astype(_wide(e.dtype))
                 return ROWS[e.op].meaning(*args)
+            case Intrinsic():
+                return INTRINSICS[e.name].meaning(*(self._value(a, memo) for a in e.args))
             case _:
                 raise TypeError(f"a tile program holds no {type(e).__name__}")
 

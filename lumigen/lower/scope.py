@@ -24,6 +24,7 @@ from lumigen.index import (
     minimum,
     unravel,
 )
+from lumigen.lower.named import named
 from lumigen.lower.phases import in_phases
 from lumigen.memo import remembered
 from lumigen.ops import Op
@@ -36,6 +37,7 @@ from lumigen.region import (
     Expr,
     Holds,
     Index,
+    Intrinsic,
     Local,
     Monoid,
     Prim,
@@ -115,7 +117,7 @@ def is_per_lane(e: Expr, lanes: Axis) -> bool:
         return any(factor is None for factor in affine) or not is_safe(e)
     if isinstance(e, Choose):
         return e.dtype is not f32 or not is_safe(e)
-    if isinstance(e, Prim):
+    if isinstance(e, Prim | Intrinsic):
         operands = {computed(a.dtype) for a in e.args}
         numeric = operands <= {f32} or operands <= {boolean, f32}
         return not (numeric and computed(e.dtype) in (f32, boolean))
@@ -183,7 +185,7 @@ class Scope:
 
     def values(self, roots: Iterable[Expr]) -> list[Expr]:
         """Each root as `value` gives it; what they use together is computed once."""
-        wanted = list(roots)
+        wanted = list(map(named, roots))
         self.uses = count_uses(wanted)
         return [self.value(e) for e in wanted]
 

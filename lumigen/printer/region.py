@@ -15,6 +15,7 @@ from lumigen.region import (
     Expr,
     Holds,
     Index,
+    Intrinsic,
     Local,
     Prim,
     Random,
@@ -105,6 +106,8 @@ def _node(e: Expr, names: dict[Expr, str]) -> str:
             return f"scan over ({e.axis}){parts}{of} from {init} by {step}: {e.dtype}"
         case Local():
             return e.name
+        case Intrinsic():
+            return f"{e.name}({', '.join(_use(a, names) for a in e.args)})"
 
 
 def _where(conditions: Iterable[object]) -> str:

@@ -15,6 +15,7 @@ from lumigen.region import (
     Expr,
     Holds,
     Index,
+    Intrinsic,
     Local,
     Prim,
     Random,
@@ -97,6 +98,8 @@ def show_expr(e: Expr) -> str:
             return " and ".join(map(str, e.conditions))
         case Prim():
             return _prim(e)
+        case Intrinsic():
+            return f"{e.name}({', '.join(map(show_expr, e.args))})"
         case Choose():
             then, otherwise = show_expr(e.then), show_expr(e.otherwise)
             return f"({then} if {show_expr(e.condition)} else {otherwise})"

@@ -30,12 +30,12 @@ struct FirstLanes {
 // Each of these defines Vec (float lanes), IVec (int32 lanes), Mask (truth lanes), kLanes, kFusedFma,
 // and the primitives on them: load store load_int store_int; + - * / fma sqrt max_ordered
 // min_ordered floor round_even trunc; bits from_bits to_float to_int; + - * & | ^ shift_left
-// shift_right on IVec; lt eq is_nan mask_and mask_or mask_not any select; splat splat_int iota_int
+// shift_right on IVec; lt le eq is_nan mask_and mask_or mask_not any select; splat splat_int iota_int
 // build first_lane exchange permute transpose; load_u16 store_u16, of integers below 65536 in IVec.
 //   fma(a, b, c)       a * b + c, rounded once where kFusedFma, twice elsewhere (SSE4.2)
 //   max_ordered(a, b)  exactly a < b ? b : a, so a NaN in b is dropped and a NaN in a is kept
 //   min_ordered(a, b)  exactly b < a ? b : a
-//   lt, eq             false where either side is NaN
+//   lt, le, eq         false where either side is NaN
 //   select(m, a, b)    m ? a : b
 //   shift_right        keeps the sign
 //   permute(a, i)      lane i[j] of a in lane j, of no meaning where i[j] is no lane
@@ -159,6 +159,10 @@ LUMIGEN_INLINE Vec copy_sign(Vec a, Vec b) {
 LUMIGEN_INLINE Vec max_nan(Vec a, Vec b) { return select(is_nan(b), b, max_ordered(a, b)); }
 LUMIGEN_INLINE Vec min_nan(Vec a, Vec b) { return select(is_nan(b), b, min_ordered(a, b)); }
 
+LUMIGEN_INLINE Mask ne(Vec a, Vec b) { return mask_not(eq(a, b)); }
+LUMIGEN_INLINE Mask is_inf(Vec a) { return eq(abs(a), splat(__builtin_inff())); }
+LUMIGEN_INLINE Mask is_finite(Vec a) { return lt(abs(a), splat(__builtin_inff())); }
+
 LUMIGEN_INLINE float recip(float a) { return 1.0f / a; }
 LUMIGEN_INLINE float sqrt(float a) { return __builtin_sqrtf(a); }
 LUMIGEN_INLINE float abs(float a) { return __builtin_fabsf(a); }
@@ -185,6 +189,8 @@ LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
 LUMIGEN_INLINE bool is_nan(float a) { return a != a; }
 LUMIGEN_INLINE float max_nan(float a, float b) { return b != b ? b : max_ordered(a, b); }
 LUMIGEN_INLINE float min_nan(float a, float b) { return b != b ? b : min_ordered(a, b); }
+LUMIGEN_INLINE bool is_inf(float a) { return abs(a) == __builtin_inff(); }
+LUMIGEN_INLINE bool is_finite(float a) { return abs(a) < __builtin_inff(); }
 LUMIGEN_INLINE bool lt(float a, float b) { return a < b; }
 LUMIGEN_INLINE float select(bool m, float a, float b) { return m ? a : b; }
 

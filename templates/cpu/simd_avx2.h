@@ -127,6 +127,7 @@ LUMIGEN_INLINE IVec shift_right(IVec a) {
 }
 
 LUMIGEN_INLINE Mask lt(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
+LUMIGEN_INLINE Mask le(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LE_OQ)}; }
 LUMIGEN_INLINE Mask eq(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ)}; }
 LUMIGEN_INLINE Mask is_nan(Vec a) { return {_mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q)}; }
 LUMIGEN_INLINE Mask lt(IVec a, IVec b) { return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.v, a.v))}; }

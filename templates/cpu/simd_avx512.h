@@ -125,6 +125,7 @@ LUMIGEN_INLINE IVec shift_right(IVec a) {
 }
 
 LUMIGEN_INLINE Mask lt(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+LUMIGEN_INLINE Mask le(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LE_OQ)}; }
 LUMIGEN_INLINE Mask eq(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)}; }
 LUMIGEN_INLINE Mask is_nan(Vec a) { return {_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q)}; }
 LUMIGEN_INLINE Mask lt(IVec a, IVec b) { return {_mm512_cmplt_epi32_mask(a.v, b.v)}; }

@@ -81,6 +81,7 @@ LUMIGEN_INLINE void store_u16(uint16_t* p, IVec a, FirstLanes l) {
 LUMIGEN_INLINE IVec bits(Vec a) { return {Bits4(a.v)}; }
 LUMIGEN_INLINE Vec from_bits(IVec a) { return {Float4(a.v)}; }
 LUMIGEN_INLINE Mask lt(Vec a, Vec b) { return {Bits4(a.v < b.v)}; }
+LUMIGEN_INLINE Mask le(Vec a, Vec b) { return {Bits4(a.v <= b.v)}; }
 LUMIGEN_INLINE Mask eq(Vec a, Vec b) { return {Bits4(a.v == b.v)}; }
 LUMIGEN_INLINE Mask is_nan(Vec a) { return {~Bits4(a.v == a.v)}; }
 LUMIGEN_INLINE Mask lt(IVec a, IVec b) { return {Bits4(Int4(a.v) < Int4(b.v))}; }

@@ -104,6 +104,7 @@ LUMIGEN_INLINE IVec shift_right(IVec a) {
 }
 
 LUMIGEN_INLINE Mask lt(Vec a, Vec b) { return {_mm_cmplt_ps(a.v, b.v)}; }
+LUMIGEN_INLINE Mask le(Vec a, Vec b) { return {_mm_cmple_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Mask eq(Vec a, Vec b) { return {_mm_cmpeq_ps(a.v, b.v)}; }
 LUMIGEN_INLINE Mask is_nan(Vec a) { return {_mm_cmpunord_ps(a.v, a.v)}; }
 LUMIGEN_INLINE Mask lt(IVec a, IVec b) { return {_mm_castsi128_ps(_mm_cmplt_epi32(a.v, b.v))}; }

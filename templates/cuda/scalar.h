@@ -43,6 +43,13 @@ LUMIGEN_INLINE double double_mod(double a, double b) {
 
 LUMIGEN_INLINE bool is_nan(double a) { return a != a; }
 LUMIGEN_INLINE double max_nan(double a, double b) { return b != b || a < b ? b : a; }
+LUMIGEN_INLINE double min_nan(double a, double b) { return b != b || b < a ? b : a; }
+LUMIGEN_INLINE double abs(double a) { return ::fabs(a); }
+LUMIGEN_INLINE double floor(double a) { return ::floor(a); }
+LUMIGEN_INLINE bool is_inf(double a) { return abs(a) == __builtin_inf(); }
+LUMIGEN_INLINE bool is_finite(double a) { return abs(a) < __builtin_inf(); }
+LUMIGEN_INLINE double max_ordered(double a, double b) { return a < b ? b : a; }
+LUMIGEN_INLINE double min_ordered(double a, double b) { return b < a ? b : a; }
 
 // The greater of two integers or truth values.
 template <class T>

@@ -175,6 +175,10 @@ LUMIGEN_INLINE float sin(float a) { return sinf(a); }
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
 LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
 LUMIGEN_INLINE bool is_nan(float a) { return a != a; }
+LUMIGEN_INLINE float abs(float a) { return fabsf(a); }
+LUMIGEN_INLINE float floor(float a) { return floorf(a); }
+LUMIGEN_INLINE bool is_inf(float a) { return abs(a) == __builtin_inff(); }
+LUMIGEN_INLINE bool is_finite(float a) { return abs(a) < __builtin_inff(); }
 // The greater, NaN where either is NaN.
 LUMIGEN_INLINE float max_nan(float a, float b) {
   float greater;
@@ -218,6 +222,15 @@ LUMIGEN_INLINE Vec min_ordered(Vec a, Vec b) {
 LUMIGEN_INLINE Vec max_nan(Vec a, Vec b) {
   return map_lanes(a, b, [](float x, float y) { return max_nan(x, y); });
 }
+LUMIGEN_INLINE Vec min_nan(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return min_nan(x, y); });
+}
+LUMIGEN_INLINE Vec abs(Vec a) {
+  return map_lanes(a, [](float x) { return abs(x); });
+}
+LUMIGEN_INLINE Vec floor(Vec a) {
+  return map_lanes(a, [](float x) { return floor(x); });
+}
 LUMIGEN_INLINE Vec mod(Vec a, Vec b) {
   return map_lanes(a, b, [](float x, float y) { return mod(x, y); });
 }
@@ -240,8 +253,23 @@ LUMIGEN_INLINE Mask eq(Vec a, Vec b) {
 LUMIGEN_INLINE Mask is_nan(Vec a) {
   return build_mask([&](int i) { return is_nan(a.v[i]); });
 }
+LUMIGEN_INLINE Mask le(Vec a, Vec b) {
+  return build_mask([&](int i) { return a.v[i] <= b.v[i]; });
+}
+LUMIGEN_INLINE Mask ne(Vec a, Vec b) {
+  return build_mask([&](int i) { return a.v[i] != b.v[i]; });
+}
+LUMIGEN_INLINE Mask is_inf(Vec a) {
+  return build_mask([&](int i) { return is_inf(a.v[i]); });
+}
+LUMIGEN_INLINE Mask is_finite(Vec a) {
+  return build_mask([&](int i) { return is_finite(a.v[i]); });
+}
 LUMIGEN_INLINE Mask mask_and(Mask a, Mask b) {
   return build_mask([&](int i) { return a.m[i] && b.m[i]; });
+}
+LUMIGEN_INLINE Mask mask_or(Mask a, Mask b) {
+  return build_mask([&](int i) { return a.m[i] || b.m[i]; });
 }
 LUMIGEN_INLINE Mask mask_not(Mask a) {
   return build_mask([&](int i) { return !a.m[i]; });

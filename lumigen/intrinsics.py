@@ -1,0 +1,39 @@
+"""intrinsics: what several primitives say and every target has a word for, with its meaning in numpy.
+
+A comparison with NaN or infinity, a maximum and the like are spelled in primitives, and named again when a kernel
+is made (`lower/named.py`), so that its text says `is_nan(x)` and `a == b`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Function:
+    """Its meaning on numpy arrays, and the operator of C++ that a scalar is written with, if there is one."""
+
+    meaning: Callable[..., Any]
+    operator: str = ""
+
+
+# The name is that of the function in the headers of every target, for scalars and for lanes.
+INTRINSICS: dict[str, Function] = {
+    "eq": Function(np.equal, "=="),
+    "ne": Function(np.not_equal, "!="),
+    "le": Function(np.less_equal, "<="),
+    "mask_or": Function(np.logical_or, "||"),
+    "is_nan": Function(np.isnan),
+    "is_inf": Function(np.isinf),
+    "is_finite": Function(np.isfinite),
+    "max_ordered": Function(lambda a, b: np.where(a < b, b, a)),
+    "min_ordered": Function(lambda a, b: np.where(b < a, b, a)),
+    "max_nan": Function(np.maximum),
+    "min_nan": Function(np.minimum),
+    "abs": Function(np.abs),
+    "floor": Function(np.floor),
+}

@@ -1,0 +1,198 @@
+"""named: expressions of primitives as the intrinsics that they are, for the text of a kernel.
+
+Promises the same value of every operand, NaN and infinities included. It does not look into reductions, whose terms
+become statements of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from functools import partial, reduce
+
+from lumigen.dtype import boolean
+from lumigen.lower.algebra import is_nonnegative
+from lumigen.memo import remembered
+from lumigen.ops import Op
+from lumigen.region import (
+    Choose,
+    Const,
+    Expr,
+    Intrinsic,
+    Prim,
+    Reduce,
+    Scan,
+    children,
+    choose,
+    const,
+    intrinsic,
+    is_true,
+    negation,
+    prim,
+    rebuild,
+)
+
+
+@remembered
+def named(e: Expr) -> Expr:
+    """The same value, with an intrinsic wherever primitives say one."""
+    if isinstance(e, Reduce | Scan) or not children(e):
+        return e
+    if (ordered := _is_ordered(e)) is not None:
+        return negation(_truth("is_nan", named(ordered)))
+    if _is_conjunction(e):
+        return _conjunction([named(x) for x in _factors(e)])
+    e = rebuild(e, named, lambda i: i)
+    if isinstance(e, Choose):
+        return _chosen(e)
+    denied = _denied(e)
+    return _magnitude(e) or e if denied is None else _denial(denied)
+
+
+def _truth(name: str, *args: Expr) -> Expr:
+    return intrinsic(name, args, boolean)
+
+
+# ---- conditions ----
+
+
+def _is_ordered(e: Expr) -> Expr | None:
+    """x, if the comparison holds for every x but NaN: `c < x` where c < 0 and x >= 0, or is x * x."""
+    if _compared(e) is None:
+        return None
+    low, x = children(e)
+    if not isinstance(low, Const) or not low.dtype.is_float or not low.value < 0:
+        return None
+    if not is_nonnegative(x):
+        return None
+    return x.args[0] if isinstance(x, Prim) and x.op is Op.MUL and x.args[0] is x.args[1] else x
+
+
+def _is_conjunction(e: Expr) -> bool:
+    return isinstance(e, Prim) and e.op is Op.MUL and e.dtype.is_bool
+
+
+def _factors(e: Expr) -> Iterator[Expr]:
+    """What all has to hold, in order."""
+    if not _is_conjunction(e):
+        yield e
+        return
+    for x in children(e):
+        yield from _factors(x)
+
+
+def _conjunction(conditions: Iterable[Expr]) -> Expr:
+    """All of the conditions; those that say one thing together stand where the first of them stood."""
+    left = dict.fromkeys(conditions)
+    implied: set[Expr] = set()
+    for c in tuple(left):
+        found = _together(c, left) if c in left else None
+        if found is None:
+            continue
+        whole, others, ordered = found
+        left = {whole if x is c else x: None for x in left if x not in others}
+        implied |= ordered
+    kept = [x for x in left if x not in implied]
+    return reduce(lambda a, b: prim(Op.MUL, (a, b), boolean), kept)
+
+
+def _together(c: Expr, left: Iterable[Expr]) -> tuple[Expr, set[Expr], set[Expr]] | None:
+    """The intrinsic that a condition says with others: those it replaces, and those that it implies."""
+    denied = _denied(c)
+    if denied is None:
+        x, top = _compared(c) or (c, c)
+        if not isinstance(top, Const) or top.value != math.inf:
+            return None
+        lowest = prim(Op.LESS_THAN, (const(-math.inf, x.dtype), x), boolean)
+        return (_truth("is_finite", x), {lowest}, set()) if lowest in left else None
+    if isinstance(denied, Intrinsic) and denied.name == "is_finite":
+        number = negation(_truth("is_nan", *denied.args))
+        return (_truth("is_inf", *denied.args), {number}, set()) if number in left else None
+    pair = _compared(denied)
+    if pair is None:
+        return None
+    b, a = pair  # not b < a
+    numbers = {negation(_truth("is_nan", x)) for x in pair if _may_be_nan(x)}
+    if not numbers <= set(left):
+        return None
+    mirror = negation(prim(Op.LESS_THAN, (a, b), boolean))
+    return (
+        (_truth("eq", b, a), {mirror}, numbers)
+        if mirror in left
+        else (_truth("le", a, b), set(), numbers)
+    )
+
+
+def _denied(e: Expr) -> Expr | None:
+    """What a condition says not to hold."""
+    is_denial = isinstance(e, Prim) and e.op is Op.LESS_THAN and is_true(e.args[1])
+    return children(e)[0] if is_denial else None
+
+
+def _denial(e: Expr) -> Expr:
+    """Not the condition: another one, or one of those that a conjunction denies."""
+    if isinstance(e, Intrinsic) and e.name == "eq":
+        return _truth("ne", *e.args)
+    factors = list(_factors(e))
+    if len(factors) == 1 or not any(_denied(x) for x in factors):
+        return negation(e)
+    return reduce(partial(_truth, "mask_or"), map(_denial, factors))
+
+
+def _compared(e: Expr) -> tuple[Expr, Expr] | None:
+    """The two numbers of which the first is less, if the condition says so."""
+    if not isinstance(e, Prim) or e.op is not Op.LESS_THAN or e.args[0].dtype.is_bool:
+        return None
+    return e.args[0], e.args[1]
+
+
+def _may_be_nan(e: Expr) -> bool:
+    return e.dtype.is_float and not (isinstance(e, Const) and not math.isnan(e.value))
+
+
+# ---- numbers ----
+
+
+def _chosen(e: Choose) -> Expr:
+    if e.dtype.is_float and (found := _extremum(e) or _floor(e)) is not None:
+        return found
+    denied = _denied(e.condition)
+    return e if denied is None else choose(denied, e.otherwise, e.then)
+
+
+def _extremum(e: Choose) -> Expr | None:
+    """max and min: `a < b ? b : a`, whose condition may also hold where b is NaN."""
+    a, b = e.otherwise, e.then
+    nan = _truth("is_nan", b)
+    for name, pair, mirror in (("max", (a, b), (b, a)), ("min", (b, a), (a, b))):
+        less = prim(Op.LESS_THAN, pair, boolean)
+        if e.condition is less:
+            return intrinsic(f"{name}_ordered", (a, b), e.dtype)
+        if e.condition in (_truth("mask_or", less, nan), negation(_truth("le", *mirror))):
+            return intrinsic(f"{name}_nan", (a, b), e.dtype)
+    return None
+
+
+def _floor(e: Choose) -> Expr | None:
+    """floor(x): `0 < m ? x - m : x` of the remainder m = x mod 1."""
+    x, pair = e.otherwise, _compared(e.condition)
+    if pair is None:
+        return None
+    zero, m = pair
+    remainder = prim(Op.MOD, (x, const(1, x.dtype)), x.dtype)
+    below = prim(Op.ADD, (x, prim(Op.MUL, (m, const(-1, x.dtype)), x.dtype)), x.dtype)
+    is_floor = zero is const(0, x.dtype) and m is remainder and e.then is below
+    return intrinsic("floor", (x,), e.dtype) if is_floor else None
+
+
+def _magnitude(e: Expr) -> Expr | None:
+    """abs(x): `x < 0 ? -x : x` plus 0, which makes -0 to 0."""
+    if not isinstance(e, Prim) or e.op is not Op.ADD or e.args[1] is not const(0, e.dtype):
+        return None
+    chosen = e.args[0]
+    if not isinstance(chosen, Choose) or not e.dtype.is_float:
+        return None
+    x = chosen.otherwise
+    is_below = chosen.condition is prim(Op.LESS_THAN, (x, const(0, x.dtype)), boolean)
+    is_magnitude = is_below and chosen.then is prim(Op.MUL, (x, const(-1, x.dtype)), x.dtype)
+    return intrinsic("abs", (x,), e.dtype) if is_magnitude else None

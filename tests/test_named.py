@@ -1,0 +1,67 @@
+"""Primitives that say an intrinsic are named so in a kernel, and the name means the same of every number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+from tiles import run_entry, traced
+
+import lumigen as lg
+from lumigen.dtype import DType, f32, f64
+from lumigen.interp import evaluate
+from lumigen.intrinsics import INTRINSICS
+from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.region import Expr, Intrinsic, walk
+from lumigen.targets.cpu.device import CPU
+
+VALUES = (0.0, -0.0, 1.0, -1.5, 2.5, 1e-40, -1e-40, 3e38, np.inf, -np.inf, np.nan)
+CASES: dict[str, tuple[Callable[..., lg.Tensor], set[str]]] = {
+    "eq": (lambda x, y: x == y, {"eq"}),
+    "ne": (lambda x, y: x != y, {"ne"}),
+    "le": (lambda x, y: x <= y, {"le"}),
+    "ge": (lambda x, y: x >= y, {"le"}),
+    "equal to infinity": (lambda x, y: x == float("-inf"), {"eq"}),
+    "at most a number": (lambda x, y: x <= 1, {"le"}),
+    "isnan": (lambda x, y: x.isnan(), {"is_nan"}),
+    "isinf": (lambda x, y: x.isinf(), {"is_inf"}),
+    "isfinite": (lambda x, y: x.isfinite(), {"is_finite"}),
+    "relu": (lambda x, y: x.relu(), {"max_ordered"}),
+    "clamp": (lambda x, y: x.clamp(-1, 2), {"max_ordered", "min_ordered"}),
+    "maximum": (lambda x, y: lg.maximum(x, y), {"max_nan"}),
+    "minimum": (lambda x, y: lg.minimum(x, y), {"min_nan"}),
+    "clamp by tensors": (lambda x, y: x.clamp(y, y + 1), {"max_nan", "min_nan"}),
+    "abs": (lambda x, y: x.abs(), {"abs"}),
+    "floor": (lambda x, y: x.floor(), {"floor"}),
+    "ceil": (lambda x, y: x.ceil(), {"floor"}),
+    "or": (lambda x, y: (x < y) | (x < -1) | y.isnan(), {"mask_or", "is_nan"}),
+    "and": (lambda x, y: (x <= y) & (y <= 1) & ~(x == y), {"le", "ne"}),
+    "not at most": (lambda x, y: ~(x <= y), {"le"}),
+    "a maximum's sum": (lambda x, y: lg.maximum(x, y).sum(0), {"max_nan"}),
+}  # fmt: skip
+
+
+def values_of(model: LoweredModel) -> list[Expr]:
+    statements = [s for k in model.kernels for s in k.program.statements()]
+    return walk(v for s in statements for v in vars(s).values() if isinstance(v, Expr))
+
+
+@pytest.mark.parametrize("dtype", [f32, f64], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_an_intrinsic_means_what_its_primitives_do(name: str, dtype: DType) -> None:
+    function, wanted = CASES[name]
+    pairs = np.array(list(product(VALUES, VALUES)), dtype.numpy)
+    inputs = {"x": pairs[:, 0].copy(), "y": pairs[:, 1].copy()}
+    spec = lg.spec(len(pairs), dtype=dtype)
+    graph = traced(lambda **tensors: {"out": function(**tensors)}, x=spec, y=spec)
+    lowered = assemble([("entry", graph)], CPU)
+    assert {e.name for e in values_of(lowered) if isinstance(e, Intrinsic)} == wanted
+    with np.errstate(all="ignore"):
+        right = evaluate(graph, inputs, {})["out"]
+    np.testing.assert_array_equal(run_entry(lowered, inputs, {})["out"], right)
+
+
+def test_each_intrinsic_is_said_by_some_case() -> None:
+    assert set().union(*(wanted for _, wanted in CASES.values())) == set(INTRINSICS)
