@@ -57,7 +57,10 @@ def _truth(name: str, *args: Expr) -> Expr:
 
 
 def _is_ordered(e: Expr) -> Expr | None:
-    """x, if the comparison holds for every x but NaN: `c < x` where c < 0 and x >= 0, or is x * x."""
+    """x, if the comparison holds for every x but NaN: `c < x` where c < 0 and x >= 0, or is x * x.
+
+    ptxas (of CUDA 13.0 at least) takes such a comparison as true, of NaN too.
+    """
     if _compared(e) is None:
         return None
     low, x = children(e)

@@ -101,6 +101,8 @@ static void check_masks() {
     for (const float b : kValues) {
       const Vec x = splat(a), y = splat(b);
       CHECK(lane(lt(x, y)) == float(a < b) && lane(eq(x, y)) == float(a == b));
+      CHECK(lane(le(x, y)) == float(a <= b) && lane(ne(x, y)) == float(a != b));
+      CHECK(lane(is_inf(x)) == float(std::isinf(a)) && lane(is_finite(x)) == float(std::isfinite(a)));
       CHECK(lane(mask_and(lt(x, y), is_nan(x))) == 0.0f);
       CHECK(lane(mask_or(eq(x, x), is_nan(x))) == 1.0f);
       CHECK(lane(mask_not(lt(x, y))) == float(!(a < b)) && any(lt(x, y)) == (a < b));

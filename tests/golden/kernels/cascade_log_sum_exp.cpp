@@ -72,7 +72,7 @@ void k00_total_mixed_cascade(const void* raw, int64_t task, char* scratch) {
     const int64_t n = n_begin + n_offset;
     const Vec v1 = load(state0 + n - n_begin, lanes);
     store(total_ + n,
-        select(lt(select(lt(v1, splat(0.0f)), v1 * splat(-1.0f), v1) + splat(0.0f), splat(__builtin_inff())),
+        select(lt(abs(v1), splat(__builtin_inff())),
             fma(log2(select(lt(v1, splat(-3.4028235e+38f)), splat(__builtin_nanf("")),
                         load(state1 + n - n_begin, lanes))), splat(0.6931472f), v1), v1), lanes);
   });

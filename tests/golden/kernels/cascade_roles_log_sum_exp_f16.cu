@@ -70,7 +70,7 @@ __global__ void LUMIGEN_CLUSTER(Tile::kCluster) __launch_bounds__(Tile::kThreads
   }, [&] { scale_rows(sums, factor0); });
   for_rows<int>(m0, rows, [&](int m, float row6, float row7) {
     const float v2 = row6 * 0.125f;
-    total_[m] = f16_bits((((v2 < 0.0f) ? v2 * -1.0f : v2) + 0.0f < __builtin_inff())
+    total_[m] = f16_bits((abs(v2) < __builtin_inff())
         ? fma(log2((v2 < -3.4028235e+38f) ? __builtin_nanf("") : row7), 0.6931472f, v2) : v2);
   }, state0, state1);
   for_each_row([&](int, float& at_state0, float& at_state1, float& at_result0) {

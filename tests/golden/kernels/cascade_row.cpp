@@ -62,7 +62,7 @@ void k01_product_cascade(const void* raw, int64_t task, char* scratch) {
     multiply_direct_b(sum2, 16, weights2, values + 1024 * i0 + 16 * k_begin, 16, 1, 16, k_end - k_begin, true);
   }
   const float v1 = state0[0];
-  const bool v2 = (!(v1 < -__builtin_inff()) && !(-__builtin_inff() < v1)) && !is_nan(v1);
+  const bool v2 = v1 == -__builtin_inff();
   const float v3 = recip((v1 < -3.4028235e+38f) ? __builtin_nanf("") : state1[0]);
   for_lanes(16, [&](int64_t e, auto lanes) {
     store(out + e + 16 * i0 + 16 * i1, v2 ? splat(0.0f) : load(sum2 + e, lanes) * splat(v3), lanes);

@@ -47,8 +47,8 @@ void k00_convolution_panel(const void* raw, int64_t task, char* scratch) {
       const float v0 = b_weight[m];
       for_lanes(index_min(c + 128, n1) - c, [&](int64_t n_offset, auto lanes) {
         const int64_t n = c + n_offset;
-        const Vec v1 = load(c_tile + 144 * m + n - c - 144 * m0, lanes) + splat(v0);
-        store(out + 1152 * i0 + 144 * m + n, max_ordered(v1, splat(0.0f)), lanes);
+        store(out + 1152 * i0 + 144 * m + n,
+            max_ordered(load(c_tile + 144 * m + n - c - 144 * m0, lanes) + splat(v0), splat(0.0f)), lanes);
       });
     }
   }

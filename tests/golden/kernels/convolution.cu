@@ -33,8 +33,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   Accumulators<Tile> acc;
   contract(acc, a, b, Part{m0, n0, 0, 36}, shared);
   for_each_element<int>(acc, m0, n0, 8, 144, [&](int m, int n, Vec total, auto lanes) {
-    const Vec v0 = total + splat(b_weight[m]);
-    store(out + 1152 * i0 + 144 * m + n, max_ordered(v0, splat(0.0f)), lanes);
+    store(out + 1152 * i0 + 144 * m + n, max_ordered(total + splat(b_weight[m]), splat(0.0f)), lanes);
   });
 }
 

@@ -35,13 +35,12 @@ void k00_product_panel(const void* raw, int64_t task, char* scratch) {
       for_lanes(n1 - c, [&](int64_t n_offset, auto lanes) {
         const int64_t n = c + n_offset;
         const Vec v0 = load(c_tile + 128 * m + n - c - 128 * m0, lanes) + load(b_weight + n, lanes);
-        const Mask v1 = lt(v0, splat(0.0f));
-        const Vec v2 = select(v1, v0 * splat(-1.0f), v0);
-        const Vec v3 = min_ordered(v2, splat(6.0f));
+        const Vec v1 = select(lt(v0, splat(0.0f)), v0 * splat(-1.0f), v0);
+        const Vec v2 = min_ordered(v1, splat(6.0f));
         store(out + 40 * m + n,
-            select(v1, splat(0.0f), v0) -
-            v3 * exp2(fma(v3 - v2, splat(9.0f),
-                    polynomial(v3, 2.6650548e-07f, -5.733628e-06f, 5.0499733e-05f, -0.0002008664f, -0.00014927654f,
+            max_ordered(v0, splat(0.0f)) -
+            v2 * exp2(fma(v2 - v1, splat(9.0f),
+                    polynomial(v2, 2.6650548e-07f, -5.733628e-06f, 5.0499733e-05f, -0.0002008664f, -0.00014927654f,
                         0.007119216f, -0.052554723f, -0.45918342f, -1.1511089f, -0.9999999f))), lanes);
       });
     }

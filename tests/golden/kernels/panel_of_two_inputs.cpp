@@ -42,8 +42,7 @@ void k00_product_panel(const void* raw, int64_t task, char* scratch) {
     for (int64_t m = m0; m < m1; ++m) {
       for_lanes(n1 - c, [&](int64_t n_offset, auto lanes) {
         const int64_t n = c + n_offset;
-        const Vec v0 = load(c_tile + 144 * m + n - c - 144 * m0, lanes);
-        store(out + 40 * m + n, max_ordered(v0, splat(0.0f)), lanes);
+        store(out + 40 * m + n, max_ordered(load(c_tile + 144 * m + n - c - 144 * m0, lanes), splat(0.0f)), lanes);
       });
     }
   }

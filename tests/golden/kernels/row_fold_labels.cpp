@@ -62,12 +62,12 @@ void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
     }
   }
   for (int64_t m = m0; m < m1; ++m) {
-    const bool v0 = !(y[m] <= -100 && -100 <= y[m]);
+    const bool v0 = y[m] == -100;
     const float v1 = state0[m - m0];
-    out[m] = (v0
-        ? ((500 * (y[m] < 0) + y[m] <= 499 && 0 <= 500 * (y[m] < 0) + y[m]) ? state2[m - m0] - v1 -
-            log2((v1 < -3.4028235e+38f) ? __builtin_nanf("") : state1[m - m0]) * 0.6931472f : 0.0f)
-        : 0.0f) * -1.0f * (v0 ? 1.0f : 0.0f);
+    out[m] = (v0 ? 0.0f
+        : ((500 * (y[m] < 0) + y[m] <= 499 && 0 <= 500 * (y[m] < 0) + y[m]) ? state2[m - m0] - v1 -
+            log2((v1 < -3.4028235e+38f) ? __builtin_nanf("") : state1[m - m0]) * 0.6931472f : 0.0f)) * -1.0f * (v0
+        ? 0.0f : 1.0f);
   }
 }
 

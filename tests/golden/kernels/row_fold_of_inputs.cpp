@@ -63,7 +63,7 @@ void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
     const int64_t m = m0 + m_offset;
     const Vec v0 = load(state0 + m - m0, lanes);
     store(out + m,
-        select(lt(select(lt(v0, splat(0.0f)), v0 * splat(-1.0f), v0) + splat(0.0f), splat(__builtin_inff())),
+        select(lt(abs(v0), splat(__builtin_inff())),
             fma(log2(select(lt(v0, splat(-3.4028235e+38f)), splat(__builtin_nanf("")), load(state1 + m - m0, lanes))),
                 splat(0.6931472f), v0), v0), lanes);
   });

@@ -36,12 +36,11 @@ __global__ void __launch_bounds__(kThreads, 6)
       });
       const float r0 = reduce_add(acc0);
       const float v0 = r0 + b_weight[i1];
-      const bool v1 = v0 < 0.0f;
-      const float v2 = v1 ? v0 * -1.0f : v0;
-      const float v3 = min_ordered(v2, 6.0f);
-      if (team_rank() == 0) out[40 * i0 + i1] = (v1 ? 0.0f : v0) -
-          v3 * exp2(fma(v3 - v2, 9.0f,
-                  polynomial(v3, 2.6650548e-07f, -5.733628e-06f, 5.0499733e-05f, -0.0002008664f, -0.00014927654f,
+      const float v1 = (v0 < 0.0f) ? v0 * -1.0f : v0;
+      const float v2 = min_ordered(v1, 6.0f);
+      if (team_rank() == 0) out[40 * i0 + i1] = max_ordered(v0, 0.0f) -
+          v2 * exp2(fma(v2 - v1, 9.0f,
+                  polynomial(v2, 2.6650548e-07f, -5.733628e-06f, 5.0499733e-05f, -0.0002008664f, -0.00014927654f,
                       0.007119216f, -0.052554723f, -0.45918342f, -1.1511089f, -0.9999999f)));
     }
   });

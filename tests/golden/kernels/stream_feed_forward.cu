@@ -33,12 +33,11 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
       multiply(scores, a_tile, b_tile);
       map_within<int>(scores, scores, m0, k_begin, rows, 48, 0.0f,
           [&](int /*m*/, int /*k1*/, Vec score0, auto /*lanes*/) {
-        const Mask v0 = lt(score0, splat(0.0f));
-        const Vec v1 = select(v0, score0 * splat(-1.0f), score0);
-        const Vec v2 = min_ordered(v1, splat(6.0f));
-        return select(v0, splat(0.0f), score0) -
-            v2 * exp2(fma(v2 - v1, splat(9.0f),
-                    polynomial(v2, 2.6650548e-07f, -5.733628e-06f, 5.0499733e-05f, -0.0002008664f, -0.00014927654f,
+        const Vec v0 = select(lt(score0, splat(0.0f)), score0 * splat(-1.0f), score0);
+        const Vec v1 = min_ordered(v0, splat(6.0f));
+        return max_ordered(score0, splat(0.0f)) -
+            v1 * exp2(fma(v1 - v0, splat(9.0f),
+                    polynomial(v1, 2.6650548e-07f, -5.733628e-06f, 5.0499733e-05f, -0.0002008664f, -0.00014927654f,
                         0.007119216f, -0.052554723f, -0.45918342f, -1.1511089f, -0.9999999f)));
       });
       multiply_fragment(sums, scores, c_tile);

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     const float row6 = at_state0;
     const float row7 = at_state1;
     const float v2 = row6 * 0.25f;
-    const float new_result0 = (!(v2 < -__builtin_inff()) && !(-__builtin_inff() < v2)) && !is_nan(v2);
+    const float new_result0 = v2 == -__builtin_inff();
     const float new_result1 = recip((v2 < -3.4028235e+38f) ? __builtin_nanf("") : row7);
     at_result0 = new_result0;
     at_result1 = new_result1;
