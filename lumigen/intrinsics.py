@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+Array = np.ndarray[Any, Any]
+
 
 @dataclass(frozen=True)
 class Function:
@@ -19,6 +21,16 @@ class Function:
 
     meaning: Callable[..., Any]
     operator: str = ""
+
+
+def _max_ordered(a: Array, b: Array) -> Array:
+    out: Array = np.where(a < b, b, a)
+    return out
+
+
+def _min_ordered(a: Array, b: Array) -> Array:
+    out: Array = np.where(b < a, b, a)
+    return out
 
 
 # The name is that of the function in the headers of every target, for scalars and for lanes.
@@ -30,8 +42,8 @@ INTRINSICS: dict[str, Function] = {
     "is_nan": Function(np.isnan),
     "is_inf": Function(np.isinf),
     "is_finite": Function(np.isfinite),
-    "max_ordered": Function(lambda a, b: np.where(a < b, b, a)),
-    "min_ordered": Function(lambda a, b: np.where(b < a, b, a)),
+    "max_ordered": Function(_max_ordered),
+    "min_ordered": Function(_min_ordered),
     "max_nan": Function(np.maximum),
     "min_nan": Function(np.minimum),
     "abs": Function(np.abs),
