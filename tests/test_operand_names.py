@@ -17,7 +17,14 @@ from lumigen.frontend import Traced
 from lumigen.index import ix
 from lumigen.kernel_words import is_said
 from lumigen.lower.assemble import LoweredKernel
-from lumigen.lower.operand_names import free_name, kernel_name, kernel_words, operand_names
+from lumigen.lower.operand_names import (
+    free_name,
+    kernel_name,
+    kernel_words,
+    named_slots,
+    operand_names,
+)
+from lumigen.program import Slot
 from lumigen.region import Buffer, Region, Role, Store, const
 
 
@@ -142,3 +149,17 @@ def test_a_kernel_is_called_after_what_it_writes_else_after_weights() -> None:
     assert kernel_name(kernel_words(named), region) == "hidden"
     long = operand_names([(out, "a_name_that_is_much_too_long_for_a_kernel")])
     assert kernel_name(kernel_words(long), region) == ""
+
+
+def test_slots_are_called_after_what_lies_in_them() -> None:
+    slots = tuple(Slot(name, ix(64), ()) for name in ("t0", "t3", "t5", "t7", "t9"))
+    slots = (*slots[:4], Slot("t9", ix(64), ("t3", "t0")))
+    place = {"t0": "t0", "t1": "t0", "t3": "t3", "t4": "t3", "t5": "t5", "t7": "t7", "t9": "t9"}
+    labels = {"t0": "h.0.ln_1", "t1": "h.1.ln_1", "t3": "h.0.query", "t4": "h.0.fc", "t7": "ln_1"}
+    labels |= {"t9": "a_rather_long_name_of_a_value"}
+    found, where = named_slots(slots, place, labels)
+    names = ("ln_1", "query_or_fc", "t5", "ln_1_2", "a_rather_long_name_of_a_value")
+    assert tuple(s.name for s in found) == names
+    assert found[-1].after == ("query_or_fc", "ln_1")
+    assert where["t1"] == "ln_1"
+    assert where["t4"] == "query_or_fc"

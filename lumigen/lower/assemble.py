@@ -24,7 +24,13 @@ from lumigen.lower.in_place import in_place
 from lumigen.lower.join import join_regions
 from lumigen.lower.join_grids import join_grids
 from lumigen.lower.layout import choose_layouts
-from lumigen.lower.operand_names import kernel_name, kernel_words, labels_of, operand_names
+from lumigen.lower.operand_names import (
+    kernel_name,
+    kernel_words,
+    labels_of,
+    named_slots,
+    operand_names,
+)
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
@@ -204,11 +210,11 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The regions of an entry, each with its canonical form and the loops around it."""
+    """The regions of an entry, each with its canonical form and the loops around it; the names of temporaries."""
 
-    forms: tuple[tuple[Region, Canonical], ...]
-    repeats: tuple[tuple[Repeat, ...], ...]
+    forms: tuple[tuple[Region, Canonical, tuple[Repeat, ...]], ...]
     slices: dict[Buffer, Slice]
+    labels: dict[str, str]
 
 
 @dataclass
@@ -261,28 +267,23 @@ class _Model:
         )
         regions = join_grids(regions, self.skeletons.in_loops, self.beside, self.whole)
         labels = labels_of(graph, regions)
-        forms: list[tuple[Region, Canonical]] = []
+        forms: list[tuple[Region, Canonical, tuple[Repeat, ...]]] = []
         for region in regions:
             whole, parts = take_parts(region)
             self.parts |= parts
             form = canonical(whole)
-            forms.append((whole, form))
+            forms.append((whole, form, tuple(Repeat(step_of(a), a.extent) for a in region.steps)))
             self.labels.setdefault(form.region, []).extend(
                 (new, self.label(old, labels)) for new, old in form.binding
             )
-        repeats = [tuple(Repeat(step_of(a), a.extent) for a in r.steps) for r in regions]
-        return _Prepared(tuple(forms), tuple(repeats), self.slices)
+        return _Prepared(tuple(forms), self.slices, labels)
 
     def entry(self, name: str, graph: Graph, found: _Prepared) -> Program:
         self.slices = found.slices
-        steps = [
-            self.steps(region, form, repeats, number)
-            for number, ((region, form), repeats) in enumerate(
-                zip(found.forms, found.repeats, strict=True)
-            )
-        ]
+        steps = [self.steps(*one, number) for number, one in enumerate(found.forms)]
         dims = graph.dims()
-        slots, place = self.arena([s for one in steps for s in one], dims)
+        placed = self.arena([s for one in steps for s in one], dims)
+        slots, place = named_slots(*placed, found.labels)
         groups = tuple(self.group(one, place) for one in steps)
         inputs = tuple(
             Port.of(tensor_of(n), n.shape, n.dtype) for n in graph.inputs if n.op is Op.INPUT
@@ -407,11 +408,8 @@ class _Model:
             b = part.weight
         if (b.name, panels) in self.stored:
             return self.stored[b.name, panels]
-        name = (
-            "w_"
-            + "".join(c if c.isalnum() else "_" for c in b.name)
-            + ("_panels" if panels else "")
-        )
+        stem = "".join(c if c.isalnum() else "_" for c in b.name)
+        name = f"w_{stem}_panels" if panels else f"w_{stem}"
         name += "_weight" * name.endswith(("_dim", "_port"))  # as constants of dims and ports do
         info = WeightInfo(b.name, tuple(int(d.const) for d in b.dims), b.dtype)
         # some are stored in another layout, or are of a weight whose name differs in punctuation

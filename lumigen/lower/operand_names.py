@@ -13,6 +13,7 @@ from dataclasses import replace
 from lumigen.graph import Graph
 from lumigen.kernel_words import DERIVED, is_said
 from lumigen.names import common_parts, identifier, numbered, short_names
+from lumigen.program import Slot
 from lumigen.region import Buffer, Region, Role, buffers_of, walk
 
 LONGEST = 24  # characters of the words in a kernel's name
@@ -72,6 +73,25 @@ def free_name(name: str, taken: Iterable[str]) -> str:
     while is_said(name) or name in used or any(f"{start}{name}" in used for start in DERIVED):
         name += "_"
     return identifier(name, used)
+
+
+def named_slots(
+    slots: Iterable[Slot], place: Mapping[str, str], labels: Mapping[str, str]
+) -> tuple[tuple[Slot, ...], dict[str, str]]:
+    """The slots of an arena, called after what lies in them, and the slot of each temporary.
+
+    What lies in a slot one after another has its names joined by `or`. A slot of nothing that has a name keeps its own.
+    """
+    called: dict[str, str] = {}
+    for slot in slots:
+        within = (labels[t] for t, home in place.items() if home == slot.name and t in labels)
+        words = dict.fromkeys(short_names([n.removesuffix(".self")], 1)[0] for n in within)
+        found = "_or_".join(words)
+        if len(words) > 1 and len(found) > LONGEST:
+            found = f"{next(iter(words))}_or_others"
+        called[slot.name] = numbered(found or slot.name, called.values())
+    renamed = (Slot(called[s.name], s.bytes, tuple(called[a] for a in s.after)) for s in slots)
+    return tuple(renamed), {t: called[home] for t, home in place.items()}
 
 
 def kernel_words(named: Mapping[Buffer, Buffer]) -> dict[str, str]:
