@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, f32, f64, i32, i64
@@ -228,6 +231,9 @@ class Renderer:
             is_wider = e.dtype is i64 and overflows_int(e)
             render = widened(self.scalar) if is_wider else self.scalar
             return _wrapped(e, arithmetic(e, render, may_fuse=e.dtype is f32))
+        powered = power(e, lambda x: self.scalar(x).code)
+        if powered is not None:
+            return powered
         args = [self.scalar(a) for a in e.args]
         if e.op in UNARY:
             stem = UNARY[e.op]
@@ -373,6 +379,9 @@ class Renderer:
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
+        powered = None if self.flushes else power(e, lambda x: self.vector(x).code)
+        if powered is not None:
+            return powered
         args = [self.vector(a) for a in e.args]
         if e.op is Op.EXP2 and self.flushes:
             return Text(f"exp2_flushed({args[0].code})")
@@ -475,6 +484,26 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
             p, q = (render(z).code for z in y.args)
             return Text(f"fma({p}, {q}, {render(x).code})")
     return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
+
+
+def power(e: Prim, render: Callable[[Expr], str]) -> Text | None:
+    """exp2 of a product that is not rounded: exp, the power of a scale, or that of a logarithm; None of no product."""
+    exponent = e.args[0]
+    if e.op is not Op.EXP2 or not isinstance(exponent, Prim) or exponent.op is not Op.MUL:
+        return None
+    for x, y in (exponent.args, exponent.args[::-1]):
+        if isinstance(x, Prim) and x.op is Op.LOG2:
+            name = "double_power" if e.dtype is f64 else "power"
+            return Text(f"{name}({render(x.args[0])}, {render(y)})")
+        if isinstance(y, Const) and e.dtype is not f64:
+            rest = y.value - float(np.float32(y.value))
+            if y.value == math.log2(math.e):
+                return Text(f"exp({render(x)})")
+            if rest:
+                return Text(
+                    f"exp2_scaled({render(x)}, {literal(y.value, f32)}, {literal(rest, f32)})"
+                )
+    return None
 
 
 def widened(render: Callable[[Expr], Text]) -> Callable[[Expr], Text]:

@@ -34,7 +34,7 @@ def fold_node(n: Node) -> Edge | None:
     values = [number(e.node) for e in n.args]
     with np.errstate(all="ignore"):
         if ROWS[n.op].form is not Form.REDUCE:
-            value = rounded(apply(n, values), n.dtype)
+            value = result_of(n, values)
             if n.op is Op.RECIP and _is_coarse(value, of=values[0]):
                 return None
             return everywhere(value, n.dtype, n.shape)
@@ -47,6 +47,13 @@ def fold_node(n: Node) -> Edge | None:
             return None
         total = values[0] * np.asarray(count.const).astype(values[0].dtype)
         return everywhere(rounded(total, n.dtype), n.dtype, n.shape)
+
+
+def result_of(n: Node, values: list[Any]) -> Any:
+    """What an op gives of constants; a product keeps more digits than its type has if one of its factors does."""
+    value = apply(n, values)
+    is_exact = n.op is Op.MUL and any(rounded(v, n.dtype) != v for v in values)
+    return value if is_exact and np.isfinite(rounded(value, n.dtype)) else rounded(value, n.dtype)
 
 
 def _is_coarse(reciprocal: Any, of: Any) -> bool:

@@ -149,7 +149,7 @@ LUMIGEN_INLINE Vec gather(const float* p, IVec index, Lanes lanes) {
 
 LUMIGEN_INLINE Vec recip(Vec a) { return splat(1.0f) / a; }
 LUMIGEN_INLINE Vec abs(Vec a) { return from_bits(bits(a) & splat_int(0x7fffffff)); }
-LUMIGEN_INLINE Vec negate(Vec a) { return from_bits(bits(a) ^ splat_int(INT32_MIN)); }
+LUMIGEN_INLINE Vec negate(Vec a) { return {-a.v}; }
 // The magnitude of a with the sign of b.
 LUMIGEN_INLINE Vec copy_sign(Vec a, Vec b) {
   return from_bits((bits(a) & splat_int(0x7fffffff)) | (bits(b) & splat_int(INT32_MIN)));

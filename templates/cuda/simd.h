@@ -169,7 +169,20 @@ LUMIGEN_INLINE float polynomial(float x, float highest, C... lower) {
 LUMIGEN_INLINE float recip(float a) { return 1.0f / a; }
 LUMIGEN_INLINE float sqrt(float a) { return sqrtf(a); }
 LUMIGEN_INLINE float exp2(float a) { return exp2f(a); }
+LUMIGEN_INLINE float exp(float a) { return expf(a); }
 LUMIGEN_INLINE float log2(float a) { return log2f(a); }
+// 2^(a * (c + rest)), whose exponent is not rounded: of 2^(t + u) with a small u, u ln(2) times the first power is
+// added to it.
+LUMIGEN_INLINE float exp2_scaled(float a, float c, float rest) {
+  const float exponent = a * c, most = exp2f(exponent);
+  const float lost = fmaf(a, rest, fmaf(a, c, -exponent)) * 0.693147181f;
+  return most > 0.0f && most < __builtin_inff() ? fmaf(most, lost, most) : most;
+}
+// 2^(log2(a) * b), whose exponent is not rounded.
+LUMIGEN_INLINE float power(float a, float b) {
+  const float exponent = log2f(a) * b;
+  return exponent != exponent ? exponent : powf(fabsf(a), b);
+}
 LUMIGEN_INLINE float sin(float a) { return sinf(a); }
 // Exactly a < b ? b : a: a NaN in b is dropped and a NaN in a is kept.
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
@@ -202,6 +215,15 @@ LUMIGEN_INLINE Vec sqrt(Vec a) {
 }
 LUMIGEN_INLINE Vec exp2(Vec a) {
   return map_lanes(a, [](float x) { return exp2f(x); });
+}
+LUMIGEN_INLINE Vec exp(Vec a) {
+  return map_lanes(a, [](float x) { return expf(x); });
+}
+LUMIGEN_INLINE Vec exp2_scaled(Vec a, float c, float rest) {
+  return map_lanes(a, [=](float x) { return exp2_scaled(x, c, rest); });
+}
+LUMIGEN_INLINE Vec power(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return power(x, y); });
 }
 LUMIGEN_INLINE Vec log2(Vec a) {
   return map_lanes(a, [](float x) { return log2f(x); });
