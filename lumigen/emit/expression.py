@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
-from lumigen.emit.horner import is_quotient, polynomial
+from lumigen.emit.arithmetic import arithmetic, negated, power, widened
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
@@ -32,7 +29,7 @@ from lumigen.emit.text import (
     pointer,
     suffix,
 )
-from lumigen.emit.widths import int_reach, is_index, overflows_int
+from lumigen.emit.widths import is_index, overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
 from lumigen.lower.algebra import is_nonnegative
@@ -217,7 +214,7 @@ class Renderer:
         a, b = e.args
         name = "add" if e.op is Op.ADD else "multiply"
         for x, y in ((a, b), (b, a)):
-            subtracted = _negated(y) if e.op is Op.ADD else None
+            subtracted = negated(y) if e.op is Op.ADD else None
             if subtracted is not None:
                 name, a, b = "subtract", x, subtracted
         return Text(
@@ -460,62 +457,6 @@ def span_where(
     return begin, end, others
 
 
-def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
-    """Sums and products in the spelling that a person would use: a - b, a / b, fma, polynomial."""
-    a, b = e.args
-    terms = polynomial(e) if may_fuse else None
-    if terms is not None:
-        x, coefficients = terms
-        numbers = ", ".join(literal(c.value, c.dtype) for c in coefficients)
-        return Text(f"polynomial({render(x).code}, {numbers})")
-    if e.op is Op.MUL:
-        for x, y in ((a, b), (b, a)):
-            if isinstance(y, Prim) and y.op is Op.RECIP:
-                return Text(
-                    f"{render(x).within(PRODUCT)} / {render(y.args[0]).within(TIGHT)}", PRODUCT
-                )
-        return Text(f"{render(a).within(PRODUCT)} * {render(b).within(TIGHT)}", PRODUCT)
-    for x, y in ((a, b), (b, a)):
-        subtracted = _negated(y)
-        if subtracted is not None:
-            return Text(f"{render(x).within(SUM)} - {render(subtracted).within(PRODUCT)}", SUM)
-    for x, y in ((b, a), (a, b)):
-        if may_fuse and isinstance(y, Prim) and y.op is Op.MUL and not is_quotient(y):
-            p, q = (render(z).code for z in y.args)
-            return Text(f"fma({p}, {q}, {render(x).code})")
-    return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
-
-
-def power(e: Prim, render: Callable[[Expr], str]) -> Text | None:
-    """exp2 of a product that is not rounded: exp, the power of a scale, or that of a logarithm; None of no product."""
-    exponent = e.args[0]
-    if e.op is not Op.EXP2 or not isinstance(exponent, Prim) or exponent.op is not Op.MUL:
-        return None
-    for x, y in (exponent.args, exponent.args[::-1]):
-        if isinstance(x, Prim) and x.op is Op.LOG2:
-            name = "double_power" if e.dtype is f64 else "power"
-            return Text(f"{name}({render(x.args[0])}, {render(y)})")
-        if isinstance(y, Const) and e.dtype is not f64:
-            rest = y.value - float(np.float32(y.value))
-            if y.value == math.log2(math.e):
-                return Text(f"exp({render(x)})")
-            if rest:
-                return Text(
-                    f"exp2_scaled({render(x)}, {literal(y.value, f32)}, {literal(rest, f32)})"
-                )
-    return None
-
-
-def widened(render: Callable[[Expr], Text]) -> Callable[[Expr], Text]:
-    """The same texts, in 64 bits where C++ would compute in an int."""
-
-    def wide(e: Expr) -> Text:
-        text = render(e)
-        return text if int_reach(e) is None else Text(f"int64_t{{{text.code}}}")
-
-    return wide
-
-
 def _may_overflow(e: Ix) -> bool:
     """Whether the sum may leave an i64 although each of its atoms is in one."""
     lo, hi = e.bounds()
@@ -530,15 +471,6 @@ def _wrapped(e: Prim, text: Text) -> Text:
     if narrow or (e.dtype is i32 and any(map(is_index, e.args))):
         return Text(f"static_cast<{e.dtype.ctype}>({text.code})")
     return text
-
-
-def _negated(e: Expr) -> Expr | None:
-    """x, if the expression is x * -1."""
-    if isinstance(e, Prim) and e.op is Op.MUL:
-        for x, y in (e.args, e.args[::-1]):
-            if isinstance(y, Const) and y.value == -1:
-                return x
-    return None
 
 
 def _extremum(e: Choose) -> tuple[str, Expr, Expr] | None:
@@ -576,5 +508,4 @@ __all__ = [
     "literal",
     "pointer",
     "suffix",
-    "widened",
 ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i64
 from lumigen.emit import cxx
+from lumigen.emit.arithmetic import arithmetic, widened
 from lumigen.emit.expression import (
     LOOSE,
     PRODUCT,
@@ -21,9 +22,7 @@ from lumigen.emit.expression import (
     TIGHT,
     WORD,
     Text,
-    arithmetic,
     literal,
-    widened,
 )
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.spelled import uses_of

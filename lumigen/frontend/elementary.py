@@ -95,7 +95,9 @@ def exp2_scaled(a: Edge, scale: Fraction) -> Edge:
     if a.dtype is not f64:
         return exp2(mul(a, exact(float(scale), a.dtype)))
     unit = math.ldexp(1, math.frexp(1 / scale)[1] - 32)
-    upper = round(1 / scale / Fraction(unit)) * unit  # 32 bits: by a whole number of 21 bits it is exact
+    upper = (
+        round(1 / scale / Fraction(unit)) * unit
+    )  # 32 bits: by a whole number of 21 bits it is exact
     lower = float(1 / scale - Fraction(upper))
     end = BEYOND_F64 / abs(float(scale))
     a = maximum(minimum(a, end), -end)

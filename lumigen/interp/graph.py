@@ -31,6 +31,7 @@ from lumigen.interp.read import Array, Env, concrete, seen, widen
 from lumigen.interp.sums import SumTerm, term_of, total
 from lumigen.ops import NATIVE, ROWS, Form, Op
 from lumigen.program import Port
+from lumigen.view import compose
 
 Arrays = Mapping[str, Array]
 
@@ -231,7 +232,8 @@ class _Run:
             if n not in self.terms:
                 self.terms[n] = term_of(n)
             return self.terms[n].operands()
-        return tuple(dict.fromkeys(e.node for e in n.args))
+        divided = quotient_of(n)
+        return tuple(dict.fromkeys(e.node for e in divided or n.args))
 
     def show(self, e: Edge) -> Array:
         return seen(self.values[e.node], e.view, self.dims)
@@ -242,6 +244,10 @@ class _Run:
         if n.op is Op.SUM_REDUCE and not self.brute:
             sizes = concrete(n.args[0].shape, self.dims)
             return total(self.terms[n], self.values, sizes, self.dims)
+        divided = quotient_of(n)
+        if divided is not None:
+            over, under = (self.show(e) for e in divided)
+            return np.asarray(over / under)
         args = [self.show(e) for e in n.args]
         if n.op in ROWS:
             return apply(n, args)
@@ -300,6 +306,19 @@ class _Run:
         run.values = dict(zip(body.inputs, args, strict=True))
         run.kept = frozenset(body.inputs)
         return run.values_of(body.roots())
+
+
+def quotient_of(n: Node) -> tuple[Edge, Edge] | None:
+    """(a, b) of a * recip(b), which is rounded once."""
+    if n.op is not Op.MUL:
+        return None
+    for over, under in (n.args, n.args[::-1]):
+        if under.node.op is Op.RECIP and not under.view.valid:
+            (b,) = under.node.args
+            seen_twice = compose(under.view, b.view, b.node.shape)
+            if seen_twice is not None and not over.dtype.is_bool:
+                return over, Edge(b.node, seen_twice)
+    return None
 
 
 def number(n: Node) -> Array:

@@ -1,7 +1,7 @@
 """fold: compute constants while compiling.
 
 Before: any graph. After: no op has no elements, or only constants for operands, but for a sum over an extent that
-is not known, and for a reciprocal that is no normal number: there kernels divide. What comes out
+is not known, and for a reciprocal that is rounded or no normal number: there kernels divide. What comes out
 is a 0-d constant seen through a view: nothing large is made.
 """
 
@@ -35,7 +35,7 @@ def fold_node(n: Node) -> Edge | None:
     with np.errstate(all="ignore"):
         if ROWS[n.op].form is not Form.REDUCE:
             value = result_of(n, values)
-            if n.op is Op.RECIP and _is_coarse(value, of=values[0]):
+            if n.op is Op.RECIP and not _is_exact(value, of=values[0]):
                 return None
             return everywhere(value, n.dtype, n.shape)
         count = product(tuple(n.args[0].shape[d] for d in axes_of(n)))
@@ -56,11 +56,12 @@ def result_of(n: Node, values: list[Any]) -> Any:
     return value if is_exact and np.isfinite(rounded(value, n.dtype)) else rounded(value, n.dtype)
 
 
-def _is_coarse(reciprocal: Any, of: Any) -> bool:
-    """Whether x * reciprocal is far from x / of: the reciprocal overflows, or loses digits as a denormal."""
+def _is_exact(reciprocal: Any, of: Any) -> bool:
+    """Whether x * reciprocal is x / of: the reciprocal of a power of two that is a normal number, or no number."""
     if of == 0 or not np.isfinite(of):
-        return False
-    return not np.finfo(reciprocal.dtype).tiny <= abs(reciprocal) < np.inf
+        return True
+    is_power = abs(np.frexp(of)[0]) == 0.5
+    return bool(is_power and np.finfo(reciprocal.dtype).tiny <= abs(reciprocal) < np.inf)
 
 
 def everywhere(value: Any, dtype: DType, shape: Shape) -> Edge:
