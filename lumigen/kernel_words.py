@@ -23,7 +23,7 @@ scan_lanes select sin splat sqrt store store_bf16 store_f16 store_strided store_
 subtract_wrapping team_number team_rank to_int transpose_tile whole_vectors widened zero_tail
 
 Accumulators Along BFloat16 Batch Boxes CUtensorMap Copy Extent Float16 Flow Mask Multiplier PackedVec Part Run Strided
-Tile TileAt Together Vec Vecs bf16 f16
+Tile TileAt Together Total Vec Vecs bf16 f16
 kAscending kDepth kDescending kEither kElements kLanes kMajor kTeam kTeams
 """
 WORDS = frozenset(_WORDS.split())

@@ -622,6 +622,33 @@ LUMIGEN_INLINE Vec scan_lanes(Vec& carry, Vec a, F&& combine) {
   return build([&](int i) { return combine(before, a.v[i]); });
 }
 
+// A sum that goes on, and what its roundings have taken from it so far (O. Moller, Quasi double-precision in
+// floating point addition, 1965). What is lost beside an infinity is NaN, and counts for nothing.
+template <class T>
+struct Total {
+  T sum, lost;
+  LUMIGEN_INLINE Total(T first, T rest) : sum(first), lost(rest) {}
+  LUMIGEN_INLINE Total(T first) : sum(first), lost(first - first) {}
+  LUMIGEN_INLINE operator T() const { return select(is_nan(lost), sum, sum + lost); }
+};
+template <class T>
+LUMIGEN_INLINE Total<T> operator+(Total<T> a, T b) {
+  const T sum = a.sum + b, added = sum - a.sum;
+  return {sum, a.lost + ((a.sum - (sum - added)) + (b - added))};
+}
+template <class T>
+LUMIGEN_INLINE Total<T> operator+(T a, Total<T> b) {
+  return b + a;
+}
+template <class F>
+LUMIGEN_INLINE Vec scan_lanes(Total<Vec>& carry, Vec a, F&& combine) {
+  Vec all = splat(0.0f);
+  const Vec inside = scan_lanes(all, a, combine);
+  const Total<Vec> before = carry;
+  carry = before + all;
+  return before + inside;
+}
+
 template <class... Parity>
 LUMIGEN_INLINE float reduce_add(Vec a, Parity&... parity) {
   return reduce(a, parity..., [](float x, float y) { return x + y; });

@@ -13,6 +13,8 @@ inline float exp2_scaled(float x, float c, float rest) {
   return static_cast<float>(std::exp2(double(x) * (double(c) + double(rest))));
 }
 inline float power(float x, float y) { return static_cast<float>(std::exp2(std::log2(double(x)) * y)); }
+template <class T>
+using Total = double;
 inline float log2(float x) { return std::log2(x); }
 inline float sin(float x) { return std::sin(x); }
 inline float sqrt(float x) { return std::sqrt(x); }
