@@ -120,15 +120,18 @@ def rsqrt(a: Edge) -> Edge:
 
 
 def cos(a: Edge) -> Edge:
-    """1 - 2 sin(a/2)^2, and sin(2a) / (2 sin(a)) where that cancels; within 3 ulp.
+    """sqrt(1 - sin(a)^2) with the sign of 1 - 2 sin(a/2)^2; sin(2a) / (2 sin(a)) where that cancels.
 
-    To halve and to double is exact; a + pi/2 would cost large angles their accuracy.
+    Within 3 ulp where 2a is finite. To halve and to double is exact; a + pi/2 would cost large angles their accuracy.
     """
     a = floating(a)
     s, half, twice = sin(a), sin(mul(a, 0.5)), mul(a, 2)
-    cancels = both(less(0.5, mul(s, s)), less(absolute(twice), INF))
-    near_zero = mul(sin(twice), recip(mul(s, 2)))
-    return where(cancels, near_zero, add(mul(mul(half, half), -2), 1))
+    square_of = mul(s, s)
+    rest = add(mul(mul(half, half), -2), 1)
+    root = sqrt(sub(1, square_of))
+    far = where(less(rest, 0.0), neg(root), root)
+    near_zero = where(less(absolute(twice), INF), mul(sin(twice), recip(mul(s, 2))), rest)
+    return where(less(0.5, square_of), near_zero, far)
 
 
 def tan(a: Edge) -> Edge:

@@ -14,7 +14,7 @@ import numpy as np
 from lumigen.dtype import DType, accumulator
 from lumigen.graph import Edge, Graph, Node, axes_of, const, edge
 from lumigen.index import is_nonnegative, product
-from lumigen.interp.graph import apply, number
+from lumigen.interp.graph import apply, number, quotient_of
 from lumigen.ops import ROWS, SOURCES, Form, Op
 from lumigen.pattern import rewrite
 from lumigen.view import Shape, expand
@@ -29,11 +29,15 @@ def fold_node(n: Node) -> Edge | None:
     """The number that an op of constants is, in the op's shape; 0 stands for what has no elements."""
     if n.op not in SOURCES and any(e == 0 for e in n.shape):
         return everywhere(np.zeros((), n.dtype.numpy), n.dtype, n.shape)
-    if n.op not in ROWS or not all(e.node.op is Op.CONST and not e.view.valid for e in n.args):
+    divided = quotient_of(n)
+    args = divided or n.args
+    if n.op not in ROWS or not all(e.node.op is Op.CONST and not e.view.valid for e in args):
         return None
-    values = [number(e.node) for e in n.args]
+    values = [number(e.node) for e in args]
     with np.errstate(all="ignore"):
         if ROWS[n.op].form is not Form.REDUCE:
+            if divided:
+                return everywhere(rounded(values[0] / values[1], n.dtype), n.dtype, n.shape)
             value = result_of(n, values)
             if n.op is Op.RECIP and not _is_exact(value, of=values[0]):
                 return None

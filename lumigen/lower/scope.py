@@ -431,14 +431,20 @@ def is_negation(e: Expr) -> bool:
 def _divides(e: Expr, child: Expr) -> bool:
     """Whether a product is a quotient that is rounded once: its divisor has no reciprocal of its own.
 
-    What a reduction is divided by, or a root, has one: computed once for all of a row, as of a softmax or a norm.
+    A root that divides has one, and so has a reduction: computed once for all of a row, as of a softmax or a norm.
     """
     is_quotient = isinstance(e, Prim) and isinstance(child, Prim) and child.op is Op.RECIP
     if not is_quotient or e.op is not Op.MUL:
         return False
     (divisor,) = child.args
     is_root = isinstance(divisor, Prim) and divisor.op is Op.SQRT
-    return not is_root and not any(isinstance(x, Reduce | Carried) for x in walk([divisor]))
+    return not is_root and not any(map(_is_reduced, walk([divisor])))
+
+
+def _is_reduced(e: Expr) -> bool:
+    """Whether it is a reduction, or what a kernel has kept of one."""
+    is_kept = isinstance(e, Read) and e.source.role is Role.SCRATCH
+    return is_kept or isinstance(e, Reduce | Carried)
 
 
 def count_uses(roots: Iterable[Expr]) -> dict[Expr, int]:
