@@ -171,8 +171,8 @@ LUMIGEN_INLINE float sqrt(float a) { return sqrtf(a); }
 LUMIGEN_INLINE float exp2(float a) { return exp2f(a); }
 LUMIGEN_INLINE float exp(float a) { return expf(a); }
 LUMIGEN_INLINE float log2(float a) { return log2f(a); }
-// 2^(a * (c + rest)), whose exponent is not rounded: of 2^(t + u) with a small u, u ln(2) times the first power is
-// added to it.
+// 2^(a * (c + rest)), whose exponent is not rounded: of 2^(t + u) with a small u, u ln(2) times the first
+// power is added to it.
 LUMIGEN_INLINE float exp2_scaled(float a, float c, float rest) {
   const float exponent = a * c, most = exp2f(exponent);
   const float lost = fmaf(a, rest, fmaf(a, c, -exponent)) * 0.693147181f;
