@@ -111,7 +111,9 @@ def units_off(found: Array, right: Array, dtype: lg.DType) -> Array:
     return np.where(np.abs(near) < float(info.tiny), 0, off)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize(
+    "compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["interpreted", "cpu"]
+)
 @pytest.mark.parametrize("dtype", [lg.f32, lg.f64, lg.f16, lg.bf16], ids=str)
 def test_functions_are_as_accurate_as_they_say(dtype: lg.DType, compiled: bool) -> None:
     x = points(dtype)

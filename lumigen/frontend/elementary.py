@@ -100,8 +100,9 @@ def exp2_scaled(a: Edge, scale: Fraction) -> Edge:
     )  # 32 bits: by a whole number of 21 bits it is exact
     lower = float(1 / scale - Fraction(upper))
     end = BEYOND_F64 / abs(float(scale))
-    a = maximum(minimum(a, end), -end)
-    n = floor(mul(a, float(scale)))
+    a = where(less(end, a), end, where(less(a, -end), -end, a))
+    exponent = mul(a, float(scale))
+    n = sub(exponent, mod(exponent, 1))
     rest = sub(sub(a, mul(n, upper)), mul(n, lower))
     return mul(exp2(n), exp2(mul(rest, float(scale))))
 
