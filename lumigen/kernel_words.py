@@ -10,7 +10,7 @@ a at at_depth at_major b c flow lane lanes more pack_column pack_k pack_row pack
 shared stage task args back
 
 add_parts add_wrapping as_bf16 as_f16 as_pairs await_turn bf16_bits build_lanes clear computed contract contract_split
-contract_tiles double_mod double_power either_way eq exp exp2 exp2_flushed exp2_scaled f16_bits fill_rows fill_tile
+contract_tiles cos double_mod double_power either_way eq exp exp2 exp2_flushed exp2_scaled f16_bits fill_rows fill_tile
 floor_div floor_mod fma fold_max fold_sum for_each_element for_each_row for_lanes for_parts for_rows for_scan
 for_steps greater group_row grow_registers index_max index_min int_mod is_last_block is_nan is_packed load
 load_between load_bf16 load_f16 load_packed load_phases load_strided load_strided_bf16 load_strided_f16 log2 lt

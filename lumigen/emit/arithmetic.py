@@ -12,7 +12,7 @@ from lumigen.emit.horner import is_quotient, polynomial
 from lumigen.emit.text import PRODUCT, SUM, TIGHT, Text, literal
 from lumigen.emit.widths import int_reach
 from lumigen.ops import Op
-from lumigen.region import Const, Expr, Prim
+from lumigen.region import Const, Expr, Prim, angle_of
 
 
 def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
@@ -41,9 +41,15 @@ def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
     return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
 
 
-def power(e: Prim, render: Callable[[Expr], str]) -> Text | None:
-    """exp2 of a product that is not rounded: exp, the power of a scale, or that of a logarithm; None of no product."""
+def unrounded(e: Prim, render: Callable[[Expr], str]) -> Text | None:
+    """exp2 of a product and sin of a sum that are not rounded: exp, the power of a scale or of a logarithm, cos.
+
+    None of anything else.
+    """
     exponent = e.args[0]
+    angle = angle_of(e)
+    if angle is not None:
+        return Text(f"{'__builtin_cos' if e.dtype is f64 else 'cos'}({render(angle)})")
     if e.op is not Op.EXP2 or not isinstance(exponent, Prim) or exponent.op is not Op.MUL:
         return None
     for x, y in (exponent.args, exponent.args[::-1]):

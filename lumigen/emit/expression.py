@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
-from lumigen.emit.arithmetic import arithmetic, negated, power, widened
+from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
@@ -228,9 +228,9 @@ class Renderer:
             is_wider = e.dtype is i64 and overflows_int(e)
             render = widened(self.scalar) if is_wider else self.scalar
             return _wrapped(e, arithmetic(e, render, may_fuse=e.dtype is f32))
-        powered = power(e, lambda x: self.scalar(x).code)
-        if powered is not None:
-            return powered
+        whole = unrounded(e, lambda x: self.scalar(x).code)
+        if whole is not None:
+            return whole
         args = [self.scalar(a) for a in e.args]
         if e.op in UNARY:
             stem = UNARY[e.op]
@@ -376,9 +376,9 @@ class Renderer:
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
-        powered = None if self.flushes else power(e, lambda x: self.vector(x).code)
-        if powered is not None:
-            return powered
+        whole = None if self.flushes else unrounded(e, lambda x: self.vector(x).code)
+        if whole is not None:
+            return whole
         args = [self.vector(a) for a in e.args]
         if e.op is Op.EXP2 and self.flushes:
             return Text(f"exp2_flushed({args[0].code})")

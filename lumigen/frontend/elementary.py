@@ -40,6 +40,7 @@ from lumigen.frontend.primitive import (
 )
 from lumigen.frontend.trace import fail
 from lumigen.index import Ix, Symbolic, ix
+from lumigen.ops import HALF_TURN
 
 LN_2 = math.log(2)
 LOG2_E = 1 / Fraction("0.6931471805599453094172321214581765680755")  # with more digits than f64
@@ -121,29 +122,13 @@ def rsqrt(a: Edge) -> Edge:
 
 
 def cos(a: Edge) -> Edge:
-    """sin(2a) / (2 sin(a)), or sqrt(1 - sin(a)^2) with the sign of that where it is at least sqrt(1/2); within 3 ulp.
-
-    To double is exact; a + pi/2 would cost large angles their accuracy. Where 2a might be infinite it is
-    1 - 2 sin(a/2)^2, which has an error of 2e-7 in f32.
-    """
+    """sin(a + pi/2), whose sum is not rounded: it would cost large angles their accuracy."""
     a = floating(a)
-    is_huge = less(constant(8e307 if a.dtype is f64 else 1.5e38, a.dtype), absolute(a))
-    angle = where(is_huge, mul(a, 0.5), a)
-    s, twice = sin(angle), sin(mul(angle, 2))
-    square_of = mul(s, s)
-    root = sqrt(sub(1, square_of))
-    far = where(
-        less(s, 0.0),
-        where(less(twice, 0.0), root, neg(root)),
-        where(less(twice, 0.0), neg(root), root),
-    )
-    near_zero = mul(twice, recip(mul(s, 2)))
-    out = where(less(0.5, square_of), near_zero, far)
-    return where(is_huge, add(mul(square_of, -2), 1), out)
+    return sin(add(a, exact(HALF_TURN, a.dtype)))
 
 
 def tan(a: Edge) -> Edge:
-    """sin(a) / cos(a), within 4 ulp."""
+    """sin(a) / cos(a)."""
     return mul(sin(a), recip(cos(a)))
 
 

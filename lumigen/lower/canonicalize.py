@@ -20,7 +20,7 @@ from lumigen.graph import Edge, Graph, Node, axes_of, binary, const, contiguous,
 from lumigen.index import Ix, ix
 from lumigen.interp.graph import number
 from lumigen.lower.fold import everywhere, fold_node, result_of, seen_as
-from lumigen.ops import Op, neutral
+from lumigen.ops import HALF_TURN, Op, neutral
 from lumigen.pattern import (
     Bindings,
     Made,
@@ -106,6 +106,8 @@ def _terms_join(m: Bindings) -> bool:
     """Integers wrap around; floats of opposite sign may be there to round x (x + 2**23 - 2**23)."""
     if not _of_one_type(m) or m["x"].dtype.is_int:
         return _of_one_type(m)
+    if HALF_TURN in (literal_of(m[name].node) for name in ("a", "b")):
+        return False  # of a cosine, as which it would not be known
     signs = {copysign(1, literal_of(m[name].node)) for name in ("a", "b")}
     return isfinite(literal_of(_joined(Op.ADD, m).node)) and len(signs) == 1
 

@@ -54,9 +54,9 @@ def fold_node(n: Node) -> Edge | None:
 
 
 def result_of(n: Node, values: list[Any]) -> Any:
-    """What an op gives of constants; a product keeps more digits than its type has if one of its factors does."""
+    """What an op gives of constants; a product or a sum keeps more digits than its type has if an operand does."""
     value = apply(n, values)
-    is_exact = n.op is Op.MUL and any(rounded(v, n.dtype) != v for v in values)
+    is_exact = n.op in (Op.MUL, Op.ADD) and any(rounded(v, n.dtype) != v for v in values)
     return value if is_exact and np.isfinite(rounded(value, n.dtype)) else rounded(value, n.dtype)
 
 

@@ -1,4 +1,4 @@
-// exp2, exp, power, log2 and sin on vectors of floats, and on one float with the same results.
+// exp2, exp, power, log2, sin and cos on vectors of floats, and on one float with the same results.
 //
 // Largest errors over all floats, in units in the last place (tests/native/test_vmath.cpp):
 //                with fused multiply-add     without (SSE4.2)
@@ -6,9 +6,9 @@
 //   exp          1.00                        1.17
 //   power        5.1                         5.1
 //   log2         0.98                        1.11
-//   sin          1.54                        2.1
+//   sin, cos     1.54                        2.1
 // Special values are C99's: NaN in, NaN out; exp2 overflows to inf and fades through the denormals
-// to 0; log2 of +-0 is -inf and of a negative NaN; sin of +-inf is NaN, of -0 is -0.
+// to 0; log2 of +-0 is -inf and of a negative NaN; sin and cos of +-inf are NaN, sin of -0 is -0.
 //
 // The polynomials are near-minimax fits made by tests/native/fit_polynomials.py.
 #pragma once
@@ -171,12 +171,12 @@ inline Vec power(Vec x, Vec y) {
   return select(eq(exponent, bounded), value, select(is_nan(exponent), exponent, far));
 }
 
-// x - n pi, with n the integer nearest to x / pi, for finite x of magnitude 1 or more; the lowest
-// bit of `parity` is n's. |x| is an integer m times 2^e, and in m 2^e (1/pi) the bits of 1/pi worth
-// 2^(1-e) and more only add even numbers, so 96 bits from there on hold all that matters: the
-// parity of the quotient, and its fraction to 2^-60 or better (the fractions of floats stay above
-// 2^-34 or so). Payne and Hanek's method.
-inline float reduce_by_pi(int32_t* parity, float x) {
+// x - n pi, or x + pi / 2 - n pi of a positive x if `plus_half`, with n the integer nearest to that over pi,
+// for finite x of magnitude 1 or more; the lowest bit of `parity` is n's. |x| is an integer m times 2^e, and
+// in m 2^e (1/pi) the bits of 1/pi worth 2^(1-e) and more only add even numbers, so 96 bits from there on
+// hold all that matters: the parity of the quotient, and its fraction to 2^-60 or better (the fractions of
+// floats stay above 2^-34 or so). Payne and Hanek's method.
+inline float reduce_by_pi(int32_t* parity, float x, bool plus_half) {
   static const uint32_t kBits[] = {
       // 1/pi in binary, after 64 zeros
       0, 0, 0x517cc1b7, 0x27220a94, 0xfe13abe8, 0xfa9a6ee0, 0x6db14acc, 0x9e21c820, 0xff28b1d5};
@@ -190,6 +190,7 @@ inline float reduce_by_pi(int32_t* parity, float x) {
   for (int i = 0; i < 3; i++) window[i] = uint32_t((((uint64_t(at[i]) << 32) | at[i + 1]) << shift) >> 32);
   // m * window modulo 2^96, its upper 64 bits: units of 2^-63, bit 63 the parity.
   uint64_t turns = (m * window[0] << 32) + m * window[1] + (m * window[2] >> 32);
+  turns += uint64_t(plus_half) << 62;
   const uint64_t odd = (turns + (uint64_t(1) << 62)) >> 63;  // of the nearest integer
   turns -= odd << 63;
   const double fraction = double(int64_t(turns)) * 0x1p-63;
@@ -199,7 +200,7 @@ inline float reduce_by_pi(int32_t* parity, float x) {
 }
 
 // Sets lane i of r and parity as reduce_by_pi does, in the lanes where x is `first` or more.
-__attribute__((noinline)) inline void reduce_large(Vec* r, IVec* parity, Vec x, float first) {
+__attribute__((noinline)) inline void reduce_large(Vec* r, IVec* parity, Vec x, float first, bool plus_half) {
   float xs[kLanes], rs[kLanes];
   int32_t parities[kLanes];
   store(xs, x, AllLanes{});
@@ -208,35 +209,51 @@ __attribute__((noinline)) inline void reduce_large(Vec* r, IVec* parity, Vec x, 
   for (int i = 0; i < kLanes; i++) {
     if (!(xs[i] >= first)) continue;
     rs[i] = xs[i] - xs[i];  // NaN for inf
-    if (rs[i] == 0.0f) rs[i] = reduce_by_pi(&parities[i], xs[i]);
+    if (rs[i] == 0.0f) rs[i] = reduce_by_pi(&parities[i], xs[i], plus_half);
   }
   *r = load(rs, AllLanes{});
   *parity = load_int(parities, AllLanes{});
 }
 
-// sin(x) = (-1)^n sin(r) with r = |x| - n pi, |r| <= pi / 2, and the sign of x put back last. Up to
-// kDirect, r is had by subtracting n times pi in three floats, each time with one rounding; that
-// needs the fused multiply-add, and elsewhere every |x| of 1 or more takes the long way.
-inline Vec sin(Vec x) {
-  constexpr float kDirect = kFusedFma ? 16384.0f : 1.57f;
-  const Vec magnitude = abs(x);
-  const Vec t = fma(magnitude, splat(0.318309886f), splat(kRounder));
-  const Vec n = negate(t - splat(kRounder));
-  IVec parity = bits(t);
-  Vec r = fma(n, splat(3.14159274f), magnitude);
-  r = fma(n, splat(-8.74227766e-8f), r);
-  r = fma(n, splat(-3.43024902e-15f), r);
-  if (any(mask_not(lt(magnitude, splat(kDirect))))) reduce_large(&r, &parity, magnitude, kDirect);
-
+// (-1)^n sin(r) for |r| <= pi / 2, with n the lowest bit of `parity`.
+LUMIGEN_INLINE Vec sine_of_rest(Vec r, IVec parity) {
   const Vec r2 = r * r;
   Vec p = fma(splat(2.60607476e-6f), r2, splat(-0.000198097725f));
   p = fma(p, r2, splat(0.00833306927f));
   p = fma(p, r2, splat(-0.166666597f));
   // r + r (r^2 p); near pi / 2 the rounding of r^2 would be the greatest error, so it is put back.
   const Vec s = kFusedFma ? fma(r2, p, fma(r, r, negate(r2)) * p) : r2 * p;
-  r = fma(r, s, r);
-  const IVec sign = shift_left<31>(parity) ^ (bits(x) & splat_int(INT32_MIN));
-  return from_bits(bits(r) ^ sign);
+  return from_bits(bits(fma(r, s, r)) ^ shift_left<31>(parity));
+}
+
+// magnitude - n pi, by subtracting -n times pi in three floats, each time with one rounding. Up to kDirect
+// that needs the fused multiply-add; without it, it is right for an n of 1/2, and larger numbers take the
+// long way.
+constexpr float kDirect = kFusedFma ? 16384.0f : 1.57f;
+LUMIGEN_INLINE Vec less_turns(Vec magnitude, Vec minus_n) {
+  Vec r = fma(minus_n, splat(3.14159274f), magnitude);
+  r = fma(minus_n, splat(-8.74227766e-8f), r);
+  return fma(minus_n, splat(-3.43024902e-15f), r);
+}
+
+// (-1)^n sin(r) with r = |x| - n pi and the sign of x put back last.
+inline Vec sin(Vec x) {
+  const Vec magnitude = abs(x);
+  const Vec t = fma(magnitude, splat(0.318309886f), splat(kRounder));
+  IVec parity = bits(t);
+  Vec r = less_turns(magnitude, splat(kRounder) - t);
+  if (any(mask_not(lt(magnitude, splat(kDirect))))) reduce_large(&r, &parity, magnitude, kDirect, false);
+  return from_bits(bits(sine_of_rest(r, parity)) ^ (bits(x) & splat_int(INT32_MIN)));
+}
+
+// sin(|x| + pi / 2): the same with n + 1 where n + 1/2 turns are taken from |x|.
+inline Vec cos(Vec x) {
+  const Vec magnitude = abs(x);
+  const Vec t = fma(magnitude, splat(0.318309886f), splat(-0.5f)) + splat(kRounder);
+  IVec parity = bits(t) + splat_int(1);
+  Vec r = less_turns(magnitude, splat(kRounder - 1.0f) - t + splat(0.5f));
+  if (any(mask_not(lt(magnitude, splat(kDirect))))) reduce_large(&r, &parity, magnitude, kDirect, true);
+  return sine_of_rest(r, parity);
 }
 
 inline float exp2(float x) { return first_lane(exp2(splat(x))); }
@@ -245,6 +262,7 @@ inline float exp2_scaled(float x, float c, float rest) { return first_lane(exp2_
 inline float power(float x, float y) { return first_lane(power(splat(x), splat(y))); }
 inline float log2(float x) { return first_lane(log2(splat(x))); }
 inline float sin(float x) { return first_lane(sin(splat(x))); }
+inline float cos(float x) { return first_lane(cos(splat(x))); }
 
 }  // namespace LUMIGEN_ISA
 }  // namespace LUMIGEN_NS

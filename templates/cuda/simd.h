@@ -184,6 +184,7 @@ LUMIGEN_INLINE float power(float a, float b) {
   return exponent != exponent ? exponent : powf(fabsf(a), b);
 }
 LUMIGEN_INLINE float sin(float a) { return sinf(a); }
+LUMIGEN_INLINE float cos(float a) { return cosf(a); }
 // Exactly a < b ? b : a: a NaN in b is dropped and a NaN in a is kept.
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
 LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
@@ -230,6 +231,9 @@ LUMIGEN_INLINE Vec log2(Vec a) {
 }
 LUMIGEN_INLINE Vec sin(Vec a) {
   return map_lanes(a, [](float x) { return sinf(x); });
+}
+LUMIGEN_INLINE Vec cos(Vec a) {
+  return map_lanes(a, [](float x) { return cosf(x); });
 }
 LUMIGEN_INLINE Vec max_ordered(Vec a, Vec b) {
   return map_lanes(a, b, [](float x, float y) { return max_ordered(x, y); });

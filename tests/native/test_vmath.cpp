@@ -1,4 +1,4 @@
-// exp2, exp, power, log2 and sin against the double functions of the C library: errors in ulp, special
+// exp2, exp, power, log2, sin and cos against the double functions of the C library: errors in ulp, special
 // values, and one float against a lane of a vector. Argument: test every stride-th float (default 127; the
 // bounds were found with 1).
 #include "vmath.h"
@@ -109,6 +109,9 @@ static void check_special_values() {
   CHECK(std::isnan(LUMIGEN_NS::log2(-1.0f)) && std::isnan(LUMIGEN_NS::log2(-inf)));
   CHECK(std::isnan(LUMIGEN_NS::log2(from_word(0x80000001u))));
   CHECK(std::isnan(LUMIGEN_NS::sin(inf)) && std::isnan(LUMIGEN_NS::sin(-inf)));
+  CHECK(std::isnan(LUMIGEN_NS::cos(inf)) && std::isnan(LUMIGEN_NS::cos(-inf)));
+  CHECK(LUMIGEN_NS::cos(0.0f) == 1.0f && LUMIGEN_NS::cos(-0.0f) == 1.0f && LUMIGEN_NS::cos(1e-40f) == 1.0f);
+  CHECK(std::fabs(LUMIGEN_NS::cos(1.57079637f) + 4.37113883e-8f) < 1e-14f);
   CHECK(LUMIGEN_NS::sin(0.0f) == 0.0f && !std::signbit(LUMIGEN_NS::sin(0.0f)));
   CHECK(LUMIGEN_NS::sin(-0.0f) == 0.0f && std::signbit(LUMIGEN_NS::sin(-0.0f)));
   for (const float x : {nan, -nan, from_word(0x7fffffffu), from_word(0xff800001u)}) {
@@ -116,6 +119,7 @@ static void check_special_values() {
     CHECK(std::isnan(LUMIGEN_NS::exp(x)));
     CHECK(std::isnan(LUMIGEN_NS::log2(x)));
     CHECK(std::isnan(LUMIGEN_NS::sin(x)));
+    CHECK(std::isnan(LUMIGEN_NS::cos(x)));
   }
 }
 
@@ -183,6 +187,11 @@ int main(int argc, char** argv) {
   check_range("log2", log2_ours, log2_exact, 0.0f, 0.5f, stride, kFusedFma ? 1.0 : 1.15);
   check_range("log2", log2_ours, log2_exact, 0.5f, 2.0f, stride, kFusedFma ? 1.0 : 1.15);
   check_range("log2", log2_ours, log2_exact, 2.0f, INFINITY, stride, kFusedFma ? 1.0 : 1.15);
+  const auto cos_ours = [](Vec x) { return cos(x); };
+  const auto cos_exact = [](double x) { return std::cos(x); };
+  check_range("cos", cos_ours, cos_exact, 0.0f, 3.0f, stride, kFusedFma ? 1.6 : 2.2);
+  check_range("cos", cos_ours, cos_exact, 3.0f, 20000.0f, stride, kFusedFma ? 1.6 : 2.2);
+  check_range("cos", cos_ours, cos_exact, 20000.0f, 3.4e38f, stride, kFusedFma ? 1.6 : 2.2);
   check_range("sin", sin_ours, sin_exact, 0.0f, 3.0f, stride, kFusedFma ? 1.6 : 2.2);
   check_range("sin", sin_ours, sin_exact, 3.0f, 8192.0f, stride, kFusedFma ? 1.6 : 2.2);
   check_range("sin", sin_ours, sin_exact, 8192.0f, 3.4e38f, stride, kFusedFma ? 1.6 : 2.2);

@@ -17,6 +17,7 @@ template <class T>
 using Total = double;
 inline float log2(float x) { return std::log2(x); }
 inline float sin(float x) { return std::sin(x); }
+inline float cos(float x) { return std::cos(x); }
 inline float sqrt(float x) { return std::sqrt(x); }
 inline float recip(float x) { return 1.0f / x; }
 inline float fma(float a, float b, float c) { return a * b + c; }
