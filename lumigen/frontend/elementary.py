@@ -59,7 +59,7 @@ def sub(a: Operand, b: Operand) -> Edge:
 
 
 def div(a: Operand, b: Operand) -> Edge:
-    """a * recip(b); integers are divided as f32."""
+    """a * recip(b), rounded once; integers are divided as f32."""
     left, right = matched_floats("div", a, b)
     return mul(left, recip(right))
 

@@ -200,8 +200,9 @@ def _along(
 def _sums(value: Scan) -> bool:
     """Whether each step adds to the carry, in f32: over many steps the roundings add up too."""
     step, old = value.step, carried(0, "old", value.dtype)
-    is_sum = isinstance(step, Prim) and step.op is Op.ADD and value.dtype is f32
-    return is_sum and [old in walk([a]) for a in step.args].count(True) == 1 and old in step.args
+    if not isinstance(step, Prim) or step.op is not Op.ADD or value.dtype is not f32:
+        return False
+    return old in step.args and [old in walk([a]) for a in step.args].count(True) == 1
 
 
 def _named(name: str, axes: frozenset[Axis], value: Scan) -> Local:

@@ -433,8 +433,9 @@ def _divides(e: Expr, child: Expr) -> bool:
 
     A root that divides has one, and so has a reduction: computed once for all of a row, as of a softmax or a norm.
     """
-    is_quotient = isinstance(e, Prim) and isinstance(child, Prim) and child.op is Op.RECIP
-    if not is_quotient or e.op is not Op.MUL:
+    if not isinstance(e, Prim) or e.op is not Op.MUL:
+        return False
+    if not isinstance(child, Prim) or child.op is not Op.RECIP:
         return False
     (divisor,) = child.args
     is_root = isinstance(divisor, Prim) and divisor.op is Op.SQRT
