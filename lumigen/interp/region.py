@@ -38,6 +38,7 @@ from lumigen.region import (
     Region,
     Scan,
     Store,
+    angle_of,
 )
 
 Array = npt.NDArray[Any]
@@ -318,6 +319,9 @@ class Evaluator:
         return data
 
     def _prim(self, e: Prim) -> Array:
+        angle = angle_of(e)
+        if angle is not None:
+            return np.asarray(np.cos(self.value(angle)))
         args = [self.value(a) for a in e.args]
         if e.op is Op.CONTIGUOUS:
             return cast(args[0], e.dtype).astype(self.numpy(e.dtype))

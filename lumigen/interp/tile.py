@@ -34,6 +34,7 @@ from lumigen.region import (
     Prim,
     Random,
     Read,
+    angle_of,
 )
 from lumigen.tile import (
     Accumulate,
@@ -548,6 +549,9 @@ class _Task:
             case Choose():
                 return self.choose(e, memo)
             case Prim():
+                angle = angle_of(e)
+                if angle is not None:
+                    return np.cos(self._value(angle, memo))
                 args = [self._value(a, memo) for a in e.args]
                 if e.op is Op.CONTIGUOUS:
                     return cast(args[0], e.dtype).astype(_wide(e.dtype))
