@@ -12,10 +12,10 @@ from typing import Any
 import click
 import numpy as np
 
-from lumigen.build import MANIFEST
 from lumigen.cli.opened import manifest_of
 from lumigen.cli.options import example, json_option
 from lumigen.cli.terminal import result, result_json, say, table
+from lumigen.directory import MANIFEST
 from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
 from lumigen.missing import advice

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from lumigen.build import MANIFEST, load_module, read_manifest
+from lumigen.build import load_module
 from lumigen.cli.manifest import fault
+from lumigen.directory import MANIFEST, read_manifest
 from lumigen.dtype import DTYPES
 from lumigen.errors import (
     BadInput,

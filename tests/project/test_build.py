@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -66,8 +67,17 @@ def test_a_failure_shows_the_compilers_error(tmp_path):
     moved = tmp_path.parent / (tmp_path.name + " moved")
     shutil.move(tmp_path, moved)  # a build directory does not survive that, a project does
     assert not build_project(moved, python=False).was_current
-    (moved / "lib" / "libtiny.so").unlink()
+    library = moved / "lib" / "libtiny.so"
+    whole = library.read_bytes()
+    library.unlink()
     assert not build_project(moved, python=False).was_current
+    library.write_bytes(b"")
+    assert not build_project(moved, python=False).was_current
+    assert library.read_bytes() == whole
+    stamp = moved / "build" / "release" / "lumigen-stamp.json"
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "outputs": {"library": {}}}))
+    assert not build_project(moved, python=False).was_current
+    assert build_project(moved, python=False).was_current
     source = moved / "src" / "lookup.cpp"
     source.write_text(source.read_text() + "\n// edited\n")
     assert not build_project(moved, python=False).was_current

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -368,3 +369,12 @@ def test_random_damage_never_crashes(tiny, original, packed):
                 damaged[at] = rng.integers(0, 256)
             with contextlib.suppress(tiny.Error):  # some bytes do not matter
                 tiny.Model(bytes(damaged))
+
+
+def test_the_umask_holds(tmp_path, arrays):
+    before = os.umask(0o077)
+    try:
+        write_weights(models.tiny(), arrays, tmp_path / "w")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "w").stat().st_mode & 0o777 == 0o600
