@@ -247,7 +247,8 @@ class Model:
     ) -> Weights | Mapping[str, Array] | None:
         """Where the arrays of a compilation are from: what is given, else the parameters' own; None without any.
 
-        Buffers that are not persistent are never of a file.
+        A parameter that has its value keeps it where the given arrays lack its name; buffers that are not
+        persistent are never of a file.
         """
         if given is None:
             return self.values() or None
@@ -255,7 +256,8 @@ class Model:
         own = {
             name: p.value
             for p, name in self.weight_names().items()
-            if isinstance(p, Buffer) and not p.persistent and p.value is not None
+            if p.value is not None
+            and (name not in given or (isinstance(p, Buffer) and not p.persistent))
         }
         if isinstance(given, Weights):
             return given.beside(own) if own else given
