@@ -28,8 +28,8 @@ import lumigen as lg
 from lumigen import cli
 from lumigen.cli import terminal, use
 from lumigen.cli.bench import beside, kernel_times, places
-from lumigen.cli.opened import Project, inputs_for, manifest_of
-from lumigen.errors import BadInput
+from lumigen.cli.opened import Project, inputs_for, manifest_of, read_array
+from lumigen.errors import BadInput, FileRefused
 from lumigen.forms import FORMS
 from lumigen.interp.graph import evaluate
 from lumigen.limits import Limits, Memory, Rate
@@ -535,6 +535,25 @@ def test_skipped_tests_are_said_to_prove_nothing(
         found = json.loads(out)
         assert (found["passed"], found["skipped"]) == (True, 2)
         assert found["tests"]["digits_example_c"] == "passed"
+
+
+def test_damaged_files_of_numpy_are_one_message(here: Path, rng: np.random.Generator) -> None:
+    np.save(here / "x.npy", np.ones((2, 3), np.float32))
+    whole = (here / "x.npy").read_bytes()
+    refused = 0
+    for _ in range(300):
+        data = bytearray(whole)
+        for at in rng.integers(0, 128, 2):
+            data[at] = rng.choice(list(b"'\"{}()[],:0123456789-LTF\n \xff"))
+        (here / "x.npy").write_bytes(data)
+        try:
+            read_array("run", here / "x.npy")
+        except FileRefused as e:
+            refused += "x.npy cannot be used: it is no .npy file of numbers" in str(e)
+    assert refused > 100
+    os.mkfifo(here / "pipe")
+    with pytest.raises(FileRefused, match="it is no regular file"):
+        read_array("run", here / "pipe")
 
 
 def test_an_array_of_another_type_is_told_how_to_convert_the_file(

@@ -21,12 +21,12 @@ _COUNTS = """
 d_model decoder_attention_heads decoder_ffn_dim decoder_layers encoder_attention_heads encoder_ffn_dim encoder_layers
 head_dim hidden_size intermediate_size max_position_embeddings max_source_positions max_target_positions n_ctx n_embd
 n_head n_inner n_layer n_positions num_attention_heads num_channels num_hidden_layers num_key_value_heads num_mel_bins
-original_max_position_embeddings sliding_window type_vocab_size vocab_size
+sliding_window type_vocab_size vocab_size
 """
 COUNTS = frozenset(_COUNTS.split())
 _NUMBERS = """
 attention_factor beta_fast beta_slow factor high_freq_factor layer_norm_eps layer_norm_epsilon low_freq_factor
-max_window_layers rms_norm_eps rope_theta
+max_window_layers original_max_position_embeddings rms_norm_eps rope_theta
 """
 NUMBERS = frozenset(_NUMBERS.split())
 

@@ -309,6 +309,17 @@ def test_lies_are_found(tiny, original, name):
     assert caught.value.status == 5
 
 
+def test_what_is_not_read_may_be_of_any_type_of_the_format(tiny, original):
+    header, data = split(original)
+    end = len(data)
+    header["__metadata__"] = None
+    header["four"] = {"dtype": "F4", "shape": [3, 2], "data_offsets": [end, end + 3]}
+    tiny.Model(join(header, data + bytes(3)))
+    header["four"]["shape"] = [3]
+    with pytest.raises(tiny.Error, match="do not fit its shape"):
+        tiny.Model(join(header, data + bytes(3)))
+
+
 LIES_FOR_THIS_MODEL = ("missing", "shape", "dtype", "layout")
 
 
