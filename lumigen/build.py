@@ -10,6 +10,7 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -232,7 +233,7 @@ def build_project(
 
 def check_buildable(directory: Path) -> None:
     """Refuse a place whose path CMake and Ninja cannot spell."""
-    found = [c for c in UNSPELLABLE if c in str(directory.resolve())]
+    found = [c for c in UNSPELLABLE if c in os.path.realpath(directory)]
     if found:
         why = f"CMake cannot build where the path holds {' or '.join(map(repr, found))}"
         remedy = "Name another place, or pass --no-build and move what is emitted."

@@ -42,7 +42,7 @@ def locked(directory: Path) -> Generator[None]:
     if directory.exists() and not directory.is_dir():
         raise NotADirectory(directory=directory)
     places: set[Path] = vars(_held).setdefault("places", set())
-    place = directory.resolve()
+    place = Path(os.path.realpath(directory))
     if place in places:
         yield
         return

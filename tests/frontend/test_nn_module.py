@@ -358,3 +358,16 @@ def test_a_parameter_with_a_value_needs_none_of_the_file(tmp_path: Path) -> None
     given = model.sources(both)
     assert given is not None
     np.testing.assert_array_equal(given["shift"], [0, 0])
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_name_that_no_file_can_hold(name: str) -> None:
+    weight = nn.Parameter(3, name=name)
+    model = lg.Model("named")
+
+    @model.entry(x=lg.spec(3))
+    def scaled(x):
+        return x * weight
+
+    with pytest.raises(errors.BadArgument, match=r"\[Parameter\] the name cannot be 'a\\"):
+        model.trace()
