@@ -24,8 +24,10 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from lumigen import errors
 from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, TextStream, Tokenizer, decode, encode, piece
+from lumigen.tokenizer.doubling import doubles
 from lumigen.tokenizer.patterns import compiled
 from lumigen.weights import open_weights
+from lumigen.weights.tokenizer_json import read_tokenizer
 
 CORPUS = [
     *Path(__file__).read_text(encoding="utf-8").splitlines(),
@@ -585,3 +587,30 @@ def test_bad_tokenizers_in_gguf(tmp_path: Path, name: str) -> None:
 
 def test_no_tokenizer_in_gguf(tmp_path: Path) -> None:
     assert open_weights(write(tmp_path / "w.gguf", lambda w: None)).tokenizer is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"(?:a|aa)+b", True),
+        (r"(?:a+)+b", True),
+        (r"(?:a|a)+b", True),
+        (r"(?:\p{L}|\w)+x", True),
+        (r"(?:[a-z]+ ?)+x", True),
+        (r"(?:a|b)+c", False),
+        (r"(?:ab|a)+c", False),
+        (r"(?:a+b)+", False),
+        (r"a+a+b", False),
+        (LLAMA3, False),
+    ],
+)
+def test_patterns_whose_time_doubles(pattern: str, expected: bool) -> None:
+    assert doubles(pattern) == expected
+
+
+def test_a_pattern_that_would_take_for_ever_is_refused(tmp_path: Path) -> None:
+    split = {"type": "Split", "pattern": {"Regex": "(?:a|aa)+b"}, "behavior": "Isolated"}
+    model = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model, "pre_tokenizer": split}))
+    with pytest.raises(errors.BadWeightsFile, match=r"'\(\?:a\|aa\)\+b' could take for ever"):
+        read_tokenizer(tmp_path)

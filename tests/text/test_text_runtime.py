@@ -200,6 +200,18 @@ def spoil(content: dict[str, Any], rng: random.Random) -> None:
             inside[key] = rng.choice((0, "", [], {}, [0, 1, 2], ["a"]))
 
 
+def test_no_pattern_takes_for_ever(
+    driver: Driver, words: tuple[Tokenizer, Path], tmp_path: Path
+) -> None:
+    """The matcher meets no place twice, so that what Python's would try for ages is known at once."""
+    for pattern in (r"(?:a|aa)+b", r"(?:a+)+b"):
+        t = dataclasses.replace(words[0], split=(TextStep("isolate", pattern),))
+        (tmp_path / "tokenizer").write_text(shipped(t), encoding="utf-8")
+        text = "a" * 400
+        printed = driver("encode", tmp_path / "tokenizer", rows=f"0 {text.encode().hex()}\n")
+        assert printed.split("|")[0].split() == ["1"] * 400
+
+
 def test_a_pipe_is_refused_at_once(driver: Driver, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero", tmp_path):
