@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 from lumigen.tokenizer import GPT2, Added, TextStep, Tokenizer
 from lumigen.tokenizer.data import Spelling
 from lumigen.tokenizer.doubling import doubles
-from lumigen.tokenizer.patterns import compiled
+from lumigen.tokenizer.patterns import WORD, compiled
 from lumigen.weights.json_text import MAX_CONFIG, bounded_text, json_object
 from lumigen.weights.stored import bad
 
@@ -336,7 +336,7 @@ class _TokenizerReader:
         into.split += [TextStep("remove", r"\s"), TextStep("isolate", PUNCTUATION)]
 
     def words(self, _: Json, into: _Parts) -> None:
-        into.split.append(TextStep("remove", r"\w+|[^\w\s]+", "invert"))
+        into.split.append(TextStep("remove", rf"[{WORD}]+|[^{WORD}\s]+", "invert"))
 
     def spaces(self, _: Json, into: _Parts) -> None:
         into.split.append(TextStep("remove", r"\s+"))
