@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,7 @@ from lumigen.target import TARGETS
 from lumigen.toolchain import packaged
 
 STAMP = "lumigen-stamp.json"
+INTERRUPTED = (130, -signal.SIGINT)
 UNSPELLABLE = '";\\\n'  # CMake's strings and lists end at them, and it takes \ for /
 
 # step, done, total, what
@@ -395,6 +397,8 @@ def _run(step: str, command: list[str], directory: Path, log: Path, report: Prog
             process.terminate()  # Ctrl-C: ninja ends its compilers and removes what they had begun
             process.wait()
             raise
+    if process.returncode in INTERRUPTED or (lines and "interrupted by user" in lines[-1]):
+        raise KeyboardInterrupt  # which Ctrl-C may tell the tool before this process
     if process.returncode != 0:
         raise BuildFailed(step=step, code=process.returncode, output=_telling(lines), log=log)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import models
 import pytest
 
+from lumigen import build
 from lumigen.build import build_project, load_module, write_project
 from lumigen.emit.project import render_project
 from lumigen.errors import BuildFailed, CompilerMissing, NotBuilt
@@ -45,6 +46,15 @@ def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("LUMIGEN_CXX", "no-such-compiler")
     with pytest.raises(CompilerMissing, match="no-such-compiler was not found"):
         build_project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "stops", ["exit 130", "kill -INT $$", "echo ninja: interrupted by user; exit 2"]
+)
+def test_a_tool_that_ctrl_c_stops_is_no_failure(tmp_path, stops):
+    command = ["sh", "-c", f"echo begun; {stops}"]
+    with pytest.raises(KeyboardInterrupt):
+        build._run("compile", command, tmp_path, tmp_path / "log", lambda *_: None)
 
 
 @pytest.mark.slow
