@@ -6,7 +6,6 @@ time, and that a build of what was built already starts no tool.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -14,31 +13,35 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from lumigen import debug
-from lumigen.errors import (
-    BuildFailed,
-    CompilerMissing,
-    DirectoryNotOurs,
-    EditedFiles,
-    FileRefused,
-    NotADirectory,
-    NotBuilt,
+from lumigen.directory import (
+    MANIFEST,
+    STAGING,
+    Known,
+    check_no_links,
+    digest_of,
+    emitted_files,
+    left_behind,
+    locked,
+    read_manifest,
 )
+from lumigen.errors import BuildFailed, CompilerMissing, EditedFiles, FileRefused, NotBuilt
+from lumigen.files import read_regular, whole_file
 from lumigen.target import TARGETS
 from lumigen.toolchain import packaged
 
-MANIFEST = "manifest.json"
 STAMP = "lumigen-stamp.json"
+INTERRUPTED = (130, -signal.SIGINT)
 UNSPELLABLE = '";\\\n'  # CMake's strings and lists end at them, and it takes \ for /
 
 # step, done, total, what
@@ -75,116 +78,48 @@ def write_project(files: Mapping[str, str], directory: Path, *, force: bool = Fa
     Refuses a directory that is not empty and not ours, and, without `force`, one where emitted
     files were edited.
     """
-    known = _emitted_files(directory)
-    for path in files:
-        if (directory / path).is_dir():
-            why = "it is a directory, where a file of the project goes"
-            remedy = "Move it elsewhere, or name another place."
-            raise FileRefused(command="compile", file=directory / path, why=why, remedy=remedy)
-    edited = [p for p in sorted({*known, *files}) if _is_edited(directory, p, known, files)]
-    if edited and not force:
-        raise EditedFiles(directory=directory, files=edited)
-    written = [p for p, text in sorted(files.items()) if _read(directory / p) != text.encode()]
-    removed = [p for p in sorted(known) if p not in files and (directory / p).is_file()]
-    if written or removed:
-        _replace(directory, {p: files[p] for p in written}, removed)
-    unchanged = sorted(files.keys() - set(written))
-    return WriteResult(tuple(written), tuple(unchanged), tuple(removed))
+    with locked(directory):
+        known = emitted_files(directory)
+        check_no_links(directory, files)
+        for path in files:
+            if (directory / path).is_dir():
+                why = "it is a directory, where a file of the project goes"
+                remedy = "Move it elsewhere, or name another place."
+                raise FileRefused(command="compile", file=directory / path, why=why, remedy=remedy)
+        edited = [p for p in sorted({*known, *files}) if _is_edited(directory, p, known, files)]
+        if edited and not force:
+            raise EditedFiles(directory=directory, files=edited)
+        old = left_behind(directory)
+        written = [
+            p for p, text in sorted(files.items()) if read_regular(directory / p) != text.encode()
+        ]
+        removed = [p for p in sorted(known) if p not in files and (directory / p).is_file()]
+        if written or removed:
+            _replace(directory, {p: files[p] for p in written}, removed, files[MANIFEST])
+        for folder in old:
+            shutil.rmtree(folder, ignore_errors=True)
+        unchanged = sorted(files.keys() - set(written))
+        return WriteResult(tuple(written), tuple(unchanged), tuple(removed))
 
 
-def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """The manifest of an emitted project; None if there is none of ours."""
-    data = _read(directory / MANIFEST)
-    if data is None:
-        return None
-    try:
-        manifest = json.loads(data)
-    except ValueError:
-        return None
-    if not isinstance(manifest, dict):
-        return None
-    found = cast("dict[str, Any]", manifest)
-    if not {"lumigen", "model", "files"} <= set(found):
-        return None
-    if why := _damage(found):
-        remedy = "Restore the file, or emit the project again into another directory."
-        raise FileRefused(command="manifest", file=directory / MANIFEST, why=why, remedy=remedy)
-    return found
-
-
-def _damage(manifest: Mapping[str, Any]) -> str:
-    """What in a manifest cannot be ours, as a clause; empty if nothing is."""
-    name, files = manifest["model"], manifest["files"]
-    if not isinstance(name, str) or not name.isidentifier():
-        return f"its model is {str(name)[:40]!r}, which is no name"
-    if not isinstance(files, dict):
-        return f"its files are {str(files)[:40]!r}, which is no object"
-    for path, digest in cast("dict[str, object]", files).items():
-        if not isinstance(digest, str) or "\0" in path:
-            return f"its files have the row {path[:40]!r}: {str(digest)[:40]!r}"
-    return ""
-
-
-def emitted_as_recorded(directory: Path) -> bool:
-    """Whether each emitted file is there and holds what the manifest says."""
-    try:
-        known = _emitted_files(directory)
-    except DirectoryNotOurs:
-        return False
-    found = ((_read(directory / path), digest) for path, digest in known.items())
-    return bool(known) and all(
-        data is not None and hashlib.sha256(data).hexdigest() == digest for data, digest in found
-    )
-
-
-def _emitted_files(directory: Path) -> dict[str, str]:
-    """Path -> hash of what an earlier emission left here; refuses somebody else's directory."""
-    if directory.exists() and not directory.is_dir():
-        raise NotADirectory(directory=directory)
-    manifest = read_manifest(directory)
-    if manifest is None:
-        if directory.exists() and any(directory.iterdir()):
-            raise DirectoryNotOurs(directory=directory)
-        return {}
-    return {
-        str(path): str(digest)
-        for path, digest in manifest["files"].items()
-        if _is_inside(str(path))
-    }
-
-
-def _is_inside(path: str) -> bool:
-    """A manifest that was tampered with must not make us remove files elsewhere."""
-    parts = PurePosixPath(path).parts
-    return bool(parts) and not path.startswith("/") and ".." not in parts
-
-
-def _is_edited(
-    directory: Path, path: str, known: Mapping[str, str], files: Mapping[str, str]
-) -> bool:
-    """Whether the file holds something that neither emission wrote."""
-    data = _read(directory / path)
+def _is_edited(directory: Path, path: str, known: Known, files: Mapping[str, str]) -> bool:
+    """Whether the file holds something that no emission wrote."""
+    data = read_regular(directory / path)
     if data is None or path == MANIFEST:
         return False
     if path in files and data == files[path].encode():
         return False
-    return hashlib.sha256(data).hexdigest() != known.get(path)
+    return digest_of(data) not in known.get(path, ())
 
 
-def _read(path: Path) -> bytes | None:
+def _replace(directory: Path, texts: Mapping[str, str], removed: list[str], manifest: str) -> None:
+    """All new texts are on the disk before the first name changes; then it runs through.
+
+    The new manifest is there first: should this process be killed, the next one knows whose the files are.
+    """
+    staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=directory))
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
-
-
-def _replace(directory: Path, texts: Mapping[str, str], removed: list[str]) -> None:
-    """All new texts are on the disk before the first name changes; then it runs through."""
-    made = [place for place in (directory, *directory.parents) if not place.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
-    staging = None
-    try:
-        staging = Path(tempfile.mkdtemp(prefix=".emit-", dir=directory))
+        (staging / MANIFEST).write_bytes(manifest.encode())
         for number, text in enumerate(texts.values()):
             (staging / str(number)).write_bytes(text.encode())
         interrupted = False
@@ -203,11 +138,7 @@ def _replace(directory: Path, texts: Mapping[str, str], removed: list[str]) -> N
         if interrupted:
             raise KeyboardInterrupt
     finally:
-        if staging is not None:
-            shutil.rmtree(staging, ignore_errors=True)
-        with suppress(OSError):  # what was made for nothing; one that holds something stays
-            for place in made:
-                place.rmdir()
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _move(source: Path, target: Path) -> None:
@@ -257,11 +188,12 @@ def build_project(
         raise NotBuilt(command="build", directory=directory)
     directory = directory.resolve()
     check_buildable(directory)
+    check_no_links(directory, manifest["files"])
     name = str(manifest["model"])
     tools = _find_tools(str(manifest.get("target")))
     build = directory / "build" / preset
     build.mkdir(parents=True, exist_ok=True)
-    with _locked(build):
+    with locked(directory):
         stamp = _stamp(directory, manifest, tools, {"python": python, "tests": tests})
         current = _current(directory, build, stamp)
         if current is not None:
@@ -296,13 +228,14 @@ def build_project(
             report,
         )
         result = _collect(directory, build, name, log, python=python, program=bool(programs))
-        _write(build / STAMP, json.dumps({"stamp": stamp, "outputs": _outputs(result)}).encode())
+        with whole_file(build / STAMP) as file:
+            file.write(json.dumps({"stamp": stamp, "outputs": _outputs(result)}).encode())
         return result
 
 
 def check_buildable(directory: Path) -> None:
     """Refuse a place whose path CMake and Ninja cannot spell."""
-    found = [c for c in UNSPELLABLE if c in str(directory.resolve())]
+    found = [c for c in UNSPELLABLE if c in os.path.realpath(directory)]
     if found:
         why = f"CMake cannot build where the path holds {' or '.join(map(repr, found))}"
         remedy = "Name another place, or pass --no-build and move what is emitted."
@@ -311,7 +244,7 @@ def check_buildable(directory: Path) -> None:
 
 def check_ours(directory: Path) -> None:
     """Refuse a file, and a directory that is neither empty nor a project of ours."""
-    _emitted_files(directory)
+    emitted_files(directory)
 
 
 def _find_tools(target: str) -> _Tools:
@@ -351,21 +284,13 @@ def _kernel_tools(target: str, cxx: str) -> dict[str, str]:
     return {compiler.variable: found, compiler.host_variable: cxx}
 
 
-@contextmanager
-def _locked(build: Path) -> Generator[None]:
-    """Two builds of one directory follow each other."""
-    with (build / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _stamp(
     directory: Path, manifest: Mapping[str, Any], tools: _Tools, options: Mapping[str, object]
 ) -> str:
     """Changes when the sources, the tools, the place or the options do."""
     digest = hashlib.sha256()
     for path in sorted({*map(str, manifest["files"]), MANIFEST}):
-        data = _read(directory / path)
+        data = read_regular(directory / path)
         digest.update(
             f"{path}\0{'-' if data is None else hashlib.sha256(data).hexdigest()}\n".encode()
         )
@@ -383,43 +308,52 @@ def _stamp(
     return digest.hexdigest()
 
 
-def _outputs(result: BuildResult) -> dict[str, list[str]]:
-    def texts(paths: tuple[Path, ...]) -> list[str]:
-        return [str(p.relative_to(result.directory)) for p in paths]
+def _outputs(result: BuildResult) -> dict[str, dict[str, str]]:
+    """The hashes of what was built, by kind and path."""
+
+    def hashes(paths: tuple[Path, ...]) -> dict[str, str]:
+        return {str(p.relative_to(result.directory)): digest_of(p.read_bytes()) for p in paths}
 
     return {
-        "library": texts((result.library,)),
-        "module": texts((result.module,) if result.module else ()),
-        "programs": texts(result.programs),
+        "library": hashes((result.library,)),
+        "module": hashes((result.module,) if result.module else ()),
+        "programs": hashes(result.programs),
     }
 
 
 def _current(directory: Path, build: Path, stamp: str) -> BuildResult | None:
     """The result of an earlier build of the very same things, if it is still whole."""
-    data = _read(build / STAMP)
+    data = read_regular(build / STAMP)
     if data is None:
         return None
     try:
         stored = json.loads(data)
         if stored["stamp"] != stamp:
             return None
-        outputs = {
-            kind: [directory / p for p in paths] for kind, paths in stored["outputs"].items()
-        }
-        library, module, programs = outputs["library"], outputs["module"], outputs["programs"]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    if not all(p.is_file() for p in (*library, *module, *programs)):
+        kinds = ("library", "module", "programs")
+        ((library,), module, programs) = (
+            [_unchanged(directory / p, digest) for p, digest in stored["outputs"][kind].items()]
+            for kind in kinds
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     found = module[0] if module else None
     return BuildResult(
-        directory, library[0], found, tuple(programs), build / "lumigen.log", was_current=True
+        directory, library, found, tuple(programs), build / "lumigen.log", was_current=True
     )
+
+
+def _unchanged(path: Path, digest: str) -> Path:
+    """The path, if the file holds what was built; LookupError if not."""
+    data = read_regular(path)
+    if data is None or digest_of(data) != digest:
+        raise LookupError(path)
+    return path
 
 
 def _forget_foreign_cache(directory: Path, build: Path, tools: _Tools) -> None:
     """CMake cannot change generator, compiler or place of a build directory: start anew."""
-    cache = _read(build / "CMakeCache.txt")
+    cache = read_regular(build / "CMakeCache.txt")
     if cache is None:
         return
     entries = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.decode(errors="replace"), re.MULTILINE))
@@ -463,6 +397,8 @@ def _run(step: str, command: list[str], directory: Path, log: Path, report: Prog
             process.terminate()  # Ctrl-C: ninja ends its compilers and removes what they had begun
             process.wait()
             raise
+    if process.returncode in INTERRUPTED or (lines and "interrupted by user" in lines[-1]):
+        raise KeyboardInterrupt  # which Ctrl-C may tell the tool before this process
     if process.returncode != 0:
         raise BuildFailed(step=step, code=process.returncode, output=_telling(lines), log=log)
 
@@ -492,23 +428,10 @@ def _collect(
 
 
 def _copy(source: Path, folder: Path) -> Path:
-    """By rename, so that a process that has the old file mapped keeps it."""
     target = folder / source.name
-    _write(target, source.read_bytes())
-    target.chmod(source.stat().st_mode & 0o777)
+    with whole_file(target, source.stat().st_mode & 0o777) as file:
+        file.write(source.read_bytes())
     return target
-
-
-def _write(target: Path, data: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 # ---- loading -------------------------------------------------------------------------------------

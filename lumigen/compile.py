@@ -23,6 +23,7 @@ from lumigen.build import (
     write_project,
 )
 from lumigen.checks import build_where_possible, refuse
+from lumigen.directory import locked
 from lumigen.dtype import DType, f32
 from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
@@ -157,33 +158,39 @@ def compile_project(
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
     row = parse_target(target)
-    place = directory if directory is not None else Path(f"{traced.name}-{row.name}")
+    place = default_place(traced, target) if directory is None else directory
     if isinstance(weights, Mapping):
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     refuse(traced, place, row, weights, dtype, build=build, embed=embed)
     at = stages or Stages()
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {})}
-    with at.stage("recall"):
-        key = compilation_key(traced, chosen, weights, embed=embed)
-        known = None if at.trail.is_on else recall(place, key)
-    if known is not None:
+    with locked(place):  # what is written and built is one model, as a whole
+        with at.stage("recall"):
+            key = compilation_key(traced, chosen, weights, embed=embed)
+            known = None if at.trail.is_on else recall(place, key)
+        if known is not None:
+            built, note = build_where_possible(place, row, at) if build else (None, "")
+            return summary_again(known, place, built, note, at)
+        compilation = lower_model(traced, chosen, at, row, dtype=dtype)
+        files, written = write(compilation, place, weights, at, embed=embed, force=force)
         built, note = build_where_possible(place, row, at) if build else (None, "")
-        return summary_again(known, place, built, note, at)
-    compilation = lower_model(traced, chosen, at, row, dtype=dtype)
-    files, written = write(compilation, place, weights, at, embed=embed, force=force)
-    built, note = build_where_possible(place, row, at) if build else (None, "")
-    summary = summary_of(
-        compilation.model,
-        place,
-        files=files,
-        written=written,
-        weights=weights,
-        built=built,
-        note=note,
-        seconds=at.seconds,
-    )
-    remember(place, key, to_remember(summary))
-    return summary
+        summary = summary_of(
+            compilation.model,
+            place,
+            files=files,
+            written=written,
+            weights=weights,
+            built=built,
+            note=note,
+            seconds=at.seconds,
+        )
+        remember(place, key, to_remember(summary))
+        return summary
+
+
+def default_place(traced: Traced, target: str) -> Path:
+    """The directory of a project for which none is named."""
+    return Path(f"{traced.name}-{parse_target(target).name}")
 
 
 def write(
@@ -247,22 +254,26 @@ def compile(
     opened = open_weights(weights) if isinstance(weights, str | Path) else weights
     if isinstance(model, Model):
         opened = model.sources(opened)
-    summary = compile_project(
-        model.trace() if isinstance(model, Model) else model,
-        directory=None if output is None else Path(output),
-        target=target,
-        weights=opened,
-        dtype=dtype,
-        build=build,
-        force=force,
-    )
-    if summary.note:
-        tool, remedy = (
-            "nvcc",
-            "Install the CUDA toolkit, or pass build=False and build it elsewhere.",
+    traced = model.trace() if isinstance(model, Model) else model
+    place = default_place(traced, target) if output is None else Path(output)
+    with locked(place):  # until it is loaded
+        summary = compile_project(
+            traced,
+            directory=place,
+            target=target,
+            weights=opened,
+            dtype=dtype,
+            build=build,
+            force=force,
         )
-        raise CompilerMissing(tool=tool, purpose=f"building for {summary.target}", remedy=remedy)
-    return load_module(summary.directory) if build else None
+        if summary.note:
+            tool, remedy = (
+                "nvcc",
+                "Install the CUDA toolkit, or pass build=False and build it elsewhere.",
+            )
+            purpose = f"building for {summary.target}"
+            raise CompilerMissing(tool=tool, purpose=purpose, remedy=remedy)
+        return load_module(summary.directory) if build else None
 
 
 def load(directory: str | Path) -> ModuleType:

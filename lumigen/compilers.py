@@ -14,6 +14,7 @@ import numpy as np
 from lumigen import debug, fast_lane
 from lumigen.build import build_project, load_module, write_project
 from lumigen.compile import lower_model
+from lumigen.directory import locked
 from lumigen.dtype import DType, f16
 from lumigen.emit.project import render_project
 from lumigen.errors import CallRefused, CompilerMissing
@@ -142,9 +143,10 @@ def _built(graph: Graph, target: Target) -> ModuleType:
     files = render_project(made.model)
     digest = hashlib.sha256("\0".join(f"{p}\0{text}" for p, text in files.items()).encode())
     directory = debug.cache_dir() / target.name / digest.hexdigest()[:24]
-    write_project(files, directory)
-    build_project(directory)
-    return load_module(directory)
+    with locked(directory):
+        write_project(files, directory)
+        build_project(directory)
+        return load_module(directory)
 
 
 def _numbered(graph: Graph) -> Graph:

@@ -5,6 +5,7 @@ Promises to change nothing in a process that is not the command. Imported before
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +22,11 @@ def _is_command() -> bool:
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
-    elif sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # `2>&-`
+        return
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # `2>&-`
         sys.stderr.write("stopped\n")
+        sys.stderr.flush()
+    os._exit(130)  # else Python ends itself by the signal
 
 
 if _is_command():

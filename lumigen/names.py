@@ -72,6 +72,7 @@ PYTHON_MODULES = frozenset({"collections", "json", "lumigen", "ml_dtypes", "nump
 # C symbols of the model itself, without its name in front.
 MODEL_SYMBOLS = (
     *("abi", "manifest", "last_error", "weights_verify", "status", "tensor", "model", "context"),
+    "embedded",  # the file of the weights that a library contains
     *("model_open", "model_close", "model_options", "context_open", "context_close"),
     *(
         "context_options",

@@ -12,14 +12,16 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lumigen import debug
-from lumigen.build import MANIFEST, emitted_as_recorded
+from lumigen.directory import MANIFEST, digest_of, emitted_as_recorded
 from lumigen.errors import UserError
+from lumigen.files import read_regular, whole_file
+from lumigen.model_weights import weights_path
 from lumigen.resources import runtime_dir, templates_dir
 from lumigen.weights import read_header
 
@@ -53,33 +55,34 @@ def _is_source(path: Path) -> bool:
 def recall(directory: Path, key: str) -> dict[str, Any] | None:
     """The summary of an earlier compilation with this key, if the directory holds what it made."""
     try:
-        read: Any = json.loads(_record(key).read_bytes())
-        manifest = (directory / MANIFEST).read_bytes()
-    except (OSError, ValueError):
+        record: Any = json.loads(read_regular(_record(key)) or b"{}")
+        said = record["said"]
+        is_whole = record["hash"] == _hash_of(said)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-    record = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
-    if record.get("manifest") != _digest(manifest) or not emitted_as_recorded(directory):
+    manifest = read_regular(directory / MANIFEST)
+    if not is_whole or manifest is None or said["manifest"] != digest_of(manifest):
         return None
     stated = json.loads(manifest)
-    weights = directory / "weights" / f"{stated['model']}.safetensors"
-    return record["summary"] if stated["weights_hash"] == _weights_hash(weights) else None
+    weights = weights_path(directory, stated["model"])
+    is_there = emitted_as_recorded(directory) and stated["weights_hash"] == _weights_hash(weights)
+    return said["summary"] if is_there else None
 
 
 def remember(directory: Path, key: str, summary: Mapping[str, Any]) -> None:
     """Keep a summary; a cache that cannot be written is none."""
-    digest = _digest((directory / MANIFEST).read_bytes())
-    text = json.dumps({"manifest": digest, "summary": dict(summary)}, indent=1)
-    with suppress(OSError):
-        _record(key).parent.mkdir(parents=True, exist_ok=True)
-        _record(key).write_text(text + "\n", encoding="utf-8")
+    said = {"manifest": digest_of((directory / MANIFEST).read_bytes()), "summary": dict(summary)}
+    with suppress(OSError), whole_file(_record(key)) as file:
+        file.write(json.dumps({"hash": _hash_of(said), "said": said}, indent=1).encode())
 
 
 def _record(key: str) -> Path:
     return debug.cache_dir() / "compiled" / f"{key}.json"
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _hash_of(said: object) -> str:
+    """By which a record that was damaged is known."""
+    return digest_of(json.dumps(said, sort_keys=True).encode())
 
 
 def _weights_hash(path: Path) -> str | None:

@@ -9,12 +9,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lumigen.build import (
-    MANIFEST,
-    BuildResult,
-    WriteResult,
-    read_manifest,
-)
+from lumigen.build import BuildResult, WriteResult
+from lumigen.directory import MANIFEST, read_manifest
 from lumigen.emit import manifest
 from lumigen.emit.contract import signature
 from lumigen.emit.weights_file import misfits

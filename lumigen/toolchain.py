@@ -91,16 +91,17 @@ def compiled_library(
 ) -> Path:
     """A shared library of one source `text`, a file `unit`, that finds `headers` in `runtime/`.
 
-    It is compiled once and then cached, below a folder `kind`, by the content of all of this. BuildFailed
-    where it does not compile.
+    It is compiled once and then cached, below a folder `kind`, by the content of all of this, and again where
+    the cached one is not what was compiled. BuildFailed where it does not compile.
     """
     contents = (p.read_text(encoding="utf-8") for p in headers)
     stamp = hashlib.sha256("\0".join((compiler, *flags, unit, text, *contents)).encode())
-    library = debug.cache_dir() / kind / f"{stamp.hexdigest()[:24]}.so"
-    if library.exists():
-        return library
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as work:
+    folder, key = debug.cache_dir() / kind, stamp.hexdigest()[:24]
+    for library in folder.glob(f"{key}-*.so"):
+        if library.name == _name_of(key, library):
+            return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
         include = Path(work) / "include"
         (include / "runtime").mkdir(parents=True)
         for header in headers:
@@ -114,8 +115,12 @@ def compiled_library(
             raise BuildFailed(
                 step=f"compile {unit}", code=done.returncode, output=output, log=source
             )
-        out.replace(library)
-    return library
+        return out.replace(folder / _name_of(key, out))
+
+
+def _name_of(key: str, library: Path) -> str:
+    """The name of a library, by which one is known whose content was cut off."""
+    return f"{key}-{hashlib.sha256(library.read_bytes()).hexdigest()[:24]}.so"
 
 
 def _compiler() -> Finding:

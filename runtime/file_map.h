@@ -1,11 +1,15 @@
-// A file, read-only in memory.
+// A regular file, read-only in memory: mapped, or read where it may change meanwhile.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "status.h"
 
 namespace LUMIGEN_NS {
+
+// A mapped file must not become shorter: to touch what it has no longer ends the process with SIGBUS.
+enum class Access { kMapped, kRead };
 
 class FileMap {
  public:
@@ -14,17 +18,21 @@ class FileMap {
   FileMap& operator=(const FileMap&) = delete;
   ~FileMap();
 
-  // `where` is the function that the message names, `what` the kind of file.
-  Status open(const char* where, const char* path, const char* what = "weights file");
+  // `where` is the function that the message names, `what` the kind of file. A pipe or a device is refused,
+  // and not waited for. To read may throw std::bad_alloc.
+  Status open(const char* where, const char* path, Access access, const char* what = "weights file");
   const char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  // Tells the system that these bytes will not be read again soon, so that it may take their memory.
+  void release_pages(const char* begin, size_t bytes) const;
 
  private:
+  Status map(const char* where, const char* path, const char* what, int file);
+  Status read(const char* where, const char* path, const char* what, int file);
+
+  std::unique_ptr<char[]> owned_;  // what was read; empty if it is mapped
   const char* data_ = nullptr;
   size_t bytes_ = 0;
 };
-
-// Tells the system that these bytes of a map will not be read again soon, so that it may take their memory.
-void release_pages(const char* begin, size_t bytes);
 
 }  // namespace LUMIGEN_NS

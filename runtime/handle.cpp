@@ -46,7 +46,10 @@ Status check_options(const ContextOptions& options) {
 Status open_weights(WeightsFile* file, const WeightTable& table, const ModelOptions& options) {
   const char* where = "model_open";
   if (table.count == 0) return kOk;
-  if (options.weights_path != nullptr) return file->open_file(where, options.weights_path, table);
+  if (options.weights_path != nullptr) {
+    const Access access = options.mmap < 0 ? Access::kRead : Access::kMapped;
+    return file->open_file(where, options.weights_path, access, table);
+  }
   if (options.weights != nullptr)
     return file->open_memory(where, options.weights, options.weights_bytes, table);
   if (table.embedded != nullptr)

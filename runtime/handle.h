@@ -27,6 +27,7 @@ struct ModelOptions {
   void* (*allocate)(void* user, size_t bytes, size_t align, int32_t device_type);
   void (*release)(void* user, void* p, size_t bytes, int32_t device_type);
   void (*log)(void* user, int32_t level, const char* text);
+  int32_t mmap, reserved;
 };
 
 struct ContextOptions {

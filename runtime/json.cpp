@@ -187,6 +187,8 @@ bool Json::skip(int depth) {
   }
 }
 
+bool Json::null() { return peek() == 'n' && word("null"); }
+
 bool Json::end() {
   spaces();
   return at_ == bytes_ || wrong("something follows the end");

@@ -25,6 +25,8 @@ class Json {
   bool string(std::string* value);
   // A whole number that is not negative, as a plain run of digits.
   bool count(int64_t* value);
+  // Whether the value is null, which it then consumes.
+  bool null();
   // Any value, checked and dropped; `depth` bounds how deep it may nest.
   bool skip(int depth = 32);
   // Whether only spaces are left.

@@ -46,10 +46,11 @@ int item_bits(const std::string& dtype) {
   static const struct {
     const char* name;
     int bits;
-  } rows[] = {{"F64", 64},    {"F32", 32},        {"F16", 16},        {"BF16", 16},   {"I64", 64},
-              {"I32", 32},    {"I16", 16},        {"I8", 8},          {"U64", 64},    {"U32", 32},
-              {"U16", 16},    {"U8", 8},          {"BOOL", 8},        {"F8_E4M3", 8}, {"F8_E5M2", 8},
-              {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"C64", 64}};
+  } rows[] = {{"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F64", 64},    {"F32", 32},
+              {"F16", 16},        {"BF16", 16},   {"I64", 64},    {"I32", 32},    {"I16", 16},
+              {"I8", 8},          {"U64", 64},    {"U32", 32},    {"U16", 16},    {"U8", 8},
+              {"BOOL", 8},        {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+              {"F8_E5M2FNUZ", 8}, {"C64", 64}};
   for (const auto& row : rows) {
     if (dtype == row.name) return row.bits;
   }
@@ -64,6 +65,7 @@ const char* other_format(const char* begin) {
 }
 
 Status Reader::metadata(Json& json) const {
+  if (json.null()) return kOk;
   bool first = true;
   json.enter('{');
   while (json.more('}', &first)) {
@@ -133,8 +135,8 @@ Status Reader::tensor(Json& json, const std::string& name) const {
       return wrong(name, "is larger than any file");
   }
   const uint64_t bytes = static_cast<uint64_t>(end - begin);
-  const uint64_t size = static_cast<uint64_t>(bits) / 8;
-  if (bytes % size != 0 || bytes / size != count)
+  uint64_t all_bits = 0;
+  if (__builtin_mul_overflow(count, static_cast<uint64_t>(bits), &all_bits) || all_bits != 8 * bytes)
     return wrong(name, "has data_offsets that do not fit its shape");
   tensor.data = out->data + begin;
   tensor.bytes = static_cast<size_t>(bytes);

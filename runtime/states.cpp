@@ -142,7 +142,7 @@ Status load(Run& run, const Context& context, const char* where, const char* pat
   const StateTable& table = context.model->table->states;
   FileMap map;
   const char* kind = "state file";
-  if (const Status s = map.open(where, path, kind)) return s;
+  if (const Status s = map.open(where, path, Access::kRead, kind)) return s;
   Safetensors file;
   if (const Status s = read_safetensors(&file, where, path, map.data(), map.bytes(), kind)) return s;
   std::vector<const StoredTensor*> found;

@@ -181,8 +181,8 @@ Status convert_floats(const char* where, char* out, const char* source, size_t n
   return kOk;
 }
 
-Status WeightsFile::open_file(const char* where, const char* path, const WeightTable& table) {
-  if (const Status s = map_.open(where, path)) return s;
+Status WeightsFile::open_file(const char* where, const char* path, Access access, const WeightTable& table) {
+  if (const Status s = map_.open(where, path, access)) return s;
   return find_rows(where, path, map_.data(), map_.bytes(), table);
 }
 
@@ -201,14 +201,12 @@ Status WeightsFile::find_rows(const char* where, const char* file, const char* b
   return kOk;
 }
 
-void WeightsFile::done_with(const FoundWeight& row) const {
-  if (map_.data() != nullptr) release_pages(row.data, row.bytes);
-}
+void WeightsFile::done_with(const FoundWeight& row) const { map_.release_pages(row.data, row.bytes); }
 
 Status verify_weights(const char* path, const WeightSpec* specs, int32_t count) noexcept try {
   const char* where = "weights_verify";
   FileMap map;
-  if (const Status s = map.open(where, path)) return s;
+  if (const Status s = map.open(where, path, Access::kMapped)) return s;
   Safetensors stored;
   if (const Status s = read_safetensors(&stored, where, path, map.data(), map.bytes())) return s;
   for (int32_t i = 0; i < count; ++i) {

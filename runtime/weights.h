@@ -59,7 +59,7 @@ struct FoundWeight {
 class WeightsFile {
  public:
   // From a file, or from memory that outlives this object. May throw std::bad_alloc.
-  Status open_file(const char* where, const char* path, const WeightTable& table);
+  Status open_file(const char* where, const char* path, Access access, const WeightTable& table);
   Status open_memory(const char* where, const void* data, size_t bytes, const WeightTable& table);
 
   const std::vector<FoundWeight>& rows() const { return rows_; }

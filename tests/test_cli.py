@@ -28,8 +28,8 @@ import lumigen as lg
 from lumigen import cli
 from lumigen.cli import terminal, use
 from lumigen.cli.bench import beside, kernel_times, places
-from lumigen.cli.opened import Project, inputs_for, manifest_of
-from lumigen.errors import BadInput
+from lumigen.cli.opened import Project, inputs_for, manifest_of, read_array
+from lumigen.errors import BadInput, FileRefused
 from lumigen.forms import FORMS
 from lumigen.interp.graph import evaluate
 from lumigen.limits import Limits, Memory, Rate
@@ -535,6 +535,25 @@ def test_skipped_tests_are_said_to_prove_nothing(
         found = json.loads(out)
         assert (found["passed"], found["skipped"]) == (True, 2)
         assert found["tests"]["digits_example_c"] == "passed"
+
+
+def test_damaged_files_of_numpy_are_one_message(here: Path, rng: np.random.Generator) -> None:
+    np.save(here / "x.npy", np.ones((2, 3), np.float32))
+    whole = (here / "x.npy").read_bytes()
+    refused = 0
+    for _ in range(300):
+        data = bytearray(whole)
+        for at in rng.integers(0, 128, 2):
+            data[at] = rng.choice(list(b"'\"{}()[],:0123456789-LTF\n \xff"))
+        (here / "x.npy").write_bytes(data)
+        try:
+            read_array("run", here / "x.npy")
+        except FileRefused as e:
+            refused += "x.npy cannot be used: it is no .npy file of numbers" in str(e)
+    assert refused > 100
+    os.mkfifo(here / "pipe")
+    with pytest.raises(FileRefused, match="it is no regular file"):
+        read_array("run", here / "pipe")
 
 
 def test_an_array_of_another_type_is_told_how_to_convert_the_file(
@@ -1255,12 +1274,70 @@ raise Odd
         (RAISING, "it raised Odd. Correct the line."),
         ("raise GeneratorExit('x')", "it raised GeneratorExit: x. Correct the line."),
         ("raise ValueError('a\\x1b[2Jb')", r"it raised ValueError: a\x1b[2Jb. Correct"),
+        (
+            "import builtins\nbuiltins.isinstance = None",
+            "it replaced isinstance() of Python. Leave",
+        ),
+        ("import builtins\nbuiltins.len = lambda _: 1 / 0\nlen('')", "it replaced len() of Python"),
     ],
 )
 def test_odd_exceptions_of_a_model_file(text: str, says: str, here: Path, run: Run) -> None:
     code, _, err = run("compile", write(here / "model.py", text), "--no-build")
     assert code == 1
     assert says in err
+
+
+def test_a_model_file_that_closes_its_output(here: Path) -> None:
+    for did in ("os.close(1)", "sys.stdout.close()"):
+        write(here / "model.py", f"import os, sys\n{did}\n")
+        command = [sys.executable, "-m", "lumigen", "compile", "model.py", "--no-build"]
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+        assert (done.returncode, "model.py: it closed stdout" in done.stderr) == (1, True)
+        assert "Traceback" not in done.stderr
+
+
+def test_a_circle_of_links_is_no_file(here: Path, run: Run) -> None:
+    (here / "model.py").symlink_to(here / "model.py")
+    (here / "out").symlink_to(here / "out")
+    code, _, err = run("compile", here / "model.py", "--no-build")
+    assert (code, "there is no such file" in err) == (1, True)
+    code, _, err = run("compile", DIGITS, "-o", here / "out", "--no-build")
+    assert code == 1
+    assert "out cannot be used: file exists" in err
+
+
+@pytest.mark.slow
+def test_a_library_is_read_and_not_run(here: Path, run: Run, digits: Path) -> None:
+    library = here / "libdigits.so"
+    shutil.copy(digits / "lib" / "libdigits.so", library)
+    with library.open("r+b") as file:
+        file.seek(64)
+        file.write(bytes(64))  # the linker would not load it
+    assert json.loads(run("inspect", library, "--json")[1])["manifest"]["model"] == "digits"
+    library.write_bytes(b"")
+    code, _, err = run("inspect", library)
+    assert (code, "it is no shared library that holds" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (
+            f"batch={10**19}",
+            "[run] dim batch cannot be 10000000000000000000. Pass a size of at most",
+        ),
+        ("batch=" + "9" * 5000, "Pass a size of at most 18 digits"),
+    ],
+)
+def test_sizes_are_numbers_of_64_bits(option: str, says: str, here: Path, run: Run) -> None:
+    code, _, err = run("run", here, "--dims", option)
+    assert (code, says in err) == (1, True)
+
+
+def test_threads_can_be_counted(here: Path, run: Run) -> None:
+    code, _, err = run("run", here, "--threads", 2**31)
+    assert code == 1
+    assert "[run] --threads cannot be 2147483648. Pass at most 4096" in err
 
 
 DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {

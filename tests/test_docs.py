@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import lumigen
 from lumigen import debug, errors
@@ -166,6 +167,16 @@ def test_every_marked_block_is_run() -> None:
     pages = [page.read_text(encoding="utf-8").splitlines() for page in PAGES]
     marks = sum(lines.count("<!-- run -->") for lines in pages)
     assert marks == len(BLOCKS) > 0
+
+
+def test_offered_ops_are_no_modules() -> None:
+    """A function may have the name of a module of the package."""
+    offered = (ROOT / "docs" / "ops.md").read_text(encoding="utf-8").partition("* nn.functional")[0]
+    names = {n for n in re.findall(r"`(\w+)[`|]", offered) if callable(getattr(torch, n, None))}
+    assert len(names) > 300
+    found = {n: getattr(lumigen, n) for n in sorted(names) if n in vars(lumigen)}
+    assert [n for n, f in found.items() if not callable(f)] == []
+    assert found["tile"] is lumigen.Tensor.tile
 
 
 def test_readme_is_short() -> None:

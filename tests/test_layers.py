@@ -18,6 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         {
             "debug",
             "errors",
+            "files",
             "interrupt",
             "kernel_words",
             "machine",
@@ -28,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "rounds",
         }
     ),
-    frozenset({"dtype", "index", "target_row", "tokenizer"}),
+    frozenset({"directory", "dtype", "index", "target_row", "tokenizer"}),
     frozenset({"application", "condition", "integers"}),
     frozenset({"intrinsics", "ops", "toolchain", "view"}),
     frozenset({"graph", "limits"}),

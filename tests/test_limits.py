@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import suppress
 from pathlib import Path
 
@@ -93,6 +94,9 @@ def test_a_library_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     written = first.stat().st_mtime_ns
     assert compiled_library("kind", compiler, flags, "two.cpp", text, [header]) == first
     assert first.stat().st_mtime_ns == written
+    first.write_bytes(first.read_bytes()[:1000])
+    again = compiled_library("kind", compiler, flags, "two.cpp", text, [header])
+    assert ctypes.CDLL(str(again)).two() == 2
     header.write_text("inline int one() { return 2; }\n")
     assert compiled_library("kind", compiler, flags, "two.cpp", text, [header]) != first
     with pytest.raises(BuildFailed, match=r"compile two\.cpp"):

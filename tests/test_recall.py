@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -85,8 +86,21 @@ def test_a_cut_weights_file_is_written_again(tmp_path: Path) -> None:
     assert file.read_bytes() == whole
 
 
-def test_a_record_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r"[\s\S]*", "["),
+        (r"[\s\S]*", "[" * 10_000),
+        (r"[\s\S]*", "{}"),
+        (r"[\s\S]*", '{"hash": "", "said": []}'),
+        ('"kernels": ', '"kernel": '),
+        ('"files": ', '"files": 1'),
+    ],
+)
+def test_a_record_that_is_damaged_is_none(tmp_path: Path, old: str, new: str) -> None:
     compiled(tmp_path / "p")
-    for record in (debug.cache_dir() / "compiled").iterdir():
-        record.write_text("[")
+    (record,) = (debug.cache_dir() / "compiled").iterdir()
+    text = re.sub(old, new, record.read_text(), count=1)
+    assert text != record.read_text()
+    record.write_text(text)
     assert was_lowered(compiled(tmp_path / "p"))

@@ -76,7 +76,8 @@ def window(config, layer):
         looks_back = kinds[layer] == "sliding_attention"
     else:  # Qwen 2 names a window, and whether and from which layer on it is used
         looks_back = config.get("use_sliding_window", True)
-        looks_back = looks_back and layer >= config.get("max_window_layers", 0)
+        first = 28 if str(config.get("model_type")).startswith("qwen") else 0  # if it names none
+        looks_back = looks_back and layer >= config.get("max_window_layers", first)
     return config.get("sliding_window") if looks_back else None
 
 

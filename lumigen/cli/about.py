@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
+import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from typing import Any
 import click
 import numpy as np
 
-from lumigen.build import MANIFEST
+from lumigen.cli.manifest import fault
 from lumigen.cli.opened import manifest_of
 from lumigen.cli.options import example, json_option
 from lumigen.cli.terminal import result, result_json, say, table
+from lumigen.directory import MANIFEST
 from lumigen.emit.weights_file import data_hash, misfits
 from lumigen.errors import BadWeightsFile, FileRefused, NotAsEmitted, listed
 from lumigen.missing import advice
@@ -25,6 +26,8 @@ from lumigen.resources import lumigen_version
 from lumigen.target import HOST, TARGETS
 from lumigen.toolchain import findings
 from lumigen.weights import COMPARE, read_header
+
+MANIFEST_BEGINS = b'{\n "lumigen": {\n'  # of the text inside a library
 
 
 @click.command(epilog=example(f"inspect digits-{HOST.name}"))
@@ -64,19 +67,19 @@ def differences(state: Mapping[str, Any]) -> list[str]:
 
 
 def manifest_of_library(path: Path) -> dict[str, Any]:
-    """What a shared library says of itself."""
-    name = path.name.partition(".")[0].removeprefix("lib")
-    remedy = "Name a shared library that was built from an emitted project."
+    """What a shared library says of itself: the text that <model>_manifest returns, found without running anything."""
     try:
-        function = ctypes.CDLL(str(path.resolve()))[f"{name}_manifest"]
-    except OSError:
-        why = "it is no shared library of this machine"
-        raise FileRefused(command="inspect", file=path, why=why, remedy=remedy) from None
-    except AttributeError:
-        why = f"it has no function {name}_manifest"
-        raise FileRefused(command="inspect", file=path, why=why, remedy=remedy) from None
-    function.restype = ctypes.c_char_p
-    return json.loads(function())
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            begin = data.find(MANIFEST_BEGINS)
+            text = data[begin : data.find(b"\0", begin)] if begin >= 0 else b"{}"
+        manifest: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):  # it is empty, or what it holds is no JSON
+        manifest = {}
+    if fault({"files": {}, **manifest}):
+        why = "it is no shared library that holds a manifest of lumigen"
+        remedy = "Name a shared library that was built from an emitted project."
+        raise FileRefused(command="inspect", file=path, why=why, remedy=remedy)
+    return manifest
 
 
 def state_of(directory: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:

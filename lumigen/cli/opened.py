@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from lumigen.build import MANIFEST, load_module, read_manifest
+from lumigen.build import load_module
 from lumigen.cli.manifest import fault
+from lumigen.directory import MANIFEST, read_manifest
 from lumigen.dtype import DTYPES
 from lumigen.errors import (
     BadInput,
@@ -301,12 +302,15 @@ def _check_dims(
 def read_array(command: str, path: Path) -> Array:
     """The array of a .npy file."""
     remedy = "Pass a file that numpy.save wrote."
+    if not path.is_file():
+        why = "it is no regular file" if path.exists() else "there is no such file"
+        remedy = remedy if path.exists() else advice(path, remedy)
+        raise FileRefused(command=command, file=path, why=why, remedy=remedy)
     try:
         found = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        why, remedy = "there is no such file", advice(path, remedy)
-        raise FileRefused(command=command, file=path, why=why, remedy=remedy) from None
-    except (ValueError, EOFError):
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001  # numpy parses a header as Python, which may raise anything
         why = "it is no .npy file of numbers"
         raise FileRefused(command=command, file=path, why=why, remedy=remedy) from None
     if not isinstance(found, np.ndarray):

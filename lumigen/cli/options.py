@@ -8,10 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
+from lumigen.errors import BadArgument
 from lumigen.frontend import Model, load_model_file
 from lumigen.model_weights import DTYPES
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
+
+DIGITS = 18  # of a size: numbers of 64 bits
+MOST_THREADS = 4096
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +49,11 @@ class SizesOption(click.ParamType[dict[str, int]]):
             name, _, text = item.partition("=")
             if not name.strip() or not text.strip().isdecimal():
                 self.fail(f"{item!r} is not of the form dim=size.", param, ctx)
+            if len(text) > DIGITS:
+                value, expected = f"{text[:40]}", f"a size of at most {DIGITS} digits"
+                raise BadArgument(
+                    op="run", name=f"dim {name.strip()}", value=value, expected=expected
+                )
             found[name.strip()] = int(text)
         return found
 
@@ -55,6 +64,14 @@ def _together(
     """What all uses of an option name."""
     del ctx, param
     return {name: size for each in given for name, size in each.items()} if given else None
+
+
+def _threads(ctx: click.Context, param: click.Parameter, count: int) -> int:
+    del ctx, param
+    if count > MOST_THREADS:
+        expected = f"at most {MOST_THREADS}; 0 is one for each core"
+        raise BadArgument(op="run", name="--threads", value=count, expected=expected)
+    return count
 
 
 def traced_options(function: F) -> F:
@@ -101,6 +118,7 @@ def run_options(function: F) -> F:
             default=0,
             show_default=True,
             type=click.IntRange(0),
+            callback=_threads,
             help="Number of threads; 0 is one for each core.",
         ),
         click.option(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import secrets
 import shutil
-import tempfile
 from pathlib import Path
 
 from lumigen.errors import BadArgument, FileRefused
@@ -99,13 +99,13 @@ def write(directory: Path) -> Path:
         remedy = "Choose another name, or remove it yourself."
         raise FileRefused(command="new", file=directory, why="it is there already", remedy=remedy)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    staging = directory.with_name(f".{secrets.token_hex(8)}.part")
+    staging.mkdir()
     try:
         for file, text in FILES.items():
             (staging / file).write_text(
                 text.format(name=name, steps="\n".join(steps(name))), encoding="utf-8"
             )
-        staging.chmod(0o755)
         staging.rename(directory)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from lumigen.cli.opened import (
 from lumigen.cli.options import Assignment, example, json_option, quiet_option, run_options
 from lumigen.cli.terminal import progress, result, result_json, say
 from lumigen.errors import BuildFailed, CompilerMissing, FileRefused
+from lumigen.files import whole_file
 from lumigen.progress import Stages
 from lumigen.target import HOST, TARGETS
 from lumigen.toolchain import ctest
@@ -108,18 +107,11 @@ def check_output(path: Path, count: int) -> None:
 
 def save(path: Path, outputs: Mapping[str, Array]) -> None:
     """The file, whole or not at all: an archive by name, or the only output as .npy."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if path.suffix == ".npy":
-                np.save(file, *outputs.values(), allow_pickle=False)
-            else:
-                np.savez(file, allow_pickle=False, **outputs)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as file:
+        if path.suffix == ".npy":
+            np.save(file, *outputs.values(), allow_pickle=False)
+        else:
+            np.savez(file, allow_pickle=False, **outputs)
 
 
 def as_object(outputs: Mapping[str, Array]) -> dict[str, object]:

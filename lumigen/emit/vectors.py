@@ -71,7 +71,8 @@ def work(nodes: Sequence[Node], dims: Mapping[Dim, int]) -> int:
     total = 0
     for n in nodes:
         if n.op in ROWS and ROWS[n.op].form is Form.REDUCE:
-            total += prod(concrete(n.args[0].shape, dims))
+            sizes = concrete(n.args[0].shape, dims)
+            total += prod(sizes) + ELEMENT * sum(sizes)  # along each axis its indices are made
         else:
             total += ELEMENT * prod(concrete(n.shape, dims))
     return total

@@ -8,8 +8,6 @@ no file.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from lumigen.dtype import DTYPES
 from lumigen.emit import manifest
 from lumigen.emit.project import SAFETENSORS_DTYPES, packed_name
 from lumigen.errors import BadWeightsFile
+from lumigen.files import whole_file
 from lumigen.program import ALIGNMENT, CompiledModel, Panels, Stored
 from lumigen.weights import CONVERTED, fitted, missing, read_header
 from lumigen.weights import StoredTensor as Tensor
@@ -41,7 +40,9 @@ class PackedWeights:
     data: npt.NDArray[np.uint8]
 
     def write(self, path: Path) -> None:
-        _write_atomically(path, [self.header, self.data.data])
+        with whole_file(path) as file:
+            file.write(self.header)
+            file.write(self.data.data)
 
 
 @dataclass(frozen=True)
@@ -188,17 +189,3 @@ def _misfit(
         return ""
     found = f"{kind or tensor.kind}[{', '.join(map(str, tensor.shape))}]"
     return f"{name} is {found}, must be {wanted}"
-
-
-def _write_atomically(path: Path, parts: list[bytes | memoryview]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for part in parts:
-                file.write(part)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

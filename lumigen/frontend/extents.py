@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from math import lcm
+from math import lcm, prod
 from numbers import Integral
 from typing import cast
 
@@ -14,7 +14,18 @@ from lumigen.index import Dim, Ix, Symbolic, is_nonnegative, ix
 from lumigen.view import Shape
 
 LARGEST = 2**62  # a size is below it
+MOST_AXES = 64  # numpy's, and that of files of weights
 MOST_DIMS = 8  # of an extent whose corners are tried
+
+
+def check_size(op: str, shape: Shape) -> None:
+    """A shape has at most MOST_AXES axes, and so many elements that numbers of 64 bits count them."""
+    if len(shape) > MOST_AXES:
+        value, expected = f"of {len(shape)} axes", f"a shape of at most {MOST_AXES} axes"
+        raise fail(BadArgument, op=op, name="the result", value=value, expected=expected)
+    if prod(e.const for e in shape if e.is_const) >= LARGEST:
+        value, expected = "of 2**62 elements or more", "sizes whose product is below that"
+        raise fail(BadArgument, op=op, name="the result", value=value, expected=expected)
 
 
 def check_extents(op: str, shape: Shape) -> None:

@@ -389,6 +389,7 @@ __all__ = [
     "tensor",
     "tensor_split",
     "tensordot",
+    "tile",
     "topk",
     "trace",
     "transpose",
@@ -670,6 +671,7 @@ take_along_dim = Tensor.take_along_dim
 tan = Tensor.tan
 tanh = Tensor.tanh
 tensor_split = Tensor.tensor_split
+tile = Tensor.tile
 trace = Tensor.trace
 transpose = Tensor.transpose
 tril = Tensor.tril

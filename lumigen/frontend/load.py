@@ -6,15 +6,18 @@ traceback; and that nothing of it is left for the next file.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib.util
 import inspect
+import io
+import os
 import sys
 import types
 import typing
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from lumigen.dtype import BY_NAME, DType
 from lumigen.errors import (
@@ -33,6 +36,7 @@ from lumigen.weights import Weights
 
 Options = Mapping[str, Any]
 WEIGHTS = (".safetensors", ".gguf", ".npz", ".pt", ".pth", ".bin", ".json")
+STREAMS = ("stdin", "stdout", "stderr")
 MODULE = "lumigen_model_file"  # no module of ours: its lines are the user's
 
 
@@ -48,7 +52,7 @@ def load_model_file(
     one that it does not take. ModelFileError where there is no model, where options are given and
     there is no function to take them, or where the file raises.
     """
-    file = Path(path).resolve()
+    file = Path(os.path.realpath(path))
     if file.is_dir():
         files = sorted(p.name for p in file.glob("*.py"))[:3]
         remedy = f"Name a Python file in it{': ' if files else '.'}{', '.join(files)}"
@@ -62,7 +66,7 @@ def load_model_file(
     if not file.is_file():
         remedy = advice(Path(path), "Name a Python file that defines a model.", _is_python)
         raise _error(path, "there is no such file", remedy)
-    with _reporting(file), _alone(file):
+    with _reporting(file), _unharmed(file), _alone(file):
         found = _find(file, _execute(file), name)
         model = (
             _build(file, found, weights, options or {}) if not isinstance(found, Model) else found
@@ -109,6 +113,43 @@ def _alone(file: Path) -> Generator[None]:
             origin = getattr(sys.modules[key], "__file__", None)
             if key == MODULE or (origin and Path(origin).is_relative_to(folder)):
                 del sys.modules[key]
+
+
+@contextlib.contextmanager
+def _unharmed(file: Path) -> Generator[None]:
+    """What the file changes of Python itself is put back, before anything of ours needs it, and refused."""
+    kept, streams = dict(builtins.__dict__), (sys.stdin, sys.stdout, sys.stderr)
+    were_open = [_is_open(s) for s in streams]
+    try:
+        yield
+    finally:
+        now = builtins.__dict__
+        changed = [n for n, value in kept.items() if n != "_" and now.get(n) is not value]
+        now.update(kept)
+        sys.stdin, sys.stdout, sys.stderr = streams
+        closed = [
+            name
+            for name, stream, was_open in zip(STREAMS, streams, were_open, strict=True)
+            if was_open and not _is_open(stream)
+        ]
+        for name in closed:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
+        if changed or closed:
+            did = f"it replaced {changed[0]}() of Python" if changed else f"it closed {closed[0]}"
+            raise _error(file, did, "Leave it as it is: the rest of the program needs it.")
+
+
+def _is_open(stream: TextIO | None) -> bool:
+    """Whether a stream can be used, and the file that it stands for is there."""
+    if stream is None or stream.closed:
+        return False
+    try:
+        os.fstat(stream.fileno())
+    except (io.UnsupportedOperation, AttributeError):  # one in memory
+        return True
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

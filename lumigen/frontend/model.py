@@ -163,7 +163,13 @@ class Model:
             out |= dict.fromkeys(entry_symbols(self.name, e), f"the entry {e}")
         return out
 
+    def _check_macros(self, op: str, what: str, name: str) -> None:
+        """The header defines names that begin with the model's, in capitals."""
+        if name.startswith(f"{self.name.upper()}_"):
+            raise taken(op, what, name, f"the macros of the model {self.name}")
+
     def _check_symbols(self, entry: str) -> None:
+        self._check_macros("entry", "the name", entry)
         known = self._symbols()
         for symbol in entry_symbols(self.name, entry):
             if symbol in known:
@@ -173,6 +179,7 @@ class Model:
     def _check_ports(self, entry: Entry, traced: Graph) -> None:
         known = self._symbols()
         for name in (*(name for name, _ in entry.inputs), *(name for name, _ in traced.outputs)):
+            self._check_macros(entry.name, "a tensor's name", name)
             if name in known:
                 raise taken(entry.name, "a tensor's name", name, f"{known[name]}, as a C symbol")
 
@@ -190,6 +197,7 @@ class Model:
                     BadArgument, op=name, name=key, value=repr(given), expected="lg.spec(...)"
                 )
             for dim in given.dims():
+                self._check_macros(name, "a dim's name", dim.name)
                 first = self._dims.setdefault(dim.name, dim)
                 if first != dim:
                     raise fail(
@@ -247,7 +255,8 @@ class Model:
     ) -> Weights | Mapping[str, Array] | None:
         """Where the arrays of a compilation are from: what is given, else the parameters' own; None without any.
 
-        Buffers that are not persistent are never of a file.
+        A parameter that has its value keeps it where the given arrays lack its name; buffers that are not
+        persistent are never of a file.
         """
         if given is None:
             return self.values() or None
@@ -255,7 +264,8 @@ class Model:
         own = {
             name: p.value
             for p, name in self.weight_names().items()
-            if isinstance(p, Buffer) and not p.persistent and p.value is not None
+            if p.value is not None
+            and (name not in given or (isinstance(p, Buffer) and not p.persistent))
         }
         if isinstance(given, Weights):
             return given.beside(own) if own else given
@@ -419,12 +429,22 @@ def check_outputs(entry: str, traced: Graph) -> None:
             raise fail(BadArgument, op=entry, name=f"output {name}", value=value, expected=expected)
 
 
+def _check_weight_name(name: str) -> None:
+    """Names of weights are keys in files, and texts in C."""
+    if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in name):
+        expected = "one without null characters and halves of characters"
+        raise fail(
+            BadArgument, op="Parameter", name="the name", value=ascii(name), expected=expected
+        )
+
+
 def weights_of(entries: tuple[tuple[str, Graph], ...]) -> tuple[WeightSpec, ...]:
     """The weights that graphs read, by name, each declared in one way."""
     found: dict[str, WeightSpec] = {}
     for _, g in entries:
         for n in g.weights():
             name = tensor_of(n).name
+            _check_weight_name(name)
             declared = WeightSpec(name, tuple(e.const for e in n.shape), n.dtype)
             first = found.setdefault(name, declared)
             if first != declared:

@@ -12,12 +12,13 @@ import numpy as np
 
 from lumigen.dtype import DTYPES, DType, f32
 from lumigen.errors import BadArgument, LumigenError
-from lumigen.frontend.extents import LARGEST, declared
+from lumigen.frontend.extents import LARGEST, check_size, declared
 from lumigen.frontend.trace import fail
 from lumigen.index import Dim, Ix, Symbolic, is_less, ix
 from lumigen.names import taken_by
 from lumigen.view import Shape
 
+LONGEST = 100  # characters of a name: those of files are a little longer, and may have 143 or 255
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -62,7 +63,11 @@ def spec(*extents: Any, dtype: DType = f32, range: tuple[int, Any] | None = None
         if isinstance(e, bool) or not isinstance(e, int | Symbolic | Ix):
             expected = _instead(e)
             raise fail(BadArgument, op="spec", name="an extent", value=repr(e), expected=expected)
+        if isinstance(e, int) and e >= LARGEST:
+            value, expected = "2**62 or more", "sizes that numbers of 64 bits count"
+            raise fail(BadArgument, op="spec", name="an extent", value=value, expected=expected)
     out = Spec(tuple(ix(e) for e in extents), dtype, *_checked_range(dtype, range))
+    check_size("spec", out.shape)
     for dim in out.dims():
         _check_dim(dim)
     for e in out.shape:
@@ -130,13 +135,14 @@ def _checked_range(dtype: DType, given: object) -> tuple[tuple[int, int] | None,
 
 def check_identifier(op: str, name: str, taken_by: Callable[[str], str | None] = taken_by) -> None:
     """Names become symbols of C and C++, and names in Python."""
-    if not IDENTIFIER.fullmatch(name):
+    if not IDENTIFIER.fullmatch(name) or len(name) > LONGEST:
+        length = "" if len(name) <= LONGEST else f" of {len(name)} characters"
         raise fail(
             BadArgument,
             op=op,
             name="the name",
-            value=repr(name),
-            expected="a C identifier: letters, digits and _, a letter first",
+            value=f"{name[:LONGEST]!r}{length}",
+            expected=f"a C identifier: letters, digits and _, a letter first, {LONGEST} at most",
         )
     user = taken_by(name)
     if user is not None:

@@ -34,6 +34,7 @@ from lumigen.frontend import (
     special_functions,
     statistics,
 )
+from lumigen.frontend.extents import check_size
 from lumigen.frontend.offered import lacks_method
 from lumigen.frontend.operand import Dims, Value, one_sequence, raw
 from lumigen.frontend.primitive import Extent, Scalar
@@ -80,6 +81,7 @@ class Tensor:
     __slots__ = ("_edge",)
 
     def __init__(self, edge: Edge) -> None:
+        check_size("tensor", edge.shape)
         self._edge = edge
 
     @staticmethod

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lumigen.tokenizer.data import Added, TextStep, Tokenizer
-from lumigen.tokenizer.patterns import compiled
+from lumigen.tokenizer.patterns import WORD, compiled
 
 
 def encode(
@@ -79,7 +79,7 @@ def _any_of(texts: tuple[str, ...]) -> re.Pattern[str] | None:
 
 
 def _is_word(text: str, at: int) -> bool:
-    return 0 <= at < len(text) and (text[at].isalnum() or text[at] == "_")
+    return 0 <= at < len(text) and compiled(f"[{WORD}]").match(text[at]) is not None
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def _clean(text: str) -> str:
 
 
 def _is_control(c: str) -> bool:
-    return c in "\0\ufffd" or unicodedata.category(c) in ("Cc", "Cf", "Co", "Cn")
+    return c in "\0\ufffd" or unicodedata.category(c) in ("Cc", "Cf", "Co")
 
 
 IDEOGRAPHS = (  # CJK Unified Ideographs and what is compatible with them, as BERT has them
@@ -101,7 +101,7 @@ IDEOGRAPHS = (  # CJK Unified Ideographs and what is compatible with them, as BE
     (0x20000, 0x2A6DF),
     (0x2A700, 0x2B73F),
     (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
+    (0x2B920, 0x2CEAF),  # as `tokenizers` has it
     (0xF900, 0xFAFF),
     (0x2F800, 0x2FA1F),
 )
@@ -126,7 +126,7 @@ ON_TEXT: dict[str, Callable[[str, TextStep], str]] = {
     "nfd": lambda t, _: unicodedata.normalize("NFD", t),
     "nfkc": lambda t, _: unicodedata.normalize("NFKC", t),
     "nfkd": lambda t, _: unicodedata.normalize("NFKD", t),
-    "lower": lambda t, _: t.lower(),
+    "lower": lambda t, _: "".join(map(str.lower, t)),  # one by one: no sigma is a word's last
     "strip_accents": lambda t, _: _strip_accents(t),
     "clean": lambda t, _: _clean(t),
     "space_ideographs": lambda t, _: _space_ideographs(t),

@@ -1,6 +1,6 @@
 r"""Patterns of pre-tokenisers, as Oniguruma and Rust spell them, for Python's `re`.
 
-Promises Unicode's meaning of `\p{..}`, `\s` and `\d`, inside classes and outside, by the Unicode of this
+Promises Unicode's meaning of `\p{..}`, `\s`, `\d` and `\w`, inside classes and outside, by the Unicode of this
 Python; and that what is not understood is a ValueError, never another meaning.
 """
 
@@ -34,6 +34,13 @@ SPACES: Ranges = (
     (0x205F, 0x205F),
     (0x3000, 0x3000),
 )
+# A character of words as Rust's `regex` has it (Unicode Technical Standard 18, annex C), by which `tokenizers` tells
+# words where no pattern of a file does: marks, joiners, and letters in circles and squares. Inside of brackets.
+WORD = (
+    r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u200c\u200d\u24b6-\u24e9"
+    r"\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189"
+)
+ENCLOSED: Ranges = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
 _LETTERS = {
     "L": "ultmo",
     "M": "nce",
@@ -92,7 +99,9 @@ def _escape(pattern: str, at: int, *, inside: bool) -> tuple[str, int]:
         return _set(SPACES, is_not=c == "S", inside=inside), at + 2
     if c in ("d", "D"):
         return _set(category("Nd"), is_not=c == "D", inside=inside), at + 2
-    if c.isalnum() and c not in PLAIN and c not in "wW":
+    if c in ("w", "W"):
+        return _set(words(), is_not=c == "W", inside=inside), at + 2
+    if c.isalnum() and c not in PLAIN:
         raise ValueError(f"\\{c} in the pattern {pattern[:80]!r}")
     return pattern[at : at + 2], at + 2
 
@@ -119,9 +128,19 @@ def complement(ranges: Ranges) -> Ranges:
 @functools.cache
 def category(name: str) -> Ranges:
     """The code points of a general category, or of all that begin with its letter."""
+    return _of_categories((name,))
+
+
+@functools.cache
+def words() -> Ranges:
+    r"""The code points of `\w` as Oniguruma has it: Python's lacks marks, and letters in circles and squares."""
+    return _of_categories(("L", "M", "N", "Pc"), ENCLOSED)
+
+
+def _of_categories(names: tuple[str, ...], others: Ranges = ()) -> Ranges:
     found: list[tuple[int, int]] = []
     for c, letters in enumerate(map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))):
-        if not letters.startswith(name):
+        if not letters.startswith(names) and not any(a <= c <= b for a, b in others):
             continue
         if found and found[-1][1] == c - 1:
             found[-1] = (found[-1][0], c)

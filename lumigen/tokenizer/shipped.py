@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from lumigen.tokenizer.data import Added, TextStep, Tokenizer
 from lumigen.tokenizer.encode import INTO_PARTS
-from lumigen.tokenizer.patterns import Ranges
-from lumigen.tokenizer.program import LAST, Programs, ranges_of
+from lumigen.tokenizer.patterns import WORD, Ranges
+from lumigen.tokenizer.program import LAST, Programs, characters, ranges_of
 
 FORMAT = 1
 PLAIN = frozenset({"prepend", "prepend_missing", "prepend_first", "strip_left", "strip_right"})
@@ -129,11 +129,6 @@ def _spaces() -> Ranges:
     return ranges_of(str.isspace)
 
 
-@functools.cache
-def _word_characters() -> Ranges:
-    return ranges_of(lambda c: c.isalnum() or c == "_")
-
-
 def _characters(t: Tokenizer) -> dict[str, list[int]]:
     """What counts as a space, and as a part of a word, where something asks for it."""
     strips = any(a.strip_left or a.strip_right for a in t.added) or any(
@@ -142,7 +137,7 @@ def _characters(t: Tokenizer) -> dict[str, list[int]]:
     is_about_words = any(a.single_word for a in t.added)
     return {
         "spaces": _flat(_spaces()) if strips else [],
-        "words": _flat(_word_characters()) if is_about_words else [],
+        "words": _flat(characters(f"[{WORD}]", ignore_case=False)) if is_about_words else [],
     }
 
 

@@ -50,6 +50,14 @@ def names(file: Path) -> list[str]:
             return [f.read(length).decode(errors="replace")]
 
 
+def _has_end(file: Path) -> bool:
+    """Whether there is a list of contents at the end."""
+    try:
+        return zipfile.is_zipfile(file)
+    except zipfile.BadZipFile:
+        return True
+
+
 def members(file: Path, what: str, remedy: str) -> dict[str, Member]:
     """Every member by name; `what` the file should be, `remedy` for one that is compressed."""
     found: dict[str, Member] = {}
@@ -75,7 +83,7 @@ def members(file: Path, what: str, remedy: str) -> dict[str, Member]:
                     raise bad(file, f"{name[:80]} claims {size} bytes at {begin}, of {total}")
                 found[name] = Member(name, begin, size)
     except ERRORS as e:
-        if not zipfile.is_zipfile(file):
+        if not _has_end(file):
             why = f"it is truncated: it has no list of contents, with which every {what} ends"
             raise bad(file, why) from None
         raise bad(file, f"it is no {what}: {first_line(e)}") from None

@@ -6,6 +6,7 @@ BadWeightsFile that names both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +16,26 @@ from lumigen.errors import BadWeightsFile, user_location
 Supported = Mapping[str, Collection[Any]]
 
 
+# keys of Hugging Face's config.json that are numbers wherever they stand
+_COUNTS = """
+d_model decoder_attention_heads decoder_ffn_dim decoder_layers encoder_attention_heads encoder_ffn_dim encoder_layers
+head_dim hidden_size intermediate_size max_position_embeddings max_source_positions max_target_positions n_ctx n_embd
+n_head n_inner n_layer n_positions num_attention_heads num_channels num_hidden_layers num_key_value_heads num_mel_bins
+sliding_window type_vocab_size vocab_size
+"""
+COUNTS = frozenset(_COUNTS.split())
+_NUMBERS = """
+attention_factor beta_fast beta_slow factor high_freq_factor layer_norm_eps layer_norm_epsilon low_freq_factor
+max_window_layers original_max_position_embeddings rms_norm_eps rope_theta
+"""
+NUMBERS = frozenset(_NUMBERS.split())
+
+
 class Config(dict[str, Any]):
-    """The keys of a configuration, or of a table in it; reading one that it lacks is a BadWeightsFile."""
+    """The keys of a configuration, or of a table in it; reading one that it lacks is a BadWeightsFile.
+
+    A key that is null counts as left out: Hugging Face takes its default for it.
+    """
 
     def __init__(
         self, said: Mapping[str, Any], file: Path, model_types: Collection[str], table: str = ""
@@ -25,12 +44,29 @@ class Config(dict[str, Any]):
         self.file = file
         self.model_types = model_types
         self.table = table
-        for key, value in said.items():
+        for key, value in self.items():
             if isinstance(value, dict):
                 inner = cast("dict[str, Any]", value)
                 self[key] = Config(inner, file, model_types, f"{table}{key}.")
+            elif value is not None and (wanted := _instead(key, value)):
+                why = f"its {table}{key} is {str(value)[:80]}, where this model reads {wanted}"
+                raise _refused(file, why, f"Write {wanted}, or pass another checkpoint.")
 
-    def __missing__(self, key: str) -> Any:
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """The value, unless there is none or it is null."""
+        found = super().get(key)
+        return default if found is None else found
+
+    def setdefault(self, key: str, default: Any = None, /) -> Any:
+        """The value; `default`, which it then has, where there is none or it is null."""
+        self[key] = self.get(key, default)
+        return self[key]
+
+    def __getitem__(self, key: str) -> Any:
+        found = super().get(key)
+        return self._missing(key) if found is None else found
+
+    def _missing(self, key: str) -> Any:
         why = "there is no such file"
         remedy = f"Pass a checkpoint whose model_type is {_listed(self.model_types)}."
         if self.file.is_file():
@@ -57,6 +93,17 @@ def checked(
             why = f"its {key} is {str(value)[:80]}, which this model does not compute"
             raise _refused(file, why, f"Pass a checkpoint {wanted}, or extend the model.")
     return Config(said, file, model_types)
+
+
+def _instead(key: str, value: object) -> str:
+    """What the value of a key must be, where it is something else; empty where it may be so."""
+    if key in COUNTS and not (type(value) is int and value > 0):
+        return "an integer of at least 1"
+    if key in NUMBERS and not (
+        type(value) in (int, float) and 0 <= cast("float", value) < math.inf
+    ):
+        return "a number of at least 0"
+    return ""
 
 
 def _value(said: Mapping[str, Any], key: str) -> Any:

@@ -187,8 +187,8 @@ def _heads(file: Path, metadata: Metadata, layer: int, part: str) -> int:
         value: Any = metadata.get(key)
         if isinstance(value, np.ndarray):  # one for each layer
             of_layers = cast("Array", value)
-            value = int(of_layers[layer]) if layer < len(of_layers) else None
-        if isinstance(value, int):
+            value = of_layers[layer].item() if layer < len(of_layers) else None
+        if type(value) is int:
             return value
     raise bad(file, f"it has no {arch}.attention.head_count, which its tensors need")
 
@@ -223,8 +223,9 @@ def config(
     if rotary is not None or "rope_theta" in found:
         found.setdefault("rope_theta", ROPE_THETA)
         found["rope_scaling"] = _scaling(file, arch, stored, metadata, load)
-    if isinstance(rotary, int) and found.get("head_dim"):
-        found["partial_rotary_factor"] = rotary / found["head_dim"]
+    width = found.get("head_dim")
+    if isinstance(rotary, int) and isinstance(width, int) and width:
+        found["partial_rotary_factor"] = rotary / width
     family = FAMILIES.get(arch)
     if family is not None:
         found["hidden_act"] = family.act
@@ -281,13 +282,15 @@ def _scaling(
             **known,
         }
     kind = metadata.get(f"{arch}.rope.scaling.type")
+    if kind is not None and not isinstance(kind, str):
+        raise bad(file, f"{arch}.rope.scaling.type is {str(kind)[:40]!r}, no text")
     factor = _value(file, f"{arch}.rope.scaling.factor", metadata, float)
     if kind is None:  # as files had it before there were types
         factor = _value(file, f"{arch}.rope.scale_linear", metadata, float)
         kind = "linear"
     if kind == "none" or factor is None or (kind == "linear" and factor == 1.0):
         return None
-    found = {"rope_type": str(kind), "factor": factor, **known}
+    found = {"rope_type": kind, "factor": factor, **known}
     if kind == "yarn" and attention is not None and factor > 1:
         # llama.cpp multiplies by it what Hugging Face computes without an attention_factor
         found["attention_factor"] = attention * (0.1 * math.log(factor) + 1.0)

@@ -6,6 +6,8 @@ Promises that headers are data and never code, and that no array is larger than 
 from __future__ import annotations
 
 import ast
+from itertools import accumulate
+from operator import mul
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -59,11 +61,10 @@ def _entry(file: Path, f: BinaryIO, member: archive.Member, name: str) -> Stored
         raise bad(file, f"the shape of {short} is not a list of sizes")
     if size < 0 or bytes_of(shape, dtype.itemsize, max(size, 0)) != size:
         raise bad(file, f"{short} is {shown(str(dtype), shape)} and {size} bytes long")
-    if fortran and len(shape) > 1:
-        raise bad(file, f"{short} is column-major; save numpy.ascontiguousarray of it")
     ours = _ours(dtype)
     kind = KIND_OF.get(str(dtype), str(dtype))
-    return StoredTensor(name, kind, shape, file, begin, size, ours)
+    strides = tuple(accumulate(shape[:-1], mul, initial=1)) if fortran and shape else None
+    return StoredTensor(name, kind, shape, file, begin, size, ours, strides)
 
 
 def _ours(dtype: np.dtype[Any]) -> DType | None:

@@ -53,9 +53,18 @@ def open_weights(path: str | Path) -> Weights:
     * an index of shards (`model.safetensors.index.json`, `pytorch_model.bin.index.json`)
     * a directory that holds one of these
 
-    BadWeightsFile where it is none of these, or is truncated or untrue.
+    BadWeightsFile where it is none of these, cannot be read, or is truncated or untrue.
     """
-    given = Path(path)
+    try:
+        return _opened(Path(path))
+    except OSError as e:
+        why = (e.strerror or type(e).__name__).lower()
+        raise bad(
+            Path(e.filename or path), why, "Name another file, or change what is there."
+        ) from None
+
+
+def _opened(given: Path) -> Weights:
     if given.is_dir():
         return _open_directory(given)
     if not given.is_file():
@@ -101,14 +110,14 @@ def _open_gguf(given: Path) -> Weights:
 def _parts_of(file: Path, metadata: Mapping[str, Any]) -> list[Path]:
     """The files that one is split into, as llama.cpp calls them: NAME-00001-of-00003.gguf."""
     count = metadata.get("split.count", 1)
-    if count in (0, 1):
+    if isinstance(count, int) and count in (0, 1):
         return [file]
     match = SPLIT.fullmatch(file.name)
-    if not match or count != int(match["count"]):
+    if not match or not isinstance(count, int) or count != int(match["count"]):
         raise bad(
             file, f"it is one of {str(count)[:20]} parts, and not called NAME-00001-of-0000N.gguf"
         )
-    names = (f"{match['name']}-{i + 1:05d}-of-{match['count']}.gguf" for i in range(int(count)))
+    names = (f"{match['name']}-{i + 1:05d}-of-{match['count']}.gguf" for i in range(count))
     found = [file.parent / name for name in names]
     for part in found:
         if not part.is_file():
@@ -141,12 +150,12 @@ def _with_config(
 def _open_directory(folder: Path) -> Weights:
     for name in IN_DIRECTORIES:
         if (folder / name).is_file():
-            return open_weights(folder / name)
+            return _opened(folder / name)
     for ending in ENDINGS:
         found = sorted(folder.glob(ending))
         sets = {SPLIT.sub(r"\g<name>", f.name) for f in found}
         if len(sets) == 1:
-            return open_weights(found[0])
+            return _opened(found[0])
         if found:
             raise bad(folder, f"it holds no model.safetensors, but {len(found)} others; name one")
     raise bad(folder, "it holds no model.safetensors, pytorch_model.bin or file of GGUF")

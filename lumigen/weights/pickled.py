@@ -18,6 +18,7 @@ from lumigen.weights.stored import COMPARE, bad
 Call: TypeAlias = Callable[[tuple[Any, ...]], Any]
 Step: TypeAlias = "Callable[[Unpickler], object]"
 SAVE_ALONE = "Save its weights alone: torch.save(model.state_dict(), path)."
+MAX_INTEGER = 1000  # bytes
 KEYS = (str, int, float, bytes, type(None))  # what a dict may be indexed by: cheap to hash
 
 
@@ -193,7 +194,10 @@ def _stack_global(m: Unpickler) -> None:
 
 
 def _long(m: Unpickler, form: str) -> None:
-    m.push(int.from_bytes(m.take(m.number(form)), "little", signed=True))
+    taken = m.take(m.number(form))
+    if len(taken) > MAX_INTEGER:
+        raise m.wrong(f"has an integer of {len(taken)} bytes, which weights do not need")
+    m.push(int.from_bytes(taken, "little", signed=True))
 
 
 def _set_items(m: Unpickler) -> None:

@@ -60,6 +60,18 @@ STORAGES: dict[str, str] = {
 }
 
 
+VALUES = frozenset(
+    {
+        *("torch.Tensor", "torch.nn.parameter.Parameter"),
+        *(
+            f"{m}.{n}"
+            for m in ("builtins", "__builtin__")
+            for n in ("int", "float", "list", "dict")
+        ),
+    }
+)
+
+
 @dataclass(frozen=True)
 class _Storage:
     kind: str
@@ -131,11 +143,17 @@ class _Reader:
             "__builtin__.set": lambda args: list(args[0]) if args else [],
             "builtins.set": lambda args: list(args[0]) if args else [],
             "_codecs.encode": lambda _: None,
+            # what else checkpoints note beside their tensors
+            "collections.Counter": lambda args: _dict(*args),
+            "collections.defaultdict": lambda _: {},
+            "numpy.dtype": lambda _: None,
+            "numpy.core.multiarray.scalar": lambda _: None,
+            "numpy._core.multiarray.scalar": lambda _: None,
         }
 
     def known(self, name: str) -> bool:
         """Whether a name may stand as a value: types of storages, of elements and of tensors."""
-        if name in STORAGES or name in ("torch.Tensor", "torch.nn.parameter.Parameter"):
+        if name in STORAGES or name in VALUES:
             return True
         return name.startswith("torch.") and name.removeprefix("torch.") in TYPES
 
@@ -231,7 +249,7 @@ class _Reader:
         short, storage = name[:80], tensor.storage
         room = storage.size // item - tensor.offset
         span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
-        if count and (span > room or count > room):
+        if count and (span > room or count * item >= 1 << 63):
             why = (
                 f"{short} is {shown(tensor.kind, tensor.shape)} with strides {list(tensor.strides)[:8]} from "
                 f"element {tensor.offset}, in a storage of {storage.size} bytes"
@@ -255,4 +273,6 @@ def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _dict(*args: Any) -> dict[Any, Any]:
-    return {key: value for key, value in (args[0] if args else ()) if isinstance(key, str)}
+    given: Any = args[0] if args else ()
+    rows = cast("dict[Any, Any]", given).items() if isinstance(given, dict) else given
+    return {key: value for key, value in rows if isinstance(key, str)}

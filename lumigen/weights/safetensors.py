@@ -14,14 +14,16 @@ from lumigen.weights.stored import MAX_RANK, StoredTensor, bad, bytes_of, shown
 
 MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
 
-# the format's dtypes: bytes of an element, and ours where we have one
+# the format's dtypes: bits of an element, and ours where we have one
 _KINDS = {
-    1: "BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ",
-    2: "I16 U16 F16 BF16",
-    4: "I32 U32 F32",
-    8: "I64 U64 F64 C64",
+    4: "F4",
+    6: "F6_E2M3 F6_E3M2",
+    8: "BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ",
+    16: "I16 U16 F16 BF16",
+    32: "I32 U32 F32",
+    64: "I64 U64 F64 C64",
 }
-ITEM_BYTES = {kind: size for size, kinds in _KINDS.items() for kind in kinds.split()}
+ITEM_BITS = {kind: size for size, kinds in _KINDS.items() for kind in kinds.split()}
 OURS: dict[str, DType] = {
     "BOOL": boolean,
     "U8": u8,
@@ -60,6 +62,8 @@ def read_header(file: Path) -> tuple[dict[str, StoredTensor], dict[str, str]]:
 
 
 def _metadata(file: Path, value: object) -> dict[str, str]:
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise bad(file, "its metadata is not an object")
     rows = cast("dict[Any, Any]", value)
@@ -74,7 +78,7 @@ def _entry(file: Path, name: str, row: object, data: int, room: int) -> StoredTe
         raise bad(file, f"the entry of {short} is not an object")
     entry = cast("dict[str, Any]", row)
     kind, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(kind, str) or kind not in ITEM_BYTES:
+    if not isinstance(kind, str) or kind not in ITEM_BITS:
         raise bad(file, f"{short} is of the unknown type {str(kind)[:40]}")
     if not _naturals(shape) or len(cast("list[int]", shape)) > MAX_RANK:
         raise bad(file, f"the shape of {short} is not a list of sizes")
@@ -84,11 +88,10 @@ def _entry(file: Path, name: str, row: object, data: int, room: int) -> StoredTe
     begin, end = cast("list[int]", span)
     if not begin <= end <= room:
         raise bad(file, f"{short} is at {begin}..{end}, outside the {room} bytes of data")
-    size = bytes_of(extents, ITEM_BYTES[kind], room)
-    if size != end - begin:
+    if bytes_of(extents, ITEM_BITS[kind], 8 * room) != 8 * (end - begin):
         what = shown(kind, extents)
         raise bad(file, f"{short} is {what} and {end - begin} bytes long, which do not agree")
-    return StoredTensor(name, kind, extents, file, data + begin, size, OURS.get(kind))
+    return StoredTensor(name, kind, extents, file, data + begin, end - begin, OURS.get(kind))
 
 
 def _naturals(value: object) -> bool:

@@ -77,7 +77,7 @@ def bad(file: Path, why: str, remedy: str = COMPARE) -> BadWeightsFile:
 
 
 def bytes_of(shape: tuple[int, ...], item: int, limit: int) -> int:
-    """The size of a tensor, or `limit + 1` if it is larger; never an absurdly long number."""
+    """The size of a tensor, in the unit of an item's, or `limit + 1` if it is larger; never an absurdly long number."""
     if 0 in shape:
         return 0
     total = item

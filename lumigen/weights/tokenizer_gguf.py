@@ -158,7 +158,7 @@ class _Keys:
 
     def id(self, name: str, count: int) -> int | None:
         value = self._get(name)
-        if value is None or value in (-1, 0xFFFFFFFF):
+        if value is None or (isinstance(value, int) and value in (-1, 0xFFFFFFFF)):
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
             raise self._wrong(name, f"{str(value)[:40]}, with {count} tokens")

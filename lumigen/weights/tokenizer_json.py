@@ -7,13 +7,15 @@ WordPiece; any part of a file that is not known here is refused by its name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from lumigen.tokenizer import GPT2, Added, TextStep, Tokenizer
 from lumigen.tokenizer.data import Spelling
-from lumigen.tokenizer.patterns import compiled
+from lumigen.tokenizer.doubling import doubles
+from lumigen.tokenizer.patterns import WORD, compiled
 from lumigen.weights.json_text import MAX_CONFIG, bounded_text, json_object
 from lumigen.weights.stored import bad
 
@@ -146,6 +148,14 @@ class _TokenizerReader:
                 compiled(step.pattern)
             except ValueError as e:
                 raise self.wrong(f"it splits texts by what is not read: {str(e)[:120]}") from None
+            with suppress(
+                ValueError
+            ):  # which has no program: its program is refused where one is made
+                if doubles(step.pattern):
+                    shown = f"{step.pattern[:80]!r}"
+                    raise self.wrong(
+                        f"texts of {shown} could take for ever: it tries too many ways"
+                    )
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -326,7 +336,7 @@ class _TokenizerReader:
         into.split += [TextStep("remove", r"\s"), TextStep("isolate", PUNCTUATION)]
 
     def words(self, _: Json, into: _Parts) -> None:
-        into.split.append(TextStep("remove", r"\w+|[^\w\s]+", "invert"))
+        into.split.append(TextStep("remove", rf"[{WORD}]+|[^{WORD}\s]+", "invert"))
 
     def spaces(self, _: Json, into: _Parts) -> None:
         into.split.append(TextStep("remove", r"\s+"))

@@ -10,8 +10,8 @@ namespace LUMIGEN_NS {
 // streams, each of which would miss the TLB at every small page.
 constexpr size_t kHugePage = size_t{2} << 20;
 
-char* Allocator::allocate(size_t bytes) const {
-  if (host_allocate != nullptr) return static_cast<char*>(host_allocate(user, bytes, kAlignment, kCpu));
+char* Allocator::allocate(size_t bytes) const noexcept {
+  if (host_allocate != nullptr) return asked(bytes, kAlignment, kCpu);
   const size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
   if (bytes > SIZE_MAX - alignment) return nullptr;
   bytes = (bytes + alignment - 1) / alignment * alignment;  // as aligned_alloc wants

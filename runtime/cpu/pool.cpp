@@ -1,5 +1,7 @@
 #include "pool.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <system_error>
 
@@ -84,7 +86,12 @@ void Pool::run(Kernel kernel, const void* args, int64_t tasks) {
   next_.store(0, std::memory_order_relaxed);
   if (host_ != nullptr) {
     const int32_t n = tasks < lanes_ ? static_cast<int32_t>(tasks) : lanes_;
-    host_(user_, n, [](void* pool, int32_t lane) { static_cast<Pool*>(pool)->work(lane); }, this);
+    try {
+      host_(user_, n, [](void* pool, int32_t lane) { static_cast<Pool*>(pool)->work(lane); }, this);
+    } catch (...) {  // other threads may be at tasks, and at the caller's tensors: there is no way back
+      std::fputs("[parallel_for] it threw an exception, which its contract forbids.\n", stderr);
+      std::abort();
+    }
     return;
   }
   // Nobody is inside here: the previous job was closed and left. The order of the two operations on gate_ and

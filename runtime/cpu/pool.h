@@ -13,7 +13,7 @@
 namespace LUMIGEN_NS {
 
 // A host's own pool: calls task(arg, i) for i in 0 .. n - 1, in any order, on any threads, and returns after
-// all.
+// all. It must not throw.
 using ParallelFor = void (*)(void* user, int32_t n, void (*task)(void*, int32_t), void* arg);
 
 // How many cores this process may use.

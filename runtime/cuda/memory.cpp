@@ -10,8 +10,8 @@ constexpr size_t kGpuAlignment = 256;  // as cudaMalloc has it
 
 }  // namespace
 
-char* Allocator::allocate(size_t bytes) const {
-  if (host_allocate != nullptr) return static_cast<char*>(host_allocate(user, bytes, kGpuAlignment, kCuda));
+char* Allocator::allocate(size_t bytes) const noexcept {
+  if (host_allocate != nullptr) return asked(bytes, kGpuAlignment, kCuda);
   void* memory = nullptr;
   if (cudaMalloc(&memory, bytes) == cudaSuccess) return static_cast<char*>(memory);
   cudaGetLastError();

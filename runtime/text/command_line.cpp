@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace LUMIGEN_NS {
 
@@ -223,16 +224,22 @@ std::string beside(const Program& program, const std::string& file) {
   return "";
 }
 
+constexpr size_t kMaxPrompt = size_t{1} << 26;  // bytes; a stream may have no end
+
 Status read_prompt_file(const std::string& path, std::string* out) {
   const bool is_input = path == "-";
   std::FILE* file = is_input ? stdin : std::fopen(path.c_str(), "rb");
   char buffer[65536];
   size_t count = 0;
-  while (file != nullptr && (count = std::fread(buffer, 1, sizeof buffer, file)) > 0)
+  while (file != nullptr && out->size() <= kMaxPrompt &&
+         (count = std::fread(buffer, 1, sizeof buffer, file)) > 0)
     out->append(buffer, count);
   const bool is_read = file != nullptr && !std::ferror(file);
   const int why = errno;
   if (file != nullptr && !is_input) std::fclose(file);
+  if (out->size() > kMaxPrompt)
+    return fail(kBadArgument, "[generate] the prompt's file %s has more than %zu bytes. Pass a shorter one.",
+                path.c_str(), kMaxPrompt);
   if (is_read) return kOk;
   return fail(kBadArgument, "[generate] the prompt's file %s cannot be read: %s. Name another file.",
               path.c_str(), std::strerror(why));
@@ -325,7 +332,7 @@ Status run(const Program& program, Options* options, Outcome* outcome) {
 
 }  // namespace
 
-int run_program(const Program& program, int argc, char** argv) {
+int run_program(const Program& program, int argc, char** argv) try {
   Options options;
   const Complaint wrong = parse(program, argc, argv, &options);
   if (!wrong.empty()) {
@@ -347,6 +354,9 @@ int run_program(const Program& program, int argc, char** argv) {
   }
   report(outcome);
   return outcome.why == Outcome::Why::kCancelled ? kInterrupted : kFine;
+} catch (const std::bad_alloc&) {
+  std::fputs("[generate] no memory. Free memory, or pass a shorter prompt.\n", stderr);
+  return kMistake;
 }
 
 }  // namespace LUMIGEN_NS

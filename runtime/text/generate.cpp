@@ -42,6 +42,14 @@ class Generation {
 
   Status read_prompt(const std::function<bool()>& is_cancelled) {
     const double start = seconds();
+    const uint64_t most = static_cast<uint64_t>(model_.length) * tokenizer_.longest();
+    if (request_.prompt.size() > most)
+      return fail(
+          kBadArgument,
+          "[generate] the prompt has %zu bytes, but the model has a place for %lld tokens, which are at "
+          "most %llu bytes. Shorten it, or compile the model for longer texts.",
+          request_.prompt.size(), static_cast<long long>(model_.length),
+          static_cast<unsigned long long>(most));
     const Ids ids = tokenizer_.encode(request_.prompt);
     const int64_t count = outcome_.prompt_tokens = static_cast<int64_t>(ids.size());
     if (count == 0)

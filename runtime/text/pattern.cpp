@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <unordered_set>
 
 namespace LUMIGEN_NS {
 
@@ -9,8 +10,9 @@ namespace {
 
 enum : int32_t { kMatched, kSet, kSplit, kJump, kGroup, kBegin, kOps };
 enum : uint32_t { kMust, kMustNot, kTake, kModes };
-constexpr int64_t kMaxProgram = 4096;
-constexpr size_t kMaxDepth = 8;  // of groups in groups
+constexpr uint64_t kMaxProgram = 4096;
+constexpr size_t kPatience = 1000;  // choices, before it is noted which were met
+constexpr size_t kMaxDepth = 8;     // of groups in groups
 
 }  // namespace
 
@@ -36,7 +38,7 @@ bool CharacterSet::has(char32_t point) const {
 
 bool Pattern::read(const std::vector<int64_t>& numbers, size_t set_count) {
   const int64_t count = static_cast<int64_t>(numbers.size() / 3);
-  if (numbers.size() % 3 != 0 || count == 0 || count > kMaxProgram) return false;
+  if (numbers.size() % 3 != 0 || count == 0 || count > static_cast<int64_t>(kMaxProgram)) return false;
   std::vector<std::pair<int64_t, int64_t>> open = {{0, count}};  // groups: where they begin and end
   for (int64_t i = 0; i < count; ++i) {
     while (i == open.back().second) open.pop_back();
@@ -96,6 +98,9 @@ bool Pattern::matches_all(const std::vector<CharacterSet>& sets, std::u32string_
 size_t Pattern::run(const std::vector<CharacterSet>& sets, std::u32string_view text, uint32_t at,
                     size_t position, Goal goal) const {
   std::vector<std::pair<uint32_t, size_t>> choices;  // that are left: place in the program, in the text
+  // A choice that is met again has failed before, so that the steps are no more than places times characters.
+  std::unordered_set<uint64_t> met;
+  size_t count = 0;
   for (;;) {
     const Instruction& step = program_[at];
     bool goes_on = true;
@@ -110,7 +115,8 @@ size_t Pattern::run(const std::vector<CharacterSet>& sets, std::u32string_view t
         ++at;
         break;
       case kSplit:
-        choices.emplace_back(step.b, position);
+        goes_on = ++count <= kPatience || met.insert(position * kMaxProgram + at).second;
+        if (goes_on) choices.emplace_back(step.b, position);
         at = step.a;
         break;
       case kJump:

@@ -32,6 +32,9 @@ class Tokenizer {
   // How many tokens there are.
   int32_t size() const { return token_count_; }
 
+  // The most bytes of text that one token stands for, unknown text aside.
+  size_t longest() const { return longest_; }
+
   // The ids of a text. With `add_special` those around it; without `parse_special` the texts of special
   // tokens are texts as any other. Ill-formed UTF-8 becomes U+FFFD.
   Ids encode(std::string_view text, bool add_special = true, bool parse_special = true) const;
@@ -95,6 +98,7 @@ class Tokenizer {
   bool by_scores_ = false;
   enum class Spelling { kPlain, kBytes, kSpaces } spelling_ = Spelling::kPlain;
   int32_t token_count_ = 0;
+  size_t longest_ = 0;
   std::vector<std::string> texts_;  // of the tokens by id, then of what is only on the way to some
   std::vector<int64_t> ranks_;      // of tokens, by scores: the least is joined first
   std::vector<int64_t> merge_list_;

@@ -70,7 +70,7 @@ uint64_t pair_of(int64_t left, int64_t right) {
 
 Status Tokenizer::open(const char* where, const char* path) {
   FileMap file;
-  if (const Status status = file.open(where, path, "tokenizer")) return status;
+  if (const Status status = file.open(where, path, Access::kRead, "tokenizer")) return status;
   return read(where, path, file.data(), file.bytes());
 }
 
@@ -275,7 +275,10 @@ const char* Tokenizer::read_tables() {
 
 void Tokenizer::index() {
   ids_.reserve(texts_.size());
-  for (size_t i = 0; i < texts_.size(); ++i) ids_[texts_[i]] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    ids_[texts_[i]] = static_cast<int32_t>(i);
+    longest_ = std::max(longest_, texts_[i].size());
+  }
   merges_.reserve(merge_list_.size() / 2);
   for (size_t i = 0; i < merge_list_.size(); i += 2)
     merges_.emplace(pair_of(merge_list_[i], merge_list_[i + 1]), static_cast<int64_t>(i / 2));

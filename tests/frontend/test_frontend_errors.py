@@ -855,6 +855,18 @@ CASES: list[tuple[Callable[..., Any], list[Spec], type[errors.LumigenError], lis
     (lambda x0: {"int": x0}, [lg.spec(3)], errors.BadArgument, ["'int'", "keyword"]),
     (lambda x0: {"x0": x0}, [lg.spec(3)], errors.BadArgument, ["'x0'", "an input"]),
     (lambda x0: lg.zeros(S), [lg.spec(B)], errors.UnknownDim, ["[entry]", "sequence", "batch"]),
+    (
+        lambda x0: x0.reshape([1] * 200 + [3]),
+        [lg.spec(3)],
+        errors.BadArgument,
+        ["[reshape] ", "of 201 axes"],
+    ),
+    (
+        lambda x0: lg.zeros(2**40, 2**40) + x0,
+        [lg.spec(1)],
+        errors.BadArgument,
+        ["[zeros] ", "of 2**62 elements or more"],
+    ),
 ]
 
 
@@ -941,6 +953,10 @@ SPECS: list[tuple[Callable[[], Any], type[errors.LumigenError], str]] = [
     (lambda: lg.spec(dtype=lg.u8, range=(0, B + 250)), errors.BadArgument, "numbers of u8"),
     (lambda: lg.spec(3, dtype=bool), errors.BadArgument, "lg.boolean"),  # type: ignore[arg-type]
     (lambda: lg.spec(lg.Dim("my dim", 1, 4)), errors.BadArgument, "'my dim'"),
+    (lambda: lg.spec(10**20), errors.BadArgument, "an extent cannot be 2**62 or more"),
+    (lambda: lg.spec(10**5000), errors.BadArgument, "an extent cannot be 2**62 or more"),
+    (lambda: lg.spec(2**40, 2**40), errors.BadArgument, "of 2**62 elements or more"),
+    (lambda: lg.spec(*[1] * 200), errors.BadArgument, "of 200 axes. Pass a shape of at most 64"),
     (lambda: lg.Model("my-model"), errors.BadArgument, "'my-model'"),
     (lambda: lg.Model("class"), errors.BadArgument, "'class'"),
     (lambda: lg.Model("m", version="one"), errors.BadArgument, "'one'"),

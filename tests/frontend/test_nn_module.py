@@ -344,3 +344,30 @@ def test_buffers_that_are_not_persistent_need_no_file(tmp_path: Path, given: str
     packed = lg.open_weights(tmp_path / "out" / "weights" / "rotary.safetensors")
     np.testing.assert_array_equal(packed["angles"], np.arange(3, dtype=np.float32))
     assert "mean" in packed
+
+
+def test_a_parameter_with_a_value_needs_none_of_the_file(tmp_path: Path) -> None:
+    net = nn.Linear(2, 2, bias=False)
+    net.shift = nn.Parameter(np.stack([np.float32(3), np.float32(4)]))
+    model = lg.Model("shifted", net)
+    save_file({"weight": torch.eye(2)}, tmp_path / "w.safetensors")
+    found = model.sources(lg.open_weights(tmp_path / "w.safetensors"))
+    assert found is not None
+    np.testing.assert_array_equal(found["shift"], [3, 4])
+    both = {"weight": np.eye(2, dtype=np.float32), "shift": np.zeros(2, np.float32)}
+    given = model.sources(both)
+    assert given is not None
+    np.testing.assert_array_equal(given["shift"], [0, 0])
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_name_that_no_file_can_hold(name: str) -> None:
+    weight = nn.Parameter(3, name=name)
+    model = lg.Model("named")
+
+    @model.entry(x=lg.spec(3))
+    def scaled(x):
+        return x * weight
+
+    with pytest.raises(errors.BadArgument, match=r"\[Parameter\] the name cannot be 'a\\"):
+        model.trace()

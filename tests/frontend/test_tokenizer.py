@@ -24,8 +24,10 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from lumigen import errors
 from lumigen.tokenizer import GPT2, LLAMA3, QWEN2, TextStream, Tokenizer, decode, encode, piece
+from lumigen.tokenizer.doubling import doubles
 from lumigen.tokenizer.patterns import compiled
 from lumigen.weights import open_weights
+from lumigen.weights.tokenizer_json import read_tokenizer
 
 CORPUS = [
     *Path(__file__).read_text(encoding="utf-8").splitlines(),
@@ -585,3 +587,66 @@ def test_bad_tokenizers_in_gguf(tmp_path: Path, name: str) -> None:
 
 def test_no_tokenizer_in_gguf(tmp_path: Path) -> None:
     assert open_weights(write(tmp_path / "w.gguf", lambda w: None)).tokenizer is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"(?:a|aa)+b", True),
+        (r"(?:a+)+b", True),
+        (r"(?:a|a)+b", True),
+        (r"(?:\p{L}|\w)+x", True),
+        (r"(?:[a-z]+ ?)+x", True),
+        (r"(?:a|b)+c", False),
+        (r"(?:ab|a)+c", False),
+        (r"(?:a+b)+", False),
+        (r"a+a+b", False),
+        (LLAMA3, False),
+    ],
+)
+def test_patterns_whose_time_doubles(pattern: str, expected: bool) -> None:
+    assert doubles(pattern) == expected
+
+
+def test_a_pattern_that_would_take_for_ever_is_refused(tmp_path: Path) -> None:
+    split = {"type": "Split", "pattern": {"Regex": "(?:a|aa)+b"}, "behavior": "Isolated"}
+    model = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model, "pre_tokenizer": split}))
+    with pytest.raises(errors.BadWeightsFile, match=r"'\(\?:a\|aa\)\+b' could take for ever"):
+        read_tokenizer(tmp_path)
+
+
+def of_words(vocabulary: list[str], **parts: Any) -> hf.Tokenizer:
+    """Words that are tokens as a whole, the first for all others."""
+    ids = {text: i for i, text in enumerate(vocabulary)}
+    t = hf.Tokenizer(models.WordPiece(ids, unk_token=vocabulary[0]))
+    for name, part in parts.items():
+        setattr(t, name, part)
+    return t
+
+
+@pytest.mark.parametrize("text", ["की", "कि ता", "a\u200db", "x² y", "Ⅷ a_b", "e\u0301t\u0323 Ⓐ"])
+@pytest.mark.parametrize("how", ["Whitespace", "Split"])
+def test_words_have_marks_and_joiners(tmp_path: Path, how: str, text: str) -> None:
+    split = pre_tokenizers.Split(hf.Regex(r"\w+"), "isolated")
+    cut = pre_tokenizers.Whitespace() if how == "Whitespace" else split
+    theirs = of_words(["?", "की", "कि", "ता", "a\u200db", "x", "²", "x²"], pre_tokenizer=cut)
+    same(saved(tmp_path, theirs), theirs, text)
+
+
+@pytest.mark.parametrize("text", ["ΑΣ", "ΣΑΣ Σ", "İx"])
+def test_lower_case_is_of_each_character(tmp_path: Path, text: str) -> None:
+    cut = pre_tokenizers.WhitespaceSplit()
+    known = ["?", "ας", "ασ", "σασ", "σ", "i\u0307x"]
+    theirs = of_words(known, normalizer=normalizers.Lowercase(), pre_tokenizer=cut)
+    same(saved(tmp_path, theirs), theirs, text)
+
+
+@pytest.mark.parametrize("text", ["a \U0001fae8", "a\U0002b820b", "a\U0002b91f", "a\U0002b920b"])
+def test_new_characters_are_no_controls(tmp_path: Path, text: str) -> None:
+    bert = {
+        "normalizer": normalizers.BertNormalizer(),
+        "pre_tokenizer": pre_tokenizers.BertPreTokenizer(),
+    }
+    theirs = of_words(["?", "a", "b", "a\U0002b820b"], **bert)
+    same(saved(tmp_path, theirs), theirs, text)

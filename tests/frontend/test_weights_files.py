@@ -84,6 +84,65 @@ def test_npz(tmp_path: Path) -> None:
         np.testing.assert_array_equal(weights[name], array)
 
 
+def test_arrays_by_columns(tmp_path: Path) -> None:
+    given = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    flat = np.arange(3.0)
+    np.savez(
+        tmp_path / "w.npz", a=np.asfortranarray(given), b=given[0].T, c=np.asfortranarray(flat)
+    )
+    weights = open_weights(tmp_path / "w.npz")
+    for name, array in {"a": given, "b": given[0].T, "c": flat}.items():
+        np.testing.assert_array_equal(weights[name], array)
+
+
+def test_what_is_not_read_may_be_of_any_type_of_the_format(tmp_path: Path) -> None:
+    rows = {
+        "__metadata__": None,
+        "w": entry(),
+        "four": entry("F4", (3, 2), (8, 11)),
+        "six": entry("F6_E2M3", (4,), (11, 14)),
+    }
+    (tmp_path / "w.safetensors").write_bytes(pack(rows, bytes(14)))
+    weights = open_weights(tmp_path / "w.safetensors")
+    np.testing.assert_array_equal(weights["w"], [0, 0])
+    assert weights.shape("four") == (3, 2)
+    with pytest.raises(errors.BadWeightsFile, match="four is of type F4, which is not supported"):
+        weights["four"]
+    rows["four"] = entry("F4", (3,), (8, 11))
+    (tmp_path / "w.safetensors").write_bytes(pack(rows, bytes(14)))
+    with pytest.raises(errors.BadWeightsFile, match="do not agree"):
+        open_weights(tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("hidden_size", [64], r"its hidden_size is \[64\], where this model reads an integer of"),
+        ("hidden_size", 0, "its hidden_size is 0, where"),
+        ("hidden_size", True, "its hidden_size is True, where"),
+        ("hidden_size", None, "it has no hidden_size, which this model reads"),
+        ("rms_norm_eps", "1e-6", "its rms_norm_eps is 1e-6, where this model reads a number"),
+        ("rms_norm_eps", float("nan"), "its rms_norm_eps is nan, where"),
+        ("rope_scaling", {"factor": [4]}, r"its rope_scaling.factor is \[4\], where"),
+    ],
+)
+def test_a_value_of_a_configuration_that_cannot_be(
+    tmp_path: Path, key: str, value: object, says: str
+) -> None:
+    save_file({"w": np.zeros(2, np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({key: value}))
+    with pytest.raises(errors.BadWeightsFile, match=rf"config\.json cannot be used: {says}"):
+        open_weights(tmp_path).config_for("llama")["hidden_size"]
+
+
+def test_null_in_a_configuration_is_left_out(tmp_path: Path) -> None:
+    save_file({"w": np.zeros(2, np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"rope_theta": null, "num_key_value_heads": null}')
+    config = open_weights(tmp_path).config_for("llama")
+    assert config.get("rope_theta", 10000.0) == 10000.0
+    assert config.setdefault("num_key_value_heads", 4) == config["num_key_value_heads"] == 4
+
+
 def entry(dtype: Any = "F32", shape: Any = (2,), span: Any = (0, 8)) -> dict[str, Any]:
     return {"dtype": dtype, "shape": shape, "data_offsets": span}
 
@@ -281,6 +340,11 @@ def _config(folder: Path) -> Path:
     return folder
 
 
+def _circle(folder: Path) -> Path:
+    (folder / "w.pt").symlink_to(folder / "w.pt")
+    return folder / "w.pt"
+
+
 OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nothing": (lambda f: f / "none.safetensors", "no such file"),
     "no regular file": (lambda _: Path("/dev/null"), "it is no regular file. Name a file of"),
@@ -292,6 +356,13 @@ OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "map to a number": (_index(weight_map={"a": 3}), "not a file in the same directory"),
     "missing shard": (_index(weight_map={"a": "two.safetensors"}), "missing"),
+    "a shard with a long name": (_index(weight_map={"a": "x" * 300}), "file name too long"),
+    "a long name": (lambda f: f / ("x" * 300), "file name too long"),
+    "a circle of links": (_circle, "there is no such file"),
+    "a map of much depth": (
+        _text("model.safetensors.index.json", b'{"weight_map":' * 3000),
+        "its JSON cannot be read",
+    ),
     "not in the shard": (_index(weight_map={"b": "one.safetensors"}), "does not hold b"),
     "bad config": (_config, "config.json"),
     "no zip": (_text("w.npz", b"PK\x03\x04 nonsense"), "it is truncated"),
@@ -300,7 +371,6 @@ OTHERS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "compressed": (_npz("a.npy", _npy("(2,)", EIGHT), zipfile.ZIP_DEFLATED), "compressed"),
     "lying npy": (_npz("a.npy", _npy("(1000000000000,)", EIGHT)), "8 bytes long"),
     "objects": (_npz("a.npy", _npy("(1,)", EIGHT, "|O")), "type object"),
-    "columns": (_npz("a.npy", _npy("(1, 2)", EIGHT, fortran=True)), "column-major"),
     "unfinished": (_npz("a.npy", _npy("(1,", EIGHT)), "no npz"),
     "fields": (_npz("a.npy", _npy("(1,)", EIGHT).replace(b"'<f4'", b"[('a', '<f4')]")), "fields"),
     "a long header": (_npz("a.npy", b"\x93NUMPY\x02\x00" + b"\xff" * 4), "claims 4294967295 bytes"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import struct
 import tracemalloc
@@ -580,6 +582,35 @@ def good(tmp_path: Path) -> bytes:
         w.add_tensor("small", np.ones((2, 34), np.uint8), raw_dtype=Kind.Q8_0)
 
     return write(tmp_path / "good.gguf", fill).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"llama.rope.scaling.type": [1, 2], "llama.rope.scaling.factor": 4.0},
+        {"split.count": [1, 2]},
+        {"tokenizer.ggml.model": "llama", "tokenizer.ggml.bos_token_id": [1, 2]},
+        {"llama.attention.head_count": [math.nan]},
+        {"llama.attention.head_count": True},
+        {"llama.attention.key_length": [16, 8], "llama.rope.dimension_count": 16},
+    ],
+    ids=lambda c: next(iter(c)),
+)
+def test_metadata_of_other_kinds_are_read_or_refused(tmp_path: Path, changes: Any) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "w.gguf", "llama")
+    given = {"tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.scores": [0.0]}
+    for key, value in {**given, **changes}.items():
+        add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
+        (add | {str: writer.add_string, list: writer.add_array})[type(value)](key, value)
+    writer.add_tensor("blk.0.attn_q.weight", np.zeros((4, 4), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with contextlib.suppress(errors.UserError):
+        weights = open_weights(tmp_path / "w.gguf")
+        _ = [weights[name] for name in (*weights.names, *weights.aliases)]
+        _ = weights.tokenizer
 
 
 def test_truncation_anywhere(tmp_path: Path) -> None:

@@ -76,7 +76,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "mvlgamma": lambda x, p: x.mvlgamma(p),
     "polygamma": lambda x, n: lg.polygamma(n, x),
     "special.polygamma": lambda x, n: lg.special.polygamma(n, x),
-    "tile": Tensor.tile,
     "view": Tensor.view,
     "flip": lambda x, dims: x.flip(dims),
     "nn.functional.max_pool1d": lg.functional.max_pool1d,

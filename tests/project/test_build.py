@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import models
 import pytest
 
+from lumigen import build
 from lumigen.build import build_project, load_module, write_project
 from lumigen.emit.project import render_project
 from lumigen.errors import BuildFailed, CompilerMissing, NotBuilt
@@ -46,6 +48,15 @@ def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
         build_project(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "stops", ["exit 130", "kill -INT $$", "echo ninja: interrupted by user; exit 2"]
+)
+def test_a_tool_that_ctrl_c_stops_is_no_failure(tmp_path, stops):
+    command = ["sh", "-c", f"echo begun; {stops}"]
+    with pytest.raises(KeyboardInterrupt):
+        build._run("compile", command, tmp_path, tmp_path / "log", lambda *_: None)
+
+
 @pytest.mark.slow
 def test_a_failure_shows_the_compilers_error(tmp_path):
     files = render_project(models.tiny())
@@ -66,8 +77,17 @@ def test_a_failure_shows_the_compilers_error(tmp_path):
     moved = tmp_path.parent / (tmp_path.name + " moved")
     shutil.move(tmp_path, moved)  # a build directory does not survive that, a project does
     assert not build_project(moved, python=False).was_current
-    (moved / "lib" / "libtiny.so").unlink()
+    library = moved / "lib" / "libtiny.so"
+    whole = library.read_bytes()
+    library.unlink()
     assert not build_project(moved, python=False).was_current
+    library.write_bytes(b"")
+    assert not build_project(moved, python=False).was_current
+    assert library.read_bytes() == whole
+    stamp = moved / "build" / "release" / "lumigen-stamp.json"
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "outputs": {"library": {}}}))
+    assert not build_project(moved, python=False).was_current
+    assert build_project(moved, python=False).was_current
     source = moved / "src" / "lookup.cpp"
     source.write_text(source.read_text() + "\n// edited\n")
     assert not build_project(moved, python=False).was_current

@@ -169,6 +169,13 @@ REFUSED = [
     ({"outputs": ["def"]}, "'def'", "keyword"),
     ({"outputs": ["named_go_dims"]}, "'named_go_dims'", "the entry go"),
     ({"dims": ["a-b"]}, "'a-b'", "C identifier"),
+    ({"dims": ["NAMED_H"]}, "'NAMED_H'", "the macros of the model named"),
+    ({"inputs": ["NAMED_API"]}, "'NAMED_API'", "the macros of the model named"),
+    ({"outputs": ["NAMED_OK"]}, "'NAMED_OK'", "the macros of the model named"),
+    ({"entry": "embedded"}, "'embedded'", "named_embedded"),
+    ({"name": "a" * 101}, "of 101 characters", "100 at most"),
+    ({"entry": "a" * 252}, "of 252 characters", "100 at most"),
+    ({"dims": ["a" * 252]}, "of 252 characters", "100 at most"),
 ]
 
 

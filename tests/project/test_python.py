@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import shutil
@@ -15,6 +16,7 @@ from types import MappingProxyType, ModuleType
 import models
 import numpy as np
 import pytest
+from fake_arrays import FLOAT, Managed, new_capsule
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +142,69 @@ def test_dlpack_arrays_in_and_out(model, x):
     y, total = np.empty_like(want.y), np.empty_like(want.total)
     context.forward(x, out=(Exchanged(y), Exchanged(total)))
     np.testing.assert_array_equal(y, want.y)
+
+
+class Misaligned(Exchanged):
+    """An array at an odd address, of row-major elements and so without strides."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        super().__init__(array)
+        self.memory = ctypes.create_string_buffer(array.nbytes + 1)
+        self.memory[1:] = array.tobytes()
+        self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        data = ctypes.addressof(self.memory) + 1
+        bits = 8 * array.itemsize
+        self.managed = Managed(
+            data, 1, 0, array.ndim, FLOAT, bits, 1, self.shape, None, 0, None, None
+        )
+
+    def __dlpack__(self, **options: object):
+        return new_capsule(ctypes.byref(self.managed), b"dltensor", None)
+
+
+def test_dlpack_without_strides(model, x):
+    context = model.context(1)
+    given = Misaligned(x)
+    np.testing.assert_array_equal(context.forward(given).y, context.forward(x).y)
+    given.managed.shape = None
+    with pytest.raises(Exception, match="x has 2 axes and no shape"):
+        context.forward(given)
+
+
+class Odd(np.ndarray):
+    def copy(self, *_: object) -> None:
+        return None
+
+
+def test_a_class_that_makes_nothing_of_itself(model, x):
+    context = model.context(1)
+    given = np.asfortranarray(x).view(Odd)
+    np.testing.assert_array_equal(context.forward(given).y, context.forward(x).y)
+
+
+ENDING = """
+import sys, threading, time
+import numpy as np
+sys.path.insert(0, {folder!r})
+import tiny
+model, x = tiny.Model(), np.ones((64, {width}), np.float32)
+def serve():
+    context = model.context(1)
+    while True:
+        context.forward(x)
+for _ in range(4):
+    threading.Thread(target=serve, daemon=True).start()
+time.sleep(0.1)
+"""
+
+
+def test_threads_that_run_when_python_ends(project):
+    text = ENDING.format(folder=str(project / "python"), width=models.IN)
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_torch_tensors(model, x):

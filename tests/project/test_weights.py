@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -308,6 +309,17 @@ def test_lies_are_found(tiny, original, name):
     assert caught.value.status == 5
 
 
+def test_what_is_not_read_may_be_of_any_type_of_the_format(tiny, original):
+    header, data = split(original)
+    end = len(data)
+    header["__metadata__"] = None
+    header["four"] = {"dtype": "F4", "shape": [3, 2], "data_offsets": [end, end + 3]}
+    tiny.Model(join(header, data + bytes(3)))
+    header["four"]["shape"] = [3]
+    with pytest.raises(tiny.Error, match="do not fit its shape"):
+        tiny.Model(join(header, data + bytes(3)))
+
+
 LIES_FOR_THIS_MODEL = ("missing", "shape", "dtype", "layout")
 
 
@@ -368,3 +380,12 @@ def test_random_damage_never_crashes(tiny, original, packed):
                 damaged[at] = rng.integers(0, 256)
             with contextlib.suppress(tiny.Error):  # some bytes do not matter
                 tiny.Model(bytes(damaged))
+
+
+def test_the_umask_holds(tmp_path, arrays):
+    before = os.umask(0o077)
+    try:
+        write_weights(models.tiny(), arrays, tmp_path / "w")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "w").stat().st_mode & 0o777 == 0o600

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from lumigen import build
 from lumigen.build import write_project
-from lumigen.errors import DirectoryNotOurs, EditedFiles, NotADirectory
+from lumigen.directory import locked
+from lumigen.errors import DirectoryNotOurs, EditedFiles, FileRefused, NotADirectory
 
 
 def project(**files: str) -> dict[str, str]:
@@ -140,3 +143,115 @@ def test_an_interrupt_between_renames_waits_for_the_last(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert write_project(project(a="3", b="4"), tmp_path).written == ()
     assert tree(tmp_path) == {"a.txt", "b.txt", "manifest.json"}
+
+
+def tampered(directory: Path, path: str, text: bytes) -> None:
+    """The manifest names a file of somebody else as its own."""
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["files"][path] = hashlib.sha256(text).hexdigest()
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("path", ["notes/mine.txt", "notes/deep/mine.txt"])
+def test_names_in_a_manifest_are_not_followed_through_links(tmp_path, path):
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    mine = outside / Path(path).relative_to("notes")
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    write_project(project(a="1"), inside)
+    (inside / "notes").symlink_to(outside)
+    tampered(inside, path, b"mine")
+    write_project(project(a="2"), inside, force=True)
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("link", ["b", "b/c", "weights", "lib", "bin", "python"])
+def test_nothing_is_written_to_where_a_link_leads(tmp_path, link):
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    write_project(project(a="1"), inside)
+    (inside / link).parent.mkdir(exist_ok=True)
+    (inside / link).symlink_to(outside)
+    with pytest.raises(FileRefused, match=f"{link} cannot be used: it is a link"):
+        write_project(project(a="2", b__c__d="2"), inside, force=True)
+    assert tree(outside) == set()
+    assert (inside / "a.txt").read_text() == "1"
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    write_project(project(a="1", b="2"), tmp_path)
+    (tmp_path / "a.txt").unlink()
+    os.mkfifo(tmp_path / "a.txt")
+    assert write_project(project(a="1", b="2"), tmp_path).written == ("a.txt",)
+    (tmp_path / "manifest.json").unlink()
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(DirectoryNotOurs):
+        write_project(project(a="1"), tmp_path)
+
+
+@pytest.mark.parametrize("earlier", [{}, {"a": "0", "b": "0", "old": "0"}])
+@pytest.mark.parametrize("count", range(4))
+def test_what_a_killed_process_left_is_taken_over(tmp_path, monkeypatch, earlier, count):
+    """Killed after `count` files were moved: nothing of it is left, whatever comes next."""
+    original, moved = build._move, []
+
+    def killed(source: Path, target: Path) -> None:
+        if len(moved) == count:
+            raise SystemExit
+        moved.append(target)
+        original(source, target)
+
+    if earlier:
+        write_project(project(**earlier), tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "_move", killed)
+        patch.setattr(build.shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(SystemExit):
+            write_project(project(a="1", b="1", c="1"), tmp_path)
+    assert any(p.startswith(".emit-") for p in tree(tmp_path))
+    write_project(project(b="2", d="2"), tmp_path)
+    assert tree(tmp_path) == {"b.txt", "d.txt", "manifest.json"}
+    assert (tmp_path / "b.txt").read_text() == "2"
+
+
+def test_a_file_beside_what_was_left_stays_somebodys(tmp_path):
+    (tmp_path / ".emit-1").mkdir()
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(DirectoryNotOurs):
+        write_project(project(a="1"), tmp_path)
+
+
+def test_a_directory_is_changed_by_one_at_a_time(tmp_path):
+    place, order = tmp_path / "new", []
+
+    def second() -> None:
+        with locked(place):
+            order.append("second")
+
+    with locked(place):
+        thread = threading.Thread(target=second)
+        thread.start()
+        write_project(project(a="1"), place)  # who has it may go on
+        thread.join(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_directory_that_was_removed_meanwhile_is_made_again(tmp_path):
+    place = tmp_path / "new"
+    thread = threading.Thread(target=lambda: write_project(project(a="1"), place))
+    with locked(place):
+        thread.start()
+        thread.join(0.2)
+    thread.join()
+    assert tree(place) == {"a.txt", "manifest.json"}
+
+
+def test_the_umask_holds(tmp_path):
+    before = os.umask(0o077)
+    try:
+        write_project(project(a="1"), tmp_path)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -199,6 +200,24 @@ def spoil(content: dict[str, Any], rng: random.Random) -> None:
             inside[key] = rng.choice((0, "", [], {}, [0, 1, 2], ["a"]))
 
 
+def test_no_pattern_takes_for_ever(
+    driver: Driver, words: tuple[Tokenizer, Path], tmp_path: Path
+) -> None:
+    """The matcher meets no place twice, so that what Python's would try for ages is known at once."""
+    for pattern in (r"(?:a|aa)+b", r"(?:a+)+b"):
+        t = dataclasses.replace(words[0], split=(TextStep("isolate", pattern),))
+        (tmp_path / "tokenizer").write_text(shipped(t), encoding="utf-8")
+        text = "a" * 400
+        printed = driver("encode", tmp_path / "tokenizer", rows=f"0 {text.encode().hex()}\n")
+        assert printed.split("|")[0].split() == ["1"] * 400
+
+
+def test_a_pipe_is_refused_at_once(driver: Driver, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", tmp_path):
+        assert "is no regular file" in driver("encode", path)
+
+
 # --- sampling -------------------------------------------------------------------------------------
 
 
@@ -335,6 +354,7 @@ CASES: dict[str, Case] = {
     "NaN": ("ab", 9, 8, 20, [1, 2, -1], [], "ab", (2, 2, TOKENS), "token 7 is NaN, after 2 new"),
     "a failure": ("ab", 9, 8, 20, [1, 2], ["b!"], "ab", (2, 2, TOKENS), "the script is at its end"),
     "a long prompt": ("ab", 9, 8, 1, [1], [], "", (2, 0, TOKENS), "has 2 tokens, but the model"),
+    "a very long prompt": ("a" * 999, 9, 8, 9, [1], [], "", (0, 0, TOKENS), "has 999 bytes"),
     "an empty prompt": ("", 9, 8, 9, [1], [], "", (0, 0, TOKENS), "the prompt has no tokens"),
 }
 

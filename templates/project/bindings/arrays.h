@@ -5,9 +5,11 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace LUMIGEN_NS {
@@ -95,6 +97,22 @@ struct Argument {
   py::object owner;
   bool is_copy = false;  // of the array that was passed
 };
+
+// A call during which other threads of Python may run. Python may be at its end when the call is over: who
+// asks for its lock then is ended in a way that no C++ survives, so such a thread waits for the end of the
+// process.
+template <class F>
+void without_python(F&& call) {
+  PyThreadState* const state = PyEval_SaveThread();
+  call();
+#if PY_VERSION_HEX >= 0x030d0000
+  const bool is_ending = Py_IsFinalizing() != 0;
+#else
+  const bool is_ending = _Py_IsFinalizing() != 0;
+#endif
+  while (is_ending) std::this_thread::sleep_for(std::chrono::hours(1));
+  PyEval_RestoreThread(state);
+}
 
 class Arrays {
  public:
@@ -189,13 +207,21 @@ class Arrays {
              at(entry) + port.name +
                  " is not contiguous and writable, must be both to be written to. Pass another array "
                  "as out, or none.");
-    if (!usable) array = py::reinterpret_borrow<py::array>(array.attr("copy")("C"));
+    if (!usable) array = plain(entry, port, array);
     Argument out;
     out.owner = array;
     out.shape.assign(array.shape(), array.shape() + array.ndim());
     out.tensor.data = const_cast<void*>(array.data());
     fill(&out, port);
     return out;
+  }
+
+  // A row-major array of numpy's own class: what a class of somebody's makes of itself may be anything.
+  py::array plain(const char* entry, const PortTable& port, const py::object& value) const {
+    const py::object made = numpy_.attr("array")(value, py::arg("order") = "C");
+    if (!py::isinstance<py::array>(made))
+      raise_(kArrayArgument, at(entry) + port.name + " makes no array of itself. Pass an array of numpy's.");
+    return py::reinterpret_borrow<py::array>(made);
   }
 
   // A number has no dtype, so it fits any tensor without axes of its kind.
@@ -214,7 +240,7 @@ class Arrays {
                                    ", which no " + port.numpy + " holds. Pass a smaller number.");
       }
     }
-    if (is_generic(value) && !is_output) return from_numpy(entry, port, numpy_.attr("asarray")(value), false);
+    if (is_generic(value) && !is_output) return from_numpy(entry, port, plain(entry, port, value), false);
     const std::string type = py::str(py::type::of(value).attr("__name__"));
     raise_(kArrayArgument, at(entry) + port.name + " is of type " + type + ", must be an array of " +
                                port.numpy + ". Pass np.asarray(" + port.name + ", " + type_text(port) + ").");
@@ -241,6 +267,9 @@ class Arrays {
     if (t.code != port.code || t.bits != port.bits || t.lanes != 1)
       raise_(kArrayDtype, at(entry) + port.name + " is " + text(value.attr("dtype")) + ", must be " +
                               port.numpy + ". Convert it first.");
+    if (t.ndim < 0 || (t.ndim > 0 && t.shape == nullptr))
+      raise_(kArrayArgument, at(entry) + port.name + " has " + std::to_string(t.ndim) +
+                                 " axes and no shape. Pass an array that has one.");
     Argument out;
     out.owner = capsule;
     out.shape.assign(t.shape, t.shape + t.ndim);
@@ -285,8 +314,8 @@ class Arrays {
     if (!bytes) throw py::error_already_set();
     char* out = PyByteArray_AsString(bytes.ptr());
     for (int64_t flat = 0; flat < count; ++flat) {
-      int64_t rest = flat, offset = 0;
-      for (int32_t i = t.ndim - 1; i >= 0; --i) {
+      int64_t rest = flat, offset = t.strides == nullptr ? flat : 0;
+      for (int32_t i = t.ndim - 1; i >= 0 && t.strides != nullptr; --i) {
         offset += rest % t.shape[i] * t.strides[i];
         rest /= t.shape[i];
       }

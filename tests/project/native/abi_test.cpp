@@ -1,13 +1,16 @@
 // The C interface of the model `tiny` under the conditions that a host may create. Prints what fails.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -211,7 +214,7 @@ static void test_no_allocation(tiny_model* model) {
 struct Host {
   long allocated = 0, blocks = 0;
   int logged = 0;
-  bool refuse = false;
+  bool refuse = false, throws = false;
 };
 
 static void test_host(const char* path) {
@@ -222,6 +225,7 @@ static void test_host(const char* path) {
   o.user = &host;
   o.allocate = [](void* user, size_t bytes, size_t align, int32_t device) -> void* {
     Host* h = static_cast<Host*>(user);
+    if (h->throws) throw 1;
     if (h->refuse || device != 1) return nullptr;
     h->allocated += static_cast<long>(bytes);
     ++h->blocks;
@@ -246,6 +250,9 @@ static void test_host(const char* path) {
   Forward g(64);
   expect(g.run(c) == TINY_NO_MEMORY && says("workspace") && says("Free so much memory"), "a host without memory");
   host.refuse = false;
+  host.throws = true;
+  expect(g.run(c) == TINY_NO_MEMORY && says("workspace"), "a host that throws");
+  host.throws = false;
   expect(g.run(c) == TINY_OK, "a host with memory again");
   tiny_model_close(model);  // the context keeps it
   expect(f.run(c) == TINY_OK, "a call after the model was closed");
@@ -276,6 +283,32 @@ static void test_parallel_for(tiny_model* model) {
   expect(f.run(c) == TINY_OK && g.run(one) == TINY_OK && calls == 3 && f.y == g.y, "a host's threads");
   tiny_context_close(c);
   tiny_context_close(one);
+}
+
+// A file that is read may change afterwards.
+static void test_a_changing_file(const char* path) {
+  namespace fs = std::filesystem;
+  const std::string copy = std::string(path) + "." + std::to_string(getpid());
+  fs::copy_file(path, copy, fs::copy_options::overwrite_existing);
+  tiny_model_options o = {};
+  o.struct_size = sizeof o;
+  o.weights_path = copy.c_str();
+  o.mmap = -1;
+  tiny_model* model = nullptr;
+  expect(tiny_model_open(&o, &model) == TINY_OK, "a file that is read");
+  tiny_context* c = open(model, 1);
+  Forward before(8), after(8);
+  expect(before.run(c) == TINY_OK, "a call");
+  fs::resize_file(copy, 16);
+  expect(after.run(c) == TINY_OK && after.y == before.y, "a call after the file became shorter");
+  tiny_context_close(c);
+  tiny_model_close(model);
+  fs::remove(copy);
+  expect(mkfifo(copy.c_str(), 0600) == 0, "a pipe");
+  expect(tiny_model_open(&o, &model) == TINY_BAD_WEIGHTS && says("is no regular file"), "a pipe for a file");
+  o.mmap = 0;
+  expect(tiny_model_open(&o, &model) == TINY_BAD_WEIGHTS && says("is no regular file"), "a pipe to be mapped");
+  fs::remove(copy);
 }
 
 // Threads that start, run and end in every order; contexts of one model used at once.
@@ -393,6 +426,29 @@ static void test_profile(tiny_model* model) {
   tiny_context_close(c);
 }
 
+// A host whose parallel_for throws breaks its contract: the process ends, and says why.
+[[maybe_unused]] static void test_a_host_that_throws(tiny_model* model) {
+  int said[2];
+  expect(pipe(said) == 0, "a pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(said[1], 2);
+    tiny_context_options s = settings(2);
+    s.parallel_for = [](void*, int32_t, void (*)(void*, int32_t), void*) { throw 1; };
+    tiny_context* c = nullptr;
+    Forward f(64);
+    if (tiny_context_open(model, &s, &c) == TINY_OK) f.run(c);
+    _exit(0);
+  }
+  close(said[1]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  char text[200] = {};
+  expect(read(said[0], text, sizeof text - 1) > 0 && std::strstr(text, "[parallel_for] it threw"), "its message");
+  expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "its end");
+  close(said[0]);
+}
+
 [[maybe_unused]] static void test_fork(tiny_model* model) {
   tiny_context* c = open(model, 3);
   Forward f(64);
@@ -445,12 +501,14 @@ int main(int argc, char** argv) {
   test_workspace(model);
   test_no_allocation(model);
   test_host(argv[1]);
+  test_a_changing_file(argv[1]);
   test_parallel_for(model);
   test_threads(model);
   test_busy_cancel_close(model);
   test_profile(model);
 #ifndef SANITIZED
   test_fork(model);
+  test_a_host_that_throws(model);
 #endif
   tiny_model_close(model);
   std::printf("%d failures\n", failures);

@@ -60,15 +60,19 @@ typedef struct {
  * means defaults for the rest; zero or a larger one is refused. */
 typedef struct {
   size_t struct_size;
-  const char *weights_path; /* a safetensors file, mapped; or: */
+  const char *weights_path; /* a safetensors file; or: */
   const void *weights;      /* its bytes, which must outlive the model */
   size_t weights_bytes;
   int32_t device_id; /* 0 on the CPU */
   int32_t log_level; /* 0: a line for each model that is opened; -1: nothing */
-  void *user; /* handed to the functions below; allocate and release come together */
+  void *user; /* handed to the functions below, which must not throw; allocate and release come together */
   void *(*allocate)(void *user, size_t bytes, size_t align, int32_t device_type);
   void (*release)(void *user, void *p, size_t bytes, int32_t device_type);
   void (*log)(void *user, int32_t level, const char *text); /* NULL: silent */
+  int32_t mmap;     /* 0: weights_path is mapped, and must not be made shorter or written over while the model lives: the
+                       process would end with SIGBUS, or compute with what is there then. To replace the file by
+                       rename is fine. -1: it is read, and may change afterwards */
+  int32_t reserved; /* 0 */
 } tiny_model_options;
 
 typedef struct {
@@ -78,7 +82,7 @@ typedef struct {
   void *workspace;        /* aligned to 64 bytes; NULL: the context allocates as runs need it */
   size_t workspace_bytes; /* see the _workspace functions */
   void *user;
-  void (*parallel_for)(void *user, int32_t n, void (*task)(void *, int32_t), void *arg); /* a host's own threads */
+  void (*parallel_for)(void *user, int32_t n, void (*task)(void *, int32_t), void *arg); /* a host's own threads; to throw ends the process */
 } tiny_context_options;
 
 #define TINY_ABI 1
