@@ -287,7 +287,7 @@ CASES: dict[str, LayerCase] = {
     ),
     "isin_20k": LayerCase(
         "rows by data",
-        function(lambda lib, x, others: lib.fn.isin(x, others)),
+        function(lambda lib, x, others: x * lib.fn.isin(x, others)),
         (Input((20_000,), below=100_000), Input((20_000,), below=100_000)),
     ),
     "embedding_bags": LayerCase(
