@@ -33,7 +33,7 @@ struct ByPlace {
   }
 };
 
-// An element of 32 bits or less in one number with its place, below it, so that no comparison reads the row.
+// An element that 32 bits hold in one number with its place, below it, so that no comparison reads the row.
 template <Way way, class Key>
 struct WithPlace {
   const Key& key;
@@ -56,7 +56,7 @@ struct WithPlace {
   }
   template <class T>
   static LUMIGEN_INLINE int64_t in_order(T x) {
-    return x;
+    return static_cast<int64_t>(x);
   }
 };
 
@@ -180,17 +180,27 @@ LUMIGEN_INLINE void order_entries(int64_t* out, int64_t kept, int64_t count, con
   for (int64_t i = 0; i < kept; ++i) out[i] = order.place(out[i]);
 }
 
+// Whether numbers of 32 bits hold all elements, though their type is wider.
+template <class Key>
+LUMIGEN_INLINE bool are_small(int64_t count, const Key& key) {
+  using T = decltype(key(0));
+  bool are_small = sizeof(T) <= sizeof(int32_t);
+  if constexpr (sizeof(T) > sizeof(int32_t) && T(1) / T(2) == T(0)) {
+    are_small = true;
+    for (int64_t i = 0; i < count; ++i) are_small &= key(i) == static_cast<int32_t>(key(i));
+  }
+  return are_small;
+}
+
 // A whole row is sorted as numbers that hold its elements. Where a heap keeps few, it turns most of a row
 // away by one comparison each, which takes less time than to make a number.
 template <Way way, class Key>
 LUMIGEN_INLINE void order_row(int64_t* out, int64_t kept, int64_t count, const Key& key) {
-  if constexpr (sizeof(key(0)) <= sizeof(int32_t)) {
-    if (kept == count && count <= int64_t{1} << 32) {
-      order_entries(out, kept, count, WithPlace<way, Key>{key});
-      return;
-    }
+  if (kept == count && count <= int64_t{1} << 32 && are_small(count, key)) {
+    order_entries(out, kept, count, WithPlace<way, Key>{key});
+  } else {
+    order_entries(out, kept, count, ByPlace<way, Key>{key});
   }
-  order_entries(out, kept, count, ByPlace<way, Key>{key});
 }
 
 }  // namespace LUMIGEN_ISA
