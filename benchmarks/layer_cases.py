@@ -30,14 +30,18 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor of one call: N(0, 1) in f32, integers from 0 to `below`, or numbers without ties."""
+    """A tensor of one call: N(0, 1) in f32, integers from 0 to `below`, or numbers without ties; or these in order."""
 
     shape: Shape
     below: int = 0
     is_distinct: bool = False
+    is_sorted: bool = False
 
     def array(self, seed: int) -> np.ndarray:
-        rng = np.random.default_rng([seed, *self.shape])
+        drawn = self.drawn(np.random.default_rng([seed, *self.shape]))
+        return np.sort(drawn, -1) if self.is_sorted else drawn
+
+    def drawn(self, rng: np.random.Generator) -> np.ndarray:
         if self.below:
             return rng.integers(0, self.below, self.shape)
         if self.is_distinct:
@@ -170,6 +174,12 @@ def step(lib: Library, module: Any, x: Any, h: Any, c: Any) -> Any:
     return h + c
 
 
+def sum_bags(lib: Library, module: Any, ids: Any, offsets: Any) -> Any:
+    """Bags of ids in a row, each up to the next offset; the first one begins at 0."""
+    first = lib.fn.zeros(1, dtype=lib.fn.i64 if lib.is_ours else lib.fn.int64)
+    return module.table(ids, lib.fn.cat([first, offsets]))
+
+
 IMAGE, WIDE = (1, 64, 56, 56), (1, 256, 28, 28)
 MILLION = 1 << 20
 CASES: dict[str, LayerCase] = {
@@ -261,6 +271,29 @@ CASES: dict[str, LayerCase] = {
     "topk_vocabulary": LayerCase("order", function(lambda _, x: x.topk(40)[0]), distinct(4, 32000)),
     "argmax_vocabulary": LayerCase(
         "order", function(lambda _, x: x.argmax(-1)), distinct(4, 128256)
+    ),
+    "mode_20k": LayerCase(
+        "order", function(lambda _, x: x.mode(-1)[0]), (Input((20_000,), below=5000),)
+    ),
+    "searchsorted_1m": LayerCase(
+        "rows by data",
+        function(lambda lib, row, x: lib.fn.searchsorted(row, x)),
+        (Input((10_000,), is_sorted=True), Input((MILLION,))),
+    ),
+    "bucketize_rows": LayerCase(
+        "rows by data",
+        function(lambda lib, x, row: lib.fn.bucketize(x, row)),
+        (Input((512, 1024)), Input((256,), is_sorted=True)),
+    ),
+    "isin_20k": LayerCase(
+        "rows by data",
+        function(lambda lib, x, others: x * lib.fn.isin(x, others)),
+        (Input((20_000,), below=100_000), Input((20_000,), below=100_000)),
+    ),
+    "embedding_bags": LayerCase(
+        "rows by data",
+        calls(sum_bags, table=lambda lib: lib.nn.EmbeddingBag(30000, 64, mode="mean")),
+        (Input((20_000,), below=30000), Input((1000,), below=20_000, is_sorted=True)),
     ),
     "embedding_sum": LayerCase(
         "indices",

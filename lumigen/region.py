@@ -632,15 +632,15 @@ def reduce(
 
     So is one in the maximum of truth values, which is whether any is true.
     """
-    if isinstance(body, Choose) and isinstance(body.condition, Holds):
-        excluded = body.otherwise
+    if isinstance(body, Choose):
+        excluded, asked = body.otherwise, _asked(body.condition)
         absent = is_zero(excluded) if monoid is Monoid.SUM else _is_lowest(excluded)
-        if absent:
-            return reduce(monoid, axes, body.then, dtype, (*where, *body.condition.conditions))
-    if monoid is Monoid.MAX and isinstance(body, Prim) and body.op is Op.MUL and dtype.is_bool:
-        for condition, rest in (body.args, body.args[::-1]):
-            if isinstance(condition, Holds):
-                return reduce(monoid, axes, rest, dtype, (*where, *condition.conditions))
+        if absent and asked is not None:
+            kept = choose(asked[1], body.then, excluded)
+            return reduce(monoid, axes, kept, dtype, (*where, *asked[0]))
+    asked = _asked(body) if monoid is Monoid.SUM or dtype.is_bool else None
+    if asked is not None:
+        return reduce(monoid, axes, asked[1], dtype, (*where, *asked[0]))
     if any(c.known() is False for c in where):
         return _zero(dtype) if monoid is Monoid.SUM else const(dtype.lowest, dtype)
     if monoid is Monoid.SUM or dtype.is_bool:
@@ -657,6 +657,23 @@ def reduce(
                 return reduce(monoid, left, body, dtype) if left else body
     kept = tuple(sorted({c for c in where if c.known() is not True}, key=str))
     return _intern(Reduce, monoid, axes, kept, body, accumulator(dtype), dtype)
+
+
+def _asked(e: Expr) -> tuple[tuple[Cmp, ...], Expr] | None:
+    """The conditions without which a truth value is false, a number made of one 0, and what is left of it."""
+    if isinstance(e, Holds):
+        return e.conditions, const(True, boolean)
+    if isinstance(e, Prim) and e.op is Op.CONTIGUOUS and e.args[0].dtype.is_bool:
+        inner = _asked(e.args[0])
+        if inner is None:
+            return None
+        conditions, rest = inner
+        return conditions, const(1, e.dtype) if is_true(rest) else prim(e.op, (rest,), e.dtype)
+    if isinstance(e, Prim) and e.op is Op.MUL and e.dtype.is_bool:
+        for condition, rest in (e.args, e.args[::-1]):
+            if isinstance(condition, Holds):
+                return condition.conditions, rest
+    return None
 
 
 def _zero(dtype: DType) -> Expr:

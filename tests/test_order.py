@@ -10,6 +10,7 @@ from small_programs import specials
 from tiles import run_entry, traced
 
 import lumigen as lg
+from lumigen import fast_lane
 from lumigen.dtype import DTYPES, DType
 from lumigen.errors import LumigenError
 from lumigen.interp.graph import evaluate
@@ -22,6 +23,7 @@ from lumigen.targets.cuda.device import CUDA
 
 ROWS = lg.Dim("rows", 1, 9)
 LENGTH = lg.Dim("length", 1, 40)
+LONG = lg.Dim("long", 2, 2000)
 
 
 def lowered(function: Any, device: Any = CPU, **inputs: Any) -> LoweredModel:
@@ -52,6 +54,40 @@ def test_kernels_are_what_their_regions_mean(device: str) -> None:
     found, meant = (run_entry(model, {"x": x}, {}, by_region=by) for by in (False, True))
     for name in meant:
         np.testing.assert_array_equal(found[name], meant[name], name)
+
+
+def hard_rows(rng: np.random.Generator, n: int, dtype: DType) -> np.ndarray:
+    """Drawn with many ties and special values, in order, backwards, equal, small, and up and down again."""
+    x = specials(rng, (n,), dtype)
+    rising = np.sort(x)
+    pipe = np.concatenate([rising[::2], rising[1::2][::-1]])
+    return np.stack([x, rising, rising[::-1], np.full_like(x, x[0]), np.clip(x, 0, 9), pipe])
+
+
+@pytest.mark.slow
+def test_compiled_kernels_order_every_row() -> None:
+    """Long ones and those that a division leaves alone, whole or the first of them, of elements of each size."""
+    dtypes = {str(d): d for d in (lg.f32, lg.f64, lg.f16, lg.i64, lg.i32, lg.u8)}
+
+    def function(**rows: Any) -> dict[str, Any]:
+        return {
+            f"{name}_{which}": places
+            for name, x in rows.items()
+            for which, places in both_ways(x).items()
+        }
+
+    sizes = {name: lg.spec(6, LONG, dtype=d) for name, d in dtypes.items()}
+    model = lowered(function, **sizes)
+    run = fast_lane.load(model, "-O1").run
+    rng = np.random.default_rng(6)
+    for n in (2, 16, 17, 1500):
+        inputs = {name: hard_rows(rng, n, d) for name, d in dtypes.items()}
+        found = run("entry", inputs, {})
+        for name, x in inputs.items():
+            up, backwards = (np.argsort(r, -1, kind="stable") for r in (x, x[:, ::-1]))
+            down = n - 1 - backwards[:, ::-1]
+            for which, want in {"up": up, "down": down, "few": down[:, :2]}.items():
+                np.testing.assert_array_equal(found[f"{name}_{which}"], want, f"{name} {which} {n}")
 
 
 def test_many_places_of_long_rows_are_ordered_whole_on_gpus() -> None:

@@ -109,6 +109,22 @@ def test_a_scan_may_be_empty_at_run_time(device: Device, by_region: bool) -> Non
         np.testing.assert_allclose(found, want, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_a_step_reads_a_table_at_what_it_carries(device: Device) -> None:
+    """The integers are those of a step's slice, the table is none."""
+
+    def function(table: Tensor, x: Tensor) -> Tensor:
+        return lg.scan(lambda at, e: (table[(at + e) % 8], None), x[0], x)[0]
+
+    model = lowered(function, device, table=lg.spec(8, dtype=lg.i64), x=lg.spec(T, B, dtype=lg.i64))
+    rng = np.random.default_rng(8)
+    table, x = rng.permutation(8), rng.integers(0, 8, (9, 4))
+    at = x[0]
+    for e in x:
+        at = table[(at + e) % 8]
+    np.testing.assert_array_equal(run_entry(model, {"table": table, "x": x}, {})["out"], at)
+
+
 def keep(h: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
     return h + e, h
 

@@ -511,13 +511,3 @@ def allclose(
 ) -> Tensor:
     """Whether all elements are close: a 0-d bool."""
     return isclose(input, other, rtol, atol, equal_nan).all()
-
-
-def isin(elements: Value, test_elements: Value, *, invert: bool = False) -> Tensor:
-    """Whether each element is among the others, as bool; or is not, if `invert`."""
-    if is_tensor(elements):
-        others = test_elements.flatten() if is_tensor(test_elements) else test_elements
-        found = (elements.unsqueeze(-1) == others).any(-1)
-    else:
-        found = (first_tensor("isin", elements, test_elements) == elements).any()
-    return ~found if invert else found

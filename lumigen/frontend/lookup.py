@@ -80,12 +80,11 @@ def embedding_bag(
         belongs = full(input.extents, True)
     else:  # (bag, n)
         count = input.extents[0]
-        starts = offsets.to(i64)
-        ends = starts.narrow(0, 1, starts.extents[0] - 1)
-        if include_last_offset:
-            starts = starts.narrow(0, 0, starts.extents[0] - 1)
-        else:
-            ends = Tensor(movement.cat([ends.edge, arange(count, count + 1).edge]))
+        edges = offsets.to(i64)
+        if not include_last_offset:
+            edges = Tensor(movement.cat([edges.edge, arange(count, count + 1).edge]))
+        bags = edges.extents[0] - 1
+        starts, ends = edges.narrow(0, 0, bags), edges.narrow(0, 1, bags)
         number = arange(count)
         belongs = (starts.unsqueeze(1) <= number) & (number < ends.unsqueeze(1))
     if padding_idx is not None:

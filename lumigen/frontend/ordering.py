@@ -1,20 +1,36 @@
-"""Positions in sorted numbers, and counts of what lies between them: sums over comparisons."""
+"""Positions in sorted numbers, and counts of what lies between them.
+
+A position is found by halving. Few numbers, or few comparisons in all, are compared one by one in a single kernel.
+"""
 
 # signatures are PyTorch's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lumigen.dtype import i32, i64
 from lumigen.errors import BadArgument
 from lumigen.frontend.arrangement import counting
 from lumigen.frontend.extents import check_count, fixed
+from lumigen.frontend.looping import scanned
 from lumigen.frontend.movement import stack
-from lumigen.frontend.operand import Value, common, is_tensor, where
-from lumigen.frontend.scattering import counted, rank
+from lumigen.frontend.operand import (
+    Value,
+    dtype_of,
+    filled,
+    first_tensor,
+    is_tensor,
+    where,
+)
+from lumigen.frontend.primitive import constant, size
+from lumigen.frontend.scattering import FEW, FEW_COMPARISONS, counted, rank
+from lumigen.frontend.sorting import sort, taken
 from lumigen.frontend.trace import fail
+from lumigen.graph import Edge
+from lumigen.index import Ix, ix, product
+from lumigen.view import Shape
 
 if TYPE_CHECKING:
     from lumigen.frontend.tensor import Tensor
@@ -31,20 +47,95 @@ def searchsorted(
 ) -> Tensor:
     """Where each value would be put into rows of sorted numbers: before equal ones, or after them if `right`.
 
-    `sorter` says in which order the numbers are sorted. As many comparisons as numbers for each value.
+    `sorter` says in which order the numbers are sorted. Of numbers that are not sorted it is some position.
     """
-    behind = right or side == "right"
+    after = right or side == "right"
     row = sorted_sequence
     if sorter is not None:
         row = row.take_along_dim(sorter, -1)
-    single = row.ndim == 1
     values = input if is_tensor(input) else row.new_full((), input)  # type: ignore[arg-type]
-    wide = values.unsqueeze(-1)  # (.., values, 1)
-    rows = row if single else row.unsqueeze(-2)  # (.., 1, numbers)
-    x, y = common("searchsorted", rows, wide)
-    before = ~(x > y) if behind else ~(x >= y)
-    before = where(y.isnan(), (~x.isnan()) | behind, before & ~x.isnan())
-    return before.sum(-1, dtype=i32 if out_int32 else i64)
+    dtype = dtype_of("searchsorted", row, values)
+    found = _positions(row.to(dtype), values.to(dtype), after=after)
+    return found.to(i32) if out_int32 else found
+
+
+def _positions(row: Tensor, values: Tensor, *, after: bool) -> Tensor:
+    """How many elements of its row (.., n), or of a row for all, stand before each of the values, as i64."""
+    if not _are_few(row, values):
+        return _looked_up(row, values, after=after)
+    x = row if row.ndim == 1 else row.unsqueeze(-2)  # (.., 1, n)
+    y = values.unsqueeze(-1)
+    before = ~(y < x) & ~x.isnan() | y.isnan() if after else (x < y) | y.isnan() & ~x.isnan()
+    return before.sum(-1)
+
+
+def _are_few(row: Tensor, values: Tensor) -> bool:
+    """Whether comparing each value with all elements of its row takes less than to look for it."""
+    n, searched = _most(row.extents[-1]), _most(product(values.extents))
+    return n <= FEW or n * searched <= FEW_COMPARISONS
+
+
+def _most(extent: Ix) -> int:
+    most = extent.bounds()[1]
+    assert most is not None, "dims have a greatest value"
+    return most
+
+
+def _looked_up(row: Tensor, values: Tensor, *, after: bool) -> Tensor:
+    """The same by halving: a step compares one pair, and NaN is seen to before and after all steps."""
+    shape, count = values.extents, row.of(size(row.extents[-1]))
+    if product((*shape, row.extents[-1])) == 0:
+        return filled(values, shape, 0).to(i64)
+    if not shape:
+        return _looked_up(row, values.reshape(1), after=after).reshape(())
+    rows = row.expand((*shape[:-1], row.extents[-1]))
+    numbers = count
+    if row.dtype.is_float:
+        numbers = _halved(rows, count, (*shape[:-1], ix(1)), lambda x: ~x.isnan())
+    place = _halved(rows, numbers, shape, lambda x: ~(values < x) if after else x < values)
+    return where(values.isnan(), count if after else numbers, place)
+
+
+def _halved(
+    rows: Tensor, count: Tensor, shape: Shape, passes: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """How many of the first `count` elements of each row (.., n) pass, those ahead of all others, in a shape (.., m).
+
+    A position moves on, by steps of halving lengths, if the last element that it would leave behind passes.
+    """
+    turns = _most(rows.extents[-1]).bit_length()
+    steps = stack([constant(1 << k, i64) for k in reversed(range(turns))])
+
+    def body(carries: list[Edge], elements: list[Edge]) -> tuple[list[Edge], list[Edge]]:
+        place, step = (rows.of(e) for e in (*carries, *elements))
+        to = place + step
+        return [where((to <= count) & passes(taken(rows, to - 1)), to, place).edge], []
+
+    start = filled(rows, shape, 0).to(i64).edge
+    (places,), _ = scanned(body, [start], [steps], axis=0, length=ix(turns))
+    return rows.of(places)[-1]
+
+
+def isin(elements: Value, test_elements: Value, *, invert: bool = False) -> Tensor:
+    """Whether each element is among the others, as bool; or is not, if `invert`. NaN is among none."""
+    if is_tensor(elements) and is_tensor(test_elements):
+        found = _is_among(elements, test_elements.flatten())
+    elif is_tensor(elements):
+        found = elements == test_elements
+    else:
+        found = (first_tensor("isin", elements, test_elements) == elements).any()
+    return ~found if invert else found
+
+
+def _is_among(elements: Tensor, others: Tensor) -> Tensor:
+    """Whether each element is one of (n,), which are sorted to look for it."""
+    if _are_few(others, elements):
+        return (elements.unsqueeze(-1) == others).any(-1)
+    dtype, n = dtype_of("isin", elements, others), others.extents[0]
+    values, row = elements.to(dtype).flatten(), sort(others.to(dtype)).values
+    places = _positions(row, values, after=False)
+    found = (places < row.of(size(n))) & (taken(row, places) == values)
+    return found.reshape(elements.extents)
 
 
 def bucketize(

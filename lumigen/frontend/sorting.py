@@ -7,7 +7,6 @@ NaN is greater than all numbers and equal elements stay as they stood, `stable` 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from lumigen.dtype import i64, u8
@@ -15,9 +14,11 @@ from lumigen.errors import BadArgument
 from lumigen.frontend import indexing, movement, native, reduction
 from lumigen.frontend.arrangement import counting
 from lumigen.frontend.extents import check_extent, counted
+from lumigen.frontend.looping import scanned
 from lumigen.frontend.operand import choice, filled, is_tensor, raw, where
 from lumigen.frontend.primitive import Extent, size, tensor
 from lumigen.frontend.trace import fail
+from lumigen.graph import Edge
 from lumigen.index import ix
 
 if TYPE_CHECKING:
@@ -160,34 +161,37 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> T
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The most frequent element along a dimension, of several the least, and the last place where it is.
 
-    As many comparisons as pairs of elements. NaN equals nothing: it is found where there is no number, at place 0.
+    NaN equals nothing: it is found where there is no number, at place 0.
     """
     if input.ndim == 0:
         return _first("mode", input, None, dim, descending=False)
     reduction.need_elements("mode", input.edge, dim)
     d = movement.axis("mode", input.edge, dim)
-    rows = input.movedim(d, -1)
-    count = (rows.unsqueeze(-1) == rows.unsqueeze(-2)).sum(-1).maximum(1)
-    often = count == count.amax(-1, keepdim=True)
-    places = counting(rows, rows.extents[-1])
-    best = kept_order(rows, often)
-    place = where(often & (rows == best), places, 0).amax(-1, keepdim=True)
-    found = (x.movedim(-1, d) if keepdim else x.squeeze(-1) for x in (taken(rows, place), place))
+    rows = sort(input.movedim(d, -1))
+    last = _longest_run(rows.values)
+    pair = (taken(each, last) for each in rows)
+    found = (x.movedim(-1, d) if keepdim else x.squeeze(-1) for x in pair)
     return Sorted(*found)
 
 
-def kept_order(rows: Tensor, held: Tensor) -> Tensor:
-    """The least of the elements that are held, a NaN only where there is nothing else."""
-    if rows.dtype.is_bool:
-        return ~(held & ~rows).any(-1, keepdim=True)
-    top = math.inf if rows.dtype.is_float else int(rows.dtype.greatest)
-    numbers = held & ~rows.isnan()
-    least = where(numbers, rows, top).amin(-1, keepdim=True)
-    return (
-        where(numbers.any(-1, keepdim=True), least, rows.new_full((), math.nan))
-        if rows.dtype.is_float
-        else least
+def _longest_run(rows: Tensor) -> Tensor:
+    """Where the longest run of equal neighbours ends in each row (.., n), of several the first one, as (.., 1)."""
+    n = rows.extents[-1]
+    place = counting(rows, n)
+    begins = place.expand(rows.extents)
+    if n != 1:
+        before = taken(rows, (place - 1).maximum(0).expand(rows.extents))
+        begins = where((rows == before) & (place > 0), 0, place)
+
+    def body(carries: list[Edge], elements: list[Edge]) -> tuple[list[Edge], list[Edge]]:
+        (first,), (element,) = carries, elements
+        return [rows.of(first).maximum(rows.of(element)).edge], []
+
+    nothing = filled(place, rows.extents[:-1], 0).edge
+    (first,), _ = scanned(
+        body, [nothing], [begins.edge], axis=rows.ndim - 1, length=n, monoid="max"
     )
+    return (place - rows.of(first)).argmax(-1, keepdim=True)
 
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")

@@ -392,7 +392,7 @@ class Tensor:
     isclose = elementwise.isclose
     allclose = elementwise.allclose
     equal = elementwise.equal
-    isin = elementwise.isin
+    isin = ordering.isin
 
     def where(self, condition: Tensor, other: Value) -> Tensor:
         """This tensor where the condition holds, else `other`."""

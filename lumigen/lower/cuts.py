@@ -34,7 +34,7 @@ from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
-from lumigen.lower.positions import picked_by
+from lumigen.lower.positions import bound_by, picked_by
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
 from lumigen.region import Reduce, Region, as_index, free_axes, walk
@@ -124,6 +124,15 @@ def computed_positions(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]
     axes, value = g.inlined(at)
     is_whole_tensor = volume(free_axes(value)) == volume_of(at.shape) or not axes
     return [at] if is_whole_tensor and as_index(value) is None else []
+
+
+def computed_bounds(g: CutGraph, skeletons: Skeletons, n: Node) -> list[Node]:
+    """An integer that bounds a reduction and is no index expression: stored, the loop begins or ends there."""
+    at = bound_by(n)
+    if at is None or at.op in SOURCES or at in g.cut or not g.reduced_to(n):
+        return []
+    is_many = volume_of(n.shape) >= skeletons.storing.table * volume_of(at.shape)
+    return [at] if is_many and as_index(g.inlined(at)[1]) is None else []
 
 
 def _wanted_operands(g: CutGraph, skeletons: Skeletons, n: Node) -> Iterator[tuple[Node, bool]]:
@@ -591,7 +600,7 @@ def _with_map(
 
 CUTS = Cuts(
     first=(new_versions, native_nodes, scans),
-    at_nodes=(computed_positions, computed_operands, large_values),
+    at_nodes=(computed_positions, computed_bounds, computed_operands, large_values),
     of_regions=(
         shared_reductions,
         tables,

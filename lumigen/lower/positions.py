@@ -1,4 +1,4 @@
-"""positions: which integer selects the one element that a sum over an axis adds.
+"""positions: which integer selects the one element that a sum over an axis adds, and which integers bound a loop.
 
 Sums (and whether any is true) over a comparison with a position are how reads at an integer that is data are defined:
 they become reads where the integer is an index expression (`region.reduce`). This finds the integer in the graph,
@@ -8,6 +8,7 @@ whatever it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from lumigen.graph import Edge, Node, axes_of, literal_of
 from lumigen.index import Axis
@@ -31,6 +32,17 @@ def picked_by(n: Node) -> Node | None:
     return None
 
 
+def bound_by(n: Node) -> Node | None:
+    """The integer that a comparison of positions has on its other side, the same for all of them, or None."""
+    if n.op is not Op.LESS_THAN or not n.args[0].dtype.is_int:
+        return None
+    for position_edge, other in (n.args, n.args[::-1]):
+        along = frozenset[Axis]().union(*(i.axes for i in position_edge.view.index))
+        if position_edge.node.op is Op.IOTA and along and not _varies(other, along):
+            return other.node
+    return None
+
+
 def _not_below(e: Edge) -> Iterator[tuple[Edge, Edge]]:
     """The pairs of integers of which a condition says that the first is not below the second."""
     if not e.dtype.is_bool or not is_whole(e):
@@ -47,5 +59,5 @@ def _not_below(e: Edge) -> Iterator[tuple[Edge, Edge]]:
                 yield a, b
 
 
-def _varies(e: Edge, axes: set[Axis]) -> bool:
+def _varies(e: Edge, axes: AbstractSet[Axis]) -> bool:
     return any(i.axes & axes for i in e.view.index)

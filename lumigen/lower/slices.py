@@ -31,11 +31,12 @@ def take_slices(region: Region) -> tuple[Region, dict[Buffer, Slice]]:
     def sliced(
         b: Buffer, at: tuple[Ix, ...], *, is_first: bool = False
     ) -> tuple[Buffer, tuple[Ix, ...]]:
+        at = tuple(map(index, at))  # an integer of this step's slice says nothing of the step
         if not at or not (at[0].axes & steps or is_first):
-            return b, tuple(map(index, at))
+            return b, at
         part = replace(b, name=f"{b.name}[{at[0]}]", dims=b.dims[1:])
         slices[part] = Slice(b, at[0] * product(part.dims))
-        return part, tuple(map(index, at[1:]))
+        return part, at[1:]
 
     def index(i: Ix) -> Ix:
         found: dict[Lookup, Ix] = {}
