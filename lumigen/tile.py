@@ -194,7 +194,7 @@ class PackRuns:
     """dst[at + c - lo] = the value of column c for lo <= c < hi: one row of B; zeros up to a multiple of 16.
 
     Column c is point c % run.extent of `run` and c // run.extent of `outer`. The value is `source` at
-    `base + run * stride` where all of `where` hold, else 0; strides and what the conditions have of `run` are
+    `base + run * stride` where all of `where` hold, else `fill`; strides and what the conditions have of `run` are
     constants, so that neighbours are moved together.
     """
 
@@ -208,6 +208,7 @@ class PackRuns:
     run: Axis
     lo: Ix
     hi: Ix
+    fill: float = 0.0
 
 
 @dataclass(frozen=True)

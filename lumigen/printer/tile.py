@@ -184,6 +184,7 @@ def _matrix(s: Stmt) -> str:
         case PackRuns():
             columns = f"columns {s.lo} .. {s.hi} by ({s.outer}, {s.run})"
             where = f" where {' and '.join(map(str, s.where))}" if s.where else ""
+            where += f" else {s.fill}" if s.fill else ""
             source = f"{_place(s.source, s.base)} + {s.stride}*{s.run}"
             return f"pack {_place(s.dst, s.at)} = {columns} of {source}{where}"
         case Transpose():

@@ -130,7 +130,8 @@ def _pack_runs(s: PackRuns, r: Renderer) -> Lines:
     sizes = f"{r.index(s.lo)}, {r.index(s.hi)}, {r.index(s.run.extent)}"
     parameter = f"int64_t {run.named(s.outer.name)}"
     head = f"pack_runs<{s.stride}>({to}, {source}, {sizes}, [&]({parameter}) {{"
-    return r.lines(head, run.indented(), "});")
+    fill = f", {literal(s.fill, f32)}" if s.fill else ""
+    return r.lines(head, run.indented(), f"}}{fill});")
 
 
 def _elements(source: Buffer | None, at: Ix, r: Renderer) -> str:
