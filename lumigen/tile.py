@@ -194,8 +194,8 @@ class PackRuns:
     """dst[at + c - lo] = the value of column c for lo <= c < hi: one row of B; zeros up to a multiple of 16.
 
     Column c is point c % run.extent of `run` and c // run.extent of `outer`. The value is `source` at
-    `base + run * stride` where all of `where` hold, else `fill`; strides and what the conditions have of `run` are
-    constants, so that neighbours are moved together.
+    `(base + run * stride) // repeat` where all of `where` hold, else `fill`; strides and what the conditions have of
+    `run` are constants, so that neighbours are moved together. What is repeated has stride 1.
     """
 
     dst: Buffer
@@ -209,6 +209,7 @@ class PackRuns:
     lo: Ix
     hi: Ix
     fill: float = 0.0
+    repeat: int = 1
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ def sliding(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
 
 
 @dataclass(frozen=True)
-class _Tile:
+class _Results:
     """Results from (y, c) on, `high` by `wide` of them, and what they are made of in scratch."""
 
     found: Sliding
@@ -224,7 +224,9 @@ class _Tile:
     wide: Ix
 
     @staticmethod
-    def of(found: Sliding, sizes: Schedule, first: tuple[Ix, Ix], counts: tuple[Ix, Ix]) -> _Tile:
+    def of(
+        found: Sliding, sizes: Schedule, first: tuple[Ix, Ix], counts: tuple[Ix, Ix]
+    ) -> _Results:
         """In scratch for so many results as the schedule says, or for as many as there are."""
         points = found.rows.point.extent, found.columns.point.extent
         tiles = sizes["rows"], sizes["columns"]
@@ -235,7 +237,7 @@ class _Tile:
         length = columns + whole(ix(found.columns.reach // found.columns.step), WIDTH) + WIDTH
         image = Buffer("image", Role.SCRATCH, (ix(count), ix(found.columns.step), length), f32)
         sums = Buffer("sums", Role.SCRATCH, (whole(ix(high), sizes["held"]), columns), f32)
-        return _Tile(found, image, sums, *first, *counts)
+        return _Results(found, image, sums, *first, *counts)
 
     def pack(self) -> For:
         """The rows of the image, those columns side by side that neighbouring windows show at the same place."""
@@ -308,25 +310,26 @@ def _program(plan: KernelPlan, found: Sliding, sizes: Schedule, machine: Process
     y, x = found.rows.point, found.columns.point
     high, wide = sizes["rows"], sizes["columns"]
     terms = prod(a.extent.const for a in (found.rows.inside, found.columns.inside))
-    bands = Axis("bands", ceildiv(y.extent, high))
+    strip = Axis("strip", ceildiv(y.extent, high))
     each = max(1, sizes["visits"] // (min(high, y.extent.estimate()) * x.extent.estimate() * terms))
-    band = Axis("band", extent_of(found.outer) * bands.extent)
-    task = Axis("task", ceildiv(band.extent, each))
+    place = Axis("place", extent_of(found.outer) * strip.extent)
+    task = Axis("task", ceildiv(place.extent, each))
     top = Scope(Names(), frozenset({task}))
-    scope = top.inner([band])
-    scope.spread(band, (*found.outer, bands))
+    scope = top.inner([place])
+    several = (strip,) if strip.extent != 1 else ()
+    scope.spread(place, (*found.outer, *several))
     c, most = Axis("c", x.extent), x.extent.bounds()[1]
     is_one = most is not None and most <= wide
     inner = scope if is_one else scope.inner([c])
-    at = ix(bands) * high, ix(0) if is_one else ix(c)
+    at = ix(strip) * high if several else ix(0), ix(0) if is_one else ix(c)
     rows = _at_most(scope, "high", high, y.extent - at[0])
     columns = _at_most(inner, "wide", wide, x.extent - at[1])
-    tile = _Tile.of(found, sizes, at, (rows, columns))
+    tile = _Results.of(found, sizes, at, (rows, columns))
     inner.stmts += tile.pack(), tile.fold(inner, sizes["held"], machine), tile.store(inner)
     if not is_one:
         scope.stmts.append(For(c, ix(0), x.extent, False, tuple(inner.stmts), step=wide))
     first = ix(task) * each
-    loop = For(band, first, minimum(first + each, band.extent), False, tuple(scope.stmts))
+    loop = For(place, first, minimum(first + each, place.extent), False, tuple(scope.stmts))
     buffers, scratch = plan.region.buffers(), (tile.image, tile.sums)
     given = buffers, dims_of(plan.region), task, task.extent
     return TileProgram("sliding", *given, scratch, (*top.stmts, loop))

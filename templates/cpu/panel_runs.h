@@ -7,7 +7,7 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-// Points begin .. end - 1 of a run are at src[at + point * stride]; the others are constant.
+// Points begin .. end - 1 of a run are at src[(at + point * stride) / repeat]; the others are constant.
 struct Run {
   int64_t at, begin, end;
 };
@@ -47,8 +47,8 @@ LUMIGEN_INLINE void copy_run(float* dst, const T* src, int64_t n) {
   }
 }
 
-// dst[i - first] = src[i] where begin <= i < end, else `fill`, for first <= i < last. Behind it up to kLanes - 1
-// floats may be written. Masks, as a branch for each edge of short runs would often be guessed wrong.
+// dst[i - first] = src[i] where begin <= i < end, else `fill`, for first <= i < last. Behind it up to kLanes
+// - 1 floats may be written. Masks, as a branch for each edge of short runs would often be guessed wrong.
 LUMIGEN_INLINE void copy_between(float* dst, const float* src, int64_t first, int64_t last, int64_t begin,
                                  int64_t end, float fill) {
   const IVec before = splat_int(int32_t(between(0, begin, last)) - 1),
@@ -61,9 +61,18 @@ LUMIGEN_INLINE void copy_between(float* dst, const float* src, int64_t first, in
   }
 }
 
-// dst[c - lo] = column c for lo <= c < hi, which is point c % length of run c / length, `fill` outside of a run;
-// zeros follow up to a multiple of 16. At dst there is room for 16 floats more than there are columns.
-template <int64_t kStride, class T, class F>
+// dst[i] = src[(at + i) / kRepeat] for i < n. Behind it up to kLanes - 1 floats may be written.
+template <int kRepeat>
+LUMIGEN_INLINE void copy_repeated(float* dst, const float* src, int64_t at, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    store(dst + i, load_phases<kRepeat>(src, at + i, 0, AllLanes{}), AllLanes{});
+  if (i < n) store(dst + i, load_phases<kRepeat>(src, at + i, 0, FirstLanes{int(n - i)}), AllLanes{});
+}
+
+// dst[c - lo] = column c for lo <= c < hi, which is point c % length of run c / length, `fill` outside of a
+// run; zeros follow up to a multiple of 16. At dst there is room for 16 floats more than there are columns.
+template <int64_t kStride, int kRepeat = 1, class T, class F>
 inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t length, F&& run_of,
                       float fill = 0.0f) {
   float* const last = dst + (hi - lo + kPanel - 1) / kPanel * kPanel;
@@ -71,7 +80,7 @@ inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t 
   for (; lo < hi; number++) {
     const Run run = run_of(number);
     const int64_t end = first + hi - lo < length ? first + hi - lo : length;
-    if constexpr (kStride == 1 && std::is_same_v<T, float>) {
+    if constexpr (kStride == 1 && kRepeat == 1 && std::is_same_v<T, float>) {
       if (run.begin <= first && end <= run.end)
         copy_run<1>(dst, src + (run.at + first), end - first);
       else
@@ -79,7 +88,11 @@ inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t 
     } else {
       const int64_t from = between(first, run.begin, end), to = between(from, run.end, end);
       fill_vectors(dst, dst + (from - first), fill);
-      if (from < to) copy_run<kStride>(dst + (from - first), src + (run.at + from * kStride), to - from);
+      if constexpr (kRepeat > 1) {
+        if (from < to) copy_repeated<kRepeat>(dst + (from - first), src, run.at + from, to - from);
+      } else if (from < to) {
+        copy_run<kStride>(dst + (from - first), src + (run.at + from * kStride), to - from);
+      }
       fill_vectors(dst + (to - first), dst + (end - first), fill);
     }
     dst += end - first;
