@@ -99,7 +99,7 @@ inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t 
     lo += end - first;
     first = 0;
   }
-  while (dst < last) *dst++ = 0.0f;
+  for (; dst < last; dst += kLanes) store(dst, splat(0.0f), FirstLanes{int(between(0, last - dst, kLanes))});
 }
 
 }  // namespace LUMIGEN_ISA
