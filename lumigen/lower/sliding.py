@@ -41,6 +41,7 @@ from lumigen.region import (
     map_expr,
     read,
     reduce,
+    substitute,
     walk,
 )
 from lumigen.schedule import Schedule
@@ -177,6 +178,12 @@ class Sliding:
             raise NotRealised("an image that varies with the windows")
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the image is folded as it is: then rows of windows may be folded before columns."""
+        (carry,) = self.fold.carries
+        return guarded(carry.monoid, carry.tile, self.fold.where) is self.image.value
+
+    @property
     def row_stride(self) -> Ix:
         """From an element of the image to the one below."""
         source, at = self.image.read.source, self.image.read.at
@@ -217,6 +224,7 @@ class _Results:
 
     found: Sliding
     image: Buffer  # (rows, columns modulo their step, columns)
+    lines: Buffer | None  # the same columns, of each row of results
     sums: Buffer  # (rows, columns), both up to whole blocks and vectors
     y: Ix
     c: Ix
@@ -236,8 +244,10 @@ class _Results:
         # beside those that are shown: what is moved in vectors may end behind the last one
         length = columns + whole(ix(found.columns.reach // found.columns.step), WIDTH) + WIDTH
         image = Buffer("image", Role.SCRATCH, (ix(count), ix(found.columns.step), length), f32)
-        sums = Buffer("sums", Role.SCRATCH, (whole(ix(high), sizes["held"]), columns), f32)
-        return _Results(found, image, sums, *first, *counts)
+        held = whole(ix(high), sizes["held"])
+        lines = Buffer("lines", Role.SCRATCH, (held, *image.dims[1:]), f32)
+        sums = Buffer("sums", Role.SCRATCH, (held, columns), f32)
+        return _Results(found, image, lines if found.is_alone else None, sums, *first, *counts)
 
     def pack(self) -> For:
         """The rows of the image, those columns side by side that neighbouring windows show at the same place."""
@@ -259,33 +269,54 @@ class _Results:
             body.append(PackRuns(self.image, at, *source, where, *span, image.otherwise))
         return For(v, ix(0), v.extent, False, tuple(body))
 
-    def fold(self, top: Scope, held: int, machine: Processor) -> For:
-        """The sums of some rows at a time, of whole vectors. Behind the last row it is folded again, for nothing."""
-        r, j = Axis("r", self.high), Axis("j", self.sums.dims[1])
+    def fold(self, top: Scope, held: int, machine: Processor) -> tuple[Stmt, ...]:
+        """The sums. Where the image alone is folded: down the rows of windows first, then along what that gives."""
+        rows, columns = self.found.rows, self.found.columns
+        inside = columns.dilation * ix(columns.inside)
+        phase, number = inside % columns.step, inside // columns.step
+        p, r, j = Axis("p", ix(columns.step)), Axis("r", self.high), Axis("j", self.image.dims[2])
+        row, wide = rows.step * ix(r) + rows.dilation * ix(rows.inside), whole(self.wide, WIDTH)
+        if self.lines is None:
+            both = self._reduced(self.image, (row, phase, ix(j) + number), self.found.fold.axes)
+            return (self._rows(top, both, (self.sums, (ix(j),)), (r, j, wide), held, machine),)
+        down = self._reduced(self.image, (row, ix(p), ix(j)), (rows.inside,))
+        along = self._reduced(self.lines, (ix(r), phase, ix(j) + number), (columns.inside,))
+        shown = whole(self.wide + columns.reach // columns.step, WIDTH)
+        inner, place = top.inner([p]), (self.lines, (ix(p), ix(j)))
+        first = self._rows(inner, down, place, (r, j, shown), held, machine)
+        second = self._rows(top, along, (self.sums, (ix(j),)), (r, j, wide), held, machine)
+        return For(p, ix(0), p.extent, False, (first,)), second
+
+    def _rows(
+        self,
+        top: Scope,
+        value: Reduce,
+        place: tuple[Buffer, tuple[Ix, ...]],
+        over: tuple[Axis, Axis, Ix],
+        held: int,
+        machine: Processor,
+    ) -> For:
+        """Folds of some rows at a time, of whole vectors. Behind the last row it is folded again, for nothing."""
+        (dst, at), (r, j, end) = place, over
         rows = top.inner([*self.c.axes, r])
         each = [r, *(Axis(f"r{number}", self.high) for number in range(1, held))]
         for number, axis in enumerate(each[1:], 1):
             rows.bind(axis, minimum(ix(r) + number, self.high - 1))
-        folds = tuple(self._reduced(ix(axis), j) for axis in each)
+        folds = tuple(substitute(value, {r: ix(axis)}) for axis in each)
         lanes = rows.inner([j], j)
-        lanes.loops = loops_by_value((Around(machine.vectors, lanes=True).fold(folds),))
-        for number, value in enumerate(lanes.values(folds)):
-            lanes.stmts.append(StoreTile(self.sums, (ix(r) + number, ix(j)), value, j))
-        rows.stmts.append(For(j, ix(0), whole(self.wide, WIDTH), True, tuple(lanes.stmts)))
+        reduces = tuple(f for f in folds if isinstance(f, Reduce))
+        lanes.loops = loops_by_value((Around(machine.vectors, lanes=True).fold(reduces),))
+        for number, made in enumerate(lanes.values(folds)):
+            lanes.stmts.append(StoreTile(dst, (ix(r) + number, *at), made, j))
+        rows.stmts.append(For(j, ix(0), end, True, tuple(lanes.stmts)))
         return For(r, ix(0), self.high, False, tuple(rows.stmts), step=held)
 
-    def _reduced(self, row: Ix, column: Axis) -> Reduce:
-        """The fold of a row of results, over the tile."""
-        (carry,), rows, columns = self.found.fold.carries, self.found.rows, self.found.columns
-        inside = columns.dilation * ix(columns.inside)
-        place = (
-            rows.step * row + rows.dilation * ix(rows.inside),
-            inside % columns.step,
-            ix(column) + inside // columns.step,
-        )
-        tile = guarded(carry.monoid, carry.tile, self.found.fold.where)
-        body = map_expr(tile, {self.found.image.value: read(self.image, place)})
-        made = reduce(carry.monoid, self.found.fold.axes, body, f32)
+    def _reduced(self, tile: Buffer, at: tuple[Ix, ...], axes: tuple[Axis, ...]) -> Reduce:
+        """The fold over some axes of a window, of what a tile holds instead of the image."""
+        (carry,) = self.found.fold.carries
+        value = guarded(carry.monoid, carry.tile, self.found.fold.where)
+        body = map_expr(value, {self.found.image.value: read(tile, at)})
+        made = reduce(carry.monoid, axes, body, f32)
         assert isinstance(made, Reduce)
         return made
 
@@ -325,12 +356,16 @@ def _program(plan: KernelPlan, found: Sliding, sizes: Schedule, machine: Process
     rows = _at_most(scope, "high", high, y.extent - at[0])
     columns = _at_most(inner, "wide", wide, x.extent - at[1])
     tile = _Results.of(found, sizes, at, (rows, columns))
-    inner.stmts += tile.pack(), tile.fold(inner, sizes["held"], machine), tile.store(inner)
+    folded = tile.fold(inner, sizes["held"], machine)
+    inner.stmts += tile.pack(), *folded, tile.store(inner)
     if not is_one:
         scope.stmts.append(For(c, ix(0), x.extent, False, tuple(inner.stmts), step=wide))
     first = ix(task) * each
     loop = For(place, first, minimum(first + each, place.extent), False, tuple(scope.stmts))
-    buffers, scratch = plan.region.buffers(), (tile.image, tile.sums)
+    buffers, scratch = (
+        plan.region.buffers(),
+        tuple(b for b in (tile.image, tile.lines, tile.sums) if b),
+    )
     given = buffers, dims_of(plan.region), task, task.extent
     return TileProgram("sliding", *given, scratch, (*top.stmts, loop))
 
