@@ -3,7 +3,8 @@
 Before: vector loops whose fold reads one image at `row + window row, column + window column`, constant where a
 condition fails.  After: a tile program that packs some rows of the image, with their edges, one tile at a time. A tile
 has constants where conditions fail, so that the fold asks none; it has the columns of a stride apart, so that vectors
-are read as they lie. Several rows of results are folded together: their accumulators do not wait for each other.
+are read as they lie. Several rows of results are folded together: their accumulators do not wait for each other. Where
+the image is folded as it is, as in a pool, rows of windows are folded first, then columns of what that gives.
 
 Sites: `visits` of terms in a work tile, `columns` and `rows` of results in a tile, of which rows `held` are folded
 together.
