@@ -58,6 +58,7 @@ class LayerCase:
     make: Callable[[Library], Any]
     inputs: tuple[Input, ...]
     tolerance: float = 1e-4  # of what comes out, to the same in f64
+    dynamic: tuple[int, ...] = ()  # axes of our inputs that are dims; the peers' are fixed
 
     def arrays(self) -> list[np.ndarray]:
         return [each.array(i) for i, each in enumerate(self.inputs)]
@@ -180,6 +181,37 @@ def sum_bags(lib: Library, module: Any, ids: Any, offsets: Any) -> Any:
     return module.table(ids, lib.fn.cat([first, offsets]))
 
 
+def sequence(*layers: tuple[Any, ...]) -> Callable[[Library], Any]:
+    """Layers of `nn` one after the other, as (kind, arguments)."""
+    return lambda lib: lib.nn.Sequential(*(getattr(lib.nn, kind)(*args) for kind, *args in layers))
+
+
+def enlarged(mode: str) -> Callable[[Library], Any]:
+    """A convolution of an image of twice the height and width."""
+
+    def forward(lib: Library, module: Any, x: Any) -> Any:
+        return module.conv(lib.functional.interpolate(x, scale_factor=2, mode=mode))
+
+    return calls(forward, conv=lambda lib: lib.nn.Conv2d(64, 64, 3, padding=1))
+
+
+def squeeze(axes: tuple[int, int]) -> Callable[..., Any]:
+    """Squeeze and excite: channels weighed by what an image has of each."""
+
+    def forward(_lib: Library, module: Any, x: Any) -> Any:
+        return x * module.up(module.down(x.mean(axes, keepdim=True)).relu()).sigmoid()
+
+    return forward
+
+
+STRIDED = sequence(
+    ("Conv2d", 3, 64, 2, 2),
+    ("ReLU",),
+    ("Conv2d", 64, 64, 3, 1, 1),
+    ("ReLU",),
+    ("Conv2d", 64, 64, 1),
+)
+SMALL = sequence(("Conv2d", 128, 128, 3, 2, 1), ("ReLU",), ("Conv2d", 128, 128, 3, 1, 1))
 IMAGE, WIDE = (1, 64, 56, 56), (1, 256, 28, 28)
 MILLION = 1 << 20
 CASES: dict[str, LayerCase] = {
@@ -218,6 +250,51 @@ CASES: dict[str, LayerCase] = {
     ),
     "conv2d_depthwise_7": LayerCase(
         "convolution", layer("Conv2d", 96, 96, 7, padding=3, groups=96), floats((1, 96, 56, 56))
+    ),
+    "conv2d_depthwise_7_dynamic": LayerCase(
+        "convolution",
+        layer("Conv2d", 96, 96, 7, padding=3, groups=96),
+        floats((1, 96, 56, 56)),
+        dynamic=(2, 3),
+    ),
+    "conv2d_depthwise_5": LayerCase(
+        "convolution", layer("Conv2d", 240, 240, 5, padding=2, groups=240), floats((1, 240, 14, 14))
+    ),
+    "conv2d_after_stride": LayerCase("convolution", STRIDED, floats((1, 3, 112, 112))),
+    "conv2d_after_stride_dynamic": LayerCase(
+        "convolution", STRIDED, floats((1, 3, 112, 112)), dynamic=(2, 3)
+    ),
+    "conv2d_small": LayerCase("convolution", SMALL, floats((1, 128, 28, 28))),
+    "conv2d_small_dynamic": LayerCase(
+        "convolution", SMALL, floats((1, 128, 28, 28)), dynamic=(2, 3)
+    ),
+    "conv2d_pooled": LayerCase(
+        "convolution",
+        sequence(("Conv2d", 32, 64, 3, 1, 1), ("ReLU",), ("MaxPool2d", 2)),
+        floats((1, 32, 56, 56)),
+    ),
+    "conv2d_of_nearest": LayerCase("convolution", enlarged("nearest"), floats((1, 64, 28, 28))),
+    "conv2d_of_bilinear": LayerCase("convolution", enlarged("bilinear"), floats((1, 64, 28, 28))),
+    "conv1d_grouped_128": LayerCase(
+        "convolution", layer("Conv1d", 256, 256, 128, padding=64, groups=16), floats((1, 256, 200))
+    ),
+    "squeeze_excite": LayerCase(
+        "convolution",
+        calls(
+            squeeze((2, 3)),
+            down=lambda lib: lib.nn.Conv2d(96, 24, 1),
+            up=lambda lib: lib.nn.Conv2d(24, 96, 1),
+        ),
+        floats((1, 96, 28, 28)),
+    ),
+    "squeeze_excite_nhwc": LayerCase(
+        "convolution",
+        calls(
+            squeeze((1, 2)),
+            down=lambda lib: lib.nn.Linear(96, 24),
+            up=lambda lib: lib.nn.Linear(24, 96),
+        ),
+        floats((1, 28, 28, 96)),
     ),
     "conv_transpose2d": LayerCase(
         "convolution", layer("ConvTranspose2d", 64, 64, 2, stride=2), floats((1, 64, 40, 40))

@@ -20,7 +20,7 @@ from typing import Any
 import harness
 import numpy as np
 from harness import Case, Job, Samples, Worker
-from layer_cases import CASES, LayerCase, Library
+from layer_cases import CASES, Input, LayerCase, Library
 
 BEHIND = 0.8  # of the better peer's speed: below, a row is marked
 
@@ -165,10 +165,18 @@ def emit(directory: Path, names: Sequence[str]) -> None:
 
 
 def specs(lg: Any, case: LayerCase) -> dict[str, Any]:
+    """Of our inputs. A dim may be as small as a window with its edges, and twice what it is here."""
+
+    def shape(x: Input) -> tuple[Any, ...]:
+        return tuple(
+            lg.Dim(f"n{axis}_{size}", 8, 2 * size, typical=size) if axis in case.dynamic else size
+            for axis, size in enumerate(x.shape)
+        )
+
     return {
-        f"x{i}": lg.spec(*x.shape, dtype=lg.i64, range=(0, x.below))
+        f"x{i}": lg.spec(*shape(x), dtype=lg.i64, range=(0, x.below))
         if x.below
-        else lg.spec(*x.shape)
+        else lg.spec(*shape(x))
         for i, x in enumerate(case.inputs)
     }
 

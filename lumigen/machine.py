@@ -137,6 +137,7 @@ class ThreadTiles:
     floats: Sizes
     pairs: Sizes  # of bf16, for a matrix unit
     windows: Sizes
+    sliding: Sizes
     rows_of_floats: Sizes  # of a fold of rows
     rows_of_pairs: Sizes
     row_of_product: Sizes  # of a fold of one row to numbers

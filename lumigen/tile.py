@@ -198,8 +198,8 @@ class PackRuns:
     """dst[at + c - lo] = the value of column c for lo <= c < hi: one row of B; zeros up to a multiple of 16.
 
     Column c is point c % run.extent of `run` and c // run.extent of `outer`. The value is `source` at
-    `base + run * stride` where all of `where` hold, else 0; strides and what the conditions have of `run` are
-    constants, so that neighbours are moved together.
+    `(base + run * stride) // repeat` where all of `where` hold, else `fill`; strides and what the conditions have of
+    `run` are constants, so that neighbours are moved together. What is repeated has stride 1.
     """
 
     dst: Buffer
@@ -212,6 +212,8 @@ class PackRuns:
     run: Axis
     lo: Ix
     hi: Ix
+    fill: float = 0.0
+    repeat: int = 1
 
 
 @dataclass(frozen=True)

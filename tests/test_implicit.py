@@ -112,10 +112,19 @@ def test_rows_without_strides_are_packed_before() -> None:
     assert all(s.a_stride is not None for s in product.statements() if isinstance(s, Mma))
 
 
+def test_what_is_made_larger_is_packed_from_the_small_image() -> None:
+    """Columns that repeat pixels are runs too: no larger image is stored, and no matrix of its windows."""
+    net = nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(3, 4, 3, 1, 1))
+    (program,) = programs(lowered(net, 1, 3, 8, 10))
+    (packed,) = (s for s in program.statements() if isinstance(s, PackRuns))
+    assert packed.repeat == 2
+
+
 def test_pooling_runs_over_lanes() -> None:
     """Windows of a few points leave lanes to the axis of what is stored; reads at an edge are bounded."""
     for stride in (1, 2):
-        done = lowered(nn.MaxPool2d(3, stride, 1), 1, 4, 30, 30)
+        net = nn.AvgPool2d(3, stride, 1, count_include_pad=False)
+        done = lowered(net, 1, 4, 30, 30)
         (kernel,) = done.model.kernels
         assert "for_lanes(" in kernel.body
         assert "load_between(" in kernel.body
@@ -132,6 +141,11 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
     "volume": (lambda: nn.Conv3d(2, 3, 3, 1, 1), (1, 2, 4, 5, 6)),
     "transposed": (lambda: nn.ConvTranspose2d(16, 8, 4, 2, 1), (1, 16, 24, 24)),
     "transposed_groups": (lambda: nn.ConvTranspose2d(16, 16, 5, 2, 1, 1, 2), (1, 16, 16, 17)),
+    "enlarged": (lambda: nn.Sequential(nn.Upsample(scale_factor=3), nn.Conv2d(3, 4, 3, 1, 1)), (1, 3, 7, 9)),
+    "enlarged_dynamic": (
+        lambda: nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(3, 4, 3, 1, 1)),
+        (1, 3, lg.Dim("h", 1, 40, typical=7), lg.Dim("w", 1, 40, typical=9)),
+    ),
     "points": (lambda: nn.Conv2d(6, 20, 1), (2, 6, 7, 5)),
 }  # fmt: skip
 

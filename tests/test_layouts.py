@@ -8,6 +8,7 @@ import numpy as np
 from tiles import run_entry, traced
 
 import lumigen as lg
+from lumigen import nn
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import assemble
@@ -38,3 +39,19 @@ def test_what_indices_are_looked_up_in_keeps_its_order(rng: np.random.Generator)
         wanted, found = evaluate(graph, inputs, {}), run_entry(model, inputs, {})
         for name, value in wanted.items():
             np.testing.assert_allclose(found[name], value, rtol=1e-5, err_msg=name)
+
+
+def test_extents_that_are_quotients_do_not_turn_a_layout() -> None:
+    """An image of h // 2 rows is stored as one of a fixed number: channels before rows, which windows run along."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 20, 2, stride=2), nn.Conv2d(20, 20, 3, padding=1), nn.Conv2d(20, 20, 1)
+    )
+    h, w = (lg.Dim(name, 8, 64, typical=24) for name in "hw")
+    for shape in ((1, 3, 24, 24), (1, 3, h, w)):
+        entry = traced(
+            lambda x, net=net: net(x), {p: n for n, p in net.named_parameters()}, x=lg.spec(*shape)
+        )
+        for step in GRAPH_PASSES:
+            entry = step(entry)
+        kernels = assemble((("entry", entry),), CPU).kernels
+        assert all(k.region.stores[0].dst.dims[1] == 20 for k in kernels)

@@ -65,6 +65,11 @@ ALL: dict[str, Row] = {
     "channels": Row(lambda x: x.softmax(1), {"x": lg.spec(2, 12, ROWS)}),
     "integers": Row(lambda x: x.sum(-1), {"x": lg.spec(ROWS, 12, dtype=lg.i64)}),
     "windows": Row(lambda x: F.avg_pool2d(x, 3), {"x": lg.spec(2, 3, 12, 12)}),
+    "windows that overlap": Row(
+        lambda x, w: F.conv2d(x, w, padding=1, groups=2),
+        {"x": lg.spec(1, 2, 9, 40), "w": lg.spec(2, 1, 3, 3)},
+        ("cpu",),
+    ),
     "long": Row(lambda x: x.sum(), {"x": lg.spec(300, 1000)}),
     "long columns": Row(lambda x: x.sum(0), {"x": lg.spec(ROWS, 600)}),
     "repeated": Row(lambda x, w: x * w.sum(), {"x": lg.spec(2, 20000), "w": lg.spec(5)}),

@@ -214,7 +214,7 @@ KERNELS = {
     "chain.cpp": Row("feed_forward", "cpu", "panel"),
     "chain_bf16.cpp": Row("feed_forward", "cpu", "panel", held=lg.bf16),
     "convolution.cpp": Row("convolution", "cpu", "panel"),
-    "depthwise.cpp": Row("depthwise", "cpu", "simt"),
+    "depthwise.cpp": Row("depthwise", "cpu", "sliding"),
     "row_fold_labels.cpp": Row("labels", "cpu", "cascade"),
     "row_fold_of_inputs.cpp": Row("scores", "cpu", "cascade"),
     "row_fold_weighted.cpp": Row("weighted", "cpu", "cascade"),

@@ -20,7 +20,8 @@ from lumigen.emit.packets import Packets
 from lumigen.errors import LoweringFailed
 from lumigen.index import Axis, Ix
 from lumigen.lower.scope import address
-from lumigen.region import Expr, Monoid, Read
+from lumigen.ops import Op
+from lumigen.region import Expr, Monoid, Read, prim
 from lumigen.tile import (
     Accumulate,
     Accumulator,
@@ -194,6 +195,8 @@ class Statements:
         if s.into in self.finished:
             lanes = r.use("lanes")
             value = Text(f"zero_tail({value.code}, {lanes}, {neutral(s.monoid, f32)})")
+        elif s.monoid is Monoid.SUM:
+            return f"{name} = {r.vector(prim(Op.ADD, (s.into, s.value), f32)).code};"
         return f"{name} = {_combine(s.monoid, name, value, f32, r.wraps)};"
 
     def _for(self, s: For, r: Renderer) -> Lines:

@@ -340,8 +340,8 @@ class _Task:
         for c in s.where:
             held &= np.asarray(inner.ix(c.slack)) >= 0
         at = np.broadcast_to(inner.ix(s.base), len(columns)) + columns % length * s.stride
-        row = np.zeros(-(-len(columns) // PANEL) * PANEL)
-        row[: len(columns)][held] = _widened(self.flat(s.source, at[held]))
+        row = np.pad(np.full(len(columns), s.fill), (0, -len(columns) % PANEL))
+        row[: len(columns)][held] = _widened(self.flat(s.source, at[held] // s.repeat))
         places = self.inside(s.dst, self.number(s.at) + np.arange(row.size))
         self.memory[s.dst.name][places] = row
 

@@ -34,6 +34,7 @@ from lumigen.lower.contract import (
     tiles,
     with_factor,
 )
+from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import Names, Scope, address, loops_by_value, moved
 from lumigen.lower.simt import dims_of
 from lumigen.machine import Processor
@@ -59,11 +60,12 @@ from lumigen.tile import For, Mma, Operand, Pack, PackRuns, Stmt, TileProgram
 
 @dataclass(frozen=True)
 class Runs:
-    """Columns over (outer, run): `source` at base + stride * run where the conditions hold, else 0."""
+    """Columns over (outer, run): `source` at (base + stride * run) // repeat where the conditions hold, else 0."""
 
     source: Buffer
     base: Ix
     stride: int
+    repeat: int
     where: tuple[Cmp, ...]
     outer: Axis
     run: Axis
@@ -101,7 +103,11 @@ def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
         value = value.then
     if not isinstance(value, Read):
         return None
-    at = address(value.source, value.at)
+    at, repeat = address(value.source, value.at), 1
+    repeated = in_phases(at, run) if value.source.dtype is f32 else None
+    if repeated is not None and repeated.between == 0:
+        repeat = repeated.count  # as of an image made larger by repeating its pixels
+        at = repeated.base * repeat + repeated.start
     slacks = [c.slack for c in conditions]
     if any(isinstance(a, Lookup) for i in slacks for a in i.atoms()):
         return None  # an integer that is read may be read where it is, and no earlier
@@ -111,7 +117,7 @@ def _runs_along(value: Expr, run: Axis, outer: Axis) -> Runs | None:
     stride = factors[0]
     assert stride is not None
     base = at - stride * run
-    return Runs(value.source, base, stride.const, tuple(conditions), outer, run)
+    return Runs(value.source, base, stride.const, repeat, tuple(conditions), outer, run)
 
 
 SITES = ("rows", "chunk", "deep", "held")
@@ -338,7 +344,17 @@ def _pack(runs: Runs, parts: DepthParts, span: tuple[Ix, Ix], tile: Buffer, lo: 
         k = k * a.extent + a
     at = (k - begin * parts.inside) * tile.dims[1]
     stmt: Stmt = PackRuns(
-        tile, at, runs.source, runs.base, runs.stride, runs.where, runs.outer, runs.run, lo, hi
+        tile,
+        at,
+        runs.source,
+        runs.base,
+        runs.stride,
+        runs.where,
+        runs.outer,
+        runs.run,
+        lo,
+        hi,
+        repeat=runs.repeat,
     )
     for a in reversed(parts.axes[1:]):
         stmt = For(a, ix(0), a.extent, False, (stmt,))

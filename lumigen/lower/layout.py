@@ -87,7 +87,8 @@ def _cost(dims: Shape, reads: list[_Use], order: tuple[int, ...]) -> tuple[int, 
         flat = ix(0)
         for d in order:
             flat = flat * dims[d] + use.at[d]
-        splits += sum(isinstance(a, Quotient | Remainder) for a in flat.atoms())
+        parted = (a for a in flat.atoms() if isinstance(a, Quotient | Remainder))
+        splits += sum(bool(a.numerator.axes) for a in parted)  # an extent as h // 2 is a number
         scattered += bool(use.bound) and all(flat.coefficient(a) != 1 for a in use.bound)
     return splits, scattered
 

@@ -188,7 +188,10 @@ def _matrix(s: Stmt) -> str:
         case PackRuns():
             columns = f"columns {s.lo} .. {s.hi} by ({s.outer}, {s.run})"
             where = f" where {' and '.join(map(str, s.where))}" if s.where else ""
+            where += f" else {s.fill}" if s.fill else ""
             source = f"{_place(s.source, s.base)} + {s.stride}*{s.run}"
+            if s.repeat > 1:
+                source = f"{s.source} at ({s.base} + {s.run})//{s.repeat}"
             return f"pack {_place(s.dst, s.at)} = {columns} of {source}{where}"
         case Transpose():
             return f"{s.dst} = transpose of {s.src}, {s.rows} rows, {s.cols} columns"

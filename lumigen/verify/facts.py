@@ -162,7 +162,7 @@ def broken_runs(s: PackRuns, facts: Facts, scope: FactScope) -> Iterator[str]:
     inner = replace(scope, axes=scope.axes | {s.outer, s.run})
     yield from broken_indices((s.at, s.lo, s.hi), facts, scope)
     yield from broken_indices((s.base, *(c.slack for c in s.where)), facts, inner)
-    if s.run in s.base.axes or not _is_affine(s.where, s.run):
+    if s.run in s.base.axes or not _is_affine(s.where, s.run) or (s.repeat > 1) > (s.stride == 1):
         yield f"no runs along {s.run}"
 
 

@@ -7,16 +7,16 @@
 namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
-// Points begin .. end - 1 of a run are at src[at + point * stride]; the others are zero.
+// Points begin .. end - 1 of a run are at src[(at + point * stride) / repeat]; the others are constant.
 struct Run {
   int64_t at, begin, end;
 };
 
 LUMIGEN_INLINE int64_t between(int64_t lo, int64_t x, int64_t hi) { return x < lo ? lo : x < hi ? x : hi; }
 
-// Zeros from dst up to `end`, in whole vectors: up to kLanes - 1 floats behind it are zero as well.
-LUMIGEN_INLINE void clear_vectors(float* dst, const float* end) {
-  for (; dst < end; dst += kLanes) store(dst, splat(0.0f), AllLanes{});
+// The value from dst up to `end`, in whole vectors: up to kLanes - 1 floats behind it have it as well.
+LUMIGEN_INLINE void fill_vectors(float* dst, const float* end, float value) {
+  for (; dst < end; dst += kLanes) store(dst, splat(value), AllLanes{});
 }
 
 // Every kStride-th element from p on.
@@ -47,45 +47,59 @@ LUMIGEN_INLINE void copy_run(float* dst, const T* src, int64_t n) {
   }
 }
 
-// dst[i - first] = src[i] where begin <= i < end, else 0, for first <= i < last. Behind it up to kLanes - 1
-// floats may be written. Masks, as a branch for each edge of short runs would often be guessed wrong.
+// dst[i - first] = src[i] where begin <= i < end, else `fill`, for first <= i < last. Behind it up to kLanes
+// - 1 floats may be written. Masks, as a branch for each edge of short runs would often be guessed wrong.
 LUMIGEN_INLINE void copy_between(float* dst, const float* src, int64_t first, int64_t last, int64_t begin,
-                                 int64_t end) {
+                                 int64_t end, float fill) {
   const IVec before = splat_int(int32_t(between(0, begin, last)) - 1),
              behind = splat_int(int32_t(between(0, end, last)));
   IVec place = iota_int() + splat_int(int32_t(first));
   for (int64_t i = first; i < last; i += kLanes) {
-    store(dst + (i - first), load_masked(src + i, mask_and(lt(before, place), lt(place, behind))),
-          AllLanes{});
+    const Mask inside = mask_and(lt(before, place), lt(place, behind));
+    store(dst + (i - first), select(inside, load_masked(src + i, inside), splat(fill)), AllLanes{});
     place = place + splat_int(kLanes);
   }
 }
 
-// dst[c - lo] = column c for lo <= c < hi, which is point c % length of run c / length; zeros follow up to a
-// multiple of 16. At dst there is room for 16 floats more than there are columns.
-template <int64_t kStride, class T, class F>
-inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t length, F&& run_of) {
+// dst[i] = src[(at + i) / kRepeat] for i < n. Behind it up to kLanes - 1 floats may be written.
+template <int kRepeat>
+LUMIGEN_INLINE void copy_repeated(float* dst, const float* src, int64_t at, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    store(dst + i, load_phases<kRepeat>(src, at + i, 0, AllLanes{}), AllLanes{});
+  if (i < n) store(dst + i, load_phases<kRepeat>(src, at + i, 0, FirstLanes{int(n - i)}), AllLanes{});
+}
+
+// dst[c - lo] = column c for lo <= c < hi, which is point c % length of run c / length, `fill` outside of a
+// run; zeros follow up to a multiple of 16. At dst there is room for 16 floats more than there are columns.
+template <int64_t kStride, int kRepeat = 1, class T, class F>
+inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t length, F&& run_of,
+                      float fill = 0.0f) {
   float* const last = dst + (hi - lo + kPanel - 1) / kPanel * kPanel;
   int64_t number = lo / length, first = lo % length;
   for (; lo < hi; number++) {
     const Run run = run_of(number);
     const int64_t end = first + hi - lo < length ? first + hi - lo : length;
-    if constexpr (kStride == 1 && std::is_same_v<T, float>) {
+    if constexpr (kStride == 1 && kRepeat == 1 && std::is_same_v<T, float>) {
       if (run.begin <= first && end <= run.end)
         copy_run<1>(dst, src + (run.at + first), end - first);
       else
-        copy_between(dst, src + run.at, first, end, run.begin, run.end);
+        copy_between(dst, src + run.at, first, end, run.begin, run.end, fill);
     } else {
       const int64_t from = between(first, run.begin, end), to = between(from, run.end, end);
-      clear_vectors(dst, dst + (from - first));
-      if (from < to) copy_run<kStride>(dst + (from - first), src + (run.at + from * kStride), to - from);
-      clear_vectors(dst + (to - first), dst + (end - first));
+      fill_vectors(dst, dst + (from - first), fill);
+      if constexpr (kRepeat > 1) {
+        if (from < to) copy_repeated<kRepeat>(dst + (from - first), src, run.at + from, to - from);
+      } else if (from < to) {
+        copy_run<kStride>(dst + (from - first), src + (run.at + from * kStride), to - from);
+      }
+      fill_vectors(dst + (to - first), dst + (end - first), fill);
     }
     dst += end - first;
     lo += end - first;
     first = 0;
   }
-  while (dst < last) *dst++ = 0.0f;
+  for (; dst < last; dst += kLanes) store(dst, splat(0.0f), FirstLanes{int(between(0, last - dst, kLanes))});
 }
 
 }  // namespace LUMIGEN_ISA

@@ -202,6 +202,25 @@ static void check_runs(Random& random, int64_t rows, int64_t length, int64_t beg
   }
 }
 
+// The same of runs that have each element kRepeat times, from one of these on, with a value around it.
+template <int kRepeat>
+static void check_repeated(Random& random, int64_t rows, int64_t length, int64_t begin, int64_t end) {
+  const int64_t pitch = (length + 1 + kRepeat) / kRepeat, count = rows * length;
+  const auto image = noise(random, rows * pitch);
+  const auto run_of = [&](int64_t r) { return Run{r * pitch * kRepeat + 1, begin, r % 3 == 2 ? 0 : end}; };
+  for (int64_t lo = 0, hi; lo < count; lo = hi) {
+    hi = lo + 1 + random.below(70);
+    if (hi > count) hi = count;
+    std::vector<float> tile(size_t(hi - lo + 16), NAN);
+    pack_runs<1, kRepeat>(tile.data(), image.data(), lo, hi, length, run_of, -2.0f);
+    for (int64_t c = lo; c < hi; c++) {
+      const int64_t r = c / length, x = c % length;
+      const bool is_there = r % 3 != 2 && x >= begin && x < end;
+      CHECK(tile[size_t(c - lo)] == (is_there ? image[size_t((r * pitch * kRepeat + 1 + x) / kRepeat)] : -2.0f));
+    }
+  }
+}
+
 // A in panels of 16 rows: the same bits as packed in blocks.
 template <class A>
 static void check_row_panels(Random& random, int rows, int64_t cols, int64_t k) {
@@ -236,6 +255,8 @@ int main() {
         check_runs<1>(random, 7, length, begin, end);
         check_runs<2>(random, 7, length, begin, end);
         check_runs<3>(random, 7, length, begin, end);
+        check_repeated<2>(random, 7, length, begin, end);
+        check_repeated<3>(random, 7, length, begin, end);
       }
   for (int rows : {1, 5, 15, 16, 17, 30, 40, 64, 96, 150})
     for (int64_t cols : {1, 8, 17, 33, 49, 67, 72, 128, 144}) {

@@ -14,6 +14,7 @@ from lumigen.lower import (
     row_fold_tiles,
     scan,
     simt,
+    sliding,
 )
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.beside import find_beside
@@ -97,6 +98,17 @@ def _builders(machine: Processor) -> dict[str, Builder]:
         "simt": Builder(
             partial(simt.simt, machine=machine),
             sites({"visits": visits, "lanes": lanes, "stretches": (1, 4)}),
+        ),
+        "sliding": Builder(
+            partial(sliding.sliding, machine=machine),
+            sites(
+                {
+                    "visits": visits,
+                    "rows": (4, 16, 64),
+                    "columns": (32, 256),
+                    "held": (1, 2, 4),
+                }
+            ),
         ),
         "scan": Builder(
             partial(scan.scan, machine=machine), sites({"visits": visits, "lanes": lanes})

@@ -129,8 +129,10 @@ def _pack_runs(s: PackRuns, r: Renderer) -> Lines:
     to, source = r.pointer(s.dst, s.at), _elements(s.source, ix(0), r)
     sizes = f"{r.index(s.lo)}, {r.index(s.hi)}, {r.index(s.run.extent)}"
     parameter = f"int64_t {run.named(s.outer.name)}"
-    head = f"pack_runs<{s.stride}>({to}, {source}, {sizes}, [&]({parameter}) {{"
-    return r.lines(head, run.indented(), "});")
+    kind = f"{s.stride}, {s.repeat}" if s.repeat > 1 else str(s.stride)
+    head = f"pack_runs<{kind}>({to}, {source}, {sizes}, [&]({parameter}) {{"
+    fill = f", {literal(s.fill, f32)}" if s.fill else ""
+    return r.lines(head, run.indented(), f"}}{fill});")
 
 
 def _elements(source: Buffer | None, at: Ix, r: Renderer) -> str:

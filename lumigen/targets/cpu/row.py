@@ -31,6 +31,7 @@ CPU = Target(
     skeletons={
         "simt": LOOPS,
         "panel": "a product of matrices and what follows it, over columns that are packed for vectors",
+        "sliding": "windows of an image that overlap, over rows of it that are packed with their edges",
         "cascade": CASCADE,
         "order": ORDER,
         "groups": GROUPS,

@@ -23,6 +23,7 @@ HEADERS = {
     "groups": ("group.h", "index.h", "scalar.h", "simd.h"),
     "order": ("index.h", "order.h", "scalar.h", "simd.h"),
     "simt": ("index.h", "lanes.h", "scalar.h", "simd.h", "vmath.h"),
+    "sliding": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "vmath.h"),
     "panel": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "vmath.h"),
     "cascade": ("index.h", "lanes.h", "panel.h", "scalar.h", "simd.h", "tile.h", "vmath.h"),
 }

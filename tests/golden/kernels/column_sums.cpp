@@ -18,7 +18,7 @@ void k00_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
       Vec acc0 = splat(0.0f);
       for (int64_t k0 = 0; k0 < rows; ++k0) {
         const Vec v0 = load(x + i0 + 40 * k0, lanes);
-        acc0 = acc0 + v0 * v0;
+        acc0 = fma(v0, v0, acc0);
       }
       store(out + i0, acc0, lanes);
     });

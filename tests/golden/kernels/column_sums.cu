@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads) k00_sum_simt_model_1(const __grid_co
         #pragma unroll 8
         for (int k0 = 0; k0 < rows; ++k0) {
           const Vec v0 = load(x + i0 + 40 * k0, lanes);
-          acc0 = acc0 + v0 * v0;
+          acc0 = fma(v0, v0, acc0);
         }
         store(out + i0, acc0, lanes);
       });

@@ -25,10 +25,9 @@ __global__ void __launch_bounds__(kThreads)
         for (int k0k1 = 0; k0k1 < 3; ++k0k1) {
           #pragma unroll 8
           for (int k2 = 0; k2 < 3; ++k2) {
-            acc0 = acc0 +
-                load_between(x, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
-                    i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? 13 - i3 - k2 : 0, 0.0f,
-                    lanes) * splat(w_weight[9 * i1 + 3 * k0k1 + k2]);
+            acc0 = fma(load_between(x, 144 * i1 + 12 * i2 + i3 + 12 * k0k1 + k2 - 13, 1, index_max(0, 1 - i3 - k2),
+                    i2 + k0k1 <= 12 && 0 < i2 + k0k1 ? 13 - i3 - k2 : 0, 0.0f, lanes),
+                splat(w_weight[9 * i1 + 3 * k0k1 + k2]), acc0);
           }
         }
         store(out + 1152 * i0 + 144 * i1 + 12 * i2 + i3, acc0, lanes);
