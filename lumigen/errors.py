@@ -12,7 +12,8 @@ import os
 import string
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -226,6 +227,51 @@ class BadWeightsFile(UserError):
     message = "[weights] {file} cannot be used: {why}. {remedy}"
 
 
+# --- models of other programs ---------------------------------------------------------------------
+
+
+class PackageMissing(UserError):
+    """A file is read with a package that is not installed; `extra` is what installs it."""
+
+    message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{extra}]'."
+
+
+class BadOnnxFile(UserError):
+    """The file is missing, truncated, untrue or too large; `why` is a clause, `remedy` a sentence."""
+
+    message = "[onnx] {file} cannot be used: {why}. {remedy}"
+
+
+class UnsupportedNode(UserError):
+    """A node that no static program computes; `why` is a clause, `remedy` a sentence."""
+
+    message = "[{op}] this node cannot be compiled: {why}. {remedy}"
+
+
+class NotConstant(UserError):
+    """A node's operand decides shapes or what is run, and depends on inputs; `inputs` lists them."""
+
+    message = (
+        "[{op}] {name} must be known when the model is compiled, but it depends on the values of: {inputs}. "
+        "Give such an input its value, as --set {example} does, or export the model with constants there."
+    )
+
+
+class DimsWithoutRange(UserError):
+    """Symbolic sizes of inputs that nobody has given; `dims` lists them, `example` how to give them."""
+
+    message = (
+        "[onnx] {file} has sizes without a range: {dims}. "
+        "Give each a range or a number: {example}."
+    )
+
+
+class ProblemsInModel(UserError):
+    """What `--explain` has found, already printed."""
+
+    message = "[onnx] {file} has {count} nodes that cannot be compiled. They are listed above."
+
+
 # --- the command line and the file system ---------------------------------------------------------
 
 
@@ -398,7 +444,10 @@ def user_location(skip: int = 0) -> SourceLocation | None:
     """The innermost running line that is neither ours nor a library's; `skip` passes over so many.
 
     None where there is no such line, as in a command that has not reached the user's file yet.
+    A place that `located` names goes before all lines.
     """
+    if _PLACES:
+        return _PLACES[-1]
     # inspect.stack() reads every source file on the way; this reads none
     frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
@@ -409,6 +458,19 @@ def user_location(skip: int = 0) -> SourceLocation | None:
             skip -= 1
         frame = frame.f_back
     return None
+
+
+_PLACES: list[SourceLocation] = []
+
+
+@contextmanager
+def located(place: SourceLocation) -> Generator[None]:
+    """Inside, the user's line is this place: that of a file which is no Python."""
+    _PLACES.append(place)
+    try:
+        yield
+    finally:
+        _PLACES.pop()
 
 
 _OURS = str(Path(__file__).parent) + os.sep

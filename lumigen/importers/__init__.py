@@ -1,0 +1,5 @@
+"""importers: models of other programs as models of the frontend, whose functions they call."""
+
+from lumigen.importers.onnx import from_onnx as from_onnx
+
+__all__ = ["from_onnx"]

@@ -1,0 +1,5 @@
+"""onnx: models of ONNX files as models of the frontend; the names and sizes of inputs and outputs stay."""
+
+from lumigen.importers.onnx.importing import from_onnx as from_onnx
+
+__all__ = ["from_onnx"]

@@ -1,0 +1,204 @@
+"""node: one node of an ONNX graph as the function of its operator sees it: operands, attributes, version.
+
+Promises that an operand which must be known is known, or the error names the inputs that it depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from lumigen.errors import NotConstant, SourceLocation, UnsupportedNode
+from lumigen.frontend import Tensor
+from lumigen.frontend.trace import fail
+from lumigen.graph import Graph, tensor_of
+from lumigen.importers.onnx.values import Array, Known, Value, ints, scalar_of, tidied
+from lumigen.interp.graph import evaluate
+from lumigen.ops import Op
+
+REQUIRED: Any = object()
+# The field of an AttributeProto for each of its types.
+FIELDS = ("", "f", "i", "s", "t", "g", "floats", "ints", "strings", "tensors", "graphs", "sparse_tensor")
+TEXTS = ("s", "strings")
+
+
+@dataclass(frozen=True)
+class NodePlace(SourceLocation):
+    """A node of a file: `line` is its number in the graph, `function` its name and operator."""
+
+    def __str__(self) -> str:
+        return f"{self.file}: node {self.line}, {self.function}"
+
+
+class Surroundings(Protocol):
+    """What a node asks of the import that it stands in."""
+
+    def tensor(self, value: Value) -> Tensor: ...
+
+    def weights(self) -> Mapping[str, Array]: ...
+
+    def array(self, tensor: Any) -> Array: ...
+
+    def element_type(self, name: str, value: Value, frame: Any) -> int: ...
+
+    def run_graph(self, node: Node, graph: Any, given: Sequence[Value]) -> list[Value]: ...
+
+
+Result: TypeAlias = "Value | tuple[Value, ...]"
+Function: TypeAlias = Callable[["Node"], Any]
+OfKnown: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An operator from a version of its operator set on.
+
+    `function` gives its outputs of a node. `known` gives the array of one output from a node and its operands' arrays
+    where all of them are known; sizes in them are objects.
+    """
+
+    name: str
+    function: Function
+    since: int = 1
+    known: OfKnown | None = None
+    domain: str = ""
+
+
+@dataclass(eq=False)
+class Node:
+    """A node while it is imported; `version` is that of the operator set it is of."""
+
+    proto: Any
+    inputs: Sequence[Value]
+    version: int
+    around: Surroundings
+    frame: Any
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def op(self) -> str:
+        return str(self.proto.op_type)
+
+    @property
+    def wanted(self) -> int:
+        """How many outputs are listed."""
+        return len(self.proto.output)
+
+    def wants(self, i: int) -> bool:
+        """Whether somebody may read the output."""
+        return i < len(self.proto.output) and bool(self.proto.output[i])
+
+    # --- operands ---------------------------------------------------------------------------------
+
+    def has(self, i: int) -> bool:
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def value(self, i: int) -> Value:
+        if not self.has(i):
+            remedy = f"Give it at least {i + 1} inputs, or export the model again."
+            raise fail(UnsupportedNode, op=self.op, why=f"input {i + 1} is missing", remedy=remedy)
+        return self.inputs[i]
+
+    def given(self, i: int) -> Known | Tensor:
+        """The operand, which is no sequence."""
+        value = self.value(i)
+        if isinstance(value, Known | Tensor):
+            return value
+        why = f"input {i + 1} is a sequence, and a tensor is needed"
+        raise fail(UnsupportedNode, op=self.op, why=why, remedy="Correct the graph.")
+
+    def tensor(self, i: int) -> Tensor:
+        """The operand as a tensor of the trace."""
+        return self.around.tensor(self.value(i))
+
+    def maybe(self, i: int) -> Tensor | None:
+        return self.tensor(i) if self.has(i) else None
+
+    def tensors(self, first: int = 0) -> list[Tensor]:
+        """All operands from one on."""
+        return [self.tensor(i) for i in range(first, len(self.inputs))]
+
+    def static(self, i: int) -> Array:
+        """The operand's array, which may hold symbolic sizes; NotConstant where it depends on inputs."""
+        value = self.given(i)
+        if isinstance(value, Known):
+            return value.array
+        return self._computed(value, f"input {i + 1}, {self.proto.input[i]},")
+
+    def _computed(self, tensor: Tensor, name: str) -> Array:
+        """The numbers of a tensor that depends on no input."""
+        graph = Graph((), (("out", tensor.edge),))
+        inputs = sorted({tensor_of(n).name for n in graph.nodes() if n.op in (Op.INPUT, Op.STATE)})
+        if inputs or tensor.edge.shape and not all(e.is_const for e in tensor.edge.shape):
+            example = f"{inputs[0]}=VALUE" if inputs else "NAME=VALUE"
+            raise fail(NotConstant, op=self.op, name=name, inputs=inputs, example=example)
+        return evaluate(graph, {}, self.around.weights())["out"]
+
+    def sizes(self, i: int) -> list[Any]:
+        """The elements of an operand of integers or sizes."""
+        return ints(tidied(self.static(i)))
+
+    def number(self, i: int, default: Any = None) -> Any:
+        """The one element of an operand."""
+        if not self.has(i):
+            return default
+        flat = self.static(i).reshape(-1)
+        if flat.size != 1:
+            why = f"input {i + 1} has {flat.size} elements, and one is needed"
+            raise fail(UnsupportedNode, op=self.op, why=why, remedy="Correct the graph.")
+        return flat.tolist()[0]
+
+    def constant(self, i: int) -> Any:
+        """The number that all elements of an operand are, where that is known."""
+        value = self.value(i)
+        return scalar_of(value) if isinstance(value, Known) else None
+
+    def bound(self, i: int, name: str) -> Any:
+        """A number or a tensor that is an input, an attribute, or absent."""
+        if not self.has(i):
+            return self.attr(name, None)
+        known = self.constant(i)
+        return self.tensor(i) if known is None else known
+
+    def element_type(self, i: int) -> int:
+        """The number of the operand's element type in TensorProto.DataType."""
+        return self.around.element_type(self.proto.input[i], self.value(i), self.frame)
+
+    # --- attributes -------------------------------------------------------------------------------
+
+    def attr(self, name: str, default: Any = REQUIRED) -> Any:
+        """The attribute: a number, a text, an array of a tensor, a graph, or a list of them."""
+        for a in self.proto.attribute:
+            if a.name != name:
+                continue
+            if a.ref_attr_name:  # of the function that the node stands in
+                return self.attributes.get(a.ref_attr_name, default)
+            return self.decoded(a)
+        if default is REQUIRED:
+            why, remedy = f"attribute {name} is missing", "Export the model again."
+            raise fail(UnsupportedNode, op=self.op, why=why, remedy=remedy)
+        return default
+
+    def decoded(self, attribute: Any) -> Any:
+        which = FIELDS[attribute.type] if 0 <= attribute.type < len(FIELDS) else ""
+        if not which:
+            why = f"attribute {attribute.name} has no type"
+            raise fail(UnsupportedNode, op=self.op, why=why, remedy="Export the model again.")
+        found = getattr(attribute, which)
+        if which == "s":
+            return found.decode("utf-8", "replace")
+        if which == "strings":
+            return [t.decode("utf-8", "replace") for t in found]
+        if which == "t":
+            return self.around.array(found)
+        return found if which == "g" else list(found) if which.endswith("s") else found
+
+    def unsupported(self, why: str, remedy: str = "Export the model in another way.") -> Exception:
+        return fail(UnsupportedNode, op=self.op, why=why, remedy=remedy)
+
+    def like(self, array: Any, i: int = 0) -> Array:
+        """Numbers in the type of a known operand."""
+        return np.asarray(array, self.static(i).dtype)

@@ -1,0 +1,298 @@
+"""elementwise: arithmetic, comparisons, activations and casts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from lumigen.dtype import boolean
+from lumigen.frontend import Tensor, functional, functions
+from lumigen.importers.onnx import kinds
+from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.reading import numpy_type
+from lumigen.importers.onnx.values import Array
+
+Unary = Callable[[Tensor], Tensor]
+Binary = Callable[[Tensor, Tensor], Tensor]
+
+
+def unary(name: str, f: Unary, known: Callable[[Any], Any] | None = None) -> Row:
+    """An operator of one operand; `known` is numpy's function."""
+    of_known = None if known is None else lambda n, a: kept(known(a), a)
+    return Row(name, lambda n: f(n.tensor(0)), known=of_known)
+
+
+def binary(name: str, f: Binary, known: Callable[[Any, Any], Any] | None = None) -> Row:
+    """An operator of two operands, which broadcast."""
+    of_known = None if known is None else lambda n, a, b: known(a, b)
+    return Row(name, lambda n: f(n.tensor(0), n.tensor(1)), known=of_known)
+
+
+def variadic(name: str, f: Binary, known: Callable[[Any, Any], Any]) -> Row:
+    """An operator of any number of operands, from left to right."""
+    return Row(
+        name, lambda n: reduce(f, n.tensors()), known=lambda n, *arrays: reduce(known, arrays)
+    )
+
+
+def kept(found: Any, a: Array) -> Any:
+    """The result in the type of the operand, for functions that numpy widens."""
+    return found if found is None or a.dtype == object else np.asarray(found, a.dtype)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def divide(a: Tensor, b: Tensor) -> Tensor:
+    """a / b; of integers towards 0."""
+    return a / b if a.dtype.is_float else functions.div(a, b, rounding_mode="trunc")
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """The quotient of two known numbers, of integers towards 0; that of sizes is rounded down, as none is negative."""
+    if isinstance(a, int) and isinstance(b, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0
+    return a // b
+
+
+def _known_quotients(a: Array, b: Array) -> Array:
+    if a.dtype != object and a.dtype.kind not in "iu":
+        return a / b
+    out = np.frompyfunc(_quotient, 2, 1)(a.astype(object), b.astype(object))
+    kind = object if object in (a.dtype, b.dtype) else a.dtype
+    return np.asarray(out, object).astype(kind)
+
+
+def modulo(n: Node) -> Tensor:
+    a, b = n.tensor(0), n.tensor(1)
+    return functions.fmod(a, b) if n.attr("fmod", 0) else a % b
+
+
+def _known_modulo(n: Node, a: Array, b: Array) -> Any:
+    if n.attr("fmod", 0) or a.dtype.kind not in "iuO":
+        return None
+    return a % b
+
+
+def power(a: Tensor, b: Tensor) -> Tensor:
+    """a ** b in the type of a."""
+    if a.dtype.is_int and b.dtype.is_float:
+        return a.to(b.dtype).pow(b).to(a.dtype)
+    exponent: Any = b.to(a.dtype) if b.dtype is not a.dtype else b
+    return a.pow(exponent).to(a.dtype)
+
+
+def power_of(n: Node) -> Tensor:
+    """The exponent is a number where it is known."""
+    a = n.tensor(0)
+    known = n.constant(1)
+    return power(a, n.tensor(1)) if known is None else a.pow(known).to(a.dtype)
+
+
+def shift(n: Node) -> Tensor:
+    a, b = n.tensor(0), n.tensor(1)
+    left = n.attr("direction") == "LEFT"
+    return a << b if left else a >> b
+
+
+def mean(n: Node) -> Tensor:
+    """The mean of several tensors."""
+    parts = n.tensors()
+    return reduce(lambda a, b: a + b, parts) / len(parts)
+
+
+def clip(n: Node) -> Tensor:
+    """Bounds are inputs from version 11 on, attributes before; either may be missing."""
+    x = n.tensor(0)
+    low, high = (n.bound(i + 1, name) for i, name in enumerate(("min", "max")))
+    return x if low is None and high is None else x.clamp(low, high).to(x.dtype)
+
+
+def where(n: Node) -> Tensor:
+    return functions.where(n.tensor(0), n.tensor(1), n.tensor(2))
+
+
+def _chosen(n: Node, condition: Array, a: Array, b: Array) -> Array:
+    return np.where(condition.astype(bool), a, b)
+
+
+def _known_greater(a: Array, b: Array) -> Any:
+    return _of_sizes(functions.sym_max, np.maximum)(a, b)
+
+
+def _known_lesser(a: Array, b: Array) -> Any:
+    return _of_sizes(functions.sym_min, np.minimum)(a, b)
+
+
+def _of_sizes(symbolic: Callable[[Any, Any], Any], numbers: Callable[[Any, Any], Any]) -> Any:
+    """The function for sizes where one operand has them."""
+    return lambda a, b: (
+        np.frompyfunc(symbolic, 2, 1)(a, b) if object in (a.dtype, b.dtype) else numbers(a, b)
+    )
+
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+def _compared(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: np.asarray(f(a, b)).astype(bool)
+
+
+def is_infinite(n: Node) -> Tensor:
+    x = n.tensor(0)
+    up, down = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
+    if up and down:
+        return x.isinf()
+    if not up and not down:
+        return functions.zeros(*x.shape, dtype=boolean)
+    return x.isposinf() if up else x.isneginf()
+
+
+# --- activations ----------------------------------------------------------------------------------
+
+
+def gelu(n: Node) -> Tensor:
+    return functional.gelu(n.tensor(0), approximate=n.attr("approximate", "none"))
+
+
+def hard_sigmoid(x: Tensor, alpha: float, beta: float) -> Tensor:
+    return (x * alpha + beta).clamp(0.0, 1.0)
+
+
+def selu(n: Node) -> Tensor:
+    x = n.tensor(0)
+    alpha = n.attr("alpha", 1.67326319217681884765625)
+    gamma = n.attr("gamma", 1.05070102214813232421875)
+    return functions.where(x > 0, x, alpha * x.expm1()) * gamma
+
+
+def celu(n: Node) -> Tensor:
+    x, alpha = n.tensor(0), n.attr("alpha", 1.0)
+    return functions.where(x > 0, x, alpha * (x / alpha).expm1())
+
+
+def elu(n: Node) -> Tensor:
+    x, alpha = n.tensor(0), n.attr("alpha", 1.0)
+    return functions.where(x > 0, x, alpha * x.expm1())
+
+
+def leaky(x: Tensor, slope: Any) -> Tensor:
+    return functions.where(x < 0, x * slope, x)
+
+
+def shrink(n: Node) -> Tensor:
+    x, bias, edge = n.tensor(0), n.attr("bias", 0.0), n.attr("lambd", 0.5)
+    zero = functions.zeros_like(x)
+    low = functions.where(x < -edge, (x + bias).to(x.dtype), zero)
+    return functions.where(x > edge, (x - bias).to(x.dtype), low)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(exp(x) + 1) without overflow."""
+    return x.clamp(min=0.0) + (-x.abs()).exp().log1p()
+
+
+def thresholded(n: Node) -> Tensor:
+    x = n.tensor(0)
+    return functions.where(x > n.attr("alpha", 1.0), x, functions.zeros_like(x))
+
+
+def swish(n: Node) -> Tensor:
+    x = n.tensor(0)
+    return x * (x * n.attr("alpha", 1.0)).sigmoid()
+
+
+# --- casts ----------------------------------------------------------------------------------------
+
+
+def cast(n: Node) -> Tensor:
+    return kinds.cast(n, n.tensor(0), n.attr("to"))
+
+
+def _known_cast(n: Node, a: Array) -> Any:
+    return kinds.known_cast(a, numpy_type(n.attr("to")))
+
+
+def cast_like(n: Node) -> Any:
+    return kinds.cast(n, n.tensor(0), n.element_type(1))
+
+
+# --- the rows -------------------------------------------------------------------------------------
+
+_AND, _OR, _XOR = np.logical_and, np.logical_or, np.logical_xor
+
+ROWS = (
+    unary("Abs", Tensor.abs, np.abs),
+    unary("Acos", Tensor.acos),
+    unary("Acosh", Tensor.acosh),
+    unary("Asin", Tensor.asin),
+    unary("Asinh", Tensor.asinh),
+    unary("Atan", Tensor.atan),
+    unary("Atanh", Tensor.atanh),
+    unary("Ceil", Tensor.ceil, lambda a: None if a.dtype == object else np.ceil(a)),
+    unary("Cos", Tensor.cos),
+    unary("Cosh", Tensor.cosh),
+    unary("Erf", Tensor.erf),
+    unary("Exp", Tensor.exp),
+    unary("Floor", Tensor.floor, lambda a: None if a.dtype == object else np.floor(a)),
+    unary("Identity", lambda x: x),
+    unary("Log", Tensor.log),
+    unary("Neg", Tensor.neg, np.negative),
+    unary("Reciprocal", Tensor.reciprocal),
+    unary("Relu", Tensor.relu),
+    unary("Round", Tensor.round),
+    unary("Sigmoid", Tensor.sigmoid),
+    unary("Sign", Tensor.sign),
+    unary("Sin", Tensor.sin),
+    unary("Sinh", Tensor.sinh),
+    unary("Softplus", softplus),
+    unary("Softsign", lambda x: x / (x.abs() + 1)),
+    unary("Sqrt", Tensor.sqrt, lambda a: None if a.dtype == object else np.sqrt(a)),
+    unary("Tan", Tensor.tan),
+    unary("Tanh", Tensor.tanh),
+    unary("Not", lambda x: x.logical_not(), np.logical_not),
+    unary("IsNaN", Tensor.isnan),
+    unary("HardSwish", lambda x: x * hard_sigmoid(x, 1 / 6, 0.5)),
+    unary("Mish", lambda x: x * softplus(x).tanh()),
+    unary("BitwiseNot", lambda x: ~x),
+    binary("Add", lambda a, b: a + b, np.add),
+    binary("Sub", lambda a, b: a - b, np.subtract),
+    binary("Mul", lambda a, b: a * b, np.multiply),
+    binary("Div", divide, _known_quotients),
+    binary("And", lambda a, b: a & b, _AND),
+    binary("Or", lambda a, b: a | b, _OR),
+    binary("Xor", lambda a, b: a ^ b, _XOR),
+    binary("BitwiseAnd", lambda a, b: a & b),
+    binary("BitwiseOr", lambda a, b: a | b),
+    binary("BitwiseXor", lambda a, b: a ^ b),
+    binary("Equal", lambda a, b: a == b, _compared(np.equal)),
+    binary("Greater", lambda a, b: a > b, _compared(np.greater)),
+    binary("GreaterOrEqual", lambda a, b: a >= b, _compared(np.greater_equal)),
+    binary("Less", lambda a, b: a < b, _compared(np.less)),
+    binary("LessOrEqual", lambda a, b: a <= b, _compared(np.less_equal)),
+    binary("PRelu", leaky),
+    Row("Pow", power_of),
+    Row("Mod", modulo, known=_known_modulo),
+    Row("BitShift", shift),
+    variadic("Max", Tensor.maximum, _known_greater),
+    variadic("Min", Tensor.minimum, _known_lesser),
+    variadic("Sum", lambda a, b: a + b, np.add),
+    Row("Mean", mean),
+    Row("Clip", clip),
+    Row("Where", where, known=_chosen),
+    Row("IsInf", is_infinite),
+    Row("Gelu", gelu),
+    Row("HardSigmoid", lambda n: hard_sigmoid(n.tensor(0), n.attr("alpha", 0.2), n.attr("beta", 0.5))),
+    Row("Selu", selu),
+    Row("Celu", celu),
+    Row("Elu", elu),
+    Row("LeakyRelu", lambda n: leaky(n.tensor(0), n.attr("alpha", 0.01))),
+    Row("Shrink", shrink),
+    Row("ThresholdedRelu", thresholded),
+    Row("Swish", swish),
+    Row("Cast", cast, known=_known_cast),
+    Row("CastLike", cast_like),
+)

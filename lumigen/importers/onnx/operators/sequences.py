@@ -1,0 +1,2 @@
+from lumigen.importers.onnx.node import Row
+ROWS: tuple[Row, ...] = ()

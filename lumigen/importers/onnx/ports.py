@@ -1,0 +1,96 @@
+"""ports: inputs and outputs of an ONNX graph as an entry has them: identifiers, dims, types.
+
+A character of a name that is no letter, digit or underscore becomes an underscore; a name that does not begin with a
+letter, or belongs to C++ or Python, begins with `t_`; of two that are then alike the later one ends with a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lumigen.errors import BadOnnxFile, DimsWithoutRange, UnknownOption
+from lumigen.frontend import Dim, Spec, spec
+from lumigen.importers.onnx.kinds import NARROW
+from lumigen.importers.onnx.reading import numpy_type
+from lumigen.importers.onnx.values import held
+from lumigen.names import taken_by
+
+Given = Mapping[str, Any]  # of dims: a number, (least, greatest), or an lg.Dim
+RESERVED = ("out",)  # an argument of the emitted Python module
+
+
+def identifier(name: str, others: Collection[str], reserved: Collection[str] = RESERVED) -> str:
+    """A name as C, C++ and Python take it, different from the others."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    if not re.match(r"[A-Za-z]", plain) or taken_by(plain) or plain in reserved:
+        plain = f"t_{plain}"
+    out, number = plain, 2
+    while out in others:
+        out, number = f"{plain}_{number}", number + 1
+    return out
+
+
+def sizes_of(info: Any, file: Any) -> list[int | str]:
+    """The declared sizes of an input: numbers, and names of those that a run decides."""
+    if info.type.WhichOneof("value") != "tensor_type":
+        why = f"input {info.name} is no tensor, but a {info.type.WhichOneof('value') or 'value without a type'}"
+        raise BadOnnxFile(file=file, why=why, remedy="Export the model with tensors as inputs.")
+    tensor = info.type.tensor_type
+    if not tensor.HasField("shape"):
+        why = f"input {info.name} has no declared shape"
+        raise BadOnnxFile(file=file, why=why, remedy="Export the model with shapes of inputs.")
+    out: list[int | str] = []
+    for i, d in enumerate(tensor.shape.dim):
+        if d.WhichOneof("value") == "dim_value" and d.dim_value > 0:
+            out.append(int(d.dim_value))
+        elif d.WhichOneof("value") == "dim_value":
+            why = f"input {info.name} has size {d.dim_value} along axis {i}"
+            raise BadOnnxFile(file=file, why=why, remedy="Export the model with sizes of at least 1.")
+        else:
+            out.append(d.dim_param or f"{info.name}_{i}")
+    return out
+
+
+def dims_for(sizes: Sequence[Sequence[int | str]], given: Given, file: Any) -> dict[str, Any]:
+    """A number or a Dim for each name; DimsWithoutRange lists those that nobody has given."""
+    names = list(dict.fromkeys(s for each in sizes for s in each if isinstance(s, str)))
+    for name in given:
+        if name not in names:
+            raise UnknownOption(command="onnx", name=f"dim {name}", known=names)
+    if missing := [name for name in names if name not in given]:
+        example = " ".join(f"--dim {_quoted(name)}=1..64" for name in missing[:4])
+        raise DimsWithoutRange(file=file, dims=missing, example=example)
+    used: list[str] = []
+    out: dict[str, Any] = {}
+    for name in names:
+        used.append(identifier(name, used, ()))
+        value = given[name]
+        if isinstance(value, tuple):
+            value = Dim(used[-1], *value) if value[0] != value[1] else value[0]
+        out[name] = value
+    return out
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"'{name}'"
+
+
+def spec_of(info: Any, sizes: Sequence[int | str], dims: Mapping[str, Any]) -> Spec:
+    """What the entry takes for an input; of integers that ours holds in a wider type, the range is theirs."""
+    kind = numpy_type(info.type.tensor_type.elem_type)
+    dtype = held(kind)
+    bounds = None
+    if kind.name in NARROW:
+        bits, is_signed = NARROW[kind.name]
+        bounds = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
+    extents = [dims[s] if isinstance(s, str) else s for s in sizes]
+    return spec(*extents, dtype=dtype, range=bounds)
+
+
+def fixed(value: Any, info: Any) -> np.ndarray[Any, Any]:
+    """The value that an input is given while the model is imported, in the input's type."""
+    return np.asarray(value).astype(numpy_type(info.type.tensor_type.elem_type))
