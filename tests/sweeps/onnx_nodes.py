@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+from onnx import TensorProto, numpy_helper
 
 import lumigen as lg
 from lumigen.errors import LumigenError, NotConstant
@@ -46,15 +47,24 @@ def cases():
         return collect_testcases(None)
 
 
-def as_held(value):
+def plain(value):
+    """A value of a case as arrays: of a message, a sequence or an option."""
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if value is None:
+        return None
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+def as_held(array):
     """An array of the case in the type that the entry has."""
-    array = np.asarray(value)
     return array.astype(HELD[array.dtype].numpy) if array.dtype in HELD else array
 
 
 def imported(case, inputs):
     """The traced model; inputs that decide shapes have the values of the case."""
-    fixed = {name: a for name, a in inputs.items() if not np.size(a)}  # nothing to pass
+    # what holds nothing, and what is no tensor, cannot be passed
+    fixed = {name: a for name, a in inputs.items() if not isinstance(a, np.ndarray) or not a.size}
     while True:
         try:
             model = lg.from_onnx(case.model, inputs=fixed)
@@ -107,12 +117,12 @@ def run(case, ops) -> Found:
     for given, wanted in case.data_sets:
         initial = {t.name for t in graph.initializer}
         names = [i.name for i in graph.input if i.name not in initial]
-        inputs = dict(zip(names, given, strict=False))
+        inputs = dict(zip(names, map(plain, given), strict=False))
         entry, weights, fixed = imported(case, inputs)
         arrays = {identifier(n, ()): as_held(a) for n, a in inputs.items() if n not in fixed}
         found = evaluate(entry, arrays, weights)
         for got, want in zip(found.values(), wanted, strict=True):
-            want = np.asarray(want)
+            want = plain(want)
             if why := difference(got, want, case):
                 return Found(case.name, ops, "wrong", why, tuple(fixed))
             worst = max(worst, ulps(got, want))

@@ -12,7 +12,7 @@ from lumigen.frontend import Dim, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of
 from lumigen.importers.onnx.reading import read_model
 from lumigen.importers.onnx.session import ONNX_DOMAINS, UNKNOWN, Frame, Session
-from lumigen.importers.onnx.values import Array, Known
+from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
 
 ENTRY = "forward"
@@ -28,7 +28,7 @@ class Imported:
     name: str
     inputs: tuple[tuple[str, str, Spec], ...]  # ONNX's name, ours, what it takes
     outputs: tuple[tuple[str, str], ...]
-    known: Mapping[str, Array]
+    known: Mapping[str, Value]
     session: Session
 
 
@@ -74,7 +74,7 @@ def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Im
         name,
         tuple((i.name, n, s) for i, n, s in zip(ports, names, specs, strict=True)),
         tuple((o.name, n) for o, n in zip(graph.output, outputs, strict=True)),
-        {i.name: fixed(values[i.name], i) for i in free if i.name in values},
+        {i.name: fixed(values[i.name], i, shown) for i in free if i.name in values},
         session,
     )
 
@@ -117,7 +117,7 @@ def run(imported: Imported, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     session.steps = 0
     graph = imported.proto.graph
     values: dict[str, Any] = {onnx: given[name] for onnx, name, _ in imported.inputs}
-    values |= {name: Known(a, name) for name, a in imported.known.items()}
+    values |= imported.known
     frame = Frame(values, session.versions)
     session.run(graph, frame)
     out: dict[str, Tensor] = {}

@@ -6,12 +6,14 @@ what such a type cannot hold wraps around or is rounded where ONNX says so.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lumigen.dtype import i64
-from lumigen.frontend import Tensor
+from lumigen.dtype import f32, i64
+from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import Node
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array, held
@@ -26,17 +28,66 @@ NARROW = {
     "int2": (2, True),
     "uint2": (2, False),
 }
+# What may leave the range of its operands.
+OVERFLOWS = frozenset({"Add", "Sub", "Mul", "Neg", "Sum", "Pow", "BitwiseNot", "BitShift", "CumSum", "CumProd",
+                       "MatMul", "Gemm", "ReduceSum", "ReduceProd", "Range", "Abs"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FloatKind:
+    """A small float type: bits of its mantissa, its least exponent, its greatest number, what lies beyond that."""
+
+    bits: int
+    least: int
+    greatest: float
+    beyond: float | None = None  # None: the greatest number, always
+    is_unsigned_zero: bool = False
+
+
+FLOATS = {
+    "float8_e4m3fn": FloatKind(3, -6, 448.0, math.nan),
+    "float8_e4m3fnuz": FloatKind(3, -7, 240.0, math.nan, is_unsigned_zero=True),
+    "float8_e5m2": FloatKind(2, -14, 57344.0, math.inf),
+    "float8_e5m2fnuz": FloatKind(2, -15, 57344.0, math.nan, is_unsigned_zero=True),
+    "float4_e2m1fn": FloatKind(1, 0, 6.0),
+}
 
 
 def cast(node: Node, x: Tensor, element: int) -> Tensor:
     """The elements in another type of ONNX's."""
     kind = numpy_type(element)
-    dtype = held(kind)
     if kind.name in NARROW:
-        return wrapped(x.to(dtype), kind)
-    if kind.name.startswith("float8") or kind.name.startswith("float4"):
-        raise node.unsupported(f"it rounds to {kind}", "Leave those values in float32.")
-    return x.to(dtype)
+        return wrapped(x.to(i64), kind)
+    if kind.name in FLOATS:
+        return rounded(x, FLOATS[kind.name], saturate=bool(node.attr("saturate", 1)))
+    return x.to(held(kind))
+
+
+def kept_in(node: Node, x: Tensor, element: int) -> Tensor:
+    """What an operator gives in its declared type, which wraps around if it is narrower than ours."""
+    if node.op not in OVERFLOWS or x.dtype.is_float:
+        return x
+    kind = numpy_type(element)
+    if kind == np.uint64:
+        raise node.unsupported("it may leave the range of 63 bits of uint64", "Use int64.")
+    return wrapped(x, kind) if kind.name in NARROW else x
+
+
+def rounded(x: Tensor, kind: FloatKind, *, saturate: bool) -> Tensor:
+    """The nearest number of a small float type, the even one of two, as f32."""
+    wide = x.to(f32)
+    size = wide.abs()
+    exponent = functions.frexp(size)[1].to(f32) - 1
+    unit = (exponent.clamp(kind.least) - kind.bits).exp2()
+    near = (size / unit).round() * unit
+    if saturate or kind.beyond is None:
+        near = near.clamp(max=kind.greatest)
+    else:
+        near = functions.where(near > kind.greatest, kind.beyond, near)
+    near = functions.where(wide.isinf(), kind.greatest if saturate or kind.beyond is None else kind.beyond, near)
+    out = near if kind.is_unsigned_zero else near.copysign(wide)
+    out = functions.where(wide < 0, -near, near) if kind.is_unsigned_zero else out
+    return functions.where(wide.isnan(), math.nan, out)
 
 
 def wrapped(x: Tensor, kind: np.dtype[Any]) -> Tensor:

@@ -174,13 +174,27 @@ class Node:
         for a in self.proto.attribute:
             if a.name != name:
                 continue
-            if a.ref_attr_name:  # of the function that the node stands in
-                return self.attributes.get(a.ref_attr_name, default)
-            return self.decoded(a)
+            if not a.ref_attr_name:
+                return self.decoded(a)
+            named = self.attributes.get(a.ref_attr_name)  # of the function that the node stands in
+            if named is not None:
+                return self.decoded(named)
         if default is REQUIRED:
             why, remedy = f"attribute {name} is missing", "Export the model again."
             raise fail(UnsupportedNode, op=self.op, why=why, remedy=remedy)
         return default
+
+    def resolved(self) -> Any:
+        """The node as a message whose attributes are its own: those that name one of the function's are replaced."""
+        out = type(self.proto)()
+        out.CopyFrom(self.proto)
+        del out.attribute[:]
+        for a in self.proto.attribute:
+            found = self.attributes.get(a.ref_attr_name) if a.ref_attr_name else a
+            if found is not None:
+                out.attribute.add().CopyFrom(found)
+                out.attribute[-1].name = a.name
+        return out
 
     def decoded(self, attribute: Any) -> Any:
         which = FIELDS[attribute.type] if 0 <= attribute.type < len(FIELDS) else ""

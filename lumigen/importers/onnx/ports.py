@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from lumigen.errors import BadOnnxFile, DimsWithoutRange, UnknownOption
+from lumigen.errors import BadOnnxFile, DimsWithoutRange, UnknownOption, first_line
 from lumigen.frontend import Dim, Spec, spec
 from lumigen.importers.onnx.kinds import NARROW
 from lumigen.importers.onnx.reading import numpy_type
-from lumigen.importers.onnx.values import held
+from lumigen.importers.onnx.values import Known, Value, held
 from lumigen.names import taken_by
 
 Given = Mapping[str, Any]  # of dims: a number, (least, greatest), or an lg.Dim
@@ -87,10 +87,27 @@ def spec_of(info: Any, sizes: Sequence[int | str], dims: Mapping[str, Any]) -> S
     if kind.name in NARROW:
         bits, is_signed = NARROW[kind.name]
         bounds = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
+    elif kind == np.uint64:
+        bounds = (0, 2**63 - 1)
     extents = [dims[s] if isinstance(s, str) else s for s in sizes]
     return spec(*extents, dtype=dtype, range=bounds)
 
 
-def fixed(value: Any, info: Any) -> np.ndarray[Any, Any]:
-    """The value that an input is given while the model is imported, in the input's type."""
-    return np.asarray(value).astype(numpy_type(info.type.tensor_type.elem_type))
+def fixed(value: Any, info: Any, file: Any) -> Value:
+    """The value that an input is given while the model is imported, in the input's type; a list is a sequence."""
+    which = info.type.WhichOneof("value")
+    try:
+        return _fixed(value, info.type)
+    except (ValueError, TypeError) as e:
+        why = f"input {info.name} of {which} cannot be {str(value)[:40]}: {first_line(e)[:80].rstrip('.')}"
+        raise BadOnnxFile(file=file, why=why, remedy="Pass numbers of the input's type.") from None
+
+
+def _fixed(value: Any, declared: Any) -> Value:
+    match declared.WhichOneof("value"):
+        case "optional_type":
+            return None if value is None else _fixed(value, declared.optional_type.elem_type)
+        case "sequence_type":
+            return [_fixed(v, declared.sequence_type.elem_type) for v in value]
+        case _:
+            return Known(np.asarray(value).astype(numpy_type(declared.tensor_type.elem_type)))

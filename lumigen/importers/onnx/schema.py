@@ -9,33 +9,32 @@ from lumigen.importers.onnx.reading import package
 from lumigen.importers.onnx.values import HELD, Known, Value
 
 
-def body_of(node: Node) -> Any:
-    """The FunctionProto that the operator stands for in its version; None where it is none."""
-    onnx = package()
+def body_of(node: Node) -> tuple[Any, list[Any]] | None:
+    """The FunctionProto that the operator stands for in its version, and its default attributes; None if there is none."""
     defs = package("onnx.defs")
     try:
         schema = defs.get_schema(node.op, node.version, node.proto.domain)
     except defs.SchemaError:
         return None
-    text = b""
     if schema.has_function:
-        text = schema.get_function_with_opset_version(
-            max((v for v in schema.function_opset_versions if v <= node.version), default=-1)
-            if any(v <= node.version for v in schema.function_opset_versions)
-            else min(schema.function_opset_versions)
-        )
+        version = _newest(schema.function_opset_versions, node.version)
+        text = schema.get_function_with_opset_version(version)
     elif schema.has_context_dependent_function:
-        versions = schema.context_dependent_function_opset_versions
-        version = max((v for v in versions if v <= node.version), default=min(versions))
+        version = _newest(schema.context_dependent_function_opset_versions, node.version)
         types = [type_of(v).SerializeToString() for v in node.inputs]
-        text = schema.get_context_dependent_function_with_opset_version(
-            version, node.proto.SerializeToString(), types
-        )
-    if not text:
+        proto = node.resolved().SerializeToString()
+        text = schema.get_context_dependent_function_with_opset_version(version, proto, types)
+    else:
         return None
-    body = onnx.FunctionProto()
+    body = package().FunctionProto()
     body.ParseFromString(text)
-    return body
+    defaults = [a.default_value for a in schema.attributes.values() if a.default_value.type]
+    return (body, defaults) if body.node else None
+
+
+def _newest(versions: list[int], version: int) -> int:
+    """The newest that is not above a version; the oldest where all are."""
+    return max((v for v in versions if v <= version), default=min(versions))
 
 
 def type_of(value: Value) -> Any:

@@ -17,6 +17,7 @@ from lumigen.errors import BadSize, DimSpecialised, LumigenError, UnsupportedNod
 from lumigen.frontend import Tensor
 from lumigen.frontend.nn.module import Buffer, Module, Parameter
 from lumigen.frontend.trace import current, fail
+from lumigen.importers.onnx.kinds import kept_in
 from lumigen.importers.onnx.node import Node, NodePlace, Row
 from lumigen.importers.onnx.reading import array_of
 from lumigen.importers.onnx.schema import body_of, type_of
@@ -189,7 +190,7 @@ class Session:
         outputs = result if isinstance(result, tuple) else (result,)
         for name, value in zip(proto.output, outputs, strict=False):
             if name:
-                frame.values[name] = self._named(name, value)
+                frame.values[name] = self._named(node, name, value)
         if len(outputs) < len(proto.output) and any(proto.output[len(outputs) :]):
             raise node.unsupported(f"it has {len(proto.output)} outputs, and {len(outputs)} are known")
 
@@ -204,9 +205,11 @@ class Session:
             raise node.unsupported(why, "Sort the graph, or correct the name.") from None
         return node
 
-    def _named(self, name: str, value: Value) -> Value:
+    def _named(self, node: Node, name: str, value: Value) -> Value:
         """The value; the kernels that compute a tensor, and a weight, are called by its name."""
         scope = current()
+        if node.frame.depth == 0 and name in self.types and isinstance(value, Tensor):
+            value = kept_in(node, value, self.types[name].tensor_type.elem_type)
         if isinstance(value, Tensor) and scope is not None and not isinstance(value, Parameter):
             scope.returned.setdefault(value.edge.node, name)
         if isinstance(value, Known) and not value.name:
@@ -225,7 +228,7 @@ class Session:
             return row.function(node) if found is None else found
         body = body_of(node)
         if body is not None:
-            return self._call(node, body)
+            return self._call(node, *body)
         raise node.unsupported(
             f"there is no operator {_full_name(node.proto.domain, node.op)} in version {node.version}",
             "Export the model without it, or as a function of other operators.",
@@ -244,13 +247,13 @@ class Session:
             return None
         return None if found is None else Known(tidied(np.asarray(found)))
 
-    def _call(self, node: Node, function: Any) -> tuple[Value, ...]:
+    def _call(self, node: Node, function: Any, defaults: Sequence[Any] = ()) -> tuple[Value, ...]:
         """The outputs of a function, whose names are its own."""
         given = [*node.inputs, *[None] * (len(function.input) - len(node.inputs))]
         if len(given) > len(function.input):
             raise node.unsupported(f"its function takes {len(function.input)} inputs")
-        attributes = {a.name: node.decoded(a) for a in function.attribute_proto}
-        attributes |= {a.name: node.attr(a.name, None) for a in node.proto.attribute}
+        attributes = {a.name: a for a in (*defaults, *function.attribute_proto)}
+        attributes |= {a.name: a for a in node.resolved().attribute}
         versions = {"" if o.domain in ONNX_DOMAINS else o.domain: o.version for o in function.opset_import}
         frame = Frame(
             dict(zip(function.input, given, strict=True)),

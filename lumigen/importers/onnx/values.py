@@ -53,6 +53,7 @@ HELD: dict[np.dtype[Any], DType] = {
         (np.int16, i32),
         (np.uint16, i32),
         (np.uint32, i64),
+        (np.uint64, i64),  # up to 2**63 - 1
         (ml_dtypes.int4, i8),
         (ml_dtypes.uint4, u8),
         (ml_dtypes.int2, i8),
@@ -113,6 +114,9 @@ def written(known: Known) -> Tensor | None:
         parts = [functions.full((), size, i64) for size in array.flat]
         return functions.stack(parts).reshape(*array.shape)
     dtype = held(array.dtype)
+    if array.dtype == np.uint64 and (array > i64.greatest).any():
+        why, remedy = "a constant of uint64 is above 2**63 - 1", "Use int64."
+        raise fail(UnsupportedNode, op="onnx", why=why, remedy=remedy)
     if not array.size:
         return functions.zeros(*array.shape, dtype=dtype)
     if HELD[array.dtype] is f32 and array.dtype != np.float32:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lumigen.dtype import boolean
+from lumigen.dtype import boolean, f64
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx import kinds
 from lumigen.importers.onnx.node import Node, Row
@@ -80,7 +80,9 @@ def _known_modulo(n: Node, a: Array, b: Array) -> Any:
 def power(a: Tensor, b: Tensor) -> Tensor:
     """a ** b in the type of a."""
     if a.dtype.is_int and b.dtype.is_float:
-        return a.to(b.dtype).pow(b).to(a.dtype)
+        found = a.to(f64).pow(b.to(f64))
+        near = found.round()  # whole where it is so but for rounding
+        return functions.where((found - near).abs() <= near.abs() * 1e-9, near, found).to(a.dtype)
     exponent: Any = b.to(a.dtype) if b.dtype is not a.dtype else b
     return a.pow(exponent).to(a.dtype)
 
@@ -89,7 +91,9 @@ def power_of(n: Node) -> Tensor:
     """The exponent is a number where it is known."""
     a = n.tensor(0)
     known = n.constant(1)
-    return power(a, n.tensor(1)) if known is None else a.pow(known).to(a.dtype)
+    if known is None or (a.dtype.is_int and known != int(known)):
+        return power(a, n.tensor(1))
+    return a.pow(int(known) if known == int(known) else known).to(a.dtype)
 
 
 def shift(n: Node) -> Tensor:

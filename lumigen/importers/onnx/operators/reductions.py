@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from lumigen.dtype import i64
+from lumigen.dtype import DType, i64
 from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import Node, Row
 from lumigen.importers.onnx.values import Array
@@ -34,6 +35,8 @@ def reduction(name: str, f: Reduction, known: Callable[..., Any] | None = None) 
     def of_known(n: Node, a: Array, *_: Array) -> Any:
         axes = axes_of(n, a.ndim)
         assert known is not None
+        if not a.size:
+            return None
         return np.asarray(known(a, axis=axes, keepdims=bool(n.attr("keepdims", 1))))
 
     return Row(name, function, known=None if known is None else of_known)
@@ -42,6 +45,26 @@ def reduction(name: str, f: Reduction, known: Callable[..., Any] | None = None) 
 def over(method: Callable[..., Tensor]) -> Reduction:
     """A method that reduces several axes; no axes leave the tensor as it is."""
     return lambda x, axes, keep: method(x, axes, keep) if axes else x
+
+
+def extreme(method: Callable[..., Tensor], of_nothing: Callable[[DType], Any]) -> Reduction:
+    """The greatest or the least; over no elements at all the neutral one of the type."""
+
+    def f(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
+        if not any(isinstance(x.shape[d], int) and x.shape[d] == 0 for d in axes):
+            return over(method)(x, axes, keep)
+        sizes = [1 if d in axes else e for d, e in enumerate(x.shape) if keep or d not in axes]
+        return functions.full(sizes, of_nothing(x.dtype), x.dtype)
+
+    return f
+
+
+def _least(dtype: DType) -> Any:
+    return bool(dtype.lowest) if dtype.is_bool else dtype.lowest
+
+
+def _greatest(dtype: DType) -> Any:
+    return math.inf if dtype.is_float else bool(dtype.greatest) if dtype.is_bool else dtype.greatest
 
 
 def product(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
@@ -143,8 +166,8 @@ def top(n: Node) -> tuple[Tensor, ...]:
 ROWS = (
     reduction("ReduceSum", over(Tensor.sum), np.sum),
     reduction("ReduceMean", mean),
-    reduction("ReduceMax", over(Tensor.amax), np.max),
-    reduction("ReduceMin", over(Tensor.amin), np.min),
+    reduction("ReduceMax", extreme(Tensor.amax, _least), np.max),
+    reduction("ReduceMin", extreme(Tensor.amin, _greatest), np.min),
     reduction("ReduceProd", product, np.prod),
     reduction("ReduceLogSum", log_sum),
     reduction("ReduceLogSumExp", log_sum_exp),
