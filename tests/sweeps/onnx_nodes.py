@@ -65,9 +65,16 @@ def imported(case, inputs):
     """The traced model; inputs that decide shapes have the values of the case."""
     # what holds nothing, and what is no tensor, cannot be passed
     fixed = {name: a for name, a in inputs.items() if not isinstance(a, np.ndarray) or not a.size}
+    dims = {
+        d.dim_param: (1, max(int(size), 2))
+        for i in case.model.graph.input
+        if i.type.HasField("tensor_type") and i.name in inputs and i.name not in fixed
+        for d, size in zip(i.type.tensor_type.shape.dim, inputs[i.name].shape, strict=True)
+        if d.dim_param
+    }
     while True:
         try:
-            model = lg.from_onnx(case.model, inputs=fixed)
+            model = lg.from_onnx(case.model, dims=dims, inputs=fixed)
             return dict(model.trace().entries)["forward"], model.values(), fixed
         except NotConstant as e:
             new = [name for name in e.facts["inputs"] if name in inputs and name not in fixed]

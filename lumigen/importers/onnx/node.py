@@ -5,6 +5,7 @@ Promises that an operand which must be known is known, or the error names the in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -15,7 +16,7 @@ from lumigen.errors import NotConstant, SourceLocation, UnsupportedNode
 from lumigen.frontend import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.graph import Graph, tensor_of
-from lumigen.importers.onnx.values import Array, Known, Value, ints, scalar_of, tidied
+from lumigen.importers.onnx.values import Array, Known, Value, ints, scalar_of, shape_of, tidied
 from lumigen.interp.graph import evaluate
 from lumigen.ops import Op
 
@@ -136,6 +137,25 @@ class Node:
             example = f"{inputs[0]}=VALUE" if inputs else "NAME=VALUE"
             raise fail(NotConstant, op=self.op, name=name, inputs=inputs, example=example)
         return evaluate(graph, {}, self.around.weights())["out"]
+
+    def simplified(self, value: Value) -> Value:
+        """A tensor that depends on no input, as known numbers; anything else as it is."""
+        if not isinstance(value, Tensor):
+            return value
+        graph = Graph((), (("out", value.edge),))
+        if any(n.op in (Op.INPUT, Op.STATE) for n in graph.nodes()):
+            return value
+        return Known(self._computed(value, "it"))
+
+    def known_or_tensor(self, i: int) -> Known | Tensor:
+        """The operand, known where it depends on no input."""
+        found = self.simplified(self.given(i))
+        assert isinstance(found, Known | Tensor)
+        return found
+
+    def given_size(self, i: int) -> Any:
+        """How many elements an operand has."""
+        return math.prod(shape_of(self.given(i)))
 
     def sizes(self, i: int) -> list[Any]:
         """The elements of an operand of integers or sizes."""

@@ -264,7 +264,8 @@ class Session:
         )
         self.run(function, frame, inside=True)
         try:
-            return tuple(frame.find(name) for name in function.output[: node.wanted])
+            names = enumerate(function.output[: node.wanted])
+            return tuple(frame.find(name) if node.wants(i) else None for i, name in names)
         except KeyError as e:
             raise node.unsupported(f"its function does not make {e.args[0]!r}") from None
 

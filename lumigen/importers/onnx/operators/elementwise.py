@@ -242,7 +242,7 @@ ROWS = (
     unary("Erf", Tensor.erf),
     unary("Exp", Tensor.exp),
     unary("Floor", Tensor.floor, lambda a: None if a.dtype == object else np.floor(a)),
-    unary("Identity", lambda x: x),
+    Row("Identity", lambda n: n.inputs[0]),
     unary("Log", Tensor.log),
     unary("Neg", Tensor.neg, np.negative),
     unary("Reciprocal", Tensor.reciprocal),

@@ -77,9 +77,13 @@ def max_unpool(n: Node) -> Tensor:
     small = [
         (x.shape[2 + i] - 1) * step[i] + size[i] - pads[i] - pads[i + rank] for i in range(rank)
     ]
-    shape = n.sizes(2) if n.has(2) else [*x.shape[:2], *small]
+    shape = [*x.shape[:2], *small]
     flat = functions.zeros(math.prod(shape), dtype=x.dtype)
-    return flat.scatter(0, places.flatten(), x.flatten()).reshape(*shape)
+    out = flat.scatter(0, places.flatten(), x.flatten()).reshape(*shape)
+    if not n.has(2):
+        return out
+    behind = [want - have for have, want in zip(shape, n.sizes(2), strict=True)]
+    return out.pad([w for more in reversed(behind) for w in (0, more)])
 
 
 ROWS = (
