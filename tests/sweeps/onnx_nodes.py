@@ -19,7 +19,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 import lumigen as lg
-from lumigen.errors import LumigenError, NotConstant
+from lumigen.errors import DimSpecialised, LumigenError, NotConstant
 from lumigen.importers.onnx.importing import identifier
 from lumigen.importers.onnx.values import HELD
 from lumigen.interp.graph import evaluate
@@ -56,6 +56,13 @@ def plain(value):
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
 
 
+def flattened(value):
+    """The arrays of a value, those of sequences one by one."""
+    if isinstance(value, list):
+        return [a for v in value for a in flattened(v)]
+    return [] if value is None else [value]
+
+
 def as_held(array):
     """An array of the case in the type that the entry has."""
     return array.astype(HELD[array.dtype].numpy) if array.dtype in HELD else array
@@ -65,8 +72,8 @@ def imported(case, inputs):
     """The traced model; inputs that decide shapes have the values of the case."""
     # what holds nothing, and what is no tensor, cannot be passed
     fixed = {name: a for name, a in inputs.items() if not isinstance(a, np.ndarray) or not a.size}
-    dims = {
-        d.dim_param: (1, max(int(size), 2))
+    dims: dict[str, object] = {
+        d.dim_param: (1, int(size))
         for i in case.model.graph.input
         if i.type.HasField("tensor_type") and i.name in inputs and i.name not in fixed
         for d, size in zip(i.type.tensor_type.shape.dim, inputs[i.name].shape, strict=True)
@@ -76,6 +83,10 @@ def imported(case, inputs):
         try:
             model = lg.from_onnx(case.model, dims=dims, inputs=fixed)
             return dict(model.trace().entries)["forward"], model.values(), fixed
+        except DimSpecialised:
+            if all(isinstance(d, int) for d in dims.values()):
+                raise
+            dims = {name: d[1] for name, d in dims.items()}
         except NotConstant as e:
             new = [name for name in e.facts["inputs"] if name in inputs and name not in fixed]
             if not new:
@@ -128,8 +139,8 @@ def run(case, ops) -> Found:
         entry, weights, fixed = imported(case, inputs)
         arrays = {identifier(n, ()): as_held(a) for n, a in inputs.items() if n not in fixed}
         found = evaluate(entry, arrays, weights)
-        for got, want in zip(found.values(), wanted, strict=True):
-            want = plain(want)
+        flat = [a for w in wanted for a in flattened(plain(w))]
+        for got, want in zip(found.values(), flat, strict=True):
             if why := difference(got, want, case):
                 return Found(case.name, ops, "wrong", why, tuple(fixed))
             worst = max(worst, ulps(got, want))

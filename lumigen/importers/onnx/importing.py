@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lumigen.errors import BadOnnxFile
 from lumigen.frontend import Dim, Model, Spec, Tensor
-from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of
+from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
 from lumigen.importers.onnx.reading import read_model
 from lumigen.importers.onnx.session import ONNX_DOMAINS, UNKNOWN, Frame, Session
 from lumigen.importers.onnx.values import Value
@@ -60,7 +60,7 @@ def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Im
     names: list[str] = []
     for i in ports:
         names.append(identifier(i.name, names))
-    specs = [spec_of(i, s, chosen) for i, s in zip(ports, sizes, strict=True)]
+    specs = [spec_of(tensor_type(i, shown), s, chosen) for i, s in zip(ports, sizes, strict=True)]
     outputs: list[str] = []
     for o in graph.output:
         outputs.append(identifier(o.name, [*names, *outputs]))
@@ -129,7 +129,16 @@ def run(imported: Imported, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
             raise BadOnnxFile(
                 file=imported.file or "the model", why=why, remedy="Export the model again."
             ) from None
-        if value is not UNKNOWN:
-            out[name] = session.tensor(value)
+        for key, part in _parts(name, value):
+            out[key] = session.tensor(part)
     return out
+
+
+def _parts(name: str, value: Value) -> Iterator[tuple[str, Value]]:
+    """A value of the graph as outputs: a sequence as `name_0`, `name_1` and so on; nothing for none."""
+    if isinstance(value, list):
+        for i, part in enumerate(value):
+            yield from _parts(f"{name}_{i}", part)
+    elif value is not None and value is not UNKNOWN:
+        yield name, value
 

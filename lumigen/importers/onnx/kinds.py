@@ -60,6 +60,8 @@ def cast(node: Node, x: Tensor, element: int) -> Tensor:
         return wrapped(x.to(i64), kind)
     if kind.name in FLOATS:
         return rounded(x, FLOATS[kind.name], saturate=bool(node.attr("saturate", 1)))
+    if kind.name == "float8_e8m0fnu":
+        raise node.unsupported(f"it rounds to {kind}", "Leave scales in float32.")
     return x.to(held(kind))
 
 
@@ -87,7 +89,7 @@ def rounded(x: Tensor, kind: FloatKind, *, saturate: bool) -> Tensor:
     near = functions.where(wide.isinf(), kind.greatest if saturate or kind.beyond is None else kind.beyond, near)
     out = near if kind.is_unsigned_zero else near.copysign(wide)
     out = functions.where(wide < 0, -near, near) if kind.is_unsigned_zero else out
-    return functions.where(wide.isnan(), math.nan, out)
+    return functions.where(wide.isnan(), 0.0 if kind.beyond is None else math.nan, out)
 
 
 def wrapped(x: Tensor, kind: np.dtype[Any]) -> Tensor:

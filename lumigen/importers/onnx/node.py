@@ -127,9 +127,9 @@ class Node:
         value = self.given(i)
         if isinstance(value, Known):
             return value.array
-        return self._computed(value, f"input {i + 1}, {self.proto.input[i]},")
+        return self.numbers_of(value, f"input {i + 1}, {self.proto.input[i]},")
 
-    def _computed(self, tensor: Tensor, name: str) -> Array:
+    def numbers_of(self, tensor: Tensor, name: str) -> Array:
         """The numbers of a tensor that depends on no input."""
         graph = Graph((), (("out", tensor.edge),))
         inputs = sorted({tensor_of(n).name for n in graph.nodes() if n.op in (Op.INPUT, Op.STATE)})
@@ -145,7 +145,7 @@ class Node:
         graph = Graph((), (("out", value.edge),))
         if any(n.op in (Op.INPUT, Op.STATE) for n in graph.nodes()):
             return value
-        return Known(self._computed(value, "it"))
+        return Known(self.numbers_of(value, "it"))
 
     def known_or_tensor(self, i: int) -> Known | Tensor:
         """The operand, known where it depends on no input."""

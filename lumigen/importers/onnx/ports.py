@@ -34,12 +34,21 @@ def identifier(name: str, others: Collection[str], reserved: Collection[str] = R
     return out
 
 
+def tensor_type(info: Any, file: Any) -> Any:
+    """The declared type of an input that is a tensor, or an option of one, which is then always there."""
+    declared = info.type
+    if declared.WhichOneof("value") == "optional_type":
+        declared = declared.optional_type.elem_type
+    if declared.WhichOneof("value") != "tensor_type":
+        which = declared.WhichOneof("value") or "value without a type"
+        why = f"input {info.name} is no tensor, but a {which.removesuffix('_type')}"
+        raise BadOnnxFile(file=file, why=why, remedy="Export the model with tensors as inputs.")
+    return declared.tensor_type
+
+
 def sizes_of(info: Any, file: Any) -> list[int | str]:
     """The declared sizes of an input: numbers, and names of those that a run decides."""
-    if info.type.WhichOneof("value") != "tensor_type":
-        why = f"input {info.name} is no tensor, but a {info.type.WhichOneof('value') or 'value without a type'}"
-        raise BadOnnxFile(file=file, why=why, remedy="Export the model with tensors as inputs.")
-    tensor = info.type.tensor_type
+    tensor = tensor_type(info, file)
     if not tensor.HasField("shape"):
         why = f"input {info.name} has no declared shape"
         raise BadOnnxFile(file=file, why=why, remedy="Export the model with shapes of inputs.")
@@ -79,9 +88,9 @@ def _quoted(name: str) -> str:
     return name if name.isidentifier() else f"'{name}'"
 
 
-def spec_of(info: Any, sizes: Sequence[int | str], dims: Mapping[str, Any]) -> Spec:
+def spec_of(tensor: Any, sizes: Sequence[int | str], dims: Mapping[str, Any]) -> Spec:
     """What the entry takes for an input; of integers that ours holds in a wider type, the range is theirs."""
-    kind = numpy_type(info.type.tensor_type.elem_type)
+    kind = numpy_type(tensor.elem_type)
     dtype = held(kind)
     bounds = None
     if kind.name in NARROW:

@@ -29,6 +29,9 @@ def if_(n: Node) -> tuple[Value, ...]:
 
 
 def _chosen(n: Node, condition: Tensor, one: Value, other: Value) -> Value:
+    """One of two values of a shape; of sequences and options the condition must be known."""
+    if not all(isinstance(v, Known | Tensor) for v in (one, other)):
+        n.numbers_of(condition, "its condition")
     a, b = n.around.tensor(one), n.around.tensor(other)
     if a.dtype is not b.dtype or a.ndim != b.ndim or any(x is not y and str(x) != str(y) for x, y in zip(a.shape, b.shape, strict=True)):
         raise n.unsupported(
@@ -59,9 +62,8 @@ def loop(n: Node) -> tuple[Value, ...]:
         again, *rest = n.around.run_graph(n, body, given)
         after, made = rest[: len(carried)], rest[len(carried) :]
         if isinstance(going, Tensor):
-            if made:
-                why = "only a run knows how often it runs, and its outputs list each step"
-                raise n.unsupported(why, "Make its condition constant.")
+            if made:  # as many as there are steps
+                n.numbers_of(going, "its condition")
             after = [_chosen(n, going, a, b) for a, b in zip(after, carried, strict=True)]
         carried = after
         for kept, value in zip(listed, made, strict=True):

@@ -26,7 +26,7 @@ def _pytorch(x: Array, scale: float, old: int, new: int, roi: Any) -> Array:
 
 
 def _align_corners(x: Array, scale: float, old: int, new: int, roi: Any) -> Array:
-    return x * (old - 1) / (new - 1) if new > 1 else np.zeros_like(x)
+    return x * (old - 1) / (scale * old - 1) if scale * old != 1 else np.zeros_like(x)
 
 
 def _symmetric(x: Array, scale: float, old: int, new: int, roi: Any) -> Array:
@@ -38,7 +38,7 @@ def _symmetric(x: Array, scale: float, old: int, new: int, roi: Any) -> Array:
 def _cropped(x: Array, scale: float, old: int, new: int, roi: tuple[float, float]) -> Array:
     start, end = roi
     if new > 1:
-        return start * (old - 1) + x * (end - start) * (old - 1) / (new - 1)
+        return start * (old - 1) + x * (end - start) * (old - 1) / (scale * old - 1)
     return np.full_like(x, 0.5 * (start + end) * (old - 1))
 
 
@@ -86,7 +86,7 @@ def taps(n: Node, at: Array, scale: float, size: int) -> tuple[Array, Array]:
     places = np.floor(at)[:, None] + offsets
     weights = kernel((places - at[:, None]) * shrink, n.attr("cubic_coeff_a", -0.75))
     outside = (places < 0) | (places >= size)
-    if n.attr("exclude_outside", 0) or shrink < 1:
+    if n.attr("exclude_outside", 0):
         weights = np.where(outside, 0, weights)
     weights = weights / weights.sum(1, keepdims=True)
     return np.clip(places, 0, size - 1).astype(np.int64), weights
