@@ -32,6 +32,11 @@ class SourceLocation:
     line: int
     function: str = ""
 
+    @property
+    def spot(self) -> str:
+        """Where in the file, as comments of emitted code name it."""
+        return str(self.line)
+
     def __str__(self) -> str:
         """`file:line`, the file relative to the working directory where it lies below it."""
         here = f"{Path.cwd()}{os.sep}"

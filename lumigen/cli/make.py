@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from lumigen.cli import start
-from lumigen.cli.options import example, json_option, load, quiet_option, traced_options
+from lumigen.cli.options import (
+    Dims,
+    Settings,
+    example,
+    input_values,
+    is_onnx,
+    json_option,
+    load,
+    quiet_option,
+    traced_options,
+)
 from lumigen.cli.terminal import progress, result, result_json, say, table
 from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME
-from lumigen.errors import BadArgument, printable
+from lumigen.errors import BadArgument, ProblemsInModel, printable
 from lumigen.forms import FORMS, text_after
+from lumigen.importers import explained
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
@@ -51,34 +63,42 @@ def new(name: str, as_json: bool) -> None:
 )
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
+@click.option(
+    "--explain", is_flag=True, help="List the operators of an ONNX model and all problems; build nothing."
+)
 @quiet_option
 @json_option
 def compile_command(
     model_file: str,
     target: str,
     weights: str | None,
-    settings: tuple[tuple[str, str], ...],
+    settings: Settings,
+    dims: Dims,
     dtype: str,
     output: str | None,
     build: bool,
     embed_weights: bool,
     force: bool,
+    explain: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Emit a model as a C++ project and build it."""
+    if explain:
+        tell(model_file, settings, dims, as_json=as_json)
+        return
     parse_target(target)
     if output == "":
         raise BadArgument(op="compile", name="-o", value="empty", expected="a directory")
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, opened = load(model_file, settings, weights)
+            model, opened = load(model_file, settings, weights, dims)
         summary = compile_project(
             model.trace(),
             directory=Path(output) if output else None,
             target=target,
-            options={f"set.{key}": value for key, value in settings},
+            options={f"set.{key}": value for key, value in (*settings, *_texts(dims))},
             weights=opened,
             dtype=BY_NAME[dtype],
             build=build,
@@ -100,6 +120,35 @@ def compile_command(
         result_json(as_object(summary))
     else:
         result(as_text(summary))
+
+
+def _texts(dims: Dims) -> list[tuple[str, str]]:
+    return [(f"dim.{name}", str(size)) for name, size in dims]
+
+
+def tell(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
+    """What an ONNX model holds, and what of it cannot be compiled; ProblemsInModel where there is some."""
+    if not is_onnx(model_file):
+        expected = "it with an ONNX model"
+        raise BadArgument(op="compile", name="--explain", value=model_file, expected=expected)
+    found = explained(model_file, dict(dims), input_values(settings))
+    if as_json:
+        result_json(asdict(found))
+    else:
+        rows = [("operator", "count"), *((op, str(n)) for op, n in found.operators.items())]
+        sets = ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in found.versions.items())
+        lines = [
+            f"{found.name}, operator sets {sets}",
+            *(f"input    {port}" for port in found.inputs),
+            *(f"output   {port}" for port in found.outputs),
+            "",
+            table(rows, frozenset({1})),
+            "",
+            *(printable(text) for text in found.problems),
+        ]
+        result("\n".join(lines).rstrip())
+    if found.problems:
+        raise ProblemsInModel(file=model_file, count=len(found.problems))
 
 
 def as_object(s: Summary) -> dict[str, object]:
@@ -209,7 +258,8 @@ def show(
     model_file: str,
     target: str,
     weights: str | None,
-    settings: tuple[tuple[str, str], ...],
+    settings: Settings,
+    dims: Dims,
     dtype: str,
     after: str | None,
     kernel: str | None,
@@ -227,7 +277,7 @@ def show(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, _ = load(model_file, settings, weights)
+            model, _ = load(model_file, settings, weights, dims)
             traced = model.trace()
         if html is not None:
             options = {"target": row.text}

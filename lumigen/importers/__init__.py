@@ -1,5 +1,7 @@
 """importers: models of other programs as models of the frontend, whose functions they call."""
 
+from lumigen.importers.onnx import Explained as Explained
+from lumigen.importers.onnx import explained as explained
 from lumigen.importers.onnx import from_onnx as from_onnx
 
-__all__ = ["from_onnx"]
+__all__ = ["Explained", "explained", "from_onnx"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lumigen.errors import BadOnnxFile
-from lumigen.frontend import Dim, Model, Spec, Tensor
+from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
 from lumigen.importers.onnx.reading import read_model
 from lumigen.importers.onnx.session import ONNX_DOMAINS, UNKNOWN, Frame, Session
@@ -101,14 +101,22 @@ def _domain(domain: str) -> str:
 
 def model_of(imported: Imported) -> Model:
     """The model, whose entry runs the graph when it is traced."""
-    session = imported.session
-    model = Model(imported.name, session.read)
+    model = Model(imported.name, imported.session.read)
+    entry, _ = entry_of(imported)
+    model.entry(**dict(entry.inputs))(entry.function)
+    return model
+
+
+def entry_of(imported: Imported) -> tuple[Entry, dict[str, Tensor]]:
+    """The entry `forward`, and what its last run has given."""
+    found: dict[str, Tensor] = {}
 
     def forward(**given: Tensor) -> dict[str, Tensor]:
-        return run(imported, given)
+        found.clear()
+        found.update(run(imported, given))
+        return dict(found)
 
-    model.entry(**{name: s for _, name, s in imported.inputs})(forward)
-    return model
+    return Entry(ENTRY, forward, tuple((name, s) for _, name, s in imported.inputs)), found
 
 
 def run(imported: Imported, given: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -30,6 +30,10 @@ TEXTS = ("s", "strings")
 class NodePlace(SourceLocation):
     """A node of a file: `line` is its number in the graph, `function` its name and operator."""
 
+    @property
+    def spot(self) -> str:
+        return f"{self.line} {self.function}"
+
     def __str__(self) -> str:
         return f"{self.file}: node {self.line}, {self.function}"
 
