@@ -254,11 +254,11 @@ class UnsupportedNode(UserError):
 
 
 class NotConstant(UserError):
-    """A node's operand decides shapes or what is run, and depends on inputs; `inputs` lists them."""
+    """A node's operand decides shapes or what is run, and depends on inputs or sizes; `inputs` lists them."""
 
     message = (
-        "[{op}] {name} must be known when the model is compiled, but it depends on the values of: {inputs}. "
-        "Give such an input its value, as --set {example} does, or export the model with constants there."
+        "[{op}] {name} must be known when the model is compiled, but it depends on: {inputs}. "
+        "Give it its value, as {example} does, or export the model with constants there."
     )
 
 
@@ -274,7 +274,7 @@ class DimsWithoutRange(UserError):
 class ProblemsInModel(UserError):
     """What `--explain` has found, already printed."""
 
-    message = "[onnx] {file} has {count} nodes that cannot be compiled. They are listed above."
+    message = "[onnx] {file} cannot be compiled as it is: {count} reasons are listed above. Remove each of them."
 
 
 # --- the command line and the file system ---------------------------------------------------------

@@ -40,7 +40,8 @@ def explained(model: Any, dims: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     try:
         trace_entry(entry, {})
     except UserError as e:  # of the model as a whole, such as an output that is empty
-        session.problems.append(e)
+        if found or not session.problems:  # else there are no outputs, for reasons that are listed
+            session.problems.append(e)
     return Explained(
         imported.name,
         session.versions,

@@ -17,6 +17,7 @@ from lumigen.frontend import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.graph import Graph, tensor_of
 from lumigen.importers.onnx.values import Array, Known, Value, ints, scalar_of, shape_of, tidied
+from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
 from lumigen.ops import Op
 
@@ -134,20 +135,19 @@ class Node:
         return self.numbers_of(value, f"input {i + 1}, {self.proto.input[i]},")
 
     def numbers_of(self, tensor: Tensor, name: str) -> Array:
-        """The numbers of a tensor that depends on no input."""
+        """The numbers of a tensor that depends on no input and no symbolic size."""
         graph = Graph((), (("out", tensor.edge),))
-        inputs = sorted({tensor_of(n).name for n in graph.nodes() if n.op in (Op.INPUT, Op.STATE)})
-        if inputs or tensor.edge.shape and not all(e.is_const for e in tensor.edge.shape):
-            example = f"{inputs[0]}=VALUE" if inputs else "NAME=VALUE"
-            raise fail(NotConstant, op=self.op, name=name, inputs=inputs, example=example)
+        inputs, dims = leaves(graph)
+        if inputs or dims:
+            example = f"--set {inputs[0]}=VALUE" if inputs else f"--dim {dims[0]}=SIZE"
+            raise fail(NotConstant, op=self.op, name=name, inputs=inputs + dims, example=example)
         return evaluate(graph, {}, self.around.weights())["out"]
 
     def simplified(self, value: Value) -> Value:
         """A tensor that depends on no input, as known numbers; anything else as it is."""
         if not isinstance(value, Tensor):
             return value
-        graph = Graph((), (("out", value.edge),))
-        if any(n.op in (Op.INPUT, Op.STATE) for n in graph.nodes()):
+        if any(leaves(Graph((), (("out", value.edge),)))):
             return value
         return Known(self.numbers_of(value, "it"))
 
@@ -240,3 +240,13 @@ class Node:
     def like(self, array: Any, i: int = 0) -> Array:
         """Numbers in the type of a known operand."""
         return np.asarray(array, self.static(i).dtype)
+
+
+def leaves(graph: Graph) -> tuple[list[str], list[str]]:
+    """The inputs and the symbolic sizes that a graph depends on."""
+    nodes = list(graph.nodes())
+    edges = (*graph.roots(), *(a for n in nodes for a in n.args))
+    shown = {e for a in edges for e in (*a.view.shape, *a.view.index)}
+    atoms = {atom for e in shown | {e for n in nodes for e in n.shape} for atom in e.atoms()}
+    inputs = {tensor_of(n).name for n in nodes if n.op in (Op.INPUT, Op.STATE)}
+    return sorted(inputs), sorted({a.name for a in atoms if isinstance(a, Dim)})

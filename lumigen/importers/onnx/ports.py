@@ -56,11 +56,12 @@ def sizes_of(info: Any, file: Any) -> list[int | str]:
     for i, d in enumerate(tensor.shape.dim):
         if d.WhichOneof("value") == "dim_value" and d.dim_value > 0:
             out.append(int(d.dim_value))
-        elif d.WhichOneof("value") == "dim_value":
-            why = f"input {info.name} has size {d.dim_value} along axis {i}"
+        elif d.WhichOneof("value") == "dim_value" and d.dim_value == 0:
+            why = f"input {info.name} has size 0 along axis {i}"
             raise BadOnnxFile(file=file, why=why, remedy="Export the model with sizes of at least 1.")
-        else:
-            out.append(d.dim_param or f"{info.name}_{i}")
+        else:  # -1 and ? are what some exporters write for a size without a name
+            has_name = any(c.isalnum() for c in d.dim_param)
+            out.append(d.dim_param if has_name else f"{info.name}_{i}")
     return out
 
 
