@@ -266,8 +266,7 @@ class DimsWithoutRange(UserError):
     """Symbolic sizes of inputs that nobody has given; `dims` lists them, `example` how to give them."""
 
     message = (
-        "[onnx] {file} has sizes without a range: {dims}. "
-        "Give each a range or a number: {example}."
+        "[onnx] {file} has sizes without a range: {dims}. Give each a range or a number: {example}."
     )
 
 

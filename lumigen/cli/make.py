@@ -64,7 +64,9 @@ def new(name: str, as_json: bool) -> None:
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
 @click.option(
-    "--explain", is_flag=True, help="List the operators of an ONNX model and all problems; build nothing."
+    "--explain",
+    is_flag=True,
+    help="List the operators of an ONNX model and all problems; build nothing.",
 )
 @quiet_option
 @json_option

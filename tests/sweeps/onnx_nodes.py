@@ -1,6 +1,6 @@
 """Every node test of the package `onnx`: imported, run by the interpreter, compared; and the table of it.
 
-    python tests/sweeps/onnx_nodes.py [--write docs/onnx.md] [NAME ...]
+python tests/sweeps/onnx_nodes.py [--write docs/onnx.md] [NAME ...]
 """
 
 from __future__ import annotations

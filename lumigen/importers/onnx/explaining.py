@@ -45,7 +45,9 @@ def explained(model: Any, dims: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     return Explained(
         imported.name,
         session.versions,
-        tuple(f"{name} {s.dtype}[{', '.join(map(str, s.shape))}]" for _, name, s in imported.inputs),
+        tuple(
+            f"{name} {s.dtype}[{', '.join(map(str, s.shape))}]" for _, name, s in imported.inputs
+        ),
         tuple(_port(name, found) for _, name in imported.outputs),
         dict(session.counts.most_common()),
         tuple(map(str, session.problems)),

@@ -149,4 +149,3 @@ def _parts(name: str, value: Value) -> Iterator[tuple[str, Value]]:
             yield from _parts(f"{name}_{i}", part)
     elif value is not None and value is not UNKNOWN:
         yield name, value
-

@@ -86,7 +86,9 @@ def rounded(x: Tensor, kind: FloatKind, *, saturate: bool) -> Tensor:
         near = near.clamp(max=kind.greatest)
     else:
         near = functions.where(near > kind.greatest, kind.beyond, near)
-    near = functions.where(wide.isinf(), kind.greatest if saturate or kind.beyond is None else kind.beyond, near)
+    near = functions.where(
+        wide.isinf(), kind.greatest if saturate or kind.beyond is None else kind.beyond, near
+    )
     out = near if kind.is_unsigned_zero else near.copysign(wide)
     out = functions.where(wide < 0, -near, near) if kind.is_unsigned_zero else out
     return functions.where(wide.isnan(), 0.0 if kind.beyond is None else math.nan, out)
@@ -110,5 +112,3 @@ def known_cast(a: Array, kind: np.dtype[Any]) -> Any:
     if kind.kind in "iu":
         return a
     return a != 0 if kind == np.bool_ else None
-
-

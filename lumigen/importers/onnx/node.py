@@ -23,7 +23,20 @@ from lumigen.ops import Op
 
 REQUIRED: Any = object()
 # The field of an AttributeProto for each of its types.
-FIELDS = ("", "f", "i", "s", "t", "g", "floats", "ints", "strings", "tensors", "graphs", "sparse_tensor")
+FIELDS = (
+    "",
+    "f",
+    "i",
+    "s",
+    "t",
+    "g",
+    "floats",
+    "ints",
+    "strings",
+    "tensors",
+    "graphs",
+    "sparse_tensor",
+)
 TEXTS = ("s", "strings")
 
 

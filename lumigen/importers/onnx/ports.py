@@ -58,7 +58,9 @@ def sizes_of(info: Any, file: Any) -> list[int | str]:
             out.append(int(d.dim_value))
         elif d.WhichOneof("value") == "dim_value" and d.dim_value == 0:
             why = f"input {info.name} has size 0 along axis {i}"
-            raise BadOnnxFile(file=file, why=why, remedy="Export the model with sizes of at least 1.")
+            raise BadOnnxFile(
+                file=file, why=why, remedy="Export the model with sizes of at least 1."
+            )
         else:  # -1 and ? are what some exporters write for a size without a name
             has_name = any(c.isalnum() for c in d.dim_param)
             out.append(d.dim_param if has_name else f"{info.name}_{i}")

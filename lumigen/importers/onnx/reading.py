@@ -43,7 +43,9 @@ def read_model(source: Any) -> tuple[Any, Path | None]:
         raise BadOnnxFile(file=file, why=why, remedy=remedy)
     if file.stat().st_size > MOST:
         why = f"it has {file.stat().st_size} bytes, and a message has at most {MOST}"
-        remedy = "Save the model with external data: onnx.save(model, path, save_as_external_data=True)."
+        remedy = (
+            "Save the model with external data: onnx.save(model, path, save_as_external_data=True)."
+        )
         raise BadOnnxFile(file=file, why=why, remedy=remedy)
     model = onnx.ModelProto()
     try:
@@ -84,7 +86,9 @@ def _external(tensor: Any, file: Path | None) -> Array:
     folder = file.resolve().parent
     place = (folder / entries["location"]).resolve()
     if not place.is_relative_to(folder) or not place.is_file():
-        raise ValueError(f"its bytes would be in {entries['location']}, and that is no file beside the model")
+        raise ValueError(
+            f"its bytes would be in {entries['location']}, and that is no file beside the model"
+        )
     kind = numpy_type(tensor.data_type)
     if kind == object or kind.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
         raise ValueError(f"elements of {kind} are in no file of their own")
@@ -94,5 +98,7 @@ def _external(tensor: Any, file: Path | None) -> Array:
     if min((*shape, offset), default=0) < 0 or length != count * kind.itemsize:
         raise ValueError(f"{length} bytes at {offset} are not {count} elements of {kind}")
     if offset + length > place.stat().st_size:
-        raise ValueError(f"{place.name} ends at {place.stat().st_size}, and it needs {offset + length}")
+        raise ValueError(
+            f"{place.name} ends at {place.stat().st_size}, and it needs {offset + length}"
+        )
     return np.memmap(place, kind, "r", offset, shape) if count else np.zeros(shape, kind)

@@ -54,5 +54,3 @@ def type_of(value: Value) -> Any:
         shape = value.shape
     number = onnx.TensorProto.INT64 if kind is None else helper.np_dtype_to_tensor_dtype(kind)
     return helper.make_tensor_type_proto(number, [n if isinstance(n, int) else None for n in shape])
-
-

@@ -192,7 +192,9 @@ class Session:
             if name:
                 frame.values[name] = self._named(node, name, value)
         if len(outputs) < len(proto.output) and any(proto.output[len(outputs) :]):
-            raise node.unsupported(f"it has {len(proto.output)} outputs, and {len(outputs)} are known")
+            raise node.unsupported(
+                f"it has {len(proto.output)} outputs, and {len(outputs)} are known"
+            )
 
     def _node(self, proto: Any, frame: Frame) -> Node:
         domain = "" if proto.domain in ONNX_DOMAINS else proto.domain
@@ -254,7 +256,9 @@ class Session:
             raise node.unsupported(f"its function takes {len(function.input)} inputs")
         attributes = {a.name: a for a in (*defaults, *function.attribute_proto)}
         attributes |= {a.name: a for a in node.resolved().attribute}
-        versions = {"" if o.domain in ONNX_DOMAINS else o.domain: o.version for o in function.opset_import}
+        versions = {
+            "" if o.domain in ONNX_DOMAINS else o.domain: o.version for o in function.opset_import
+        }
         frame = Frame(
             dict(zip(function.input, given, strict=True)),
             {**node.frame.versions, **versions},

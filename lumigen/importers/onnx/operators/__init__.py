@@ -15,6 +15,8 @@ from lumigen.importers.onnx.operators import (
     quantised,
     recurrent,
     reductions,
+    refused,
+    regions,
     resampling,
     sequences,
     signals,
@@ -39,4 +41,6 @@ ROWS: tuple[Row, ...] = (
     *attention.ROWS,
     *signals.ROWS,
     *contrib.ROWS,
+    *regions.ROWS,
+    *refused.ROWS,
 )

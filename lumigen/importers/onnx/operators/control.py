@@ -33,7 +33,11 @@ def _chosen(n: Node, condition: Tensor, one: Value, other: Value) -> Value:
     if not all(isinstance(v, Known | Tensor) for v in (one, other)):
         n.numbers_of(condition, "its condition")
     a, b = n.around.tensor(one), n.around.tensor(other)
-    if a.dtype is not b.dtype or a.ndim != b.ndim or any(x is not y and str(x) != str(y) for x, y in zip(a.shape, b.shape, strict=True)):
+    if (
+        a.dtype is not b.dtype
+        or a.ndim != b.ndim
+        or any(x is not y and str(x) != str(y) for x, y in zip(a.shape, b.shape, strict=True))
+    ):
         raise n.unsupported(
             f"its branches give {a!r} and {b!r}, and only a run knows which it is",
             "Give the condition its value, or make the branches alike.",
@@ -100,14 +104,19 @@ def scan(n: Node) -> tuple[Value, ...]:
     values = list(n.inputs)
     if n.version < 9:
         if values[0] is not None:
-            raise n.unsupported("its sequences have lengths of their own", "Export it from version 9 on.")
+            raise n.unsupported(
+                "its sequences have lengths of their own", "Export it from version 9 on."
+            )
         values = values[1:]
     states = [n.around.tensor(v) for v in values[: len(values) - count]]
     elements = [n.around.tensor(v) for v in values[len(values) - count :]]
     made = len(body.output) - len(states)
     if n.version < 9:
         batch = int(elements[0].shape[0])
-        ends = [_scanned(n, body, [s[b] for s in states], [e[b] for e in elements], made) for b in range(batch)]
+        ends = [
+            _scanned(n, body, [s[b] for s in states], [e[b] for e in elements], made)
+            for b in range(batch)
+        ]
         return tuple(functions.stack([end[i] for end in ends]) for i in range(len(ends[0])))
     axes = n.attr("scan_input_axes", [0] * count)
     backwards = n.attr("scan_input_directions", [0] * count)

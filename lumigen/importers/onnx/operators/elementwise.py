@@ -289,7 +289,10 @@ ROWS = (
     Row("Where", where, known=_chosen),
     Row("IsInf", is_infinite),
     Row("Gelu", gelu),
-    Row("HardSigmoid", lambda n: hard_sigmoid(n.tensor(0), n.attr("alpha", 0.2), n.attr("beta", 0.5))),
+    Row(
+        "HardSigmoid",
+        lambda n: hard_sigmoid(n.tensor(0), n.attr("alpha", 0.2), n.attr("beta", 0.5)),
+    ),
     Row("Selu", selu),
     Row("Celu", celu),
     Row("Elu", elu),

@@ -71,9 +71,7 @@ def scatter_nd(n: Node) -> Tensor:
     x, places, updates = n.tensor(0), n.tensor(1).to(i64), n.tensor(2)
     depth = int(places.shape[-1])
     how = n.attr("reduction", "none")
-    keys = [
-        from_front(places.narrow(-1, k, 1).squeeze(-1), x.shape[k]) for k in range(depth)
-    ]
+    keys = [from_front(places.narrow(-1, k, 1).squeeze(-1), x.shape[k]) for k in range(depth)]
     if how in ("none", "add"):
         return functions.index_put(x, keys, updates, how == "add")
     at = keys[0]

@@ -110,7 +110,9 @@ def requantised(n: Node, total: Tensor, factor: Tensor, i: int) -> Tensor:
     kind = numpy_type(n.element_type(i)) if zero is not None else np.dtype(np.uint8)
     low, high = limits(kind)
     near = (total.to(f32) * factor).round()
-    out = near.clamp(-(2.0**30), 2.0**30).to(i32) + (0 if zero is None else zero.reshape(()).to(i32))
+    out = near.clamp(-(2.0**30), 2.0**30).to(i32) + (
+        0 if zero is None else zero.reshape(()).to(i32)
+    )
     return out.clamp(low, high).to(held(kind))
 
 

@@ -104,7 +104,9 @@ def _clipped(f: Any, a: float, b: float, clip: float | None) -> Activation:
     return lambda x: f(x if clip is None else x.clamp(-clip, clip), a, b)
 
 
-def recurrent(step: Step, gates: int, names: tuple[str, ...]) -> Callable[[Node], tuple[Tensor, ...]]:
+def recurrent(
+    step: Step, gates: int, names: tuple[str, ...]
+) -> Callable[[Node], tuple[Tensor, ...]]:
     """The function of an operator: all states, and the last ones."""
 
     def function(n: Node) -> tuple[Tensor, ...]:
@@ -112,7 +114,9 @@ def recurrent(step: Step, gates: int, names: tuple[str, ...]) -> Callable[[Node]
         by_batch = bool(n.attr("layout", 0))
         x = x.transpose(0, 1) if by_batch else x
         direction = n.attr("direction", "forward")
-        backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+        backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
+            direction
+        ]
         given = n.attr("activations", list(names) * len(backwards))
         ends: list[list[Tensor]] = []
         for d, back in enumerate(backwards):
@@ -120,7 +124,9 @@ def recurrent(step: Step, gates: int, names: tuple[str, ...]) -> Callable[[Node]
             f = activations(n, chosen, d * len(names))
             ends.append(_direction(n, step, x, d, gates, f, back=back, by_batch=by_batch))
         y = functions.stack([e[0] for e in ends], 1)  # (seq, directions, batch, hidden)
-        last = [functions.stack(list(parts), 0) for parts in zip(*(e[1:] for e in ends), strict=True)]
+        last = [
+            functions.stack(list(parts), 0) for parts in zip(*(e[1:] for e in ends), strict=True)
+        ]
         if by_batch:
             y = y.permute(2, 0, 1, 3)
             last = [t.transpose(0, 1) for t in last]
@@ -130,7 +136,15 @@ def recurrent(step: Step, gates: int, names: tuple[str, ...]) -> Callable[[Node]
 
 
 def _direction(
-    n: Node, step: Step, x: Tensor, d: int, gates: int, f: list[Activation], *, back: bool, by_batch: bool
+    n: Node,
+    step: Step,
+    x: Tensor,
+    d: int,
+    gates: int,
+    f: list[Activation],
+    *,
+    back: bool,
+    by_batch: bool,
 ) -> list[Tensor]:
     """(seq, batch, hidden) of all times, and the last states."""
     w, r = n.tensor(1)[d], n.tensor(2)[d]

@@ -152,7 +152,11 @@ def _interpolated(n: Node, x: Tensor, sizes: list[Any]) -> Tensor | None:
     """By the frontend's function, which takes symbolic sizes; None where it means something else."""
     mode, rule = n.attr("mode", "nearest"), n.attr("coordinate_transformation_mode", "half_pixel")
     rounding = n.attr("nearest_mode", "round_prefer_floor") if mode == "nearest" else ""
-    special = n.attr("antialias", 0) or n.attr("exclude_outside", 0) or n.attr("cubic_coeff_a", -0.75) != -0.75
+    special = (
+        n.attr("antialias", 0)
+        or n.attr("exclude_outside", 0)
+        or n.attr("cubic_coeff_a", -0.75) != -0.75
+    )
     corners = rule == "align_corners" and mode == "linear"
     found = "linear" if corners else SAME.get((mode, rule, rounding))
     if found is None or special or x.ndim not in (3, 4, 5):
@@ -176,7 +180,11 @@ def resize(n: Node) -> Tensor:
     else:
         new, scales = _kept_ratio(n, [x.shape[d] for d in axes], wanted)
     count = len(axes)
-    roi = ints(n.static(1)) if n.has(1) and first == 2 and n.given_size(1) else [0.0] * count + [1.0] * count
+    roi = (
+        ints(n.static(1))
+        if n.has(1) and first == 2 and n.given_size(1)
+        else [0.0] * count + [1.0] * count
+    )
     sizes = list(x.shape)
     for d, e in zip(axes, new, strict=True):
         sizes[d] = e
@@ -203,22 +211,35 @@ def _scaled(size: Any, scale: float) -> Any:
         return math.floor(size * scale)
     if scale == int(scale):
         return size * int(scale)
-    return size * 2**20 // round(2**20 / scale) if scale < 1 else size * round(scale * 2**20) // 2**20
+    return (
+        size * 2**20 // round(2**20 / scale) if scale < 1 else size * round(scale * 2**20) // 2**20
+    )
 
 
 def _kept_ratio(n: Node, old: list[Any], wanted: list[Any]) -> tuple[list[Any], list[float]]:
     """New sizes and scales; one scale for all axes unless they are stretched."""
     policy = n.attr("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
-        scales = [w / o if isinstance(w, int) and isinstance(o, int) else 0.0 for w, o in zip(wanted, old, strict=True)]
+        scales = [
+            w / o if isinstance(w, int) and isinstance(o, int) else 0.0
+            for w, o in zip(wanted, old, strict=True)
+        ]
         return wanted, scales
-    scale = (min if policy == "not_larger" else max)(w / o for w, o in zip(wanted, old, strict=True))
+    scale = (min if policy == "not_larger" else max)(
+        w / o for w, o in zip(wanted, old, strict=True)
+    )
     return [math.floor(scale * o + 0.5) for o in old], [scale] * len(old)
 
 
 # --- grids ----------------------------------------------------------------------------------------
 
-GRID_MODES = {"bilinear": "bilinear", "linear": "bilinear", "nearest": "nearest", "bicubic": "bicubic", "cubic": "bicubic"}
+GRID_MODES = {
+    "bilinear": "bilinear",
+    "linear": "bilinear",
+    "nearest": "nearest",
+    "bicubic": "bicubic",
+    "cubic": "bicubic",
+}
 
 
 def grid_sample(n: Node) -> Tensor:

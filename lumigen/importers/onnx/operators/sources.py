@@ -69,7 +69,7 @@ def _known_range(n: Node, start: Array, end: Array, step: Array) -> Any:
 def eye_like(n: Node) -> Tensor:
     """1 on a diagonal, in the shape of the operand."""
     x = n.given(0)
-    rows, columns = (x.array.shape if isinstance(x, Known) else x.shape)
+    rows, columns = x.array.shape if isinstance(x, Known) else x.shape
     k = int(n.attr("k", 0))
     element = n.attr("dtype", None)
     dtype = n.tensor(0).dtype if element is None else held(numpy_type(element))

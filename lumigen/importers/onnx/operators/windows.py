@@ -18,7 +18,9 @@ class Windows:
     step: tuple[int, ...]
     dilation: tuple[int, ...]
     pads: tuple[tuple[Any, Any], ...]
-    more: tuple[Any, ...]  # behind the padding, that the last window of `ceil_mode` reaches; negative ones crop
+    more: tuple[
+        Any, ...
+    ]  # behind the padding, that the last window of `ceil_mode` reaches; negative ones crop
 
     def of(self, x: Tensor, fill: float) -> Tensor:
         """(.., *counts, *size)"""
@@ -66,7 +68,9 @@ def windows_of(n: Node, x: Tensor, size: tuple[int, ...]) -> Windows:
     return Windows(size, step, dilation, tuple(pads), tuple(more))
 
 
-def pads_of(n: Node, extents: Any, reach: list[int], step: tuple[int, ...]) -> list[tuple[Any, Any]]:
+def pads_of(
+    n: Node, extents: Any, reach: list[int], step: tuple[int, ...]
+) -> list[tuple[Any, Any]]:
     """(before, after) of each axis, as the node lists them or as `auto_pad` asks."""
     rank = len(reach)
     auto = n.attr("auto_pad", "NOTSET")
