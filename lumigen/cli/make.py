@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from lumigen.cli import start
+from lumigen.cli.onnx_model import say_checked, say_explained, texts
 from lumigen.cli.options import (
     Dims,
     Settings,
     example,
-    input_values,
-    is_onnx,
     json_option,
     load,
     quiet_option,
@@ -23,9 +21,8 @@ from lumigen.cli.options import (
 from lumigen.cli.terminal import progress, result, result_json, say, table
 from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME
-from lumigen.errors import BadArgument, ProblemsInModel, printable
+from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
-from lumigen.importers import explained
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
@@ -68,6 +65,9 @@ def new(name: str, as_json: bool) -> None:
     is_flag=True,
     help="List the operators of an ONNX model and all problems; build nothing.",
 )
+@click.option(
+    "--check", is_flag=True, help="Compare an ONNX model with its reference; build nothing."
+)
 @quiet_option
 @json_option
 def compile_command(
@@ -82,11 +82,13 @@ def compile_command(
     embed_weights: bool,
     force: bool,
     explain: bool,
+    check: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Emit a model as a C++ project and build it."""
-    if explain:
+    if explain or check:
+        tell = say_explained if explain else say_checked
         tell(model_file, settings, dims, as_json=as_json)
         return
     parse_target(target)
@@ -100,7 +102,7 @@ def compile_command(
             model.trace(),
             directory=Path(output) if output else None,
             target=target,
-            options={f"set.{key}": value for key, value in (*settings, *_texts(dims))},
+            options={f"set.{key}": value for key, value in (*settings, *texts(dims))},
             weights=opened,
             dtype=BY_NAME[dtype],
             build=build,
@@ -122,35 +124,6 @@ def compile_command(
         result_json(as_object(summary))
     else:
         result(as_text(summary))
-
-
-def _texts(dims: Dims) -> list[tuple[str, str]]:
-    return [(f"dim.{name}", str(size)) for name, size in dims]
-
-
-def tell(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
-    """What an ONNX model holds, and what of it cannot be compiled; ProblemsInModel where there is some."""
-    if not is_onnx(model_file):
-        expected = "it with an ONNX model"
-        raise BadArgument(op="compile", name="--explain", value=model_file, expected=expected)
-    found = explained(model_file, dict(dims), input_values(settings))
-    if as_json:
-        result_json(asdict(found))
-    else:
-        rows = [("operator", "count"), *((op, str(n)) for op, n in found.operators.items())]
-        sets = ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in found.versions.items())
-        lines = [
-            f"{found.name}, operator sets {sets}",
-            *(f"input    {port}" for port in found.inputs),
-            *(f"output   {port}" for port in found.outputs),
-            "",
-            table(rows, frozenset({1})),
-            "",
-            *(printable(text) for text in found.problems),
-        ]
-        result("\n".join(lines).rstrip())
-    if found.problems:
-        raise ProblemsInModel(file=model_file, count=len(found.problems))
 
 
 def as_object(s: Summary) -> dict[str, object]:

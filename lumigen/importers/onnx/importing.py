@@ -82,7 +82,7 @@ def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Im
 def versions_of(proto: Any, shown: Any) -> dict[str, int]:
     """The version of each operator set; BadOnnxFile for one that is too old."""
     versions = {_domain(o.domain): int(o.version) for o in proto.opset_import}
-    if not OLDEST <= versions.get("", OLDEST):
+    if not versions.get("", OLDEST) >= OLDEST:
         why = f"it has operator set {versions['']}, and {OLDEST} is the oldest that is read"
         remedy = "Convert it: onnx.version_converter.convert_version(model, 17)."
         raise BadOnnxFile(file=shown, why=why, remedy=remedy)

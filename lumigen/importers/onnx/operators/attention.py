@@ -24,7 +24,14 @@ def joined(x: Tensor) -> Tensor:
 
 
 def attended(
-    n: Node, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, bias: Tensor | None, *, causal: bool
+    n: Node,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keep: Tensor | None,
+    bias: Tensor | None,
+    *,
+    causal: bool,
 ) -> Tensor:
     """softmax(q k^T scale + masks) v over (batch, heads, seq, size); a key that a mask leaves out has a weight of 0."""
     scale = n.attr("scale", 0.0) or 1 / math.sqrt(int(q.shape[-1]))
@@ -59,7 +66,9 @@ def attention(n: Node) -> Any:
     sizes = n.attr("qkv_hidden_sizes", None) or [found.shape[-1] // 3] * 3
     q, k, v = (heads_of(part, heads) for part in found.split(list(sizes), -1))
     if n.attr("do_rotary", 0) or n.has(6):
-        raise n.unsupported("it has rotary embeddings or a length of the past", "Export it without.")
+        raise n.unsupported(
+            "it has rotary embeddings or a length of the past", "Export it without."
+        )
     present = None
     if n.has(4):
         past = n.tensor(4)
@@ -76,11 +85,16 @@ def multi_head(n: Node) -> Any:
     heads = int(n.attr("num_heads"))
     q = n.tensor(0)
     if q.ndim != 3 or not n.has(1) or not n.has(2):
-        raise n.unsupported("it has packed queries, keys and values", "Export it with three inputs.")
+        raise n.unsupported(
+            "it has packed queries, keys and values", "Export it with three inputs."
+        )
     parts = [q, n.tensor(1), n.tensor(2)]
     if n.has(3):
         sizes = [int(p.shape[-1]) if p.ndim == 3 else int(q.shape[-1]) for p in parts]
-        parts = [p + b if p.ndim == 3 else p for p, b in zip(parts, n.tensor(3).split(sizes, 0), strict=True)]
+        parts = [
+            p + b if p.ndim == 3 else p
+            for p, b in zip(parts, n.tensor(3).split(sizes, 0), strict=True)
+        ]
     q, k, v = (heads_of(p, heads) if p.ndim == 3 else p for p in parts)
     if n.has(6) and n.has(7):
         k, v = functions.cat([n.tensor(6), k], 2), functions.cat([n.tensor(7), v], 2)
@@ -90,29 +104,31 @@ def multi_head(n: Node) -> Any:
 
 
 def grouped(n: Node) -> Any:
-    """Causal attention in which several heads share keys and values, of a text without a cache or after all of it."""
+    """Causal attention in which several heads share keys and values, of texts from their beginning.
+
+    With a cache the values of inputs decide shapes and where keys are written.
+    """
     heads, groups = int(n.attr("num_heads")), int(n.attr("kv_num_heads"))
-    if not n.has(1) or not n.has(2) or n.attr("local_window_size", -1) != -1 or n.attr("softcap", 0.0):
+    if (
+        not n.has(1)
+        or not n.has(2)
+        or n.attr("local_window_size", -1) != -1
+        or n.attr("softcap", 0.0)
+    ):
         why = "it has packed inputs, a window or a cap"
         raise n.unsupported(why, "Export it with plain causal attention.")
-    q, k, v = heads_of(n.tensor(0), heads), heads_of(n.tensor(1), groups), heads_of(n.tensor(2), groups)
-    past = n.tensor(3).shape[2] if n.has(3) else 0
+    if n.has(3):
+        remedy = "Export the model with plain attention, or without a cache."
+        raise n.unsupported("it has a cache, whose length an input decides", remedy)
+    q, k, v = (heads_of(n.tensor(i), h) for i, h in enumerate((heads, groups, groups)))
     if n.attr("do_rotary", 0):
-        at = functions.arange(q.shape[2]) + past
-        turn = [_line(n, i, at) for i in (7, 8)]
+        turn = [n.tensor(i).narrow(0, 0, q.shape[2]) for i in (7, 8)]
         interleaved = bool(n.attr("rotary_interleaved", 0))
         q, k = (rotated(t, turn[0], turn[1], interleaved=interleaved) for t in (q, k))
-    if n.has(3):
-        k, v = functions.cat([n.tensor(3), k], 2), functions.cat([n.tensor(4), v], 2)
     keep = functions.arange(k.shape[2]) <= n.tensor(5).reshape(-1, 1)
     keys, values = (t.repeat_interleave(heads // groups, 1) for t in (k, v))
     out = attended(n, q, keys, values, keep.reshape(-1, 1, 1, k.shape[2]), None, causal=True)
     return joined(out), k, v
-
-
-def _line(n: Node, i: int, at: Tensor) -> Tensor:
-    """Rows of a cache of cosines or sines, as heads broadcast with them."""
-    return n.tensor(i)[at].unsqueeze(0).unsqueeze(0)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:

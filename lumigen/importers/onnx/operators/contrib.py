@@ -58,7 +58,9 @@ def simplified_norm(x: Tensor, scale: Tensor, epsilon: float) -> tuple[Tensor, T
 def simplified_layer_norm(n: Node) -> tuple[Any, ...]:
     x = n.tensor(0)
     if int(n.attr("axis", -1)) % x.ndim != x.ndim - 1:
-        raise n.unsupported("it normalises more than the last axis", "Export it without that fusion.")
+        raise n.unsupported(
+            "it normalises more than the last axis", "Export it without that fusion."
+        )
     return simplified_norm(x, n.tensor(1), n.attr("epsilon", 1e-5))
 
 
@@ -97,7 +99,10 @@ def activated(function: Function) -> Function:
         if name.lower() not in ACTIVATIONS:
             raise n.unsupported(f"its activation is {name!r}", "Export it without that fusion.")
         act, a, b = ACTIVATIONS[name.lower()]
-        given = n.attr("activation_params", None) or [n.attr("activation_alpha", a), n.attr("activation_beta", b)]
+        given = n.attr("activation_params", None) or [
+            n.attr("activation_alpha", a),
+            n.attr("activation_beta", b),
+        ]
         return act(out, *(*given, b)[:2])
 
     return f
@@ -117,7 +122,9 @@ def matmul_nbits(n: Node) -> Tensor:
     depth, width = int(n.attr("K")), int(n.attr("N"))
     bits, block = int(n.attr("bits", 4)), int(n.attr("block_size"))
     if bits not in (4, 8) or n.has(4):
-        raise n.unsupported(f"it has {bits} bits, or an order of its groups", "Export it with 4 bits.")
+        raise n.unsupported(
+            f"it has {bits} bits, or an order of its groups", "Export it with 4 bits."
+        )
     blocks = -(-depth // block)
     numbers = _unpacked(packed.reshape(width, blocks, -1), bits)
     zero: Any = 2 ** (bits - 1)
@@ -238,5 +245,7 @@ _FUNCTIONS: dict[str, Function] = {
 
 ROWS = (
     *(Row(name, f, domain=MICROSOFT) for name, f in _FUNCTIONS.items()),
-    Row("SimplifiedLayerNormalization", simplified_layer_norm),  # where onnxruntime's exporter puts it
+    Row(
+        "SimplifiedLayerNormalization", simplified_layer_norm
+    ),  # where onnxruntime's exporter puts it
 )

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-
 from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import Node, Row
 from lumigen.importers.onnx.values import Array, Known, Value

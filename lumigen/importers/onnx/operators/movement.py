@@ -11,8 +11,7 @@ import numpy as np
 from lumigen.dtype import boolean
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import Node, Row
-from lumigen.importers.onnx.values import FEW
-from lumigen.importers.onnx.values import Array, Known, Value, as_known, shape_of
+from lumigen.importers.onnx.values import FEW, Array, Known, Value, as_known, shape_of
 
 # --- shapes ---------------------------------------------------------------------------------------
 

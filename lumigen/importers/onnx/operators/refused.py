@@ -13,7 +13,10 @@ _TEXTS = (
     "Do it before the model, and pass numbers.",
 )
 _TRAINING = ("it trains, and models are compiled for inference", "Export the model in eval mode.")
-_TREES = ("it is an operator of classical machine learning", "Convert it to tensors: hummingbird does.")
+_TREES = (
+    "it is an operator of classical machine learning",
+    "Convert it to tensors: hummingbird does.",
+)
 
 REASONS = {
     "NonMaxSuppression": (
@@ -28,7 +31,12 @@ REASONS = {
 }
 OF_DOMAINS = {
     "ai.onnx.preview.training": ("Adagrad", "Adam", "Gradient", "Momentum"),
-    "ai.onnx.ml": ("LabelEncoder", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"),
+    "ai.onnx.ml": (
+        "LabelEncoder",
+        "TreeEnsemble",
+        "TreeEnsembleClassifier",
+        "TreeEnsembleRegressor",
+    ),
 }
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import Node, Row
 
 
-def between(x: Tensor, image: Tensor, y: Tensor, across: Tensor) -> Tensor:
-    """(.., channel) of images (batch, channel, height, width) at places of one shape: the mean of four neighbours.
+def between(
+    x: Tensor,
+    image: Tensor,
+    y: Tensor,
+    across: Tensor,
+    together: Callable[[Tensor, Tensor], Tensor] = Tensor.add,
+) -> Tensor:
+    """(.., channel) of images (batch, channel, height, width) at places of one shape: four weighted neighbours.
 
-    Neighbours that are no elements count as 0.
+    They are put `together` by a sum. Those that are no elements count as 0.
     """
     height, width = x.shape[2:]
     rows = x.permute(0, 2, 3, 1)
@@ -25,7 +32,7 @@ def between(x: Tensor, image: Tensor, y: Tensor, across: Tensor) -> Tensor:
             weight = functions.where(inside, weight, 0.0)
             read = rows[image, _held(at_y, height), _held(at_x, width)]
             part = read * weight.to(x.dtype).unsqueeze(-1)
-            total = part if total is None else total + part
+            total = part if total is None else together(total, part)
     assert total is not None
     return total
 
@@ -42,11 +49,19 @@ def roi_align(n: Node) -> Tensor:
         why = "its sampling_ratio is 0, so that each region has samples of its own number"
         raise n.unsupported(why, "Set sampling_ratio, such as to 2.")
     scale = n.attr("spatial_scale", 1.0)
-    half = 0.5 if n.attr("coordinate_transformation_mode", "half_pixel") == "half_pixel" and n.version >= 16 else 0.0
+    half = (
+        0.5
+        if n.attr("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+        and n.version >= 16
+        else 0.0
+    )
     counts = (int(n.attr("output_height", 1)), int(n.attr("output_width", 1)))
     left, top, right, bottom = (rois[:, i] * scale - half for i in range(4))
     places: list[Tensor] = []
-    for start, end, count, size in ((top, bottom, counts[0], x.shape[2]), (left, right, counts[1], x.shape[3])):
+    for start, end, count, size in (
+        (top, bottom, counts[0], x.shape[2]),
+        (left, right, counts[1], x.shape[3]),
+    ):
         extent = end - start if half else (end - start).clamp(min=1.0)
         step = extent / (count * samples)
         at = start.unsqueeze(-1) + (functions.arange(count * samples) + 0.5) * step.unsqueeze(-1)
@@ -55,9 +70,11 @@ def roi_align(n: Node) -> Tensor:
         places.append(functions.where(outside, -2.0, held))
     shape = (rois.shape[0], counts[0] * samples, counts[1] * samples)
     y, across = places[0].unsqueeze(2).expand(*shape), places[1].unsqueeze(1).expand(*shape)
-    found = between(x, image.reshape(-1, 1, 1).expand(*shape), y, across)
+    is_max = n.attr("mode", "avg") == "max"  # which is that of weighted neighbours
+    images = image.reshape(-1, 1, 1).expand(*shape)
+    found = between(x, images, y, across, Tensor.maximum if is_max else Tensor.add)
     found = found.reshape(rois.shape[0], counts[0], samples, counts[1], samples, -1)
-    if n.attr("mode", "avg") == "max":
+    if is_max:
         return found.amax((2, 4)).permute(0, 3, 1, 2)
     return found.mean((2, 4)).permute(0, 3, 1, 2)
 

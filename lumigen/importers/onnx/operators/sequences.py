@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from lumigen.frontend import functions
-
 from lumigen.importers.onnx.node import Node, Row
 from lumigen.importers.onnx.operators.movement import parts_of
 from lumigen.importers.onnx.values import Known, Value, listed, shape_of

@@ -102,24 +102,25 @@ def stft(n: Node) -> Tensor:
     parts = [windows(p.squeeze(-1), (length,), (step,), (1,)) for p in x.split(1, -1)]
     parts = parts if window is None else [p * window for p in parts]
     bins = length // 2 + 1 if n.attr("onesided", 1) else length
-    return functions.stack(_spectrum(n, parts[0], parts[1] if len(parts) > 1 else None, bins, -1.0), -1)
+    return functions.stack(
+        _spectrum(n, parts[0], parts[1] if len(parts) > 1 else None, bins, -1.0), -1
+    )
 
 
 def mel_weights(n: Node) -> Known:
     """(bins of the spectrum, bands): triangles that are equally wide in mel."""
     bands, length, rate, low, high = (ints(n.static(i))[0] for i in range(5))
     kind = numpy_type(n.attr("output_datatype", 1))
-    edges = np.linspace(_mel(low), _mel(high), bands + 2)
+    step = (_mel(high) - _mel(low)) / (bands + 2)  # as ONNX has it: the last edge lies below `high`
+    edges = np.arange(bands + 2) * step + _mel(low)
     places = np.floor((length + 1) * (700 * (10 ** (edges / 2595) - 1)) / rate).astype(int)
     out = np.zeros((length // 2 + 1, bands))
     for band in range(bands):
         first, centre, last = places[band : band + 3]
-        if first == centre:
-            out[centre, band] = 1
-        for j in range(first, centre + 1 if first != centre else first):
-            out[j, band] = (j - first) / (centre - first)
-        for j in range(centre, last):
-            out[j, band] = (last - j) / (last - centre)
+        up, down = np.arange(first, centre), np.arange(centre, last)
+        out[up, band] = (up - first) / max(centre - first, 1)
+        out[centre, band] = 1
+        out[down, band] = (last - down) / max(last - centre, 1)
     return Known(out.astype(kind))
 
 
