@@ -14,7 +14,7 @@ from lumigen.graph import Graph
 from lumigen.importers.onnx.importing import Imported, model_of, opened
 from lumigen.importers.onnx.ports import tensor_type
 from lumigen.importers.onnx.reading import numpy_type, package
-from lumigen.importers.onnx.values import Array
+from lumigen.importers.onnx.values import Array, Known, Value
 from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
 
@@ -89,8 +89,11 @@ def _random(rng: np.random.Generator, spec: Spec, sizes: Mapping[Dim, int]) -> A
     return rng.integers(0, 2, shape).astype(spec.dtype.numpy)
 
 
-def _plain(value: Any) -> Any:
-    return [_plain(v) for v in value] if isinstance(value, list) else getattr(value, "array", None)
+def _plain(value: Value) -> Any:
+    """A value that was given, as the reference takes it."""
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return value.array if isinstance(value, Known) else None
 
 
 def _compared(sizes: str, name: str, got: Array, want: Array) -> Checked:

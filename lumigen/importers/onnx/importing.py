@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lumigen.errors import BadOnnxFile
+from lumigen.errors import BadOnnxFile, first_line
 from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
 from lumigen.importers.onnx.reading import read_model
-from lumigen.importers.onnx.session import ONNX_DOMAINS, UNKNOWN, Frame, Session
+from lumigen.importers.onnx.session import MISFITS, ONNX_DOMAINS, UNKNOWN, Frame, Session
 from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
 
@@ -39,8 +39,8 @@ def from_onnx(
 ) -> Model:
     """The model of an ONNX file, or of a ModelProto, with one entry `forward`.
 
-    `dims` gives each symbolic size of the inputs a number, (least, greatest) or an `lg.Dim`; `inputs` gives inputs whose
-    numbers decide shapes their values, and the entry has them no longer. Initialisers are weights under their own
+    `dims` gives each symbolic size of the inputs a number, (least, greatest) or an `lg.Dim`; `inputs` gives inputs
+    whose numbers decide shapes their values, and the entry has them no longer. Initialisers are weights under their own
     names. BadOnnxFile for what is no model, DimsWithoutRange, UnsupportedNode and NotConstant with the node's name.
     """
     return model_of(opened(model, dims or {}, inputs or {}))
@@ -49,6 +49,17 @@ def from_onnx(
 def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Imported:
     """The file read and its ports declared; nothing of its graph is imported yet."""
     proto, file = read_model(model)
+    try:
+        return _declared(proto, file, dims, values)
+    except MISFITS as e:
+        why = f"its inputs and outputs are not as ONNX has them ({first_line(e)[:80].rstrip('.')})"
+        remedy = "Export the model again."
+        raise BadOnnxFile(file=file or "the model", why=why, remedy=remedy) from e
+
+
+def _declared(
+    proto: Any, file: Path | None, dims: Mapping[str, Any], values: Mapping[str, Any]
+) -> Imported:
     shown = file or "the model"
     versions = versions_of(proto, shown)
     graph = proto.graph

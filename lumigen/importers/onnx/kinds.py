@@ -70,7 +70,7 @@ def kept_in(node: Node, x: Tensor, element: int) -> Tensor:
     if node.op not in OVERFLOWS or x.dtype.is_float:
         return x
     kind = numpy_type(element)
-    if kind == np.uint64:
+    if kind.name == "uint64":
         raise node.unsupported("it may leave the range of 63 bits of uint64", "Use int64.")
     return wrapped(x, kind) if kind.name in NARROW else x
 
@@ -108,7 +108,7 @@ def wrapped(x: Tensor, kind: np.dtype[Any]) -> Tensor:
 def known_cast(a: Array, kind: np.dtype[Any]) -> Any:
     """Known numbers in another type; sizes stay as they are among integers, and floats of them are no longer known."""
     if a.dtype != object:
-        return None if kind == object else a.astype(kind)
+        return None if kind.hasobject else a.astype(kind)
     if kind.kind in "iu":
         return a
     return a != 0 if kind == np.bool_ else None

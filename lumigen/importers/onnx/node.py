@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from lumigen.errors import NotConstant, SourceLocation, UnsupportedNode
+from lumigen.errors import NotConstant, SourceLocation, UnsupportedNode, printable
 from lumigen.frontend import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.graph import Graph, tensor_of
@@ -37,7 +37,8 @@ FIELDS = (
     "graphs",
     "sparse_tensor",
 )
-TEXTS = ("s", "strings")
+LONGEST = 100  # characters of a node's name that are shown
+MOST_COMPUTED = 2**26  # elements of what is computed while a model is imported
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class NodePlace(SourceLocation):
 
     @property
     def spot(self) -> str:
-        return f"{self.line} {self.function}"
+        return f"{self.line} {self.function[:LONGEST]}"
 
     def __str__(self) -> str:
-        return f"{self.file}: node {self.line}, {self.function}"
+        return printable(f"{self.file}: node {self.line}, {self.function[:LONGEST]}")
 
 
 class Surroundings(Protocol):
@@ -154,6 +155,10 @@ class Node:
         if inputs or dims:
             example = f"--set {inputs[0]}=VALUE" if inputs else f"--dim {dims[0]}=SIZE"
             raise fail(NotConstant, op=self.op, name=name, inputs=inputs + dims, example=example)
+        most = max(math.prod(e.const for e in n.shape) for n in graph.nodes())
+        if most > MOST_COMPUTED:
+            why = f"{name} must be known, and takes {most} elements to compute"
+            raise fail(UnsupportedNode, op=self.op, why=why, remedy="Make it smaller.")
         return evaluate(graph, {}, self.around.weights())["out"]
 
     def simplified(self, value: Value) -> Value:
@@ -234,7 +239,8 @@ class Node:
         return out
 
     def decoded(self, attribute: Any) -> Any:
-        which = FIELDS[attribute.type] if 0 <= attribute.type < len(FIELDS) else ""
+        kind = int(attribute.type)
+        which = FIELDS[kind] if 0 <= kind < len(FIELDS) else ""
         if not which:
             why = f"attribute {attribute.name} has no type"
             raise fail(UnsupportedNode, op=self.op, why=why, remedy="Export the model again.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -80,11 +80,16 @@ def dims_for(sizes: Sequence[Sequence[int | str]], given: Given, file: Any) -> d
     out: dict[str, Any] = {}
     for name in names:
         used.append(identifier(name, used, ()))
-        value = given[name]
-        if isinstance(value, tuple):
-            value = Dim(used[-1], *value) if value[0] != value[1] else value[0]
-        out[name] = value
+        out[name] = _size(used[-1], given[name])
     return out
+
+
+def _size(name: str, given: Any) -> Any:
+    """A number, or a Dim of that name."""
+    if not isinstance(given, tuple | list):
+        return given
+    low, high = (int(e) for e in cast("tuple[Any, Any]", given))
+    return low if low == high else Dim(name, low, high)
 
 
 def _quoted(name: str) -> str:

@@ -71,7 +71,8 @@ def array_of(tensor: Any, file: Path | None) -> Array:
     try:
         if tensor.data_location == EXTERNAL:
             return _external(tensor, file)
-        return np.asarray(package("onnx.numpy_helper").to_array(tensor))
+        found = np.asarray(package("onnx.numpy_helper").to_array(tensor))
+        return found.astype(str) if found.dtype == object else found  # objects are sizes
     except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as e:
         name = tensor.name or "a constant"
         why = f"tensor {name} of shape {list(tensor.dims)} is not what it says: {first_line(e)[:100].rstrip('.')}"
@@ -90,7 +91,7 @@ def _external(tensor: Any, file: Path | None) -> Array:
             f"its bytes would be in {entries['location']}, and that is no file beside the model"
         )
     kind = numpy_type(tensor.data_type)
-    if kind == object or kind.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
+    if kind.hasobject or kind.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
         raise ValueError(f"elements of {kind} are in no file of their own")
     shape = tuple(int(d) for d in tensor.dims)
     count, offset = math.prod(shape), int(entries.get("offset", 0))

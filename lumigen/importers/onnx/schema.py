@@ -10,7 +10,7 @@ from lumigen.importers.onnx.values import HELD, Known, Value
 
 
 def body_of(node: Node) -> tuple[Any, list[Any]] | None:
-    """The FunctionProto that the operator stands for in its version, and its default attributes; None if there is none."""
+    """The FunctionProto that the operator stands for, and its default attributes; None if there is none."""
     defs = package("onnx.defs")
     try:
         schema = defs.get_schema(node.op, node.version, node.proto.domain)

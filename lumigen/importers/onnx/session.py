@@ -5,15 +5,23 @@ Promises that every value is computed once, that an error names the node, and th
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from lumigen.errors import BadSize, DimSpecialised, LumigenError, UnsupportedNode, located
+from lumigen.errors import (
+    BadSize,
+    DimSpecialised,
+    LumigenError,
+    UnsupportedNode,
+    first_line,
+    located,
+)
 from lumigen.frontend import Tensor
 from lumigen.frontend.nn.module import Buffer, Module, Parameter
 from lumigen.frontend.trace import current, fail
@@ -27,6 +35,10 @@ from lumigen.importers.onnx.values import FEW, Array, Known, Value, held, tidied
 MOST_STEPS = 100_000  # nodes that are visited, those of loops and functions each time
 DEEPEST = 40  # functions and subgraphs inside each other
 
+MOST_DENSE = 2**28  # elements of a sparse tensor, zeros included
+# What Python and numpy raise of operands that do not fit together.
+MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError,
+           MemoryError, RecursionError)  # fmt: skip
 ONNX_DOMAINS = ("", "ai.onnx")
 
 
@@ -162,7 +174,10 @@ class Session:
         values, at = self.array(sparse.values), self.array(sparse.indices)
         shape = tuple(int(d) for d in sparse.dims)
         flat = at if at.ndim == 1 else np.ravel_multi_index(tuple(at.T), shape)
-        out = np.zeros(int(np.prod(shape)), values.dtype)
+        if not 0 <= math.prod(shape) <= MOST_DENSE:
+            why = f"a sparse tensor has shape {shape}, and at most {MOST_DENSE} elements are read"
+            raise fail(UnsupportedNode, op="onnx", why=why, remedy="Export it without.")
+        out = np.zeros(math.prod(shape), values.dtype)
         out[flat] = values
         return out.reshape(shape)
 
@@ -186,11 +201,14 @@ class Session:
             frame.values |= dict.fromkeys(proto.output, UNKNOWN)
             return
         with np.errstate(all="ignore"):
-            result = self._apply(node)
-        outputs = result if isinstance(result, tuple) else (result,)
+            result = _told(node, self._apply)
+        outputs = cast("tuple[Value, ...]", result if isinstance(result, tuple) else (result,))
         for name, value in zip(proto.output, outputs, strict=False):
-            if name:
-                frame.values[name] = self._named(node, name, value)
+            if not name:
+                continue
+            if name in frame.values and not frame.depth:
+                raise node.unsupported(f"it makes {name!r}, which is there already", "Rename it.")
+            frame.values[name] = self._named(node, name, value)
         if len(outputs) < len(proto.output) and any(proto.output[len(outputs) :]):
             raise node.unsupported(
                 f"it has {len(proto.output)} outputs, and {len(outputs)} are known"
@@ -272,6 +290,19 @@ class Session:
             return tuple(frame.find(name) if node.wants(i) else None for i, name in names)
         except KeyError as e:
             raise node.unsupported(f"its function does not make {e.args[0]!r}") from None
+
+
+def _told(node: Node, apply: Callable[[Node], Any]) -> Any:
+    """The outputs; what a node that is not as its operator asks raises comes as UnsupportedNode."""
+    try:
+        return apply(node)
+    except MISFITS as e:
+        why = f"its operands or attributes do not fit ({type(e).__name__}: {first_line(e)[:120].rstrip('.')})"
+        remedy = (
+            "Check the model with onnx.checker.check_model; "
+            "if it finds nothing, report it as CONTRIBUTING.md says."
+        )
+        raise node.unsupported(why, remedy) from e
 
 
 def _full_name(domain: str, op: str) -> str:

@@ -100,11 +100,13 @@ def scalar_of(known: Known) -> Any:
     flat = known.array.reshape(-1)
     if not flat.size or known.is_symbolic:
         return None
-    first = flat[0]
+    first: Any = flat[0]
+    if not (flat[:FEW] == first).all() and first == first:  # noqa: PLR0124
+        return None
     same = (flat == first).all() or (flat != flat).all()  # noqa: PLR0124  # NaN
     if not same or (first == 0 and len({bool(s) for s in np.signbit(flat.astype(np.float64))}) > 1):
         return None
-    return first.item() if hasattr(first, "item") else first
+    return flat[:1].tolist()[0]
 
 
 def written(known: Known) -> Tensor | None:

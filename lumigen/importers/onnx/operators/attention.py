@@ -12,7 +12,7 @@ MICROSOFT = "com.microsoft"
 
 
 def heads_of(x: Tensor, heads: int) -> Tensor:
-    """(batch, seq, heads * size) -> (batch, heads, seq, size)"""
+    """(batch, seq, heads * size) -> (batch, heads, seq, size)."""
     batch, length, width = x.shape
     return x.reshape(batch, length, heads, width // heads).transpose(1, 2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lumigen.dtype import f32, i32, i64
@@ -81,11 +82,8 @@ def embed_layer_norm(n: Node) -> tuple[Any, ...]:
         total = total + n.tensor(4)[n.tensor(1)]
     apart, _, variance = norms.centred(total, (-1,))
     out = apart * (variance + n.attr("epsilon", 1e-12)).rsqrt() * n.tensor(5) + n.tensor(6)
-    if n.has(7):
-        lengths = n.tensor(7).to(i64).sum(1).to(i32)
-    else:
-        lengths = functions.zeros(words.shape[0], dtype=i32)
-    return out, lengths, total
+    mask = n.tensor(7) if n.has(7) else functions.zeros(words.shape[0], 1, dtype=i32)
+    return out, mask.to(i64).sum(1).to(i32), total
 
 
 def activated(function: Function) -> Function:
@@ -176,12 +174,12 @@ def rounded(n: Node, x: Tensor, scale: int, like: int) -> Tensor:
     return quantised.quantised(x, n.tensor(scale), zero, quantised.numpy_type(element))
 
 
-def qlinear(f: Any) -> Function:
+def qlinear(f: Callable[[Tensor, Tensor], Tensor]) -> Function:
     """An operator of two quantised operands."""
     return lambda n: rounded(n, f(real(n, 0), real(n, 3)), 6, 0)
 
 
-def qlinear_unary(f: Any) -> Function:
+def qlinear_unary(f: Callable[[Node, Tensor], Tensor]) -> Function:
     """An operator of one quantised operand."""
     return lambda n: rounded(n, f(n, real(n, 0)), 3, 0)
 

@@ -16,26 +16,39 @@ from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array
 
 Unary = Callable[[Tensor], Tensor]
-Binary = Callable[[Tensor, Tensor], Tensor]
+Binary = Callable[[Any, Any], Any]
 
 
 def unary(name: str, f: Unary, known: Callable[[Any], Any] | None = None) -> Row:
     """An operator of one operand; `known` is numpy's function."""
-    of_known = None if known is None else lambda n, a: kept(known(a), a)
-    return Row(name, lambda n: f(n.tensor(0)), known=of_known)
+
+    def of_known(n: Node, a: Array) -> Any:
+        assert known is not None
+        return kept(known(a), a)
+
+    return Row(name, lambda n: f(n.tensor(0)), known=None if known is None else of_known)
 
 
-def binary(name: str, f: Binary, known: Callable[[Any, Any], Any] | None = None) -> Row:
+def binary(name: str, f: Binary, known: Binary | None = None) -> Row:
     """An operator of two operands, which broadcast."""
-    of_known = None if known is None else lambda n, a, b: known(a, b)
-    return Row(name, lambda n: f(n.tensor(0), n.tensor(1)), known=of_known)
+
+    def of_known(n: Node, a: Array, b: Array) -> Any:
+        assert known is not None
+        return known(a, b)
+
+    def function(n: Node) -> Tensor:
+        return f(n.tensor(0), n.tensor(1))
+
+    return Row(name, function, known=None if known is None else of_known)
 
 
-def variadic(name: str, f: Binary, known: Callable[[Any, Any], Any]) -> Row:
+def variadic(name: str, f: Binary, known: Binary) -> Row:
     """An operator of any number of operands, from left to right."""
-    return Row(
-        name, lambda n: reduce(f, n.tensors()), known=lambda n, *arrays: reduce(known, arrays)
-    )
+
+    def of_known(n: Node, *arrays: Array) -> Any:
+        return reduce(known, arrays)
+
+    return Row(name, lambda n: reduce(f, n.tensors()), known=of_known)
 
 
 def kept(found: Any, a: Array) -> Any:
@@ -124,18 +137,16 @@ def _chosen(n: Node, condition: Array, a: Array, b: Array) -> Array:
 
 
 def _known_greater(a: Array, b: Array) -> Any:
-    return _of_sizes(functions.sym_max, np.maximum)(a, b)
+    return np.frompyfunc(functions.sym_max, 2, 1)(a, b) if has_sizes(a, b) else np.maximum(a, b)
 
 
 def _known_lesser(a: Array, b: Array) -> Any:
-    return _of_sizes(functions.sym_min, np.minimum)(a, b)
+    return np.frompyfunc(functions.sym_min, 2, 1)(a, b) if has_sizes(a, b) else np.minimum(a, b)
 
 
-def _of_sizes(symbolic: Callable[[Any, Any], Any], numbers: Callable[[Any, Any], Any]) -> Any:
-    """The function for sizes where one operand has them."""
-    return lambda a, b: (
-        np.frompyfunc(symbolic, 2, 1)(a, b) if object in (a.dtype, b.dtype) else numbers(a, b)
-    )
+def has_sizes(*arrays: Array) -> bool:
+    """Whether an operand holds symbolic sizes."""
+    return any(a.dtype == object for a in arrays)
 
 
 # --- comparisons ----------------------------------------------------------------------------------

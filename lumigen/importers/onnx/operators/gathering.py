@@ -104,7 +104,8 @@ def compress(n: Node) -> Tensor:
         x, axis = x.flatten(), 0
     if not chosen:
         return x.narrow(axis, 0, 0)
-    return x[(*[slice(None)] * (int(axis) % x.ndim), chosen)]
+    places = n.around.tensor(Known(np.array(chosen), f"{n.proto.output[0]}.places"))
+    return x.index_select(int(axis) % x.ndim, places)
 
 
 def nonzero(n: Node) -> Known:

@@ -291,10 +291,8 @@ def space_to_depth(n: Node) -> Tensor:
     x, block = n.tensor(0), int(n.attr("blocksize"))
     b, c, h, w = x.shape
     parts = x.reshape(b, c, h // block, block, w // block, block)
-    if n.attr("mode", "DCR") == "DCR":
-        parts = parts.permute(0, 3, 5, 1, 2, 4)
-    else:
-        parts = parts.permute(0, 1, 3, 5, 2, 4)
+    is_depth_first = n.attr("mode", "DCR") == "DCR"
+    parts = parts.permute(0, 3, 5, 1, 2, 4) if is_depth_first else parts.permute(0, 1, 3, 5, 2, 4)
     return parts.reshape(b, c * block**2, h // block, w // block)
 
 

@@ -107,10 +107,7 @@ def local_response(n: Node) -> Tensor:
 def lp_normalization(n: Node) -> Tensor:
     """x by its norm along an axis; 0 where that is 0."""
     x, axis = n.tensor(0), int(n.attr("axis", -1))
-    if n.attr("p", 2) == 1:
-        length = x.abs().sum(axis, keepdim=True)
-    else:
-        length = (x * x).sum(axis, keepdim=True).sqrt()
+    length = x.norm(p=int(n.attr("p", 2)), dim=axis, keepdim=True)
     return x / length.masked_fill(length == 0, 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from lumigen.frontend import Tensor, functions
@@ -63,9 +64,14 @@ def _root(x: Tensor, p: float) -> Tensor:
     return x.sqrt() if p == 2 else x if p == 1 else x.pow(1 / p)
 
 
-def whole(name: str, f: Any) -> Row:
+def whole(name: str, f: Callable[[Node, Tensor, tuple[int, ...]], Tensor]) -> Row:
     """A pool over all of each channel."""
     return Row(name, lambda n: f(n, n.tensor(0), tuple(range(2, n.tensor(0).ndim))))
+
+
+def global_lp(n: Node, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    p = float(n.attr("p", 2))
+    return _root(_power(x, p).sum(axes, keepdim=True), p)
 
 
 def max_unpool(n: Node) -> Tensor:
@@ -93,10 +99,5 @@ ROWS = (
     Row("MaxUnpool", max_unpool),
     whole("GlobalAveragePool", lambda n, x, axes: x.mean(axes, keepdim=True)),
     whole("GlobalMaxPool", lambda n, x, axes: x.amax(axes, keepdim=True)),
-    whole(
-        "GlobalLpPool",
-        lambda n, x, axes: _root(
-            _power(x, float(n.attr("p", 2))).sum(axes, keepdim=True), float(n.attr("p", 2))
-        ),
-    ),
+    whole("GlobalLpPool", global_lp),
 )

@@ -61,10 +61,8 @@ def _gru(cell: Cell, state: State, x: Tensor) -> State:
     ahead = cell.product(h)
     z = cell.f[0](cell.gate(x, 0) + cell.gate(ahead, 0))
     r = cell.f[0](cell.gate(x, 1) + cell.gate(ahead, 1))
-    if cell.node.attr("linear_before_reset", 0):
-        inner = r * cell.gate(ahead, 2)
-    else:
-        inner = cell.gate(cell.product(r * h), 2)
+    resets_after = cell.node.attr("linear_before_reset", 0)
+    inner = r * cell.gate(ahead, 2) if resets_after else cell.gate(cell.product(r * h), 2)
     new = cell.f[1](cell.gate(x, 2) + inner)
     return ((1 - z) * new + z * h,)
 

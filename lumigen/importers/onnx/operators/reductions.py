@@ -108,7 +108,7 @@ def place(name: str, f: Callable[..., Tensor]) -> Row:
         axis = int(n.attr("axis", 0)) % max(x.ndim, 1)
         if not n.attr("select_last_index", 0):
             return f(x, axis, keep)
-        return x.shape[axis] - 1 - f(x.flip(axis), axis, keep)
+        return -f(x.flip(axis), axis, keep) + (x.shape[axis] - 1)
 
     return Row(name, function)
 

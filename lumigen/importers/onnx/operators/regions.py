@@ -105,7 +105,7 @@ def deform_conv(n: Node) -> Tensor:
     seen = between(split, image, grid[0].reshape(*shape), grid[1].reshape(*shape))
     if n.has(4):
         seen = seen * n.tensor(4).reshape(*shape).unsqueeze(-1)
-    # (batch, channel, place, *counts)
+    # channels and places of a group are one axis
     seen = seen.permute(0, 4, 1, 2, 3).reshape(batch, groups, channels // groups * places, -1)
     filters = weight.reshape(groups, weight.shape[0] // groups, -1)
     out = (filters @ seen).reshape(batch, weight.shape[0], *counts)

@@ -13,29 +13,40 @@ from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import Node, Row
 from lumigen.importers.onnx.values import Array, Known, ints
 
+MOST_PLACES = 2**20  # of one axis
+
 # Where output element x of an axis reads, by coordinate_transformation_mode: from sizes, the scale and the region.
-Coordinate = Callable[[Array, float, int, int, tuple[float, float]], Array]
+Region = tuple[float, float]
+Coordinate = Callable[[Array, float, int, int, Region], Array]
 
 
-def _half_pixel(x: Array, scale: float, *_: Any) -> Array:
+def _half_pixel(x: Array, scale: float, old: int, new: int, roi: Region) -> Array:
     return (x + 0.5) / scale - 0.5
 
 
-def _pytorch(x: Array, scale: float, old: int, new: int, roi: Any) -> Array:
-    return _half_pixel(x, scale) if new > 1 else np.zeros_like(x)
+def _asymmetric(x: Array, scale: float, old: int, new: int, roi: Region) -> Array:
+    return x / scale
 
 
-def _align_corners(x: Array, scale: float, old: int, new: int, roi: Any) -> Array:
+def _half_pixel_for_nn(x: Array, scale: float, old: int, new: int, roi: Region) -> Array:
+    return (x + 0.5) / scale
+
+
+def _pytorch(x: Array, scale: float, old: int, new: int, roi: Region) -> Array:
+    return _half_pixel(x, scale, old, new, roi) if new > 1 else np.zeros_like(x)
+
+
+def _align_corners(x: Array, scale: float, old: int, new: int, roi: Region) -> Array:
     return x * (old - 1) / (scale * old - 1) if scale * old != 1 else np.zeros_like(x)
 
 
-def _symmetric(x: Array, scale: float, old: int, new: int, roi: Any) -> Array:
+def _symmetric(x: Array, scale: float, old: int, new: int, roi: Region) -> Array:
     """Half pixels, moved so that both centres meet where the output size was rounded."""
     moved = old / 2 * (1 - new / (scale * old))
     return moved + (x + 0.5) / scale - 0.5
 
 
-def _cropped(x: Array, scale: float, old: int, new: int, roi: tuple[float, float]) -> Array:
+def _cropped(x: Array, scale: float, old: int, new: int, roi: Region) -> Array:
     start, end = roi
     if new > 1:
         return start * (old - 1) + x * (end - start) * (old - 1) / (scale * old - 1)
@@ -46,10 +57,10 @@ COORDINATES: dict[str, Coordinate] = {
     "half_pixel": _half_pixel,
     "pytorch_half_pixel": _pytorch,
     "align_corners": _align_corners,
-    "asymmetric": lambda x, scale, *_: x / scale,
+    "asymmetric": _asymmetric,
     "half_pixel_symmetric": _symmetric,
     "tf_crop_and_resize": _cropped,
-    "tf_half_pixel_for_nn": lambda x, scale, *_: (x + 0.5) / scale,
+    "tf_half_pixel_for_nn": _half_pixel_for_nn,
 }
 NEAREST: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -92,15 +103,17 @@ def taps(n: Node, at: Array, scale: float, size: int) -> tuple[Array, Array]:
     return np.clip(places, 0, size - 1).astype(np.int64), weights
 
 
-def resized(n: Node, x: Tensor, d: int, new: int, scale: float, roi: tuple[float, float]) -> Tensor:
+def resized(n: Node, x: Tensor, d: int, new: Any, scale: float, roi: Region) -> Tensor:
     """One axis, whose size is known, in its new size."""
     old = x.shape[d]
-    if not isinstance(old, int):
+    if not isinstance(old, int) or not isinstance(new, int):
         raise n.unsupported(
             f"it resizes axis {d} of symbolic size {old} by mode {n.attr('mode', 'nearest')!r}, "
             f"{n.attr('coordinate_transformation_mode', 'half_pixel')!r}",
             "Fix that size with --dim.",
         )
+    if not 0 < new <= MOST_PLACES:
+        raise n.unsupported(f"its new size is {new}", f"Pass a size of 1 to {MOST_PLACES}.")
     rule = n.attr("coordinate_transformation_mode", "half_pixel")
     if rule not in COORDINATES:
         raise n.unsupported(f"its coordinates are {rule!r}")

@@ -9,6 +9,8 @@ from lumigen.importers.onnx.node import Node, Row
 from lumigen.importers.onnx.operators.movement import parts_of
 from lumigen.importers.onnx.values import Known, Value, listed, shape_of
 
+MOST_PARTS = 4096  # of a sequence
+
 
 def _place(n: Node, i: int, count: int) -> int:
     """A known place in a sequence."""
@@ -42,6 +44,8 @@ def split(n: Node) -> list[Value]:
     x = n.tensor(0)
     axis = int(n.attr("axis", 0)) % x.ndim
     total = shape_of(value)[axis]
+    if isinstance(total, int) and total > MOST_PARTS and not (n.has(1) and n.static(1).ndim):
+        raise n.unsupported(f"it may make {total} parts, and at most {MOST_PARTS} are listed")
     if not n.has(1):
         parts = x.split(1, axis)
         return list(parts if n.attr("keepdims", 1) else (p.squeeze(axis) for p in parts))

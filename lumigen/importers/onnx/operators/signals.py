@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from lumigen.frontend.convolution import windows
 from lumigen.importers.onnx.node import Node, Row
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array, Known, ints
+
+LONGEST = 8192  # transform: its matrix has as many rows and columns
 
 
 def _matrix(n: Node, name: str, numbers: Array, x: Tensor) -> Tensor:
@@ -33,6 +35,8 @@ def _fixed(n: Node, x: Tensor, axis: int, wanted: int | None) -> tuple[Tensor, i
     if not isinstance(have, int) or not isinstance(length, int):
         why = f"it transforms an axis of symbolic size {have}"
         raise n.unsupported(why, "Fix that size with --dim.")
+    if not 0 < length <= LONGEST:
+        raise n.unsupported(f"its length is {length}", f"Pass a length of 1 to {LONGEST}.")
     if length <= have:
         return x.narrow(axis, 0, length), length
     widths = [0] * 2 * x.ndim
@@ -99,6 +103,8 @@ def stft(n: Node) -> Tensor:
         length = int(window.shape[0])
     else:
         raise n.unsupported("it has neither a window nor a length", "Give it one of them.")
+    if not 0 < length <= LONGEST:
+        raise n.unsupported(f"its length is {length}", f"Pass a length of 1 to {LONGEST}.")
     parts = [windows(p.squeeze(-1), (length,), (step,), (1,)) for p in x.split(1, -1)]
     parts = parts if window is None else [p * window for p in parts]
     bins = length // 2 + 1 if n.attr("onesided", 1) else length
@@ -110,22 +116,26 @@ def stft(n: Node) -> Tensor:
 def mel_weights(n: Node) -> Known:
     """(bins of the spectrum, bands): triangles that are equally wide in mel."""
     bands, length, rate, low, high = (ints(n.static(i))[0] for i in range(5))
+    if not 0 < length * bands <= LONGEST**2:
+        raise n.unsupported(f"it has {bands} bands of {length} bins", "Make it smaller.")
     kind = numpy_type(n.attr("output_datatype", 1))
-    step = (_mel(high) - _mel(low)) / (bands + 2)  # as ONNX has it: the last edge lies below `high`
-    edges = np.arange(bands + 2) * step + _mel(low)
-    places = np.floor((length + 1) * (700 * (10 ** (edges / 2595) - 1)) / rate).astype(int)
+    step = float(
+        (_mel(high) - _mel(low)) / (bands + 2)
+    )  # as ONNX has it: the last edge lies below `high`
+    edges = np.array([_mel(low) + i * step for i in range(bands + 2)])
+    places: Array = np.floor((length + 1) * (700 * (10 ** (edges / 2595) - 1)) / rate).astype(int)
     out = np.zeros((length // 2 + 1, bands))
     for band in range(bands):
-        first, centre, last = places[band : band + 3]
-        up, down = np.arange(first, centre), np.arange(centre, last)
+        first, centre, last = (int(e) for e in places[band : band + 3])
+        up, down = (np.arange(a, b) for a, b in ((first, centre), (centre, last)))
         out[up, band] = (up - first) / max(centre - first, 1)
         out[centre, band] = 1
         out[down, band] = (last - down) / max(last - centre, 1)
     return Known(out.astype(kind))
 
 
-def _mel(hertz: float) -> Any:
-    return 2595 * np.log10(1 + hertz / 700)
+def _mel(hertz: float) -> float:
+    return 2595 * math.log10(1 + hertz / 700)
 
 
 ROWS = (

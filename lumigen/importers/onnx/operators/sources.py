@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ CONSTANTS: dict[str, Any] = {
     "value_floats": np.float32,
     "value_int": np.int64,
     "value_ints": np.int64,
-    "value_string": object,
-    "value_strings": object,
+    "value_string": str,
+    "value_strings": str,
 }
 
 
@@ -61,9 +62,12 @@ def range_(n: Node) -> Tensor:
 def _known_range(n: Node, start: Array, end: Array, step: Array) -> Any:
     if object in (start.dtype, end.dtype, step.dtype) or not step:
         return None
-    first, last, by = (a.reshape(()).item() for a in (start, end, step))
+    first, last, by = (
+        float(a.reshape(())) if a.dtype.kind == "f" else int(a.reshape(()))
+        for a in (start, end, step)
+    )
     count = max(math.ceil((last - first) / by), 0)
-    return None if count > FEW else (np.arange(count) * by + first).astype(start.dtype)
+    return None if count > FEW else np.array([first + i * by for i in range(count)], start.dtype)
 
 
 def eye_like(n: Node) -> Tensor:
@@ -77,7 +81,7 @@ def eye_like(n: Node) -> Tensor:
     return at.to(dtype)
 
 
-def window(name: str, of: Any) -> Row:
+def window(name: str, of: Callable[[Tensor], Tensor]) -> Row:
     """A window of `size` elements; symmetric unless `periodic`."""
 
     def function(n: Node) -> Tensor:

@@ -23,7 +23,7 @@ class Windows:
     ]  # behind the padding, that the last window of `ceil_mode` reaches; negative ones crop
 
     def of(self, x: Tensor, fill: float) -> Tensor:
-        """(.., *counts, *size)"""
+        """The windows, (.., *counts, *size)."""
         return windows(self.behind(self.padded(x, fill), fill), self.size, self.step, self.dilation)
 
     def padded(self, x: Tensor, fill: float) -> Tensor:
