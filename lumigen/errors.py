@@ -236,9 +236,9 @@ class BadWeightsFile(UserError):
 
 
 class PackageMissing(UserError):
-    """A file is read with a package that is not installed; `extra` is what installs it."""
+    """A file is read with a package that is not installed; the extra that installs it has its name."""
 
-    message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{extra}]'."
+    message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{package}]'."
 
 
 class BadOnnxFile(UserError):

@@ -139,16 +139,6 @@ def test_functions_that_call_themselves_end() -> None:
     refused(proto, errors.UnsupportedNode, "inside each other")
 
 
-def test_graphs_inside_graphs_end() -> None:
-    nodes = [node("Identity", "x", "v0")]
-    for i in range(60):
-        inner = helper.make_graph(nodes, "g", [], [helper.make_empty_tensor_value_info(f"v{i}")])
-        other = helper.make_graph([node("Neg", "x", "o")], "o", [], [helper.make_empty_tensor_value_info("o")])
-        nodes = [node("If", "c", f"v{i + 1}", then_branch=inner, else_branch=other)]
-    proto = model(nodes, {"x": (F, [2])}, "v60", {"c": np.array(True)})
-    refused(proto, errors.UnsupportedNode, "inside each other")
-
-
 def test_what_depends_on_data_says_on_which() -> None:
     nodes = [node("NonZero", "x", "places", name="/mask/NonZero")]
     proto = model(nodes, {"x": (F, [4])}, "places")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lumigen.errors import BadOnnxFile, first_line
+from lumigen.errors import BadOnnxFile, UnknownOption, first_line
 from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
 from lumigen.importers.onnx.reading import read_model
@@ -65,6 +65,10 @@ def _declared(
     graph = proto.graph
     initial = {t.name for t in graph.initializer}
     free = [i for i in graph.input if i.name not in initial]
+    for name in values:
+        if name not in {i.name for i in free}:
+            known = [i.name for i in free]
+            raise UnknownOption(command="onnx", name=f"input {name}", known=known)
     ports = [i for i in free if i.name not in values]
     sizes = [sizes_of(i, shown) for i in ports]
     chosen = dims_for(sizes, dims, shown)

@@ -14,7 +14,7 @@ import numpy as np
 
 from lumigen.dtype import f32, i64
 from lumigen.frontend import Tensor, functions
-from lumigen.importers.onnx.node import Node
+from lumigen.importers.onnx.node import OnnxNode
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array, held
 
@@ -53,7 +53,7 @@ FLOATS = {
 }
 
 
-def cast(node: Node, x: Tensor, element: int) -> Tensor:
+def cast(node: OnnxNode, x: Tensor, element: int) -> Tensor:
     """The elements in another type of ONNX's."""
     kind = numpy_type(element)
     if kind.name in NARROW:
@@ -65,7 +65,7 @@ def cast(node: Node, x: Tensor, element: int) -> Tensor:
     return x.to(held(kind))
 
 
-def kept_in(node: Node, x: Tensor, element: int) -> Tensor:
+def kept_in(node: OnnxNode, x: Tensor, element: int) -> Tensor:
     """What an operator gives in its declared type, which wraps around if it is narrower than ours."""
     if node.op not in OVERFLOWS or x.dtype.is_float:
         return x

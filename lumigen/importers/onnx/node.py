@@ -64,16 +64,16 @@ class Surroundings(Protocol):
 
     def element_type(self, name: str, value: Value, frame: Any) -> int: ...
 
-    def run_graph(self, node: Node, graph: Any, given: Sequence[Value]) -> list[Value]: ...
+    def run_graph(self, node: OnnxNode, graph: Any, given: Sequence[Value]) -> list[Value]: ...
 
 
 Result: TypeAlias = "Value | tuple[Value, ...]"
-Function: TypeAlias = Callable[["Node"], Any]
+Function: TypeAlias = Callable[["OnnxNode"], Any]
 OfKnown: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Row:
+class Operator:
     """An operator from a version of its operator set on.
 
     `function` gives its outputs of a node. `known` gives the array of one output from a node and its operands' arrays
@@ -88,7 +88,7 @@ class Row:
 
 
 @dataclass(eq=False)
-class Node:
+class OnnxNode:
     """A node while it is imported; `version` is that of the operator set it is of."""
 
     proto: Any
@@ -155,7 +155,8 @@ class Node:
         if inputs or dims:
             example = f"--set {inputs[0]}=VALUE" if inputs else f"--dim {dims[0]}=SIZE"
             raise fail(NotConstant, op=self.op, name=name, inputs=inputs + dims, example=example)
-        most = max(math.prod(e.const for e in n.shape) for n in graph.nodes())
+        edges = (*graph.roots(), *(a for n in graph.nodes() for a in n.args))
+        most = max(math.prod(e.const for e in a.shape) for a in edges)
         if most > MOST_COMPUTED:
             why = f"{name} must be known, and takes {most} elements to compute"
             raise fail(UnsupportedNode, op=self.op, why=why, remedy="Make it smaller.")

@@ -28,7 +28,7 @@ def package(name: str = "onnx") -> Any:
     except ModuleNotFoundError as e:
         if (e.name or "").partition(".")[0] != "onnx":
             raise
-        raise PackageMissing(op="onnx", package="onnx", extra="onnx") from None
+        raise PackageMissing(op="onnx", package="onnx") from None
 
 
 def read_model(source: Any) -> tuple[Any, Path | None]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lumigen.importers.onnx.node import Node
+from lumigen.importers.onnx.node import OnnxNode
 from lumigen.importers.onnx.reading import package
 from lumigen.importers.onnx.values import HELD, Known, Value
 
 
-def body_of(node: Node) -> tuple[Any, list[Any]] | None:
+def body_of(node: OnnxNode) -> tuple[Any, list[Any]] | None:
     """The FunctionProto that the operator stands for, and its default attributes; None if there is none."""
     defs = package("onnx.defs")
     try:

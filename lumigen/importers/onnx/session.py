@@ -26,7 +26,7 @@ from lumigen.frontend import Tensor
 from lumigen.frontend.nn.module import Buffer, Module, Parameter
 from lumigen.frontend.trace import current, fail
 from lumigen.importers.onnx.kinds import kept_in
-from lumigen.importers.onnx.node import Node, NodePlace, Row
+from lumigen.importers.onnx.node import NodePlace, OnnxNode, Operator
 from lumigen.importers.onnx.reading import array_of
 from lumigen.importers.onnx.schema import body_of, type_of
 from lumigen.importers.onnx.table import row_of
@@ -42,7 +42,7 @@ MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, 
 ONNX_DOMAINS = ("", "ai.onnx")
 
 
-class Weights(Module):
+class Initialisers(Module):
     """The initialisers that kernels read, under their own names."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Session:
     functions: Mapping[tuple[str, str], Any]
     versions: Mapping[str, int]
     types: Mapping[str, Any]  # TypeProto of each value of the main graph that declares one
-    read: Weights = field(default_factory=Weights)
+    read: Initialisers = field(default_factory=Initialisers)
     problems: list[LumigenError] | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
     steps: int = 0
@@ -129,7 +129,7 @@ class Session:
         declared = self.types.get(name) if frame.depth == 0 else None
         return int((declared or type_of(value)).tensor_type.elem_type)
 
-    def run_graph(self, node: Node, graph: Any, given: Sequence[Value]) -> list[Value]:
+    def run_graph(self, node: OnnxNode, graph: Any, given: Sequence[Value]) -> list[Value]:
         """The outputs of a subgraph, which sees the names around its node."""
         outer: Frame = node.frame
         names = [i.name for i in graph.input]
@@ -145,7 +145,7 @@ class Session:
         self.run(graph, frame, inside=True)
         return [frame.find(o.name) for o in graph.output]
 
-    def _deeper(self, frame: Frame, node: Node) -> int:
+    def _deeper(self, frame: Frame, node: OnnxNode) -> int:
         if frame.depth >= DEEPEST:
             why = f"functions and graphs stand inside each other more than {DEEPEST} deep"
             raise node.unsupported(why, "Inline them: onnx.inliner.inline_local_functions(model).")
@@ -214,10 +214,10 @@ class Session:
                 f"it has {len(proto.output)} outputs, and {len(outputs)} are known"
             )
 
-    def _node(self, proto: Any, frame: Frame) -> Node:
+    def _node(self, proto: Any, frame: Frame) -> OnnxNode:
         domain = "" if proto.domain in ONNX_DOMAINS else proto.domain
         version = frame.versions.get(domain, 1)
-        node = Node(proto, (), version, self, frame, frame.attributes)
+        node = OnnxNode(proto, (), version, self, frame, frame.attributes)
         try:
             node.inputs = tuple(frame.find(name) if name else None for name in proto.input)
         except KeyError as e:
@@ -225,7 +225,7 @@ class Session:
             raise node.unsupported(why, "Sort the graph, or correct the name.") from None
         return node
 
-    def _named(self, node: Node, name: str, value: Value) -> Value:
+    def _named(self, node: OnnxNode, name: str, value: Value) -> Value:
         """The value; the kernels that compute a tensor, and a weight, are called by its name."""
         scope = current()
         if node.frame.depth == 0 and name in self.types and isinstance(value, Tensor):
@@ -236,7 +236,7 @@ class Session:
             return Known(value.array, name)
         return value
 
-    def _apply(self, node: Node) -> Any:
+    def _apply(self, node: OnnxNode) -> Any:
         """The outputs of a node: of a function of the model, of a row of the table, or of what it stands for."""
         domain = "" if node.proto.domain in ONNX_DOMAINS else node.proto.domain
         own = self.functions.get((domain, node.op))
@@ -254,7 +254,7 @@ class Session:
             "Export the model without it, or as a function of other operators.",
         )
 
-    def _of_known(self, row: Row, node: Node) -> Known | None:
+    def _of_known(self, row: Operator, node: OnnxNode) -> Known | None:
         """What a node of known operands gives; None where it is not known, or too much."""
         if row.known is None or not all(isinstance(v, Known) for v in node.inputs if v is not None):
             return None
@@ -267,7 +267,9 @@ class Session:
             return None
         return None if found is None else Known(tidied(np.asarray(found)))
 
-    def _call(self, node: Node, function: Any, defaults: Sequence[Any] = ()) -> tuple[Value, ...]:
+    def _call(
+        self, node: OnnxNode, function: Any, defaults: Sequence[Any] = ()
+    ) -> tuple[Value, ...]:
         """The outputs of a function, whose names are its own."""
         given = [*node.inputs, *[None] * (len(function.input) - len(node.inputs))]
         if len(given) > len(function.input):
@@ -292,7 +294,7 @@ class Session:
             raise node.unsupported(f"its function does not make {e.args[0]!r}") from None
 
 
-def _told(node: Node, apply: Callable[[Node], Any]) -> Any:
+def _told(node: OnnxNode, apply: Callable[[OnnxNode], Any]) -> Any:
     """The outputs; what a node that is not as its operator asks raises comes as UnsupportedNode."""
     try:
         return apply(node)

@@ -1,6 +1,6 @@
 """operators: a file for each kind, each a table of rows and the functions in them."""
 
-from lumigen.importers.onnx.node import Row
+from lumigen.importers.onnx.node import Operator
 from lumigen.importers.onnx.operators import (
     attention,
     contrib,
@@ -23,7 +23,7 @@ from lumigen.importers.onnx.operators import (
     sources,
 )
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[Operator, ...] = (
     *elementwise.ROWS,
     *reductions.ROWS,
     *movement.ROWS,

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from lumigen.frontend import Tensor, functional, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 
 MICROSOFT = "com.microsoft"
 
@@ -24,7 +24,7 @@ def joined(x: Tensor) -> Tensor:
 
 
 def attended(
-    n: Node,
+    n: OnnxNode,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -46,7 +46,7 @@ def attended(
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
 
-def _kept(n: Node, mask: Tensor, keys: Any) -> Tensor:
+def _kept(n: OnnxNode, mask: Tensor, keys: Any) -> Tensor:
     """Which keys a mask of integers keeps: (batch) lengths, (batch, keys), or (batch, queries, keys)."""
     if mask.ndim == 1:
         return (functions.arange(keys) < mask.reshape(-1, 1)).reshape(-1, 1, 1, keys)
@@ -57,7 +57,7 @@ def _kept(n: Node, mask: Tensor, keys: Any) -> Tensor:
     raise n.unsupported(f"its mask has {mask.ndim} axes", "Export it with a mask of 1 to 3 axes.")
 
 
-def attention(n: Node) -> Any:
+def attention(n: OnnxNode) -> Any:
     """Projections of one input, then attention; with a cache of keys and values before."""
     x, weight = n.tensor(0), n.tensor(1)
     heads = int(n.attr("num_heads"))
@@ -80,7 +80,7 @@ def attention(n: Node) -> Any:
     return joined(out) if present is None else (joined(out), present)
 
 
-def multi_head(n: Node) -> Any:
+def multi_head(n: OnnxNode) -> Any:
     """Attention of projected queries, keys and values, whose biases it adds."""
     heads = int(n.attr("num_heads"))
     q = n.tensor(0)
@@ -103,7 +103,7 @@ def multi_head(n: Node) -> Any:
     return (joined(out), k, v) if n.wants(1) else joined(out)
 
 
-def grouped(n: Node) -> Any:
+def grouped(n: OnnxNode) -> Any:
     """Causal attention in which several heads share keys and values, of texts from their beginning.
 
     With a cache the values of inputs decide shapes and where keys are written.
@@ -145,7 +145,7 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor
     return out if width == x.shape[-1] else functions.cat([out, rest], -1)
 
 
-def rotary(n: Node) -> Tensor:
+def rotary(n: OnnxNode) -> Tensor:
     """(batch, seq, hidden) or (batch, heads, seq, size), turned by the caches' rows of the positions."""
     x, at = n.tensor(0), n.tensor(1)
     cos, sin = n.tensor(2), n.tensor(3)
@@ -162,8 +162,8 @@ def rotary(n: Node) -> Tensor:
 
 
 ROWS = (
-    Row("Attention", attention, domain=MICROSOFT),
-    Row("MultiHeadAttention", multi_head, domain=MICROSOFT),
-    Row("GroupQueryAttention", grouped, domain=MICROSOFT),
-    Row("RotaryEmbedding", rotary, domain=MICROSOFT),
+    Operator("Attention", attention, domain=MICROSOFT),
+    Operator("MultiHeadAttention", multi_head, domain=MICROSOFT),
+    Operator("GroupQueryAttention", grouped, domain=MICROSOFT),
+    Operator("RotaryEmbedding", rotary, domain=MICROSOFT),
 )

@@ -7,14 +7,14 @@ from typing import Any
 
 from lumigen.dtype import f32, i32, i64
 from lumigen.frontend import Tensor, functional, functions
-from lumigen.importers.onnx.node import Function, Node, Row
+from lumigen.importers.onnx.node import Function, OnnxNode, Operator
 from lumigen.importers.onnx.operators import convolutions, norms, products, quantised
 from lumigen.importers.onnx.operators.attention import MICROSOFT
 from lumigen.importers.onnx.operators.quantised import requantised
 from lumigen.importers.onnx.operators.recurrent import ACTIVATIONS
 
 
-def fused_matmul(n: Node) -> Tensor:
+def fused_matmul(n: OnnxNode) -> Tensor:
     a, b = n.tensor(0), n.tensor(1)
     if n.attr("transBatchA", 0) or n.attr("transBatchB", 0):
         raise n.unsupported("it transposes batches", "Export it without that fusion.")
@@ -24,21 +24,21 @@ def fused_matmul(n: Node) -> Tensor:
     return a @ b if alpha == 1.0 else (a @ b) * alpha
 
 
-def bias_gelu(n: Node) -> Tensor:
+def bias_gelu(n: OnnxNode) -> Tensor:
     return functional.gelu(n.tensor(0) + n.tensor(1))
 
 
-def fast_gelu(n: Node) -> Tensor:
+def fast_gelu(n: OnnxNode) -> Tensor:
     x = n.tensor(0) + n.tensor(1) if n.has(1) else n.tensor(0)
     return functional.gelu(x, approximate="tanh")
 
 
-def quick_gelu(n: Node) -> Tensor:
+def quick_gelu(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     return x * (x * n.attr("alpha", 1.702)).sigmoid()
 
 
-def skip_layer_norm(n: Node) -> tuple[Any, ...]:
+def skip_layer_norm(n: OnnxNode) -> tuple[Any, ...]:
     """The norm of a sum, and the sum."""
     total = n.tensor(0) + n.tensor(1)
     total = total + n.tensor(4) if n.has(4) else total
@@ -56,7 +56,7 @@ def simplified_norm(x: Tensor, scale: Tensor, epsilon: float) -> tuple[Tensor, T
     return (wide * inverse).to(x.dtype) * scale, inverse
 
 
-def simplified_layer_norm(n: Node) -> tuple[Any, ...]:
+def simplified_layer_norm(n: OnnxNode) -> tuple[Any, ...]:
     x = n.tensor(0)
     if int(n.attr("axis", -1)) % x.ndim != x.ndim - 1:
         raise n.unsupported(
@@ -65,14 +65,14 @@ def simplified_layer_norm(n: Node) -> tuple[Any, ...]:
     return simplified_norm(x, n.tensor(1), n.attr("epsilon", 1e-5))
 
 
-def skip_simplified_norm(n: Node) -> tuple[Any, ...]:
+def skip_simplified_norm(n: OnnxNode) -> tuple[Any, ...]:
     total = n.tensor(0) + n.tensor(1)
     total = total + n.tensor(3) if n.has(3) else total
     out, inverse = simplified_norm(total, n.tensor(2), n.attr("epsilon", 1e-12))
     return out, None, inverse, total
 
 
-def embed_layer_norm(n: Node) -> tuple[Any, ...]:
+def embed_layer_norm(n: OnnxNode) -> tuple[Any, ...]:
     """Embeddings of words, positions and segments, their sum and its norm; how long each text is."""
     words = n.tensor(0)
     total = n.tensor(2)[words]
@@ -89,7 +89,7 @@ def embed_layer_norm(n: Node) -> tuple[Any, ...]:
 def activated(function: Function) -> Function:
     """An operator with an activation behind it."""
 
-    def f(n: Node) -> Tensor:
+    def f(n: OnnxNode) -> Tensor:
         name = str(n.attr("activation", ""))
         out = function(n)
         if not name:
@@ -106,7 +106,7 @@ def activated(function: Function) -> Function:
     return f
 
 
-def fused_conv(n: Node) -> Tensor:
+def fused_conv(n: OnnxNode) -> Tensor:
     out = convolutions.conv(n)
     return out + n.tensor(3) if n.has(3) else out
 
@@ -114,7 +114,7 @@ def fused_conv(n: Node) -> Tensor:
 # --- integers -------------------------------------------------------------------------------------
 
 
-def matmul_nbits(n: Node) -> Tensor:
+def matmul_nbits(n: OnnxNode) -> Tensor:
     """A product with a matrix of 4 or 8 bits in blocks along its rows, each with a scale and a zero point."""
     x, packed, scales = n.tensor(0), n.tensor(1), n.tensor(2)
     depth, width = int(n.attr("K")), int(n.attr("N"))
@@ -145,7 +145,7 @@ def _unpacked(x: Tensor, bits: int) -> Tensor:
     return functions.stack([low, high], -1).flatten(-2)
 
 
-def matmul_to_float(n: Node) -> Tensor:
+def matmul_to_float(n: OnnxNode) -> Tensor:
     """Exact sums of integers times both scales, and a bias."""
     a = convolutions.centred(n.tensor(0), n.maybe(4))
     b = convolutions.centred(n.tensor(1), n.maybe(5))
@@ -153,7 +153,7 @@ def matmul_to_float(n: Node) -> Tensor:
     return out + n.tensor(6) if n.has(6) else out
 
 
-def dynamic_matmul(n: Node) -> Tensor:
+def dynamic_matmul(n: OnnxNode) -> Tensor:
     """A product of floats, rounded to u8 by their range, with a matrix of integers."""
     a, scale, zero = quantised.dynamic(n)
     b = convolutions.centred(n.tensor(1), n.maybe(3))
@@ -162,12 +162,12 @@ def dynamic_matmul(n: Node) -> Tensor:
     return out + n.tensor(4) if n.has(4) else out
 
 
-def real(n: Node, i: int) -> Tensor:
+def real(n: OnnxNode, i: int) -> Tensor:
     """The numbers that an operand, its scale and its zero point stand for."""
     return convolutions.centred(n.tensor(i), n.maybe(i + 2)).to(f32) * n.tensor(i + 1)
 
 
-def rounded(n: Node, x: Tensor, scale: int, like: int) -> Tensor:
+def rounded(n: OnnxNode, x: Tensor, scale: int, like: int) -> Tensor:
     """Floats as integers by an operand's scale and the zero point after it."""
     zero = n.maybe(scale + 1)
     element = n.element_type(scale + 1 if zero is not None else like)
@@ -179,18 +179,18 @@ def qlinear(f: Callable[[Tensor, Tensor], Tensor]) -> Function:
     return lambda n: rounded(n, f(real(n, 0), real(n, 3)), 6, 0)
 
 
-def qlinear_unary(f: Callable[[Node, Tensor], Tensor]) -> Function:
+def qlinear_unary(f: Callable[[OnnxNode, Tensor], Tensor]) -> Function:
     """An operator of one quantised operand."""
     return lambda n: rounded(n, f(n, real(n, 0)), 3, 0)
 
 
-def _mean_of_channels(n: Node, x: Tensor) -> Tensor:
+def _mean_of_channels(n: OnnxNode, x: Tensor) -> Tensor:
     if n.attr("channels_last", 0):
         raise n.unsupported("its channels are last", "Export it with channels first.")
     return x.mean(tuple(range(2, x.ndim)), keepdim=True)
 
 
-def qlinear_concat(n: Node) -> Tensor:
+def qlinear_concat(n: OnnxNode) -> Tensor:
     """Parts in scales of their own, joined in one."""
     parts = [real(n, i) for i in range(2, len(n.inputs), 3)]
     kind = quantised.numpy_type(n.element_type(1))
@@ -198,7 +198,7 @@ def qlinear_concat(n: Node) -> Tensor:
     return quantised.quantised(joined, n.tensor(0), n.tensor(1), kind)
 
 
-def qgemm(n: Node) -> Tensor:
+def qgemm(n: OnnxNode) -> Tensor:
     """An exact product of integers, as integers in the output's scale or as floats."""
     a = convolutions.centred(n.tensor(0), n.maybe(2))
     b = convolutions.centred(n.tensor(3), n.maybe(5))
@@ -242,8 +242,8 @@ _FUNCTIONS: dict[str, Function] = {
 }
 
 ROWS = (
-    *(Row(name, f, domain=MICROSOFT) for name, f in _FUNCTIONS.items()),
-    Row(
+    *(Operator(name, f, domain=MICROSOFT) for name, f in _FUNCTIONS.items()),
+    Operator(
         "SimplifiedLayerNormalization", simplified_layer_norm
     ),  # where onnxruntime's exporter puts it
 )

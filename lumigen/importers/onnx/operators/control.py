@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from lumigen.frontend import Tensor, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array, Known, Value
 
 MOST_STEPS = 4096  # of a loop that is written out
 
 
-def if_(n: Node) -> tuple[Value, ...]:
+def if_(n: OnnxNode) -> tuple[Value, ...]:
     """One branch where the condition is known, else the choice between the outputs of both."""
     sides = [n.attr("else_branch"), n.attr("then_branch")]
     condition = n.known_or_tensor(0)
@@ -27,7 +27,7 @@ def if_(n: Node) -> tuple[Value, ...]:
     return tuple(_chosen(n, condition.reshape(()), a, b) for a, b in zip(one, other, strict=True))
 
 
-def _chosen(n: Node, condition: Tensor, one: Value, other: Value) -> Value:
+def _chosen(n: OnnxNode, condition: Tensor, one: Value, other: Value) -> Value:
     """One of two values of a shape; of sequences and options the condition must be known."""
     if not all(isinstance(v, Known | Tensor) for v in (one, other)):
         n.numbers_of(condition, "its condition")
@@ -44,7 +44,7 @@ def _chosen(n: Node, condition: Tensor, one: Value, other: Value) -> Value:
     return functions.where(condition, a, b)
 
 
-def loop(n: Node) -> tuple[Value, ...]:
+def loop(n: OnnxNode) -> tuple[Value, ...]:
     """The states after the last step, and what the steps have listed."""
     body = n.attr("body")
     carried: list[Value] = list(n.inputs[2:])
@@ -80,14 +80,14 @@ def _is_over(going: Value) -> bool:
     return isinstance(going, Known) and not bool(going.array.reshape(()))
 
 
-def _and(n: Node, before: Value, now: Value) -> Value:
+def _and(n: OnnxNode, before: Value, now: Value) -> Value:
     """Whether a loop goes on: once it has stopped it stays so."""
     if isinstance(before, Known):
         return now if isinstance(now, Known) else n.around.tensor(now).reshape(()).bool()
     return n.around.tensor(before) & n.around.tensor(now).reshape(()).bool()
 
 
-def _stacked(n: Node, parts: list[Value]) -> Value:
+def _stacked(n: OnnxNode, parts: list[Value]) -> Value:
     if parts and all(isinstance(p, Known) for p in parts):
         arrays: list[Array] = [p.array for p in parts if isinstance(p, Known)]
         return Known(np.stack(arrays))
@@ -97,7 +97,7 @@ def _stacked(n: Node, parts: list[Value]) -> Value:
     return functions.stack([n.around.tensor(p) for p in parts])
 
 
-def scan(n: Node) -> tuple[Value, ...]:
+def scan(n: OnnxNode) -> tuple[Value, ...]:
     """States carried over slices of tensors; what each step makes is stacked."""
     body, count = n.attr("body"), int(n.attr("num_scan_inputs"))
     values = list(n.inputs)
@@ -132,7 +132,7 @@ def scan(n: Node) -> tuple[Value, ...]:
 
 
 def _scanned(
-    n: Node, body: Any, states: list[Tensor], elements: list[Tensor], made: int
+    n: OnnxNode, body: Any, states: list[Tensor], elements: list[Tensor], made: int
 ) -> tuple[Tensor, ...]:
     def step(carry: tuple[Tensor, ...], x: tuple[Tensor, ...]) -> Any:
         out = [n.around.tensor(v) for v in n.around.run_graph(n, body, [*carry, *x])]
@@ -144,7 +144,7 @@ def _scanned(
 
 
 ROWS = (
-    Row("If", if_),
-    Row("Loop", loop),
-    Row("Scan", scan),
+    Operator("If", if_),
+    Operator("Loop", loop),
+    Operator("Scan", scan),
 )

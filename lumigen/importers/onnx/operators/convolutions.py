@@ -6,7 +6,7 @@ from typing import Any
 
 from lumigen.dtype import i32
 from lumigen.frontend import Tensor, functional, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.operators.windows import pads_of
 from lumigen.importers.onnx.values import ints
 
@@ -14,7 +14,7 @@ CONVOLUTIONS = (functional.conv1d, functional.conv2d, functional.conv3d)
 TRANSPOSED = (functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)
 
 
-def kernel_of(n: Node, weight: Tensor) -> tuple[int, ...]:
+def kernel_of(n: OnnxNode, weight: Tensor) -> tuple[int, ...]:
     """The kernel's sizes; there is a frontend function for one to three axes."""
     size = tuple(int(e) for e in weight.shape[2:])
     if not 1 <= len(size) <= 3:
@@ -22,7 +22,9 @@ def kernel_of(n: Node, weight: Tensor) -> tuple[int, ...]:
     return size
 
 
-def convolved(n: Node, x: Tensor, weight: Tensor, bias: Tensor | None, fill: float = 0) -> Tensor:
+def convolved(
+    n: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None, fill: float = 0
+) -> Tensor:
     """The convolution that the attributes say; what is padded has the value `fill`."""
     size = kernel_of(n, weight)
     rank = len(size)
@@ -37,11 +39,11 @@ def convolved(n: Node, x: Tensor, weight: Tensor, bias: Tensor | None, fill: flo
     return f(x, weight, bias, tuple(step), widths, tuple(dilation), int(n.attr("group", 1)))
 
 
-def conv(n: Node) -> Tensor:
+def conv(n: OnnxNode) -> Tensor:
     return convolved(n, n.tensor(0), n.tensor(1), n.maybe(2))
 
 
-def conv_transpose(n: Node) -> Tensor:
+def conv_transpose(n: OnnxNode) -> Tensor:
     """Uncropped first: the paddings of its two ends may differ."""
     x, weight, bias = n.tensor(0), n.tensor(1), n.maybe(2)
     size = kernel_of(n, weight)
@@ -62,7 +64,7 @@ def conv_transpose(n: Node) -> Tensor:
 
 
 def _cropped(
-    n: Node, x: Tensor, full: list[Any], more: list[int], step: list[int]
+    n: OnnxNode, x: Tensor, full: list[Any], more: list[int], step: list[int]
 ) -> list[tuple[Any, Any]]:
     """What is cut off at both ends: as listed, or so that the output has the wanted sizes."""
     rank = len(full)
@@ -86,7 +88,7 @@ def centred(x: Tensor, zero: Tensor | None) -> Tensor:
     return wide if zero is None else wide - zero.to(i32)
 
 
-def conv_integer(n: Node) -> Tensor:
+def conv_integer(n: OnnxNode) -> Tensor:
     """Exact in i32; what is padded is the zero point."""
     x, weight = centred(n.tensor(0), n.maybe(2)), n.tensor(1)
     zero = n.maybe(3)
@@ -95,7 +97,7 @@ def conv_integer(n: Node) -> Tensor:
     return convolved(n, x, centred(weight, zero), None)
 
 
-def col2im(n: Node) -> Tensor:
+def col2im(n: OnnxNode) -> Tensor:
     """Columns (batch, channel * block, windows) summed back into an image of any rank."""
     x = n.tensor(0)
     size, block = ints(n.static(1)), ints(n.static(2))
@@ -124,8 +126,8 @@ def col2im(n: Node) -> Tensor:
 
 
 ROWS = (
-    Row("Conv", conv),
-    Row("ConvTranspose", conv_transpose),
-    Row("ConvInteger", conv_integer),
-    Row("Col2Im", col2im),
+    Operator("Conv", conv),
+    Operator("ConvTranspose", conv_transpose),
+    Operator("ConvInteger", conv_integer),
+    Operator("Col2Im", col2im),
 )

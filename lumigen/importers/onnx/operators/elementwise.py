@@ -11,7 +11,7 @@ import numpy as np
 from lumigen.dtype import boolean, f64
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx import kinds
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array
 
@@ -19,36 +19,36 @@ Unary = Callable[[Tensor], Tensor]
 Binary = Callable[[Any, Any], Any]
 
 
-def unary(name: str, f: Unary, known: Callable[[Any], Any] | None = None) -> Row:
+def unary(name: str, f: Unary, known: Callable[[Any], Any] | None = None) -> Operator:
     """An operator of one operand; `known` is numpy's function."""
 
-    def of_known(n: Node, a: Array) -> Any:
+    def of_known(n: OnnxNode, a: Array) -> Any:
         assert known is not None
         return kept(known(a), a)
 
-    return Row(name, lambda n: f(n.tensor(0)), known=None if known is None else of_known)
+    return Operator(name, lambda n: f(n.tensor(0)), known=None if known is None else of_known)
 
 
-def binary(name: str, f: Binary, known: Binary | None = None) -> Row:
+def binary(name: str, f: Binary, known: Binary | None = None) -> Operator:
     """An operator of two operands, which broadcast."""
 
-    def of_known(n: Node, a: Array, b: Array) -> Any:
+    def of_known(n: OnnxNode, a: Array, b: Array) -> Any:
         assert known is not None
         return known(a, b)
 
-    def function(n: Node) -> Tensor:
+    def function(n: OnnxNode) -> Tensor:
         return f(n.tensor(0), n.tensor(1))
 
-    return Row(name, function, known=None if known is None else of_known)
+    return Operator(name, function, known=None if known is None else of_known)
 
 
-def variadic(name: str, f: Binary, known: Binary) -> Row:
+def variadic(name: str, f: Binary, known: Binary) -> Operator:
     """An operator of any number of operands, from left to right."""
 
-    def of_known(n: Node, *arrays: Array) -> Any:
+    def of_known(n: OnnxNode, *arrays: Array) -> Any:
         return reduce(known, arrays)
 
-    return Row(name, lambda n: reduce(f, n.tensors()), known=of_known)
+    return Operator(name, lambda n: reduce(f, n.tensors()), known=of_known)
 
 
 def kept(found: Any, a: Array) -> Any:
@@ -79,12 +79,12 @@ def _known_quotients(a: Array, b: Array) -> Array:
     return np.asarray(out, object).astype(kind)
 
 
-def modulo(n: Node) -> Tensor:
+def modulo(n: OnnxNode) -> Tensor:
     a, b = n.tensor(0), n.tensor(1)
     return functions.fmod(a, b) if n.attr("fmod", 0) else a % b
 
 
-def _known_modulo(n: Node, a: Array, b: Array) -> Any:
+def _known_modulo(n: OnnxNode, a: Array, b: Array) -> Any:
     if n.attr("fmod", 0) or a.dtype.kind not in "iuO":
         return None
     return a % b
@@ -100,7 +100,7 @@ def power(a: Tensor, b: Tensor) -> Tensor:
     return a.pow(exponent).to(a.dtype)
 
 
-def power_of(n: Node) -> Tensor:
+def power_of(n: OnnxNode) -> Tensor:
     """The exponent is a number where it is known."""
     a = n.tensor(0)
     known = n.constant(1)
@@ -109,30 +109,30 @@ def power_of(n: Node) -> Tensor:
     return a.pow(int(known) if known == int(known) else known).to(a.dtype)
 
 
-def shift(n: Node) -> Tensor:
+def shift(n: OnnxNode) -> Tensor:
     a, b = n.tensor(0), n.tensor(1)
     left = n.attr("direction") == "LEFT"
     return a << b if left else a >> b
 
 
-def mean(n: Node) -> Tensor:
+def mean(n: OnnxNode) -> Tensor:
     """The mean of several tensors."""
     parts = n.tensors()
     return reduce(lambda a, b: a + b, parts) / len(parts)
 
 
-def clip(n: Node) -> Tensor:
+def clip(n: OnnxNode) -> Tensor:
     """Bounds are inputs from version 11 on, attributes before; either may be missing."""
     x = n.tensor(0)
     low, high = (n.bound(i + 1, name) for i, name in enumerate(("min", "max")))
     return x if low is None and high is None else x.clamp(low, high).to(x.dtype)
 
 
-def where(n: Node) -> Tensor:
+def where(n: OnnxNode) -> Tensor:
     return functions.where(n.tensor(0), n.tensor(1), n.tensor(2))
 
 
-def _chosen(n: Node, condition: Array, a: Array, b: Array) -> Array:
+def _chosen(n: OnnxNode, condition: Array, a: Array, b: Array) -> Array:
     return np.where(condition.astype(bool), a, b)
 
 
@@ -156,7 +156,7 @@ def _compared(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda a, b: np.asarray(f(a, b)).astype(bool)
 
 
-def is_infinite(n: Node) -> Tensor:
+def is_infinite(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     up, down = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
     if up and down:
@@ -169,7 +169,7 @@ def is_infinite(n: Node) -> Tensor:
 # --- activations ----------------------------------------------------------------------------------
 
 
-def gelu(n: Node) -> Tensor:
+def gelu(n: OnnxNode) -> Tensor:
     return functional.gelu(n.tensor(0), approximate=n.attr("approximate", "none"))
 
 
@@ -177,19 +177,19 @@ def hard_sigmoid(x: Tensor, alpha: float, beta: float) -> Tensor:
     return (x * alpha + beta).clamp(0.0, 1.0)
 
 
-def selu(n: Node) -> Tensor:
+def selu(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     alpha = n.attr("alpha", 1.67326319217681884765625)
     gamma = n.attr("gamma", 1.05070102214813232421875)
     return functions.where(x > 0, x, alpha * x.expm1()) * gamma
 
 
-def celu(n: Node) -> Tensor:
+def celu(n: OnnxNode) -> Tensor:
     x, alpha = n.tensor(0), n.attr("alpha", 1.0)
     return functions.where(x > 0, x, alpha * (x / alpha).expm1())
 
 
-def elu(n: Node) -> Tensor:
+def elu(n: OnnxNode) -> Tensor:
     x, alpha = n.tensor(0), n.attr("alpha", 1.0)
     return functions.where(x > 0, x, alpha * x.expm1())
 
@@ -198,7 +198,7 @@ def leaky(x: Tensor, slope: Any) -> Tensor:
     return functions.where(x < 0, x * slope, x)
 
 
-def shrink(n: Node) -> Tensor:
+def shrink(n: OnnxNode) -> Tensor:
     x, bias, edge = n.tensor(0), n.attr("bias", 0.0), n.attr("lambd", 0.5)
     zero = functions.zeros_like(x)
     low = functions.where(x < -edge, (x + bias).to(x.dtype), zero)
@@ -210,12 +210,12 @@ def softplus(x: Tensor) -> Tensor:
     return x.clamp(min=0.0) + (-x.abs()).exp().log1p()
 
 
-def thresholded(n: Node) -> Tensor:
+def thresholded(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     return functions.where(x > n.attr("alpha", 1.0), x, functions.zeros_like(x))
 
 
-def swish(n: Node) -> Tensor:
+def swish(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     return x * (x * n.attr("alpha", 1.0)).sigmoid()
 
@@ -223,15 +223,15 @@ def swish(n: Node) -> Tensor:
 # --- casts ----------------------------------------------------------------------------------------
 
 
-def cast(n: Node) -> Tensor:
+def cast(n: OnnxNode) -> Tensor:
     return kinds.cast(n, n.tensor(0), n.attr("to"))
 
 
-def _known_cast(n: Node, a: Array) -> Any:
+def _known_cast(n: OnnxNode, a: Array) -> Any:
     return kinds.known_cast(a, numpy_type(n.attr("to")))
 
 
-def cast_like(n: Node) -> Any:
+def cast_like(n: OnnxNode) -> Any:
     return kinds.cast(n, n.tensor(0), n.element_type(1))
 
 
@@ -253,7 +253,7 @@ ROWS = (
     unary("Erf", Tensor.erf),
     unary("Exp", Tensor.exp),
     unary("Floor", Tensor.floor, lambda a: None if a.dtype == object else np.floor(a)),
-    Row("Identity", lambda n: n.inputs[0]),
+    Operator("Identity", lambda n: n.inputs[0]),
     unary("Log", Tensor.log),
     unary("Neg", Tensor.neg, np.negative),
     unary("Reciprocal", Tensor.reciprocal),
@@ -289,28 +289,28 @@ ROWS = (
     binary("Less", lambda a, b: a < b, _compared(np.less)),
     binary("LessOrEqual", lambda a, b: a <= b, _compared(np.less_equal)),
     binary("PRelu", leaky),
-    Row("Pow", power_of),
-    Row("Mod", modulo, known=_known_modulo),
-    Row("BitShift", shift),
+    Operator("Pow", power_of),
+    Operator("Mod", modulo, known=_known_modulo),
+    Operator("BitShift", shift),
     variadic("Max", Tensor.maximum, _known_greater),
     variadic("Min", Tensor.minimum, _known_lesser),
     variadic("Sum", lambda a, b: a + b, np.add),
-    Row("Mean", mean),
-    Row("Clip", clip),
-    Row("Where", where, known=_chosen),
-    Row("IsInf", is_infinite),
-    Row("Gelu", gelu),
-    Row(
+    Operator("Mean", mean),
+    Operator("Clip", clip),
+    Operator("Where", where, known=_chosen),
+    Operator("IsInf", is_infinite),
+    Operator("Gelu", gelu),
+    Operator(
         "HardSigmoid",
         lambda n: hard_sigmoid(n.tensor(0), n.attr("alpha", 0.2), n.attr("beta", 0.5)),
     ),
-    Row("Selu", selu),
-    Row("Celu", celu),
-    Row("Elu", elu),
-    Row("LeakyRelu", lambda n: leaky(n.tensor(0), n.attr("alpha", 0.01))),
-    Row("Shrink", shrink),
-    Row("ThresholdedRelu", thresholded),
-    Row("Swish", swish),
-    Row("Cast", cast, known=_known_cast),
-    Row("CastLike", cast_like),
+    Operator("Selu", selu),
+    Operator("Celu", celu),
+    Operator("Elu", elu),
+    Operator("LeakyRelu", lambda n: leaky(n.tensor(0), n.attr("alpha", 0.01))),
+    Operator("Shrink", shrink),
+    Operator("ThresholdedRelu", thresholded),
+    Operator("Swish", swish),
+    Operator("Cast", cast, known=_known_cast),
+    Operator("CastLike", cast_like),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from lumigen.dtype import i64
 from lumigen.frontend import Tensor, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array, Known
 
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
@@ -19,7 +19,7 @@ def from_front(places: Tensor, count: Any) -> Tensor:
     return functions.where(places < 0, places + count, places)
 
 
-def gather(n: Node) -> Tensor:
+def gather(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     axis = int(n.attr("axis", 0)) % x.ndim
     before: list[Any] = [slice(None)] * axis
@@ -29,17 +29,17 @@ def gather(n: Node) -> Tensor:
     return x[(*before, n.tensor(1))]
 
 
-def _known_gather(n: Node, a: Array, places: Array) -> Array:
+def _known_gather(n: OnnxNode, a: Array, places: Array) -> Array:
     return np.take(a, places.astype(np.int64), int(n.attr("axis", 0)))
 
 
-def gather_elements(n: Node) -> Tensor:
+def gather_elements(n: OnnxNode) -> Tensor:
     x, places = n.tensor(0), n.tensor(1)
     axis = int(n.attr("axis", 0)) % x.ndim
     return x.gather(axis, from_front(places, x.shape[axis]))
 
 
-def gather_nd(n: Node) -> Tensor:
+def gather_nd(n: OnnxNode) -> Tensor:
     """The last axis of the places names an element, or a slice, of each batch."""
     x, places = n.tensor(0), n.tensor(1).to(i64)
     batch = int(n.attr("batch_dims", 0))
@@ -56,7 +56,7 @@ def gather_nd(n: Node) -> Tensor:
     return x[tuple(keys)]
 
 
-def scatter_elements(n: Node) -> Tensor:
+def scatter_elements(n: OnnxNode) -> Tensor:
     x, places, updates = n.tensor(0), n.tensor(1), n.tensor(2)
     axis = int(n.attr("axis", 0)) % x.ndim
     how = n.attr("reduction", "none")
@@ -66,7 +66,7 @@ def scatter_elements(n: Node) -> Tensor:
     return x.scatter_reduce(axis, at, updates, REDUCTIONS[how])
 
 
-def scatter_nd(n: Node) -> Tensor:
+def scatter_nd(n: OnnxNode) -> Tensor:
     """Updates go to elements, or slices, that the last axis of the places names."""
     x, places, updates = n.tensor(0), n.tensor(1).to(i64), n.tensor(2)
     depth = int(places.shape[-1])
@@ -85,7 +85,7 @@ def scatter_nd(n: Node) -> Tensor:
     return flat.scatter_reduce(0, index, given, REDUCTIONS[how]).reshape(*x.shape)
 
 
-def one_hot(n: Node) -> Tensor:
+def one_hot(n: OnnxNode) -> Tensor:
     places = n.tensor(0)
     depth, values = n.number(1), n.tensor(2)
     depth = int(depth) if isinstance(depth, int | float) else depth
@@ -95,7 +95,7 @@ def one_hot(n: Node) -> Tensor:
     return functions.where(at == line, values[1], values[0])
 
 
-def compress(n: Node) -> Tensor:
+def compress(n: OnnxNode) -> Tensor:
     """The slices, or elements, where a known condition holds."""
     x = n.tensor(0)
     chosen = np.flatnonzero(n.static(1).astype(bool)).tolist()
@@ -108,12 +108,12 @@ def compress(n: Node) -> Tensor:
     return x.index_select(int(axis) % x.ndim, places)
 
 
-def nonzero(n: Node) -> Known:
+def nonzero(n: OnnxNode) -> Known:
     """Of a known operand: how many there are decides a shape."""
     return Known(np.array(np.nonzero(n.static(0)), np.int64))
 
 
-def unique(n: Node) -> tuple[Known, ...]:
+def unique(n: OnnxNode) -> tuple[Known, ...]:
     """Of a known operand, likewise."""
     axis = n.attr("axis", None)
     values, first, inverse, counts = np.unique(
@@ -127,7 +127,7 @@ def unique(n: Node) -> tuple[Known, ...]:
     return (Known(chosen), *(Known(np.asarray(a, np.int64)) for a in numbers))
 
 
-def tensor_scatter(n: Node) -> Tensor:
+def tensor_scatter(n: OnnxNode) -> Tensor:
     """Rows of an update written into a cache, from a place on that differs by batch."""
     past, update = n.tensor(0), n.tensor(1)
     axis = int(n.attr("axis", -2)) % past.ndim
@@ -141,15 +141,15 @@ def tensor_scatter(n: Node) -> Tensor:
 
 
 ROWS = (
-    Row("Gather", gather, known=_known_gather),
-    Row("GatherElements", gather_elements),
-    Row("GatherND", gather_nd),
-    Row("ScatterElements", scatter_elements),
-    Row("Scatter", scatter_elements),
-    Row("ScatterND", scatter_nd),
-    Row("OneHot", one_hot),
-    Row("Compress", compress),
-    Row("NonZero", nonzero),
-    Row("Unique", unique),
-    Row("TensorScatter", tensor_scatter),
+    Operator("Gather", gather, known=_known_gather),
+    Operator("GatherElements", gather_elements),
+    Operator("GatherND", gather_nd),
+    Operator("ScatterElements", scatter_elements),
+    Operator("Scatter", scatter_elements),
+    Operator("ScatterND", scatter_nd),
+    Operator("OneHot", one_hot),
+    Operator("Compress", compress),
+    Operator("NonZero", nonzero),
+    Operator("Unique", unique),
+    Operator("TensorScatter", tensor_scatter),
 )

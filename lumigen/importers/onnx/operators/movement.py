@@ -10,23 +10,23 @@ import numpy as np
 
 from lumigen.dtype import boolean
 from lumigen.frontend import Tensor, functional, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import FEW, Array, Known, Value, as_known, shape_of
 
 # --- shapes ---------------------------------------------------------------------------------------
 
 
-def shape(n: Node) -> Known:
+def shape(n: OnnxNode) -> Known:
     value = n.given(0)
     sizes = list(shape_of(value))
     return as_known(sizes[slice(n.attr("start", None), n.attr("end", None))])
 
 
-def size(n: Node) -> Known:
+def size(n: OnnxNode) -> Known:
     return as_known(math.prod(shape_of(n.given(0))))
 
 
-def _target(n: Node, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+def _target(n: OnnxNode, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
     """The wanted sizes, 0 as that of the operand unless `allowzero`."""
     if n.attr("allowzero", 0):
         return list(new)
@@ -38,38 +38,38 @@ def _target(n: Node, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
     return out
 
 
-def reshape(n: Node) -> Tensor:
+def reshape(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     return x.reshape(*_target(n, x.shape, n.sizes(1) if n.has(1) else n.attr("shape")))
 
 
-def _known_reshape(n: Node, a: Array, *_: Array) -> Any:
+def _known_reshape(n: OnnxNode, a: Array, *_: Array) -> Any:
     new = _target(n, a.shape, n.sizes(1) if n.has(1) else n.attr("shape"))
     return a.reshape(new) if all(isinstance(e, int) for e in new) else None
 
 
-def flatten(n: Node) -> Tensor:
+def flatten(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     axis = int(n.attr("axis", 1))
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-def transpose(n: Node) -> Tensor:
+def transpose(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     return x.permute(*n.attr("perm", list(range(x.ndim))[::-1])) if x.ndim else x
 
 
-def _known_transpose(n: Node, a: Array) -> Array:
+def _known_transpose(n: OnnxNode, a: Array) -> Array:
     return a.transpose(n.attr("perm", None))
 
 
-def _axes(n: Node, i: int, rank: int) -> list[int] | None:
+def _axes(n: OnnxNode, i: int, rank: int) -> list[int] | None:
     given = n.sizes(i) if n.has(i) else n.attr("axes", None)
     return None if given is None else [int(a) % rank for a in given]
 
 
-def squeeze(n: Node) -> Tensor:
+def squeeze(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     axes = _axes(n, 1, max(x.ndim, 1))
     if axes is None:
@@ -80,12 +80,12 @@ def squeeze(n: Node) -> Tensor:
     return x.reshape(*(e for d, e in enumerate(x.shape) if d not in axes))
 
 
-def _known_squeeze(n: Node, a: Array, *_: Array) -> Array:
+def _known_squeeze(n: OnnxNode, a: Array, *_: Array) -> Array:
     axes = _axes(n, 1, max(a.ndim, 1))
     return a.squeeze(None if axes is None else tuple(axes))
 
 
-def _opened(n: Node, old: Sequence[Any]) -> list[Any]:
+def _opened(n: OnnxNode, old: Sequence[Any]) -> list[Any]:
     given = n.sizes(1) if n.has(1) else n.attr("axes")
     rank = len(old) + len(given)
     new = {int(a) % rank for a in given}
@@ -93,16 +93,16 @@ def _opened(n: Node, old: Sequence[Any]) -> list[Any]:
     return [1 if d in new else next(rest) for d in range(rank)]
 
 
-def unsqueeze(n: Node) -> Tensor:
+def unsqueeze(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     return x.reshape(*_opened(n, x.shape))
 
 
-def _known_unsqueeze(n: Node, a: Array, *_: Array) -> Array:
+def _known_unsqueeze(n: OnnxNode, a: Array, *_: Array) -> Array:
     return a.reshape(_opened(n, a.shape))
 
 
-def expand(n: Node) -> Tensor:
+def expand(n: OnnxNode) -> Tensor:
     """Both the operand and the wanted shape broadcast."""
     x, wanted = n.tensor(0), n.sizes(1)
     rank = max(x.ndim, len(wanted))
@@ -113,18 +113,18 @@ def expand(n: Node) -> Tensor:
     )
 
 
-def _known_expand(n: Node, a: Array, *_: Array) -> Any:
+def _known_expand(n: OnnxNode, a: Array, *_: Array) -> Any:
     wanted = n.sizes(1)
     if not all(isinstance(e, int) for e in wanted) or math.prod(wanted) > FEW:
         return None
     return np.broadcast_to(a, np.broadcast_shapes(a.shape, tuple(wanted)))
 
 
-def tile(n: Node) -> Tensor:
+def tile(n: OnnxNode) -> Tensor:
     return n.tensor(0).repeat(*n.sizes(1))
 
 
-def _known_tile(n: Node, a: Array, *_: Array) -> Any:
+def _known_tile(n: OnnxNode, a: Array, *_: Array) -> Any:
     times = n.sizes(1)
     if not all(isinstance(e, int) for e in times) or math.prod(times) * a.size > FEW:
         return None
@@ -134,7 +134,7 @@ def _known_tile(n: Node, a: Array, *_: Array) -> Any:
 # --- joins and parts ------------------------------------------------------------------------------
 
 
-def concat(n: Node) -> Tensor:
+def concat(n: OnnxNode) -> Tensor:
     return joined(n.tensors(), int(n.attr("axis")))
 
 
@@ -144,13 +144,13 @@ def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
     return functions.cat(full or parts[:1], axis)
 
 
-def _known_concat(n: Node, *arrays: Array) -> Array:
+def _known_concat(n: OnnxNode, *arrays: Array) -> Array:
     if any(a.dtype == object for a in arrays):
         arrays = tuple(a.astype(object) for a in arrays)
     return np.concatenate(arrays, int(n.attr("axis")))
 
 
-def parts_of(n: Node, total: Any, given: list[Any] | None, count: int) -> list[Any]:
+def parts_of(n: OnnxNode, total: Any, given: list[Any] | None, count: int) -> list[Any]:
     """The sizes of the parts; without a list equal ones, of which the last may be smaller."""
     if given is not None:
         return given
@@ -158,7 +158,7 @@ def parts_of(n: Node, total: Any, given: list[Any] | None, count: int) -> list[A
     return [each] * (count - 1) + [total - each * (count - 1)]
 
 
-def split(n: Node) -> tuple[Value, ...]:
+def split(n: OnnxNode) -> tuple[Value, ...]:
     x = n.tensor(0)
     axis = int(n.attr("axis", 0)) % x.ndim
     given = n.sizes(1) if n.has(1) else n.attr("split", None)
@@ -166,7 +166,7 @@ def split(n: Node) -> tuple[Value, ...]:
     return tuple(x.split(sizes, axis))
 
 
-def split_known(n: Node) -> tuple[Value, ...]:
+def split_known(n: OnnxNode) -> tuple[Value, ...]:
     """A known operand has known parts, as shapes that are taken apart."""
     value = n.value(0)
     if not isinstance(value, Known) or value.array.size > FEW:
@@ -179,7 +179,7 @@ def split_known(n: Node) -> tuple[Value, ...]:
     return tuple(Known(a) for a in np.split(value.array, ends, axis))
 
 
-def _slices(n: Node, rank: int) -> list[tuple[int, Any, Any, Any]]:
+def _slices(n: OnnxNode, rank: int) -> list[tuple[int, Any, Any, Any]]:
     """(axis, start, end, step) of each sliced axis."""
     if not n.has(1):
         starts, ends = n.attr("starts"), n.attr("ends")
@@ -195,7 +195,7 @@ def _slices(n: Node, rank: int) -> list[tuple[int, Any, Any, Any]]:
     return [(int(a) % rank, *rest) for a, *rest in zip(axes, starts, ends, steps, strict=True)]  # type: ignore[misc]
 
 
-def slice_(n: Node) -> Tensor:
+def slice_(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     for axis, start, end, step in _slices(n, x.ndim):
         x = _sliced(x, axis, start, end, step)
@@ -231,7 +231,7 @@ def _mirrored(total: Any, i: Any) -> Any:
     return total - 1 - i
 
 
-def _known_slice(n: Node, a: Array, *_: Array) -> Any:
+def _known_slice(n: OnnxNode, a: Array, *_: Array) -> Any:
     key = [slice(None)] * a.ndim
     for axis, start, end, step in _slices(n, a.ndim):
         if not all(isinstance(e, int) for e in (start, end, step)):
@@ -250,7 +250,7 @@ def _behind(end: int, step: int) -> int | None:
 PAD_MODES = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
-def pad(n: Node) -> Tensor:
+def pad(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     given = n.sizes(1) if n.has(1) else n.attr("pads", None) or n.attr("paddings")
     axes = [int(a) % x.ndim for a in n.sizes(3)] if n.has(3) else list(range(x.ndim))
@@ -277,7 +277,7 @@ def _padded_by(x: Tensor, widths: list[Any], value: Tensor) -> Tensor:
     return functions.where(inside, x.pad(widths, 0), value.reshape())
 
 
-def depth_to_space(n: Node) -> Tensor:
+def depth_to_space(n: OnnxNode) -> Tensor:
     x, block = n.tensor(0), int(n.attr("blocksize"))
     b, c, h, w = x.shape
     if n.attr("mode", "DCR") == "DCR":
@@ -287,7 +287,7 @@ def depth_to_space(n: Node) -> Tensor:
     return parts.reshape(b, c // block**2, h * block, w * block)
 
 
-def space_to_depth(n: Node) -> Tensor:
+def space_to_depth(n: OnnxNode) -> Tensor:
     x, block = n.tensor(0), int(n.attr("blocksize"))
     b, c, h, w = x.shape
     parts = x.reshape(b, c, h // block, block, w // block, block)
@@ -296,13 +296,13 @@ def space_to_depth(n: Node) -> Tensor:
     return parts.reshape(b, c * block**2, h // block, w // block)
 
 
-def triangle(n: Node) -> Tensor:
+def triangle(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     k = int(n.number(1, 0))
     return x.triu(k) if n.attr("upper", 1) else x.tril(k)
 
 
-def reverse_sequence(n: Node) -> Tensor:
+def reverse_sequence(n: OnnxNode) -> Tensor:
     """The first `lengths[b]` elements in time in reverse order, the others as they are."""
     x, lengths = n.tensor(0), n.tensor(1)
     time, batch = int(n.attr("time_axis", 0)), int(n.attr("batch_axis", 1))
@@ -316,7 +316,7 @@ def reverse_sequence(n: Node) -> Tensor:
     return x.gather(time, places.expand(*x.shape))
 
 
-def dropout(n: Node) -> tuple[Tensor, ...]:
+def dropout(n: OnnxNode) -> tuple[Tensor, ...]:
     """Nothing is dropped when a model runs."""
     x = n.tensor(0)
     if n.has(2) and bool(n.number(2)) and n.number(1, 0.5) != 0:
@@ -325,22 +325,22 @@ def dropout(n: Node) -> tuple[Tensor, ...]:
 
 
 ROWS = (
-    Row("Shape", shape),
-    Row("Size", size),
-    Row("Reshape", reshape, known=_known_reshape),
-    Row("Flatten", flatten),
-    Row("Transpose", transpose, known=_known_transpose),
-    Row("Squeeze", squeeze, known=_known_squeeze),
-    Row("Unsqueeze", unsqueeze, known=_known_unsqueeze),
-    Row("Expand", expand, known=_known_expand),
-    Row("Tile", tile, known=_known_tile),
-    Row("Concat", concat, known=_known_concat),
-    Row("Split", split_known),
-    Row("Slice", slice_, known=_known_slice),
-    Row("Pad", pad),
-    Row("DepthToSpace", depth_to_space),
-    Row("SpaceToDepth", space_to_depth),
-    Row("Trilu", triangle),
-    Row("ReverseSequence", reverse_sequence),
-    Row("Dropout", dropout),
+    Operator("Shape", shape),
+    Operator("Size", size),
+    Operator("Reshape", reshape, known=_known_reshape),
+    Operator("Flatten", flatten),
+    Operator("Transpose", transpose, known=_known_transpose),
+    Operator("Squeeze", squeeze, known=_known_squeeze),
+    Operator("Unsqueeze", unsqueeze, known=_known_unsqueeze),
+    Operator("Expand", expand, known=_known_expand),
+    Operator("Tile", tile, known=_known_tile),
+    Operator("Concat", concat, known=_known_concat),
+    Operator("Split", split_known),
+    Operator("Slice", slice_, known=_known_slice),
+    Operator("Pad", pad),
+    Operator("DepthToSpace", depth_to_space),
+    Operator("SpaceToDepth", space_to_depth),
+    Operator("Trilu", triangle),
+    Operator("ReverseSequence", reverse_sequence),
+    Operator("Dropout", dropout),
 )

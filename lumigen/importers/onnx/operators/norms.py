@@ -7,7 +7,7 @@ from typing import Any
 from lumigen.dtype import computed, f32
 from lumigen.frontend import Tensor
 from lumigen.frontend.convolution import windows
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import held
 
@@ -24,7 +24,7 @@ def along_channels(t: Tensor, rank: int) -> Tensor:
     return t.reshape(-1, *(1,) * (rank - 2))
 
 
-def batch_norm(n: Node) -> Any:
+def batch_norm(n: OnnxNode) -> Any:
     x, scale, bias = n.tensor(0), n.tensor(1), n.tensor(2)
     mean, variance = n.tensor(3), n.tensor(4)
     epsilon = n.attr("epsilon", 1e-5)
@@ -46,14 +46,14 @@ def batch_norm(n: Node) -> Any:
     return (out.to(x.dtype), *running)
 
 
-def instance_norm(n: Node) -> Tensor:
+def instance_norm(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     apart, _, variance = centred(x, tuple(range(2, x.ndim)))
     scale, bias = (along_channels(n.tensor(i), x.ndim) for i in (1, 2))
     return apart / (variance + n.attr("epsilon", 1e-5)).sqrt() * scale + bias
 
 
-def layer_norm(n: Node) -> tuple[Tensor, ...]:
+def layer_norm(n: OnnxNode) -> tuple[Tensor, ...]:
     """Rows of the axes from one on; computed in the type of `stash_type`."""
     x = n.tensor(0)
     axis = int(n.attr("axis", -1)) % x.ndim
@@ -67,7 +67,7 @@ def layer_norm(n: Node) -> tuple[Tensor, ...]:
     return out, mean, inverse
 
 
-def group_norm(n: Node) -> Tensor:
+def group_norm(n: OnnxNode) -> Tensor:
     """Groups of channels; the factors are one for each channel from version 21 on, and one for each group before."""
     x = n.tensor(0)
     groups = int(n.attr("num_groups"))
@@ -84,7 +84,7 @@ def group_norm(n: Node) -> Tensor:
     return (out * along_channels(scale, x.ndim) + along_channels(bias, x.ndim)).to(x.dtype)
 
 
-def rms_norm(n: Node) -> Tensor:
+def rms_norm(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     axis = int(n.attr("axis", -1)) % x.ndim
     wide = f32 if x.dtype.bits < 32 else x.dtype
@@ -93,7 +93,7 @@ def rms_norm(n: Node) -> Tensor:
     return ((y * (mean + n.attr("epsilon", 1e-5)).rsqrt()).to(x.dtype) * n.tensor(1)).to(x.dtype)
 
 
-def local_response(n: Node) -> Tensor:
+def local_response(n: OnnxNode) -> Tensor:
     """By the squares of the `size` neighbouring channels."""
     x, size = n.tensor(0), int(n.attr("size"))
     before = (size - 1) // 2
@@ -104,7 +104,7 @@ def local_response(n: Node) -> Tensor:
     return x / (n.attr("bias", 1.0) + total * (alpha / size)).pow(beta)
 
 
-def lp_normalization(n: Node) -> Tensor:
+def lp_normalization(n: OnnxNode) -> Tensor:
     """x by its norm along an axis; 0 where that is 0."""
     x, axis = n.tensor(0), int(n.attr("axis", -1))
     length = x.norm(p=int(n.attr("p", 2)), dim=axis, keepdim=True)
@@ -112,11 +112,11 @@ def lp_normalization(n: Node) -> Tensor:
 
 
 ROWS = (
-    Row("BatchNormalization", batch_norm),
-    Row("InstanceNormalization", instance_norm),
-    Row("LayerNormalization", layer_norm),
-    Row("GroupNormalization", group_norm),
-    Row("RMSNormalization", rms_norm),
-    Row("LRN", local_response),
-    Row("LpNormalization", lp_normalization),
+    Operator("BatchNormalization", batch_norm),
+    Operator("InstanceNormalization", instance_norm),
+    Operator("LayerNormalization", layer_norm),
+    Operator("GroupNormalization", group_norm),
+    Operator("RMSNormalization", rms_norm),
+    Operator("LRN", local_response),
+    Operator("LpNormalization", lp_normalization),
 )

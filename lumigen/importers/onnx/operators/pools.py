@@ -8,11 +8,11 @@ from typing import Any
 
 from lumigen.frontend import Tensor, functions
 from lumigen.frontend.convolution import windows
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.operators.windows import windows_of
 
 
-def max_pool(n: Node) -> Any:
+def max_pool(n: OnnxNode) -> Any:
     """The maxima, and where they are in the flat operand: the first of equal ones."""
     x = n.tensor(0)
     w = windows_of(n, x, tuple(n.attr("kernel_shape")))
@@ -36,7 +36,7 @@ def max_pool(n: Node) -> Any:
     return best, images * math.prod(extents) + inside
 
 
-def average_pool(n: Node) -> Tensor:
+def average_pool(n: OnnxNode) -> Tensor:
     """Sums by how many elements a window sees; of the padding only if `count_include_pad`."""
     x = n.tensor(0)
     w = windows_of(n, x, tuple(n.attr("kernel_shape")))
@@ -50,7 +50,7 @@ def average_pool(n: Node) -> Tensor:
     return total / w.of(ones, 0).sum(w.inner)
 
 
-def lp_pool(n: Node) -> Tensor:
+def lp_pool(n: OnnxNode) -> Tensor:
     x, p = n.tensor(0), float(n.attr("p", 2))
     w = windows_of(n, x, tuple(n.attr("kernel_shape")))
     return _root(_power(w.of(x, 0), p).sum(w.inner), p)
@@ -64,17 +64,17 @@ def _root(x: Tensor, p: float) -> Tensor:
     return x.sqrt() if p == 2 else x if p == 1 else x.pow(1 / p)
 
 
-def whole(name: str, f: Callable[[Node, Tensor, tuple[int, ...]], Tensor]) -> Row:
+def whole(name: str, f: Callable[[OnnxNode, Tensor, tuple[int, ...]], Tensor]) -> Operator:
     """A pool over all of each channel."""
-    return Row(name, lambda n: f(n, n.tensor(0), tuple(range(2, n.tensor(0).ndim))))
+    return Operator(name, lambda n: f(n, n.tensor(0), tuple(range(2, n.tensor(0).ndim))))
 
 
-def global_lp(n: Node, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+def global_lp(n: OnnxNode, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     p = float(n.attr("p", 2))
     return _root(_power(x, p).sum(axes, keepdim=True), p)
 
 
-def max_unpool(n: Node) -> Tensor:
+def max_unpool(n: OnnxNode) -> Tensor:
     """Elements at their places in zeros."""
     x, places = n.tensor(0), n.tensor(1)
     rank = x.ndim - 2
@@ -93,10 +93,10 @@ def max_unpool(n: Node) -> Tensor:
 
 
 ROWS = (
-    Row("MaxPool", max_pool),
-    Row("AveragePool", average_pool),
-    Row("LpPool", lp_pool),
-    Row("MaxUnpool", max_unpool),
+    Operator("MaxPool", max_pool),
+    Operator("AveragePool", average_pool),
+    Operator("LpPool", lp_pool),
+    Operator("MaxUnpool", max_unpool),
     whole("GlobalAveragePool", lambda n, x, axes: x.mean(axes, keepdim=True)),
     whole("GlobalMaxPool", lambda n, x, axes: x.amax(axes, keepdim=True)),
     whole("GlobalLpPool", global_lp),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from lumigen.frontend import Tensor, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 
 
-def matmul(n: Node) -> Tensor:
+def matmul(n: OnnxNode) -> Tensor:
     return n.tensor(0) @ n.tensor(1)
 
 
-def gemm(n: Node) -> Tensor:
+def gemm(n: OnnxNode) -> Tensor:
     """alpha A B + beta C, of transposed operands where that is asked for."""
     a, b = n.tensor(0), n.tensor(1)
     a = a.t() if n.attr("transA", 0) else a
@@ -24,13 +24,13 @@ def gemm(n: Node) -> Tensor:
     return out + (c if beta == 1.0 else (c * beta).to(c.dtype))
 
 
-def einsum(n: Node) -> Tensor:
+def einsum(n: OnnxNode) -> Tensor:
     return functions.einsum(n.attr("equation").replace(" ", ""), *n.tensors())
 
 
 ROWS = (
-    Row("MatMul", matmul),
-    Row("Gemm", gemm),
-    Row("Einsum", einsum),
-    Row("Det", lambda n: functions.det(n.tensor(0))),
+    Operator("MatMul", matmul),
+    Operator("Gemm", gemm),
+    Operator("Einsum", einsum),
+    Operator("Det", lambda n: functions.det(n.tensor(0))),
 )

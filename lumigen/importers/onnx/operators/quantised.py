@@ -9,7 +9,7 @@ import numpy as np
 from lumigen.dtype import f32, i32, u8
 from lumigen.frontend import Tensor
 from lumigen.importers.onnx import kinds
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.operators.convolutions import centred, convolved
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Known, held
@@ -17,7 +17,7 @@ from lumigen.importers.onnx.values import Known, held
 UINT8 = 2
 
 
-def spread(n: Node, t: Tensor, x: Tensor) -> Tensor:
+def spread(n: OnnxNode, t: Tensor, x: Tensor) -> Tensor:
     """Scales as x broadcasts with them: one, one for each element of an axis, or one for each block along it."""
     axis = int(n.attr("axis", 1))
     if t.ndim == 0 or (t.ndim == 1 and t.shape[0] == 1):
@@ -52,7 +52,7 @@ def quantised(x: Tensor, scale: Tensor, zero: Tensor | None, kind: np.dtype[Any]
     return moved.clamp(low, high).to(dtype)
 
 
-def quantize(n: Node) -> Tensor:
+def quantize(n: OnnxNode) -> Tensor:
     x, scale = n.tensor(0), n.tensor(1)
     element = n.element_type(2) if n.has(2) else n.attr("output_dtype", 0) or UINT8
     kind = numpy_type(element)
@@ -66,7 +66,7 @@ def quantize(n: Node) -> Tensor:
     return quantised(x, by, zero, kind)
 
 
-def dequantize(n: Node) -> Tensor:
+def dequantize(n: OnnxNode) -> Tensor:
     """(x - zero point) * scale, in the type of the scale."""
     x, scale = n.tensor(0), n.tensor(1)
     by = spread(n, scale, x)
@@ -80,7 +80,7 @@ def dequantize(n: Node) -> Tensor:
     return (x.to(f32) * by.to(f32)).to(to)
 
 
-def dynamic(n: Node) -> tuple[Tensor, ...]:
+def dynamic(n: OnnxNode) -> tuple[Tensor, ...]:
     """As u8, by the range of the elements and 0."""
     x = n.tensor(0)
     low, high = x.amin().clamp(max=0.0), x.amax().clamp(min=0.0)
@@ -97,14 +97,14 @@ def _rows(zero: Tensor | None, axis: int, rank: int) -> Tensor | None:
     return zero.reshape(-1, 1) if axis == -2 else zero
 
 
-def matmul_integer(n: Node) -> Tensor:
+def matmul_integer(n: OnnxNode) -> Tensor:
     """Exact in i32."""
     a = centred(n.tensor(0), _rows(n.maybe(2), -2, 2))
     b = centred(n.tensor(1), _rows(n.maybe(3), -1, 2))
     return (a @ b).to(i32)
 
 
-def requantised(n: Node, total: Tensor, factor: Tensor, i: int) -> Tensor:
+def requantised(n: OnnxNode, total: Tensor, factor: Tensor, i: int) -> Tensor:
     """Exact sums in the scale and type of the output."""
     zero = n.maybe(i)
     kind = numpy_type(n.element_type(i)) if zero is not None else np.dtype(np.uint8)
@@ -116,7 +116,7 @@ def requantised(n: Node, total: Tensor, factor: Tensor, i: int) -> Tensor:
     return out.clamp(low, high).to(held(kind))
 
 
-def qlinear_matmul(n: Node) -> Tensor:
+def qlinear_matmul(n: OnnxNode) -> Tensor:
     a = centred(n.tensor(0), _rows(n.maybe(2), -2, 2))
     b = centred(n.tensor(3), _rows(n.maybe(5), -1, 2))
     a_scale, b_scale, y_scale = (n.tensor(i).to(f32) for i in (1, 4, 6))
@@ -126,7 +126,7 @@ def qlinear_matmul(n: Node) -> Tensor:
     return requantised(n, (a @ b).to(i32), left * right / y_scale, 7)
 
 
-def qlinear_conv(n: Node) -> Tensor:
+def qlinear_conv(n: OnnxNode) -> Tensor:
     x, weight = centred(n.tensor(0), n.maybe(2)), n.tensor(3)
     zero, scale = n.maybe(5), n.tensor(4)
     ones = (1,) * (weight.ndim - 1)
@@ -139,17 +139,17 @@ def qlinear_conv(n: Node) -> Tensor:
     return requantised(n, total, factor.reshape(()) if factor.ndim == 1 else factor, 7)
 
 
-def bit_cast(n: Node) -> Any:
+def bit_cast(n: OnnxNode) -> Any:
     """Known numbers by their bits."""
     return Known(n.static(0).view(numpy_type(n.attr("to"))))
 
 
 ROWS = (
-    Row("QuantizeLinear", quantize),
-    Row("DequantizeLinear", dequantize),
-    Row("DynamicQuantizeLinear", dynamic),
-    Row("MatMulInteger", matmul_integer),
-    Row("QLinearMatMul", qlinear_matmul),
-    Row("QLinearConv", qlinear_conv),
-    Row("BitCast", bit_cast),
+    Operator("QuantizeLinear", quantize),
+    Operator("DequantizeLinear", dequantize),
+    Operator("DynamicQuantizeLinear", dynamic),
+    Operator("MatMulInteger", matmul_integer),
+    Operator("QLinearMatMul", qlinear_matmul),
+    Operator("QLinearConv", qlinear_conv),
+    Operator("BitCast", bit_cast),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lumigen.frontend import Tensor, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.operators.elementwise import hard_sigmoid, leaky, softplus
 
 # Activations of gates by name, of an element and two numbers, with what those are unless they are given.
@@ -37,7 +37,7 @@ class Cell:
     bias: Tensor | None  # of the hidden state, (gates * hidden)
     peepholes: Tensor | None
     f: list[Activation]
-    node: Node
+    node: OnnxNode
 
     def gate(self, x: Tensor, i: int) -> Tensor:
         """The part of a gate along the last axis."""
@@ -84,7 +84,7 @@ def _lstm(cell: Cell, state: State, x: Tensor) -> State:
     return (o * cell.f[2](after), after)
 
 
-def activations(n: Node, names: list[str], first: int) -> list[Activation]:
+def activations(n: OnnxNode, names: list[str], first: int) -> list[Activation]:
     """Those of one direction; all are clipped before if the node asks for it."""
     alpha, beta = n.attr("activation_alpha", []), n.attr("activation_beta", [])
     clip = n.attr("clip", None)
@@ -104,10 +104,10 @@ def _clipped(f: Any, a: float, b: float, clip: float | None) -> Activation:
 
 def recurrent(
     step: Step, gates: int, names: tuple[str, ...]
-) -> Callable[[Node], tuple[Tensor, ...]]:
+) -> Callable[[OnnxNode], tuple[Tensor, ...]]:
     """The function of an operator: all states, and the last ones."""
 
-    def function(n: Node) -> tuple[Tensor, ...]:
+    def function(n: OnnxNode) -> tuple[Tensor, ...]:
         x = n.tensor(0)
         by_batch = bool(n.attr("layout", 0))
         x = x.transpose(0, 1) if by_batch else x
@@ -134,7 +134,7 @@ def recurrent(
 
 
 def _direction(
-    n: Node,
+    n: OnnxNode,
     step: Step,
     x: Tensor,
     d: int,
@@ -175,7 +175,7 @@ def _direction(
     return [_reversed(y, lengths) if back else y, *last]
 
 
-def _first(n: Node, x: Tensor, i: int, d: int, hidden: int, *, by_batch: bool) -> Tensor:
+def _first(n: OnnxNode, x: Tensor, i: int, d: int, hidden: int, *, by_batch: bool) -> Tensor:
     if n.has(i):
         return n.tensor(i)[:, d] if by_batch else n.tensor(i)[d]
     return functions.zeros(x.shape[1], hidden, dtype=x.dtype)
@@ -192,7 +192,7 @@ def _reversed(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 ROWS = (
-    Row("RNN", recurrent(_rnn, 1, ("Tanh",))),
-    Row("GRU", recurrent(_gru, 3, ("Sigmoid", "Tanh"))),
-    Row("LSTM", recurrent(_lstm, 4, ("Sigmoid", "Tanh", "Tanh"))),
+    Operator("RNN", recurrent(_rnn, 1, ("Tanh",))),
+    Operator("GRU", recurrent(_gru, 3, ("Sigmoid", "Tanh"))),
+    Operator("LSTM", recurrent(_lstm, 4, ("Sigmoid", "Tanh", "Tanh"))),
 )

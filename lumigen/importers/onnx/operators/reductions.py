@@ -10,13 +10,13 @@ import numpy as np
 
 from lumigen.dtype import DType, i64
 from lumigen.frontend import Tensor, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array
 
 Reduction = Callable[[Tensor, tuple[int, ...], bool], Tensor]
 
 
-def axes_of(n: Node, rank: int) -> tuple[int, ...]:
+def axes_of(n: OnnxNode, rank: int) -> tuple[int, ...]:
     """The axes, which are an input or an attribute; all of them where none is named, unless that means none."""
     given = n.sizes(1) if n.has(1) else n.attr("axes", None)
     if not given:
@@ -24,22 +24,22 @@ def axes_of(n: Node, rank: int) -> tuple[int, ...]:
     return tuple(sorted({int(a) % rank for a in given}))
 
 
-def reduction(name: str, f: Reduction, known: Callable[..., Any] | None = None) -> Row:
+def reduction(name: str, f: Reduction, known: Callable[..., Any] | None = None) -> Operator:
     """A reduction, whose result has the type of its operand."""
 
-    def function(n: Node) -> Tensor:
+    def function(n: OnnxNode) -> Tensor:
         x = n.tensor(0)
         axes = axes_of(n, x.ndim)
         return f(x, axes, bool(n.attr("keepdims", 1))).to(x.dtype)
 
-    def of_known(n: Node, a: Array, *_: Array) -> Any:
+    def of_known(n: OnnxNode, a: Array, *_: Array) -> Any:
         axes = axes_of(n, a.ndim)
         assert known is not None
         if not a.size:
             return None
         return np.asarray(known(a, axis=axes, keepdims=bool(n.attr("keepdims", 1))))
 
-    return Row(name, function, known=None if known is None else of_known)
+    return Operator(name, function, known=None if known is None else of_known)
 
 
 def over(method: Callable[..., Tensor]) -> Reduction:
@@ -100,23 +100,23 @@ def mean(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
     return over(Tensor.mean)(x if x.dtype.is_float else x.double(), axes, keep)
 
 
-def place(name: str, f: Callable[..., Tensor]) -> Row:
+def place(name: str, f: Callable[..., Tensor]) -> Operator:
     """The place of an extreme: the first one, or the last."""
 
-    def function(n: Node) -> Tensor:
+    def function(n: OnnxNode) -> Tensor:
         x, keep = n.tensor(0), bool(n.attr("keepdims", 1))
         axis = int(n.attr("axis", 0)) % max(x.ndim, 1)
         if not n.attr("select_last_index", 0):
             return f(x, axis, keep)
         return -f(x.flip(axis), axis, keep) + (x.shape[axis] - 1)
 
-    return Row(name, function)
+    return Operator(name, function)
 
 
-def along(name: str, f: Callable[[Tensor, int], Tensor]) -> tuple[Row, Row]:
+def along(name: str, f: Callable[[Tensor, int], Tensor]) -> tuple[Operator, Operator]:
     """An operator along one axis; before version 13 along all axes from one on."""
 
-    def old(n: Node) -> Tensor:
+    def old(n: OnnxNode) -> Tensor:
         x = n.tensor(0)
         axis = int(n.attr("axis", 1))
         rows = x.shape[: axis % x.ndim if axis < x.ndim else axis]
@@ -126,8 +126,8 @@ def along(name: str, f: Callable[[Tensor, int], Tensor]) -> tuple[Row, Row]:
         return f(x.reshape(count, -1), 1).reshape(*x.shape)
 
     return (
-        Row(name, old),
-        Row(name, lambda n: f(n.tensor(0), int(n.attr("axis", -1))), since=13),
+        Operator(name, old),
+        Operator(name, lambda n: f(n.tensor(0), int(n.attr("axis", -1))), since=13),
     )
 
 
@@ -138,10 +138,10 @@ def hardmax(x: Tensor, axis: int) -> Tensor:
     return (places == x.argmax(d, keepdim=True)).to(x.dtype)
 
 
-def running(name: str, f: Callable[[Tensor, int], Tensor], neutral: int) -> Row:
+def running(name: str, f: Callable[[Tensor, int], Tensor], neutral: int) -> Operator:
     """Sums or products of all elements before, along an axis."""
 
-    def function(n: Node) -> Tensor:
+    def function(n: OnnxNode) -> Tensor:
         x = n.tensor(0)
         axis = int(n.number(1)) % x.ndim
         backwards = bool(n.attr("reverse", 0))
@@ -151,10 +151,10 @@ def running(name: str, f: Callable[[Tensor, int], Tensor], neutral: int) -> Row:
             out = functions.cat([first, out.narrow(axis, 0, x.shape[axis] - 1)], axis)
         return out.flip(axis) if backwards else out
 
-    return Row(name, function)
+    return Operator(name, function)
 
 
-def top(n: Node) -> tuple[Tensor, ...]:
+def top(n: OnnxNode) -> tuple[Tensor, ...]:
     """The k greatest elements or the least, and their places."""
     x = n.tensor(0)
     k = n.number(1) if n.has(1) else n.attr("k")
@@ -181,5 +181,5 @@ ROWS = (
     *along("Hardmax", hardmax),
     running("CumSum", lambda x, d: x.cumsum(d), 0),
     running("CumProd", lambda x, d: x.cumprod(d), 1),
-    Row("TopK", top),
+    Operator("TopK", top),
 )

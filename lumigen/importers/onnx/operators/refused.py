@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumigen.importers.onnx.node import Function, Node, Row
+from lumigen.importers.onnx.node import Function, OnnxNode, Operator
 
 _RANDOM = (
     "it draws random numbers, and a model has no random state of its own",
@@ -41,16 +41,16 @@ OF_DOMAINS = {
 
 
 def _refusing(why: str, remedy: str) -> Function:
-    def function(n: Node) -> None:
+    def function(n: OnnxNode) -> None:
         raise n.unsupported(why, remedy)
 
     return function
 
 
 ROWS = (
-    *(Row(name, _refusing(*reason)) for name, reason in REASONS.items()),
+    *(Operator(name, _refusing(*reason)) for name, reason in REASONS.items()),
     *(
-        Row(name, _refusing(*(_TRAINING if "training" in domain else _TREES)), domain=domain)
+        Operator(name, _refusing(*(_TRAINING if "training" in domain else _TREES)), domain=domain)
         for domain, names in OF_DOMAINS.items()
         for name in names
     ),

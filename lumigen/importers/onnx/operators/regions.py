@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lumigen.frontend import Tensor, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 
 
 def between(
@@ -41,7 +41,7 @@ def _held(at: Tensor, size: Any) -> Tensor:
     return at.long().clamp(0, size - 1)
 
 
-def roi_align(n: Node) -> Tensor:
+def roi_align(n: OnnxNode) -> Tensor:
     """(rois, channel, height', width'): means or maxima of samples in the bins of each region."""
     x, rois, image = n.tensor(0), n.tensor(1), n.tensor(2).long()
     samples = int(n.attr("sampling_ratio", 0))
@@ -79,7 +79,7 @@ def roi_align(n: Node) -> Tensor:
     return found.mean((2, 4)).permute(0, 3, 1, 2)
 
 
-def deform_conv(n: Node) -> Tensor:
+def deform_conv(n: OnnxNode) -> Tensor:
     """Each place of a kernel reads at an offset of its own, weighed by a mask."""
     x, weight, offset = n.tensor(0), n.tensor(1), n.tensor(2)
     rank, kernel = 2, tuple(int(e) for e in weight.shape[2:])
@@ -113,6 +113,6 @@ def deform_conv(n: Node) -> Tensor:
 
 
 ROWS = (
-    Row("RoiAlign", roi_align),
-    Row("DeformConv", deform_conv),
+    Operator("RoiAlign", roi_align),
+    Operator("DeformConv", deform_conv),
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from lumigen.dtype import f64
 from lumigen.frontend import Tensor, functional, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array, Known, ints
 
 MOST_PLACES = 2**20  # of one axis
@@ -88,7 +88,7 @@ FILTERS: dict[str, tuple[Callable[[Array, float], Array], int]] = {
 }
 
 
-def taps(n: Node, at: Array, scale: float, size: int) -> tuple[Array, Array]:
+def taps(n: OnnxNode, at: Array, scale: float, size: int) -> tuple[Array, Array]:
     """(new, taps) places and weights of each output element."""
     kernel, reach = FILTERS[n.attr("mode", "nearest")]
     shrink = min(scale, 1.0) if n.attr("antialias", 0) else 1.0
@@ -103,7 +103,7 @@ def taps(n: Node, at: Array, scale: float, size: int) -> tuple[Array, Array]:
     return np.clip(places, 0, size - 1).astype(np.int64), weights
 
 
-def resized(n: Node, x: Tensor, d: int, new: Any, scale: float, roi: Region) -> Tensor:
+def resized(n: OnnxNode, x: Tensor, d: int, new: Any, scale: float, roi: Region) -> Tensor:
     """One axis, whose size is known, in its new size."""
     old = x.shape[d]
     if not isinstance(old, int) or not isinstance(new, int):
@@ -136,14 +136,14 @@ def resized(n: Node, x: Tensor, d: int, new: Any, scale: float, roi: Region) -> 
     return functions.where(inside, out, float(n.attr("extrapolation_value", 0.0)))
 
 
-def _read(n: Node, x: Tensor, d: int, places: Array) -> Tensor:
+def _read(n: OnnxNode, x: Tensor, d: int, places: Array) -> Tensor:
     count = len(places)
     if (places == np.arange(count)).all() and count == x.shape[d]:
         return x
     return x.index_select(d, n.around.tensor(Known(places, f"{n.proto.output[0]}.places")))
 
 
-def _line(n: Node, x: Tensor, d: int, numbers: Array) -> Tensor:
+def _line(n: OnnxNode, x: Tensor, d: int, numbers: Array) -> Tensor:
     """Numbers along an axis, in the type of the tensor."""
     kept = numbers.astype(np.float64 if x.dtype is f64 else np.float32)
     line = n.around.tensor(Known(kept, f"{n.proto.output[0]}.weights"))
@@ -161,7 +161,7 @@ SAME = {
 LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
-def _interpolated(n: Node, x: Tensor, sizes: list[Any]) -> Tensor | None:
+def _interpolated(n: OnnxNode, x: Tensor, sizes: list[Any]) -> Tensor | None:
     """By the frontend's function, which takes symbolic sizes; None where it means something else."""
     mode, rule = n.attr("mode", "nearest"), n.attr("coordinate_transformation_mode", "half_pixel")
     rounding = n.attr("nearest_mode", "round_prefer_floor") if mode == "nearest" else ""
@@ -181,7 +181,7 @@ def _interpolated(n: Node, x: Tensor, sizes: list[Any]) -> Tensor | None:
     )
 
 
-def resize(n: Node) -> Tensor:
+def resize(n: OnnxNode) -> Tensor:
     """Sizes or scales of all axes, or of those that `axes` names; roi for tf_crop_and_resize only."""
     x = n.tensor(0)
     first = 1 if n.version < 11 or n.op == "Upsample" else 2
@@ -229,7 +229,7 @@ def _scaled(size: Any, scale: float) -> Any:
     )
 
 
-def _kept_ratio(n: Node, old: list[Any], wanted: list[Any]) -> tuple[list[Any], list[float]]:
+def _kept_ratio(n: OnnxNode, old: list[Any], wanted: list[Any]) -> tuple[list[Any], list[float]]:
     """New sizes and scales; one scale for all axes unless they are stretched."""
     policy = n.attr("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
@@ -255,7 +255,7 @@ GRID_MODES = {
 }
 
 
-def grid_sample(n: Node) -> Tensor:
+def grid_sample(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     return functional.grid_sample(
         x,
@@ -267,7 +267,7 @@ def grid_sample(n: Node) -> Tensor:
 
 
 ROWS = (
-    Row("Resize", resize),
-    Row("Upsample", resize),
-    Row("GridSample", grid_sample),
+    Operator("Resize", resize),
+    Operator("Upsample", resize),
+    Operator("GridSample", grid_sample),
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from lumigen.frontend import functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.operators.movement import parts_of
 from lumigen.importers.onnx.values import Known, Value, listed, shape_of
 
 MOST_PARTS = 4096  # of a sequence
 
 
-def _place(n: Node, i: int, count: int) -> int:
+def _place(n: OnnxNode, i: int, count: int) -> int:
     """A known place in a sequence."""
     at = int(n.number(i))
     if not -count <= at < max(count, 1):
@@ -20,25 +20,25 @@ def _place(n: Node, i: int, count: int) -> int:
     return at
 
 
-def at(n: Node) -> Value:
+def at(n: OnnxNode) -> Value:
     items = listed(n.value(0))
     return items[_place(n, 1, len(items))]
 
 
-def insert(n: Node) -> list[Value]:
+def insert(n: OnnxNode) -> list[Value]:
     items = list(listed(n.value(0)))
     place = int(n.number(2, len(items)))
     items.insert(place if place >= 0 else place + len(items), n.value(1))
     return items
 
 
-def erase(n: Node) -> list[Value]:
+def erase(n: OnnxNode) -> list[Value]:
     items = list(listed(n.value(0)))
     del items[_place(n, 1, len(items)) if n.has(1) else -1]
     return items
 
 
-def split(n: Node) -> list[Value]:
+def split(n: OnnxNode) -> list[Value]:
     """Parts of one size, of listed sizes, or single slices without that axis unless `keepdims`."""
     value = n.given(0)
     x = n.tensor(0)
@@ -58,14 +58,14 @@ def split(n: Node) -> list[Value]:
     return list(x.split(parts_of(n, total, sizes, count), axis))
 
 
-def joined(n: Node) -> Value:
+def joined(n: OnnxNode) -> Value:
     """A sequence as one tensor, along an axis or a new one."""
     parts = [n.around.tensor(v) for v in listed(n.value(0))]
     axis = int(n.attr("axis"))
     return functions.stack(parts, axis) if n.attr("new_axis", 0) else functions.cat(parts, axis)
 
 
-def mapped(n: Node) -> tuple[Value, ...]:
+def mapped(n: OnnxNode) -> tuple[Value, ...]:
     """A graph run for each value of sequences; tensors are the same each time."""
     items = listed(n.value(0))
     found: list[list[Value]] = []
@@ -75,23 +75,23 @@ def mapped(n: Node) -> tuple[Value, ...]:
     return tuple([step[k] for step in found] for k in range(n.wanted))
 
 
-def element(n: Node) -> Value:
+def element(n: OnnxNode) -> Value:
     if not n.has(0):
         raise n.unsupported("the option holds nothing", "Correct the graph.")
     return n.inputs[0]
 
 
 ROWS = (
-    Row("SequenceEmpty", lambda n: []),
-    Row("SequenceConstruct", lambda n: list(n.inputs)),
-    Row("SequenceAt", at),
-    Row("SequenceInsert", insert),
-    Row("SequenceErase", erase),
-    Row("SequenceLength", lambda n: Known(np.array(len(listed(n.value(0)))))),
-    Row("SplitToSequence", split),
-    Row("ConcatFromSequence", joined),
-    Row("SequenceMap", mapped),
-    Row("Optional", lambda n: n.inputs[0] if n.inputs else None),
-    Row("OptionalHasElement", lambda n: Known(np.array(n.has(0)))),
-    Row("OptionalGetElement", element),
+    Operator("SequenceEmpty", lambda n: []),
+    Operator("SequenceConstruct", lambda n: list(n.inputs)),
+    Operator("SequenceAt", at),
+    Operator("SequenceInsert", insert),
+    Operator("SequenceErase", erase),
+    Operator("SequenceLength", lambda n: Known(np.array(len(listed(n.value(0)))))),
+    Operator("SplitToSequence", split),
+    Operator("ConcatFromSequence", joined),
+    Operator("SequenceMap", mapped),
+    Operator("Optional", lambda n: n.inputs[0] if n.inputs else None),
+    Operator("OptionalHasElement", lambda n: Known(np.array(n.has(0)))),
+    Operator("OptionalGetElement", element),
 )

@@ -8,14 +8,14 @@ import numpy as np
 
 from lumigen.frontend import Tensor, functions
 from lumigen.frontend.convolution import windows
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array, Known, ints
 
 LONGEST = 8192  # transform: its matrix has as many rows and columns
 
 
-def _matrix(n: Node, name: str, numbers: Array, x: Tensor) -> Tensor:
+def _matrix(n: OnnxNode, name: str, numbers: Array, x: Tensor) -> Tensor:
     """Numbers that a product reads, in the type of a tensor."""
     kind = np.float64 if x.dtype.bits == 64 else np.float32
     known = Known(numbers.astype(kind), f"{n.proto.output[0]}.{name}")
@@ -28,7 +28,7 @@ def _angles(count: int, length: int) -> Array:
     return places * (2 * np.pi / length)
 
 
-def _fixed(n: Node, x: Tensor, axis: int, wanted: int | None) -> tuple[Tensor, int]:
+def _fixed(n: OnnxNode, x: Tensor, axis: int, wanted: int | None) -> tuple[Tensor, int]:
     """The axis cut or padded to the length of the transform."""
     have = x.shape[axis]
     length = have if wanted is None else wanted
@@ -44,7 +44,7 @@ def _fixed(n: Node, x: Tensor, axis: int, wanted: int | None) -> tuple[Tensor, i
     return x.pad(widths), length
 
 
-def _spectrum(n: Node, re: Tensor, im: Tensor | None, bins: int, sign: float) -> list[Tensor]:
+def _spectrum(n: OnnxNode, re: Tensor, im: Tensor | None, bins: int, sign: float) -> list[Tensor]:
     """Real and imaginary parts of sum x exp(sign i angle), over the last axis."""
     angle = _angles(bins, int(re.shape[-1]))
     cos, sin = _matrix(n, "cosines", np.cos(angle), re), _matrix(n, "sines", np.sin(angle), re)
@@ -54,7 +54,7 @@ def _spectrum(n: Node, re: Tensor, im: Tensor | None, bins: int, sign: float) ->
     return [real - (im @ sin) * sign, imaginary + im @ cos]
 
 
-def dft(n: Node) -> Tensor:
+def dft(n: OnnxNode) -> Tensor:
     """(.., length, 1 or 2) along an axis; half of the spectrum of real numbers, or from it, where `onesided`."""
     x = n.tensor(0)
     axis = int(n.number(2, -2) if n.version >= 20 else n.attr("axis", 1)) % x.ndim
@@ -74,7 +74,7 @@ def dft(n: Node) -> Tensor:
     return functions.stack(out, -1).movedim(-2, axis)
 
 
-def _real(n: Node, parts: list[Tensor], wanted: int | None) -> Tensor:
+def _real(n: OnnxNode, parts: list[Tensor], wanted: int | None) -> Tensor:
     """The real signal of one half of a spectrum: each bin between the ends stands for two."""
     bins = parts[0].shape[-1]
     if not isinstance(bins, int):
@@ -93,7 +93,7 @@ def _real(n: Node, parts: list[Tensor], wanted: int | None) -> Tensor:
     return out - parts[1] @ _matrix(n, "sines", np.sin(angle) * twice / length, parts[0])
 
 
-def stft(n: Node) -> Tensor:
+def stft(n: OnnxNode) -> Tensor:
     """(batch, length, 1 or 2) -> (batch, frames, bins, 2)."""
     x, step = n.tensor(0), int(n.number(1))
     window = n.maybe(2)
@@ -113,7 +113,7 @@ def stft(n: Node) -> Tensor:
     )
 
 
-def mel_weights(n: Node) -> Known:
+def mel_weights(n: OnnxNode) -> Known:
     """(bins of the spectrum, bands): triangles that are equally wide in mel."""
     bands, length, rate, low, high = (ints(n.static(i))[0] for i in range(5))
     if not 0 < length * bands <= LONGEST**2:
@@ -139,7 +139,7 @@ def _mel(hertz: float) -> float:
 
 
 ROWS = (
-    Row("DFT", dft),
-    Row("STFT", stft),
-    Row("MelWeightMatrix", mel_weights),
+    Operator("DFT", dft),
+    Operator("STFT", stft),
+    Operator("MelWeightMatrix", mel_weights),
 )

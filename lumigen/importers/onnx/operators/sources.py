@@ -10,7 +10,7 @@ import numpy as np
 
 from lumigen.dtype import f32
 from lumigen.frontend import Tensor, functions
-from lumigen.importers.onnx.node import Node, Row
+from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import FEW, Array, Known, held
 
@@ -26,7 +26,7 @@ CONSTANTS: dict[str, Any] = {
 }
 
 
-def constant(n: Node) -> Known:
+def constant(n: OnnxNode) -> Known:
     for name, kind in CONSTANTS.items():
         found = n.attr(name, None)
         if found is not None:
@@ -34,13 +34,13 @@ def constant(n: Node) -> Known:
     raise n.unsupported("it has no value of a kind that is known")
 
 
-def constant_of_shape(n: Node) -> Tensor:
+def constant_of_shape(n: OnnxNode) -> Tensor:
     sizes = n.sizes(0)
     value = n.attr("value", np.zeros(1, np.float32)).reshape(-1)
     return functions.full(sizes, value[0].item(), held(value.dtype))
 
 
-def _known_constant_of_shape(n: Node, *_: Array) -> Any:
+def _known_constant_of_shape(n: OnnxNode, *_: Array) -> Any:
     sizes = n.sizes(0)
     value = n.attr("value", np.zeros(1, np.float32)).reshape(-1)
     if not all(isinstance(e, int) for e in sizes) or math.prod(sizes) > FEW:
@@ -48,7 +48,7 @@ def _known_constant_of_shape(n: Node, *_: Array) -> Any:
     return np.full(sizes, value[0], value.dtype)
 
 
-def range_(n: Node) -> Tensor:
+def range_(n: OnnxNode) -> Tensor:
     start, end, step = (n.number(i) for i in range(3))
     value = n.given(0)
     dtype = value.dtype if isinstance(value, Tensor) else None
@@ -59,7 +59,7 @@ def range_(n: Node) -> Tensor:
     return functions.arange(start, end, step, dtype)
 
 
-def _known_range(n: Node, start: Array, end: Array, step: Array) -> Any:
+def _known_range(n: OnnxNode, start: Array, end: Array, step: Array) -> Any:
     if object in (start.dtype, end.dtype, step.dtype) or not step:
         return None
     first, last, by = (
@@ -70,7 +70,7 @@ def _known_range(n: Node, start: Array, end: Array, step: Array) -> Any:
     return None if count > FEW else np.array([first + i * by for i in range(count)], start.dtype)
 
 
-def eye_like(n: Node) -> Tensor:
+def eye_like(n: OnnxNode) -> Tensor:
     """1 on a diagonal, in the shape of the operand."""
     x = n.given(0)
     rows, columns = x.array.shape if isinstance(x, Known) else x.shape
@@ -81,24 +81,24 @@ def eye_like(n: Node) -> Tensor:
     return at.to(dtype)
 
 
-def window(name: str, of: Callable[[Tensor], Tensor]) -> Row:
+def window(name: str, of: Callable[[Tensor], Tensor]) -> Operator:
     """A window of `size` elements; symmetric unless `periodic`."""
 
-    def function(n: Node) -> Tensor:
+    def function(n: OnnxNode) -> Tensor:
         size = n.number(0)
         count = size if n.attr("periodic", 1) else size - 1
         element = n.attr("output_datatype", 1)
         at = functions.arange(size).to(f32) * (2 * math.pi / count)
         return of(at).to(held(numpy_type(element)))
 
-    return Row(name, function)
+    return Operator(name, function)
 
 
 ROWS = (
-    Row("Constant", constant),
-    Row("ConstantOfShape", constant_of_shape, known=_known_constant_of_shape),
-    Row("Range", range_, known=_known_range),
-    Row("EyeLike", eye_like),
+    Operator("Constant", constant),
+    Operator("ConstantOfShape", constant_of_shape, known=_known_constant_of_shape),
+    Operator("Range", range_, known=_known_range),
+    Operator("EyeLike", eye_like),
     window("HannWindow", lambda t: 0.5 - 0.5 * t.cos()),
     window("HammingWindow", lambda t: 25 / 46 - (1 - 25 / 46) * t.cos()),
     window("BlackmanWindow", lambda t: 0.42 - 0.5 * t.cos() + 0.08 * (2 * t).cos()),

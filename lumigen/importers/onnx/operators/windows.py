@@ -7,7 +7,7 @@ from typing import Any
 
 from lumigen.frontend import Tensor, functions
 from lumigen.frontend.convolution import windows
-from lumigen.importers.onnx.node import Node
+from lumigen.importers.onnx.node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _pad(x: Tensor, widths: list[Any], fill: float) -> Tensor:
     return x if all(isinstance(w, int) and w == 0 for w in widths) else x.pad(widths, fill)
 
 
-def windows_of(n: Node, x: Tensor, size: tuple[int, ...]) -> Windows:
+def windows_of(n: OnnxNode, x: Tensor, size: tuple[int, ...]) -> Windows:
     """The windows that the attributes of a node say."""
     rank = len(size)
     step = tuple(n.attr("strides", [1] * rank))
@@ -69,7 +69,7 @@ def windows_of(n: Node, x: Tensor, size: tuple[int, ...]) -> Windows:
 
 
 def pads_of(
-    n: Node, extents: Any, reach: list[int], step: tuple[int, ...]
+    n: OnnxNode, extents: Any, reach: list[int], step: tuple[int, ...]
 ) -> list[tuple[Any, Any]]:
     """(before, after) of each axis, as the node lists them or as `auto_pad` asks."""
     rank = len(reach)
