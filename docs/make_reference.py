@@ -45,6 +45,7 @@ MODELS = (
     ("compile", lg.compile),
     ("load", lg.load),
     ("load_model_file", lg.load_model_file),
+    ("from_onnx", lg.from_onnx),
     ("open_weights", lg.open_weights),
     ("Weights", lg.Weights),
 )

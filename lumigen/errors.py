@@ -12,7 +12,8 @@ import os
 import string
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +31,11 @@ class SourceLocation:
     file: str
     line: int
     function: str = ""
+
+    @property
+    def spot(self) -> str:
+        """Where in the file, as comments of emitted code name it."""
+        return str(self.line)
 
     def __str__(self) -> str:
         """`file:line`, the file relative to the working directory where it lies below it."""
@@ -226,6 +232,50 @@ class BadWeightsFile(UserError):
     message = "[weights] {file} cannot be used: {why}. {remedy}"
 
 
+# --- models of other programs ---------------------------------------------------------------------
+
+
+class PackageMissing(UserError):
+    """A file is read with a package that is not installed; the extra that installs it has its name."""
+
+    message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{package}]'."
+
+
+class BadOnnxFile(UserError):
+    """The file is missing, truncated, untrue or too large; `why` is a clause, `remedy` a sentence."""
+
+    message = "[onnx] {file} cannot be used: {why}. {remedy}"
+
+
+class UnsupportedNode(UserError):
+    """A node that no static program computes; `why` is a clause, `remedy` a sentence."""
+
+    message = "[{op}] this node cannot be compiled: {why}. {remedy}"
+
+
+class NotConstant(UserError):
+    """A node's operand decides shapes or what is run, and depends on inputs or sizes; `inputs` lists them."""
+
+    message = (
+        "[{op}] {name} must be known when the model is compiled, but it depends on: {inputs}. "
+        "Give it its value, as {example} does, or export the model with constants there."
+    )
+
+
+class DimsWithoutRange(UserError):
+    """Symbolic sizes of inputs that nobody has given; `dims` lists them, `example` how to give them."""
+
+    message = (
+        "[onnx] {file} has sizes without a range: {dims}. Give each a range or a number: {example}."
+    )
+
+
+class ProblemsInModel(UserError):
+    """What `--explain` has found, already printed."""
+
+    message = "[onnx] {file} cannot be compiled as it is: {count} reasons are listed above. Remove each of them."
+
+
 # --- the command line and the file system ---------------------------------------------------------
 
 
@@ -398,7 +448,10 @@ def user_location(skip: int = 0) -> SourceLocation | None:
     """The innermost running line that is neither ours nor a library's; `skip` passes over so many.
 
     None where there is no such line, as in a command that has not reached the user's file yet.
+    A place that `located` names goes before all lines.
     """
+    if _PLACES:
+        return _PLACES[-1]
     # inspect.stack() reads every source file on the way; this reads none
     frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
@@ -409,6 +462,19 @@ def user_location(skip: int = 0) -> SourceLocation | None:
             skip -= 1
         frame = frame.f_back
     return None
+
+
+_PLACES: list[SourceLocation] = []
+
+
+@contextmanager
+def located(place: SourceLocation) -> Generator[None]:
+    """Inside, the user's line is this place: that of a file which is no Python."""
+    _PLACES.append(place)
+    try:
+        yield
+    finally:
+        _PLACES.pop()
 
 
 _OURS = str(Path(__file__).parent) + os.sep

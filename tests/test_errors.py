@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 import lumigen as lg
 from lumigen import errors, nn
@@ -262,6 +265,56 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         },
         ("[run] x.npy cannot be used: there is no such file. Pass a file that numpy.save wrote."),
     ),
+    errors.PackageMissing: (
+        {"op": "onnx", "package": "onnx"},
+        ("[onnx] it needs the package onnx, which is not there. Run pip install 'lumigen[onnx]'."),
+    ),
+    errors.BadOnnxFile: (
+        {
+            "file": "net.onnx",
+            "why": "it is no complete ONNX model",
+            "remedy": "Export the model again.",
+        },
+        ("[onnx] net.onnx cannot be used: it is no complete ONNX model. Export the model again."),
+    ),
+    errors.UnsupportedNode: (
+        {
+            "op": "NonMaxSuppression",
+            "why": "only a run knows how many boxes it selects",
+            "remedy": "Export the model without it.",
+        },
+        (
+            "[NonMaxSuppression] this node cannot be compiled: only a run knows how many boxes it "
+            "selects. Export the model without it."
+        ),
+    ),
+    errors.NotConstant: (
+        {
+            "op": "Reshape",
+            "name": "input 2, shape,",
+            "inputs": ["shape"],
+            "example": "--set shape=VALUE",
+        },
+        (
+            "[Reshape] input 2, shape, must be known when the model is compiled, but it depends on: "
+            "shape. Give it its value, as --set shape=VALUE does, or export the model with constants "
+            "there."
+        ),
+    ),
+    errors.DimsWithoutRange: (
+        {"file": "net.onnx", "dims": ["batch", "time"], "example": "--dim batch=1..64"},
+        (
+            "[onnx] net.onnx has sizes without a range: batch, time. Give each a range or a number: "
+            "--dim batch=1..64."
+        ),
+    ),
+    errors.ProblemsInModel: (
+        {"file": "net.onnx", "count": 3},
+        (
+            "[onnx] net.onnx cannot be compiled as it is: 3 reasons are listed above. "
+            "Remove each of them."
+        ),
+    ),
     errors.BadPass: (
         {"name": "forget", "what": "it gives None, no lg.ir.Graph"},
         (
@@ -404,6 +457,24 @@ def limits_without_a_gpu(_: Path) -> None:
         probe_gpu({"f32"})
 
 
+def of_one_node(op: str, size: int | str = 4) -> onnx.ModelProto:
+    x, y = (make_tensor_value_info(n, onnx.TensorProto.FLOAT, [size]) for n in "xy")
+    graph = make_graph([make_node(op, ["x"], ["y"])], "small", [x], [y])
+    return make_model(graph, opset_imports=[make_opsetid("", 20)])
+
+
+def onnx_without_its_package() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "onnx", None)
+        lg.from_onnx("net.onnx")
+
+
+def model_that_is_explained(directory: Path) -> None:
+    file = directory / "net.onnx"
+    file.write_bytes(of_one_node("NonZero").SerializeToString())
+    command_line.main(["compile", str(file), "--explain"], standalone_mode=False)
+
+
 def unknown_option(directory: Path) -> None:
     file = directory / "model.py"
     file.write_text("def build(weights=None, layers: int = 2): ...\n", encoding="utf-8")
@@ -452,6 +523,12 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadReshape: lambda _: tensor(2, 3).reshape(4, 2),
     errors.BadSize: lambda _: lg.Dim("n", 1, 8) / 2,
     errors.BadArgument: lambda _: lg.Model("not a name"),
+    errors.PackageMissing: lambda _: onnx_without_its_package(),
+    errors.BadOnnxFile: lambda d: lg.from_onnx(d / "net.onnx"),
+    errors.UnsupportedNode: lambda _: lg.from_onnx(of_one_node("StringSplit")).trace(),
+    errors.NotConstant: lambda _: lg.from_onnx(of_one_node("NonZero")).trace(),
+    errors.DimsWithoutRange: lambda _: lg.from_onnx(of_one_node("Neg", size="n")),
+    errors.ProblemsInModel: model_that_is_explained,
     errors.BadPass: lambda _: pass_that_gives_nothing(),
     errors.BadCall: lambda _: lg.nn.Linear(4, bais=True),  # pyright: ignore[reportCallIssue]
     errors.UnknownDim: dim_that_no_spec_declares,

@@ -8,7 +8,16 @@ from pathlib import Path
 import click
 
 from lumigen.cli import start
-from lumigen.cli.options import example, json_option, load, quiet_option, traced_options
+from lumigen.cli.onnx_model import say_checked, say_explained, texts
+from lumigen.cli.options import (
+    Dims,
+    Settings,
+    example,
+    json_option,
+    load,
+    quiet_option,
+    traced_options,
+)
 from lumigen.cli.terminal import progress, result, result_json, say, table
 from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME
@@ -51,34 +60,49 @@ def new(name: str, as_json: bool) -> None:
 )
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="List the operators of an ONNX model and all problems; build nothing.",
+)
+@click.option(
+    "--check", is_flag=True, help="Compare an ONNX model with its reference; build nothing."
+)
 @quiet_option
 @json_option
 def compile_command(
     model_file: str,
     target: str,
     weights: str | None,
-    settings: tuple[tuple[str, str], ...],
+    settings: Settings,
+    dims: Dims,
     dtype: str,
     output: str | None,
     build: bool,
     embed_weights: bool,
     force: bool,
+    explain: bool,
+    check: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Emit a model as a C++ project and build it."""
+    if explain or check:
+        tell = say_explained if explain else say_checked
+        tell(model_file, settings, dims, as_json=as_json)
+        return
     parse_target(target)
     if output == "":
         raise BadArgument(op="compile", name="-o", value="empty", expected="a directory")
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, opened = load(model_file, settings, weights)
+            model, opened = load(model_file, settings, weights, dims)
         summary = compile_project(
             model.trace(),
             directory=Path(output) if output else None,
             target=target,
-            options={f"set.{key}": value for key, value in settings},
+            options={f"set.{key}": value for key, value in (*settings, *texts(dims))},
             weights=opened,
             dtype=BY_NAME[dtype],
             build=build,
@@ -209,7 +233,8 @@ def show(
     model_file: str,
     target: str,
     weights: str | None,
-    settings: tuple[tuple[str, str], ...],
+    settings: Settings,
+    dims: Dims,
     dtype: str,
     after: str | None,
     kernel: str | None,
@@ -227,7 +252,7 @@ def show(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, _ = load(model_file, settings, weights)
+            model, _ = load(model_file, settings, weights, dims)
             traced = model.trace()
         if html is not None:
             options = {"target": row.text}

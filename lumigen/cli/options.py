@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import numpy as np
 
+from lumigen.cli.opened import read_array
 from lumigen.errors import BadArgument
 from lumigen.frontend import Model, load_model_file
+from lumigen.importers import from_onnx
 from lumigen.model_weights import DTYPES
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
@@ -34,6 +38,23 @@ class Assignment(click.ParamType[tuple[str, str]]):
         if not name or not equals:
             self.fail(f"{value!r} is not of the form name=value.", param, ctx)
         return name, text
+
+
+class DimOption(click.ParamType[tuple[str, int | tuple[int, int]]]):
+    """`batch=1..64` or `batch=4`."""
+
+    name = "dim=least..greatest"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int | tuple[int, int]]:
+        if isinstance(value, tuple):
+            return value  # pyright: ignore[reportUnknownVariableType]  # click converts defaults twice
+        name, _, text = str(value).rpartition("=")
+        low, dots, high = text.partition("..")
+        if not name or not low.isdecimal() or bool(dots) != high.isdecimal():
+            self.fail(f"{value!r} is not of the form dim=1..64 or dim=4.", param, ctx)
+        return name, (int(low), int(high)) if dots else int(low)
 
 
 class SizesOption(click.ParamType[dict[str, int]]):
@@ -90,7 +111,15 @@ def traced_options(function: F) -> F:
             multiple=True,
             type=Assignment(),
             metavar="KEY=VALUE",
-            help="An option of the model file's build().",
+            help="An option of the model file's build(); of an ONNX model the value of an input.",
+        ),
+        click.option(
+            "--dim",
+            "dims",
+            multiple=True,
+            type=DimOption(),
+            metavar="NAME=1..64",
+            help="A symbolic size of an ONNX model: its least and its greatest, or one number.",
         ),
         click.option(
             "--weights",
@@ -103,7 +132,7 @@ def traced_options(function: F) -> F:
             show_default=True,
             help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
         ),
-        click.argument("model_file", metavar="MODEL.py[:NAME]"),
+        click.argument("model_file", metavar="MODEL.py[:NAME]|MODEL.onnx"),
     ):
         function = option(function)
     return function
@@ -149,13 +178,47 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progre
 json_option = click.option("--json", "as_json", is_flag=True, help="Print results as JSON.")
 
 
+Settings = tuple[tuple[str, str], ...]
+Dims = tuple[tuple[str, int | tuple[int, int]], ...]
+
+
 def load(
-    model_file: str, settings: tuple[tuple[str, str], ...], weights: str | None
+    model_file: str, settings: Settings, weights: str | None, dims: Dims = ()
 ) -> tuple[Model, Weights | Mapping[str, Array] | None]:
-    """The traced model of MODEL.py[:NAME], and the opened weights, or those that its modules have."""
+    """The traced model of MODEL.py[:NAME] or MODEL.onnx, and the opened weights, or those that it has itself."""
+    if is_onnx(model_file):
+        if weights is not None:
+            expected = "an ONNX model alone: it has its weights"
+            raise BadArgument(op="onnx", name="--weights", value=weights, expected=expected)
+        model = from_onnx(model_file, dict(dims), input_values(settings))
+        model.trace()
+        return model, model.values()
+    if dims:
+        expected = "it with an ONNX model; a model file declares its own with lg.Dim"
+        raise BadArgument(op="model", name="--dim", value=dims[0][0], expected=expected)
     path, colon, name = model_file.rpartition(":")
     if not colon or not name.isidentifier() or Path(model_file).exists():
         path, name = model_file, ""
     opened = open_weights(weights) if weights else None
     model = load_model_file(path, name or None, opened, dict(settings))
     return model, model.sources(opened)
+
+
+def is_onnx(model_file: str) -> bool:
+    """Whether a file is one for the ONNX importer."""
+    return Path(model_file).suffix == ".onnx"
+
+
+def input_values(settings: Settings) -> dict[str, Any]:
+    """The values that `--set` gives inputs of an ONNX model: numbers as JSON has them, or a .npy file."""
+    return {name: _numbers(name, text) for name, text in settings}
+
+
+def _numbers(name: str, text: str) -> Any:
+    if text.endswith(".npy"):
+        return read_array("onnx", Path(text))
+    try:
+        return np.asarray(json.loads(text))
+    except (ValueError, TypeError):
+        expected = "a number, a list such as [1, 64], or a .npy file"
+        raise BadArgument(op="onnx", name=name, value=repr(text), expected=expected) from None

@@ -61,17 +61,18 @@ MAP_TYPES = {"f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "bf16": "CU_TENSOR_MAP_DA
 def source_lines(lines: tuple[SourceLocation, ...]) -> str:
     """`model.py:12, 14; blocks.py:7`: the first MAX_LINES of them."""
     places = source_places(lines)
-    by_file: dict[str, list[int]] = {}
-    for file, number in places[:MAX_LINES]:
-        by_file.setdefault(file, []).append(number)
-    texts = [f"{file}:{', '.join(map(str, numbers))}" for file, numbers in by_file.items()]
+    by_file: dict[str, list[str]] = {}
+    for file, spot in places[:MAX_LINES]:
+        by_file.setdefault(file, []).append(spot)
+    texts = [f"{file}:{', '.join(spots)}" for file, spots in by_file.items()]
     more = len(places) - MAX_LINES
     return "; ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
-def source_places(lines: tuple[SourceLocation, ...]) -> list[tuple[str, int]]:
+def source_places(lines: tuple[SourceLocation, ...]) -> list[tuple[str, str]]:
     """Sorted file names, without a path so that none gets into the output, with line numbers."""
-    return sorted({(printable(PurePath(line.file).name), line.line) for line in lines})
+    found = {(printable(PurePath(x.file).name), x.line, one_line(x.spot)) for x in lines}
+    return [(file, spot) for file, _, spot in sorted(found)]
 
 
 def one_line(text: str) -> str:

@@ -1,0 +1,58 @@
+"""What `lumigen compile` says of an ONNX model instead of building it: what is in it, and whether it is right."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from lumigen.cli.options import Dims, Settings, input_values, is_onnx
+from lumigen.cli.terminal import result, result_json, table
+from lumigen.errors import BadArgument, ProblemsInModel, printable
+from lumigen.importers import checked, explained
+
+
+def texts(dims: Dims) -> list[tuple[str, str]]:
+    """The sizes as options of a compilation."""
+    return [(f"dim.{name}", str(size)) for name, size in dims]
+
+
+def say_explained(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
+    """The operators of a model, and what of it cannot be compiled; ProblemsInModel where there is some."""
+    _need_onnx(model_file, "--explain")
+    found = explained(model_file, dict(dims), input_values(settings))
+    if as_json:
+        result_json(asdict(found))
+    else:
+        rows = [("operator", "count"), *((op, str(n)) for op, n in found.operators.items())]
+        sets = ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in found.versions.items())
+        lines = [
+            f"{found.name}, operator sets {sets}",
+            *(f"input    {port}" for port in found.inputs),
+            *(f"output   {port}" for port in found.outputs),
+            "",
+            table(rows, frozenset({1})),
+            "",
+            *(printable(text) for text in found.problems),
+        ]
+        result("\n".join(lines).rstrip())
+    if found.problems:
+        raise ProblemsInModel(file=model_file, count=len(found.problems))
+
+
+def say_checked(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
+    """The greatest difference of each output from the reference evaluator's."""
+    _need_onnx(model_file, "--check")
+    model, found = checked(model_file, dict(dims), input_values(settings))
+    if as_json:
+        result_json({"model": model.name, "outputs": [asdict(row) for row in found]})
+        return
+    rows = [
+        ("sizes", "output", "greatest difference", "greatest number"),
+        *((r.sizes, r.output, f"{r.difference:.3g}", f"{r.greatest:.3g}") for r in found),
+    ]
+    result(table(rows, frozenset({2, 3})))
+
+
+def _need_onnx(model_file: str, option: str) -> None:
+    if not is_onnx(model_file):
+        expected = "it with an ONNX model"
+        raise BadArgument(op="compile", name=option, value=f"of {model_file}", expected=expected)

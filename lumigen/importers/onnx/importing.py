@@ -1,0 +1,166 @@
+"""importing: an ONNX model as an `lg.Model` with one entry, `forward`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lumigen.errors import BadOnnxFile, UnknownOption, first_line
+from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
+from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
+from lumigen.importers.onnx.reading import read_model
+from lumigen.importers.onnx.session import MISFITS, ONNX_DOMAINS, UNKNOWN, Frame, Session
+from lumigen.importers.onnx.values import Value
+from lumigen.names import model_taken_by
+
+ENTRY = "forward"
+OLDEST = 7  # operator set
+
+
+@dataclass(frozen=True)
+class Imported:
+    """An ONNX model on the way: its message, its inputs as specs, what its outputs are called."""
+
+    proto: Any
+    file: Path | None
+    name: str
+    inputs: tuple[tuple[str, str, Spec], ...]  # ONNX's name, ours, what it takes
+    outputs: tuple[tuple[str, str], ...]
+    known: Mapping[str, Value]
+    session: Session
+
+
+def from_onnx(
+    model: Any,
+    dims: Mapping[str, int | tuple[int, int] | Dim] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> Model:
+    """The model of an ONNX file, or of a ModelProto, with one entry `forward`.
+
+    `dims` gives each symbolic size of the inputs a number, (least, greatest) or an `lg.Dim`; `inputs` gives inputs
+    whose numbers decide shapes their values, and the entry has them no longer. Initialisers are weights under their own
+    names. BadOnnxFile for what is no model, DimsWithoutRange, UnsupportedNode and NotConstant with the node's name.
+    """
+    return model_of(opened(model, dims or {}, inputs or {}))
+
+
+def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Imported:
+    """The file read and its ports declared; nothing of its graph is imported yet."""
+    proto, file = read_model(model)
+    try:
+        return _declared(proto, file, dims, values)
+    except MISFITS as e:
+        why = f"its inputs and outputs are not as ONNX has them ({first_line(e)[:80].rstrip('.')})"
+        remedy = "Export the model again."
+        raise BadOnnxFile(file=file or "the model", why=why, remedy=remedy) from e
+
+
+def _declared(
+    proto: Any, file: Path | None, dims: Mapping[str, Any], values: Mapping[str, Any]
+) -> Imported:
+    shown = file or "the model"
+    versions = versions_of(proto, shown)
+    graph = proto.graph
+    initial = {t.name for t in graph.initializer}
+    free = [i for i in graph.input if i.name not in initial]
+    for name in values:
+        if name not in {i.name for i in free}:
+            known = [i.name for i in free]
+            raise UnknownOption(command="onnx", name=f"input {name}", known=known)
+    ports = [i for i in free if i.name not in values]
+    sizes = [sizes_of(i, shown) for i in ports]
+    chosen = dims_for(sizes, dims, shown)
+    names: list[str] = []
+    for i in ports:
+        names.append(identifier(i.name, names))
+    specs = [spec_of(tensor_type(i, shown), s, chosen) for i, s in zip(ports, sizes, strict=True)]
+    outputs: list[str] = []
+    for o in graph.output:
+        outputs.append(identifier(o.name, [*names, *outputs]))
+    functions = {(_domain(f.domain), f.name): f for f in proto.functions}
+    name = model_name(file.stem if file else graph.name)
+    kinds = {v.name: v.type for v in (*graph.input, *graph.output, *graph.value_info)}
+    session = Session(file.name if file else "the model", file, functions, versions, kinds)
+    return Imported(
+        proto,
+        file,
+        name,
+        tuple((i.name, n, s) for i, n, s in zip(ports, names, specs, strict=True)),
+        tuple((o.name, n) for o, n in zip(graph.output, outputs, strict=True)),
+        {i.name: fixed(values[i.name], i, shown) for i in free if i.name in values},
+        session,
+    )
+
+
+def versions_of(proto: Any, shown: Any) -> dict[str, int]:
+    """The version of each operator set; BadOnnxFile for one that is too old."""
+    versions = {_domain(o.domain): int(o.version) for o in proto.opset_import}
+    if not versions.get("", OLDEST) >= OLDEST:
+        why = f"it has operator set {versions['']}, and {OLDEST} is the oldest that is read"
+        remedy = "Convert it: onnx.version_converter.convert_version(model, 17)."
+        raise BadOnnxFile(file=shown, why=why, remedy=remedy)
+    return versions
+
+
+def model_name(name: str) -> str:
+    """The model's name as an identifier that nobody else has."""
+    plain = identifier(name or "model", ())
+    return f"{plain}_model" if model_taken_by(plain) else plain
+
+
+def _domain(domain: str) -> str:
+    return "" if domain in ONNX_DOMAINS else domain
+
+
+def model_of(imported: Imported) -> Model:
+    """The model, whose entry runs the graph when it is traced."""
+    model = Model(imported.name, imported.session.read)
+    entry, _ = entry_of(imported)
+    model.entry(**dict(entry.inputs))(entry.function)
+    return model
+
+
+def entry_of(imported: Imported) -> tuple[Entry, dict[str, Tensor]]:
+    """The entry `forward`, and what its last run has given."""
+    found: dict[str, Tensor] = {}
+
+    def forward(**given: Tensor) -> dict[str, Tensor]:
+        found.clear()
+        found.update(run(imported, given))
+        return dict(found)
+
+    return Entry(ENTRY, forward, tuple((name, s) for _, name, s in imported.inputs)), found
+
+
+def run(imported: Imported, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The outputs by our names."""
+    session = imported.session
+    session.steps = 0
+    graph = imported.proto.graph
+    values: dict[str, Any] = {onnx: given[name] for onnx, name, _ in imported.inputs}
+    values |= imported.known
+    frame = Frame(values, session.versions)
+    session.run(graph, frame)
+    out: dict[str, Tensor] = {}
+    for onnx, name in imported.outputs:
+        try:
+            value = frame.find(onnx)
+        except KeyError:
+            why = f"no node makes output {onnx}"
+            raise BadOnnxFile(
+                file=imported.file or "the model", why=why, remedy="Export the model again."
+            ) from None
+        for key, part in _parts(name, value):
+            out[key] = session.tensor(part)
+    return out
+
+
+def _parts(name: str, value: Value) -> Iterator[tuple[str, Value]]:
+    """A value of the graph as outputs: a sequence as `name_0`, `name_1` and so on; nothing for none."""
+    if isinstance(value, list):
+        for i, part in enumerate(value):
+            yield from _parts(f"{name}_{i}", part)
+    elif value is not None and value is not UNKNOWN:
+        yield name, value

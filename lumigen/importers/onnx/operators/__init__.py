@@ -1,0 +1,46 @@
+"""operators: a file for each kind, each a table of rows and the functions in them."""
+
+from lumigen.importers.onnx.node import Operator
+from lumigen.importers.onnx.operators import (
+    attention,
+    contrib,
+    control,
+    convolutions,
+    elementwise,
+    gathering,
+    movement,
+    norms,
+    pools,
+    products,
+    quantised,
+    recurrent,
+    reductions,
+    refused,
+    regions,
+    resampling,
+    sequences,
+    signals,
+    sources,
+)
+
+ROWS: tuple[Operator, ...] = (
+    *elementwise.ROWS,
+    *reductions.ROWS,
+    *movement.ROWS,
+    *gathering.ROWS,
+    *sources.ROWS,
+    *products.ROWS,
+    *convolutions.ROWS,
+    *pools.ROWS,
+    *norms.ROWS,
+    *resampling.ROWS,
+    *recurrent.ROWS,
+    *control.ROWS,
+    *sequences.ROWS,
+    *quantised.ROWS,
+    *attention.ROWS,
+    *signals.ROWS,
+    *contrib.ROWS,
+    *regions.ROWS,
+    *refused.ROWS,
+)

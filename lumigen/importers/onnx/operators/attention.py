@@ -1,0 +1,169 @@
+"""attention: the fused operators of exported transformers, as onnxruntime defines them (domain com.microsoft)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lumigen.frontend import Tensor, functional, functions
+from lumigen.importers.onnx.node import OnnxNode, Operator
+
+MICROSOFT = "com.microsoft"
+
+
+def heads_of(x: Tensor, heads: int) -> Tensor:
+    """(batch, seq, heads * size) -> (batch, heads, seq, size)."""
+    batch, length, width = x.shape
+    return x.reshape(batch, length, heads, width // heads).transpose(1, 2)
+
+
+def joined(x: Tensor) -> Tensor:
+    """What undoes `heads_of`."""
+    batch, heads, length, size = x.shape
+    return x.transpose(1, 2).reshape(batch, length, heads * size)
+
+
+def attended(
+    n: OnnxNode,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keep: Tensor | None,
+    bias: Tensor | None,
+    *,
+    causal: bool,
+) -> Tensor:
+    """softmax(q k^T scale + masks) v over (batch, heads, seq, size); a key that a mask leaves out has a weight of 0."""
+    scale = n.attr("scale", 0.0) or 1 / math.sqrt(int(q.shape[-1]))
+    if causal:
+        ahead = k.shape[2] - q.shape[2]
+        at = functions.arange(q.shape[2]).reshape(-1, 1) + ahead
+        seen = functions.arange(k.shape[2]) <= at
+        keep = seen if keep is None else keep & seen
+    mask = keep
+    if bias is not None:
+        mask = bias if keep is None else functions.where(keep, bias, -math.inf)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
+def _kept(n: OnnxNode, mask: Tensor, keys: Any) -> Tensor:
+    """Which keys a mask of integers keeps: (batch) lengths, (batch, keys), or (batch, queries, keys)."""
+    if mask.ndim == 1:
+        return (functions.arange(keys) < mask.reshape(-1, 1)).reshape(-1, 1, 1, keys)
+    if mask.ndim == 2:
+        return (mask != 0).unsqueeze(1).unsqueeze(1)
+    if mask.ndim == 3:
+        return (mask != 0).unsqueeze(1)
+    raise n.unsupported(f"its mask has {mask.ndim} axes", "Export it with a mask of 1 to 3 axes.")
+
+
+def attention(n: OnnxNode) -> Any:
+    """Projections of one input, then attention; with a cache of keys and values before."""
+    x, weight = n.tensor(0), n.tensor(1)
+    heads = int(n.attr("num_heads"))
+    found = x @ weight
+    found = found + n.tensor(2) if n.has(2) else found
+    sizes = n.attr("qkv_hidden_sizes", None) or [found.shape[-1] // 3] * 3
+    q, k, v = (heads_of(part, heads) for part in found.split(list(sizes), -1))
+    if n.attr("do_rotary", 0) or n.has(6):
+        raise n.unsupported(
+            "it has rotary embeddings or a length of the past", "Export it without."
+        )
+    present = None
+    if n.has(4):
+        past = n.tensor(4)
+        k, v = functions.cat([past[0], k], 2), functions.cat([past[1], v], 2)
+    if n.wants(1):
+        present = functions.stack([k, v], 0)
+    keep = _kept(n, n.tensor(3), k.shape[2]) if n.has(3) else None
+    out = attended(n, q, k, v, keep, n.maybe(5), causal=bool(n.attr("unidirectional", 0)))
+    return joined(out) if present is None else (joined(out), present)
+
+
+def multi_head(n: OnnxNode) -> Any:
+    """Attention of projected queries, keys and values, whose biases it adds."""
+    heads = int(n.attr("num_heads"))
+    q = n.tensor(0)
+    if q.ndim != 3 or not n.has(1) or not n.has(2):
+        raise n.unsupported(
+            "it has packed queries, keys and values", "Export it with three inputs."
+        )
+    parts = [q, n.tensor(1), n.tensor(2)]
+    if n.has(3):
+        sizes = [int(p.shape[-1]) if p.ndim == 3 else int(q.shape[-1]) for p in parts]
+        parts = [
+            p + b if p.ndim == 3 else p
+            for p, b in zip(parts, n.tensor(3).split(sizes, 0), strict=True)
+        ]
+    q, k, v = (heads_of(p, heads) if p.ndim == 3 else p for p in parts)
+    if n.has(6) and n.has(7):
+        k, v = functions.cat([n.tensor(6), k], 2), functions.cat([n.tensor(7), v], 2)
+    keep = _kept(n, n.tensor(4), k.shape[2]) if n.has(4) else None
+    out = attended(n, q, k, v, keep, n.maybe(5), causal=bool(n.attr("unidirectional", 0)))
+    return (joined(out), k, v) if n.wants(1) else joined(out)
+
+
+def grouped(n: OnnxNode) -> Any:
+    """Causal attention in which several heads share keys and values, of texts from their beginning.
+
+    With a cache the values of inputs decide shapes and where keys are written.
+    """
+    heads, groups = int(n.attr("num_heads")), int(n.attr("kv_num_heads"))
+    if (
+        not n.has(1)
+        or not n.has(2)
+        or n.attr("local_window_size", -1) != -1
+        or n.attr("softcap", 0.0)
+    ):
+        why = "it has packed inputs, a window or a cap"
+        raise n.unsupported(why, "Export it with plain causal attention.")
+    if n.has(3):
+        remedy = "Export the model with plain attention, or without a cache."
+        raise n.unsupported("it has a cache, whose length an input decides", remedy)
+    q, k, v = (heads_of(n.tensor(i), h) for i, h in enumerate((heads, groups, groups)))
+    if n.attr("do_rotary", 0):
+        turn = [n.tensor(i).narrow(0, 0, q.shape[2]) for i in (7, 8)]
+        interleaved = bool(n.attr("rotary_interleaved", 0))
+        q, k = (rotated(t, turn[0], turn[1], interleaved=interleaved) for t in (q, k))
+    keep = functions.arange(k.shape[2]) <= n.tensor(5).reshape(-1, 1)
+    keys, values = (t.repeat_interleave(heads // groups, 1) for t in (k, v))
+    out = attended(n, q, keys, values, keep.reshape(-1, 1, 1, k.shape[2]), None, causal=True)
+    return joined(out), k, v
+
+
+def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
+    """Pairs of elements turned: neighbours, or those of the two halves; what the caches do not cover stays."""
+    width = 2 * int(cos.shape[-1])
+    turned, rest = x.narrow(-1, 0, width), x.narrow(-1, width, x.shape[-1] - width)
+    if interleaved:
+        pairs = turned.reshape(*turned.shape[:-1], width // 2, 2)
+        a, b = pairs[..., 0], pairs[..., 1]
+        out = functions.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(*turned.shape)
+    else:
+        a, b = turned.narrow(-1, 0, width // 2), turned.narrow(-1, width // 2, width // 2)
+        out = functions.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return out if width == x.shape[-1] else functions.cat([out, rest], -1)
+
+
+def rotary(n: OnnxNode) -> Tensor:
+    """(batch, seq, hidden) or (batch, heads, seq, size), turned by the caches' rows of the positions."""
+    x, at = n.tensor(0), n.tensor(1)
+    cos, sin = n.tensor(2), n.tensor(3)
+    heads = int(n.attr("num_heads", 0))
+    flat = x.ndim == 3
+    if flat:
+        size = int(x.shape[-1]) // heads if heads else 2 * int(cos.shape[-1])
+        x = heads_of(x, int(x.shape[-1]) // size)
+    length = x.shape[2]
+    places = at if at.ndim == 2 else at.reshape(1, 1) + functions.arange(length)
+    turn = [t[places].unsqueeze(1) for t in (cos, sin)]
+    out = rotated(x, turn[0], turn[1], interleaved=bool(n.attr("interleaved", 0)))
+    return joined(out) if flat else out
+
+
+ROWS = (
+    Operator("Attention", attention, domain=MICROSOFT),
+    Operator("MultiHeadAttention", multi_head, domain=MICROSOFT),
+    Operator("GroupQueryAttention", grouped, domain=MICROSOFT),
+    Operator("RotaryEmbedding", rotary, domain=MICROSOFT),
+)

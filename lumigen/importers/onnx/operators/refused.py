@@ -1,0 +1,57 @@
+"""refused: operators that no static program computes, each with the reason and what to do instead."""
+
+from __future__ import annotations
+
+from lumigen.importers.onnx.node import Function, OnnxNode, Operator
+
+_RANDOM = (
+    "it draws random numbers, and a model has no random state of its own",
+    "Make the numbers an input.",
+)
+_TEXTS = (
+    "it computes with strings",
+    "Do it before the model, and pass numbers.",
+)
+_TRAINING = ("it trains, and models are compiled for inference", "Export the model in eval mode.")
+_TREES = (
+    "it is an operator of classical machine learning",
+    "Convert it to tensors: hummingbird does.",
+)
+
+REASONS = {
+    "NonMaxSuppression": (
+        "only a run knows how many boxes it selects",
+        "Export the model without it, and select boxes of its outputs.",
+    ),
+    "ImageDecoder": ("it decodes a file", "Decode before the model, and pass pixels."),
+    **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform"), _RANDOM),
+    **dict.fromkeys(("RandomUniformLike", "Bernoulli", "Multinomial"), _RANDOM),
+    **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit"), _TEXTS),
+    **dict.fromkeys(("RegexFullMatch", "TfIdfVectorizer"), _TEXTS),
+}
+OF_DOMAINS = {
+    "ai.onnx.preview.training": ("Adagrad", "Adam", "Gradient", "Momentum"),
+    "ai.onnx.ml": (
+        "LabelEncoder",
+        "TreeEnsemble",
+        "TreeEnsembleClassifier",
+        "TreeEnsembleRegressor",
+    ),
+}
+
+
+def _refusing(why: str, remedy: str) -> Function:
+    def function(n: OnnxNode) -> None:
+        raise n.unsupported(why, remedy)
+
+    return function
+
+
+ROWS = (
+    *(Operator(name, _refusing(*reason)) for name, reason in REASONS.items()),
+    *(
+        Operator(name, _refusing(*(_TRAINING if "training" in domain else _TREES)), domain=domain)
+        for domain, names in OF_DOMAINS.items()
+        for name in names
+    ),
+)

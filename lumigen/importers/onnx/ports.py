@@ -1,0 +1,130 @@
+"""ports: inputs and outputs of an ONNX graph as an entry has them: identifiers, dims, types.
+
+A character of a name that is no letter, digit or underscore becomes an underscore; a name that does not begin with a
+letter, or belongs to C++ or Python, begins with `t_`; of two that are then alike the later one ends with a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from lumigen.errors import BadOnnxFile, DimsWithoutRange, UnknownOption, first_line
+from lumigen.frontend import Dim, Spec, spec
+from lumigen.importers.onnx.kinds import NARROW
+from lumigen.importers.onnx.reading import numpy_type
+from lumigen.importers.onnx.values import Known, Value, held
+from lumigen.names import taken_by
+
+Given = Mapping[str, Any]  # of dims: a number, (least, greatest), or an lg.Dim
+RESERVED = ("out",)  # an argument of the emitted Python module
+
+
+def identifier(name: str, others: Collection[str], reserved: Collection[str] = RESERVED) -> str:
+    """A name as C, C++ and Python take it, different from the others."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    if not re.match(r"[A-Za-z]", plain) or taken_by(plain) or plain in reserved:
+        plain = f"t_{plain}"
+    out, number = plain, 2
+    while out in others:
+        out, number = f"{plain}_{number}", number + 1
+    return out
+
+
+def tensor_type(info: Any, file: Any) -> Any:
+    """The declared type of an input that is a tensor, or an option of one, which is then always there."""
+    declared = info.type
+    if declared.WhichOneof("value") == "optional_type":
+        declared = declared.optional_type.elem_type
+    if declared.WhichOneof("value") != "tensor_type":
+        which = declared.WhichOneof("value") or "value without a type"
+        why = f"input {info.name} is no tensor, but a {which.removesuffix('_type')}"
+        raise BadOnnxFile(file=file, why=why, remedy="Export the model with tensors as inputs.")
+    return declared.tensor_type
+
+
+def sizes_of(info: Any, file: Any) -> list[int | str]:
+    """The declared sizes of an input: numbers, and names of those that a run decides."""
+    tensor = tensor_type(info, file)
+    if not tensor.HasField("shape"):
+        why = f"input {info.name} has no declared shape"
+        raise BadOnnxFile(file=file, why=why, remedy="Export the model with shapes of inputs.")
+    out: list[int | str] = []
+    for i, d in enumerate(tensor.shape.dim):
+        if d.WhichOneof("value") == "dim_value" and d.dim_value > 0:
+            out.append(int(d.dim_value))
+        elif d.WhichOneof("value") == "dim_value" and d.dim_value == 0:
+            why = f"input {info.name} has size 0 along axis {i}"
+            raise BadOnnxFile(
+                file=file, why=why, remedy="Export the model with sizes of at least 1."
+            )
+        else:  # -1 and ? are what some exporters write for a size without a name
+            has_name = any(c.isalnum() for c in d.dim_param)
+            out.append(d.dim_param if has_name else f"{info.name}_{i}")
+    return out
+
+
+def dims_for(sizes: Sequence[Sequence[int | str]], given: Given, file: Any) -> dict[str, Any]:
+    """A number or a Dim for each name; DimsWithoutRange lists those that nobody has given."""
+    names = list(dict.fromkeys(s for each in sizes for s in each if isinstance(s, str)))
+    for name in given:
+        if name not in names:
+            raise UnknownOption(command="onnx", name=f"dim {name}", known=names)
+    if missing := [name for name in names if name not in given]:
+        example = " ".join(f"--dim {_quoted(name)}=1..64" for name in missing[:4])
+        raise DimsWithoutRange(file=file, dims=missing, example=example)
+    used: list[str] = []
+    out: dict[str, Any] = {}
+    for name in names:
+        used.append(identifier(name, used, ()))
+        out[name] = _size(used[-1], given[name])
+    return out
+
+
+def _size(name: str, given: Any) -> Any:
+    """A number, or a Dim of that name."""
+    if not isinstance(given, tuple | list):
+        return given
+    low, high = (int(e) for e in cast("tuple[Any, Any]", given))
+    return low if low == high else Dim(name, low, high)
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"'{name}'"
+
+
+def spec_of(tensor: Any, sizes: Sequence[int | str], dims: Mapping[str, Any]) -> Spec:
+    """What the entry takes for an input; of integers that ours holds in a wider type, the range is theirs."""
+    kind = numpy_type(tensor.elem_type)
+    dtype = held(kind)
+    bounds = None
+    if kind.name in NARROW:
+        bits, is_signed = NARROW[kind.name]
+        bounds = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
+    elif kind == np.uint64:
+        bounds = (0, 2**63 - 1)
+    extents = [dims[s] if isinstance(s, str) else s for s in sizes]
+    return spec(*extents, dtype=dtype, range=bounds)
+
+
+def fixed(value: Any, info: Any, file: Any) -> Value:
+    """The value that an input is given while the model is imported, in the input's type; a list is a sequence."""
+    which = info.type.WhichOneof("value")
+    try:
+        return _fixed(value, info.type)
+    except (ValueError, TypeError) as e:
+        why = f"input {info.name} of {which} cannot be {str(value)[:40]}: {first_line(e)[:80].rstrip('.')}"
+        raise BadOnnxFile(file=file, why=why, remedy="Pass numbers of the input's type.") from None
+
+
+def _fixed(value: Any, declared: Any) -> Value:
+    match declared.WhichOneof("value"):
+        case "optional_type":
+            return None if value is None else _fixed(value, declared.optional_type.elem_type)
+        case "sequence_type":
+            return [_fixed(v, declared.sequence_type.elem_type) for v in value]
+        case _:
+            return Known(np.asarray(value).astype(numpy_type(declared.tensor_type.elem_type)))

@@ -1,0 +1,105 @@
+"""reading: an ONNX file as a message, its tensors as arrays; the only place that knows the package `onnx`.
+
+Promises that a file which is truncated, untrue or too large is a BadOnnxFile, and that nothing outside of the model's
+directory is read.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lumigen.errors import BadOnnxFile, PackageMissing, first_line
+from lumigen.importers.onnx.values import Array
+from lumigen.missing import advice
+
+MOST = 2**31 - 1  # bytes of a message of protobuf's
+EXTERNAL = 1  # data_location of tensors whose bytes are in another file
+
+
+def package(name: str = "onnx") -> Any:
+    """A module of the package `onnx`; PackageMissing where it is not installed."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as e:
+        if (e.name or "").partition(".")[0] != "onnx":
+            raise
+        raise PackageMissing(op="onnx", package="onnx") from None
+
+
+def read_model(source: Any) -> tuple[Any, Path | None]:
+    """The message of a path or of a ModelProto, and the file that it is from."""
+    onnx = package()
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    file = Path(source)
+    if not file.is_file():
+        why = "it is a directory" if file.is_dir() else "there is no such file"
+        remedy = advice(file, "Name an .onnx file.", lambda p: p.suffix == ".onnx")
+        raise BadOnnxFile(file=file, why=why, remedy=remedy)
+    if file.stat().st_size > MOST:
+        why = f"it has {file.stat().st_size} bytes, and a message has at most {MOST}"
+        remedy = (
+            "Save the model with external data: onnx.save(model, path, save_as_external_data=True)."
+        )
+        raise BadOnnxFile(file=file, why=why, remedy=remedy)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(file.read_bytes())
+    except Exception as e:  # noqa: BLE001  # protobuf has errors of its own, which differ by version
+        why = f"it is no complete ONNX model ({first_line(e)[:80].rstrip('.')})"
+        raise BadOnnxFile(file=file, why=why, remedy="Export the model again.") from None
+    if not model.HasField("graph") or not model.graph.output:
+        why = "it is no ONNX model: it has no graph with outputs"
+        raise BadOnnxFile(file=file, why=why, remedy="Export the model again.")
+    return model, file
+
+
+def numpy_type(element: int) -> np.dtype[Any]:
+    """The type of numpy's for a number of TensorProto.DataType; objects for strings."""
+    found = package("onnx.helper").tensor_dtype_to_np_dtype(element)
+    return np.dtype(found)
+
+
+def array_of(tensor: Any, file: Path | None) -> Array:
+    """The array of a TensorProto, mapped where its bytes are in another file."""
+    shown = file or "the model"
+    try:
+        if tensor.data_location == EXTERNAL:
+            return _external(tensor, file)
+        found = np.asarray(package("onnx.numpy_helper").to_array(tensor))
+        return found.astype(str) if found.dtype == object else found  # objects are sizes
+    except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as e:
+        name = tensor.name or "a constant"
+        why = f"tensor {name} of shape {list(tensor.dims)} is not what it says: {first_line(e)[:100].rstrip('.')}"
+        raise BadOnnxFile(file=shown, why=why, remedy="Export the model again.") from None
+
+
+def _external(tensor: Any, file: Path | None) -> Array:
+    """The mapped bytes of another file, which lies below the model's directory and is long enough."""
+    if file is None:
+        raise ValueError("its bytes are in another file, and the model is from none")
+    entries = {e.key: e.value for e in tensor.external_data}
+    folder = file.resolve().parent
+    place = (folder / entries["location"]).resolve()
+    if not place.is_relative_to(folder) or not place.is_file():
+        raise ValueError(
+            f"its bytes would be in {entries['location']}, and that is no file beside the model"
+        )
+    kind = numpy_type(tensor.data_type)
+    if kind.hasobject or kind.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
+        raise ValueError(f"elements of {kind} are in no file of their own")
+    shape = tuple(int(d) for d in tensor.dims)
+    count, offset = math.prod(shape), int(entries.get("offset", 0))
+    length = int(entries.get("length", count * kind.itemsize))
+    if min((*shape, offset), default=0) < 0 or length != count * kind.itemsize:
+        raise ValueError(f"{length} bytes at {offset} are not {count} elements of {kind}")
+    if offset + length > place.stat().st_size:
+        raise ValueError(
+            f"{place.name} ends at {place.stat().st_size}, and it needs {offset + length}"
+        )
+    return np.memmap(place, kind, "r", offset, shape) if count else np.zeros(shape, kind)

@@ -1,0 +1,311 @@
+"""session: the walk over an ONNX graph that calls the function of each node's operator, in order.
+
+Promises that every value is computed once, that an error names the node, and that no file makes the walk endless.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from lumigen.errors import (
+    BadSize,
+    DimSpecialised,
+    LumigenError,
+    UnsupportedNode,
+    first_line,
+    located,
+)
+from lumigen.frontend import Tensor
+from lumigen.frontend.nn.module import Buffer, Module, Parameter
+from lumigen.frontend.trace import current, fail
+from lumigen.importers.onnx.kinds import kept_in
+from lumigen.importers.onnx.node import NodePlace, OnnxNode, Operator
+from lumigen.importers.onnx.reading import array_of
+from lumigen.importers.onnx.schema import body_of, type_of
+from lumigen.importers.onnx.table import row_of
+from lumigen.importers.onnx.values import FEW, Array, Known, Value, held, tidied, written
+
+MOST_STEPS = 100_000  # nodes that are visited, those of loops and functions each time
+DEEPEST = 40  # functions and subgraphs inside each other
+
+MOST_DENSE = 2**28  # elements of a sparse tensor, zeros included
+# What Python and numpy raise of operands that do not fit together.
+MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError,
+           MemoryError, RecursionError)  # fmt: skip
+ONNX_DOMAINS = ("", "ai.onnx")
+
+
+class Initialisers(Module):
+    """The initialisers that kernels read, under their own names."""
+
+    def __init__(self) -> None:
+        self.read: dict[str, Parameter] = {}
+
+    def named_parts(self) -> Iterator[tuple[str, Parameter]]:
+        yield from self.read.items()
+
+
+@dataclass(eq=False)
+class Frame:
+    """The names that a graph or a function knows; those of a graph inside another include that one's."""
+
+    values: dict[str, Value]
+    versions: Mapping[str, int]
+    outer: Frame | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    depth: int = 0
+
+    def find(self, name: str) -> Value:
+        """The value of a name; KeyError where no node before has made it."""
+        at: Frame | None = self
+        while at is not None:
+            if name in at.values:
+                return at.values[name]
+            at = at.outer
+        raise KeyError(name)
+
+
+class Unknown:
+    """The value of a node that could not be imported, in a survey of all problems."""
+
+
+UNKNOWN: Any = Unknown()
+
+
+@dataclass(eq=False)
+class Session:
+    """One import: the model's functions and weights, and what was met. `problems` collects errors if it is a list."""
+
+    name: str
+    file: Path | None
+    functions: Mapping[tuple[str, str], Any]
+    versions: Mapping[str, int]
+    types: Mapping[str, Any]  # TypeProto of each value of the main graph that declares one
+    read: Initialisers = field(default_factory=Initialisers)
+    problems: list[LumigenError] | None = None
+    counts: Counter[str] = field(default_factory=Counter[str])
+    steps: int = 0
+    arrays: dict[int, tuple[Any, Array]] = field(default_factory=dict[int, tuple[Any, Array]])
+
+    # --- what nodes ask for -----------------------------------------------------------------------
+
+    def tensor(self, value: Value) -> Tensor:
+        """A value as a tensor of the trace: a number, or a weight."""
+        if isinstance(value, Tensor):
+            return value
+        if not isinstance(value, Known):
+            why = "a sequence is given where a tensor is needed"
+            raise fail(UnsupportedNode, op="onnx", why=why, remedy="Correct the graph.")
+        found = written(value)
+        if found is not None:
+            return found
+        dtype = held(value.array.dtype)
+        name = value.name or "constant"
+        while name in self.read.read and self.read.read[name].value is not value.array:
+            known = self.read.read[name].value
+            if known is not None and np.array_equal(known, value.array.astype(dtype.numpy)):
+                return self.read.read[name]
+            name += "_"
+        if name not in self.read.read:
+            made = Buffer(value.array, dtype=dtype, name=name)
+            self.read.read[name] = made
+        return self.read.read[name]
+
+    def weights(self) -> Mapping[str, Array]:
+        return {name: p.value for name, p in self.read.read.items() if p.value is not None}
+
+    def array(self, tensor: Any) -> Array:
+        return array_of(tensor, self.file)
+
+    def element_type(self, name: str, value: Value, frame: Frame) -> int:
+        """The type of ONNX's that a value has: the declared one, else that of ours."""
+        declared = self.types.get(name) if frame.depth == 0 else None
+        return int((declared or type_of(value)).tensor_type.elem_type)
+
+    def run_graph(self, node: OnnxNode, graph: Any, given: Sequence[Value]) -> list[Value]:
+        """The outputs of a subgraph, which sees the names around its node."""
+        outer: Frame = node.frame
+        names = [i.name for i in graph.input]
+        if len(given) != len(names):
+            raise node.unsupported(f"its graph takes {len(names)} inputs, and gets {len(given)}")
+        frame = Frame(
+            dict(zip(names, given, strict=True)),
+            outer.versions,
+            outer,
+            outer.attributes,
+            self._deeper(outer, node),
+        )
+        self.run(graph, frame, inside=True)
+        return [frame.find(o.name) for o in graph.output]
+
+    def _deeper(self, frame: Frame, node: OnnxNode) -> int:
+        if frame.depth >= DEEPEST:
+            why = f"functions and graphs stand inside each other more than {DEEPEST} deep"
+            raise node.unsupported(why, "Inline them: onnx.inliner.inline_local_functions(model).")
+        return frame.depth + 1
+
+    # --- the walk ---------------------------------------------------------------------------------
+
+    def run(self, graph: Any, frame: Frame, *, inside: bool = False) -> None:
+        """All nodes of a graph in order; their outputs are in the frame afterwards."""
+        for t in getattr(graph, "initializer", ()):
+            if t.name not in frame.values or inside:
+                frame.values[t.name] = Known(self.array(t), t.name)
+        for t in getattr(graph, "sparse_initializer", ()):
+            frame.values[t.values.name] = Known(self._dense(t), t.values.name)
+        for number, proto in enumerate(graph.node, 1):
+            label = f"{proto.name or next(iter(proto.output), '')} ({proto.op_type})".lstrip()
+            place = NodePlace(self.name, number, label)
+            if inside:
+                self._step(proto, frame)
+                continue
+            self.counts[_full_name(proto.domain, proto.op_type)] += 1
+            with located(place):
+                self._collecting(proto, frame)
+
+    def _dense(self, sparse: Any) -> Array:
+        values, at = self.array(sparse.values), self.array(sparse.indices)
+        shape = tuple(int(d) for d in sparse.dims)
+        flat = at if at.ndim == 1 else np.ravel_multi_index(tuple(at.T), shape)
+        if not 0 <= math.prod(shape) <= MOST_DENSE:
+            why = f"a sparse tensor has shape {shape}, and at most {MOST_DENSE} elements are read"
+            raise fail(UnsupportedNode, op="onnx", why=why, remedy="Export it without.")
+        out = np.zeros(math.prod(shape), values.dtype)
+        out[flat] = values
+        return out.reshape(shape)
+
+    def _collecting(self, proto: Any, frame: Frame) -> None:
+        """A node of the main graph, whose error is kept for later where all are wanted."""
+        try:
+            self._step(proto, frame)
+        except LumigenError as e:
+            if self.problems is None:
+                raise
+            self.problems.append(e)
+            frame.values |= dict.fromkeys(proto.output, UNKNOWN)
+
+    def _step(self, proto: Any, frame: Frame) -> None:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            why = f"loops and functions come to more than {MOST_STEPS} nodes"
+            raise fail(UnsupportedNode, op=proto.op_type, why=why, remedy="Export fewer steps.")
+        node = self._node(proto, frame)
+        if any(v is UNKNOWN for v in node.inputs):
+            frame.values |= dict.fromkeys(proto.output, UNKNOWN)
+            return
+        with np.errstate(all="ignore"):
+            result = _told(node, self._apply)
+        outputs = cast("tuple[Value, ...]", result if isinstance(result, tuple) else (result,))
+        for name, value in zip(proto.output, outputs, strict=False):
+            if not name:
+                continue
+            if name in frame.values and not frame.depth:
+                raise node.unsupported(f"it makes {name!r}, which is there already", "Rename it.")
+            frame.values[name] = self._named(node, name, value)
+        if len(outputs) < len(proto.output) and any(proto.output[len(outputs) :]):
+            raise node.unsupported(
+                f"it has {len(proto.output)} outputs, and {len(outputs)} are known"
+            )
+
+    def _node(self, proto: Any, frame: Frame) -> OnnxNode:
+        domain = "" if proto.domain in ONNX_DOMAINS else proto.domain
+        version = frame.versions.get(domain, 1)
+        node = OnnxNode(proto, (), version, self, frame, frame.attributes)
+        try:
+            node.inputs = tuple(frame.find(name) if name else None for name in proto.input)
+        except KeyError as e:
+            why = f"it reads {e.args[0]!r}, which no node before it makes"
+            raise node.unsupported(why, "Sort the graph, or correct the name.") from None
+        return node
+
+    def _named(self, node: OnnxNode, name: str, value: Value) -> Value:
+        """The value; the kernels that compute a tensor, and a weight, are called by its name."""
+        scope = current()
+        if node.frame.depth == 0 and name in self.types and isinstance(value, Tensor):
+            value = kept_in(node, value, self.types[name].tensor_type.elem_type)
+        if isinstance(value, Tensor) and scope is not None and not isinstance(value, Parameter):
+            scope.returned.setdefault(value.edge.node, name)
+        if isinstance(value, Known) and not value.name:
+            return Known(value.array, name)
+        return value
+
+    def _apply(self, node: OnnxNode) -> Any:
+        """The outputs of a node: of a function of the model, of a row of the table, or of what it stands for."""
+        domain = "" if node.proto.domain in ONNX_DOMAINS else node.proto.domain
+        own = self.functions.get((domain, node.op))
+        if own is not None:
+            return self._call(node, own)
+        row = row_of(domain, node.op, node.version)
+        if row is not None:
+            found = self._of_known(row, node)
+            return row.function(node) if found is None else found
+        body = body_of(node)
+        if body is not None:
+            return self._call(node, *body)
+        raise node.unsupported(
+            f"there is no operator {_full_name(node.proto.domain, node.op)} in version {node.version}",
+            "Export the model without it, or as a function of other operators.",
+        )
+
+    def _of_known(self, row: Operator, node: OnnxNode) -> Known | None:
+        """What a node of known operands gives; None where it is not known, or too much."""
+        if row.known is None or not all(isinstance(v, Known) for v in node.inputs if v is not None):
+            return None
+        arrays = [v.array if isinstance(v, Known) else None for v in node.inputs]
+        if sum(a.size for a in arrays if a is not None) > FEW:
+            return None
+        try:
+            found = row.known(node, *arrays)
+        except (DimSpecialised, BadSize):  # a decision that differs by sizes: tensors take it
+            return None
+        return None if found is None else Known(tidied(np.asarray(found)))
+
+    def _call(
+        self, node: OnnxNode, function: Any, defaults: Sequence[Any] = ()
+    ) -> tuple[Value, ...]:
+        """The outputs of a function, whose names are its own."""
+        given = [*node.inputs, *[None] * (len(function.input) - len(node.inputs))]
+        if len(given) > len(function.input):
+            raise node.unsupported(f"its function takes {len(function.input)} inputs")
+        attributes = {a.name: a for a in (*defaults, *function.attribute_proto)}
+        attributes |= {a.name: a for a in node.resolved().attribute}
+        versions = {
+            "" if o.domain in ONNX_DOMAINS else o.domain: o.version for o in function.opset_import
+        }
+        frame = Frame(
+            dict(zip(function.input, given, strict=True)),
+            {**node.frame.versions, **versions},
+            None,
+            attributes,
+            self._deeper(node.frame, node),
+        )
+        self.run(function, frame, inside=True)
+        try:
+            names = enumerate(function.output[: node.wanted])
+            return tuple(frame.find(name) if node.wants(i) else None for i, name in names)
+        except KeyError as e:
+            raise node.unsupported(f"its function does not make {e.args[0]!r}") from None
+
+
+def _told(node: OnnxNode, apply: Callable[[OnnxNode], Any]) -> Any:
+    """The outputs; what a node that is not as its operator asks raises comes as UnsupportedNode."""
+    try:
+        return apply(node)
+    except MISFITS as e:
+        why = f"its operands or attributes do not fit ({type(e).__name__}: {first_line(e)[:120].rstrip('.')})"
+        remedy = (
+            "Check the model with onnx.checker.check_model; "
+            "if it finds nothing, report it as CONTRIBUTING.md says."
+        )
+        raise node.unsupported(why, remedy) from e
+
+
+def _full_name(domain: str, op: str) -> str:
+    return op if domain in ONNX_DOMAINS else f"{domain}.{op}"

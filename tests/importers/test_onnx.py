@@ -1,0 +1,309 @@
+"""ONNX models as models of lumigen: names, sizes, what is known while importing, control flow, weights, operators."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx_models import classifier, expected, model, node, run
+
+import lumigen as lg
+from lumigen.forms import text_after
+from lumigen.importers.onnx.operators import ROWS
+from lumigen.importers.onnx.ports import identifier
+from lumigen.ops import Op
+
+ROOT = Path(__file__).parent.parent.parent
+F = np.float32
+
+
+def same(proto, arrays, dims=None, **tolerance) -> None:
+    found, wanted = run(proto, arrays, dims), expected(proto, arrays)
+    for name, want in wanted.items():
+        got = found[identifier(name, ())]
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, **{"rtol": 1e-5, "atol": 1e-6, **tolerance})
+
+
+# --- names, sizes and weights ---------------------------------------------------------------------
+
+
+def test_a_classifier_is_what_its_reference_says(rng) -> None:
+    proto = classifier(rng)
+    for batch in (1, 3, 8):
+        image = rng.standard_normal((batch, 1, 8, 8)).astype(F)
+        found = run(proto, {"image_1": image}, {"batch": (1, 8)})
+        np.testing.assert_allclose(
+            found["probs"], expected(proto, {"image.1": image})["probs"], atol=1e-6
+        )
+
+
+def test_ports_and_weights_keep_their_names(rng) -> None:
+    made = lg.from_onnx(classifier(rng), dims={"batch": (1, 8)})
+    ((entry, graph),) = made.trace().entries
+    assert entry == "forward"
+    assert [w.name for w in made.trace().weights] == [
+        "conv.bias",
+        "conv.weight",
+        "fc.bias",
+        "fc.weight",
+    ]
+    assert [(d.name, d.lo, d.hi) for d in graph.dims()] == [("batch", 1, 8)]
+    assert [name for name, _ in graph.outputs] == ["probs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("x", "x"),
+        ("image.1", "image_1"),
+        ("1", "t_1"),
+        ("double", "t_double"),
+        ("out", "t_out"),
+        ("", "t_"),
+    ],
+)
+def test_names_become_identifiers(name: str, ours: str) -> None:
+    assert identifier(name, ()) == ours
+    assert identifier(name, (ours,)) == f"{ours}_2"
+
+
+def test_a_number_fixes_a_size(rng) -> None:
+    made = lg.from_onnx(classifier(rng), dims={"batch": 4})
+    ((_, graph),) = made.trace().entries
+    assert not graph.dims()
+
+
+def test_shapes_are_computed_while_importing(rng) -> None:
+    """Nothing of Shape, Gather, Unsqueeze and Concat is left."""
+    made = lg.from_onnx(classifier(rng), dims={"batch": (1, 8)})
+    ((_, graph),) = made.trace().entries
+    assert all(n.op is not Op.IOTA and not n.dtype.is_int for n in graph.nodes())
+
+
+def test_kernels_name_the_nodes(rng) -> None:
+    traced = lg.from_onnx(classifier(rng), dims={"batch": (1, 8)}).trace()
+    text = text_after(traced, "source", None, "cpu")
+    assert "// the model:1 /c/Conv (Conv), 2 /r/Relu (Relu)" in text
+    assert "10 /probs/Softmax (Softmax)" in text
+
+
+def test_external_data_is_mapped(rng, tmp_path: Path) -> None:
+    proto = classifier(rng)
+    image = rng.standard_normal((2, 1, 8, 8)).astype(F)
+    wanted = expected(proto, {"image.1": image})["probs"]
+    file = tmp_path / "net.onnx"
+    onnx.save(proto, file, save_as_external_data=True, location="net.bin", size_threshold=0)
+    made = lg.from_onnx(file, dims={"batch": 2})
+    assert isinstance(made.trace().weights, tuple)
+    assert isinstance(made.values()["fc.weight"].base, np.memmap | np.ndarray)
+    np.testing.assert_allclose(
+        run(file, {"image_1": image}, {"batch": 2})["probs"], wanted, atol=1e-6
+    )
+
+
+def test_an_input_may_be_given() -> None:
+    proto = model([node("Reshape", "x shape", "y")], {"x": (F, [2, 3]), "shape": (np.int64, [2])})
+    x = np.arange(6, dtype=F).reshape(2, 3)
+    found = run(proto, {"x": x}, inputs={"shape": [3, -1]})
+    assert found["y"].shape == (3, 2)
+
+
+# --- what decides what is run ---------------------------------------------------------------------
+
+
+def subgraph(nodes, outputs: str, inputs: str = ""):
+    infos = [helper.make_empty_tensor_value_info(n) for n in inputs.split()]
+    return helper.make_graph(
+        nodes, "inner", infos, [helper.make_empty_tensor_value_info(n) for n in outputs.split()]
+    )
+
+
+def test_a_branch_is_chosen_while_importing_or_both_run() -> None:
+    then, other = subgraph([node("Exp", "x", "a")], "a"), subgraph([node("Neg", "x", "b")], "b")
+    nodes = [node("If", "c", "y", then_branch=then, else_branch=other)]
+    x = np.linspace(-1, 1, 4, dtype=F)
+    proto = model(nodes, {"x": (F, [4]), "c": (np.bool_, [])})
+    for c in (True, False):
+        wanted = np.exp(x) if c else -x
+        found = run(proto, {"x": x, "c": np.array(c)})
+        np.testing.assert_allclose(found["y"], wanted, rtol=1e-6)
+        found = run(proto, {"x": x}, inputs={"c": c})
+        np.testing.assert_allclose(found["y"], wanted, rtol=1e-6)
+
+
+def test_a_loop_is_written_out_and_stops_when_its_condition_does() -> None:
+    steps = [
+        node("Add", "a x", "b"),
+        node("ReduceMax", "b", "m", keepdims=0),
+        node("Less", "m five", "go"),
+    ]
+    nodes = [node("Loop", "n yes x", "last", body=subgraph(steps, "go b", "i c a"))]
+    initial = {"n": np.array(9), "yes": np.array(True), "five": np.array(5, F)}
+    proto = model(nodes, {"x": (F, [3])}, "last", initial)
+    for scale in (0.1, 1.0, 9.0):
+        same(proto, {"x": np.arange(1, 4, dtype=F) * F(scale)})
+
+
+def test_a_scan_runs_over_a_symbolic_length(rng) -> None:
+    body = subgraph([node("Add", "s e", "t"), node("Mul", "t e", "k")], "t k", "s e")
+    nodes = [node("Scan", "zero x", "last each", num_scan_inputs=1, body=body)]
+    proto = model(nodes, {"x": (F, ["n", 3])}, "last each", {"zero": np.zeros(3, F)})
+    same(proto, {"x": rng.standard_normal((5, 3)).astype(F)}, {"n": (1, 16)})
+
+
+def test_functions_of_the_model_are_called_with_their_attributes() -> None:
+    inner = helper.make_node("LeakyRelu", ["a"], ["b"])
+    alpha = inner.attribute.add()
+    alpha.name, alpha.ref_attr_name, alpha.type = "alpha", "slope", onnx.AttributeProto.FLOAT
+    function = helper.make_function(
+        "own", "Leak", ["a"], ["b"], [inner], [helper.make_opsetid("", 17)], ["slope"]
+    )
+    nodes = [node("Leak", "x", "y", domain="own", slope=0.25)]
+    proto = model(nodes, {"x": (F, [4])}, functions=[function])
+    x = np.array([-4, -1, 0, 2], F)
+    np.testing.assert_array_equal(run(proto, {"x": x})["y"], np.where(x < 0, x * F(0.25), x))
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def test_every_operator_stands_once_for_a_version() -> None:
+    keys = [(row.domain, row.name, row.since) for row in ROWS]
+    assert len(set(keys)) == len(keys)
+
+
+def test_old_versions_mean_what_they_meant(rng) -> None:
+    """Softmax took all axes from one on before version 13."""
+    x = rng.standard_normal((2, 3, 4)).astype(F)
+    old = model([node("Softmax", "x", "y")], {"x": (F, [2, 3, 4])}, version=11)
+    flat = np.exp(x.reshape(2, 12))
+    wanted = (flat / flat.sum(1, keepdims=True)).reshape(2, 3, 4)
+    np.testing.assert_allclose(run(old, {"x": x})["y"], wanted, rtol=1e-5)
+    same(model([node("Softmax", "x", "y")], {"x": (F, [2, 3, 4])}, version=13), {"x": x})
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_sums_of_integers_are_exact(rng, kind) -> None:
+    """Wider than f32 could be: 2000 products of 8 bits."""
+    a = rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, (3, 2000), kind)
+    b = rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, (2000, 2), kind)
+    proto = model(
+        [node("MatMulInteger", "a b", "y")], {"a": (kind, [3, 2000]), "b": (kind, [2000, 2])}
+    )
+    wanted = a.astype(np.int64) @ b.astype(np.int64)
+    np.testing.assert_array_equal(run(proto, {"a": a, "b": b})["y"], wanted)
+
+
+def test_narrow_integers_wrap_around() -> None:
+    proto = model([node("Add", "a b", "y")], {"a": (np.uint16, [3]), "b": (np.uint16, [3])})
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.UINT16
+    a, b = np.array([1, 65535, 40000]), np.array([2, 1, 40000])
+    found = run(proto, {"a": a.astype(np.int32), "b": b.astype(np.int32)})
+    np.testing.assert_array_equal(found["y"], (a + b) % 65536)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_run_over_a_symbolic_time(op: str, direction: str, rng) -> None:
+    import torch  # noqa: PLC0415
+
+    torch.manual_seed(0)
+    gates, both = {"LSTM": 4, "GRU": 3, "RNN": 1}[op], direction == "bidirectional"
+    layer = getattr(torch.nn, op)(3, 5, bidirectional=both)
+    order = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}[op]
+
+    def gathered(name: str) -> np.ndarray:
+        parts = [
+            getattr(layer, f"{name}_l0{s}").detach().numpy() for s in ("", "_reverse")[: 1 + both]
+        ]
+        return np.stack([p.reshape(gates, 5, -1)[order].reshape(gates * 5, -1) for p in parts])
+
+    w, r = gathered("weight_ih"), gathered("weight_hh")
+    b = np.concatenate([gathered("bias_ih"), gathered("bias_hh")], 1)[..., 0]
+    attributes = {"linear_before_reset": 1} if op == "GRU" else {}
+    nodes = [node(op, "x w r b", "y h", hidden_size=5, direction=direction, **attributes)]
+    proto = model(nodes, {"x": (F, ["time", 2, 3])}, "y h", {"w": w, "r": r, "b": b})
+    x = rng.standard_normal((6, 2, 3)).astype(F)
+    found = run(proto, {"x": x}, {"time": (1, 8)})
+    given = torch.from_numpy(x if direction != "reverse" else x[::-1].copy())
+    y, h = layer(given)
+    y, h = y.detach().numpy(), (h[0] if op == "LSTM" else h).detach().numpy()
+    y = y[::-1] if direction == "reverse" else y
+    np.testing.assert_allclose(found["y"], y.reshape(6, 2, -1, 5).transpose(0, 2, 1, 3), atol=1e-6)
+    np.testing.assert_allclose(found["h"], h, atol=1e-6)
+
+
+def test_operators_of_onnxruntime_are_compositions(rng) -> None:
+    """SkipLayerNormalization with its sum, and Attention with a mask of lengths."""
+    x, skip, gamma, beta = (rng.standard_normal(s).astype(F) for s in ((2, 3, 8), (2, 3, 8), 8, 8))
+    nodes = [
+        node(
+            "SkipLayerNormalization",
+            "x skip g b",
+            "y _ _ sum",
+            domain="com.microsoft",
+            epsilon=1e-5,
+        )
+    ]
+    nodes[0].output[1] = nodes[0].output[2] = ""
+    ports = {"x": (F, [2, 3, 8]), "skip": (F, [2, 3, 8])}
+    found = run(model(nodes, ports, "y sum", {"g": gamma, "b": beta}), {"x": x, "skip": skip})
+    total = x + skip
+    apart = total - total.mean(-1, keepdims=True)
+    wanted = apart / np.sqrt(total.var(-1, keepdims=True) + 1e-5) * gamma + beta
+    np.testing.assert_allclose(found["y"], wanted, atol=1e-5)
+    np.testing.assert_array_equal(found["sum"], total)
+
+    w, bias = rng.standard_normal((8, 24)).astype(F), rng.standard_normal(24).astype(F)
+    nodes = [node("Attention", "x w b m", "y", domain="com.microsoft", num_heads=2)]
+    initial = {"w": w, "b": bias, "m": np.array([2, 3], np.int32)}
+    found = run(model(nodes, {"x": (F, [2, 3, 8])}, "y", initial), {"x": x})
+    q, k, v = (
+        (x @ w + bias)[..., i * 8 : i * 8 + 8].reshape(2, 3, 2, 4).transpose(0, 2, 1, 3)
+        for i in range(3)
+    )
+    scores = q @ k.transpose(0, 1, 3, 2) / 2
+    scores[0, :, :, 2] = -np.inf
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = (p / p.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(2, 3, 8)
+    np.testing.assert_allclose(found["y"], wanted, atol=1e-5)
+
+
+def sweep():
+    spec = importlib.util.spec_from_file_location("onnx_nodes", ROOT / "tests/sweeps/onnx_nodes.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_node_tests() -> None:
+    """What the table in docs/onnx.md says of all of them holds of some: none is wrong, nearly all pass."""
+    nodes = sweep()
+    sample = random.Random(0).sample(nodes.cases(), 200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [nodes.judged(case) for case in sample]
+    assert not [f for f in found if f.how in ("wrong", "broken")]
+    assert sum(f.how == "passed" for f in found) >= 180
+
+
+@pytest.mark.slow
+def test_a_model_is_compiled_as_a_project(rng, tmp_path: Path) -> None:
+    proto = classifier(rng)
+    module = lg.compile(lg.from_onnx(proto, dims={"batch": (1, 8)}), output=tmp_path / "net")
+    context = module.Model()
+    for batch in (1, 5):
+        image = rng.standard_normal((batch, 1, 8, 8)).astype(F)
+        wanted = expected(proto, {"image.1": image})["probs"]
+        np.testing.assert_allclose(context.forward(image), wanted, atol=1e-6)
+    assert numpy_helper.to_array(proto.graph.initializer[0]).shape == (4, 1, 3, 3)

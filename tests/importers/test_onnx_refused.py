@@ -1,0 +1,268 @@
+"""ONNX files that cannot be compiled: each mistake has its message, the node's name, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper
+from onnx_models import classifier, model, node
+
+import lumigen as lg
+from lumigen import errors
+from lumigen.cli import lumigen as command_line
+
+F = np.float32
+
+
+def refused(proto, error: type[errors.LumigenError], *texts: str, **given) -> None:
+    with pytest.raises(error) as caught:
+        lg.from_onnx(proto, **given).trace()
+    for text in texts:
+        assert text in str(caught.value)
+
+
+def saved(proto, folder: Path) -> Path:
+    file = folder / "net.onnx"
+    file.write_bytes(proto.SerializeToString())
+    return file
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_a_file_must_be_a_whole_model(rng, tmp_path: Path) -> None:
+    text = classifier(rng).SerializeToString()
+    for content in (b"", b"hello", text[:100], text[: len(text) // 2]):
+        file = tmp_path / "cut.onnx"
+        file.write_bytes(content)
+        refused(file, errors.BadOnnxFile, "cut.onnx")
+    refused(tmp_path / "none.onnx", errors.BadOnnxFile, "there is no such file")
+    refused(tmp_path, errors.BadOnnxFile, "it is a directory")
+
+
+def test_changed_bytes_are_refused_or_another_model(rng, tmp_path: Path) -> None:
+    text = classifier(rng).SerializeToString()
+    chance = random.Random(0)
+    file = tmp_path / "net.onnx"
+    refusals = 0
+    for _ in range(150):
+        changed = bytearray(text)
+        for _ in range(chance.choice([1, 2, 4])):
+            changed[chance.randrange(len(changed))] = chance.choice([0, 1, 127, 128, 255])
+        file.write_bytes(changed)
+        try:
+            lg.from_onnx(file, dims={"batch": (1, 8)}).trace()
+        except errors.UserError:
+            refusals += 1
+    assert refusals > 5
+
+
+def test_a_tensor_must_have_what_it_says(rng) -> None:
+    proto = classifier(rng)
+    proto.graph.initializer[0].dims[0] = 10**12
+    refused(proto, errors.BadOnnxFile, "conv.weight", "1000000000000", dims={"batch": 1})
+
+
+@pytest.mark.parametrize(
+    ("location", "length", "why"),
+    [
+        ("../secret.bin", "4", "no file beside the model"),
+        ("/etc/passwd", "4", "no file beside the model"),
+        ("short.bin", "4", "short.bin ends at 2, and it needs 4"),
+        ("short.bin", "8", "8 bytes at 0 are not 1 elements"),
+        ("none.bin", "4", "no file beside the model"),
+    ],
+)
+def test_external_data_stays_in_the_directory(
+    location: str, length: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.bin").write_bytes(b"1234")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "short.bin").write_bytes(b"12")
+    proto = model([node("Add", "x w", "y")], {"x": (F, [1])}, "y", {"w": np.zeros(1, F)})
+    w = proto.graph.initializer[0]
+    w.ClearField("raw_data")
+    w.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("length", length)):
+        entry = w.external_data.add()
+        entry.key, entry.value = key, value
+    refused(saved(proto, folder), errors.BadOnnxFile, why)
+
+
+def test_a_link_out_of_the_directory_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret.bin").write_bytes(b"1234")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "w.bin").symlink_to(tmp_path / "secret.bin")
+    proto = model([node("Add", "x w", "y")], {"x": (F, [1])}, "y", {"w": np.zeros(1, F)})
+    w = proto.graph.initializer[0]
+    w.ClearField("raw_data")
+    w.data_location = TensorProto.EXTERNAL
+    entry = w.external_data.add()
+    entry.key, entry.value = "location", "w.bin"
+    refused(saved(proto, folder), errors.BadOnnxFile, "no file beside the model")
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def test_a_cycle_is_a_name_that_nobody_has_made() -> None:
+    nodes = [node("Add", "x b", "a", name="first"), node("Neg", "a", "b")]
+    proto = model(nodes, {"x": (F, [2])}, "b")
+    refused(proto, errors.UnsupportedNode, "node 1, first (Add)", "it reads 'b'")
+
+
+def test_a_name_is_made_once() -> None:
+    nodes = [node("Neg", "x", "y"), node("Exp", "x", "y")]
+    refused(model(nodes, {"x": (F, [2])}), errors.UnsupportedNode, "it makes 'y'")
+
+
+def test_an_unknown_operator_is_named() -> None:
+    proto = model([node("Frobnicate", "x", "y", name="/mlp/Frob")], {"x": (F, [2])})
+    refused(
+        proto, errors.UnsupportedNode, "node 1, /mlp/Frob (Frobnicate)", "no operator Frobnicate"
+    )
+
+
+def test_functions_that_call_themselves_end() -> None:
+    inner = helper.make_node("Again", ["a"], ["b"], domain="own")
+    opsets = [helper.make_opsetid("own", 1)]
+    function = helper.make_function("own", "Again", ["a"], ["b"], [inner], opsets)
+    proto = model([node("Again", "x", "y", domain="own")], {"x": (F, [2])}, functions=[function])
+    refused(proto, errors.UnsupportedNode, "inside each other")
+
+
+def test_what_depends_on_data_says_on_which() -> None:
+    nodes = [node("NonZero", "x", "places", name="/mask/NonZero")]
+    proto = model(nodes, {"x": (F, [4])}, "places")
+    refused(proto, errors.NotConstant, "/mask/NonZero (NonZero)", "depends on: x", "--set x=VALUE")
+
+
+def test_huge_shapes_take_no_memory() -> None:
+    """Where numbers must be known they are refused; elsewhere they are only a shape."""
+    billions = {"s": np.array([10**9, 10**3])}
+    fill = node("ConstantOfShape", "s", "c")
+    refused(
+        model([fill, node("NonZero", "c", "y")], {"x": (F, [1])}, "y", billions),
+        errors.UnsupportedNode,
+        "1000000000000 elements",
+    )
+    proto = model([fill, node("ReduceSum", "c", "y", keepdims=0)], {"x": (F, [1])}, "y", billions)
+    lg.from_onnx(proto).trace()
+
+
+def test_attributes_that_do_not_fit_name_the_node() -> None:
+    proto = model([node("Transpose", "x", "y", perm=[0, 5], name="/t")], {"x": (F, [2, 3])})
+    refused(proto, errors.UserError, "node 1, /t (Transpose)")
+    proto = model([node("Concat", "x", "y", name="/c")], {"x": (F, [2, 3])})
+    refused(proto, errors.UnsupportedNode, "/c (Concat)", "attribute axis is missing")
+
+
+def test_an_old_operator_set_is_refused() -> None:
+    proto = model([node("Neg", "x", "y")], {"x": (F, [2])}, version=5)
+    refused(proto, errors.BadOnnxFile, "operator set 5", "convert_version")
+
+
+def test_sizes_without_a_range_are_all_listed() -> None:
+    proto = model([node("Neg", "x", "y")], {"x": (F, ["batch", "time", 3])})
+    refused(proto, errors.DimsWithoutRange, "batch, time", "--dim batch=1..64 --dim time=1..64")
+    refused(proto, errors.UnknownOption, "dim bacth", "batch, time", dims={"bacth": 3})
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(command_line, list(arguments), standalone_mode=False)
+    if isinstance(found.exception, errors.LumigenError):
+        return found.exception.exit_code, found.stdout, str(found.exception)
+    assert found.exception is None, found.exception
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_explain_lists_operators_and_all_problems(tmp_path: Path, monkeypatch) -> None:
+    nodes = [
+        node("NonZero", "x", "a", name="first"),
+        node("Exp", "x", "b"),
+        node("Frobnicate", "b", "c", name="second"),
+        node("Add", "b c", "y"),  # depends on a problem, and is none itself
+    ]
+    monkeypatch.chdir(tmp_path)
+    file = saved(model(nodes, {"x": (F, ["n"])}, "y b"), tmp_path)
+    code, out, text = call("compile", str(file), "--explain")
+    assert code == 1
+    assert "3 reasons" in text
+    for shown in ("first (NonZero)", "second (Frobnicate)", "sizes without a range: n", "b f32[n]"):
+        assert shown in out
+    assert "y (Add)" not in out
+    assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
+    code, out, _ = call("compile", str(file), "--explain", "--dim", "n=4", "--json")
+    assert json.loads(out)["operators"] == {"NonZero": 1, "Exp": 1, "Frobnicate": 1, "Add": 1}
+
+
+def test_check_prints_the_greatest_differences(rng, tmp_path: Path) -> None:
+    file = saved(classifier(rng), tmp_path)
+    code, out, _ = call("compile", str(file), "--check", "--dim", "batch=1..8", "--json")
+    rows = json.loads(out)["outputs"]
+    assert code == 0
+    assert [r["sizes"] for r in rows] == ["batch=1", "batch=4", "batch=8"]
+    assert all(r["output"] == "probs" and r["difference"] < 1e-5 < r["greatest"] for r in rows)
+
+
+def test_show_takes_an_onnx_file(rng, tmp_path: Path) -> None:
+    file = saved(classifier(rng), tmp_path)
+    code, out, _ = call("show", str(file), "--dim", "batch=1..8", "--after", "graph", "-q")
+    assert code == 0
+    assert "input image_1  f32[batch, 1, 8, 8]" in out
+    assert "net.onnx: node 1, /c/Conv (Conv)" in out
+
+
+def test_a_refused_model_writes_nothing(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = saved(model([node("NonZero", "x", "y")], {"x": (F, [4])}), tmp_path)
+    code, _, text = call("compile", str(file), "-q")
+    assert code == 1
+    assert "[NonZero]" in text
+    assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--dim", "batch=1..8", "--weights", "w.npz"), "it has its weights"),
+        (("--dim", "batch=1..8", "--set", "image.1=[1,"), "a number, a list"),
+        (("--dim", "batch=1..8", "--set", "image.2=1"), "there is no input image.2"),
+    ],
+)
+def test_options_that_do_not_fit(options: tuple[str, ...], text: str, rng, tmp_path: Path) -> None:
+    file = saved(classifier(rng), tmp_path)
+    code, _, found = call("compile", str(file), *options, "-q")
+    assert code == 1
+    assert text in found
+
+
+def test_options_of_onnx_are_for_onnx(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("", encoding="utf-8")
+    for options in (("--dim", "n=3"), ("--explain",), ("--check",)):
+        code, _, text = call("compile", str(file), *options, "-q")
+        assert code == 1
+        assert "ONNX" in text
+
+
+def test_the_package_is_asked_for(monkeypatch, rng) -> None:
+    proto = classifier(rng)
+
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr("lumigen.importers.onnx.reading.import_module", absent)
+    refused(proto, errors.PackageMissing, "pip install 'lumigen[onnx]'")
+    assert onnx.__version__

@@ -1,0 +1,265 @@
+"""Every node test of the package `onnx`: imported, run by the interpreter, compared; and the table of it.
+
+    python tests/sweeps/onnx_nodes.py                     # how many pass
+    python tests/sweeps/onnx_nodes.py --list              # each one that does not
+    python tests/sweeps/onnx_nodes.py --write docs/onnx.md
+    python tests/sweeps/onnx_nodes.py test_relu test_gru_defaults
+
+An input whose numbers decide a shape has the numbers of the case while the model is imported; so has what holds no
+elements, and what is no tensor. The table counts those cases. A case that differs by rounding alone is a row of its own:
+the interpreter computes in f64 and rounds at casts and outputs, where ONNX rounds after each operator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+import lumigen as lg
+from lumigen.errors import DimSpecialised, LumigenError, NotConstant
+from lumigen.importers.onnx.ports import identifier
+from lumigen.importers.onnx.values import HELD
+from lumigen.interp.graph import evaluate
+
+UNITS = 4  # in the last place of the greatest element, that rounding alone may make
+HOWS = ("passed", "rounded", "refused", "wrong", "broken")
+
+
+@dataclass(frozen=True)
+class Found:
+    """How a case went, one of HOWS, and why; `fixed` are inputs that were given while importing."""
+
+    name: str
+    ops: tuple[str, ...]
+    how: str
+    why: str = ""
+    fixed: tuple[str, ...] = ()
+    free: int = 0
+    ulps: float = 0.0
+
+
+def cases() -> list:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return collect_testcases(None)
+
+
+def plain(value):
+    """A value of a case as arrays: of a message, a sequence or an option."""
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if value is None:
+        return None
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+def flattened(value) -> list[np.ndarray]:
+    """The arrays of a value, those of sequences one by one."""
+    if isinstance(value, list):
+        return [a for v in value for a in flattened(v)]
+    return [] if value is None else [value]
+
+
+def as_held(array):
+    """An array of the case in the type that the entry has."""
+    return array.astype(HELD[array.dtype].numpy) if array.dtype in HELD else array
+
+
+def imported(case, inputs):
+    """The graph, its weights, and the inputs that had to be given while importing."""
+    fixed = {n: a for n, a in inputs.items() if not isinstance(a, np.ndarray) or not a.size}
+    dims: dict[str, object] = {
+        d.dim_param: (1, int(size))
+        for i in case.model.graph.input
+        if i.type.HasField("tensor_type") and i.name in inputs and i.name not in fixed
+        for d, size in zip(i.type.tensor_type.shape.dim, inputs[i.name].shape, strict=True)
+        if d.dim_param
+    }
+    while True:
+        try:
+            model = lg.from_onnx(case.model, dims=dims, inputs=fixed)
+            return dict(model.trace().entries)["forward"], model.values(), fixed
+        except DimSpecialised:
+            if all(isinstance(d, int) for d in dims.values()):
+                raise
+            dims = {name: d[1] for name, d in dims.items()}
+        except NotConstant as e:
+            new = [name for name in e.facts["inputs"] if name in inputs and name not in fixed]
+            if not new:
+                raise
+            fixed[new[-1]] = inputs[new[-1]]
+
+
+def ulps(got, want) -> float:
+    """The greatest distance in units in the last place of what is wanted; 0 for what are no floats."""
+    if not is_float(want) or not want.size:
+        return 0.0
+    unit = np.spacing(np.abs(want)).astype(np.float64)
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(all="ignore"):
+        apart = np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b) / unit, 0.0)
+    return float(np.max(apart, initial=0.0))
+
+
+def is_float(array) -> bool:
+    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+
+
+def difference(got, want, case) -> tuple[str, str]:
+    """Why an output is not what is expected; empty where it is."""
+    held = HELD.get(want.dtype)
+    if got.shape != want.shape:
+        return "wrong", f"shape {got.shape}, expected {want.shape}"
+    if held is None or np.dtype(held.numpy) != got.dtype:
+        return "wrong", f"type {got.dtype}, expected {want.dtype}"
+    a, b = (x.astype(np.float64) for x in (got, want))
+    if np.allclose(a, b, rtol=case.rtol, atol=case.atol, equal_nan=True):
+        return "passed", ""
+    apart = np.abs(a - b)
+    unit = 1.0
+    if is_float(want):
+        unit = UNITS * float(np.spacing(np.abs(want).max()))
+    how = "rounded" if np.isfinite(apart).all() and apart.max() <= unit else "wrong"
+    return how, f"differs by {np.nanmax(apart):.3g}, where {np.abs(b).max():.3g} is the greatest"
+
+
+def judged(case) -> Found:
+    """One case, all of its data sets."""
+    ops = tuple(sorted({n.op_type for n in case.model.graph.node}))
+    try:
+        return run(case, ops)
+    except LumigenError as e:
+        how = "refused" if e.exit_code == 1 else "broken"
+        return Found(case.name, ops, how, str(e))
+    except Exception as e:  # noqa: BLE001  # what is counted
+        return Found(case.name, ops, "broken", f"{type(e).__name__}: {str(e)[:200]}")
+
+
+def run(case, ops: tuple[str, ...]) -> Found:
+    graph = case.model.graph
+    initial = {t.name for t in graph.initializer}
+    names = [i.name for i in graph.input if i.name not in initial]
+    worst, fixed, free = 0.0, (), 0
+    for given, wanted in case.data_sets:
+        inputs = dict(zip(names, map(plain, given), strict=False))
+        entry, weights, known = imported(case, inputs)
+        fixed, free = tuple(known), len(inputs) - len(known)
+        arrays = {identifier(n, ()): as_held(a) for n, a in inputs.items() if n not in known}
+        found = evaluate(entry, arrays, weights)
+        flat = [a for w in wanted for a in flattened(plain(w))]
+        for got, want in zip(found.values(), flat, strict=True):
+            how, why = difference(got, want, case)
+            if how != "passed":
+                return Found(case.name, ops, how, why, fixed, free)
+            worst = max(worst, ulps(got, want))
+    return Found(case.name, ops, "passed", "", fixed, free, worst)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+_CASES: list = []
+
+
+def _judged_at(i: int) -> Found:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return judged(_CASES[i])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table")
+    parser.add_argument("--list", action="store_true", help="print every case that does not pass")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    _CASES.extend(c for c in cases() if not args.names or c.name in args.names)
+    with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        found = list(pool.map(_judged_at, range(len(_CASES)), chunksize=20))
+    counts = Counter(f.how for f in found)
+    print(", ".join(f"{counts[how]} {how}" for how in HOWS))
+    for f in sorted(found, key=lambda f: (HOWS.index(f.how), f.why)):
+        if args.names or (args.list and f.how != "passed"):
+            print(f.how, f.name, f.why, " ".join(f.fixed), f"{f.ulps:.1f}")
+    if args.write:
+        args.write.write_text(page(found), encoding="utf-8")
+
+
+def page(found: Sequence[Found]) -> str:
+    """The table as a page."""
+    counts = Counter(f.how for f in found)
+    given = [f for f in found if f.fixed and f.how == "passed"]
+    all_given = [f for f in given if not f.free]
+    today = datetime.now(tz=UTC).date()
+    lines = [
+        "# ONNX operators",
+        "",
+        f"The {len(found)} node tests of the package `onnx` {onnx.__version__}, each imported and run by the",
+        f"interpreter at its own tolerances, on {today}:",
+        "",
+        *table(("result", "cases"), [(how, counts[how]) for how in HOWS]),
+        "",
+        f"Of those that pass, {len(given)} have inputs that decide shapes, such as the axes of a reduction, and are given",
+        f"while the model is imported (`--set`); in {len(all_given)} of them that is every input. `rounded` differs from",
+        "what is expected by rounding alone: the interpreter rounds at casts and outputs, ONNX after each operator.",
+        "",
+        "[The sweep](../tests/sweeps/onnx_nodes.py) writes this page:",
+        "`python tests/sweeps/onnx_nodes.py --write docs/onnx.md`.",
+        "",
+        "## What does not pass",
+        "",
+        *table(("result", "reason", "cases"), reasons(found)),
+        "",
+        "## Largest error of each operator",
+        "",
+        "In units in the last place (ULP) of the expected floats, over the cases of one node that pass. Expected numbers are",
+        "computed in f32 themselves, and small differences of large numbers have many units.",
+        "",
+        *table(("operator", "cases", "largest ULP"), errors(found)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    return [
+        f"| {' | '.join(head)} |",
+        f"| {' | '.join('---' for _ in head)} |",
+        *(f"| {' | '.join(str(c).replace('|', '/') for c in row)} |" for row in rows),
+    ]
+
+
+def reasons(found: Sequence[Found]) -> list[tuple[str, str, str]]:
+    """The names of cases by why they do not pass; texts without the node's place."""
+    by: dict[tuple[str, str], list[str]] = {}
+    for f in found:
+        if f.how != "passed":
+            why = f.why[f.why.find("[") :] if "[" in f.why else f.why
+            by.setdefault((f.how, why), []).append(f.name.removeprefix("test_"))
+    rows = [(how, why, ", ".join(names)) for (how, why), names in by.items()]
+    return sorted(rows, key=lambda r: (HOWS.index(r[0]), r[1]))
+
+
+def errors(found: Sequence[Found]) -> list[tuple[str, int, str]]:
+    """(operator, cases, largest error) of the cases of one node."""
+    by: dict[str, list[float]] = {}
+    for f in found:
+        if f.how == "passed" and len(f.ops) == 1:
+            by.setdefault(f.ops[0], []).append(f.ulps)
+    return [(op, len(all_), f"{max(all_):.3g}") for op, all_ in sorted(by.items())]
+
+
+if __name__ == "__main__":
+    main()
