@@ -54,6 +54,7 @@ from lumigen.frontend import (
 )
 from lumigen.frontend.functions import *  # noqa: F403  # the names that it lists
 from lumigen.frontend.offered import lacks
+from lumigen.importers.torch import from_torch
 from lumigen.resources import lumigen_version
 from lumigen.weights import Weights, open_weights
 
@@ -99,6 +100,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "from_torch",
     "functional",
     "half",
     "i8",

@@ -12,7 +12,8 @@ import os
 import string
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -241,6 +242,12 @@ class BadCall(UserError):
     message = "[{op}] it {why}. Call it as {call}."
 
 
+class NotImported(UserError):
+    """What a model of another framework holds that is not compiled; `text` has a line for each, `remedy` is a sentence."""
+
+    message = "[{op}] {count} of {model} cannot be compiled:\n{text}\n{remedy}"
+
+
 class UnknownOption(UserError):
     """A `--set` key, an option of a function, a dim or an input that nobody takes; `name` says which of them it is."""
 
@@ -394,11 +401,26 @@ def fields(error: type[LumigenError]) -> frozenset[str]:
     return frozenset(name for _, name, _, _ in string.Formatter().parse(error.message) if name)
 
 
+_IMPORTED: list[SourceLocation | None] = []
+
+
+@contextmanager
+def at_line(where: SourceLocation | None) -> Generator[None]:
+    """What is computed inside was asked for by this line of an imported model, whoever runs now."""
+    _IMPORTED.append(where)
+    try:
+        yield
+    finally:
+        _IMPORTED.pop()
+
+
 def user_location(skip: int = 0) -> SourceLocation | None:
     """The innermost running line that is neither ours nor a library's; `skip` passes over so many.
 
     None where there is no such line, as in a command that has not reached the user's file yet.
     """
+    if _IMPORTED:
+        return _IMPORTED[-1]
     # inspect.stack() reads every source file on the way; this reads none
     frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:

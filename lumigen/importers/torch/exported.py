@@ -1,0 +1,44 @@
+"""exported: a module as a program without effects, of ops that have a row as far as PyTorch can decompose it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from lumigen.importers.torch.aten import reason_of, row_of
+
+
+def export(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> torch.export.ExportedProgram:
+    """torch.export of a module; what it refuses, it says."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(
+            module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
+        )
+
+
+def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program without ops in place, and without ops that have no row where PyTorch has a decomposition.
+
+    Composites that have a row (attention, norms, convolutions) stay as they are: those are what is fused best.
+    """
+    table = {
+        op: rule for op, rule in torch.export.default_decompositions().items() if not is_known(op)
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return program.run_decompositions(table)
+
+
+def is_known(op: Any) -> bool:
+    """Whether an op has a row, or a reason."""
+    name = str(op).removeprefix("aten.")
+    return row_of(name) is not None or reason_of(name) is not None
