@@ -243,7 +243,7 @@ class BadCall(UserError):
 
 
 class NotImported(UserError):
-    """What a model of another framework holds that is not compiled; `text` has a line for each, `remedy` is a sentence."""
+    """What of another framework's model is not compiled, a line of `text` for each; `remedy` is a sentence."""
 
     message = "[{op}] {count} of {model} cannot be compiled:\n{text}\n{remedy}"
 

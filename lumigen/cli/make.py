@@ -58,6 +58,7 @@ def compile_command(
     target: str,
     weights: str | None,
     settings: tuple[tuple[str, str], ...],
+    trust: bool,
     dtype: str,
     output: str | None,
     build: bool,
@@ -73,7 +74,7 @@ def compile_command(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, opened = load(model_file, settings, weights)
+            model, opened = load(model_file, settings, weights, trust=trust)
         summary = compile_project(
             model.trace(),
             directory=Path(output) if output else None,
@@ -210,6 +211,7 @@ def show(
     target: str,
     weights: str | None,
     settings: tuple[tuple[str, str], ...],
+    trust: bool,
     dtype: str,
     after: str | None,
     kernel: str | None,
@@ -227,7 +229,7 @@ def show(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, _ = load(model_file, settings, weights)
+            model, _ = load(model_file, settings, weights, trust=trust)
             traced = model.trace()
         if html is not None:
             options = {"target": row.text}

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from lumigen.frontend import Model, load_model_file
+from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
@@ -73,7 +74,10 @@ def traced_options(function: F) -> F:
             multiple=True,
             type=Assignment(),
             metavar="KEY=VALUE",
-            help="An option of the model file's build().",
+            help="An option of the model file's build(); of a .pt2 the greatest size of a dim.",
+        ),
+        click.option(
+            "--trust", is_flag=True, help="Read a .pt2, which can run any code that is in it."
         ),
         click.option(
             "--weights",
@@ -86,7 +90,7 @@ def traced_options(function: F) -> F:
             show_default=True,
             help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
         ),
-        click.argument("model_file", metavar="MODEL.py[:NAME]"),
+        click.argument("model_file", metavar="MODEL.py[:NAME]|MODEL.pt2"),
     ):
         function = option(function)
     return function
@@ -132,9 +136,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print result
 
 
 def load(
-    model_file: str, settings: tuple[tuple[str, str], ...], weights: str | None
+    model_file: str,
+    settings: tuple[tuple[str, str], ...],
+    weights: str | None,
+    *,
+    trust: bool = False,
 ) -> tuple[Model, Weights | Mapping[str, Array] | None]:
-    """The traced model of MODEL.py[:NAME], and the opened weights, or those that its modules have."""
+    """The traced model of MODEL.py[:NAME] or MODEL.pt2, and the opened weights, or those that it has itself."""
+    if model_file.endswith(".pt2"):
+        model = from_pt2(Path(model_file), trust=trust, dims=dict(settings))
+        return model, model.sources(open_weights(weights) if weights else None)
     path, colon, name = model_file.rpartition(":")
     if not colon or not name.isidentifier() or Path(model_file).exists():
         path, name = model_file, ""

@@ -1,4 +1,4 @@
-"""PyTorch's modules and exported programs as models: `torch.export` traces them, and each op of ATen calls the frontend.
+"""PyTorch's modules and exported programs as models: `torch.export` traces them, each op of ATen calls the frontend.
 
 torch is imported when the first one is read, and not before.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TRUST = (
     "torch.export.load unpickles parts of the archive, which can run any code as you. "
-    "Pass --trust if you know who made it, or export the module again in Python with lg.from_torch"
+    "Pass --trust if you know who made it."
 )
 
 
@@ -36,10 +36,12 @@ def from_torch(
 ) -> Model:
     """A module of PyTorch, or a program that `torch.export` made of one, as a model with the entry `forward`.
 
-    `args`, `kwargs` and `dynamic_shapes` are those of `torch.export.export`: example inputs, and which of their axes are
-    dims. `dims` gives a dim its greatest size, both, or is an `lg.Dim`. Weights come with the model, under their names in
-    the `state_dict`. NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without
-    a greatest size. What `torch.export` raises stays as it is.
+    `args`, `kwargs` and `dynamic_shapes` are those of `torch.export.export`: example inputs, and which of their
+    axes are dims. `dims` has for a dim its greatest size, the least and the greatest, or an `lg.Dim`. Weights come
+    with the model, under their names in the `state_dict`.
+
+    NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without a
+    greatest size. What `torch.export` raises stays as it is.
     """
     need_torch()
     from torch.export import ExportedProgram
@@ -59,28 +61,41 @@ def from_torch(
     return model_of(program, chosen, dims or {}, axes, version)
 
 
-def from_pt2(
-    path: Path, *, trust: bool, dims: Mapping[str, int | tuple[int, int] | Dim], name: str | None
-) -> Model:
-    """The model of an archive that `torch.export.save` wrote; ModelFileError without `trust`, and where it is none."""
+def from_pt2(path: Path, *, trust: bool, dims: Mapping[str, str]) -> Model:
+    """The model of an archive that `torch.export.save` wrote; `dims` are texts, `64` or `1:64`.
+
+    ModelFileError without `trust`, and where the file is none.
+    """
     need_torch()
-    import torch
+    if not path.is_file():
+        raise refused(path, "there is no such file", "Correct the path.")
+    if not trust:
+        raise refused(path, "it is not trusted", TRUST)
+    from torch.export import load
 
     from lumigen.importers.torch.ports import identifier
 
-    if not path.is_file():
-        raise ModelFileError(file=str(path), why="there is no such file", remedy="Correct the path")
-    if not trust:
-        raise ModelFileError(file=str(path), why="it is not trusted", remedy=f"{TRUST}.")
     try:
-        program = torch.export.load(path)
-    except Exception as e:  # noqa: BLE001  # a damaged archive raises whatever its reader meets
+        program = load(path)
+    except Exception as e:  # a damaged archive raises whatever its reader meets
         why = f"torch.export.load cannot read it: {type(e).__name__}"
-        remedy = (
-            "Save it again with torch.export.save, and with the version of PyTorch that is here."
-        )
-        raise ModelFileError(file=str(path), why=why, remedy=remedy) from e
-    return from_torch(program, dims=dims, name=name or identifier(path.stem, kind="model"))
+        remedy = "Save it again with torch.export.save, by the version of PyTorch that is here."
+        raise refused(path, why, remedy) from e
+    sizes = {name: bounds(name, text) for name, text in dims.items()}
+    return from_torch(program, dims=sizes, name=identifier(path.stem, kind="model"))
+
+
+def bounds(name: str, text: str) -> int | tuple[int, int]:
+    """The greatest size of a dim, or the least and the greatest."""
+    numbers = text.split(":")
+    if len(numbers) > 2 or not all(n.isascii() and n.isdecimal() for n in numbers):
+        expected = "its greatest size, or the least and the greatest, as 1:64"
+        raise BadArgument(op="model", name=f"dim {name}", value=repr(text), expected=expected)
+    return int(text) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+
+
+def refused(path: Path, why: str, remedy: str) -> ModelFileError:
+    return ModelFileError(file=str(path), why=why, remedy=remedy)
 
 
 def need_torch() -> None:

@@ -1,3 +1,4 @@
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
 """exported: a module as a program without effects, of ops that have a row as far as PyTorch can decompose it."""
 
 from __future__ import annotations

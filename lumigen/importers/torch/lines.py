@@ -1,3 +1,4 @@
+# pyright: reportUnknownVariableType=false
 """lines: where in its author's files a node of an exported program was written, and in which module it ran."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 """model: an exported program as a model with one entry."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 """ports: what the inputs and outputs of an exported program are called: its pytree paths, as names in C."""
 
 from __future__ import annotations

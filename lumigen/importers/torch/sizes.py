@@ -1,3 +1,5 @@
+# pyright: reportUnknownMemberType=false, reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 """sizes: the symbols of an exported program as dims, and its expressions as expressions of them."""
 
 from __future__ import annotations
@@ -153,13 +155,15 @@ def quotient(a: Any, b: Any) -> Any:
     return a / b if known else Ratio(a, b)
 
 
+SAME: tuple[Any, ...] = (
+    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg),
+    *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
+    *(operator.and_, operator.or_, operator.not_, operator.getitem),
+)
 # What a program calls to compute with sizes.
 OF_SIZES: Mapping[Any, Any] = {
-    **{
-        getattr(operator, name): getattr(operator, name)
-        for name in "add sub mul floordiv mod neg eq ne lt le gt ge and_ or_ not_ getitem".split()
-    },
-    operator.pow: lambda base, times: EXPRESSIONS["Pow"](base, times),
+    **{function: function for function in SAME},
+    operator.pow: EXPRESSIONS["Pow"],
     operator.truediv: quotient,
     math.floor: floored,
     math.ceil: ceiled,

@@ -1,3 +1,4 @@
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 """stored: what an exported program holds: parameters, buffers and constants, and which of them a run changes."""
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 
+from lumigen.dtype import boolean
 from lumigen.frontend import creation, nn
 from lumigen.frontend.operand import where
 from lumigen.frontend.state import NAME, State
@@ -23,7 +25,10 @@ Read = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Stored:
-    """What a program reads by the names of its placeholders, the states by the names of buffers, and the module of weights."""
+    """What a program reads, by its placeholders; its states, by their buffers; `net` has the weights.
+
+    `started` is false in the first run of a context, if a state does not begin with zeros.
+    """
 
     net: nn.Module
     reads: Mapping[str, Read]
@@ -33,70 +38,74 @@ class Stored:
 
 def stored(program: Any, used: set[str]) -> Stored:
     """What the placeholders stand for that the program uses; tied weights are one."""
-    net = nn.Module()
-    seen: dict[object, nn.Parameter] = {}
+    weights = Weights(program)
+    started = State("_started", (1,), boolean)
+    starts = False
     reads: dict[str, Read] = {}
     states: dict[str, State] = {}
     changed = set(program.graph_signature.buffers_to_mutate.values())
-    started = State("_started", (1,), DTYPES[torch.bool])
-    starts = False
-    for spec in program.graph_signature.input_specs:
-        name, target = spec.arg.name, spec.target
-        if target is None or name not in used and target not in changed:
-            continue
-        value = value_of(program, target)
-        if target not in changed:
-            reads[name] = constant(net, seen, spec, value)
-            continue
-        states[target] = state = State(state_name(target), value.shape, DTYPES[value.dtype])
-        if bool(torch.count_nonzero(value)):
-            starts = True
-            reads[name] = from_first(started, state, constant(net, seen, spec, value))
-        else:
-            reads[name] = current(state)
-    return Stored(net, reads, states, started if starts else None)
+    for given in program.graph_signature.input_specs:
+        name, target = given.arg.name, given.target
+        if target in changed:
+            value = weights.value(target)
+            state = State(state_name(target), value.shape, DTYPES[value.dtype])
+            states[target] = state
+            reads[name] = newest(state)
+            if bool(torch.count_nonzero(value)):
+                starts = True
+                reads[name] = from_first(started, state, weights.read(given))
+        elif target is not None and name in used:
+            reads[name] = weights.read(given)
+    return Stored(weights.net, reads, states, started if starts else None)
 
 
-def value_of(program: Any, target: str) -> torch.Tensor:
-    """The tensor of a parameter, a buffer or a constant."""
-    held = program.state_dict if target in program.state_dict else program.constants
-    return held[target]
+class Weights:
+    """The weights of a program, each made when it is first read."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.net = nn.Module()
+        self.names: dict[object, str] = {}  # the first name of those that a tensor has
+        for target, value in program.state_dict.items():
+            self.names.setdefault(place(value), target)
+        self.made: dict[str, nn.Parameter] = {}
+
+    def value(self, target: str) -> torch.Tensor:
+        """The tensor of a parameter, a buffer or a constant."""
+        held = self.program.state_dict
+        return held[target] if target in held else self.program.constants[target]
+
+    def read(self, given: Any) -> Read:
+        """What no run changes: a weight under its name, or a small constant of the program itself."""
+        value = self.value(given.target)
+        dtype, array = DTYPES[value.dtype], as_array(value)
+        is_weight = given.target in self.program.state_dict
+        if not is_weight and value.numel() <= WRITTEN:
+            return lambda: creation.tensor(array, dtype=dtype)
+        name = self.names.get(place(value)) or str(given.target)
+        if name not in self.made:
+            kind = nn.Parameter if given.kind.name == "PARAMETER" else nn.Buffer
+            found = self.made[name] = kind(*value.shape, dtype=dtype)
+            found.value = array
+            if isinstance(found, nn.Buffer):
+                found.persistent = is_weight
+            self.net.register_parameter(name, found)
+        return lambda: self.made[name]
 
 
-def constant(
-    net: nn.Module, seen: dict[object, nn.Parameter], spec: Any, value: torch.Tensor
-) -> Read:
-    """What is never written: a weight under the name of the state_dict; what is no state of a module and small, itself."""
-    is_weight = spec.kind.name == "PARAMETER" or spec.persistent
-    if not is_weight and value.numel() <= WRITTEN:
-        array = as_array(value)
-        return lambda: creation.tensor(array, dtype=DTYPES[value.dtype])
-    memory = (
-        value.untyped_storage().data_ptr(),
-        value.storage_offset(),
-        value.shape,
-        value.stride(),
-        value.dtype,
-    )
-    if memory not in seen:
-        made = nn.Parameter if spec.kind.name == "PARAMETER" else nn.Buffer
-        found = made(*value.shape, dtype=DTYPES[value.dtype])
-        found.value = as_array(value)
-        seen[memory] = found
-    if is_weight:
-        net.register_parameter(spec.target, seen[memory])
-    else:
-        net.register_buffer(spec.target, seen[memory], persistent=False)
-    return lambda: seen[memory]
+def place(value: torch.Tensor) -> object:
+    """What two names of one tensor have alike."""
+    memory = value.untyped_storage().data_ptr(), value.storage_offset()
+    return memory, value.shape, value.stride(), value.dtype
 
 
-def current(state: State) -> Read:
+def newest(state: State) -> Read:
     """The newest version."""
     return lambda: Tensor(state.edge)
 
 
 def from_first(started: State, state: State, first: Read) -> Read:
-    """The newest version; before the first run of a context, whose states are zeros, what the module holds."""
+    """The newest version; in the first run of a context, whose states are zeros, what the module holds."""
     return lambda: where(Tensor(started.edge), Tensor(state.edge), first())
 
 

@@ -1,3 +1,4 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 """walk: an exported program is run once on tensors of the frontend, node by node.
 
 Promises that every node of the graph knows the line of its author, and that all that cannot be compiled is found, but
@@ -164,9 +165,8 @@ def name_result(value: Any, path: str | None) -> None:
 
 def overload(target: Any) -> str:
     """The name of an operator in its namespace, with the overload: `add.Tensor`."""
-    if isinstance(target, torch._ops.OpOverload):  # noqa: SLF001
-        return str(target).partition(".")[2]
-    return str(getattr(target, "__name__", target))
+    text = str(target) if hasattr(target, "_schema") else str(getattr(target, "__name__", target))
+    return text.partition(".")[2] or text
 
 
 def namespace(target: Any) -> str:

@@ -1,3 +1,5 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 """elementwise: the ops of ATen that compute each element by itself, and the calls of the frontend that they are."""
 
 from __future__ import annotations

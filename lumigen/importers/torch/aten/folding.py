@@ -1,3 +1,5 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 """folding: the ops of ATen that sum, compare or order along axes, and products, as calls of the frontend."""
 
 from __future__ import annotations

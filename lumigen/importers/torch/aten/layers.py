@@ -1,3 +1,5 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 """layers: the ops of ATen that are layers of networks, and the calls of the frontend that they are."""
 
 from __future__ import annotations
@@ -5,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lumigen.dtype import f32, i64
 from lumigen.errors import BadArgument
 from lumigen.frontend import functional, functions
 from lumigen.frontend.tensor import Tensor
@@ -85,7 +86,7 @@ def embedding_bag(
         mode=BAGS[mode],
         per_sample_weights=per_sample_weights,
         include_last_offset=include_last_offset,
-        padding_idx=None if padding_idx is None or padding_idx < 0 else padding_idx,
+        padding_idx=None if padding_idx < 0 else padding_idx,
     )
     return out, None, None, None
 
@@ -209,11 +210,10 @@ def resized(mode: str) -> Row:
 def resized_to(mode: str) -> Row:
     """The other overloads: a size, whatever the factors were that led to it."""
 
-    def row(input: Tensor, size: Any, corners: bool, *factors: float | None) -> Tensor:
-        known = None if any(f is None for f in factors) or not factors else list(factors)
-        if known:
-            return functional.interpolate(input, None, known, mode, corners)
-        return functional.interpolate(input, size, None, mode, corners)
+    def row(input: Tensor, size: Any, corners: bool, *factors: Any) -> Tensor:
+        known = list(factors) if factors and None not in factors else None
+        wanted = size if known is None else None
+        return functional.interpolate(input, wanted, known, mode, corners)
 
     return row
 
@@ -221,9 +221,8 @@ def resized_to(mode: str) -> Row:
 def nearest(mode: str) -> Row:
     """Resizing by the nearest element: a size, or factors."""
 
-    def row(input: Tensor, size: Any, *factors: Any) -> Tensor:
-        known = factors[0] if len(factors) == 1 and isinstance(factors[0], Sequence) else factors
-        return functional.interpolate(input, size, listed(known, size), mode)
+    def row(input: Tensor, size: Any, factors: Any = None, *more: Any) -> Tensor:
+        return functional.interpolate(input, size, listed(factors, size), mode)
 
     return row
 

@@ -1,4 +1,6 @@
-"""movement: the ops of ATen that arrange, join, make and look up elements, and the calls of the frontend that they are."""
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+"""movement: the ops of ATen that arrange, join, make and look up elements, as calls of the frontend."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from lumigen.dtype import DType, f32, i64
 from lumigen.frontend import functional, functions
 from lumigen.frontend.symbolic import Size
 from lumigen.frontend.tensor import Tensor
-from lumigen.importers.torch.aten.row import Table, same
+from lumigen.importers.torch.aten.row import Row, Table, same
 
 OF_TORCH = """
 as_strided block_diag cat chunk column_stack diag diag_embed diagonal diagonal_scatter flatten flip
@@ -40,8 +42,8 @@ def slice_scatter(
     input: Tensor,
     src: Tensor,
     dim: int = 0,
-    start: Extent = None,
-    end: Extent = None,
+    start: Any = None,
+    end: Any = None,
     step: int = 1,
 ) -> Tensor:
     """`input` with `src` at a slice of an axis; nothing is left of it where that is the whole axis."""
@@ -81,17 +83,17 @@ def padded(input: Tensor, pad: Sequence[Size], value: Any = 0) -> Tensor:
     return functional.pad(input, pad, "constant", value)
 
 
-def padded_by(mode: str) -> Any:
+def padded_by(mode: str) -> Row:
     """Padding by what the axes themselves hold."""
     return lambda input, pad: functional.pad(input, pad, mode)
 
 
-def made(value: int) -> Any:
+def made(value: int) -> Row:
     """A number everywhere in a shape; what PyTorch leaves undefined is 0."""
     return lambda size, dtype=None: functions.full(size, value, dtype or f32)
 
 
-def like(value: int) -> Any:
+def like(value: int) -> Row:
     """Likewise in the shape of a tensor."""
     return lambda input, dtype=None: functions.full_like(input, value, dtype=dtype or input.dtype)
 

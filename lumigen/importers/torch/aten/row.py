@@ -1,7 +1,7 @@
 """row: what a table of ops is made of: the name of an op, and the call of the frontend that it is.
 
-A row takes what the op takes: tensors of the frontend, sizes and numbers in the order of ATen's schema, dtypes of ours, and by
-name what the schema has by name alone, less what says where and how a tensor lies in memory.
+A row takes what the op takes, in the order of ATen's schema: tensors of the frontend, sizes, numbers, dtypes of
+ours. What says where and how a tensor lies in memory is left out.
 """
 
 from __future__ import annotations
