@@ -38,7 +38,8 @@ CLOSE = 1e-4  # by norm, of what PyTorch computes in double precision
 HEAD = """# Imported architectures
 
 Each of these was made with random weights, exported by `torch.export`, imported by `lg.from_torch`, run by the
-interpreter, and compared with PyTorch in double precision: at most 1e-4 apart by norm. Those of transformers are tiny. `python tests/sweeps/torch_models.py` makes this page.
+interpreter, and compared with PyTorch in double precision: at most 1e-4 apart by norm. Those of transformers are tiny.
+`python tests/sweeps/torch_models.py` makes this page.
 
 """
 
@@ -143,23 +144,23 @@ def of_timm(name: str) -> Made:
 # --- transformers -----------------------------------------------------------------------------------
 
 TRANSFORMERS = """
-albert bart bert bert-generation big_bird bigbird_pegasus biogpt bit blenderbot blip-2 bloom
-bridgetower bros camembert canine clip clipseg clvp codegen cohere convbert convnext convnextv2
-cpmant ctrl cvt data2vec-audio data2vec-text data2vec-vision dbrx deberta deberta-v2 deepseek_v3
-deit depth_anything detr dinat dinov2 distilbert donut-swin dpr dpt electra encodec ernie esm
-falcon falcon_mamba flaubert fnet focalnet fsmt funnel gemma gemma2 gemma3_text git glm glm4 glpn
-gpt2 gpt_bigcode gpt_neo gpt_neox gpt_neox_japanese gptj granite groupvit helium hiera hubert
-ibert ijepa imagegpt jamba layoutlm layoutlmv3 led levit lilt llama longformer longt5 luke lxmert
-m2m_100 mamba mamba2 marian markuplm mbart megatron-bert mgp-str mistral mixtral mobilebert
-mobilenet_v1 mobilenet_v2 mobilevit mobilevitv2 modernbert mpnet mpt mra mt5 mvp nemotron nllb-moe
-nystromformer olmo olmo2 olmoe openai-gpt opt owlvit owlv2 pegasus pegasus_x persimmon phi phi3
-pix2struct plbart poolformer prophetnet pvt pvt_v2 qwen2 qwen2_moe qwen3 recurrent_gemma reformer
-regnet rembert resnet roberta roberta-prelayernorm roc_bert roformer rwkv sam segformer sew sew-d
-siglip smollm3 speech_to_text speecht5 splinter squeezebert stablelm starcoder2 swiftformer swin
-swin2sr swinv2 switch_transformers t5 table-transformer tapas timesformer tvlt umt5 unispeech
-unispeech-sat videomae vilt visual_bert vit vit_mae vit_msn vitdet vits vivit wav2vec2
-wav2vec2-bert wav2vec2-conformer wavlm whisper xclip xglm xlm xlm-roberta xlm-roberta-xl xlnet
-xlstm xmod yolos yoso zamba zoedepth
+albert bart bert roberta distilbert electra deberta deberta-v2 xlm-roberta mpnet camembert llama
+mistral mixtral qwen2 qwen2_moe qwen3 gemma gemma2 gemma3_text phi phi3 gpt2 gpt_neo gpt_neox gptj
+gpt_bigcode opt bloom falcon mpt stablelm starcoder2 olmo olmo2 granite cohere glm smollm3 mamba
+mamba2 rwkv t5 mt5 umt5 longt5 pegasus mbart marian m2m_100 blenderbot led whisper wav2vec2 hubert
+wavlm speech_to_text vit deit dinov2 beit swin swinv2 convnext convnextv2 resnet regnet mobilevit
+mobilevitv2 mobilenet_v1 mobilenet_v2 segformer pvt poolformer clip siglip owlvit blip vilt detr
+yolos dpt sam depth_anything layoutlm layoutlmv3 lilt xlnet longformer modernbert nystromformer
+fnet squeezebert mobilebert convbert funnel rembert ernie esm roformer openai-gpt ctrl codegen
+biogpt xglm persimmon helium nemotron jamba zamba falcon_mamba recurrent_gemma deepseek_v3 olmoe
+dbrx hiera ijepa bert-generation big_bird bigbird_pegasus bit blip-2 bridgetower bros canine
+clipseg clvp cpmant cvt data2vec-audio data2vec-text data2vec-vision dinat donut-swin dpr encodec
+flaubert focalnet fsmt git glm4 glpn gpt_neox_japanese groupvit ibert imagegpt levit luke lxmert
+markuplm megatron-bert mgp-str mra mvp nllb-moe owlv2 pegasus_x pix2struct plbart prophetnet
+pvt_v2 reformer roberta-prelayernorm roc_bert sew sew-d speecht5 splinter swiftformer swin2sr
+switch_transformers table-transformer tapas timesformer tvlt unispeech unispeech-sat videomae
+visual_bert vit_mae vit_msn vitdet vits vivit wav2vec2-bert wav2vec2-conformer xclip xlm xlm-
+roberta-xl xlstm xmod yoso zoedepth
 """
 SMALL = {
     "vocab_size": 99,
