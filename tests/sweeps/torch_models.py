@@ -329,7 +329,7 @@ def bounded(make: Callable[[str], Made], name: str) -> Row:
     receiver, sender = multiprocessing.Pipe(duplex=False)
 
     def child() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (GIGABYTES << 30, GIGABYTES << 30))
+        resource.setrlimit(resource.RLIMIT_DATA, (GIGABYTES << 30, GIGABYTES << 30))
         torch.set_num_threads(1)
         sender.send(attempt(make, name))
 
