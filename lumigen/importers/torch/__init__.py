@@ -48,7 +48,7 @@ def from_torch(
 
     from lumigen.importers.torch.exported import export
     from lumigen.importers.torch.model import model_of
-    from lumigen.importers.torch.ports import axis_names, identifier
+    from lumigen.importers.torch.ports import axis_names, model_name
 
     if isinstance(module, ExportedProgram):
         return model_of(module, name or "model", dims or {}, {}, version)
@@ -57,8 +57,7 @@ def from_torch(
         raise fail(BadArgument, op="from_torch", name="module", value=value, expected=expected)
     axes = axis_names(module.forward, args, kwargs or {}, dynamic_shapes)
     program = export(module, args, kwargs, dynamic_shapes)
-    chosen = name or identifier(type(module).__name__.lower(), kind="model")
-    return model_of(program, chosen, dims or {}, axes, version)
+    return model_of(program, name or model_name(type(module).__name__), dims or {}, axes, version)
 
 
 def from_pt2(path: Path, *, trust: bool, dims: Mapping[str, str]) -> Model:
@@ -73,7 +72,7 @@ def from_pt2(path: Path, *, trust: bool, dims: Mapping[str, str]) -> Model:
         raise refused(path, "it is not trusted", TRUST)
     from torch.export import load
 
-    from lumigen.importers.torch.ports import identifier
+    from lumigen.importers.torch.ports import model_name
 
     try:
         program = load(path)
@@ -82,7 +81,7 @@ def from_pt2(path: Path, *, trust: bool, dims: Mapping[str, str]) -> Model:
         remedy = "Save it again with torch.export.save, by the version of PyTorch that is here."
         raise refused(path, why, remedy) from e
     sizes = {name: bounds(name, text) for name, text in dims.items()}
-    return from_torch(program, dims=sizes, name=identifier(path.stem, kind="model"))
+    return from_torch(program, dims=sizes, name=model_name(path.stem))
 
 
 def bounds(name: str, text: str) -> int | tuple[int, int]:

@@ -12,16 +12,21 @@ import torch
 from torch.utils import _pytree as pytree
 
 from lumigen.importers.torch.sizes import Axes
-from lumigen.names import taken_by
+from lumigen.names import model_taken_by, taken_by
 
 RESERVED = frozenset({"out"})  # of inputs: what the Python module writes to
 
 
-def identifier(text: str, used: Collection[str] = (), kind: str = "x") -> str:
+def identifier(
+    text: str,
+    used: Collection[str] = (),
+    kind: str = "x",
+    taken: Callable[[str], str | None] = taken_by,
+) -> str:
     """A name that C, C++ and Python take, and that is not used yet."""
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or kind
     name = name if name[0].isalpha() else f"{kind}_{name}"
-    while taken_by(name) is not None or name in used:
+    while taken(name) is not None or name in used:
         name += "_"
     return name
 
@@ -45,6 +50,11 @@ def word(key: Any) -> str:
     """One step of a path: a key, an index or an attribute."""
     found = next(getattr(key, a) for a in ("key", "idx", "name") if hasattr(key, a))
     return str(found)
+
+
+def model_name(text: str) -> str:
+    """A name that a model may have: that of a header, a CMake target and a Python module too."""
+    return identifier(text.lower(), kind="model", taken=model_taken_by)
 
 
 def axis_names(
