@@ -19,22 +19,24 @@ aten = torch.ops.aten
 
 def overloads() -> dict[str, Any]:
     """Every overload of ATen by its name."""
-    packets = [getattr(aten, name) for name in aten.__dir__()]
-    found = [p for p in packets if isinstance(p, torch._ops.OpOverloadPacket)]
-    return {
-        str(op).removeprefix("aten."): op
-        for packet in found
-        for op in (getattr(packet, name) for name in packet.overloads())
-    }
+    names = [n.removeprefix("aten::") for n in torch._C._dispatch_get_all_op_names()]
+    found: dict[str, Any] = {}
+    for name in names:
+        packet, _, kind = name.partition(".")
+        if "::" not in packet and hasattr(aten, packet):
+            found[f"{packet}.{kind or 'default'}"] = getattr(
+                getattr(aten, packet), kind or "default"
+            )
+    return found
 
 
 OPS = overloads()
 CORE = sorted(name for name, op in OPS.items() if torch.Tag.core in op.tags)
 
 
-@pytest.mark.parametrize("name", CORE)
-def test_each_core_op_has_a_row_or_a_reason(name: str) -> None:
-    assert (row_of(name) is None) != (reason_of(name) is None)
+def test_each_core_op_has_a_row_or_a_reason() -> None:
+    assert len(CORE) > 150
+    assert not [name for name in CORE if (row_of(name) is None) == (reason_of(name) is None)]
 
 
 def test_rows_and_reasons_are_of_ops_that_there_are() -> None:

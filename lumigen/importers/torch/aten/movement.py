@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lumigen.dtype import DType, f32, i64
+from lumigen.errors import BadArgument
 from lumigen.frontend import functional, functions
 from lumigen.frontend.symbolic import Size
 from lumigen.frontend.tensor import Tensor
+from lumigen.frontend.trace import fail
 from lumigen.importers.torch.aten.row import Row, Table, same
 
 OF_TORCH = """
@@ -65,6 +67,8 @@ def index_put(
     given = [i for i in indices if i is not None]
     if len(given) == len(indices):
         return functions.index_put(input, given, values, accumulate)
+    if given[0].dtype.is_bool:
+        return masked_put(input, given[0], len(indices) - 1, values, accumulate)
     named = [d for d, i in enumerate(indices) if i is not None]
     order = [*named, *(d for d in range(input.ndim) if d not in named)]
     moved = input.permute(order)
@@ -76,6 +80,20 @@ def index_put(
         values = wide.permute([*written, *(d for d in range(rank) if d not in written)])
     done = functions.index_put(moved, given, values, accumulate)
     return done.permute([order.index(d) for d in range(input.ndim)])
+
+
+def masked_put(
+    input: Tensor, mask: Tensor, before: int, values: Tensor, accumulate: bool
+) -> Tensor:
+    """`input` with a value where a mask of the axes after some holds."""
+    after = input.ndim - before - mask.ndim
+    if values.ndim > after:
+        expected = "one value, as how many places a mask chooses is known only when the model runs"
+        value = f"of shape ({', '.join(map(str, values.shape))})"
+        raise fail(BadArgument, op="index_put", name="values", value=value, expected=expected)
+    wide = mask.reshape([*mask.shape, *(1,) * after])
+    given = values.to(input.dtype)
+    return functions.where(wide, input + given if accumulate else given, input)
 
 
 def padded(input: Tensor, pad: Sequence[Size], value: Any = 0) -> Tensor:

@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "native_group_norm_backward",
         "native_layer_norm_backward",
     ),
-    MEMORY: ("sym_storage_offset", "sym_stride"),
+    MEMORY: ("resize_", "sym_is_contiguous", "sym_storage_offset", "sym_stride"),
     BITS: ("view.dtype",),
 }
 
