@@ -227,6 +227,21 @@ class BadWeightsFile(UserError):
     message = "[weights] {file} cannot be used: {why}. {remedy}"
 
 
+# --- models of other programs ---------------------------------------------------------------------
+
+
+class PackageMissing(UserError):
+    """A file is read with a package that is not installed; `extra` is what installs it."""
+
+    message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{extra}]'."
+
+
+class NotImported(UserError):
+    """What of another framework's model is not compiled, a line of `text` for each; `remedy` is a sentence."""
+
+    message = "[{op}] {count} of {model} cannot be compiled:\n{text}\n{remedy}"
+
+
 # --- the command line and the file system ---------------------------------------------------------
 
 
@@ -240,12 +255,6 @@ class BadCall(UserError):
     """Arguments that a function of ours does not take, or lacks; `why` is Python's clause, `call` how it is called."""
 
     message = "[{op}] it {why}. Call it as {call}."
-
-
-class NotImported(UserError):
-    """What of another framework's model is not compiled, a line of `text` for each; `remedy` is a sentence."""
-
-    message = "[{op}] {count} of {model} cannot be compiled:\n{text}\n{remedy}"
 
 
 class UnknownOption(UserError):
@@ -401,26 +410,14 @@ def fields(error: type[LumigenError]) -> frozenset[str]:
     return frozenset(name for _, name, _, _ in string.Formatter().parse(error.message) if name)
 
 
-_IMPORTED: list[SourceLocation | None] = []
-
-
-@contextmanager
-def at_line(where: SourceLocation | None) -> Generator[None]:
-    """What is computed inside was asked for by this line of an imported model, whoever runs now."""
-    _IMPORTED.append(where)
-    try:
-        yield
-    finally:
-        _IMPORTED.pop()
-
-
 def user_location(skip: int = 0) -> SourceLocation | None:
     """The innermost running line that is neither ours nor a library's; `skip` passes over so many.
 
     None where there is no such line, as in a command that has not reached the user's file yet.
+    A place that `located` names goes before all lines.
     """
-    if _IMPORTED:
-        return _IMPORTED[-1]
+    if _PLACES:
+        return _PLACES[-1]
     # inspect.stack() reads every source file on the way; this reads none
     frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
@@ -431,6 +428,19 @@ def user_location(skip: int = 0) -> SourceLocation | None:
             skip -= 1
         frame = frame.f_back
     return None
+
+
+_PLACES: list[SourceLocation | None] = []
+
+
+@contextmanager
+def located(place: SourceLocation | None) -> Generator[None]:
+    """Inside, the user's line is this place: that of a model which is no Python that runs now."""
+    _PLACES.append(place)
+    try:
+        yield
+    finally:
+        _PLACES.pop()
 
 
 _OURS = str(Path(__file__).parent) + os.sep

@@ -5,6 +5,7 @@ A new class in errors.py fails here until it has a row in FACTS and one in PROGR
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import pickle
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import lumigen as lg
 from lumigen import errors, nn
@@ -185,6 +187,24 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         (
             "[softmax] it got an unexpected keyword argument 'axis'. "
             "Call it as softmax(dim, dtype=None)."
+        ),
+    ),
+    errors.PackageMissing: (
+        {"op": "from_torch", "package": "torch", "extra": "torch"},
+        "[from_torch] it needs the package torch, which is not there. Run pip install 'lumigen[torch]'.",
+    ),
+    errors.NotImported: (
+        {
+            "op": "from_torch",
+            "count": "2 operations",
+            "model": "net",
+            "text": "net.py:3: aten.nonzero.default: why\nnet.py:9: aten.rand.default: why",
+            "remedy": "Rewrite these lines.",
+        },
+        (
+            "[from_torch] 2 operations of net cannot be compiled:\n"
+            "net.py:3: aten.nonzero.default: why\nnet.py:9: aten.rand.default: why\n"
+            "Rewrite these lines."
         ),
     ),
     errors.UnknownOption: (
@@ -404,6 +424,20 @@ def limits_without_a_gpu(_: Path) -> None:
         probe_gpu({"f32"})
 
 
+def without_torch(directory: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda _: None)
+        lg.from_torch(directory)
+
+
+def drawing_module(directory: Path) -> None:
+    class Drawing(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.rand_like(x)
+
+    lg.from_torch(Drawing(), (torch.zeros(2),))
+
+
 def unknown_option(directory: Path) -> None:
     file = directory / "model.py"
     file.write_text("def build(weights=None, layers: int = 2): ...\n", encoding="utf-8")
@@ -473,6 +507,8 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.StateMismatch: lambda d: lg.nn.Linear(2, 2).load_state_dict({}),
     errors.BadWeightsFile: lambda d: lg.open_weights(d / "none.safetensors"),
     errors.ModelFileError: lambda d: lg.load_model_file(d / "model.py"),
+    errors.PackageMissing: without_torch,
+    errors.NotImported: drawing_module,
     errors.UnknownOption: unknown_option,
     errors.NotADirectory: a_file_in_place_of_a_directory,
     errors.DirectoryNotOurs: somebody_else_s_directory,

@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 from lumigen.cli import start
-from lumigen.cli.options import example, json_option, load, quiet_option, traced_options
+from lumigen.cli.options import (
+    Dims,
+    Settings,
+    example,
+    json_option,
+    load,
+    quiet_option,
+    traced_options,
+)
 from lumigen.cli.terminal import progress, result, result_json, say, table
 from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME
@@ -57,7 +65,8 @@ def compile_command(
     model_file: str,
     target: str,
     weights: str | None,
-    settings: tuple[tuple[str, str], ...],
+    settings: Settings,
+    dims: Dims,
     trust: bool,
     dtype: str,
     output: str | None,
@@ -74,12 +83,12 @@ def compile_command(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, opened = load(model_file, settings, weights, trust=trust)
+            model, opened = load(model_file, settings, weights, dims, trust=trust)
         summary = compile_project(
             model.trace(),
             directory=Path(output) if output else None,
             target=target,
-            options={f"set.{key}": value for key, value in settings},
+            options={f"set.{key}": value for key, value in (*settings, *_texts(dims))},
             weights=opened,
             dtype=BY_NAME[dtype],
             build=build,
@@ -101,6 +110,10 @@ def compile_command(
         result_json(as_object(summary))
     else:
         result(as_text(summary))
+
+
+def _texts(dims: Dims) -> list[tuple[str, str]]:
+    return [(f"dim.{name}", str(size)) for name, size in dims]
 
 
 def as_object(s: Summary) -> dict[str, object]:
@@ -210,7 +223,8 @@ def show(
     model_file: str,
     target: str,
     weights: str | None,
-    settings: tuple[tuple[str, str], ...],
+    settings: Settings,
+    dims: Dims,
     trust: bool,
     dtype: str,
     after: str | None,
@@ -229,7 +243,7 @@ def show(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, _ = load(model_file, settings, weights, trust=trust)
+            model, _ = load(model_file, settings, weights, dims, trust=trust)
             traced = model.trace()
         if html is not None:
             options = {"target": row.text}

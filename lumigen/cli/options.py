@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from lumigen.errors import BadArgument
 from lumigen.frontend import Model, load_model_file
 from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
@@ -31,6 +32,23 @@ class Assignment(click.ParamType[tuple[str, str]]):
         if not name or not equals:
             self.fail(f"{value!r} is not of the form name=value.", param, ctx)
         return name, text
+
+
+class DimOption(click.ParamType[tuple[str, int | tuple[int, int]]]):
+    """`batch=1..64` or `batch=4`."""
+
+    name = "dim=least..greatest"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int | tuple[int, int]]:
+        if isinstance(value, tuple):
+            return value  # pyright: ignore[reportUnknownVariableType]  # click converts defaults twice
+        name, _, text = str(value).rpartition("=")
+        low, dots, high = text.partition("..")
+        if not name or not low.isdecimal() or bool(dots) != high.isdecimal():
+            self.fail(f"{value!r} is not of the form dim=1..64 or dim=4.", param, ctx)
+        return name, (int(low), int(high)) if dots else int(low)
 
 
 class SizesOption(click.ParamType[dict[str, int]]):
@@ -74,7 +92,15 @@ def traced_options(function: F) -> F:
             multiple=True,
             type=Assignment(),
             metavar="KEY=VALUE",
-            help="An option of the model file's build(); of a .pt2 the greatest size of a dim.",
+            help="An option of the model file's build().",
+        ),
+        click.option(
+            "--dim",
+            "dims",
+            multiple=True,
+            type=DimOption(),
+            metavar="NAME=1..64",
+            help="A symbolic size of a .pt2: its least and its greatest, or the greatest alone.",
         ),
         click.option(
             "--trust", is_flag=True, help="Read a .pt2, which can run any code that is in it."
@@ -135,17 +161,25 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progre
 json_option = click.option("--json", "as_json", is_flag=True, help="Print results as JSON.")
 
 
+Settings = tuple[tuple[str, str], ...]
+Dims = tuple[tuple[str, int | tuple[int, int]], ...]
+
+
 def load(
     model_file: str,
-    settings: tuple[tuple[str, str], ...],
+    settings: Settings,
     weights: str | None,
+    dims: Dims = (),
     *,
     trust: bool = False,
 ) -> tuple[Model, Weights | Mapping[str, Array] | None]:
     """The traced model of MODEL.py[:NAME] or MODEL.pt2, and the opened weights, or those that it has itself."""
-    if model_file.endswith(".pt2"):
-        model = from_pt2(Path(model_file), trust=trust, dims=dict(settings))
+    if Path(model_file).suffix == ".pt2":
+        model = from_pt2(Path(model_file), dict(dims), trust=trust)
         return model, model.sources(open_weights(weights) if weights else None)
+    if dims:
+        expected = "it with a .pt2; a model file declares its own with lg.Dim"
+        raise BadArgument(op="model", name="--dim", value=dims[0][0], expected=expected)
     path, colon, name = model_file.rpartition(":")
     if not colon or not name.isidentifier() or Path(model_file).exists():
         path, name = model_file, ""

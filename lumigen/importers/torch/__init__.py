@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lumigen.errors import BadArgument, ModelFileError
+from lumigen.errors import BadArgument, ModelFileError, PackageMissing
 from lumigen.frontend.model import Model
 from lumigen.frontend.symbolic import Dim
 from lumigen.frontend.trace import fail
@@ -18,6 +18,7 @@ from lumigen.frontend.trace import fail
 if TYPE_CHECKING:
     import torch
 
+Bounds = int | tuple[int, int] | Dim
 TRUST = (
     "torch.export.load unpickles parts of the archive, which can run any code as you. "
     "Pass --trust if you know who made it."
@@ -30,7 +31,7 @@ def from_torch(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
-    dims: Mapping[str, int | tuple[int, int] | Dim] | None = None,
+    dims: Mapping[str, Bounds] | None = None,
     name: str | None = None,
     version: str = "0.1.0",
 ) -> Model:
@@ -60,10 +61,10 @@ def from_torch(
     return model_of(program, name or model_name(type(module).__name__), dims or {}, axes, version)
 
 
-def from_pt2(path: Path, *, trust: bool, dims: Mapping[str, str]) -> Model:
-    """The model of an archive that `torch.export.save` wrote; `dims` are texts, `64` or `1:64`.
+def from_pt2(path: Path, dims: Mapping[str, Bounds], *, trust: bool) -> Model:
+    """The model of an archive that `torch.export.save` wrote.
 
-    ModelFileError without `trust`, and where the file is none.
+    ModelFileError without `trust`, and where the file is no such archive.
     """
     need_torch()
     if not path.is_file():
@@ -80,17 +81,7 @@ def from_pt2(path: Path, *, trust: bool, dims: Mapping[str, str]) -> Model:
         why = f"torch.export.load cannot read it: {type(e).__name__}"
         remedy = "Save it again with torch.export.save, by the version of PyTorch that is here."
         raise refused(path, why, remedy) from e
-    sizes = {name: bounds(name, text) for name, text in dims.items()}
-    return from_torch(program, dims=sizes, name=model_name(path.stem))
-
-
-def bounds(name: str, text: str) -> int | tuple[int, int]:
-    """The greatest size of a dim, or the least and the greatest."""
-    numbers = text.split(":")
-    if len(numbers) > 2 or not all(n.isascii() and n.isdecimal() for n in numbers):
-        expected = "its greatest size, or the least and the greatest, as 1:64"
-        raise BadArgument(op="model", name=f"dim {name}", value=repr(text), expected=expected)
-    return int(text) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+    return from_torch(program, dims=dims, name=model_name(path.stem))
 
 
 def refused(path: Path, why: str, remedy: str) -> ModelFileError:
@@ -98,9 +89,6 @@ def refused(path: Path, why: str, remedy: str) -> ModelFileError:
 
 
 def need_torch() -> None:
-    """BadArgument where PyTorch is not installed."""
+    """PackageMissing where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        expected = "installed: pip install 'lumigen[torch]'"
-        raise fail(
-            BadArgument, op="from_torch", name="torch", value="not installed", expected=expected
-        )
+        raise PackageMissing(op="from_torch", package="torch", extra="torch")

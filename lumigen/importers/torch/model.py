@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from lumigen.dtype import i64
-from lumigen.errors import at_line
+from lumigen.errors import located
 from lumigen.frontend import creation
 from lumigen.frontend.model import Model
 from lumigen.frontend.spec import Spec, spec
@@ -20,7 +20,7 @@ from lumigen.importers.torch.dtypes import DTYPES
 from lumigen.importers.torch.exported import functional
 from lumigen.importers.torch.ports import RESERVED, identifier, output_names
 from lumigen.importers.torch.problems import Problem, not_imported
-from lumigen.importers.torch.sizes import Axes, Bounds, dims_of, extent_of
+from lumigen.importers.torch.sizes import Axes, dims_of, extent_of
 from lumigen.importers.torch.stored import Stored, stored
 from lumigen.importers.torch.walk import Walk, live_nodes
 
@@ -30,7 +30,7 @@ ENTRY = "forward"
 def model_of(
     given: ExportedProgram,
     name: str,
-    dims: Mapping[str, Bounds],
+    dims: Mapping[str, Any],
     axes: Axes,
     version: str,
 ) -> Model:
@@ -65,7 +65,7 @@ def refuse_types(program: ExportedProgram, name: str) -> None:
 
 
 def specs_of(
-    program: ExportedProgram, dims: Mapping[str, Bounds], axes: Axes
+    program: ExportedProgram, dims: Mapping[str, Any], axes: Axes
 ) -> dict[str, tuple[str, Spec]]:
     """The inputs by the names of their placeholders: the name of each, and its shape and dtype."""
     values = {
@@ -98,7 +98,7 @@ def entry(
             if placeholder in inputs:
                 values.append(given[inputs[placeholder][0]])
             elif placeholder in held.reads:
-                with at_line(None):
+                with located(None):
                     values.append(held.reads[placeholder]())
             else:
                 values.append(getattr(placed.arg, "value", None))

@@ -17,7 +17,6 @@ from lumigen.frontend.symbolic import Dim, Size, sym_max, sym_min
 from lumigen.frontend.trace import fail
 
 GREATEST = 2**62  # from which on a bound is none
-Bounds = int | tuple[int, int] | Dim
 Axes = Mapping[tuple[str, int], str]  # the names that the user gave dims, by input and axis
 
 
@@ -32,7 +31,7 @@ class Ratio:
 def dims_of(
     inputs: Mapping[str, Any],
     ranges: Mapping[Any, Any],
-    given: Mapping[str, Bounds],
+    given: Mapping[str, Any],
     names: Axes,
 ) -> dict[Any, Dim]:
     """A dim for each symbol in the shapes of the inputs; BadArgument for those without a greatest size."""
@@ -70,7 +69,7 @@ def no_bound(names: Sequence[str]) -> Exception:
     """The error for dims without a greatest size."""
     shown = ", ".join(f'"{name}": 512' for name in names)
     expected = (
-        f"a greatest size of each: dims={{{shown}}}, --set {names[0]}=512, "
+        f"a greatest size of each: dims={{{shown}}}, --dim {names[0]}=1..512, "
         f'or torch.export.Dim("{names[0]}", max=512) in the dynamic_shapes'
     )
     return fail(
@@ -82,7 +81,7 @@ def no_bound(names: Sequence[str]) -> Exception:
     )
 
 
-def bounded(name: str, found: Any, given: Bounds | None) -> Dim | None:
+def bounded(name: str, found: Any, given: Any) -> Dim | None:
     """The dim of a range of PyTorch's and of what the user says; None without a greatest size."""
     if isinstance(given, Dim):
         return given

@@ -38,7 +38,7 @@ class Stored:
 
 def stored(program: Any, used: set[str]) -> Stored:
     """What the placeholders stand for that the program uses; tied weights are one."""
-    weights = Weights(program)
+    constants = Constants(program)
     started = State("_started", (1,), boolean)
     starts = False
     reads: dict[str, Read] = {}
@@ -47,20 +47,20 @@ def stored(program: Any, used: set[str]) -> Stored:
     for given in program.graph_signature.input_specs:
         name, target = given.arg.name, given.target
         if target in changed:
-            value = weights.value(target)
+            value = constants.value(target)
             state = State(state_name(target), value.shape, DTYPES[value.dtype])
             states[target] = state
             reads[name] = newest(state)
             if bool(torch.count_nonzero(value)):
                 starts = True
-                reads[name] = from_first(started, state, weights.read(given))
+                reads[name] = from_first(started, state, constants.read(given))
         elif target is not None and name in used:
-            reads[name] = weights.read(given)
-    return Stored(weights.net, reads, states, started if starts else None)
+            reads[name] = constants.read(given)
+    return Stored(constants.net, reads, states, started if starts else None)
 
 
-class Weights:
-    """The weights of a program, each made when it is first read."""
+class Constants:
+    """What no run of a program changes; each weight is made when it is first read."""
 
     def __init__(self, program: Any) -> None:
         self.program = program

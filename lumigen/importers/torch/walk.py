@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from lumigen.errors import LumigenError, at_line
+from lumigen.errors import LumigenError, located
 from lumigen.frontend.operand import where
 from lumigen.frontend.symbolic import SymbolicSize
 from lumigen.frontend.tensor import Tensor
@@ -86,7 +86,7 @@ class Walk:
             return MISSING
         where = line_of(node)
         try:
-            with at_line(where):
+            with located(where):
                 return self.called(node, values)
         except Refused as e:
             self.problems.append(Problem(f"{shown(node)}: {e}", where))
