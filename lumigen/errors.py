@@ -231,9 +231,9 @@ class BadWeightsFile(UserError):
 
 
 class PackageMissing(UserError):
-    """A file is read with a package that is not installed; `extra` is what installs it."""
+    """A file is read with a package that is not installed; `name` is the extra of lumigen that installs it."""
 
-    message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{extra}]'."
+    message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{name}]'."
 
 
 class NotImported(UserError):

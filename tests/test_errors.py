@@ -190,7 +190,7 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         ),
     ),
     errors.PackageMissing: (
-        {"op": "from_torch", "package": "torch", "extra": "torch"},
+        {"op": "from_torch", "package": "torch", "name": "torch"},
         "[from_torch] it needs the package torch, which is not there. Run pip install 'lumigen[torch]'.",
     ),
     errors.NotImported: (

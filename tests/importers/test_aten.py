@@ -36,12 +36,16 @@ CORE = sorted(name for name, op in OPS.items() if torch.Tag.core in op.tags)
 
 def test_each_core_op_has_a_row_or_a_reason() -> None:
     assert len(CORE) > 150
-    assert not [name for name in CORE if (row_of(name) is None) == (reason_of(name) is None)]
+    assert not [
+        name
+        for name in CORE
+        if (row_of(f"aten.{name}") is None) == (reason_of(f"aten.{name}") is None)
+    ]
 
 
 def test_rows_and_reasons_are_of_ops_that_there_are() -> None:
     packets = {name.partition(".")[0] for name in OPS}
-    names = [*ROWS, *REASONS]
+    names = [n for n in (*ROWS, *REASONS) if not n.startswith("transformers.")]
     assert not [n for n in names if n not in (OPS if "." in n else packets)]
     assert len(REASONS) == sum(map(len, REFUSED.values()))
     assert not set(ROWS) & set(REASONS)

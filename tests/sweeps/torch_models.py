@@ -255,7 +255,7 @@ def shrink(config: Any) -> None:
     for key in ("use_cache", "return_dict"):
         if key in vars(config):
             setattr(config, key, key == "return_dict")
-    if getattr(config, "layer_types", None):
+    if vars(config).get("layer_types"):
         config.layer_types = config.layer_types[: config.num_hidden_layers]
 
 

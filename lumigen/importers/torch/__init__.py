@@ -91,4 +91,4 @@ def refused(path: Path, why: str, remedy: str) -> ModelFileError:
 def need_torch() -> None:
     """PackageMissing where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        raise PackageMissing(op="from_torch", package="torch", extra="torch")
+        raise PackageMissing(op="from_torch", package="torch", name="torch")

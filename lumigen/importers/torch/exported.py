@@ -41,5 +41,4 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 
 def is_known(op: Any) -> bool:
     """Whether an op has a row, or a reason."""
-    name = str(op).removeprefix("aten.")
-    return row_of(name) is not None or reason_of(name) is not None
+    return row_of(str(op)) is not None or reason_of(str(op)) is not None

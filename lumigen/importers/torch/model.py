@@ -21,7 +21,7 @@ from lumigen.importers.torch.exported import functional
 from lumigen.importers.torch.ports import RESERVED, identifier, output_names
 from lumigen.importers.torch.problems import Problem, not_imported
 from lumigen.importers.torch.sizes import Axes, dims_of, extent_of
-from lumigen.importers.torch.stored import Stored, stored
+from lumigen.importers.torch.stored import Contents, stored
 from lumigen.importers.torch.walk import Walk, live_nodes
 
 ENTRY = "forward"
@@ -86,7 +86,7 @@ def specs_of(
 
 
 def entry(
-    program: ExportedProgram, held: Stored, inputs: Mapping[str, tuple[str, Spec]], name: str
+    program: ExportedProgram, held: Contents, inputs: Mapping[str, tuple[str, Spec]], name: str
 ) -> Any:
     """The function that is traced: the program run on the inputs, outputs by their names."""
     signature = program.graph_signature
@@ -113,7 +113,7 @@ def entry(
 
 
 def named(
-    program: ExportedProgram, held: Stored, results: Any, used: Collection[str]
+    program: ExportedProgram, held: Contents, results: Any, used: Collection[str]
 ) -> dict[str, Tensor]:
     """The outputs by their names; buffers that the run changes become the states of the next one."""
     names = output_names(program.call_spec.out_spec, used)
@@ -122,7 +122,7 @@ def named(
     out: dict[str, Tensor] = {}
     for given, value in zip(program.graph_signature.output_specs, results, strict=True):
         match given.kind.name:
-            case "BUFFER_MUTATION":
+            case "BUFFER_MUTATION" | "PARAMETER_MUTATION":
                 held.states[str(given.target)][...] = value
             case "USER_INPUT_MUTATION":
                 name = identifier(f"new_{given.target}", taken)

@@ -24,7 +24,7 @@ Read = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
-class Stored:
+class Contents:
     """What a program reads, by its placeholders; its states, by their buffers; `net` has the weights.
 
     `started` is false in the first run of a context, if a state does not begin with zeros.
@@ -36,15 +36,16 @@ class Stored:
     started: State | None
 
 
-def stored(program: Any, used: set[str]) -> Stored:
+def stored(program: Any, used: set[str]) -> Contents:
     """What the placeholders stand for that the program uses; tied weights are one."""
     constants = Constants(program)
     started = State("_started", (1,), boolean)
     starts = False
     reads: dict[str, Read] = {}
     states: dict[str, State] = {}
-    changed = set(program.graph_signature.buffers_to_mutate.values())
-    for given in program.graph_signature.input_specs:
+    signature = program.graph_signature
+    changed = {*signature.buffers_to_mutate.values(), *signature.parameters_to_mutate.values()}
+    for given in signature.input_specs:
         name, target = given.arg.name, given.target
         if target in changed:
             value = constants.value(target)
@@ -56,7 +57,7 @@ def stored(program: Any, used: set[str]) -> Stored:
                 reads[name] = from_first(started, state, constants.read(given))
         elif target is not None and name in used:
             reads[name] = constants.read(given)
-    return Stored(constants.net, reads, states, started if starts else None)
+    return Contents(constants.net, reads, states, started if starts else None)
 
 
 class Constants:

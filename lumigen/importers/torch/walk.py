@@ -29,18 +29,6 @@ OF_MEMORY = frozenset(
     {"device", "layout", "memory_format", "non_blocking", "pin_memory", "copy", "generator"}
     | {"requires_grad", "sparse_grad", "assume_unique"}
 )
-# What only checks what the ranges of dims promise, and what a data-dependent program needs.
-CHECKS = frozenset(
-    {
-        "_assert_async",
-        "_assert_scalar",
-        "_assert_tensor_metadata",
-        "sym_constrain_range",
-        "sym_constrain_range_for_size",
-        "_functional_assert_async",
-        "_functional_assert_scalar",
-    }
-)
 # Operators that run a graph of their own: how many arguments stand before it.
 WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0}
 
@@ -89,9 +77,9 @@ class Walk:
             with located(where):
                 return self.called(node, values)
         except Refused as e:
-            self.problems.append(Problem(f"{shown(node)}: {e}", where))
+            self.problems.append(Problem(f"{shown(node.target)}: {e}", where))
         except LumigenError as e:
-            self.problems.append(Problem(f"{shown(node)}: {without_place(e)}", where))
+            self.problems.append(Problem(f"{shown(node.target)}: {without_place(e)}", where))
         return MISSING
 
     def called(self, node: Node, values: Mapping[Node, Any]) -> Any:
@@ -100,14 +88,14 @@ class Walk:
         target: Any = node.target
         if target in OF_SIZES:
             return OF_SIZES[target](*args, **named)
-        name = overload(target)
+        name = shown(target)
         if name in WRAPPERS:
             return self.run(args[WRAPPERS[name]], inner_args(name, args))
         if name == "cond":
             return self.chosen(*args)
-        row = row_of(name) if namespace(target) == "aten" else None
+        row = row_of(name)
         if row is None:
-            raise Refused(reason(target))
+            raise Refused(reason(name))
         return row(*args, **named)
 
     def chosen(self, choice: Any, first: Any, second: Any, operands: Sequence[Any] = ()) -> Any:
@@ -139,10 +127,10 @@ def valued(arg: Any, values: Mapping[Node, Any]) -> Any:
 
 
 def live_nodes(graph: Any) -> set[Node]:
-    """The nodes that an output depends on: checks are left out, and what only they read."""
+    """The nodes that an output depends on: none is one that only checks what the ranges of dims promise."""
     found: set[Node] = set()
     for node in reversed(graph.nodes):
-        if node.op == "output" or (node in found and overload(node.target) not in CHECKS):
+        if node.op == "output" or node in found:
             found.update(node.all_input_nodes)
     return found
 
@@ -163,26 +151,16 @@ def name_result(value: Any, path: str | None) -> None:
         scope.returned.setdefault(value.edge.node, path)
 
 
-def overload(target: Any) -> str:
-    """The name of an operator in its namespace, with the overload: `add.Tensor`."""
-    text = str(target) if hasattr(target, "_schema") else str(getattr(target, "__name__", target))
-    return text.partition(".")[2] or text
+def shown(target: Any) -> str:
+    """An operator with its namespace and overload, `aten.add.Tensor`; anything else by its name."""
+    return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
 
 
-def namespace(target: Any) -> str:
-    return str(getattr(target, "namespace", ""))
-
-
-def shown(node: Node) -> str:
-    space = namespace(node.target)
-    return f"{space}.{overload(node.target)}" if space else overload(node.target)
-
-
-def reason(target: Any) -> str:
+def reason(op: str) -> str:
     """Why an operator is not compiled."""
-    if namespace(target) != "aten":
+    if not op.startswith("aten."):
         return "it is no operator of ATen, and lumigen does not know it"
-    return reason_of(overload(target)) or "lumigen has no such operator"
+    return reason_of(op) or "lumigen has no such operator"
 
 
 def without_place(error: LumigenError) -> str:

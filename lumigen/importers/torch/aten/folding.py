@@ -13,7 +13,7 @@ from lumigen.importers.torch.aten.row import Table, same
 
 OF_TORCH = """
 addbmm addmm addmv addr all amax amin aminmax any argmax argmin argsort baddbmm bmm bucketize cdist
-count_nonzero cross cummax cummin cumprod cumsum diff dot equal inner kthvalue logcumsumexp logsumexp
+count_nonzero cross histc cummax cummin cumprod cumsum diff dot equal inner kthvalue logcumsumexp logsumexp
 matmul max mean median min mm mode mv nanmean nanmedian nansum outer prod quantile
 renorm searchsorted std std_mean sum tensordot topk trace var var_mean vdot
 """
@@ -49,6 +49,14 @@ def norm(
     return linalg.vector_norm(input, 2 if p is None else p, dim or None, keepdim, dtype=dtype)
 
 
+def grouped_mm(input: Tensor, weight: Tensor, ends: Tensor, bias: Tensor | None = None) -> Tensor:
+    """(rows, in), (groups, in, out): each row times the matrix of its group; `ends` says where groups end."""
+    row = functions.arange(input.shape[0]).unsqueeze(1)
+    group = (ends <= row).sum(1)
+    out = (input.unsqueeze(1) @ weight[group]).squeeze(1)
+    return out if bias is None else out + bias
+
+
 FOLDING: Table = {
     **same(functions, OF_TORCH),
     **same(functional, OF_FUNCTIONAL),
@@ -58,6 +66,8 @@ FOLDING: Table = {
     "_cdist_forward": functions.cdist,
     "_pdist_forward": functions.pdist,
     "einsum": lambda equation, tensors, path=None: functions.einsum(equation, *tensors),
+    "_grouped_mm": grouped_mm,
+    "transformers.grouped_mm_fallback": grouped_mm,
     "linalg_vector_norm": linalg.vector_norm,
     "norm": norm,
     "sort": sort,
