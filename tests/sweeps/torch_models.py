@@ -1,6 +1,6 @@
 """Architectures of torchvision, timm and transformers, with random weights, imported and compared with PyTorch.
 
-    python tests/sweeps/torch_models.py [--only REGEX] [--libraries DIR] [--out docs/torch_models.md]
+    python tests/sweeps/torch_models.py [--library NAME] [--libraries DIR] [--again REGEX] [--out PAGE]
 
 torchvision and timm are needed for this alone: `pip install --no-deps --target DIR torchvision timm`. Each
 architecture runs in a process of its own, with its time and its memory bounded.
@@ -17,10 +17,9 @@ import multiprocessing
 import re
 import resource
 import sys
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +52,10 @@ class Row:
     imported: str = ""
     agrees: str = ""
     reason: str = ""
+    date: str = field(default_factory=lambda: dt.datetime.now(tz=dt.UTC).date().isoformat())
 
     def __str__(self) -> str:
-        cells = (self.name, self.exported, self.imported, self.agrees, self.reason)
+        cells = (self.name, self.exported, self.imported, self.agrees, self.reason, self.date)
         return "| " + " | ".join(c.replace("|", "/") for c in cells) + " |"
 
 
@@ -73,6 +73,7 @@ lraspp_mobilenet_v3_large r3d_18 mc3_18 r2plus1d_18 s3d mvit_v2_s swin3d_t raft_
 """
 SIZES = {"inception_v3": 96, "vit_b_16": 224, "maxvit_t": 224, "raft_small": 128, "alexnet": 96}
 VIDEOS = {"r3d_18", "mc3_18", "r2plus1d_18", "s3d", "mvit_v2_s", "swin3d_t"}
+LONG_VIDEOS = {"s3d", "mvit_v2_s"}
 
 
 def of_torchvision(name: str) -> Made:
@@ -83,7 +84,7 @@ def of_torchvision(name: str) -> Made:
     if name == "raft_small":
         return model, (torch.randn(1, 3, size, size), torch.randn(1, 3, size, size)), {}
     if name in VIDEOS:
-        frames, side = (16, 224) if name == "mvit_v2_s" else (16 if name == "s3d" else 8, 64)
+        frames, side = (16, 224) if name in LONG_VIDEOS else (8, 64)
         return model, (torch.randn(1, 3, frames, side, side),), {}
     return model, (torch.randn(1, 3, size, size),), {}
 
@@ -150,7 +151,7 @@ gpt_bigcode opt bloom falcon mpt stablelm starcoder2 olmo olmo2 granite cohere g
 mamba2 rwkv t5 mt5 umt5 longt5 pegasus mbart marian m2m_100 blenderbot led whisper wav2vec2 hubert
 wavlm speech_to_text vit deit dinov2 beit swin swinv2 convnext convnextv2 resnet regnet mobilevit
 mobilevitv2 mobilenet_v1 mobilenet_v2 segformer pvt poolformer clip siglip owlvit blip vilt detr
-yolos dpt sam depth_anything layoutlm layoutlmv3 lilt xlnet longformer modernbert nystromformer
+yolos dpt sam  layoutlm layoutlmv3 lilt xlnet longformer modernbert nystromformer
 fnet squeezebert mobilebert convbert funnel rembert ernie esm roformer openai-gpt ctrl codegen
 biogpt xglm persimmon helium nemotron jamba zamba falcon_mamba recurrent_gemma deepseek_v3 olmoe
 dbrx hiera ijepa bert-generation big_bird bigbird_pegasus bit blip-2 bridgetower bros canine
@@ -168,28 +169,28 @@ SMALL = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "intermediate_size": 37,
+    "intermediate_size": 64,
     "max_position_embeddings": 64,
     "d_model": 32,
     "n_embd": 32,
     "n_layer": 2,
     "n_head": 4,
-    "n_inner": 37,
+    "n_inner": 64,
     "n_positions": 64,
     "n_ctx": 64,
     "encoder_layers": 2,
     "decoder_layers": 2,
     "encoder_attention_heads": 4,
     "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 37,
-    "decoder_ffn_dim": 37,
-    "ffn_dim": 37,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "ffn_dim": 64,
     "num_layers": 2,
     "num_heads": 4,
-    "d_ff": 37,
+    "d_ff": 64,
     "d_kv": 8,
     "dim": 32,
-    "hidden_dim": 37,
+    "hidden_dim": 64,
     "n_layers": 2,
     "n_heads": 4,
     "embedding_size": 16,
@@ -206,6 +207,9 @@ SMALL = {
     "num_mel_bins": 16,
     "word_embed_proj_dim": 32,
     "projection_dim": 16,
+    "projection_size": 32,
+    "coordinate_size": 5,
+    "shape_size": 6,
     "num_experts": 4,
     "num_local_experts": 4,
     "bos_token_id": 0,
@@ -227,7 +231,7 @@ def of_transformers(name: str) -> Made:
     model = kind.from_config(config)
     main = model.main_input_name
     if main in PIXELS:
-        return model, (), {"pixel_values": pixels(config, model)}
+        return model, (), {"pixel_values": pixels(config)}
     if main in SOUND:
         return model, (), sound(config, model, main)
     ids = torch.randint(3, 90, (2, 8))
@@ -235,19 +239,24 @@ def of_transformers(name: str) -> Made:
     accepted = inspect.signature(model.forward).parameters
     if "decoder_input_ids" in accepted:
         named["decoder_input_ids"] = torch.randint(3, 90, (2, 6))
-    if "pixel_values" in accepted and hasattr(config, "vision_config"):
-        named["pixel_values"] = pixels(config.vision_config, model)
+    seen = getattr(config, "vision_config", config)
+    if "pixel_values" in accepted and hasattr(seen, "image_size"):
+        named["pixel_values"] = pixels(seen)
     if "bbox" in accepted:
         named["bbox"] = torch.zeros(2, 8, 4, dtype=torch.int64)
     return model, (), {k: v for k, v in named.items() if k in accepted}
 
 
 def shrink(config: Any) -> None:
-    """The least sizes that an architecture has sense in."""
+    """The least sizes that an architecture has sense in; pyramids keep theirs, and see a small image."""
+    if any(key in vars(config) for key in ("depths", "hidden_sizes", "embed_dims", "layer_depths")):
+        if "image_size" in vars(config):
+            config.image_size = SMALL_IMAGE
+        return
     for key, value in SMALL.items():
         old = getattr(config, key, None)
         if isinstance(old, int) and not isinstance(old, bool):
-            with contextlib.suppress(AttributeError):  # a property of it
+            with contextlib.suppress(AttributeError, NotImplementedError):  # it is derived
                 setattr(config, key, value)
     for key, value in vars(config).items():
         if key.endswith("_config") and hasattr(value, "to_dict"):
@@ -259,7 +268,7 @@ def shrink(config: Any) -> None:
         config.layer_types = config.layer_types[: config.num_hidden_layers]
 
 
-def pixels(config: Any, model: Any) -> torch.Tensor:
+def pixels(config: Any) -> torch.Tensor:
     size = getattr(config, "image_size", None) or 64
     height, width = size if isinstance(size, list | tuple) else (size, size)
     channels = getattr(config, "num_channels", 3)
@@ -325,7 +334,8 @@ def attempt(make: Callable[[str], Made], name: str) -> Row:
 def told(error: Exception) -> str:
     """The error in one short line."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}"
+    text = re.sub(r"\S*/site-packages/", "", text)
+    return f"`{type(error).__name__}: {text[:200].strip().replace('`', '')}`"
 
 
 def bounded(make: Callable[[str], Made], name: str) -> Row:
@@ -351,30 +361,44 @@ def bounded(make: Callable[[str], Made], name: str) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="")
-    parser.add_argument("--library", default="")
-    parser.add_argument("--libraries", default="/tmp/torchlib")
-    parser.add_argument("--out", default="")
+    parser.add_argument("--library", default="", help="of these alone")
+    parser.add_argument("--again", default="$^", help="architectures that the page has already")
+    parser.add_argument("--libraries", default="build/libraries")
+    parser.add_argument("--out", type=Path, default=Path("docs/torch_models.md"))
     given = parser.parse_args()
     sys.path.append(given.libraries)
     register_torchvision()
-    tables: list[str] = []
+    known = rows_of(given.out)
     for library, (names, make) in LIBRARIES.items():
-        if given.library not in library:
-            continue
-        importlib.import_module(
-            library
-        )  # once: the processes of architectures are forked from here
-        rows: list[Row] = []
-        for name in names.split():
-            if not re.search(given.only, name):
-                continue
-            start = time.monotonic()
-            rows.append(bounded(make, name))
-            print(f"{rows[-1]} {time.monotonic() - start:.0f} s", flush=True)
-        tables.append(table(library, rows))
-    if given.out:
-        Path(given.out).write_text(HEAD + "\n".join(tables), encoding="utf-8")
+        if given.library in library:
+            importlib.import_module(library)  # once: processes are forked from here
+            for name in names.split():
+                if (library, name) not in known or re.search(given.again, name):
+                    known[library, name] = bounded(make, name)
+                    print(library, known[library, name], flush=True)
+                    write(given.out, known)
+
+
+def rows_of(page: Path) -> dict[tuple[str, str], Row]:
+    """What a page says already, by library and architecture."""
+    found: dict[tuple[str, str], Row] = {}
+    library = ""
+    for line in page.read_text(encoding="utf-8").splitlines() if page.exists() else ():
+        if line.startswith("## "):
+            library = line.removeprefix("## ").partition(":")[0]
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and cells[0] not in ("architecture", "---"):
+            found[library, cells[0]] = Row(*cells)
+    return found
+
+
+def write(page: Path, known: Mapping[tuple[str, str], Row]) -> None:
+    """The page, in the order of the lists."""
+    tables = [
+        table(library, [known[library, n] for n in names.split() if (library, n) in known])
+        for library, (names, _) in LIBRARIES.items()
+    ]
+    page.write_text(HEAD + "\n".join(tables), encoding="utf-8")
 
 
 def register_torchvision() -> None:
@@ -384,10 +408,10 @@ def register_torchvision() -> None:
 
 
 def table(library: str, rows: Sequence[Row]) -> str:
-    today = dt.datetime.now(tz=dt.UTC).date()
     good = sum(row.agrees == "yes" for row in rows)
-    head = f"## {library}: {good} of {len(rows)} ({today})\n\n"
-    head += "| architecture | exported | imported | agrees | reason |\n| --- | --- | --- | --- | --- |\n"
+    head = f"## {library}: {good} of {len(rows)}\n\n"
+    head += "| architecture | exported | imported | agrees | reason | date |\n"
+    head += "| --- | --- | --- | --- | --- | --- |\n"
     return head + "\n".join(map(str, rows)) + "\n"
 
 
