@@ -9,6 +9,7 @@ import imported
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.export import Dim
 
@@ -284,6 +285,37 @@ def test_dtypes_are_those_of_pytorch() -> None:
     model = lg.from_torch(Half(), (torch.randn(4), torch.arange(4)))
     types = [str(e.dtype) for _, e in model.trace().entries[0][1].outputs]
     assert types == ["bf16", "f32", "f32", "f32", "i64"]
+
+
+# --- whole models -------------------------------------------------------------------------------------
+
+
+def tokens(batch: int, length: int) -> dict[str, torch.Tensor]:
+    mask = torch.ones(batch, length, dtype=torch.int64)
+    mask[0, -1] = 0
+    return {"input_ids": torch.randint(0, 99, (batch, length)), "attention_mask": mask}
+
+
+SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+TOKENS = {"input_ids": {0: BATCH, 1: LENGTH}, "attention_mask": {0: BATCH, 1: LENGTH}}
+
+
+@pytest.mark.slow
+def test_bert() -> None:
+    module = transformers.BertModel(transformers.BertConfig(**SMALL, intermediate_size=64))
+    calls = [tokens(2, 7), tokens(3, 9), tokens(1, 2)]
+    model = agrees(module, kwargs=calls, shapes=TOKENS)
+    assert outputs(model) == ["last_hidden_state", "pooler_output"]
+    assert "encoder.layer.1.attention.self.query.weight" in model.values()
+
+
+@pytest.mark.slow
+def test_llama() -> None:
+    config = transformers.LlamaConfig(
+        **SMALL, num_key_value_heads=2, intermediate_size=64, use_cache=False
+    )
+    module = transformers.LlamaForCausalLM(config)
+    agrees(module, kwargs=[tokens(2, 7), tokens(3, 9), tokens(1, 2)], shapes=TOKENS)
 
 
 # --- what is refused ----------------------------------------------------------------------------------
