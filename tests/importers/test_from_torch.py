@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from torch._higher_order_ops import while_loop
 from torch.export import Dim
 
 import lumigen as lg
@@ -243,6 +244,18 @@ def test_buffers_that_change_are_states(first: float) -> None:
     np.testing.assert_allclose(states["total"], module.total, rtol=1e-6)
 
 
+class Changing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        return x + 1
+
+
+def test_an_input_that_changes_is_an_output() -> None:
+    model = lg.from_torch(Changing(), (torch.ones(2),))
+    got, _ = imported.run(model, (torch.ones(2),), {})
+    assert {name: list(value) for name, value in got.items()} == {"new_x": [2, 2], "out": [3, 3]}
+
+
 # --- what functions may do ----------------------------------------------------------------------------
 
 
@@ -339,6 +352,29 @@ def test_all_that_is_in_the_way_is_told_at_once() -> None:
             r for r in text.splitlines() if f"{__file__.rpartition('/')[2]}:{first + line}:" in r
         )
         assert why in row
+
+
+class Decided(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x
+
+
+def test_a_decision_of_python_s_is_told_with_its_line() -> None:
+    line = Decided.forward.__code__.co_firstlineno + 1
+    with pytest.raises(
+        NotImported, match=rf"test_from_torch.py:{line}: Python decides.*torch.where"
+    ):
+        lg.from_torch(Decided(), (torch.randn(2),))
+
+
+class Looping(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+
+
+def test_a_loop_of_unknown_length_is_refused() -> None:
+    with pytest.raises(NotImported, match="while_loop: how often it runs is data"):
+        lg.from_torch(Looping(), (torch.randn(2),))
 
 
 def test_training_is_refused() -> None:

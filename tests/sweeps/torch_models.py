@@ -28,6 +28,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "importers"))
 
 import imported
+import numpy as np
 
 import lumigen as lg
 from lumigen.importers.torch.exported import export
@@ -313,6 +314,8 @@ def attempt(make: Callable[[str], Made], name: str) -> Row:
         except RuntimeError:  # an operator that PyTorch has in 32 bits alone
             with torch.no_grad():
                 want = imported.arrays(model(*args, **kwargs))
+        if any(w.dtype.kind == "f" and np.isnan(w).any() for w in want):
+            return Row(name, "-", reason="PyTorch's own result is not a number")
     except Exception as e:  # noqa: BLE001
         return Row(name, "-", reason=f"not made: {told(e)}")
     try:

@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from lumigen.importers.torch.aten import reason_of, row_of
+from lumigen.importers.torch.lines import innermost
+from lumigen.importers.torch.problems import Problem, not_imported
+
+DECIDED = (
+    "Python decides here by a value that is known only when the model runs; "
+    "torch.where and torch.cond decide in the model"
+)
 
 
 def export(
@@ -18,12 +27,16 @@ def export(
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
 ) -> torch.export.ExportedProgram:
-    """torch.export of a module; what it refuses, it says."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.export.export(
-            module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
-        )
+    """torch.export of a module; NotImported for a line at which Python decides by values, any other error as it is."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.export(
+                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
+            )
+    except GuardOnDataDependentSymNode as e:
+        where = innermost(traceback.extract_tb(e.__traceback__))
+        raise not_imported(type(module).__name__, [Problem(DECIDED, where)]) from e
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

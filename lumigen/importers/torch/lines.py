@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]torch[/\\]")
 
 
 def line_of(node: Any) -> SourceLocation | None:
-    """The innermost line of the node's stack that is not PyTorch's own; None where no stack was kept."""
-    frames = FRAME.findall(node.meta.get("stack_trace") or "")
+    """The innermost line of the node's stack; None where no stack was kept."""
+    return innermost(FRAME.findall(node.meta.get("stack_trace") or ""))
+
+
+def innermost(frames: Sequence[Sequence[Any]]) -> SourceLocation | None:
+    """Of frames (file, line, function, ..), the innermost that is not PyTorch's own, if there is such a one."""
     own = [f for f in frames if not LIBRARY.search(f[0])] or frames
     if not own:
         return None
-    file, line, function = own[-1]
+    file, line, function = own[-1][:3]
     return SourceLocation(file, int(line), function) if is_source(Path(file)) else None
 
 

@@ -19,6 +19,7 @@ from lumigen.frontend.symbolic import SymbolicSize
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import current
 from lumigen.importers.torch.aten import reason_of, row_of
+from lumigen.importers.torch.aten.refused import OWN
 from lumigen.importers.torch.dtypes import DTYPES
 from lumigen.importers.torch.lines import line_of, result_names
 from lumigen.importers.torch.problems import Problem
@@ -31,6 +32,9 @@ OF_MEMORY = frozenset(
 )
 # Operators that run a graph of their own: how many arguments stand before it.
 WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0}
+
+
+UNKNOWN = "lumigen has no row for it, and PyTorch no decomposition"
 
 
 class Missing:
@@ -80,6 +84,9 @@ class Walk:
             self.problems.append(Problem(f"{shown(node.target)}: {e}", where))
         except LumigenError as e:
             self.problems.append(Problem(f"{shown(node.target)}: {without_place(e)}", where))
+        except Exception as e:
+            e.add_note(f"while {node.target} of {where} was imported")
+            raise
         return MISSING
 
     def called(self, node: Node, values: Mapping[Node, Any]) -> Any:
@@ -158,9 +165,7 @@ def shown(target: Any) -> str:
 
 def reason(op: str) -> str:
     """Why an operator is not compiled."""
-    if not op.startswith("aten."):
-        return "it is no operator of ATen, and lumigen does not know it"
-    return reason_of(op) or "lumigen has no such operator"
+    return reason_of(op) or (UNKNOWN if op.startswith("aten.") else OWN)
 
 
 def without_place(error: LumigenError) -> str:

@@ -13,7 +13,7 @@ from lumigen.importers.torch.aten.folding import FOLDING
 from lumigen.importers.torch.aten.layers import LAYERS
 from lumigen.importers.torch.aten.movement import MOVEMENT
 from lumigen.importers.torch.aten.recurrent import RECURRENT
-from lumigen.importers.torch.aten.refused import REASONS
+from lumigen.importers.torch.aten.refused import HIGHER, REASONS
 from lumigen.importers.torch.aten.row import Row, Table
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def row_of(op: str) -> Row | None:
 
 def reason_of(op: str) -> str | None:
     """Why an overload is refused; None where no reason is written."""
-    return found_in(REASONS, op)
+    return found_in(REASONS, op) or HIGHER.get(op)
 
 
 def found_in(table: Mapping[str, T], op: str) -> T | None:

@@ -87,3 +87,15 @@ REFUSED: dict[str, tuple[str, ...]] = {
 }
 
 REASONS = {name: why for why, names in REFUSED.items() for name in names}
+
+LOOP = "how often it runs is data, or its steps are a graph; Python's loops are unrolled when they are exported"
+OWN = "it is an operator of its own, and lumigen has no row for it"
+# Operators that run graphs.
+HIGHER = {
+    "associative_scan": LOOP,
+    "auto_functionalized": OWN,
+    "auto_functionalized_v2": OWN,
+    "map_impl": LOOP,
+    "scan": LOOP,
+    "while_loop": LOOP,
+}
