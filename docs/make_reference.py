@@ -44,6 +44,7 @@ MODELS = (
     ("Traced", lg.Traced),
     ("compile", lg.compile),
     ("load", lg.load),
+    ("from_torch", lg.from_torch),
     ("load_model_file", lg.load_model_file),
     ("from_onnx", lg.from_onnx),
     ("open_weights", lg.open_weights),

@@ -54,7 +54,8 @@ from lumigen.frontend import (
 )
 from lumigen.frontend.functions import *  # noqa: F403  # the names that it lists
 from lumigen.frontend.offered import lacks
-from lumigen.importers import from_onnx
+from lumigen.importers.onnx import from_onnx
+from lumigen.importers.torch import from_torch
 from lumigen.resources import lumigen_version
 from lumigen.weights import Weights, open_weights
 
@@ -101,6 +102,7 @@ __all__ = [
     "float32",
     "float64",
     "from_onnx",
+    "from_torch",
     "functional",
     "half",
     "i8",

@@ -236,7 +236,7 @@ class BadWeightsFile(UserError):
 
 
 class PackageMissing(UserError):
-    """A file is read with a package that is not installed; the extra that installs it has its name."""
+    """A model is read with a package that is not installed; the extra that installs it has its name."""
 
     message = "[{op}] it needs the package {package}, which is not there. Run pip install 'lumigen[{package}]'."
 
@@ -274,6 +274,12 @@ class ProblemsInModel(UserError):
     """What `--explain` has found, already printed."""
 
     message = "[onnx] {file} cannot be compiled as it is: {count} reasons are listed above. Remove each of them."
+
+
+class NotImported(UserError):
+    """What of another framework's model is not compiled, a line of `text` for each; `remedy` is a sentence."""
+
+    message = "[{op}] {count} of {model} cannot be compiled:\n{text}\n{remedy}"
 
 
 # --- the command line and the file system ---------------------------------------------------------
@@ -464,12 +470,12 @@ def user_location(skip: int = 0) -> SourceLocation | None:
     return None
 
 
-_PLACES: list[SourceLocation] = []
+_PLACES: list[SourceLocation | None] = []
 
 
 @contextmanager
-def located(place: SourceLocation) -> Generator[None]:
-    """Inside, the user's line is this place: that of a file which is no Python."""
+def located(place: SourceLocation | None) -> Generator[None]:
+    """Inside, the user's line is this place: that of a model which is no Python that runs now."""
     _PLACES.append(place)
     try:
         yield

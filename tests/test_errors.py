@@ -5,6 +5,7 @@ A new class in errors.py fails here until it has a row in FACTS and one in PROGR
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import pickle
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 import lumigen as lg
@@ -188,6 +190,20 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
         (
             "[softmax] it got an unexpected keyword argument 'axis'. "
             "Call it as softmax(dim, dtype=None)."
+        ),
+    ),
+    errors.NotImported: (
+        {
+            "op": "from_torch",
+            "count": "2 operations",
+            "model": "net",
+            "text": "net.py:3: aten.nonzero.default: why\nnet.py:9: aten.rand.default: why",
+            "remedy": "Rewrite these lines.",
+        },
+        (
+            "[from_torch] 2 operations of net cannot be compiled:\n"
+            "net.py:3: aten.nonzero.default: why\nnet.py:9: aten.rand.default: why\n"
+            "Rewrite these lines."
         ),
     ),
     errors.UnknownOption: (
@@ -475,6 +491,20 @@ def model_that_is_explained(directory: Path) -> None:
     command_line.main(["compile", str(file), "--explain"], standalone_mode=False)
 
 
+def without_torch(directory: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda _: None)
+        lg.from_torch(directory)
+
+
+def drawing_module(directory: Path) -> None:
+    class Drawing(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.rand_like(x)
+
+    lg.from_torch(Drawing(), (torch.zeros(2),))
+
+
 def unknown_option(directory: Path) -> None:
     file = directory / "model.py"
     file.write_text("def build(weights=None, layers: int = 2): ...\n", encoding="utf-8")
@@ -550,6 +580,8 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.StateMismatch: lambda d: lg.nn.Linear(2, 2).load_state_dict({}),
     errors.BadWeightsFile: lambda d: lg.open_weights(d / "none.safetensors"),
     errors.ModelFileError: lambda d: lg.load_model_file(d / "model.py"),
+    errors.PackageMissing: without_torch,
+    errors.NotImported: drawing_module,
     errors.UnknownOption: unknown_option,
     errors.NotADirectory: a_file_in_place_of_a_directory,
     errors.DirectoryNotOurs: somebody_else_s_directory,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lumigen.cli import start
-from lumigen.cli.onnx_model import say_checked, say_explained, texts
+from lumigen.cli.onnx_model import say_checked, say_explained
 from lumigen.cli.options import (
     Dims,
     Settings,
@@ -76,6 +76,7 @@ def compile_command(
     weights: str | None,
     settings: Settings,
     dims: Dims,
+    trust: bool,
     dtype: str,
     output: str | None,
     build: bool,
@@ -97,12 +98,12 @@ def compile_command(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, opened = load(model_file, settings, weights, dims)
+            model, opened = load(model_file, settings, weights, dims, trust=trust)
         summary = compile_project(
             model.trace(),
             directory=Path(output) if output else None,
             target=target,
-            options={f"set.{key}": value for key, value in (*settings, *texts(dims))},
+            options={f"set.{key}": value for key, value in (*settings, *_texts(dims))},
             weights=opened,
             dtype=BY_NAME[dtype],
             build=build,
@@ -124,6 +125,10 @@ def compile_command(
         result_json(as_object(summary))
     else:
         result(as_text(summary))
+
+
+def _texts(dims: Dims) -> list[tuple[str, str]]:
+    return [(f"dim.{name}", str(size)) for name, size in dims]
 
 
 def as_object(s: Summary) -> dict[str, object]:
@@ -235,6 +240,7 @@ def show(
     weights: str | None,
     settings: Settings,
     dims: Dims,
+    trust: bool,
     dtype: str,
     after: str | None,
     kernel: str | None,
@@ -252,7 +258,7 @@ def show(
     with progress(quiet=quiet) as listener:
         stages = Stages(listener)
         with stages.stage("trace"):
-            model, _ = load(model_file, settings, weights, dims)
+            model, _ = load(model_file, settings, weights, dims, trust=trust)
             traced = model.trace()
         if html is not None:
             options = {"target": row.text}

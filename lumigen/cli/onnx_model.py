@@ -10,11 +10,6 @@ from lumigen.errors import BadArgument, ProblemsInModel, printable
 from lumigen.importers import checked, explained
 
 
-def texts(dims: Dims) -> list[tuple[str, str]]:
-    """The sizes as options of a compilation."""
-    return [(f"dim.{name}", str(size)) for name, size in dims]
-
-
 def say_explained(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
     """The operators of a model, and what of it cannot be compiled; ProblemsInModel where there is some."""
     _need_onnx(model_file, "--explain")

@@ -13,7 +13,8 @@ import numpy as np
 from lumigen.cli.opened import read_array
 from lumigen.errors import BadArgument
 from lumigen.frontend import Model, load_model_file
-from lumigen.importers import from_onnx
+from lumigen.importers.onnx import from_onnx
+from lumigen.importers.torch import from_pt2
 from lumigen.model_weights import DTYPES
 from lumigen.target import HOST
 from lumigen.weights import Array, Weights, open_weights
@@ -119,7 +120,10 @@ def traced_options(function: F) -> F:
             multiple=True,
             type=DimOption(),
             metavar="NAME=1..64",
-            help="A symbolic size of an ONNX model: its least and its greatest, or one number.",
+            help="A symbolic size of an ONNX model or a .pt2: its least and its greatest, or one number.",
+        ),
+        click.option(
+            "--trust", is_flag=True, help="Read a .pt2, which can run any code that is in it."
         ),
         click.option(
             "--weights",
@@ -132,7 +136,7 @@ def traced_options(function: F) -> F:
             show_default=True,
             help="The target: cpu, or cuda:sm_80,sm_90a. cuda alone is every architecture that lumigen supports.",
         ),
-        click.argument("model_file", metavar="MODEL.py[:NAME]|MODEL.onnx"),
+        click.argument("model_file", metavar="MODEL.py[:NAME]|MODEL.onnx|MODEL.pt2"),
     ):
         function = option(function)
     return function
@@ -183,9 +187,14 @@ Dims = tuple[tuple[str, int | tuple[int, int]], ...]
 
 
 def load(
-    model_file: str, settings: Settings, weights: str | None, dims: Dims = ()
+    model_file: str,
+    settings: Settings,
+    weights: str | None,
+    dims: Dims = (),
+    *,
+    trust: bool = False,
 ) -> tuple[Model, Weights | Mapping[str, Array] | None]:
-    """The traced model of MODEL.py[:NAME] or MODEL.onnx, and the opened weights, or those that it has itself."""
+    """The traced model of MODEL.py[:NAME], MODEL.onnx or MODEL.pt2, and the opened weights, or its own."""
     if is_onnx(model_file):
         if weights is not None:
             expected = "an ONNX model alone: it has its weights"
@@ -193,8 +202,11 @@ def load(
         model = from_onnx(model_file, dict(dims), input_values(settings))
         model.trace()
         return model, model.values()
+    if Path(model_file).suffix == ".pt2":
+        model = from_pt2(Path(model_file), dict(dims), trust=trust)
+        return model, model.sources(open_weights(weights) if weights else None)
     if dims:
-        expected = "it with an ONNX model; a model file declares its own with lg.Dim"
+        expected = "it with an ONNX model or a .pt2; a model file declares its own with lg.Dim"
         raise BadArgument(op="model", name="--dim", value=dims[0][0], expected=expected)
     path, colon, name = model_file.rpartition(":")
     if not colon or not name.isidentifier() or Path(model_file).exists():

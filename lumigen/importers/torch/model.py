@@ -1,0 +1,138 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+"""model: an exported program as a model with one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from lumigen.dtype import i64
+from lumigen.errors import located
+from lumigen.frontend import creation
+from lumigen.frontend.model import Model
+from lumigen.frontend.spec import Spec, spec
+from lumigen.frontend.symbolic import SymbolicSize
+from lumigen.frontend.tensor import Tensor
+from lumigen.importers.torch.dtypes import DTYPES
+from lumigen.importers.torch.exported import functional
+from lumigen.importers.torch.ports import RESERVED, identifier, output_names
+from lumigen.importers.torch.problems import Problem, not_imported
+from lumigen.importers.torch.sizes import Axes, dims_of, extent_of
+from lumigen.importers.torch.stored import Contents, stored
+from lumigen.importers.torch.walk import Walk, live_nodes
+
+ENTRY = "forward"
+
+
+def model_of(
+    given: ExportedProgram,
+    name: str,
+    dims: Mapping[str, Any],
+    axes: Axes,
+    version: str,
+) -> Model:
+    """The model, traced; NotImported with all that is in the way."""
+    program = functional(given)
+    refuse_types(program, name)
+    live = {node.name for node in live_nodes(program.graph)}
+    held = stored(program, live)
+    inputs = specs_of(program, dims, axes)
+    model = Model(name, held.net, version)
+    model.entry(**dict(inputs.values()))(entry(program, held, inputs, name))
+    model.trace()
+    return model
+
+
+def refuse_types(program: ExportedProgram, name: str) -> None:
+    """What has no counterpart: types of inputs and weights, and objects that are no tensors."""
+    problems: list[Problem] = []
+    nodes = {node.name: node for node in program.graph.nodes}
+    for given in program.graph_signature.input_specs:
+        what = given.target or given.arg.name
+        value = nodes[given.arg.name].meta.get("val") if given.arg.name in nodes else None
+        if isinstance(value, torch.Tensor):
+            if value.dtype not in DTYPES:
+                problems.append(Problem(f"{what}: {value.dtype} has no counterpart here", None))
+        elif given.kind.name in ("CUSTOM_OBJ", "TOKEN") or value is not None:
+            kind = given.kind.name.lower() if value is None else type(value).__name__
+            if not isinstance(value, int | float | bool | str):
+                problems.append(Problem(f"{what}: an input that is no tensor ({kind})", None))
+    if problems:
+        raise not_imported(name, problems)
+
+
+def specs_of(
+    program: ExportedProgram, dims: Mapping[str, Any], axes: Axes
+) -> dict[str, tuple[str, Spec]]:
+    """The inputs by the names of their placeholders: the name of each, and its shape and dtype."""
+    values = {
+        node.name: node.meta["val"]
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
+    }
+    tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    found = dims_of(tensors, program.range_constraints, dims, axes)
+    out: dict[str, tuple[str, Spec]] = {}
+    used = set(RESERVED)
+    for name, value in tensors.items():
+        shape = [extent_of(e, found) for e in value.shape]
+        port = identifier(name, used)
+        used.add(port)
+        out[name] = port, spec(*shape, dtype=DTYPES[value.dtype])
+    return out
+
+
+def entry(
+    program: ExportedProgram, held: Contents, inputs: Mapping[str, tuple[str, Spec]], name: str
+) -> Any:
+    """The function that is traced: the program run on the inputs, outputs by their names."""
+    signature = program.graph_signature
+
+    def forward(**given: Tensor) -> dict[str, Tensor]:
+        values: list[Any] = []
+        for placed in signature.input_specs:
+            placeholder = placed.arg.name
+            if placeholder in inputs:
+                values.append(given[inputs[placeholder][0]])
+            elif placeholder in held.reads:
+                with located(None):
+                    values.append(held.reads[placeholder]())
+            else:
+                values.append(getattr(placed.arg, "value", None))
+        walk = Walk()
+        results = walk.run(program.graph_module, values)
+        if walk.problems:
+            raise not_imported(name, walk.problems)
+        return named(program, held, results, {port for port, _ in inputs.values()})
+
+    forward.__name__ = ENTRY
+    return forward
+
+
+def named(
+    program: ExportedProgram, held: Contents, results: Any, used: Collection[str]
+) -> dict[str, Tensor]:
+    """The outputs by their names; buffers that the run changes become the states of the next one."""
+    names = output_names(program.call_spec.out_spec, used)
+    shown = iter(names)
+    taken = {*used, *names}
+    out: dict[str, Tensor] = {}
+    for given, value in zip(program.graph_signature.output_specs, results, strict=True):
+        match given.kind.name:
+            case "BUFFER_MUTATION" | "PARAMETER_MUTATION":
+                held.states[str(given.target)][...] = value
+            case "USER_INPUT_MUTATION":
+                name = identifier(f"new_{given.target}", taken)
+                out[name] = value
+            case _:
+                name = next(shown)
+                if isinstance(value, Tensor):
+                    out[name] = value
+                elif isinstance(value, int | SymbolicSize) and not isinstance(value, bool):
+                    out[name] = creation.full((), value, i64)
+    if held.started is not None:
+        held.started[...] = True
+    return out

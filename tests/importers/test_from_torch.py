@@ -1,0 +1,392 @@
+"""Modules of PyTorch, imported, compute what PyTorch computes: at several sizes of their dims, states and all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import imported
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import nn
+from torch._higher_order_ops import while_loop
+from torch.export import Dim
+
+import lumigen as lg
+from lumigen.errors import BadArgument, NotImported
+from lumigen.frontend import Model
+
+F = torch.nn.functional
+BATCH = Dim("batch", min=1, max=16)
+LENGTH = Dim("length", min=2, max=32)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def agrees(
+    module: nn.Module,
+    *calls: Sequence[Any],
+    shapes: Any = None,
+    kwargs: Sequence[Mapping[str, Any]] = (),
+    close: float = imported.CLOSE,
+) -> Model:
+    """The model of a module, exported with the first call, after it was compared at each."""
+    module = module.eval()
+    named = list(kwargs) or [{}] * len(calls)
+    calls = calls or ((),) * len(named)
+    model = lg.from_torch(module, calls[0], named[0], dynamic_shapes=shapes, name="model")
+    for args, more in zip(calls, named, strict=True):
+        got, _ = imported.run(model, args, more)
+        imported.check(got, imported.expected(module, args, more), close)
+    return model
+
+
+def outputs(model: Model) -> list[str]:
+    return [name for name, _ in model.trace().entries[0][1].outputs]
+
+
+def inputs(model: Model) -> list[str]:
+    return [name for name, _ in model.entries[0].inputs]
+
+
+# --- layers -----------------------------------------------------------------------------------------
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.norm = nn.Linear(8, 24), nn.Linear(24, 8), nn.LayerNorm(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = F.gelu(self.up(self.norm(x)))
+        return x + self.down(hidden)
+
+
+def test_an_mlp_at_several_batches() -> None:
+    model = agrees(
+        Mlp(),
+        (torch.randn(3, 8),),
+        (torch.randn(1, 8),),
+        (torch.randn(16, 8),),
+        shapes=[{0: BATCH}],
+    )
+    assert str(model.entries[0].inputs[0][1].shape[0]) == "batch"
+    names = [w.name for w in model.trace().weights]
+    assert names == ["down.bias", "down.weight", "norm.bias", "norm.weight", "up.bias", "up.weight"]
+
+
+def test_lines_are_those_of_the_author() -> None:
+    model = lg.from_torch(Mlp(), (torch.randn(3, 8),))
+    (_, graph), *_ = model.trace().entries
+    lines = {line for where in graph.lines.values() for line in where}
+    first = Mlp.forward.__code__.co_firstlineno
+    assert {(line.file, line.line - first) for line in lines} == {(__file__, 1), (__file__, 2)}
+    assert {"up", "down", "norm", "hidden"} <= set(graph.names.values())
+
+
+def test_convolutions_and_batch_norm() -> None:
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 3, padding="same", groups=4),
+        nn.Hardswish(),
+        nn.ConvTranspose2d(8, 4, 2, stride=2),
+        nn.Upsample(scale_factor=2, mode="bilinear"),
+        nn.AdaptiveAvgPool2d(3),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+    )
+    net[1].running_mean.normal_()
+    net[1].running_var.uniform_(0.5, 2)
+    agrees(net, (torch.randn(2, 3, 16, 16),), (torch.randn(5, 3, 16, 16),), shapes=[{0: BATCH}])
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        b, n, _ = x.shape
+        q, k, v = (t.view(b, n, 4, 4).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.out(y.transpose(1, 2).reshape(b, n, 16))
+
+
+def test_attention() -> None:
+    shapes = [{0: BATCH, 1: LENGTH}]
+    agrees(Attention(), (torch.randn(2, 5, 16),), (torch.randn(1, 9, 16),), shapes=shapes)
+
+
+def test_attention_with_a_mask() -> None:
+    x, mask = torch.randn(2, 5, 16), torch.rand(2, 1, 5, 5) > 0.3
+    mask[..., 0] = True
+    model = agrees(Attention(), (), kwargs=[{"x": x, "mask": mask}])
+    assert inputs(model) == ["x", "mask"]
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers(kind: Any) -> None:
+    layer = kind(6, 5, num_layers=2, bidirectional=True, batch_first=True)
+    agrees(layer, (torch.randn(2, 4, 6),), (torch.randn(5, 4, 6),), shapes=[{0: BATCH}])
+
+
+def test_a_projected_lstm() -> None:
+    agrees(nn.LSTM(6, 5, proj_size=3), (torch.randn(4, 2, 6),))
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(11, 6), nn.Linear(6, 11, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embed(ids))
+
+
+def test_tied_weights_are_one() -> None:
+    model = agrees(Tied(), (torch.randint(0, 11, (2, 3)),))
+    assert [w.name for w in model.trace().weights] == ["embed.weight"]
+    assert list(model.values()) == ["embed.weight"]
+
+
+# --- inputs and outputs -----------------------------------------------------------------------------
+
+
+class Nested(nn.Module):
+    def forward(self, pair: Any, *, options: Any, scale: float = 2.0) -> Any:
+        x, y = pair
+        return {
+            "sum": x + y * scale,
+            "parts": [options["shift"] - x, (y, None)],
+            "size": x.shape[0],
+        }
+
+
+def test_nested_inputs_and_outputs_are_called_by_their_paths() -> None:
+    pair, options = (torch.randn(3), torch.randn(3)), {"shift": torch.randn(3)}
+    module = Nested()
+    model = lg.from_torch(module, (pair,), {"options": options, "scale": 3.0})
+    assert inputs(model) == ["pair_0", "pair_1", "options_shift"]
+    assert outputs(model) == ["sum", "parts_0", "parts_1_0", "size"]
+    got, _ = imported.run(model, (pair,), {"options": options})
+    want = module(pair, options=options, scale=3.0)
+    np.testing.assert_allclose(got["sum"], want["sum"], rtol=1e-6)
+    assert got["size"] == 3
+
+
+class Sizes(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        n = x.shape[0]
+        steps = torch.arange(n // 2 + 1)
+        return x[-2:].mean(0) / n, torch.cat([x, y]).reshape(3 * n * 2, 2), steps, x.new_ones(n + 1)
+
+
+def test_sizes_are_expressions_of_dims() -> None:
+    shapes = [{0: LENGTH}, {0: 2 * LENGTH}]
+    calls = [(torch.randn(n, 4), torch.randn(2 * n, 4)) for n in (4, 2, 7)]
+    model = agrees(Sizes(), *calls, shapes=shapes)
+    (_, x), (_, y) = model.entries[0].inputs
+    assert (str(x.shape[0]), str(y.shape[0])) == ("length", "2*length")
+
+
+def test_a_dim_needs_a_greatest_size() -> None:
+    def made(**named: Any) -> Model:
+        return lg.from_torch(
+            Mlp(), (torch.randn(3, 8),), dynamic_shapes=[{0: Dim("rows")}], **named
+        )
+
+    with pytest.raises(
+        BadArgument, match=r'the dim rows cannot be without a greatest size\..*\{"rows": 512\}'
+    ):
+        made()
+    assert str(made(dims={"rows": 40}).entries[0].inputs[0][1].dims()[0].hi) == "40"
+    own = lg.Dim("n", 1, 8, typical=4)
+    assert made(dims={"rows": own}).entries[0].inputs[0][1].dims() == (own,)
+    with pytest.raises(BadArgument, match="of columns"):
+        made(dims={"rows": 4, "columns": 4})
+
+
+# --- states -----------------------------------------------------------------------------------------
+
+
+class Running(nn.Module):
+    def __init__(self, first: float) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.full((4,), first))
+        self.register_buffer("count", torch.tensor(0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.mul_(0.5).add_(x.sum(0))
+        self.count += 1
+        return self.total / self.count
+
+
+@pytest.mark.parametrize("first", [0.0, 1.5])
+def test_buffers_that_change_are_states(first: float) -> None:
+    module = Running(first)
+    model = lg.from_torch(module, (torch.randn(3, 4),))
+    names = [s.name for s in model.trace().states]
+    assert names == (["count", "total"] if first == 0 else ["_started", "count", "total"])
+    states: dict[str, np.ndarray] = {}
+    for _ in range(3):
+        x = torch.randn(3, 4)
+        got, states = imported.run(model, (x,), {}, states)
+        imported.check(got, [module(x).numpy()])
+    np.testing.assert_allclose(states["total"], module.total, rtol=1e-6)
+
+
+class Changing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        return x + 1
+
+
+def test_an_input_that_changes_is_an_output() -> None:
+    model = lg.from_torch(Changing(), (torch.ones(2),))
+    got, _ = imported.run(model, (torch.ones(2),), {})
+    assert {name: list(value) for name, value in got.items()} == {"new_x": [2, 2], "out": [3, 3]}
+
+
+# --- what functions may do ----------------------------------------------------------------------------
+
+
+class InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.arange(40.0).reshape(5, 8), persistent=False)
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[:, 1:3] = 0
+        y[:, -1] += self.table[ids].sum(1)
+        y[..., ids] *= 2.0
+        y[x > 1] = -1.0
+        y.t().sub_(torch.tensor([1.0, 2, 3]))
+        return torch.where(y.isnan(), torch.zeros_like(y), y).masked_fill_(y < -3, 7)
+
+
+def test_assignments_in_place() -> None:
+    agrees(InPlace(), (torch.randn(3, 6), torch.tensor([0, 4, 2])))
+
+
+class Branches(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            y = x * 2
+        return torch.cond(y.sum() > 0, lambda t: t + 1, lambda t: t.sin(), (y,))
+
+
+def test_a_branch_is_chosen_in_the_model() -> None:
+    agrees(Branches(), (torch.ones(3),), (-torch.ones(3),))
+
+
+class Half(nn.Module):
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> Any:
+        return x.bfloat16() * 3, x.half().softmax(-1, dtype=torch.float32), i + 1.5, i / 2, i // 2
+
+
+def test_dtypes_are_those_of_pytorch() -> None:
+    model = lg.from_torch(Half(), (torch.randn(4), torch.arange(4)))
+    types = [str(e.dtype) for _, e in model.trace().entries[0][1].outputs]
+    assert types == ["bf16", "f32", "f32", "f32", "i64"]
+
+
+# --- whole models -------------------------------------------------------------------------------------
+
+
+def tokens(batch: int, length: int) -> dict[str, torch.Tensor]:
+    mask = torch.ones(batch, length, dtype=torch.int64)
+    mask[0, -1] = 0
+    return {"input_ids": torch.randint(0, 99, (batch, length)), "attention_mask": mask}
+
+
+SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+TOKENS = {"input_ids": {0: BATCH, 1: LENGTH}, "attention_mask": {0: BATCH, 1: LENGTH}}
+
+
+@pytest.mark.slow
+def test_bert() -> None:
+    module = transformers.BertModel(transformers.BertConfig(**SMALL, intermediate_size=64))
+    calls = [tokens(2, 7), tokens(3, 9), tokens(1, 2)]
+    model = agrees(module, kwargs=calls, shapes=TOKENS)
+    assert outputs(model) == ["last_hidden_state", "pooler_output"]
+    assert "encoder.layer.1.attention.self.query.weight" in model.values()
+
+
+@pytest.mark.slow
+def test_llama() -> None:
+    config = transformers.LlamaConfig(
+        **SMALL, num_key_value_heads=2, intermediate_size=64, use_cache=False
+    )
+    module = transformers.LlamaForCausalLM(config)
+    agrees(module, kwargs=[tokens(2, 7), tokens(3, 9), tokens(1, 2)], shapes=TOKENS)
+
+
+# --- what is refused ----------------------------------------------------------------------------------
+
+
+class Chosen(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        rows = x[x[:, 0] > 0]
+        waves = torch.fft.fft(x).abs()
+        return rows.sum(), waves, torch.rand_like(x)
+
+
+def test_all_that_is_in_the_way_is_told_at_once() -> None:
+    with pytest.raises(NotImported) as found:
+        lg.from_torch(Chosen(), (torch.randn(4, 4),), name="chosen")
+    text = str(found.value)
+    first = Chosen.forward.__code__.co_firstlineno
+    assert "[from_torch] 3 operations of chosen cannot be compiled" in text
+    for line, why in ((1, "how many places a mask chooses"), (2, "complex"), (3, "random")):
+        row = next(
+            r for r in text.splitlines() if f"{__file__.rpartition('/')[2]}:{first + line}:" in r
+        )
+        assert why in row
+
+
+class Decided(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x
+
+
+def test_a_decision_of_python_s_is_told_with_its_line() -> None:
+    line = Decided.forward.__code__.co_firstlineno + 1
+    with pytest.raises(
+        NotImported, match=rf"test_from_torch.py:{line}: Python decides.*torch.where"
+    ):
+        lg.from_torch(Decided(), (torch.randn(2),))
+
+
+class Looping(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+
+
+def test_a_loop_of_unknown_length_is_refused() -> None:
+    with pytest.raises(NotImported, match="while_loop: how often it runs is data"):
+        lg.from_torch(Looping(), (torch.randn(2),))
+
+
+def test_training_is_refused() -> None:
+    with pytest.raises(NotImported, match=r"dropout.*\.eval\(\)"):
+        lg.from_torch(nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train(), (torch.randn(1, 2),))
+
+
+def test_a_dtype_without_counterpart_is_refused() -> None:
+    with pytest.raises(NotImported, match=r"input: torch\.complex64 has"):
+        lg.from_torch(nn.Identity(), (torch.randn(2, dtype=torch.complex64),))
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(BadArgument, match="of type int"):
+        lg.from_torch(3)  # type: ignore[arg-type]

@@ -1,0 +1,129 @@
+"""Archives of torch.export.save: read where they are trusted, and compiled as the module itself is."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import imported
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+from torch.export import Dim
+
+import lumigen as lg
+from lumigen.cli import lumigen as command_line
+from lumigen.errors import BadArgument, ModelFileError, SourceLocation
+from lumigen.importers.torch import from_pt2
+from lumigen.importers.torch.lines import line_of
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.register_buffer("runs", torch.ones(2))
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.runs += 1
+        return {"probs": self.second(self.first(x)).softmax(-1) * self.runs.sum()}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    file = tmp_path / "net.pt2"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shapes = [{0: Dim("batch", min=1)}]
+        program = torch.export.export(Net(), (torch.randn(3, 4),), dynamic_shapes=shapes)
+        torch.export.save(program, file)
+    return file
+
+
+def test_an_archive_is_the_module(archive: Path) -> None:
+    model = from_pt2(archive, {"x_dim0": 8}, trust=True)
+    assert (model.name, model.entries[0].name) == ("net", "forward")
+    assert [w.name for w in model.trace().weights] == [
+        *("first.bias", "first.weight", "runs", "second.bias"),
+    ]
+    x = torch.randn(5, 4)
+    torch.manual_seed(0)
+    module = Net()
+    states: dict[str, np.ndarray] = {}
+    for _ in range(2):
+        got, states = imported.run(model, (x,), {}, states)
+        with torch.no_grad():
+            imported.check(got, [module(x)["probs"].numpy()])
+
+
+def test_an_archive_is_read_only_if_it_is_trusted(archive: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"not trusted.*can run any code.*--trust"):
+        from_pt2(archive, {}, trust=False)
+    called = CliRunner().invoke(command_line, ["compile", str(archive)])
+    assert isinstance(called.exception, ModelFileError)
+
+
+def test_the_command_compiles_an_archive(archive: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    words = ["compile", str(archive), "--trust", "--no-build", "-o", out]
+    called = CliRunner().invoke(command_line, words)
+    assert isinstance(called.exception, BadArgument)
+    assert "--dim x_dim0=1..512" in str(called.exception)
+    called = CliRunner().invoke(command_line, [*words, "--dim", "x_dim0=1..8"])
+    assert called.exit_code == 0, called.output
+    assert (tmp_path / "out" / "weights" / "net.safetensors").is_file()
+
+
+def test_dims_are_of_archives(tmp_path: Path) -> None:
+    called = CliRunner().invoke(command_line, ["compile", "model.py", "--dim", "n=4"])
+    assert isinstance(called.exception, BadArgument)
+
+
+@pytest.mark.parametrize("kept", [0, 300, -200])
+def test_a_damaged_archive_is_refused(archive: Path, kept: int) -> None:
+    archive.write_bytes(archive.read_bytes()[:kept])
+    with pytest.raises(ModelFileError, match="cannot read it"):
+        from_pt2(archive, {}, trust=True)
+
+
+def test_a_missing_archive_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="no such file"):
+        from_pt2(tmp_path / "none.pt2", {}, trust=True)
+
+
+class Traced:
+    """What has a stack, as a node of a program does."""
+
+    def __init__(self, stack: str) -> None:
+        self.meta = {"stack_trace": stack}
+
+
+def test_an_archive_names_no_devices_as_sources() -> None:
+    frame = 'File "{}", line 3, in forward\n    return x\n'
+    assert line_of(Traced(frame.format("/dev/zero"))) is None
+    assert line_of(Traced(frame.format("/dev/zero.py"))) == SourceLocation(
+        "/dev/zero.py", 3, "forward"
+    )
+    library = frame.format("/lib/python3.11/site-packages/torch/nn/modules/linear.py")
+    assert line_of(Traced(frame.format("net.py") + library)) == SourceLocation(
+        "net.py", 3, "forward"
+    )
+
+
+@pytest.mark.slow
+def test_a_compiled_module_computes_what_pytorch_does(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Net()
+    shapes = [{0: Dim("batch", min=1, max=8)}]
+    model = lg.from_torch(module, (torch.randn(3, 4),), dynamic_shapes=shapes, name="small_net")
+    built = lg.compile(model, output=tmp_path / "small_net")
+    context = built.Model().context()
+    for count in (1, 8):
+        x = torch.randn(count, 4)
+        with torch.no_grad():
+            want = module(x)["probs"].numpy()
+        np.testing.assert_allclose(context.forward(x.numpy()), want, rtol=1e-5)
