@@ -173,7 +173,7 @@ def test_offered_ops_are_no_modules() -> None:
     """A function may have the name of a module of the package."""
     offered = (ROOT / "docs" / "ops.md").read_text(encoding="utf-8").partition("* nn.functional")[0]
     names = {n for n in re.findall(r"`(\w+)[`|]", offered) if callable(getattr(torch, n, None))}
-    assert len(names) > 300
+    assert len(names) > 250
     found = {n: getattr(lumigen, n) for n in sorted(names) if n in vars(lumigen)}
     assert [n for n, f in found.items() if not callable(f)] == []
     assert found["tile"] is lumigen.Tensor.tile

@@ -88,6 +88,12 @@ def test_usual_values_may_be_said(tmp_path: Path) -> None:
     example("llama", save(tmp_path, {}, LLAMA | said | rope))
 
 
+def test_null_stands_for_the_usual_value(tmp_path: Path) -> None:
+    said = {"num_key_value_heads": None, "rope_theta": None, "rope_scaling": None}
+    said |= {"model_type": "qwen2", "sliding_window": 5, "max_window_layers": None}
+    example("llama", save(tmp_path, {}, LLAMA | said))
+
+
 # example, the example whose configuration it is given, the first key that is missing, what it computes
 OTHERS = [
     ("llama", "gpt2", "hidden_size", "llama or mistral or qwen2 or qwen3"),

@@ -22,7 +22,8 @@ int main(int count, char** arguments) {
   if (verify_weights(arguments[1], specs, 2)) return 1;
   Weights weights;
   const WeightTable table = {specs, 2, nullptr, nullptr};
-  if (weights.file()->open_file("test", arguments[1], table) || weights.place("test", table, Allocator{})) {
+  const Status opened = weights.file()->open_file("test", arguments[1], Access::kMapped, table);
+  if (opened || weights.place("test", table, Allocator{})) {
     std::fputs(last_error(), stderr);
     return 1;
   }
