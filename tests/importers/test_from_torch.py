@@ -208,11 +208,12 @@ def test_a_dim_needs_a_greatest_size() -> None:
         BadArgument, match=r'the dim rows cannot be without a greatest size\..*\{"rows": 512\}'
     ):
         made()
-    assert str(made(dims={"rows": 40}).entries[0].inputs[0][1].dims()[0].hi) == "40"
+    (fixed,) = made(dims={"rows": 40}).entries[0].inputs[0][1].dims()
+    assert (fixed.lo, fixed.hi) == (40, 40)
     own = lg.Dim("n", 1, 8, typical=4)
     assert made(dims={"rows": own}).entries[0].inputs[0][1].dims() == (own,)
     with pytest.raises(BadArgument, match="of columns"):
-        made(dims={"rows": 4, "columns": 4})
+        made(dims={"rows": (1, 4), "columns": 4})
 
 
 # --- states -----------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def dims_of(
 
 def no_bound(names: Sequence[str]) -> Exception:
     """The error for dims without a greatest size."""
-    shown = ", ".join(f'"{name}": 512' for name in names)
+    shown = ", ".join(f'"{name}": (1, 512)' for name in names)
     expected = (
         f"a greatest size of each: dims={{{shown}}}, --dim {names[0]}=1..512, "
         f'or torch.export.Dim("{names[0]}", max=512) in the dynamic_shapes'
@@ -90,7 +90,7 @@ def bounded(name: str, found: Any, given: Any) -> Dim | None:
     if isinstance(given, tuple):
         return Dim(name, *given)
     if given is not None:
-        return Dim(name, low, given)
+        return Dim(name, given, given)
     return Dim(name, low, int(high)) if high < GREATEST else None
 
 
