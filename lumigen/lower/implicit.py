@@ -250,6 +250,41 @@ class DepthParts:
         return self.step * self.inside
 
 
+@dataclass(frozen=True)
+class _Shares:
+    """What a task has: a point of the grid, and shares of rows and of columns."""
+
+    top: Scope
+    axis: Axis
+    count: Ix
+    rows: tuple[Axis, Axis]
+    columns: tuple[Axis, Axis]
+    numbers: tuple[tuple[Dim, Ix], ...]
+
+    @staticmethod
+    def of(found: Contraction, m: Axis, n: Axis, dims: tuple[Dim, ...], sizes: Schedule) -> _Shares:
+        """Tiles of columns for every thread; few columns have rows shared out too, and each share packs them again."""
+        chunk, held = sizes["chunk"], sizes["held"]
+        grid_size = extent_of(found.grid)
+        shares, numbers = threads_of(grid_size, dims)
+        n_tiles = tiles(n.extent, 2 * chunk, chunk, shares)
+        m_tiles = tiles(m.extent, held, held // 2, ceildiv(shares, n_tiles))
+        row_tiles, column_tiles = (
+            number("row_tiles", m_tiles, dims),
+            number("column_tiles", n_tiles, dims),
+        )
+        task = Axis("task", grid_size * m_tiles * n_tiles)
+        top = Scope(Names(), frozenset({task}))
+        m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
+        top.bind(n_part, ix(task) % column_tiles)
+        top.bind(m_part, ix(task) // column_tiles % row_tiles)
+        top.spread(ix(task) // column_tiles // row_tiles, found.grid)
+        rows = _share(top, m, m_part, row_tiles, "m", "rows_each")
+        columns = _share(top, n, n_part, column_tiles, "n", "columns_each")
+        numbers = (*numbers, (row_tiles, m_tiles), (column_tiles, n_tiles))
+        return _Shares(top, task, grid_size * row_tiles * column_tiles, rows, columns, numbers)
+
+
 def _program(
     plan: KernelPlan,
     found: Contraction,
@@ -262,65 +297,46 @@ def _program(
 ) -> TileProgram:
     (store,) = plan.stores
     m, n, k = axes
-    chunk, held, band = sizes["chunk"], sizes["held"], sizes["rows"]
-    # tiles of columns for every thread, and where there are few columns rows shared out as well: each share packs
-    # its columns again
-    grid_size = extent_of(found.grid)
-    dims = dims_of(plan.region)
-    shares, numbers = threads_of(grid_size, dims)
-    n_tiles = tiles(n.extent, 2 * chunk, chunk, shares)
-    m_tiles = tiles(m.extent, held, held // 2, ceildiv(shares, n_tiles))
-    row_tiles, column_tiles = (
-        number("row_tiles", m_tiles, dims),
-        number("column_tiles", n_tiles, dims),
-    )
-    task = Axis("task", grid_size * m_tiles * n_tiles)
-    top = Scope(Names(), frozenset({task}))
-    top.loops = loops_by_value(moved(fold, mapping) for fold in found.folds)
-    m_part, n_part = Axis("row_tile", ix(row_tiles)), Axis("column_tile", ix(column_tiles))
-    top.bind(n_part, ix(task) % column_tiles)
-    top.bind(m_part, ix(task) // column_tiles % row_tiles)
-    top.spread(ix(task) // column_tiles // row_tiles, found.grid)
-    m0, m1 = _share(top, m, m_part, row_tiles, "m", "rows_each")
-    n0, n1 = _share(top, n, n_part, column_tiles, "n", "columns_each")
-
-    # of a row of a tile: not a power of two, whose rows would share places in the caches
-    length = chunk + WIDTH
-    b_tile = Buffer("b_tile", Role.SCRATCH, (ix(parts.deepest), ix(length)), f32)
-    most = ceildiv(m.extent.bounds()[1] or held, WIDTH) * WIDTH
-    c_tile = Buffer("c_tile", Role.SCRATCH, (minimum(held, most), ix(length)), f32)
-    a_tile = Buffer("a_tile", Role.SCRATCH, (ix(band), ix(parts.deepest)), f32)
-    whole = parts.axes[0].extent
-    c, first = Axis("c", n.extent), Axis("part", maximum(whole, ix(1)))  # the sum of nothing is 0
+    chunk, dims = sizes["chunk"], dims_of(plan.region)
+    task = _Shares.of(found, m, n, dims, sizes)
+    (m0, m1), (n0, n1) = task.rows, task.columns
+    task.top.loops = loops_by_value(moved(fold, mapping) for fold in found.folds)
+    scratch = a_tile, b_tile, c_tile = _scratch(m, parts, sizes)
+    c = Axis("c", n.extent)
     c_end = minimum(ix(c) + chunk, n1)
+    whole = parts.axes[0].extent
+    first = Axis("part", maximum(whole, ix(1)))  # the sum of nothing is 0
     begin = ix(0) if parts.is_one else ix(first)
-    end = whole if parts.is_one else minimum(begin + parts.step, whole)
-    body: list[Stmt] = [_pack(runs, parts, (begin, end), b_tile, ix(c), c_end)]
-    body.append(
-        _multiply(
-            rows, parts, (begin, end), (m, k), (ix(m0), ix(m1)), c_end - c, (a_tile, b_tile, c_tile)
-        )
-    )
-    inner: list[Stmt] = body
+    span = begin, whole if parts.is_one else minimum(begin + parts.step, whole)
+    share = ix(m0), ix(m1)
+    inner: list[Stmt] = [
+        _pack(runs, parts, span, b_tile, ix(c), c_end),
+        _multiply(rows, parts, span, (m, k), share, c_end - c, scratch),
+    ]
     if not parts.is_one:
-        inner = [For(first, ix(0), first.extent, False, tuple(body), step=parts.step)]
+        inner = [For(first, ix(0), first.extent, False, tuple(inner), step=parts.step)]
 
     value = substitute(store.value, mapping)
     at = tuple(i.substitute(mapping) for i in store.at)
     contraction = substitute(found.reduce, mapping)
     out = map_expr(value, {contraction: read(c_tile, (ix(m) - m0, ix(n) - c))})
-    points = Points(m, ix(m0), ix(m1)), Points(n, ix(c), c_end)
-    inner.append(stored(top, store.dst, at, out, *points))
-    top.stmts.append(For(c, ix(n0), ix(n1), False, tuple(inner), step=chunk))
-    return TileProgram(
-        "panel",
-        (),
-        dims,
-        task,
-        grid_size * row_tiles * column_tiles,
-        (b_tile, c_tile) if rows.operand.panels else (a_tile, b_tile, c_tile),
-        tuple(top.stmts),
-        numbers=(*numbers, (row_tiles, m_tiles), (column_tiles, n_tiles)),
+    points = Points(m, *share), Points(n, ix(c), c_end)
+    inner.append(stored(task.top, store.dst, at, out, *points))
+    task.top.stmts.append(For(c, ix(n0), ix(n1), False, tuple(inner), step=chunk))
+    used = (b_tile, c_tile) if rows.operand.panels else (a_tile, b_tile, c_tile)
+    body = tuple(task.top.stmts)
+    return TileProgram("panel", (), dims, task.axis, task.count, used, body, numbers=task.numbers)
+
+
+def _scratch(m: Axis, parts: DepthParts, sizes: Schedule) -> tuple[Buffer, Buffer, Buffer]:
+    """Tiles of rows, of columns, and of their products."""
+    # of a row of a tile: not a power of two, whose rows would share places in the caches
+    length, held = ix(sizes["chunk"] + WIDTH), sizes["held"]
+    most = ceildiv(m.extent.bounds()[1] or held, WIDTH) * WIDTH
+    return (
+        Buffer("a_tile", Role.SCRATCH, (ix(sizes["rows"]), ix(parts.deepest)), f32),
+        Buffer("b_tile", Role.SCRATCH, (ix(parts.deepest), length), f32),
+        Buffer("c_tile", Role.SCRATCH, (minimum(held, most), length), f32),
     )
 
 

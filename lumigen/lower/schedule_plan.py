@@ -19,7 +19,7 @@ from lumigen.lower.contractions import is_cheap, is_plain
 from lumigen.lower.pipeline import are_counted, multiplied_in
 from lumigen.lower.row_fold import RowFold
 from lumigen.lower.scope import kernel_reductions
-from lumigen.lower.sliding import slides
+from lumigen.lower.sliding import schedule_of_sliding
 from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
@@ -50,10 +50,8 @@ def schedule_of_thread(plan: KernelPlan, machine: Processor) -> Schedule:
             return schedule("order", {"threads": 1})
         case _ if _scans(plan):
             return schedule("scan", tiles.scans)
-        case _ if slides(plan):
-            return schedule("sliding", tiles.sliding)
         case _:
-            return schedule("simt", tiles.loops)
+            return schedule_of_sliding(plan, tiles.sliding) or schedule("simt", tiles.loops)
 
 
 def _of_rows(found: RowFold, machine: Processor) -> Schedule:

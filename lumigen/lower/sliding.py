@@ -18,13 +18,13 @@ from math import prod
 
 from lumigen.condition import Cmp
 from lumigen.dtype import f32
-from lumigen.index import Axis, Ix, ceildiv, extent_of, ix, minimum, product
+from lumigen.index import Axis, Ix, Lookup, ceildiv, extent_of, ix, minimum, product
 from lumigen.lower.built import Built, check
 from lumigen.lower.contract import WIDTH, Points, stored
 from lumigen.lower.scope import Names, Scope, address, guarded, loops_by_value
 from lumigen.lower.simt import dims_of
 from lumigen.lower.sweeps import Around
-from lumigen.machine import Processor
+from lumigen.machine import Processor, Sizes
 from lumigen.plan import KernelPlan, Loop, NotRealised
 from lumigen.region import (
     Buffer,
@@ -45,7 +45,7 @@ from lumigen.region import (
     substitute,
     walk,
 )
-from lumigen.schedule import Schedule
+from lumigen.schedule import Schedule, schedule
 from lumigen.tile import For, PackRuns, Stmt, StoreTile, TileProgram
 
 SITES = ("visits", "rows", "columns", "held")
@@ -145,6 +145,7 @@ class Sliding:
         match inner:
             case (Loop(kind="seq", carries=(carry,)) as fold, Store() as store):
                 plain = carry.correct is None and carry.product is None
+                plain = plain and carry.value.dtype is f32
             case _:
                 raise NotRealised("windows slide in one fold with one accumulator, and one store")
         result = (carry.value, carried(0, "new", carry.value.dtype))
@@ -174,9 +175,11 @@ class Sliding:
             raise NotRealised("windows are folded with what varies with them")
         if {a for a in self.fold.axes if a.extent != 1} != inside:
             raise NotRealised("a fold over more than windows")
-        asked = frozenset[Axis]().union(*(c.axes for c in self.where(ix(0), ix(0))))
-        if (self.base.axes | asked) - set(self.outer):
+        places = (self.base, *(c.slack for c in self.where(ix(0), ix(0))))
+        if any(i.axes - set(self.outer) for i in places):
             raise NotRealised("an image that varies with the windows")
+        if any(isinstance(a, Lookup) for i in places for a in i.atoms()):
+            raise NotRealised("an integer that is read may be read where it is, and no earlier")
 
     @property
     def is_alone(self) -> bool:
@@ -202,12 +205,19 @@ class Sliding:
         return self.rows.overlaps and self.columns.overlaps
 
 
-def slides(plan: KernelPlan) -> bool:
-    """Whether a plan is a fold over windows that overlap, which is faster with its image in tiles."""
+def schedule_of_sliding(plan: KernelPlan, sizes: Sizes) -> Schedule | None:
+    """Of a fold over windows that overlap, which is faster with its image in tiles; None of another one.
+
+    The sizes are those of tiles of an image: there are fewer results of it where windows are steps apart.
+    """
     try:
-        return Sliding.of(plan).overlaps
+        found = Sliding.of(plan)
     except NotRealised:
-        return False
+        return None
+    rows = max(sizes["held"], sizes["rows"] // found.rows.step)
+    columns = max(WIDTH, sizes["columns"] // found.columns.step)
+    tile = {**sizes, "rows": rows, "columns": columns}
+    return schedule("sliding", tile) if found.overlaps else None
 
 
 def sliding(plan: KernelPlan, sizes: Schedule, machine: Processor) -> Built:
@@ -350,8 +360,9 @@ def _program(plan: KernelPlan, found: Sliding, sizes: Schedule, machine: Process
     scope = top.inner([place])
     several = (strip,) if strip.extent != 1 else ()
     scope.spread(place, (*found.outer, *several))
-    c, most = Axis("c", x.extent), x.extent.bounds()[1]
-    is_one = most is not None and most <= wide
+    c = Axis("c", x.extent)
+    # what is not known may be no column, which must read none
+    is_one = x.extent.is_const and x.extent.const <= wide
     inner = scope if is_one else scope.inner([c])
     at = ix(strip) * high if several else ix(0), ix(0) if is_one else ix(c)
     rows = _at_most(scope, "high", high, y.extent - at[0])
@@ -363,11 +374,8 @@ def _program(plan: KernelPlan, found: Sliding, sizes: Schedule, machine: Process
         scope.stmts.append(For(c, ix(0), x.extent, False, tuple(inner.stmts), step=wide))
     first = ix(task) * each
     loop = For(place, first, minimum(first + each, place.extent), False, tuple(scope.stmts))
-    buffers, scratch = (
-        plan.region.buffers(),
-        tuple(b for b in (tile.image, tile.lines, tile.sums) if b),
-    )
-    given = buffers, dims_of(plan.region), task, task.extent
+    scratch = tuple(b for b in (tile.image, tile.lines, tile.sums) if b)
+    given = plan.region.buffers(), dims_of(plan.region), task, task.extent
     return TileProgram("sliding", *given, scratch, (*top.stmts, loop))
 
 

@@ -216,7 +216,8 @@ static void check_repeated(Random& random, int64_t rows, int64_t length, int64_t
     for (int64_t c = lo; c < hi; c++) {
       const int64_t r = c / length, x = c % length;
       const bool is_there = r % 3 != 2 && x >= begin && x < end;
-      CHECK(tile[size_t(c - lo)] == (is_there ? image[size_t((r * pitch * kRepeat + 1 + x) / kRepeat)] : -2.0f));
+      CHECK(tile[size_t(c - lo)] ==
+            (is_there ? image[size_t((r * pitch * kRepeat + 1 + x) / kRepeat)] : -2.0f));
     }
   }
 }
