@@ -169,6 +169,26 @@ def test_guards_move_into_the_reduction() -> None:
     assert isinstance(kept.body, Choose)
 
 
+def test_what_a_conjunction_or_a_count_asks_of_axes_moves_into_the_reduction() -> None:
+    x, bounds = load("X", i, j), at_most(j, i)
+    other = prim(Op.LESS_THAN, (load("Y", j), num(0)), boolean)
+    both = mul(bounds, other)
+    for body, rest, r in (
+        (where(both, x, num(0)), where(other, x, num(0)), total),
+        (where(both, x, num(-INF)), where(other, x, num(-INF)), largest),
+    ):
+        out = r(body, j)
+        assert isinstance(out, Reduce)
+        assert (out.where, out.body) == (bounds.conditions, rest)
+    for body, rest in ((bounds, const(1, i64)), (both, prim(Op.CONTIGUOUS, (other,), i64))):
+        count = reduce(Monoid.SUM, (j,), prim(Op.CONTIGUOUS, (body,), i64), i64)
+        assert isinstance(count, Reduce)
+        assert (count.where, count.body) == (bounds.conditions, rest)
+    any_of = reduce(Monoid.MAX, (j,), bounds, boolean)
+    assert isinstance(any_of, Reduce)
+    assert (any_of.where, any_of.body) == (bounds.conditions, const(True, boolean))
+
+
 # ---- sifting ----
 
 

@@ -95,6 +95,17 @@ def test_membership_is_looked_up_in_the_sorted_others(device: Device) -> None:
 
 
 @DEVICES
+def test_few_elements_are_compared_with_all_others(device: Device) -> None:
+    """That takes less than to sort a million of them."""
+
+    def function(x: Any, others: Any) -> Any:
+        return lg.isin(x, others)
+
+    model = lowered(function, device, x=lg.spec(3), others=lg.spec(1 << 20))
+    assert "order" not in {k.program.skeleton for k in model.kernels}
+
+
+@DEVICES
 def test_the_mode_is_the_longest_run_of_sorted_rows(device: Device) -> None:
     x = np.random.default_rng(5).integers(0, 9, (4, 300))
     model = lowered(lambda x: x.mode()._asdict(), device, x=lg.spec(4, 300, dtype=lg.i64))

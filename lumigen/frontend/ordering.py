@@ -128,10 +128,14 @@ def isin(elements: Value, test_elements: Value, *, invert: bool = False) -> Tens
 
 
 def _is_among(elements: Tensor, others: Tensor) -> Tensor:
-    """Whether each element is one of (n,), which are sorted to look for it."""
-    if _are_few(others, elements):
+    """Whether each element is one of (n,), which are sorted to look for it.
+
+    To sort them takes as many comparisons as to compare each with log2(n) elements.
+    """
+    n = others.extents[0]
+    if _are_few(others, elements) or _most(product(elements.extents)) <= _most(n).bit_length():
         return (elements.unsqueeze(-1) == others).any(-1)
-    dtype, n = dtype_of("isin", elements, others), others.extents[0]
+    dtype = dtype_of("isin", elements, others)
     values, row = elements.to(dtype).flatten(), sort(others.to(dtype)).values
     places = _positions(row, values, after=False)
     found = (places < row.of(size(n))) & (taken(row, places) == values)

@@ -205,7 +205,8 @@ def test_a_dim_needs_a_greatest_size() -> None:
         )
 
     with pytest.raises(
-        BadArgument, match=r'the dim rows cannot be without a greatest size\..*\{"rows": \(1, 512\)\}'
+        BadArgument,
+        match=r'the dim rows cannot be without a greatest size\..*\{"rows": \(1, 512\)\}',
     ):
         made()
     (fixed,) = made(dims={"rows": 40}).entries[0].inputs[0][1].dims()
