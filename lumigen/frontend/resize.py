@@ -21,8 +21,9 @@ from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
 from lumigen.index import Ix, Symbolic, ix, maximum, minimum
 
-RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
-MODES = ("nearest", "nearest-exact", "area", *RANKS)
+LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+RANKS = {**LINEAR, "bicubic": 2}
+MODES = ("nearest", "nearest-exact", "area", "linear", "bilinear", "bicubic", "trilinear")
 CUBIC = -0.75  # the slope at 1, as PyTorch and OpenCV have it
 FINEST = 2**20  # scales are fractions with denominators up to it
 
@@ -144,9 +145,7 @@ def interpolate(
     for k, count in enumerate(sizes):
         d = 2 + k
         n, m = extents[k], count
-        if scales is not None:
-            if n == m and scales[k] == 1:
-                continue
+        if scales is not None and not _is_exact(mode, rank, n, m, scales[k]):
             if not align_corners:
                 n, m = ix(scales[k].denominator), ix(scales[k].numerator)
         elif n == m:
@@ -161,6 +160,16 @@ def interpolate(
         else:
             x = _read(x, d, count, line, 0)
     return x
+
+
+def _is_exact(mode: str, rank: int, n: Ix, m: Ix, scale: Fraction) -> bool:
+    """Whether the extents say where elements lie, whatever the scale: PyTorch copies an axis that keeps its size.
+
+    It does so in linear modes, and of images by `nearest`, which also doubles exactly.
+    """
+    if n == m:
+        return scale == 1 or mode in LINEAR or (mode, rank) == ("nearest", 2)
+    return (mode, rank) == ("nearest", 2) and m == 2 * n
 
 
 def _sizes(

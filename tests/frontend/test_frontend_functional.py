@@ -327,6 +327,31 @@ def test_interpolation_of_dynamic_extents(mode: str, options: dict[str, Any]) ->
         check(got, resized(torch_functional, as_torch(x), as_torch(like)), TOLERANCE, 1e-5)
 
 
+MODES_BY_AXES = (
+    ("nearest", "nearest-exact", "linear"),
+    ("nearest", "nearest-exact", "bilinear", "bicubic"),
+    ("nearest", "nearest-exact", "trilinear"),
+)
+
+
+@pytest.mark.parametrize("scale", [1.1, 1.3, 2.2, 0.9])
+@pytest.mark.parametrize(("axes", "modes"), list(enumerate(MODES_BY_AXES, 1)))
+def test_interpolation_by_a_scale_that_extents_do_not_show(
+    axes: int, modes: tuple[str, ...], scale: float
+) -> None:
+    """An axis that keeps its size is copied in linear modes, and of images by `nearest`, which also doubles."""
+    for extent in (3, 5):
+        x = numbers(1, 2, *(extent,) * axes)
+        for mode in modes:
+            for factors in (scale, (scale, 2.0, 1.0)[:axes]):
+                got = interpret(
+                    lambda t, m=mode, s=factors: functional.interpolate(t, scale_factor=s, mode=m),
+                    x,
+                )
+                right = torch_functional.interpolate(as_torch(x), scale_factor=factors, mode=mode)
+                check(got, right, TOLERANCE, 1e-5)
+
+
 @pytest.mark.parametrize(("height", "width"), [(4, 4), (12, 8), (16, 12), (8, 8)])
 def test_pieces_whose_number_is_symbolic(height: int, width: int) -> None:
     x = np.abs(numbers(1, 2, height, width)) + 0.5  # so that nothing cancels
