@@ -141,6 +141,50 @@ def test_two_models_as_subdirectories_of_one_program(emitted, tool, tmp_path):
     run(tmp_path / "build" / "app", weights, cwd=tmp_path)
 
 
+# Three ones: of what a sum has lost, of NaN, and of a quotient; none of them where arithmetic is relaxed.
+EXACT = """
+#include <cstdio>
+int main() {
+  volatile float from_outside[] = {1e8f, 1.0f, 0.0f, 5.0f};
+  const float big = from_outside[0], small = from_outside[1], zero = from_outside[2], five = from_outside[3];
+  const float sum = small + big, nan = zero / zero;
+  volatile float third = five / 3.0f;
+  std::printf("%d%d%d", small - (sum - big) == 1.0f, nan != nan, third == float(5.0 / 3.0));
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_relaxed_arithmetic_of_a_program_does_not_reach_the_model(tool, tmp_path, compiler):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    write_project(render_project(models.tiny()), tmp_path / "tiny")
+    relaxed = "-ffast-math -funsafe-math-optimizations -fassociative-math -ffinite-math-only"
+    more = "-freciprocal-math -fno-signed-zeros -fno-trapping-math"
+    parent = tmp_path / "CMakeLists.txt"
+    parent.write_text(
+        "cmake_minimum_required(VERSION 3.21)\nproject(app LANGUAGES CXX)\n"
+        f"add_compile_options({relaxed} {more})\nadd_subdirectory(tiny)\n"
+    )
+    options = [*ninja(tool), f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release"]
+    configure = [tool("cmake"), "-S", ".", "-B", "build", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    run(*configure, *options, cwd=tmp_path)
+    (tmp_path / "exact.cpp").write_text(EXACT)
+    commands = json.loads((tmp_path / "build" / "compile_commands.json").read_text())
+    flags = {
+        tuple(w for w in c["command"].split() if w.startswith(("-f", "-O", "-m"))) for c in commands
+    }
+    assert all(set(relaxed.split()) <= set(f) for f in flags)
+    baseline = [f for f in flags if "-mavx2" not in f and "-mavx512f" not in f]
+    for f in baseline:
+        run(compiler, *f, "-fno-lto", "exact.cpp", "-c", "-o", "exact.o", cwd=tmp_path)
+        run(compiler, "exact.o", "-o", "exact", cwd=tmp_path)
+        assert run("./exact", cwd=tmp_path) == "111"
+    parent.write_text(parent.read_text().replace(relaxed, "/fp:fast"))
+    with pytest.raises(AssertionError, match=r"\[tiny\] The option /fp:fast"):
+        run(*configure, *options, cwd=tmp_path)
+
+
 def test_embedded_weights_need_no_file(project, tool, tmp_path, arrays):
     directory = tmp_path / "with a space"
     write_project(render_project(models.tiny(), embed_weights=True), directory)
