@@ -5,6 +5,7 @@ A row is all that the compiler knows about an op, apart from one spelling per ta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -43,6 +44,9 @@ class Op(Enum):
 
     # Ops are looked up all the time, and the hash of an Enum is Python's own code.
     __hash__ = object.__hash__
+
+
+HALF_TURN = math.pi / 2  # what is added to an angle whose cosine a sine is, in all digits of f64
 
 
 class Form(Enum):

@@ -21,7 +21,7 @@ from lumigen.errors import SourceLocation
 from lumigen.index import Axis, Dim, Indicator, Ix, Lookup, indicator, ix, lookup, maximum, minimum
 from lumigen.integers import FURTHEST, Range, comparable, fits, range_of, remainder_fits, wrapped
 from lumigen.memo import Nodes, remembered
-from lumigen.ops import Op
+from lumigen.ops import HALF_TURN, Op
 from lumigen.view import Shape
 
 
@@ -360,6 +360,16 @@ def const(value: float | int | bool, dtype: DType) -> Expr:
         return _intern(Const, number.hex(), number, dtype)
     number = bool(value) if dtype.is_bool else wrapped(int(value), dtype)
     return _intern(Const, str(number), number, dtype)
+
+
+def angle_of(e: Prim) -> Expr | None:
+    """x of sin(x + pi/2), whose sum is not rounded."""
+    sum_of = e.args[0]
+    if e.op is Op.SIN and isinstance(sum_of, Prim) and sum_of.op is Op.ADD:
+        for x, c in (sum_of.args, sum_of.args[::-1]):
+            if isinstance(c, Const) and c.value == HALF_TURN:
+                return x
+    return None
 
 
 def index(value: Ix, dtype: DType) -> Expr:

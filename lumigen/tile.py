@@ -70,11 +70,15 @@ class Finish:
 
 @dataclass(frozen=True)
 class ScanCarry:
-    """A value that a scan carries, one for each lane if `lanes`; `value` is the first one."""
+    """A value that a scan carries, one for each lane if `lanes`; `value` is the first one.
+
+    `sums`: it is a sum of floats, with what its roundings take from it.
+    """
 
     name: Local
     value: Expr
     lanes: Axis | None
+    sums: bool = False
 
 
 @dataclass(frozen=True)

@@ -247,6 +247,45 @@ def test_constants_divide_whatever_their_reciprocals_are(divisor: float, compile
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize("dtype", [lg.f32, lg.f64], ids=str)
+def test_quotients_are_rounded_once(dtype: lg.DType, compiled: bool) -> None:
+    """By a constant, by a number for each row, by each other, and by a count."""
+    rng = np.random.default_rng(0)
+    a, w = rng.normal(size=(48, 50)).astype(dtype.numpy), rng.normal(size=48).astype(dtype.numpy)
+    whole = np.round(a * 1000)  # whose sums are exact
+    cx = lg.Graph()
+    x, y, rows = (cx.tensor(v.shape, dtype).set(v) for v in (a, w, whole))
+    found = [x / 24000, x / 3 / 7, x / y[:, None], y / x.T, 7 / x, rows.mean(1), rows.mean(0) / 3]
+    found = [q.retrieve() for q in found]
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    if not compiled:
+        a, w, whole = (v.astype(np.float64) for v in (a, w, whole))  # rounded at the end
+    right = [a / 24000, a / 3 / 7, a / w[:, None], w / a.T, 7 / a]
+    right += [whole.sum(1) / 50, whole.sum(0) / 48 / 3]
+    for ours, theirs in zip(found, right, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.astype(dtype.numpy))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
+@pytest.mark.parametrize(("shape", "dim"), [((12000,), 0), ((12000, 20), 0), ((3, 12000), 1)])
+def test_long_cumulative_sums_lose_nothing(
+    shape: tuple[int, ...], dim: int, compiled: bool
+) -> None:
+    """Of the steps of a phase: as PyTorch, which carries f64."""
+    step = np.random.default_rng(0).uniform(0, 0.1, shape).astype(np.float32)
+    step[(-1,) * len(shape)] = np.inf
+    cx = lg.Graph()
+    found = cx.tensor(shape).set(step).cumsum(dim).retrieve()
+    if compiled:
+        cx.compile(lg.GenericCompiler(), lg.CPUCompiler())
+    cx.execute()
+    right = torch.from_numpy(step).double().cumsum(dim).numpy()
+    np.testing.assert_allclose(found.numpy(), right, rtol=1.2e-7)  # a unit of f32
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "cpu"])
 @pytest.mark.parametrize("dtype", [lg.f16, lg.bf16, lg.f32, lg.f64], ids=str)
 def test_ndtri_is_accurate_in_both_tails(dtype: lg.DType, compiled: bool) -> None:
     info = torch.finfo(getattr(torch, str(np.dtype(dtype.numpy).name)))

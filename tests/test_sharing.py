@@ -60,8 +60,9 @@ def test_text_is_of_the_length_of_what_is_computed(
 ) -> None:
     graph = traced(function, x=lg.spec(3, N, dtype=dtype))
     model = Traced(name, "0", (("entry", graph),), ())
-    (kernel,) = lower_model(model, {}, target=TARGETS[target].target).model.kernels
-    assert len(kernel.body) < 20_000
+    kernels = lower_model(model, {}, target=TARGETS[target].target).model.kernels
+    assert len(kernels) <= 2  # what is made of many values is stored once
+    assert all(len(kernel.body) < 20_000 for kernel in kernels)
 
 
 def test_numbers_are_the_interpreter_s() -> None:

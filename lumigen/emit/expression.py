@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
 from lumigen.dtype import boolean, f32, f64, i32, i64
 from lumigen.emit import cxx
-from lumigen.emit.horner import is_quotient, polynomial
+from lumigen.emit.arithmetic import arithmetic, negated, unrounded, widened
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.packets import Packets
 from lumigen.emit.places import NARROW, WIDE, is_small
@@ -29,7 +29,7 @@ from lumigen.emit.text import (
     pointer,
     suffix,
 )
-from lumigen.emit.widths import int_reach, is_index, overflows_int
+from lumigen.emit.widths import is_index, overflows_int
 from lumigen.errors import LoweringFailed
 from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
 from lumigen.lower.algebra import is_nonnegative
@@ -214,7 +214,7 @@ class Renderer:
         a, b = e.args
         name = "add" if e.op is Op.ADD else "multiply"
         for x, y in ((a, b), (b, a)):
-            subtracted = _negated(y) if e.op is Op.ADD else None
+            subtracted = negated(y) if e.op is Op.ADD else None
             if subtracted is not None:
                 name, a, b = "subtract", x, subtracted
         return Text(
@@ -228,6 +228,9 @@ class Renderer:
             is_wider = e.dtype is i64 and overflows_int(e)
             render = widened(self.scalar) if is_wider else self.scalar
             return _wrapped(e, arithmetic(e, render, may_fuse=e.dtype is f32))
+        whole = unrounded(e, lambda x: self.scalar(x).code)
+        if whole is not None:
+            return whole
         args = [self.scalar(a) for a in e.args]
         if e.op in UNARY:
             stem = UNARY[e.op]
@@ -373,9 +376,12 @@ class Renderer:
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
-        args = [self.vector(a) for a in e.args]
         if e.op is Op.EXP2 and self.flushes:
-            return Text(f"exp2_flushed({args[0].code})")
+            return Text(f"exp2_flushed({self.vector(e.args[0]).code})")
+        whole = unrounded(e, lambda x: self.vector(x).code)
+        if whole is not None:
+            return whole
+        args = [self.vector(a) for a in e.args]
         if e.op in UNARY:
             return Text(f"{UNARY[e.op]}({args[0].code})")
         if e.op is Op.MOD:
@@ -451,42 +457,6 @@ def span_where(
     return begin, end, others
 
 
-def arithmetic(e: Prim, render: Callable[[Expr], Text], may_fuse: bool) -> Text:
-    """Sums and products in the spelling that a person would use: a - b, a / b, fma, polynomial."""
-    a, b = e.args
-    terms = polynomial(e) if may_fuse else None
-    if terms is not None:
-        x, coefficients = terms
-        numbers = ", ".join(literal(c.value, c.dtype) for c in coefficients)
-        return Text(f"polynomial({render(x).code}, {numbers})")
-    if e.op is Op.MUL:
-        for x, y in ((a, b), (b, a)):
-            if isinstance(y, Prim) and y.op is Op.RECIP:
-                return Text(
-                    f"{render(x).within(PRODUCT)} / {render(y.args[0]).within(TIGHT)}", PRODUCT
-                )
-        return Text(f"{render(a).within(PRODUCT)} * {render(b).within(TIGHT)}", PRODUCT)
-    for x, y in ((a, b), (b, a)):
-        subtracted = _negated(y)
-        if subtracted is not None:
-            return Text(f"{render(x).within(SUM)} - {render(subtracted).within(PRODUCT)}", SUM)
-    for x, y in ((b, a), (a, b)):
-        if may_fuse and isinstance(y, Prim) and y.op is Op.MUL and not is_quotient(y):
-            p, q = (render(z).code for z in y.args)
-            return Text(f"fma({p}, {q}, {render(x).code})")
-    return Text(f"{render(a).within(SUM)} + {render(b).within(PRODUCT)}", SUM)
-
-
-def widened(render: Callable[[Expr], Text]) -> Callable[[Expr], Text]:
-    """The same texts, in 64 bits where C++ would compute in an int."""
-
-    def wide(e: Expr) -> Text:
-        text = render(e)
-        return text if int_reach(e) is None else Text(f"int64_t{{{text.code}}}")
-
-    return wide
-
-
 def _may_overflow(e: Ix) -> bool:
     """Whether the sum may leave an i64 although each of its atoms is in one."""
     lo, hi = e.bounds()
@@ -501,15 +471,6 @@ def _wrapped(e: Prim, text: Text) -> Text:
     if narrow or (e.dtype is i32 and any(map(is_index, e.args))):
         return Text(f"static_cast<{e.dtype.ctype}>({text.code})")
     return text
-
-
-def _negated(e: Expr) -> Expr | None:
-    """x, if the expression is x * -1."""
-    if isinstance(e, Prim) and e.op is Op.MUL:
-        for x, y in (e.args, e.args[::-1]):
-            if isinstance(y, Const) and y.value == -1:
-                return x
-    return None
 
 
 def _extremum(e: Choose) -> tuple[str, Expr, Expr] | None:
@@ -547,5 +508,4 @@ __all__ = [
     "literal",
     "pointer",
     "suffix",
-    "widened",
 ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i64
 from lumigen.emit import cxx
+from lumigen.emit.arithmetic import arithmetic, widened
 from lumigen.emit.expression import (
     LOOSE,
     PRODUCT,
@@ -21,9 +22,7 @@ from lumigen.emit.expression import (
     TIGHT,
     WORD,
     Text,
-    arithmetic,
     literal,
-    widened,
 )
 from lumigen.emit.lines import Lines, Uses
 from lumigen.emit.spelled import uses_of
@@ -50,6 +49,7 @@ from lumigen.region import (
     Region,
     Scan,
     Store,
+    angle_of,
     const,
     free_axes,
     indices_of,
@@ -432,6 +432,9 @@ class _Scope:
         if e.op in (Op.ADD, Op.MUL):
             render = widened(value) if e.dtype.is_int and overflows_int(e) else value
             return _wrapped(arithmetic(e, render, may_fuse=False), e.dtype)
+        angle = angle_of(e)
+        if angle is not None:
+            return _wrapped(Text(f"__builtin_cos({value(angle).code})"), e.dtype)
         args = [value(a) for a in e.args]
         if e.op is Op.RECIP:
             return Text(f"1.0 / {args[0].within(TIGHT)}", PRODUCT)

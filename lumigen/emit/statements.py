@@ -113,6 +113,8 @@ class Statements:
                 return r.lines(text, binds=s.axis.name)
             case Let() | ScanCarry() | Advance():
                 kind = f"{_type(s.value.dtype, s.lanes)} " if not isinstance(s, Advance) else ""
+                if isinstance(s, ScanCarry) and s.sums:
+                    kind = f"Total<{kind[:-1]}> "
                 const = "const " if isinstance(s, Let) else ""
                 return r.lines(f"{const}{kind}{s.name.name} = {_value(s.value, s.lanes, r)};")
             case Accumulator():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """x[0] + .. + x[i] for each i along `dim`; integers and bools are summed in i64.
 
-    f32 is summed in f32, one after the other or in the order of a tree.
+    A sum of f32 carries what its roundings have lost.
     """
     x = input.to(dtype or (input.dtype if input.dtype.is_float else i64))
     return _along("cumsum", x, dim, 0, "sum", lambda a, b: a + b)

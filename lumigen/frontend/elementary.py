@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
 
 from lumigen.dtype import f64, u8
 from lumigen.errors import BadArgument, DtypeMismatch
@@ -20,6 +22,7 @@ from lumigen.frontend.primitive import (
     both,
     cast,
     constant,
+    exact,
     exp2,
     floating,
     is_scalar,
@@ -37,9 +40,11 @@ from lumigen.frontend.primitive import (
 )
 from lumigen.frontend.trace import fail
 from lumigen.index import Ix, Symbolic, ix
+from lumigen.ops import HALF_TURN
 
-LOG2_E = math.log2(math.e)
 LN_2 = math.log(2)
+LOG2_E = 1 / Fraction("0.6931471805599453094172321214581765680755")  # with more digits than f64
+BEYOND_F64 = 1100.0  # a power of two that is infinite, and whose inverse is 0
 
 
 def neg(a: Edge) -> Edge:
@@ -54,7 +59,7 @@ def sub(a: Operand, b: Operand) -> Edge:
 
 
 def div(a: Operand, b: Operand) -> Edge:
-    """a * recip(b); integers are divided as f32."""
+    """a * recip(b), rounded once; integers are divided as f32."""
     left, right = matched_floats("div", a, b)
     return mul(left, recip(right))
 
@@ -76,8 +81,30 @@ def _magnitude(a: Edge) -> Edge:
 
 
 def exp(a: Edge) -> Edge:
-    """exp2(a * log2(e)); in f32 within |a| * 6e-8 of the truth, relatively."""
-    return exp2(mul(floating(a), LOG2_E))
+    """exp2(a * log2(e)), within 1.2 ulp in f32 and 2 in f64."""
+    return exp2_scaled(a, LOG2_E)
+
+
+def exp2_scaled(a: Edge, scale: Fraction) -> Edge:
+    """exp2(a * scale), where the exponent of a large result would need more digits than its type has.
+
+    In f32 `scale` keeps those of f64, and kernels do not round the product. In f64 the exponent's whole part n goes
+    apart: what n / scale leaves of `a` is exact, for n / scale is the sum of two numbers (W. J. Cody and W. Waite,
+    Software Manual for the Elementary Functions, 1980).
+    """
+    a = floating(a)
+    if a.dtype is not f64:
+        return exp2(mul(a, exact(float(scale), a.dtype)))
+    unit = math.ldexp(1, math.frexp(1 / scale)[1] - 32)
+    # 32 bits, so that the product with a whole number of 21 bits is exact.
+    upper = round(1 / scale / Fraction(unit)) * unit
+    lower = float(1 / scale - Fraction(upper))
+    end = BEYOND_F64 / abs(float(scale))
+    a = where(less(end, a), end, where(less(a, -end), -end, a))
+    exponent = mul(a, float(scale))
+    n = sub(exponent, mod(exponent, 1))
+    rest = sub(sub(a, mul(n, upper)), mul(n, lower))
+    return mul(exp2(n), exp2(mul(rest, float(scale))))
 
 
 def log(a: Edge) -> Edge:
@@ -94,18 +121,19 @@ def rsqrt(a: Edge) -> Edge:
 
 
 def cos(a: Edge) -> Edge:
-    """1 - 2 sin(a/2)^2: halving is exact; a + pi/2 would cost large angles their accuracy."""
-    s = sin(mul(floating(a), 0.5))
-    return add(mul(mul(s, s), -2), 1)
+    """sin(a + pi/2), whose sum is not rounded: it would cost large angles their accuracy."""
+    a = floating(a)
+    return sin(add(a, exact(HALF_TURN, a.dtype)))
 
 
 def tan(a: Edge) -> Edge:
+    """sin(a) / cos(a)."""
     return mul(sin(a), recip(cos(a)))
 
 
 def sigmoid(a: Edge) -> Edge:
     """recip(1 + exp(-a))."""
-    return recip(add(exp2(mul(floating(a), -LOG2_E)), 1))
+    return recip(add(exp2_scaled(a, -LOG2_E), 1))
 
 
 def relu(a: Edge) -> Edge:
@@ -158,7 +186,7 @@ def tanh(a: Edge) -> Edge:
     """1 - 2 / (exp(2a) + 1), which cancels near 0 and gives way there to an odd function."""
     a = floating(a)
     y = mul(a, a)
-    far = add(mul(recip(add(exp2(mul(a, 2 * LOG2_E)), 1)), -2), 1)
+    far = add(mul(recip(add(exp2_scaled(a, 2 * LOG2_E), 1)), -2), 1)
     if a.dtype is f64:
         near = mul(a, mul(polynomial(y, _TANH_OVER), recip(polynomial(y, _TANH_UNDER))))
         return where(less(y, 0.3), near, far)
@@ -252,9 +280,12 @@ def erf(a: Edge) -> Edge:
 
 
 def _erfc_positive(x: Edge) -> Edge:
-    """erfc for x >= 0."""
+    """erfc for x >= 0: erfcx(x) exp(-u^2) exp((u - x) (u + x)) with the first digits u of x, whose square is exact."""
     x = minimum(x, 30.0)  # beyond, erfc is 0 in f64, and infinity would meet 0 * inf
-    return mul(erfcx(x), exp(neg(mul(x, x))))
+    digits = 2.0**16 if x.dtype is f64 else 2.0**6
+    u = mul(floor(mul(x, digits)), 1 / digits)
+    rest = mul(sub(u, x), add(u, x))
+    return mul(mul(erfcx(x), exp(rest)), exp(neg(mul(u, u))))
 
 
 def erfcx(x: Edge) -> Edge:
@@ -288,7 +319,7 @@ def gelu(a: Edge) -> Edge:
 def gelu_tanh(a: Edge) -> Edge:
     """a (1 + tanh(u)) / 2 with u = sqrt(2/pi) (a + 0.044715 a^3), which is a * sigmoid(2u)."""
     a = floating(a)
-    scale = -2 * LOG2_E * math.sqrt(2 / math.pi)
+    scale = -2 * float(LOG2_E) * math.sqrt(2 / math.pi)
     bent = mul(a, add(mul(mul(a, a), 0.044715 * scale), scale))
     return mul(a, recip(add(exp2(bent), 1)))
 
@@ -350,7 +381,7 @@ def _real_power(a: Edge, exponent: float) -> Edge:
 
 
 def exponential(base: Operand, exponent: Edge) -> Edge:
-    """base ** exponent for a positive number or extent as base: exp2(exponent * log2(base))."""
+    """base ** exponent for a positive number or extent as base: exp2(exponent * log2(base)), within 2 ulp."""
     if isinstance(base, Symbolic | Ix):
         check_extent("pow", f"the base is {base}", ix(base), least=1)
         exponent = floating(exponent)
@@ -365,7 +396,8 @@ def exponential(base: Operand, exponent: Edge) -> Edge:
         )
     if base == 1:
         return matched("pow", constant(1, floating(exponent).dtype), exponent)[0]
-    return exp2(mul(floating(exponent), math.log2(base)))
+    with localcontext(prec=40):
+        return exp2_scaled(exponent, Fraction(Decimal(base).ln()) * LOG2_E)
 
 
 def floor(a: Edge) -> Edge:

@@ -277,9 +277,10 @@ def acosh(input: Tensor) -> Tensor:
 
 
 def atanh(input: Tensor) -> Tensor:
-    """log((1 + x) / (1 - x)) / 2."""
+    """log((1 + |x|) / (1 - |x|)) / 2 with the sign of x."""
     x = floats(input)
-    return 0.5 * log1p(2 * x / (1 - x))
+    size = x.abs()
+    return _odd(0.5 * log1p(2 * size / (1 - size)), x)
 
 
 def sinc(input: Tensor) -> Tensor:

@@ -73,6 +73,11 @@ def constant(value: float | bool, dtype: DType) -> Edge:
     return emit(graph.const(value, dtype))
 
 
+def exact(value: float, dtype: DType) -> Edge:
+    """A 0-d constant with all digits of an f64: of such a factor exp2 takes the product as it is."""
+    return emit(graph.const(value, dtype))
+
+
 def held(op: str, value: float | bool, dtype: DType, *, wraps: bool = True) -> float | int | bool:
     """What elements are filled with: BadArgument for what no integer of `dtype` is once it is cut off.
 

@@ -29,8 +29,9 @@ from lumigen.index import Dim, Ix, Quotient, ix
 from lumigen.interp.random import bits
 from lumigen.interp.read import Array, Env, concrete, seen, widen
 from lumigen.interp.sums import SumTerm, term_of, total
-from lumigen.ops import NATIVE, ROWS, Form, Op
+from lumigen.ops import HALF_TURN, NATIVE, ROWS, Form, Op
 from lumigen.program import Port
+from lumigen.view import compose
 
 Arrays = Mapping[str, Array]
 
@@ -231,7 +232,9 @@ class _Run:
             if n not in self.terms:
                 self.terms[n] = term_of(n)
             return self.terms[n].operands()
-        return tuple(dict.fromkeys(e.node for e in n.args))
+        angle = cosine_of(n)
+        args = (angle,) if angle else quotient_of(n) or n.args
+        return tuple(dict.fromkeys(e.node for e in args))
 
     def show(self, e: Edge) -> Array:
         return seen(self.values[e.node], e.view, self.dims)
@@ -242,6 +245,12 @@ class _Run:
         if n.op is Op.SUM_REDUCE and not self.brute:
             sizes = concrete(n.args[0].shape, self.dims)
             return total(self.terms[n], self.values, sizes, self.dims)
+        angle, divided = cosine_of(n), quotient_of(n)
+        if angle is not None:
+            return np.asarray(np.cos(self.show(angle)))
+        if divided is not None:
+            over, under = (self.show(e) for e in divided)
+            return np.asarray(over / under)
         args = [self.show(e) for e in n.args]
         if n.op in ROWS:
             return apply(n, args)
@@ -300,6 +309,34 @@ class _Run:
         run.values = dict(zip(body.inputs, args, strict=True))
         run.kept = frozenset(body.inputs)
         return run.values_of(body.roots())
+
+
+def quotient_of(n: Node) -> tuple[Edge, Edge] | None:
+    """(a, b) of a * recip(b), which is rounded once."""
+    if n.op is not Op.MUL:
+        return None
+    for over, under in (n.args, n.args[::-1]):
+        if under.node.op is Op.RECIP and not under.view.valid:
+            b = _through(under, under.node.args[0])
+            if b is not None and not over.dtype.is_bool:
+                return over, b
+    return None
+
+
+def cosine_of(n: Node) -> Edge | None:
+    """a of sin(a + pi/2), whose sum is not rounded."""
+    if n.op is not Op.SIN or n.args[0].node.op is not Op.ADD or n.args[0].view.valid:
+        return None
+    for a, c in (n.args[0].node.args, n.args[0].node.args[::-1]):
+        if c.node.op is Op.CONST and not c.view.valid and literal_of(c.node) == HALF_TURN:
+            return _through(n.args[0], a)
+    return None
+
+
+def _through(outer: Edge, inner: Edge) -> Edge | None:
+    """An operand of the node of `outer` as `outer` sees it."""
+    view = compose(outer.view, inner.view, inner.node.shape)
+    return None if view is None else Edge(inner.node, view)
 
 
 def number(n: Node) -> Array:

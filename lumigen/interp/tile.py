@@ -17,8 +17,8 @@ import numpy.typing as npt
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix, Lookup
 from lumigen.interp.random import bits_at
-from lumigen.interp.region import cast
-from lumigen.ops import NATIVE, ROWS, Op
+from lumigen.interp.region import cast, result_of
+from lumigen.ops import NATIVE, Op
 from lumigen.program import PANEL, THREADS
 from lumigen.region import (
     Buffer,
@@ -546,10 +546,9 @@ class _Task:
             case Choose():
                 return self.choose(e, memo)
             case Prim():
-                args = [self._value(a, memo) for a in e.args]
                 if e.op is Op.CONTIGUOUS:
-                    return cast(args[0], e.dtype).astype(_wide(e.dtype))
-                return ROWS[e.op].meaning(*args)
+                    return cast(self._value(e.args[0], memo), e.dtype).astype(_wide(e.dtype))
+                return result_of(e, lambda a: self._value(a, memo))
             case _:
                 raise TypeError(f"a tile program holds no {type(e).__name__}")
 

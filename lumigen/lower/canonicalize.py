@@ -18,9 +18,9 @@ import numpy as np
 from lumigen.dtype import DType, boolean
 from lumigen.graph import Edge, Graph, Node, axes_of, binary, const, contiguous, edge, literal_of
 from lumigen.index import Ix, ix
-from lumigen.interp.graph import apply, number
-from lumigen.lower.fold import everywhere, fold_node, rounded, seen_as
-from lumigen.ops import Op, neutral
+from lumigen.interp.graph import number
+from lumigen.lower.fold import everywhere, fold_node, result_of, seen_as
+from lumigen.ops import HALF_TURN, Op, neutral
 from lumigen.pattern import (
     Bindings,
     Made,
@@ -80,8 +80,8 @@ def _joined(op: Op, m: Bindings) -> Edge:
     """The constant `a op b`."""
     a, b = m["a"], m["b"]
     with np.errstate(all="ignore"):
-        value = apply(binary(op, a, b), [number(a.node), number(b.node)])
-        return everywhere(rounded(value, a.dtype), a.dtype, a.shape)
+        value = result_of(binary(op, a, b), [number(a.node), number(b.node)])
+        return everywhere(value, a.dtype, a.shape)
 
 
 def _of_one_type(m: Bindings) -> bool:
@@ -106,6 +106,8 @@ def _terms_join(m: Bindings) -> bool:
     """Integers wrap around; floats of opposite sign may be there to round x (x + 2**23 - 2**23)."""
     if not _of_one_type(m) or m["x"].dtype.is_int:
         return _of_one_type(m)
+    if HALF_TURN in (literal_of(m[name].node) for name in ("a", "b")):
+        return False  # of a cosine, as which it would not be known
     signs = {copysign(1, literal_of(m[name].node)) for name in ("a", "b")}
     return isfinite(literal_of(_joined(Op.ADD, m).node)) and len(signs) == 1
 

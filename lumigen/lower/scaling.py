@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
+from math import inf, isnan, nan
 
 from lumigen.dtype import f32
 from lumigen.lower.bounds import is_lowest
@@ -49,9 +49,16 @@ def _scaled(tile: Expr) -> tuple[Expr, Expr] | None:
         return parts and (parts[0], choose(tile.condition, parts[1], tile.otherwise))
     if isinstance(tile, Prim) and tile.op is Op.MUL:
         for x, c in (tile.args, tile.args[::-1]):
-            if isinstance(c, Const) and 0 < c.value < inf:
+            if 0 < _factor(c) < inf:
                 return c, x
     return None
+
+
+def _factor(e: Expr) -> float:
+    """The value of a constant, or of the reciprocal of one; NaN of anything else."""
+    if isinstance(e, Prim) and e.op is Op.RECIP and isinstance(e.args[0], Const):
+        return 1 / e.args[0].value if e.args[0].value else inf
+    return e.value if isinstance(e, Const) else nan
 
 
 def _rewritten(found: Cascade, number: int, tile: Expr, scaled: dict[Expr, Expr]) -> Cascade:
@@ -99,11 +106,10 @@ def linear(e: Expr, x: Expr) -> tuple[float, Expr | None] | None:
         return None
     if e.op is Op.MUL:
         for y, c in (e.args, e.args[::-1]):
-            parts = linear(y, x) if isinstance(c, Const) else None
+            parts = None if isnan(_factor(c)) else linear(y, x)
             if parts is not None:
-                assert isinstance(c, Const)
                 rest = None if parts[1] is None else prim(Op.MUL, (parts[1], c), f32)
-                return parts[0] * c.value, rest
+                return parts[0] * _factor(c), rest
         return None
     found = [f for f in (linear(a, x) for a in e.args) if f is not None]
     if len(found) < len(e.args):

@@ -18,10 +18,12 @@ from lumigen.lower.simt import check_threads, dims_of
 from lumigen.lower.sweeps import grid_loop
 from lumigen.machine import Machine, Teams
 from lumigen.names import fresh
+from lumigen.ops import Op
 from lumigen.plan import KernelPlan, Loop, NotRealised
 from lumigen.region import (
     Expr,
     Local,
+    Prim,
     Region,
     Scan,
     Store,
@@ -29,6 +31,7 @@ from lumigen.region import (
     local,
     map_expr,
     substitute,
+    walk,
 )
 from lumigen.schedule import Schedule
 from lumigen.tile import Advance, For, ScanCarry, ScanLanes, StoreTile, TileProgram
@@ -179,7 +182,7 @@ def _along(
     names = scope.names
     (init,) = scope.values([substitute(value.init, {t: span[0]})])
     carry = _named(names.fresh("carry"), frozenset({t}), value)
-    scope.stmts.append(ScanCarry(carry, init, t))
+    scope.stmts.append(ScanCarry(carry, init, t, _sums(value)))
     inner = scope.inner([t], t)
     (elements,) = inner.values([element])
     one = frozenset({t}) if threads == 1 else frozenset[Axis]()
@@ -192,6 +195,14 @@ def _along(
     inner.stmts.append(ScanLanes(out, carry, elements, t, left, right, body, result))
     inner.stmts.append(StoreTile(store.dst, store.at, out, t))
     scope.stmts.append(For(t, *span, True, tuple(inner.stmts)))
+
+
+def _sums(value: Scan) -> bool:
+    """Whether each step adds to the carry, in f32: over many steps the roundings add up too."""
+    step, old = value.step, carried(0, "old", value.dtype)
+    if not isinstance(step, Prim) or step.op is not Op.ADD or value.dtype is not f32:
+        return False
+    return old in step.args and [old in walk([a]) for a in step.args].count(True) == 1
 
 
 def _named(name: str, axes: frozenset[Axis], value: Scan) -> Local:
@@ -215,7 +226,7 @@ def _carry(
     (init,) = scope.values([substitute(value.init, {value.axis: span[0]})])
     varying = frozenset({value.axis} if lanes is None else {value.axis, lanes})
     name = _named(scope.names.fresh("carry"), varying, value)
-    scope.stmts.append(ScanCarry(name, init, lanes))
+    scope.stmts.append(ScanCarry(name, init, lanes, _sums(value)))
     inner = scope.inner([value.axis])
     (step,) = inner.values([value.taking(name)])
     inner.stmts.append(Advance(name, step, lanes))

@@ -242,12 +242,18 @@ class Scope:
             )  # evaluated lazily: the other branch may lie outside its buffer
         if home is self and self.lanes is not None and is_per_lane(e, self.lanes):
             return self.with_reductions(e)
-        out = rebuild(e, lambda child: home.value(child, uses), lambda i: i)
+        out = rebuild(e, lambda child: home.operand(e, child, uses), lambda i: i)
         if home is self and (uses.get(e, 1) < 2 or isinstance(e, Index)):
             return out
-        if is_negation(out) or _is_constant_divisor(out):
+        if is_negation(out):
             return out
         return home.let(e, out, "v")
+
+    def operand(self, e: Expr, child: Expr, uses: Mapping[Expr, int]) -> Expr:
+        """The value of one of an expression's operands; a divisor stays beside what it divides."""
+        if _divides(e, child):
+            return rebuild(child, lambda divisor: self.value(divisor, uses), lambda i: i)
+        return self.value(child, uses)
 
     def with_reductions(self, e: Expr) -> Expr:
         """The expression as it is, but for the reductions in it, which are computed ahead of it."""
@@ -422,9 +428,24 @@ def is_negation(e: Expr) -> bool:
     )
 
 
-def _is_constant_divisor(e: Expr) -> bool:
-    """1 / c: `fold` leaves it where x / c is no product, so it stays next to what it divides."""
-    return isinstance(e, Prim) and e.op is Op.RECIP and isinstance(e.args[0], Const)
+def _divides(e: Expr, child: Expr) -> bool:
+    """Whether a product is a quotient that is rounded once: its divisor has no reciprocal of its own.
+
+    A root that divides has one, and so has a reduction: computed once for all of a row, as of a softmax or a norm.
+    """
+    if not isinstance(e, Prim) or e.op is not Op.MUL:
+        return False
+    if not isinstance(child, Prim) or child.op is not Op.RECIP:
+        return False
+    (divisor,) = child.args
+    is_root = isinstance(divisor, Prim) and divisor.op is Op.SQRT
+    return not is_root and not any(map(_is_reduced, walk([divisor])))
+
+
+def _is_reduced(e: Expr) -> bool:
+    """Whether it is a reduction, or what a kernel has kept of one."""
+    is_kept = isinstance(e, Read) and e.source.role is Role.SCRATCH
+    return is_kept or isinstance(e, Reduce | Carried)
 
 
 def count_uses(roots: Iterable[Expr]) -> dict[Expr, int]:

@@ -140,7 +140,8 @@ def _statement(s: Stmt) -> str:
         case Let():
             return f"{s.name.name}{_lanes(s.lanes)} = {show_expr(s.value)}"
         case ScanCarry():
-            return f"{s.name.name}{_lanes(s.lanes)} carries, from {show_expr(s.value)}"
+            what = "carries a sum" if s.sums else "carries"
+            return f"{s.name.name}{_lanes(s.lanes)} {what}, from {show_expr(s.value)}"
         case ScanLanes():
             by = f"{s.left.name}, {s.right.name} to {show_expr(s.result)}"
             return f"{s.name.name}, {s.carry.name} = scan of lanes {show_expr(s.value)} by {by}"

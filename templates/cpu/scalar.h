@@ -21,6 +21,12 @@ LUMIGEN_INLINE double double_mod(double a, double b) {
   return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
 }
 
+// 2^(log2(a) * b), whose exponent is not rounded.
+LUMIGEN_INLINE double double_power(double a, double b) {
+  const double exponent = __builtin_log2(a) * b;
+  return exponent != exponent ? exponent : __builtin_pow(__builtin_fabs(a), b);
+}
+
 LUMIGEN_INLINE bool is_nan(double a) { return a != a; }
 LUMIGEN_INLINE double max_nan(double a, double b) { return b != b || a < b ? b : a; }
 

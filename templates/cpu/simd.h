@@ -149,7 +149,7 @@ LUMIGEN_INLINE Vec gather(const float* p, IVec index, Lanes lanes) {
 
 LUMIGEN_INLINE Vec recip(Vec a) { return splat(1.0f) / a; }
 LUMIGEN_INLINE Vec abs(Vec a) { return from_bits(bits(a) & splat_int(0x7fffffff)); }
-LUMIGEN_INLINE Vec negate(Vec a) { return from_bits(bits(a) ^ splat_int(INT32_MIN)); }
+LUMIGEN_INLINE Vec negate(Vec a) { return {-a.v}; }
 // The magnitude of a with the sign of b.
 LUMIGEN_INLINE Vec copy_sign(Vec a, Vec b) {
   return from_bits((bits(a) & splat_int(0x7fffffff)) | (bits(b) & splat_int(INT32_MIN)));
@@ -241,6 +241,33 @@ LUMIGEN_INLINE Vec scan_lanes(Vec& carry, Vec a, F&& combine) {
   const Vec before = carry;
   carry = combine(before, total);
   return combine(before, inside);
+}
+
+// A sum that goes on, and what its roundings have taken from it so far (O. Moller, Quasi double-precision in
+// floating point addition, 1965). What is lost beside an infinity is NaN, and counts for nothing.
+template <class T>
+struct Total {
+  T sum, lost;
+  LUMIGEN_INLINE Total(T first, T rest) : sum(first), lost(rest) {}
+  LUMIGEN_INLINE Total(T first) : sum(first), lost(first - first) {}
+  LUMIGEN_INLINE operator T() const { return select(is_nan(lost), sum, sum + lost); }
+};
+template <class T>
+LUMIGEN_INLINE Total<T> operator+(Total<T> a, T b) {
+  const T sum = a.sum + b, added = sum - a.sum;
+  return {sum, a.lost + ((a.sum - (sum - added)) + (b - added))};
+}
+template <class T>
+LUMIGEN_INLINE Total<T> operator+(T a, Total<T> b) {
+  return b + a;
+}
+template <class F>
+LUMIGEN_INLINE Vec scan_lanes(Total<Vec>& carry, Vec a, F&& combine) {
+  Vec all = splat(0.0f);
+  const Vec inside = scan_lanes(all, a, combine);
+  const Total<Vec> before = carry;
+  carry = before + all;
+  return before + inside;
 }
 
 // Lanes of a and b in turn: a0, b0, a1, b1, ...; of those the first half, or the second.

@@ -35,6 +35,12 @@ LUMIGEN_INLINE T int_mod(T a, T b) {
   return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
 }
 
+// 2^(log2(a) * b), whose exponent is not rounded.
+LUMIGEN_INLINE double double_power(double a, double b) {
+  const double exponent = log2(a) * b;
+  return exponent != exponent ? exponent : pow(fabs(a), b);
+}
+
 // The remainder of a / b with the sign of b, as mod(float, float).
 LUMIGEN_INLINE double double_mod(double a, double b) {
   const double r = ::fmod(a, b);

@@ -169,8 +169,22 @@ LUMIGEN_INLINE float polynomial(float x, float highest, C... lower) {
 LUMIGEN_INLINE float recip(float a) { return 1.0f / a; }
 LUMIGEN_INLINE float sqrt(float a) { return sqrtf(a); }
 LUMIGEN_INLINE float exp2(float a) { return exp2f(a); }
+LUMIGEN_INLINE float exp(float a) { return expf(a); }
 LUMIGEN_INLINE float log2(float a) { return log2f(a); }
+// 2^(a * (c + rest)), whose exponent is not rounded: of 2^(t + u) with a small u, u ln(2) times the first
+// power is added to it.
+LUMIGEN_INLINE float exp2_scaled(float a, float c, float rest) {
+  const float exponent = a * c, most = exp2f(exponent);
+  const float lost = fmaf(a, rest, fmaf(a, c, -exponent)) * 0.693147181f;
+  return most > 0.0f && most < __builtin_inff() ? fmaf(most, lost, most) : most;
+}
+// 2^(log2(a) * b), whose exponent is not rounded.
+LUMIGEN_INLINE float power(float a, float b) {
+  const float exponent = log2f(a) * b;
+  return exponent != exponent ? exponent : powf(fabsf(a), b);
+}
 LUMIGEN_INLINE float sin(float a) { return sinf(a); }
+LUMIGEN_INLINE float cos(float a) { return cosf(a); }
 // Exactly a < b ? b : a: a NaN in b is dropped and a NaN in a is kept.
 LUMIGEN_INLINE float max_ordered(float a, float b) { return a < b ? b : a; }
 LUMIGEN_INLINE float min_ordered(float a, float b) { return b < a ? b : a; }
@@ -203,11 +217,23 @@ LUMIGEN_INLINE Vec sqrt(Vec a) {
 LUMIGEN_INLINE Vec exp2(Vec a) {
   return map_lanes(a, [](float x) { return exp2f(x); });
 }
+LUMIGEN_INLINE Vec exp(Vec a) {
+  return map_lanes(a, [](float x) { return expf(x); });
+}
+LUMIGEN_INLINE Vec exp2_scaled(Vec a, float c, float rest) {
+  return map_lanes(a, [=](float x) { return exp2_scaled(x, c, rest); });
+}
+LUMIGEN_INLINE Vec power(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return power(x, y); });
+}
 LUMIGEN_INLINE Vec log2(Vec a) {
   return map_lanes(a, [](float x) { return log2f(x); });
 }
 LUMIGEN_INLINE Vec sin(Vec a) {
   return map_lanes(a, [](float x) { return sinf(x); });
+}
+LUMIGEN_INLINE Vec cos(Vec a) {
+  return map_lanes(a, [](float x) { return cosf(x); });
 }
 LUMIGEN_INLINE Vec max_ordered(Vec a, Vec b) {
   return map_lanes(a, b, [](float x, float y) { return max_ordered(x, y); });
@@ -598,6 +624,33 @@ LUMIGEN_INLINE Vec scan_lanes(Vec& carry, Vec a, F&& combine) {
   if (rank > 0) before = combine(before, left);
   carry = splat(all);
   return build([&](int i) { return combine(before, a.v[i]); });
+}
+
+// A sum that goes on, and what its roundings have taken from it so far (O. Moller, Quasi double-precision in
+// floating point addition, 1965). What is lost beside an infinity is NaN, and counts for nothing.
+template <class T>
+struct Total {
+  T sum, lost;
+  LUMIGEN_INLINE Total(T first, T rest) : sum(first), lost(rest) {}
+  LUMIGEN_INLINE Total(T first) : sum(first), lost(first - first) {}
+  LUMIGEN_INLINE operator T() const { return select(is_nan(lost), sum, sum + lost); }
+};
+template <class T>
+LUMIGEN_INLINE Total<T> operator+(Total<T> a, T b) {
+  const T sum = a.sum + b, added = sum - a.sum;
+  return {sum, a.lost + ((a.sum - (sum - added)) + (b - added))};
+}
+template <class T>
+LUMIGEN_INLINE Total<T> operator+(T a, Total<T> b) {
+  return b + a;
+}
+template <class F>
+LUMIGEN_INLINE Vec scan_lanes(Total<Vec>& carry, Vec a, F&& combine) {
+  Vec all = splat(0.0f);
+  const Vec inside = scan_lanes(all, a, combine);
+  const Total<Vec> before = carry;
+  carry = before + all;
+  return before + inside;
 }
 
 template <class... Parity>

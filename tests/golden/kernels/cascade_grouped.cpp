@@ -50,13 +50,12 @@ void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
           new2 = max_nan(new2, load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f));
         }
         store(state0 + n - n_begin, new2, lanes);
-        const Vec correct1 = exp2((old2 -
-                select(lt(new2, splat(-3.4028235e+38f)), splat(0.0f), new2)) * splat(1.442695f));
+        const Vec correct1 = exp(old2 - select(lt(new2, splat(-3.4028235e+38f)), splat(0.0f), new2));
         Vec new3 = old3 * correct1;
         store(factor2 + n - n_begin, correct1, lanes);
         for (int64_t k1 = k_begin; k1 < k_end; ++k1) {
-          const Vec v1 = exp2((load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f) -
-                  select(lt(new2, splat(-3.4028235e+38f)), splat(0.0f), new2)) * splat(1.442695f));
+          const Vec v1 = exp(load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f) -
+              select(lt(new2, splat(-3.4028235e+38f)), splat(0.0f), new2));
           new3 = new3 + v1;
           store(scores + 64 * k1 + n - 64 * k_begin - n_begin, v1, lanes);
         }
@@ -74,15 +73,13 @@ void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
                   load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f), splat(-__builtin_inff())));
         }
         store(state0 + n - n_begin, new0, lanes);
-        const Vec correct0 = exp2((old0 -
-                select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0)) * splat(1.442695f));
+        const Vec correct0 = exp(old0 - select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0));
         Vec new1 = old1 * correct0;
         store(factor2 + n - n_begin, correct0, lanes);
         for (int64_t k1 = k_begin; k1 < k_end; ++k1) {
-          const Vec v0 = exp2((select(mask_affine(n - 2 * k1, 1),
-                      load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f),
-                      splat(-__builtin_inff())) -
-                  select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0)) * splat(1.442695f));
+          const Vec v0 = exp(select(mask_affine(n - 2 * k1, 1),
+                  load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.25f), splat(-__builtin_inff())) -
+              select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0));
           new1 = new1 + v0;
           store(scores + 64 * k1 + n - 64 * k_begin - n_begin, v0, lanes);
         }

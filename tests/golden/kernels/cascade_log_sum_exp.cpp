@@ -45,13 +45,12 @@ void k00_total_mixed_cascade(const void* raw, int64_t task, char* scratch) {
         new0 = max_nan(new0, load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.125f));
       }
       store(state0 + n - n_begin, new0, lanes);
-      const Vec correct0 = exp2((old0 -
-              select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0)) * splat(1.442695f));
+      const Vec correct0 = exp(old0 - select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0));
       Vec new1 = old1 * correct0;
       store(factor2 + n - n_begin, correct0, lanes);
       for (int64_t k1 = k_begin; k1 < k_end; ++k1) {
-        const Vec v0 = exp2((load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.125f) -
-                select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0)) * splat(1.442695f));
+        const Vec v0 = exp(load(scores + 64 * k1 + n - 64 * k_begin - n_begin, lanes) * splat(0.125f) -
+            select(lt(new0, splat(-3.4028235e+38f)), splat(0.0f), new0));
         new1 = new1 + v0;
         store(scores + 64 * k1 + n - 64 * k_begin - n_begin, v0, lanes);
       }

@@ -43,12 +43,12 @@ void k01_product_cascade(const void* raw, int64_t task, char* scratch) {
     float new0 = old0;
     new0 = max_nan(new0, r0);
     state0[0] = new0;
-    const float correct0 = exp2((old0 - ((new0 < -3.4028235e+38f) ? 0.0f : new0)) * 1.442695f);
+    const float correct0 = exp(old0 - ((new0 < -3.4028235e+38f) ? 0.0f : new0));
     Vec acc1 = splat(0.0f);
     for_lanes(k_end - k_begin, [&](int64_t k1_offset, auto lanes) {
       const int64_t k1 = k_begin + k1_offset;
-      const Vec v0 = exp2((load(scores + k1 - k_begin, lanes) * splat(0.25f) -
-              splat((new0 < -3.4028235e+38f) ? 0.0f : new0)) * splat(1.442695f));
+      const Vec v0 = exp(load(scores + k1 - k_begin, lanes) * splat(0.25f) -
+          splat((new0 < -3.4028235e+38f) ? 0.0f : new0));
       acc1 = acc1 + zero_tail(v0, lanes, 0.0f);
       store(weights2 + k1 - k_begin, v0, lanes);
     });

@@ -14,7 +14,7 @@ void k00_scan_simt(const void* raw, int64_t task, char* /*scratch*/) {
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   for (int64_t i0 = 682 * task; i0 < rows; ++i0) {
-    float carry0 = 0.0f;
+    Total<float> carry0 = 0.0f;
     for (int64_t i1 = 0; i1 < 12; ++i1) {
       carry0 = carry0 + x[12 * i0 + i1];
       out[12 * i0 + i1] = carry0;

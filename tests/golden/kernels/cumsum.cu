@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads) k00_scan_simt_model_1(const __grid_c
   const int task = static_cast<int>(blockIdx.x);
   await_turn();
   for (int i0 = 256 * task + team_number(); i0 < index_min(256 * task + 256, rows); i0 += kTeams) {
-    float carry0 = 0.0f;
+    Total<float> carry0 = 0.0f;
     for (int i1 = 0; i1 < 12; ++i1) {
       carry0 = carry0 + x[12 * i0 + i1];
       out[12 * i0 + i1] = carry0;

@@ -14,7 +14,7 @@ void k00_scan_simt(const void* raw, int64_t task, char* /*scratch*/) {
   float* const out = args.out;
   [[maybe_unused]] const int64_t rows = args.rows;
   for (int64_t i0 = 2 * task; i0 < index_min(2 * task + 2, rows); ++i0) {
-    Vec carry0 = splat(0.0f);
+    Total<Vec> carry0 = splat(0.0f);
     for_lanes(4096, [&](int64_t i1, auto lanes) {
       const Vec scan0 = scan_lanes(carry0, load(x + 4096 * i0 + i1, lanes), [&](Vec left0, Vec right0) {
         return left0 + right0;

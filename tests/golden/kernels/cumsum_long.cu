@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kThreads) k00_scan_simt_model_1(const __grid_c
   await_turn();
   either_way(is_packed(x, out), [&](auto packed) {
     for (int i0 = task + team_number(); i0 < task + 1; i0 += kTeams) {
-      Vec carry0 = splat(0.0f);
+      Total<Vec> carry0 = splat(0.0f);
       for_scan(packed, 4096, [&](int i1, auto lanes) {
         const Vec scan0 = scan_lanes(carry0, load(x + 4096 * i0 + i1, lanes), [&](float left0, float right0) {
           return left0 + right0;

@@ -23,14 +23,14 @@ void k00_mean_simt(const void* raw, int64_t task, char* /*scratch*/) {
     const float r0 = reduce_add(acc0);
     Vec acc1 = splat(0.0f);
     for_lanes(40, [&](int64_t k0, auto lanes) {
-      const Vec v0 = load(x + 40 * i0 + k0, lanes) - splat(r0 * 0.025f);
+      const Vec v0 = load(x + 40 * i0 + k0, lanes) - splat(r0 / 40.0f);
       acc1 = acc1 + zero_tail(v0 * v0, lanes, 0.0f);
     });
     const float r1 = reduce_add(acc1);
-    const float v1 = recip(sqrt(fma(r1, 0.025f, 1e-05f)));
+    const float v1 = recip(sqrt(r1 / 40.0f + 1e-05f));
     for_lanes(40, [&](int64_t i1, auto lanes) {
       store(out + 40 * i0 + i1,
-          fma((load(x + 40 * i0 + i1, lanes) - splat(r0 * 0.025f)) * splat(v1), load(w_weight + i1, lanes),
+          fma((load(x + 40 * i0 + i1, lanes) - splat(r0 / 40.0f)) * splat(v1), load(w_weight + i1, lanes),
               load(b_weight + i1, lanes)), lanes);
     });
   }

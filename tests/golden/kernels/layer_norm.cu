@@ -40,11 +40,11 @@ __global__ void __launch_bounds__(kThreads, 6) k00_mean_simt_model_1(const __gri
       for_parts<1>(packed, 40, [&](int part, int /*k0*/, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held3 = held3_parts[part];
-        held3 = held0 - splat(r0 * 0.025f);
+        held3 = held0 - splat(r0 / 40.0f);
         acc1 = acc1 + zero_tail(held3 * held3, lanes, 0.0f);
       });
       const float r1 = reduce_add(acc1);
-      const float v1 = recip(sqrt(fma(r1, 0.025f, 1e-05f)));
+      const float v1 = recip(sqrt(r1 / 40.0f + 1e-05f));
       for_parts<1>(packed, 40, [&](int part, int k0, auto lanes) {
         Vec& held1 = held1_parts[part];
         Vec& held2 = held2_parts[part];

@@ -18,7 +18,8 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
     for_lanes(index_min(20 * rows, 8192 * task + 8192) - 8192 * task, [&](int64_t i0i1_offset, auto lanes) {
       const int64_t i0i1 = 8192 * task + i0i1_offset;
       const Vec v0 = load(x + i0i1, lanes);
-      store(out + i0i1, fma(v0 / (exp2(v0 * splat(-1.442695f)) + splat(1.0f)), load(y + i0i1, lanes), splat(1.0f)),
+      store(out + i0i1,
+          fma(v0 / (exp2_scaled(v0, -1.442695f, -1.925963e-08f) + splat(1.0f)), load(y + i0i1, lanes), splat(1.0f)),
           lanes);
     });
   }

@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(kThreads) k00_simt_model_1(const __grid_consta
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
         const int i0i1 = 2048 * task + i0i1_offset;
-        store(out + i0i1, fma(held0 / (exp2(held0 * splat(-1.442695f)) + splat(1.0f)), held1, splat(1.0f)), lanes);
+        store(out + i0i1,
+            fma(held0 / (exp2_scaled(held0, -1.442695f, -1.925963e-08f) + splat(1.0f)), held1, splat(1.0f)), lanes);
       });
     }
   });

@@ -19,7 +19,8 @@ void k00_simt(const void* raw, int64_t task, char* /*scratch*/) {
       const int64_t i0i1 = 8192 * task + i0i1_offset;
       const Vec v0 = load_bf16(x + i0i1, lanes);
       store_bf16(out + i0i1,
-          fma(v0 / (exp2(v0 * splat(-1.442695f)) + splat(1.0f)), load_bf16(y + i0i1, lanes), splat(1.0f)), lanes);
+          fma(v0 / (exp2_scaled(v0, -1.442695f, -1.925963e-08f) + splat(1.0f)), load_bf16(y + i0i1, lanes),
+              splat(1.0f)), lanes);
     });
   }
 }

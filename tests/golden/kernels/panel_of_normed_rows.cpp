@@ -39,7 +39,7 @@ void k00_norm_panel(const void* raw, int64_t task, char* scratch) {
     row_0[m - m0] = r0;
   }
   for (int64_t m = m0; m < m1; ++m) {
-    const float v1 = recip(sqrt(fma(row_0[m - m0], 0.041666668f, 1.1920929e-07f)));
+    const float v1 = recip(sqrt(row_0[m - m0] / 24.0f + 1.1920929e-07f));
     for_lanes(24, [&](int64_t k, auto lanes) {
       store(x_tile + k + 24 * m - 24 * m0, load(x + k + 24 * m, lanes) * splat(v1) * load(norm_weight + k, lanes),
           lanes);

@@ -39,7 +39,8 @@ void k00_gate_up_panel(const void* raw, int64_t task, char* scratch) {
         const int64_t n = c + n_offset;
         const Vec v0 = load(c_tile0 + 64 * m + n - c - 64 * m0, lanes);
         store(out + 48 * m + n,
-            v0 / (exp2(v0 * splat(-1.442695f)) + splat(1.0f)) * load(c_tile1 + 64 * m + n - c - 64 * m0, lanes), lanes);
+            v0 / (exp2_scaled(v0, -1.442695f, -1.925963e-08f) + splat(1.0f)) * load(c_tile1 + 64 * m + n - c - 64 * m0,
+                lanes), lanes);
       });
     }
   }

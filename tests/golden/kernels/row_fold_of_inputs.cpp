@@ -45,13 +45,13 @@ void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
       float new0 = old0;
       new0 = max_nan(new0, r0);
       state0[m - m0] = new0;
-      const float correct0 = exp2((old0 - ((new0 < -3.4028235e+38f) ? 0.0f : new0)) * 1.442695f);
+      const float correct0 = exp(old0 - ((new0 < -3.4028235e+38f) ? 0.0f : new0));
       Vec acc1 = splat(0.0f);
       for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
         const int64_t k = k0 + k_offset;
         acc1 = acc1 +
-            zero_tail(exp2((load(part + k + 128 * m - k0 - 128 * m0, lanes) * splat(0.25f) -
-                        splat((new0 < -3.4028235e+38f) ? 0.0f : new0)) * splat(1.442695f)), lanes, 0.0f);
+            zero_tail(exp(load(part + k + 128 * m - k0 - 128 * m0, lanes) * splat(0.25f) -
+                    splat((new0 < -3.4028235e+38f) ? 0.0f : new0)), lanes, 0.0f);
       });
       const float r1 = reduce_add(acc1);
       float new1 = old1 * correct0;

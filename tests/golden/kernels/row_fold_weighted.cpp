@@ -46,12 +46,12 @@ void k00_product_cascade(const void* raw, int64_t task, char* scratch) {
       float new0 = old0;
       new0 = max_nan(new0, r0);
       state0[m - m0] = new0;
-      const float correct0 = exp2((old0 - ((new0 < -3.4028235e+38f) ? 0.0f : new0)) * 1.442695f);
+      const float correct0 = exp(old0 - ((new0 < -3.4028235e+38f) ? 0.0f : new0));
       Vec acc1 = splat(0.0f);
       for_lanes(k1 - k0, [&](int64_t k_offset, auto lanes) {
         const int64_t k = k0 + k_offset;
-        const Vec v0 = exp2((load(part + k + 128 * m - k0 - 128 * m0, lanes) -
-                splat((new0 < -3.4028235e+38f) ? 0.0f : new0)) * splat(1.442695f));
+        const Vec v0 = exp(load(part + k + 128 * m - k0 - 128 * m0, lanes) -
+            splat((new0 < -3.4028235e+38f) ? 0.0f : new0));
         acc1 = acc1 + zero_tail(v0, lanes, 0.0f);
         store(part + k + 128 * m - k0 - 128 * m0, v0, lanes);
       });

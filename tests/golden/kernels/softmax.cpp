@@ -21,13 +21,12 @@ void k00_softmax_simt(const void* raw, int64_t task, char* /*scratch*/) {
     const float r0 = reduce_max(acc0);
     Vec acc1 = splat(0.0f);
     for_lanes(40, [&](int64_t k0, auto lanes) {
-      acc1 = acc1 + zero_tail(exp2((load(x + 40 * i0 + k0, lanes) - splat(r0)) * splat(1.442695f)), lanes, 0.0f);
+      acc1 = acc1 + zero_tail(exp(load(x + 40 * i0 + k0, lanes) - splat(r0)), lanes, 0.0f);
     });
     const float r1 = reduce_add(acc1);
     const float v0 = recip(r1);
     for_lanes(40, [&](int64_t i1, auto lanes) {
-      store(out + 40 * i0 + i1, exp2((load(x + 40 * i0 + i1, lanes) - splat(r0)) * splat(1.442695f)) * splat(v0),
-          lanes);
+      store(out + 40 * i0 + i1, exp(load(x + 40 * i0 + i1, lanes) - splat(r0)) * splat(v0), lanes);
     });
   }
 }

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
       for_parts<1>(packed, 40, [&](int part, int /*k0*/, auto lanes) {
         Vec& held0 = held0_parts[part];
         Vec& held1 = held1_parts[part];
-        held1 = exp2((held0 - splat(r0)) * splat(1.442695f));
+        held1 = exp(held0 - splat(r0));
         acc1 = acc1 + zero_tail(held1, lanes, 0.0f);
       });
       const float r1 = reduce_add(acc1);

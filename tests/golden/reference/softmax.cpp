@@ -11,9 +11,9 @@ double k00_simt_out_reference(const k00_simt_args& a, int64_t element) {
   }
   double sum0 = 0.0;
   for (int64_t k0 = 0; k0 < 37; ++k0) {
-    sum0 += __builtin_exp2((x(37 * i0 + k0) - max0) * 1.4426950216293335);
+    sum0 += __builtin_exp2((x(37 * i0 + k0) - max0) * 1.4426950408889634);
   }
-  return __builtin_exp2((x(37 * i0 + i1) - max0) * 1.4426950216293335) / sum0;
+  return __builtin_exp2((x(37 * i0 + i1) - max0) * 1.4426950408889634) / sum0;
 }
 
 }  // namespace LUMIGEN_NS

@@ -8,8 +8,16 @@ namespace LUMIGEN_NS {
 inline namespace LUMIGEN_ISA {
 
 inline float exp2(float x) { return std::exp2(x); }
+inline float exp(float x) { return std::exp(x); }
+inline float exp2_scaled(float x, float c, float rest) {
+  return static_cast<float>(std::exp2(double(x) * (double(c) + double(rest))));
+}
+inline float power(float x, float y) { return static_cast<float>(std::exp2(std::log2(double(x)) * y)); }
+template <class T>
+using Total = double;
 inline float log2(float x) { return std::log2(x); }
 inline float sin(float x) { return std::sin(x); }
+inline float cos(float x) { return std::cos(x); }
 inline float sqrt(float x) { return std::sqrt(x); }
 inline float recip(float x) { return 1.0f / x; }
 inline float fma(float a, float b, float c) { return a * b + c; }
