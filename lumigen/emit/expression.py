@@ -385,12 +385,12 @@ class Renderer:
             return Text(f"round_{e.dtype}({value.code})") if is_half(e.dtype) else value
         if e.op in (Op.ADD, Op.MUL):
             return arithmetic(e, self.vector, may_fuse=True)
-        whole = None if self.flushes else unrounded(e, lambda x: self.vector(x).code)
+        if e.op is Op.EXP2 and self.flushes:
+            return Text(f"exp2_flushed({self.vector(e.args[0]).code})")
+        whole = unrounded(e, lambda x: self.vector(x).code)
         if whole is not None:
             return whole
         args = [self.vector(a) for a in e.args]
-        if e.op is Op.EXP2 and self.flushes:
-            return Text(f"exp2_flushed({args[0].code})")
         if e.op in UNARY:
             return Text(f"{UNARY[e.op]}({args[0].code})")
         if e.op is Op.MOD:

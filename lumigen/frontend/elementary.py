@@ -96,9 +96,8 @@ def exp2_scaled(a: Edge, scale: Fraction) -> Edge:
     if a.dtype is not f64:
         return exp2(mul(a, exact(float(scale), a.dtype)))
     unit = math.ldexp(1, math.frexp(1 / scale)[1] - 32)
-    upper = (
-        round(1 / scale / Fraction(unit)) * unit
-    )  # 32 bits: by a whole number of 21 bits it is exact
+    # 32 bits, so that the product with a whole number of 21 bits is exact.
+    upper = round(1 / scale / Fraction(unit)) * unit
     lower = float(1 / scale - Fraction(upper))
     end = BEYOND_F64 / abs(float(scale))
     a = where(less(end, a), end, where(less(a, -end), -end, a))

@@ -8,7 +8,7 @@ shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -319,15 +319,11 @@ class Evaluator:
         return data
 
     def _prim(self, e: Prim) -> Array:
-        angle = angle_of(e)
-        if angle is not None:
-            return np.asarray(np.cos(self.value(angle)))
-        args = [self.value(a) for a in e.args]
         if e.op is Op.CONTIGUOUS:
-            return cast(args[0], e.dtype).astype(self.numpy(e.dtype))
-        if e.dtype.is_float:
-            args = [a.astype(self.numpy(e.dtype), copy=False) for a in args]
-        return ROWS[e.op].meaning(*args)
+            return cast(self.value(e.args[0]), e.dtype).astype(self.numpy(e.dtype))
+        if not e.dtype.is_float:
+            return result_of(e, self.value)
+        return result_of(e, lambda a: self.value(a).astype(self.numpy(e.dtype), copy=False))
 
     def _reduce(self, e: Reduce) -> Array:
         tiled = frozenset(a for a in e.axes if self._is_tiled(a))
@@ -433,6 +429,12 @@ class Evaluator:
         where = places.reshape((1,) * (rank - places.ndim) + places.shape)
         beside = (spread(np.arange(n), rank - 1 - d) for d, n in enumerate(shape))
         return steps[where, *beside]
+
+
+def result_of(e: Prim, value: Callable[[Expr], Array]) -> Array:
+    """What a primitive gives of the values of its operands; of a cosine the sum is not rounded."""
+    angle = angle_of(e)
+    return np.cos(value(angle)) if angle is not None else ROWS[e.op].meaning(*map(value, e.args))
 
 
 def cast(a: Array, dtype: DType) -> Array:

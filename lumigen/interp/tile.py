@@ -17,9 +17,9 @@ import numpy.typing as npt
 from lumigen.dtype import DType, f32
 from lumigen.index import Axis, Dim, Ix, Lookup
 from lumigen.interp.random import bits_at
-from lumigen.interp.region import cast
+from lumigen.interp.region import cast, result_of
 from lumigen.intrinsics import INTRINSICS
-from lumigen.ops import NATIVE, ROWS, Op
+from lumigen.ops import NATIVE, Op
 from lumigen.program import PANEL, THREADS
 from lumigen.region import (
     Buffer,
@@ -34,7 +34,6 @@ from lumigen.region import (
     Prim,
     Random,
     Read,
-    angle_of,
 )
 from lumigen.tile import (
     Accumulate,
@@ -549,13 +548,9 @@ class _Task:
             case Choose():
                 return self.choose(e, memo)
             case Prim():
-                angle = angle_of(e)
-                if angle is not None:
-                    return np.cos(self._value(angle, memo))
-                args = [self._value(a, memo) for a in e.args]
                 if e.op is Op.CONTIGUOUS:
-                    return cast(args[0], e.dtype).astype(_wide(e.dtype))
-                return ROWS[e.op].meaning(*args)
+                    return cast(self._value(e.args[0], memo), e.dtype).astype(_wide(e.dtype))
+                return result_of(e, lambda a: self._value(a, memo))
             case Intrinsic():
                 return INTRINSICS[e.name].meaning(*(self._value(a, memo) for a in e.args))
             case _:

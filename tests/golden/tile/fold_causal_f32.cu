@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
         const float row1 = at_before0;
         const float row2 = at_state0;
         const float v0 = row2 * 0.25f;
-        at_factor0 = exp2((row1 * 0.25f - ((v0 < -3.4028235e+38f) ? 0.0f : v0)) * 1.442695f);
+        at_factor0 = exp(row1 * 0.25f - ((v0 < -3.4028235e+38f) ? 0.0f : v0));
       }, before0, state0, factor0);
       for_each_row([&](int, float& at_state1, float& at_factor0) {
         const float row3 = at_state1;
