@@ -174,7 +174,6 @@ def load(
             expected = "an ONNX model alone: it has its weights"
             raise BadArgument(op="onnx", name="--weights", value=weights, expected=expected)
         model = from_onnx(model_file, dict(dims), input_values(settings))
-        model.trace()
         return model, model.values()
     if dims:
         expected = "it with an ONNX model; a model file declares its own with lg.Dim"

@@ -43,7 +43,9 @@ def from_onnx(
     whose numbers decide shapes their values, and the entry has them no longer. Initialisers are weights under their own
     names. BadOnnxFile for what is no model, DimsWithoutRange, UnsupportedNode and NotConstant with the node's name.
     """
-    return model_of(opened(model, dims or {}, inputs or {}))
+    made = model_of(opened(model, dims or {}, inputs or {}))
+    made.trace()  # which finds the initialisers that it reads
+    return made
 
 
 def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Imported:
