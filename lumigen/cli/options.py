@@ -200,7 +200,6 @@ def load(
             expected = "an ONNX model alone: it has its weights"
             raise BadArgument(op="onnx", name="--weights", value=weights, expected=expected)
         model = from_onnx(model_file, dict(dims), input_values(settings))
-        model.trace()
         return model, model.values()
     if Path(model_file).suffix == ".pt2":
         model = from_pt2(Path(model_file), dict(dims), trust=trust)

@@ -60,6 +60,8 @@ def load_model_file(
     if file.exists() and file.suffix in WEIGHTS:
         remedy = "Name the Python file of the model, and these weights with --weights."
         raise _error(path, f"a {file.suffix} file holds no model", remedy)
+    if file.exists() and file.suffix == ".onnx":
+        raise _error(path, "it is a file of ONNX", "Pass it to lg.from_onnx.")
     if file.exists() and file.suffix != ".py":
         why = f"it ends in {file.suffix or 'nothing'}, and Python files end in .py"
         raise _error(path, why, "Name a Python file that defines a model.")

@@ -301,7 +301,7 @@ def test_a_sample_of_the_node_tests() -> None:
 def test_a_model_is_compiled_as_a_project(rng, tmp_path: Path) -> None:
     proto = classifier(rng)
     module = lg.compile(lg.from_onnx(proto, dims={"batch": (1, 8)}), output=tmp_path / "net")
-    context = module.Model()
+    context = module.Model().context()
     for batch in (1, 5):
         image = rng.standard_normal((batch, 1, 8, 8)).astype(F)
         wanted = expected(proto, {"image.1": image})["probs"]

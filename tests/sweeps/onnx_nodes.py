@@ -6,8 +6,8 @@
     python tests/sweeps/onnx_nodes.py test_relu test_gru_defaults
 
 An input whose numbers decide a shape has the numbers of the case while the model is imported; so has what holds no
-elements, and what is no tensor. The table counts those cases. A case that differs by rounding alone is a row of its own:
-the interpreter computes in f64 and rounds at casts and outputs, where ONNX rounds after each operator.
+elements, and what is no tensor. The table counts those cases. A case that differs by rounding alone is a row of its
+own: the interpreter computes in f64 and rounds at casts and outputs, where ONNX rounds after each operator.
 """
 
 from __future__ import annotations
@@ -211,9 +211,10 @@ def page(found: Sequence[Found]) -> str:
         "",
         *table(("result", "cases"), [(how, counts[how]) for how in HOWS]),
         "",
-        f"Of those that pass, {len(given)} have inputs that decide shapes, such as the axes of a reduction, and are given",
-        f"while the model is imported (`--set`); in {len(all_given)} of them that is every input. `rounded` differs from",
-        "what is expected by rounding alone: the interpreter rounds at casts and outputs, ONNX after each operator.",
+        f"Of those that pass, {len(given)} have inputs that decide shapes, such as the axes of a reduction, and",
+        f"are given while the model is imported (`--set`); in {len(all_given)} of them that is every input.",
+        "`rounded` differs from what is expected by rounding alone: the interpreter rounds at casts and",
+        "outputs, ONNX after each operator.",
         "",
         "[The sweep](../tests/sweeps/onnx_nodes.py) writes this page:",
         "`python tests/sweeps/onnx_nodes.py --write docs/onnx.md`.",
@@ -224,8 +225,8 @@ def page(found: Sequence[Found]) -> str:
         "",
         "## Largest error of each operator",
         "",
-        "In units in the last place (ULP) of the expected floats, over the cases of one node that pass. Expected numbers are",
-        "computed in f32 themselves, and small differences of large numbers have many units.",
+        "In units in the last place (ULP) of the expected floats, over the cases of one node that pass. Expected",
+        "numbers are computed in f32 themselves, and small differences of large numbers have many units.",
         "",
         *table(("operator", "cases", "largest ULP"), errors(found)),
         "",

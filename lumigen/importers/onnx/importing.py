@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from lumigen.errors import BadOnnxFile, UnknownOption, first_line
 from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
 from lumigen.importers.onnx.reading import read_model
-from lumigen.importers.onnx.session import MISFITS, ONNX_DOMAINS, UNKNOWN, Frame, Session
+from lumigen.importers.onnx.session import MISFITS, UNKNOWN, Frame, Session, domain_of
 from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
 
@@ -43,17 +44,26 @@ def from_onnx(
     whose numbers decide shapes their values, and the entry has them no longer. Initialisers are weights under their own
     names. BadOnnxFile for what is no model, DimsWithoutRange, UnsupportedNode and NotConstant with the node's name.
     """
-    return model_of(opened(model, dims or {}, inputs or {}))
+    made = model_of(opened(model, dims or {}, inputs or {}))
+    made.trace()  # which finds the initialisers that it reads
+    return made
 
 
 def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Imported:
     """The file read and its ports declared; nothing of its graph is imported yet."""
     proto, file = read_model(model)
-    try:
+    with _well_formed(file):
         return _declared(proto, file, dims, values)
+
+
+@contextmanager
+def _well_formed(file: Path | None) -> Generator[None]:
+    """What Python raises of a message whose parts do not fit, such as names that are no text, is a BadOnnxFile."""
+    try:
+        yield
     except MISFITS as e:
-        why = f"its inputs and outputs are not as ONNX has them ({first_line(e)[:80].rstrip('.')})"
-        remedy = "Export the model again."
+        why = f"it is not as ONNX has it ({type(e).__name__}: {first_line(e)[:80].rstrip('.')})"
+        remedy = "Check it with onnx.checker.check_model, or export it again."
         raise BadOnnxFile(file=file or "the model", why=why, remedy=remedy) from e
 
 
@@ -79,7 +89,7 @@ def _declared(
     outputs: list[str] = []
     for o in graph.output:
         outputs.append(identifier(o.name, [*names, *outputs]))
-    functions = {(_domain(f.domain), f.name): f for f in proto.functions}
+    functions = {(domain_of(f), f.name): f for f in proto.functions}
     name = model_name(file.stem if file else graph.name)
     kinds = {v.name: v.type for v in (*graph.input, *graph.output, *graph.value_info)}
     session = Session(file.name if file else "the model", file, functions, versions, kinds)
@@ -96,7 +106,7 @@ def _declared(
 
 def versions_of(proto: Any, shown: Any) -> dict[str, int]:
     """The version of each operator set; BadOnnxFile for one that is too old."""
-    versions = {_domain(o.domain): int(o.version) for o in proto.opset_import}
+    versions = {domain_of(o): int(o.version) for o in proto.opset_import}
     if not versions.get("", OLDEST) >= OLDEST:
         why = f"it has operator set {versions['']}, and {OLDEST} is the oldest that is read"
         remedy = "Convert it: onnx.version_converter.convert_version(model, 17)."
@@ -108,10 +118,6 @@ def model_name(name: str) -> str:
     """The model's name as an identifier that nobody else has."""
     plain = identifier(name or "model", ())
     return f"{plain}_model" if model_taken_by(plain) else plain
-
-
-def _domain(domain: str) -> str:
-    return "" if domain in ONNX_DOMAINS else domain
 
 
 def model_of(imported: Imported) -> Model:
@@ -142,7 +148,8 @@ def run(imported: Imported, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     values: dict[str, Any] = {onnx: given[name] for onnx, name, _ in imported.inputs}
     values |= imported.known
     frame = Frame(values, session.versions)
-    session.run(graph, frame)
+    with _well_formed(imported.file):
+        session.run(graph, frame)
     out: dict[str, Tensor] = {}
     for onnx, name in imported.outputs:
         try:

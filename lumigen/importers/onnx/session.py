@@ -39,7 +39,6 @@ MOST_DENSE = 2**28  # elements of a sparse tensor, zeros included
 # What Python and numpy raise of operands that do not fit together.
 MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError,
            MemoryError, RecursionError)  # fmt: skip
-ONNX_DOMAINS = ("", "ai.onnx")
 
 
 class Initialisers(Module):
@@ -92,7 +91,6 @@ class Session:
     problems: list[LumigenError] | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
     steps: int = 0
-    arrays: dict[int, tuple[Any, Array]] = field(default_factory=dict[int, tuple[Any, Array]])
 
     # --- what nodes ask for -----------------------------------------------------------------------
 
@@ -166,17 +164,18 @@ class Session:
             if inside:
                 self._step(proto, frame)
                 continue
-            self.counts[_full_name(proto.domain, proto.op_type)] += 1
+            self.counts[full_name(proto)] += 1
             with located(place):
                 self._collecting(proto, frame)
 
     def _dense(self, sparse: Any) -> Array:
+        """The array of a SparseTensorProto, zeros included."""
         values, at = self.array(sparse.values), self.array(sparse.indices)
         shape = tuple(int(d) for d in sparse.dims)
-        flat = at if at.ndim == 1 else np.ravel_multi_index(tuple(at.T), shape)
         if not 0 <= math.prod(shape) <= MOST_DENSE:
             why = f"a sparse tensor has shape {shape}, and at most {MOST_DENSE} elements are read"
             raise fail(UnsupportedNode, op="onnx", why=why, remedy="Export it without.")
+        flat = at if at.ndim == 1 else np.ravel_multi_index(tuple(at.T), shape)
         out = np.zeros(math.prod(shape), values.dtype)
         out[flat] = values
         return out.reshape(shape)
@@ -215,8 +214,7 @@ class Session:
             )
 
     def _node(self, proto: Any, frame: Frame) -> OnnxNode:
-        domain = "" if proto.domain in ONNX_DOMAINS else proto.domain
-        version = frame.versions.get(domain, 1)
+        version = frame.versions.get(domain_of(proto), 1)
         node = OnnxNode(proto, (), version, self, frame, frame.attributes)
         try:
             node.inputs = tuple(frame.find(name) if name else None for name in proto.input)
@@ -238,7 +236,7 @@ class Session:
 
     def _apply(self, node: OnnxNode) -> Any:
         """The outputs of a node: of a function of the model, of a row of the table, or of what it stands for."""
-        domain = "" if node.proto.domain in ONNX_DOMAINS else node.proto.domain
+        domain = domain_of(node.proto)
         own = self.functions.get((domain, node.op))
         if own is not None:
             return self._call(node, own)
@@ -250,7 +248,7 @@ class Session:
         if body is not None:
             return self._call(node, *body)
         raise node.unsupported(
-            f"there is no operator {_full_name(node.proto.domain, node.op)} in version {node.version}",
+            f"there is no operator {full_name(node.proto)} in version {node.version}",
             "Export the model without it, or as a function of other operators.",
         )
 
@@ -276,9 +274,7 @@ class Session:
             raise node.unsupported(f"its function takes {len(function.input)} inputs")
         attributes = {a.name: a for a in (*defaults, *function.attribute_proto)}
         attributes |= {a.name: a for a in node.resolved().attribute}
-        versions = {
-            "" if o.domain in ONNX_DOMAINS else o.domain: o.version for o in function.opset_import
-        }
+        versions = {domain_of(o): int(o.version) for o in function.opset_import}
         frame = Frame(
             dict(zip(function.input, given, strict=True)),
             {**node.frame.versions, **versions},
@@ -307,5 +303,11 @@ def _told(node: OnnxNode, apply: Callable[[OnnxNode], Any]) -> Any:
         raise node.unsupported(why, remedy) from e
 
 
-def _full_name(domain: str, op: str) -> str:
-    return op if domain in ONNX_DOMAINS else f"{domain}.{op}"
+def domain_of(proto: Any) -> str:
+    """The domain of a node, a function or an operator set; that of ONNX itself has two names."""
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
+
+
+def full_name(proto: Any) -> str:
+    """The operator of a node with its domain."""
+    return ".".join(filter(None, (domain_of(proto), str(proto.op_type))))

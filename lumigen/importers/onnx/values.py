@@ -139,10 +139,6 @@ def listed(value: Value) -> list[Value]:
     )
 
 
-def rank_of(value: Known | Tensor) -> int:
-    return value.array.ndim if isinstance(value, Known) else value.ndim
-
-
 def shape_of(value: Known | Tensor) -> tuple[Any, ...]:
     """The sizes, symbolic ones too."""
     return value.array.shape if isinstance(value, Known) else value.shape

@@ -89,6 +89,8 @@ def _opened(n: OnnxNode, old: Sequence[Any]) -> list[Any]:
     given = n.sizes(1) if n.has(1) else n.attr("axes")
     rank = len(old) + len(given)
     new = {int(a) % rank for a in given}
+    if len(new) != len(given):
+        raise n.unsupported(f"its axes {given} are not different", "Correct the axes.")
     rest = iter(old)
     return [1 if d in new else next(rest) for d in range(rank)]
 
