@@ -217,6 +217,13 @@ def test_a_dim_needs_a_greatest_size() -> None:
         made(dims={"rows": (1, 4), "columns": 4})
 
 
+def test_a_dim_keeps_to_what_was_exported() -> None:
+    shapes = [{0: Dim("rows", min=2, max=8)}]
+    for wider in (9, (1, 4), lg.Dim("n", 2, 9)):
+        with pytest.raises(BadArgument, match="sizes from 2 to 8"):
+            lg.from_torch(Mlp(), (torch.randn(3, 8),), dynamic_shapes=shapes, dims={"rows": wider})
+
+
 # --- states -----------------------------------------------------------------------------------------
 
 
@@ -289,6 +296,20 @@ class Branches(nn.Module):
 
 def test_a_branch_is_chosen_in_the_model() -> None:
     agrees(Branches(), (torch.ones(3),), (-torch.ones(3),))
+
+
+class Cast(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return x @ x.mT
+
+
+def test_casts_of_autocast_are_in_the_model() -> None:
+    module, x = Cast(), torch.randn(3, 3)
+    got, _ = imported.run(lg.from_torch(module, (x,)), (x,), {})
+    want = module(x)
+    assert str(got["out"].dtype) == "bfloat16"
+    assert imported.distance(got["out"], want.float().numpy()) < 2**-8
 
 
 class Half(nn.Module):

@@ -107,7 +107,7 @@ efficientnet_b0 efficientvit_b0 efficientvit_m0 ese_vovnet19b_dw eva02_tiny_patc
 fbnetc_100 focalnet_tiny_srf gcresnet33ts gcvit_xxtiny gernet_s ghostnet_100 gmixer_24_224
 gmlp_s16_224 halonet26t hardcorenas_a haloregnetz_b hgnet_tiny hgnetv2_b0 hiera_tiny_224
 hrnet_w18_small inception_next_tiny inception_resnet_v2 inception_v4 lambda_resnet26t lcnet_050
-legacy_senet154 levit_128s maxvit_nano_rw_256 mambaout_femto metaformer_s12 mixer_s16_224 mixnet_s
+legacy_senet154 levit_128s maxvit_nano_rw_256 mambaout_femto mixer_s16_224 mixnet_s
 mnasnet_small mobilenetv1_100 mobilenetv2_050 mobilenetv3_small_050 mobilenetv4_conv_small
 mobileone_s0 mobilevit_xxs mobilevitv2_050 mvitv2_tiny nasnetalarge nest_tiny nextvit_small
 nf_regnet_b0 pit_ti_224 pnasnet5large poolformer_s12 poolformerv2_s12 pvt_v2_b0 rdnet_tiny
@@ -124,23 +124,24 @@ SMALL_IMAGE = 64  # where an architecture takes it
 def of_timm(name: str) -> Made:
     import timm
 
-    for more in ({"img_size": SMALL_IMAGE}, {}):
+    found: list[Exception] = []
+    for more in ({"img_size": SMALL_IMAGE}, {}):  # its size may be fixed, or none of its options
         try:
-            model = timm.create_model(name, pretrained=False, **more)
-            break
-        except (
-            TypeError,
-            AssertionError,
-            ValueError,
-        ):  # its size is fixed, or not among its options
+            model = timm.create_model(name, pretrained=False, **more).eval()
+            usual = model.default_cfg["input_size"][-1]
+        except (TypeError, AssertionError, ValueError) as e:
+            found.append(e)
             continue
-    usual = model.default_cfg["input_size"][-1]
-    for size in (SMALL_IMAGE, usual):
-        image = torch.randn(1, 3, size, size)
-        with contextlib.suppress(RuntimeError, AssertionError), torch.no_grad():
-            model.eval()(image)
-            break
-    return model, (image,), {}
+        for size in (SMALL_IMAGE, usual):
+            image = torch.randn(1, 3, size, size)
+            try:
+                with torch.no_grad():
+                    model(image)
+            except (RuntimeError, AssertionError) as e:
+                found.append(e)
+            else:
+                return model, (image,), {}
+    raise found[-1]
 
 
 # --- transformers -----------------------------------------------------------------------------------

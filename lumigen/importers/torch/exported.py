@@ -35,7 +35,7 @@ def export(
                 module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )
     except GuardOnDataDependentSymNode as e:
-        where = innermost(traceback.extract_tb(e.__traceback__))
+        where = innermost([tuple(frame) for frame in traceback.extract_tb(e.__traceback__)])
         raise not_imported(type(module).__name__, [Problem(DECIDED, where)]) from e
 
 

@@ -25,6 +25,7 @@ from lumigen.importers.torch.stored import Contents, stored
 from lumigen.importers.torch.walk import Walk, live_nodes
 
 ENTRY = "forward"
+OBJECTS = ("CUSTOM_OBJ", "TOKEN")
 
 
 def model_of(
@@ -36,8 +37,8 @@ def model_of(
 ) -> Model:
     """The model, traced; NotImported with all that is in the way."""
     program = functional(given)
-    refuse_types(program, name)
     live = {node.name for node in live_nodes(program.graph)}
+    refuse_types(program, name, live)
     held = stored(program, live)
     inputs = specs_of(program, dims, axes)
     model = Model(name, held.net, version)
@@ -46,20 +47,18 @@ def model_of(
     return model
 
 
-def refuse_types(program: ExportedProgram, name: str) -> None:
-    """What has no counterpart: types of inputs and weights, and objects that are no tensors."""
+def refuse_types(program: ExportedProgram, name: str, live: set[str]) -> None:
+    """What has no counterpart: types of inputs and of weights that are read, and objects that are no tensors."""
     problems: list[Problem] = []
-    nodes = {node.name: node for node in program.graph.nodes}
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     for given in program.graph_signature.input_specs:
-        what = given.target or given.arg.name
-        value = nodes[given.arg.name].meta.get("val") if given.arg.name in nodes else None
-        if isinstance(value, torch.Tensor):
-            if value.dtype not in DTYPES:
-                problems.append(Problem(f"{what}: {value.dtype} has no counterpart here", None))
-        elif given.kind.name in ("CUSTOM_OBJ", "TOKEN") or value is not None:
-            kind = given.kind.name.lower() if value is None else type(value).__name__
-            if not isinstance(value, int | float | bool | str):
-                problems.append(Problem(f"{what}: an input that is no tensor ({kind})", None))
+        what, value = given.target or given.arg.name, values.get(given.arg.name)
+        if given.target and given.arg.name not in live:
+            continue
+        if isinstance(value, torch.Tensor) and value.dtype not in DTYPES:
+            problems.append(Problem(f"{what}: {value.dtype} has no counterpart here", None))
+        elif given.kind.name in OBJECTS or isinstance(value, torch.SymInt):
+            problems.append(Problem(f"{what}: it is neither a tensor nor fixed", None))
     if problems:
         raise not_imported(name, problems)
 
@@ -68,20 +67,21 @@ def specs_of(
     program: ExportedProgram, dims: Mapping[str, Any], axes: Axes
 ) -> dict[str, tuple[str, Spec]]:
     """The inputs by the names of their placeholders: the name of each, and its shape and dtype."""
-    values = {
+    tensors: dict[str, torch.Tensor] = {
         node.name: node.meta["val"]
         for node in program.graph.nodes
-        if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
+        if node.name in program.graph_signature.user_inputs
+        and isinstance(node.meta.get("val"), torch.Tensor)
     }
-    tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
-    found = dims_of(tensors, program.range_constraints, dims, axes)
+    ports: dict[str, str] = {}
+    for name in tensors:
+        ports[name] = identifier(name, {*RESERVED, *ports.values()})
+    called = {ports[name]: value for name, value in tensors.items()}
+    found = dims_of(called, program.range_constraints, dims, axes)
     out: dict[str, tuple[str, Spec]] = {}
-    used = set(RESERVED)
     for name, value in tensors.items():
         shape = [extent_of(e, found) for e in value.shape]
-        port = identifier(name, used)
-        used.add(port)
-        out[name] = port, spec(*shape, dtype=DTYPES[value.dtype])
+        out[name] = ports[name], spec(*shape, dtype=DTYPES[value.dtype])
     return out
 
 
@@ -126,6 +126,7 @@ def named(
                 held.states[str(given.target)][...] = value
             case "USER_INPUT_MUTATION":
                 name = identifier(f"new_{given.target}", taken)
+                taken.add(name)
                 out[name] = value
             case _:
                 name = next(shown)

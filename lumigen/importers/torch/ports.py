@@ -81,7 +81,7 @@ def collect(path: str, value: Any, shape: Any, found: dict[tuple[str, int], str]
         for axis, dim in axes:
             if isinstance(dim, torch.export.Dim):
                 root = getattr(dim, "root", dim)
-                found[path, axis] = identifier(root.__name__, kind="dim")
+                found[identifier(path), axis] = identifier(root.__name__, kind="dim")
     elif isinstance(value, Mapping) and isinstance(shape, Mapping):
         for key, inner in value.items():
             collect(f"{path}_{key}", inner, shape.get(key), found)

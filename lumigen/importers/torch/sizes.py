@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -34,64 +34,73 @@ def dims_of(
     given: Mapping[str, Any],
     names: Axes,
 ) -> dict[Any, Dim]:
-    """A dim for each symbol in the shapes of the inputs; BadArgument for those without a greatest size."""
-    out: dict[Any, Dim] = {}
-    unbounded: list[str] = []
-    used: set[str] = set()
+    """A dim for each symbol in the shapes of the inputs.
+
+    BadArgument for those without a greatest size, for one that is not what the program was exported for, and where
+    `given` names others.
+    """
+    called = names_of(inputs, names)
+    known = sorted(called.values())
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        value = f"of {', '.join(unknown)}"
+        expected = f"dims of the program, which are: {', '.join(known) or 'none'}"
+        raise fail(BadArgument, op="from_torch", name="dims", value=value, expected=expected)
+    limits = {symbol: limits_of(ranges.get(symbol)) for symbol in called}
+    open_ended = [
+        symbol for symbol in called if limits[symbol][1] is None and called[symbol] not in given
+    ]
+    if open_ended:
+        raise no_bound({called[symbol]: limits[symbol][0] for symbol in open_ended})
+    return {
+        symbol: dim_of(name, limits[symbol], given.get(name)) for symbol, name in called.items()
+    }
+
+
+def names_of(inputs: Mapping[str, Any], names: Axes) -> dict[Any, str]:
+    """What the symbols are called: as the user did, else by the first input that has one, and its axis."""
+    called: dict[Any, str] = {}
     for port, value in inputs.items():
         for axis, extent in enumerate(value.shape):
             for symbol in symbols_of(extent):
-                if symbol in out:
-                    continue
-                name = names.get((port, axis)) or f"{port}_dim{axis}"
-                found = ranges.get(symbol)
-                used.add(name)
-                dim = bounded(name, found, given.get(name))
-                if dim is None:
-                    unbounded.append(name)
-                out[symbol] = dim or Dim(name, 1, 1)
-    if unbounded:
-        raise no_bound(unbounded)
-    unknown = [name for name in given if name not in used]
-    if unknown:
-        known = ", ".join(sorted(used)) or "none"
-        raise fail(
-            BadArgument,
-            op="from_torch",
-            name="dims",
-            value=f"of {', '.join(unknown)}",
-            expected=f"dims of the program, which are: {known}",
-        )
-    return out
+                called.setdefault(symbol, names.get((port, axis)) or f"{port}_dim{axis}")
+    return called
 
 
-def no_bound(names: Sequence[str]) -> Exception:
-    """The error for dims without a greatest size."""
-    shown = ", ".join(f'"{name}": (1, 512)' for name in names)
+def limits_of(found: Any) -> tuple[int, int | None]:
+    """The least and the greatest size in a range of PyTorch's, if it has a greatest."""
+    if found is None:
+        return 1, None
+    return max(1, int(found.lower)), int(found.upper) if found.upper < GREATEST else None
+
+
+def no_bound(least: Mapping[str, int]) -> Exception:
+    """The error for dims without a greatest size, by their least."""
+    first, low = next(iter(least.items()))
+    shown = ", ".join(f'"{name}": ({low}, 512)' for name, low in least.items())
     expected = (
-        f"a greatest size of each: dims={{{shown}}}, --dim {names[0]}=1..512, "
-        f'or torch.export.Dim("{names[0]}", max=512) in the dynamic_shapes'
+        f"a greatest size of each: dims={{{shown}}}, --dim {first}={low}..512, "
+        f'or torch.export.Dim("{first}", max=512) in the dynamic_shapes'
     )
-    return fail(
-        BadArgument,
-        op="from_torch",
-        name=f"the dims {', '.join(names)}" if len(names) > 1 else f"the dim {names[0]}",
-        value="without a greatest size",
-        expected=expected,
-    )
+    name = f"the dim{'s' if len(least) > 1 else ''} {', '.join(least)}"
+    value = "without a greatest size"
+    return fail(BadArgument, op="from_torch", name=name, value=value, expected=expected)
 
 
-def bounded(name: str, found: Any, given: Any) -> Dim | None:
-    """The dim of a range of PyTorch's and of what the user says; None without a greatest size."""
+def dim_of(name: str, limits: tuple[int, int | None], given: Any) -> Dim:
+    """The dim that the user describes, within the limits of the program; these where nothing is said."""
+    low, high = limits
     if isinstance(given, Dim):
-        return given
-    low = max(1, int(found.lower)) if found is not None else 1
-    high = found.upper if found is not None else GREATEST
-    if isinstance(given, tuple):
-        return Dim(name, *given)
-    if given is not None:
-        return Dim(name, given, given)
-    return Dim(name, low, int(high)) if high < GREATEST else None
+        dim = given
+    elif isinstance(given, tuple):
+        dim = Dim(name, *given)
+    else:
+        dim = Dim(name, low if given is None else given, cast("int", given or high))
+    if dim.lo < low or (high is not None and dim.hi > high):
+        value = f"{dim.lo} to {dim.hi}"
+        expected = f"sizes from {low}{'' if high is None else f' to {high}'}, as it was exported"
+        raise fail(BadArgument, op="from_torch", name=name, value=value, expected=expected)
+    return dim
 
 
 def symbols_of(extent: Any) -> list[Any]:
@@ -107,13 +116,16 @@ def extent_of(extent: Any, dims: Mapping[Any, Dim]) -> Size:
 
 
 def expression(expr: Any, dims: Mapping[Any, Dim]) -> Any:
-    """An expression of sympy as one of dims; KeyError for a symbol that no input has."""
+    """An expression of sympy as one of dims."""
     if expr.is_Symbol:
         return dims[expr]
     if expr.is_Integer:
         return int(expr)
-    args = [expression(a, dims) for a in expr.args]
-    return EXPRESSIONS[type(expr).__name__](*args)
+    computed = EXPRESSIONS.get(type(expr).__name__)
+    if computed is None:
+        expected = f"dims with {', '.join(EXPRESSIONS)}"
+        raise fail(BadArgument, op="from_torch", name="a size", value=expr, expected=expected)
+    return computed(*(expression(a, dims) for a in expr.args))
 
 
 def added(*args: Any) -> Any:
@@ -126,7 +138,6 @@ EXPRESSIONS: Mapping[str, Any] = {
     "Pow": lambda base, times: math.prod([base] * times),
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
-    "IntTrueDiv": Ratio,
     "Mod": operator.mod,
     "PythonMod": operator.mod,
     "Max": sym_max,
@@ -159,7 +170,7 @@ SAME: tuple[Any, ...] = (
     *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
     *(operator.and_, operator.or_, operator.not_, operator.getitem),
 )
-# What a program calls to compute with sizes.
+# What a program calls that is no op: arithmetic of sizes, and parts of results.
 OF_SIZES: Mapping[Any, Any] = {
     **{function: function for function in SAME},
     operator.pow: EXPRESSIONS["Pow"],
@@ -167,7 +178,6 @@ OF_SIZES: Mapping[Any, Any] = {
     math.floor: floored,
     math.ceil: ceiled,
     math.trunc: floored,
-    round: floored,
     max: sym_max,
     min: sym_min,
     torch.sym_float: lambda value: value,

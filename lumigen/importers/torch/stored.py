@@ -16,7 +16,7 @@ from lumigen.frontend.operand import where
 from lumigen.frontend.state import NAME, State
 from lumigen.frontend.tensor import Tensor
 from lumigen.importers.torch.dtypes import DTYPES
-from lumigen.weights import as_array
+from lumigen.weights import named_array
 
 WRITTEN = 16  # elements up to which a constant is written into the program
 
@@ -79,7 +79,7 @@ class Constants:
     def read(self, given: Any) -> Read:
         """What no run changes: a weight under its name, or a small constant of the program itself."""
         value = self.value(given.target)
-        dtype, array = DTYPES[value.dtype], as_array(value)
+        dtype, array = DTYPES[value.dtype], named_array("from_torch", given.target, value)
         is_weight = given.target in self.program.state_dict
         if not is_weight and value.numel() <= WRITTEN:
             return lambda: creation.tensor(array, dtype=dtype)

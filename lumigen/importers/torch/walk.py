@@ -30,10 +30,6 @@ OF_MEMORY = frozenset(
     {"device", "layout", "memory_format", "non_blocking", "pin_memory", "copy", "generator"}
     | {"requires_grad", "sparse_grad", "assume_unique"}
 )
-# Operators that run a graph of their own: how many arguments stand before it.
-WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0}
-
-
 UNKNOWN = "lumigen has no row for it, and PyTorch no decomposition"
 
 
@@ -76,16 +72,16 @@ class Walk:
         """What a node computes; MISSING, with its problem noted, where it cannot be compiled."""
         if any(values[n] is MISSING for n in node.all_input_nodes):
             return MISSING
-        where = line_of(node)
+        line = line_of(node)
         try:
-            with located(where):
+            with located(line):
                 return self.called(node, values)
         except Refused as e:
-            self.problems.append(Problem(f"{shown(node.target)}: {e}", where))
+            self.problems.append(Problem(f"{shown(node.target)}: {e}", line))
         except LumigenError as e:
-            self.problems.append(Problem(f"{shown(node.target)}: {without_place(e)}", where))
+            self.problems.append(Problem(f"{shown(node.target)}: {without_place(e)}", line))
         except Exception as e:
-            e.add_note(f"while {node.target} of {where} was imported")
+            e.add_note(f"while {node.target} of {line} was imported")
             raise
         return MISSING
 
@@ -96,8 +92,6 @@ class Walk:
         if target in OF_SIZES:
             return OF_SIZES[target](*args, **named)
         name = shown(target)
-        if name in WRAPPERS:
-            return self.run(args[WRAPPERS[name]], inner_args(name, args))
         if name == "cond":
             return self.chosen(*args)
         row = row_of(name)
@@ -111,11 +105,6 @@ class Walk:
             return self.run(first if choice else second, operands)
         pairs = zip(self.run(first, operands), self.run(second, operands), strict=True)
         return [where(choice, a, b) for a, b in pairs]
-
-
-def inner_args(name: str, args: Sequence[Any]) -> Sequence[Any]:
-    """What the graph of a wrapper is run on."""
-    return args[2:] if name == "invoke_subgraph" else args[WRAPPERS[name] + 1 :]
 
 
 def valued(arg: Any, values: Mapping[Node, Any]) -> Any:

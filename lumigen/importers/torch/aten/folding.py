@@ -13,8 +13,8 @@ from lumigen.importers.torch.aten.row import Table, same
 
 OF_TORCH = """
 addbmm addmm addmv addr all amax amin aminmax any argmax argmin argsort baddbmm bmm bucketize cdist
-count_nonzero cross histc cummax cummin cumprod cumsum diff dot equal inner kthvalue logcumsumexp logsumexp
-matmul max mean median min mm mode mv nanmean nanmedian nansum outer prod quantile
+count_nonzero cross cummax cummin cumprod cumsum diff dot equal histc inner kthvalue logcumsumexp
+logsumexp matmul max mean median min mm mode mv nanmean nanmedian nansum outer prod quantile
 renorm searchsorted std std_mean sum tensordot topk trace var var_mean vdot
 """
 OF_FUNCTIONAL = """
@@ -30,6 +30,12 @@ def softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
 def log_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """Likewise its logarithm."""
     return (input.float() if half_to_float else input).log_softmax(dim)
+
+
+def safe_softmax(x: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """Softmax, and 0 in a row of nothing but -inf."""
+    x = x if dtype is None else x.to(dtype)
+    return functions.where((x == float("-inf")).all(dim, keepdim=True), 0.0, x.softmax(dim))
 
 
 def sort(input: Tensor, *args: Any, stable: bool = False, **named: Any) -> Any:
@@ -61,7 +67,7 @@ FOLDING: Table = {
     **same(functions, OF_TORCH),
     **same(functional, OF_FUNCTIONAL),
     "_softmax": softmax,
-    "_safe_softmax": lambda x, dim, dtype=None: safe_softmax(x, dim, dtype),
+    "_safe_softmax": safe_softmax,
     "_log_softmax": log_softmax,
     "_cdist_forward": functions.cdist,
     "_pdist_forward": functions.pdist,
@@ -79,9 +85,3 @@ FOLDING: Table = {
     "linalg_det": linalg.det,
     "linalg_vecdot": lambda x, y, dim=-1: linalg.vecdot(x, y, dim=dim),
 }
-
-
-def safe_softmax(x: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """Softmax, and 0 in a row of nothing but -inf."""
-    x = x if dtype is None else x.to(dtype)
-    return functions.where((x == float("-inf")).all(dim, keepdim=True), 0.0, x.softmax(dim))

@@ -95,6 +95,7 @@ HIGHER = {
     "associative_scan": LOOP,
     "auto_functionalized": OWN,
     "auto_functionalized_v2": OWN,
+    "invoke_subgraph": OWN,
     "map_impl": LOOP,
     "scan": LOOP,
     "while_loop": LOOP,
