@@ -7,7 +7,7 @@ from dataclasses import asdict
 from lumigen.cli.options import Dims, Settings, input_values, is_onnx
 from lumigen.cli.terminal import result, result_json, table
 from lumigen.errors import BadArgument, ProblemsInModel, printable
-from lumigen.importers import checked, explained
+from lumigen.importers.onnx import checked, explained
 
 
 def say_explained(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:

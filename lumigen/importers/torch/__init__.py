@@ -1,0 +1,94 @@
+"""PyTorch's modules and exported programs as models: `torch.export` traces them, each op of ATen calls the frontend.
+
+torch is imported when the first one is read, and not before.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lumigen.errors import BadArgument, ModelFileError, PackageMissing
+from lumigen.frontend.model import Model
+from lumigen.frontend.symbolic import Dim
+from lumigen.frontend.trace import fail
+
+if TYPE_CHECKING:
+    import torch
+
+Bounds = int | tuple[int, int] | Dim
+TRUST = (
+    "torch.export.load unpickles parts of the archive, which can run any code as you. "
+    "Pass --trust if you know who made it."
+)
+
+
+def from_torch(
+    module: torch.nn.Module | torch.export.ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    dims: Mapping[str, Bounds] | None = None,
+    name: str | None = None,
+    version: str = "0.1.0",
+) -> Model:
+    """A module of PyTorch, or a program that `torch.export` made of one, as a model with the entry `forward`.
+
+    `args`, `kwargs` and `dynamic_shapes` are those of `torch.export.export`: example inputs, and which of their
+    axes are dims. `dims` has for a dim its least and its greatest size, one number that it is always, or an `lg.Dim`. Weights come
+    with the model, under their names in the `state_dict`.
+
+    NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without a
+    greatest size. What `torch.export` raises stays as it is.
+    """
+    need_torch()
+    from torch.export import ExportedProgram
+
+    from lumigen.importers.torch.exported import export
+    from lumigen.importers.torch.model import model_of
+    from lumigen.importers.torch.ports import axis_names, model_name
+
+    if isinstance(module, ExportedProgram):
+        return model_of(module, name or "model", dims or {}, {}, version)
+    if not callable(getattr(module, "forward", None)):
+        value, expected = f"of type {type(module).__name__}", "a torch.nn.Module or ExportedProgram"
+        raise fail(BadArgument, op="from_torch", name="module", value=value, expected=expected)
+    axes = axis_names(module.forward, args, kwargs or {}, dynamic_shapes)
+    program = export(module, args, kwargs, dynamic_shapes)
+    return model_of(program, name or model_name(type(module).__name__), dims or {}, axes, version)
+
+
+def from_pt2(path: Path, dims: Mapping[str, Bounds], *, trust: bool) -> Model:
+    """The model of an archive that `torch.export.save` wrote.
+
+    ModelFileError without `trust`, and where the file is no such archive.
+    """
+    need_torch()
+    if not path.is_file():
+        raise refused(path, "there is no such file", "Correct the path.")
+    if not trust:
+        raise refused(path, "it is not trusted", TRUST)
+    from torch.export import load
+
+    from lumigen.importers.torch.ports import model_name
+
+    try:
+        program = load(path)
+    except Exception as e:  # a damaged archive raises whatever its reader meets
+        why = f"torch.export.load cannot read it: {type(e).__name__}"
+        remedy = "Save it again with torch.export.save, by the version of PyTorch that is here."
+        raise refused(path, why, remedy) from e
+    return from_torch(program, dims=dims, name=model_name(path.stem))
+
+
+def refused(path: Path, why: str, remedy: str) -> ModelFileError:
+    return ModelFileError(file=str(path), why=why, remedy=remedy)
+
+
+def need_torch() -> None:
+    """PackageMissing where PyTorch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise PackageMissing(op="from_torch", package="torch")
