@@ -75,6 +75,29 @@ def test_names_become_identifiers(name: str, ours: str) -> None:
     assert identifier(name, (ours,)) == f"{ours}_2"
 
 
+def test_a_size_may_be_arithmetic_of_others() -> None:
+    """As exporters write the length of a mask over a cache; what names no other sizes is a name."""
+    ports = {
+        "x": (F, ["time", 2]),
+        "past": (F, ["past_time", 2]),
+        "m": (F, ["past_time + time", 1]),
+    }
+    proto = model([node("Concat", "past x", "all", axis=0), node("Mul", "all m", "y")], ports)
+    made = lg.from_onnx(proto, dims={"time": (1, 4), "past_time": (1, 8)})
+    ((_, graph),) = made.trace().entries
+    assert [str(e) for e in graph.inputs[2].shape] == ["past_time + time", "1"]
+    arrays = {
+        "x": np.ones((2, 2), F),
+        "past": np.ones((3, 2), F),
+        "m": np.arange(5, dtype=F)[:, None],
+    }
+    found = run(proto, arrays, {"time": (1, 4), "past_time": (1, 8)})
+    np.testing.assert_array_equal(found["y"], np.arange(5)[:, None] * np.ones((5, 2)))
+    proto = model([node("Neg", "x", "y")], {"x": (F, ["batch-size"])})
+    ((_, graph),) = lg.from_onnx(proto, dims={"batch-size": (1, 4)}).trace().entries
+    assert [d.name for d in graph.dims()] == ["batch_size"]
+
+
 def test_a_number_fixes_a_size(rng) -> None:
     made = lg.from_onnx(classifier(rng), dims={"batch": 4})
     ((_, graph),) = made.trace().entries
