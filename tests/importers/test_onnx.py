@@ -111,6 +111,35 @@ def test_shapes_are_computed_while_importing(rng) -> None:
     assert all(n.op is not Op.IOTA and not n.dtype.is_int for n in graph.nodes())
 
 
+def test_sizes_keep_their_integer_type(rng) -> None:
+    """Some exporters compute shapes in int32, and divide: towards 0, which sizes of unknown sign are not."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Cast", "s", "t", to=onnx.TensorProto.INT32),
+        node("Div", "t two", "h"),
+        node("Slice", "h zero one", "half"),
+        node("Cast", "half", "wide", to=onnx.TensorProto.INT64),
+        node("Concat", "wide rest", "shape", axis=0),
+        node("Reshape", "x shape", "y"),
+    ]
+    initial = {
+        "two": np.array(2, np.int32),
+        "zero": np.array([0]),
+        "one": np.array([1]),
+        "rest": np.array([-1]),
+    }
+    proto = model(nodes, {"x": (F, ["n", 6])}, "y t", initial)
+    x = rng.standard_normal((4, 6)).astype(F)
+    found = run(proto, {"x": x}, {"n": 4})
+    assert found["y"].shape == (2, 12)
+    proto.graph.node[2].input[1] = "one_of_two"
+    proto.graph.initializer.append(numpy_helper.from_array(np.array(1, np.int32), "one_of_two"))
+    found = run(proto, {"x": x}, {"n": (1, 8)})
+    np.testing.assert_array_equal(found["y"], x)
+    assert found["t"].dtype == np.int32
+    np.testing.assert_array_equal(found["t"], [4, 6])
+
+
 def test_kernels_name_the_nodes(rng) -> None:
     traced = lg.from_onnx(classifier(rng), dims={"batch": (1, 8)}).trace()
     text = text_after(traced, "source", None, "cpu")
