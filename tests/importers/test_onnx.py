@@ -254,6 +254,13 @@ def test_sums_of_integers_are_exact(rng, kind) -> None:
     np.testing.assert_array_equal(run(proto, {"a": a, "b": b})["y"], wanted)
 
 
+def test_narrow_integers_wrap_around_where_no_type_is_declared() -> None:
+    nodes = [node("Add", "a a", "twice"), node("Cast", "twice", "y", to=onnx.TensorProto.INT64)]
+    a = np.array([1, 40000])
+    found = run(model(nodes, {"a": (np.uint16, [2])}), {"a": a.astype(np.int32)})
+    np.testing.assert_array_equal(found["y"], 2 * a % 65536)
+
+
 def test_narrow_integers_wrap_around() -> None:
     proto = model([node("Add", "a b", "y")], {"a": (np.uint16, [3]), "b": (np.uint16, [3])})
     proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.UINT16
