@@ -242,6 +242,19 @@ def test_old_versions_mean_what_they_meant(rng) -> None:
     same(model([node("Softmax", "x", "y")], {"x": (F, [2, 3, 4])}, version=13), {"x": x})
 
 
+@pytest.mark.parametrize("scale", [0.5, 0.75, 1.5, 2.0])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_a_symbolic_size_is_resized_by_a_scale(mode: str, scale: float, rng) -> None:
+    """Also where the scaled size is rounded: places follow from the scale."""
+    more = {"nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+    nodes = [node("Resize", "x _ s", "y", mode=mode, **(more if mode == "nearest" else {}))]
+    scales = np.array([1, 1, scale, 2], F)
+    proto = model(nodes, {"x": (F, [1, 1, "h", 4])}, "y", {"s": scales})
+    for height in (4, 7):
+        x = rng.standard_normal((1, 1, height, 4)).astype(F)
+        same(proto, {"x": x}, {"h": (4, 8)}, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 def test_sums_of_integers_are_exact(rng, kind) -> None:
     """Wider than f32 could be: 2000 products of 8 bits."""
