@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lumigen.dtype import f64
+from lumigen.errors import DimSpecialised
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array, Known, ints
@@ -177,6 +178,8 @@ def _interpolated(
         or n.attr("exclude_outside", 0)
         or n.attr("cubic_coeff_a", -0.75) != -0.75
     )
+    if rule == "pytorch_half_pixel" and not all(map(_is_above_one, sizes[2:])):
+        return None  # one element alone reads at 0
     corners = rule == "align_corners" and mode == "linear"
     found = "linear" if corners else SAME.get((mode, rule, rounding))
     if found is None or special or x.ndim not in (3, 4, 5):
@@ -221,6 +224,14 @@ def resize(n: OnnxNode) -> Tensor:
         if d in rest or (is_cropped and (roi[i], roi[i + count]) != (0, 1)) or scales[i] != 1:
             x = resized(n, x, d, sizes[d], scales[i], (roi[i], roi[i + count]))
     return x
+
+
+def _is_above_one(size: Any) -> bool:
+    """Whether a size is always more than 1."""
+    try:
+        return bool(size > 1)
+    except DimSpecialised:
+        return False
 
 
 def _is_same(a: Any, b: Any) -> bool:
