@@ -265,10 +265,9 @@ def page(found: Sequence[Found], dims: Sequence[Found]) -> str:
         "`rounded` differs from what is expected by rounding alone: the interpreter rounds at casts and",
         "outputs, ONNX after each operator.",
         "",
-        "With a dim for every size above 1, in a range around that of the case, "
-        + ", ".join(f"{of_dims[how]} are {how}" for how in HOWS)
-        + ": those that are",
-        "refused ask for a fixed size.",
+        f"In {len(dims)} cases every size above 1 can be a dim, in a range around the size of the case. Imported that",
+        f"way {of_dims['passed']} pass, {of_dims['rounded']} are rounded, {of_dims['refused']} are refused, as they ask for a",
+        f"fixed size, and {of_dims['wrong'] + of_dims['broken']} are wrong.",
         "",
         "[The sweep](../tests/sweeps/onnx_nodes.py) writes this page:",
         "`python tests/sweeps/onnx_nodes.py --write docs/onnx.md`.",
