@@ -75,6 +75,29 @@ def test_names_become_identifiers(name: str, ours: str) -> None:
     assert identifier(name, (ours,)) == f"{ours}_2"
 
 
+def test_a_size_may_be_arithmetic_of_others() -> None:
+    """As exporters write the length of a mask over a cache; what names no other sizes is a name."""
+    ports = {
+        "x": (F, ["time", 2]),
+        "past": (F, ["past_time", 2]),
+        "m": (F, ["past_time + time", 1]),
+    }
+    proto = model([node("Concat", "past x", "all", axis=0), node("Mul", "all m", "y")], ports)
+    made = lg.from_onnx(proto, dims={"time": (1, 4), "past_time": (1, 8)})
+    ((_, graph),) = made.trace().entries
+    assert [str(e) for e in graph.inputs[2].shape] == ["past_time + time", "1"]
+    arrays = {
+        "x": np.ones((2, 2), F),
+        "past": np.ones((3, 2), F),
+        "m": np.arange(5, dtype=F)[:, None],
+    }
+    found = run(proto, arrays, {"time": (1, 4), "past_time": (1, 8)})
+    np.testing.assert_array_equal(found["y"], np.arange(5)[:, None] * np.ones((5, 2)))
+    proto = model([node("Neg", "x", "y")], {"x": (F, ["batch-size"])})
+    ((_, graph),) = lg.from_onnx(proto, dims={"batch-size": (1, 4)}).trace().entries
+    assert [d.name for d in graph.dims()] == ["batch_size"]
+
+
 def test_a_number_fixes_a_size(rng) -> None:
     made = lg.from_onnx(classifier(rng), dims={"batch": 4})
     ((_, graph),) = made.trace().entries
@@ -86,6 +109,35 @@ def test_shapes_are_computed_while_importing(rng) -> None:
     made = lg.from_onnx(classifier(rng), dims={"batch": (1, 8)})
     ((_, graph),) = made.trace().entries
     assert all(n.op is not Op.IOTA and not n.dtype.is_int for n in graph.nodes())
+
+
+def test_sizes_keep_their_integer_type(rng) -> None:
+    """Some exporters compute shapes in int32, and divide: towards 0, which sizes of unknown sign are not."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Cast", "s", "t", to=onnx.TensorProto.INT32),
+        node("Div", "t two", "h"),
+        node("Slice", "h zero one", "half"),
+        node("Cast", "half", "wide", to=onnx.TensorProto.INT64),
+        node("Concat", "wide rest", "shape", axis=0),
+        node("Reshape", "x shape", "y"),
+    ]
+    initial = {
+        "two": np.array(2, np.int32),
+        "zero": np.array([0]),
+        "one": np.array([1]),
+        "rest": np.array([-1]),
+    }
+    proto = model(nodes, {"x": (F, ["n", 6])}, "y t", initial)
+    x = rng.standard_normal((4, 6)).astype(F)
+    found = run(proto, {"x": x}, {"n": 4})
+    assert found["y"].shape == (2, 12)
+    proto.graph.node[2].input[1] = "one_of_two"
+    proto.graph.initializer.append(numpy_helper.from_array(np.array(1, np.int32), "one_of_two"))
+    found = run(proto, {"x": x}, {"n": (1, 8)})
+    np.testing.assert_array_equal(found["y"], x)
+    assert found["t"].dtype == np.int32
+    np.testing.assert_array_equal(found["t"], [4, 6])
 
 
 def test_kernels_name_the_nodes(rng) -> None:
@@ -190,6 +242,19 @@ def test_old_versions_mean_what_they_meant(rng) -> None:
     same(model([node("Softmax", "x", "y")], {"x": (F, [2, 3, 4])}, version=13), {"x": x})
 
 
+@pytest.mark.parametrize("scale", [0.5, 0.75, 1.5, 2.0])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_a_symbolic_size_is_resized_by_a_scale(mode: str, scale: float, rng) -> None:
+    """Also where the scaled size is rounded: places follow from the scale."""
+    more = {"nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+    nodes = [node("Resize", "x _ s", "y", mode=mode, **(more if mode == "nearest" else {}))]
+    scales = np.array([1, 1, scale, 2], F)
+    proto = model(nodes, {"x": (F, [1, 1, "h", 4])}, "y", {"s": scales})
+    for height in (4, 7):
+        x = rng.standard_normal((1, 1, height, 4)).astype(F)
+        same(proto, {"x": x}, {"h": (4, 8)}, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 def test_sums_of_integers_are_exact(rng, kind) -> None:
     """Wider than f32 could be: 2000 products of 8 bits."""
@@ -200,6 +265,13 @@ def test_sums_of_integers_are_exact(rng, kind) -> None:
     )
     wanted = a.astype(np.int64) @ b.astype(np.int64)
     np.testing.assert_array_equal(run(proto, {"a": a, "b": b})["y"], wanted)
+
+
+def test_narrow_integers_wrap_around_where_no_type_is_declared() -> None:
+    nodes = [node("Add", "a a", "twice"), node("Cast", "twice", "y", to=onnx.TensorProto.INT64)]
+    a = np.array([1, 40000])
+    found = run(model(nodes, {"a": (np.uint16, [2])}), {"a": a.astype(np.int32)})
+    np.testing.assert_array_equal(found["y"], 2 * a % 65536)
 
 
 def test_narrow_integers_wrap_around() -> None:

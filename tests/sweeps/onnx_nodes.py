@@ -2,6 +2,7 @@
 
     python tests/sweeps/onnx_nodes.py                     # how many pass
     python tests/sweeps/onnx_nodes.py --list              # each one that does not
+    python tests/sweeps/onnx_nodes.py --symbolic          # every size of an input is a dim, where its case has one
     python tests/sweeps/onnx_nodes.py --write docs/onnx.md
     python tests/sweeps/onnx_nodes.py test_relu test_gru_defaults
 
@@ -13,6 +14,7 @@ own: the interpreter computes in f64 and rounds at casts and outputs, where ONNX
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import warnings
 from collections import Counter
@@ -82,7 +84,7 @@ def imported(case, inputs):
     """The graph, its weights, and the inputs that had to be given while importing."""
     fixed = {n: a for n, a in inputs.items() if not isinstance(a, np.ndarray) or not a.size}
     dims: dict[str, object] = {
-        d.dim_param: (1, int(size))
+        d.dim_param: around(d.dim_param, int(size))
         for i in case.model.graph.input
         if i.type.HasField("tensor_type") and i.name in inputs and i.name not in fixed
         for d, size in zip(i.type.tensor_type.shape.dim, inputs[i.name].shape, strict=True)
@@ -93,6 +95,8 @@ def imported(case, inputs):
             model = lg.from_onnx(case.model, dims=dims, inputs=fixed)
             return dict(model.trace().entries)["forward"], model.values(), fixed
         except DimSpecialised:
+            if any(name == f"d{d[1] - 2}" for name, d in dims.items() if isinstance(d, tuple)):
+                raise  # the case is about what sizes it takes
             if all(isinstance(d, int) for d in dims.values()):
                 raise
             dims = {name: d[1] for name, d in dims.items()}
@@ -101,6 +105,11 @@ def imported(case, inputs):
             if not new:
                 raise
             fixed[new[-1]] = inputs[new[-1]]
+
+
+def around(name: str, size: int) -> tuple[int, int]:
+    """The range of a dim: of one that `symbolic` has made, sizes on both sides of that of the case."""
+    return (max(1, size - 1), size + 2) if name == f"d{size}" else (1, size)
 
 
 def ulps(got, want) -> float:
@@ -134,6 +143,31 @@ def difference(got, want, case) -> tuple[str, str]:
         unit = UNITS * float(np.spacing(np.abs(want).max()))
     how = "rounded" if np.isfinite(apart).all() and apart.max() <= unit else "wrong"
     return how, f"differs by {np.nanmax(apart):.3g}, where {np.abs(b).max():.3g} is the greatest"
+
+
+def symbolic(case):
+    """The case with a dim for every size above 1, the same one for equal sizes; None where it has no such case.
+
+    What must be given while importing stays as it is.
+    """
+    changed = onnx.ModelProto()
+    changed.CopyFrom(case.model)
+    if len(case.data_sets) != 1 or case.name.endswith("expanded"):
+        return None
+    inputs = dict(
+        zip([i.name for i in changed.graph.input], map(plain, case.data_sets[0][0]), strict=False)
+    )
+    try:
+        *_, fixed = imported(case, inputs)
+    except LumigenError:
+        return None
+    made = False
+    for i in changed.graph.input:
+        if i.name in inputs and i.name not in fixed and i.type.HasField("tensor_type"):
+            for d, size in zip(i.type.tensor_type.shape.dim, inputs[i.name].shape, strict=True):
+                if size > 1:
+                    d.dim_param, made = f"d{size}", True
+    return dataclasses.replace(case, model=changed) if made else None
 
 
 def judged(case) -> Found:
@@ -179,26 +213,41 @@ def _judged_at(i: int) -> Found:
         return judged(_CASES[i])
 
 
+def _judged_symbolic_at(i: int) -> Found | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        case = symbolic(_CASES[i])
+        return None if case is None else judged(case)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table")
+    parser.add_argument("--symbolic", action="store_true", help="with dims for sizes")
     parser.add_argument("--list", action="store_true", help="print every case that does not pass")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     _CASES.extend(c for c in cases() if not args.names or c.name in args.names)
     with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        found = list(pool.map(_judged_at, range(len(_CASES)), chunksize=20))
+        every = range(len(_CASES))
+        found, dims = list[Found](), list[Found]()
+        if not args.symbolic:
+            found = list(pool.map(_judged_at, every, chunksize=20))
+        if args.symbolic or args.write:
+            dims = [f for f in pool.map(_judged_symbolic_at, every, chunksize=20) if f is not None]
+    if args.write:
+        args.write.write_text(page(found, dims), encoding="utf-8")
+    found = dims if args.symbolic else found
     counts = Counter(f.how for f in found)
     print(", ".join(f"{counts[how]} {how}" for how in HOWS))
     for f in sorted(found, key=lambda f: (HOWS.index(f.how), f.why)):
         if args.names or (args.list and f.how != "passed"):
             print(f.how, f.name, f.why, " ".join(f.fixed), f"{f.ulps:.1f}")
-    if args.write:
-        args.write.write_text(page(found), encoding="utf-8")
 
 
-def page(found: Sequence[Found]) -> str:
-    """The table as a page."""
+def page(found: Sequence[Found], dims: Sequence[Found]) -> str:
+    """The table as a page; `dims` are the cases whose sizes are symbolic."""
+    of_dims = Counter(f.how for f in dims)
     counts = Counter(f.how for f in found)
     given = [f for f in found if f.fixed and f.how == "passed"]
     all_given = [f for f in given if not f.free]
@@ -215,6 +264,10 @@ def page(found: Sequence[Found]) -> str:
         f"are given while the model is imported (`--set`); in {len(all_given)} of them that is every input.",
         "`rounded` differs from what is expected by rounding alone: the interpreter rounds at casts and",
         "outputs, ONNX after each operator.",
+        "",
+        f"In {len(dims)} cases every size above 1 can be a dim, in a range around the size of the case.",
+        f"Imported that way {of_dims['passed']} pass, {of_dims['rounded']} are rounded, {of_dims['refused']} are",
+        f"refused, as they ask for a fixed size, and {of_dims['wrong'] + of_dims['broken']} are wrong.",
         "",
         "[The sweep](../tests/sweeps/onnx_nodes.py) writes this page:",
         "`python tests/sweeps/onnx_nodes.py --write docs/onnx.md`.",

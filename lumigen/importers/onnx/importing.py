@@ -11,7 +11,7 @@ from typing import Any
 from lumigen.errors import BadOnnxFile, UnknownOption, first_line
 from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
-from lumigen.importers.onnx.reading import read_model
+from lumigen.importers.onnx.reading import declared_types, read_model
 from lumigen.importers.onnx.session import MISFITS, UNKNOWN, Frame, Session, domain_of
 from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
@@ -91,8 +91,9 @@ def _declared(
         outputs.append(identifier(o.name, [*names, *outputs]))
     functions = {(domain_of(f), f.name): f for f in proto.functions}
     name = model_name(file.stem if file else graph.name)
-    kinds = {v.name: v.type for v in (*graph.input, *graph.output, *graph.value_info)}
-    session = Session(file.name if file else "the model", file, functions, versions, kinds)
+    session = Session(
+        file.name if file else "the model", file, functions, versions, declared_types(proto)
+    )
     return Imported(
         proto,
         file,

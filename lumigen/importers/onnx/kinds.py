@@ -16,7 +16,7 @@ from lumigen.dtype import f32, i64
 from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import OnnxNode
 from lumigen.importers.onnx.reading import numpy_type
-from lumigen.importers.onnx.values import Array, held
+from lumigen.importers.onnx.values import Array, Known, held
 
 # The bits of integers that ours has no type of; whether they are signed.
 NARROW = {
@@ -110,5 +110,5 @@ def known_cast(a: Array, kind: np.dtype[Any]) -> Any:
     if a.dtype != object:
         return None if kind.hasobject else a.astype(kind)
     if kind.kind in "iu":
-        return a
+        return Known(a, kind=kind)
     return a != 0 if kind == np.bool_ else None

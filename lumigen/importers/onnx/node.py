@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
 from lumigen.errors import NotConstant, SourceLocation, UnsupportedNode, printable
 from lumigen.frontend import Tensor
 from lumigen.frontend.trace import fail
@@ -119,7 +117,7 @@ class OnnxNode:
     def value(self, i: int) -> Value:
         if not self.has(i):
             remedy = f"Give it at least {i + 1} inputs, or export the model again."
-            raise fail(UnsupportedNode, op=self.op, why=f"input {i + 1} is missing", remedy=remedy)
+            raise self.unsupported(f"input {i + 1} is missing", remedy)
         return self.inputs[i]
 
     def given(self, i: int) -> Known | Tensor:
@@ -128,7 +126,7 @@ class OnnxNode:
         if isinstance(value, Known | Tensor):
             return value
         why = f"input {i + 1} is a sequence, and a tensor is needed"
-        raise fail(UnsupportedNode, op=self.op, why=why, remedy="Correct the graph.")
+        raise self.unsupported(why, "Correct the graph.")
 
     def tensor(self, i: int) -> Tensor:
         """The operand as a tensor of the trace."""
@@ -159,7 +157,7 @@ class OnnxNode:
         most = max(math.prod(e.const for e in a.shape) for a in edges)
         if most > MOST_COMPUTED:
             why = f"{name} must be known, and takes {most} elements to compute"
-            raise fail(UnsupportedNode, op=self.op, why=why, remedy="Make it smaller.")
+            raise self.unsupported(why, "Make it smaller.")
         return evaluate(graph, {}, self.around.weights())["out"]
 
     def simplified(self, value: Value) -> Value:
@@ -191,7 +189,7 @@ class OnnxNode:
         flat = self.static(i).reshape(-1)
         if flat.size != 1:
             why = f"input {i + 1} has {flat.size} elements, and one is needed"
-            raise fail(UnsupportedNode, op=self.op, why=why, remedy="Correct the graph.")
+            raise self.unsupported(why, "Correct the graph.")
         return flat.tolist()[0]
 
     def constant(self, i: int) -> Any:
@@ -224,7 +222,7 @@ class OnnxNode:
                 return self.decoded(named)
         if default is REQUIRED:
             why, remedy = f"attribute {name} is missing", "Export the model again."
-            raise fail(UnsupportedNode, op=self.op, why=why, remedy=remedy)
+            raise self.unsupported(why, remedy)
         return default
 
     def resolved(self) -> Any:
@@ -244,7 +242,7 @@ class OnnxNode:
         which = FIELDS[kind] if 0 <= kind < len(FIELDS) else ""
         if not which:
             why = f"attribute {attribute.name} has no type"
-            raise fail(UnsupportedNode, op=self.op, why=why, remedy="Export the model again.")
+            raise self.unsupported(why, "Export the model again.")
         found = getattr(attribute, which)
         if which == "s":
             return found.decode("utf-8", "replace")
@@ -256,10 +254,6 @@ class OnnxNode:
 
     def unsupported(self, why: str, remedy: str = "Export the model in another way.") -> Exception:
         return fail(UnsupportedNode, op=self.op, why=why, remedy=remedy)
-
-    def like(self, array: Any, i: int = 0) -> Array:
-        """Numbers in the type of a known operand."""
-        return np.asarray(array, self.static(i).dtype)
 
 
 def leaves(graph: Graph) -> tuple[list[str], list[str]]:

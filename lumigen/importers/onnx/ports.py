@@ -6,8 +6,9 @@ letter, or belongs to C++ or Python, begins with `t_`; of two that are then alik
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -68,8 +69,10 @@ def sizes_of(info: Any, file: Any) -> list[int | str]:
 
 
 def dims_for(sizes: Sequence[Sequence[int | str]], given: Given, file: Any) -> dict[str, Any]:
-    """A number or a Dim for each name; DimsWithoutRange lists those that nobody has given."""
-    names = list(dict.fromkeys(s for each in sizes for s in each if isinstance(s, str)))
+    """A number, a Dim or arithmetic of them for each name; DimsWithoutRange lists those that nobody has given."""
+    texts = list(dict.fromkeys(s for each in sizes for s in each if isinstance(s, str)))
+    computed = {t: e for t in texts if (e := _expression(t, texts)) is not None}
+    names = [t for t in texts if t not in computed]
     for name in given:
         if name not in names:
             raise UnknownOption(command="onnx", name=f"dim {name}", known=names)
@@ -81,7 +84,51 @@ def dims_for(sizes: Sequence[Sequence[int | str]], given: Given, file: Any) -> d
     for name in names:
         used.append(identifier(name, used, ()))
         out[name] = _size(used[-1], given[name])
-    return out
+    return out | {text: _evaluated(e, out) for text, e in computed.items()}
+
+
+ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+}
+
+
+def _expression(text: str, texts: Collection[str]) -> ast.expr | None:
+    """A size that is arithmetic of names which are sizes themselves; None for what is a name, such as `batch-size`."""
+    try:
+        found = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    if isinstance(found, ast.Name):
+        return None
+    for part in ast.walk(found):
+        match part:
+            case ast.BinOp(op=op) if type(op) in ARITHMETIC:
+                pass
+            case ast.Name(id=name) if name in texts:
+                pass
+            case ast.Constant(value=int()) | ast.operator() | ast.Load():
+                pass
+            case _:
+                return None
+    return found
+
+
+def _evaluated(e: ast.expr, dims: Mapping[str, Any]) -> Any:
+    match e:
+        case ast.BinOp(left=left, op=op, right=right):
+            return ARITHMETIC[type(op)](_evaluated(left, dims), _evaluated(right, dims))
+        case ast.Name(id=name):
+            return dims[name]
+        case _:
+            assert isinstance(e, ast.Constant)
+            return e.value
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"'{name}'"
 
 
 def _size(name: str, given: Any) -> Any:
@@ -90,10 +137,6 @@ def _size(name: str, given: Any) -> Any:
         return given
     low, high = (int(e) for e in cast("tuple[Any, Any]", given))
     return low if low == high else Dim(name, low, high)
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"'{name}'"
 
 
 def spec_of(tensor: Any, sizes: Sequence[int | str], dims: Mapping[str, Any]) -> Spec:

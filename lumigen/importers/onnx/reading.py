@@ -18,6 +18,8 @@ from lumigen.importers.onnx.values import Array
 from lumigen.missing import advice
 
 MOST = 2**31 - 1  # bytes of a message of protobuf's
+# uint16, int16, uint32, uint64, uint4, int4, uint2, int2 in TensorProto.DataType
+NARROW_ELEMENTS = {4, 5, 12, 13, 21, 22, 25, 26}
 EXTERNAL = 1  # data_location of tensors whose bytes are in another file
 
 
@@ -103,3 +105,19 @@ def _external(tensor: Any, file: Path | None) -> Array:
             f"{place.name} ends at {place.stat().st_size}, and it needs {offset + length}"
         )
     return np.memmap(place, kind, "r", offset, shape) if count else np.zeros(shape, kind)
+
+
+def declared_types(proto: Any) -> dict[str, Any]:
+    """The TypeProto of each value of the main graph, by name: those that say it, and all where a type is narrow."""
+    graph = proto.graph
+    used = {t.data_type for t in graph.initializer}
+    used |= {a.i for n in graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to"}
+    used |= {i.type.tensor_type.elem_type for i in graph.input}
+    if used & NARROW_ELEMENTS:
+        try:
+            graph = package("onnx.shape_inference").infer_shapes(proto).graph
+        except Exception as e:  # noqa: BLE001  # onnx has errors of its own
+            why = f"the types of its values do not fit together: {first_line(e)[:100].rstrip('.')}"
+            remedy = "Check it with onnx.checker.check_model, or export it again."
+            raise BadOnnxFile(file="the model", why=why, remedy=remedy) from None
+    return {v.name: v.type for v in (*graph.input, *graph.output, *graph.value_info)}

@@ -47,10 +47,10 @@ def type_of(value: Value) -> Any:
     if value is None:
         return onnx.TypeProto()
     if isinstance(value, Known):
-        kind = value.array.dtype if not value.is_symbolic else None
+        kind = value.element
         shape: tuple[Any, ...] = value.array.shape
     else:
         kind = next(k for k, dtype in HELD.items() if dtype is value.dtype)
         shape = value.shape
-    number = onnx.TensorProto.INT64 if kind is None else helper.np_dtype_to_tensor_dtype(kind)
+    number = helper.np_dtype_to_tensor_dtype(kind)
     return helper.make_tensor_type_proto(number, [n if isinstance(n, int) else None for n in shape])

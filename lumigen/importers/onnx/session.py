@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from lumigen.errors import (
-    BadSize,
     DimSpecialised,
     LumigenError,
     UnsupportedNode,
@@ -30,7 +29,7 @@ from lumigen.importers.onnx.node import NodePlace, OnnxNode, Operator
 from lumigen.importers.onnx.reading import array_of
 from lumigen.importers.onnx.schema import body_of, type_of
 from lumigen.importers.onnx.table import row_of
-from lumigen.importers.onnx.values import FEW, Array, Known, Value, held, tidied, written
+from lumigen.importers.onnx.values import FEW, INT64, Array, Known, Value, held, tidied, written
 
 MOST_STEPS = 100_000  # nodes that are visited, those of loops and functions each time
 DEEPEST = 40  # functions and subgraphs inside each other
@@ -231,7 +230,7 @@ class Session:
         if isinstance(value, Tensor) and scope is not None and not isinstance(value, Parameter):
             scope.returned.setdefault(value.edge.node, name)
         if isinstance(value, Known) and not value.name:
-            return Known(value.array, name)
+            return replace(value, name=name)
         return value
 
     def _apply(self, node: OnnxNode) -> Any:
@@ -261,9 +260,13 @@ class Session:
             return None
         try:
             found = row.known(node, *arrays)
-        except (DimSpecialised, BadSize):  # a decision that differs by sizes: tensors take it
+        except (DimSpecialised, TypeError):  # a decision that differs by sizes: tensors take it
             return None
-        return None if found is None else Known(tidied(np.asarray(found)))
+        if found is None or isinstance(found, Known):
+            return found
+        sizes = (v.kind for v in node.inputs if isinstance(v, Known) and v.is_symbolic)
+        kind = next(sizes, INT64)
+        return Known(tidied(np.asarray(found), kind), kind=kind)
 
     def _call(
         self, node: OnnxNode, function: Any, defaults: Sequence[Any] = ()

@@ -19,20 +19,30 @@ from lumigen.frontend import Tensor, functions
 from lumigen.frontend.trace import fail
 
 Array: TypeAlias = np.ndarray[Any, Any]
+INT64 = np.dtype(np.int64)  # what sizes are, unless a node casts them
 FEW = 4096  # elements that are computed while a model is imported
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """An array of numbers, or of sizes (dtype object); `name` is that of the weight which it is in kernels."""
+    """An array of numbers, or of sizes (dtype object), which are integers of a `kind`.
+
+    `name` is that of the weight which it is in kernels.
+    """
 
     array: Array
     name: str = ""
+    kind: np.dtype[Any] = INT64
 
     @property
     def is_symbolic(self) -> bool:
         """Whether some element is a size that only a run knows."""
         return self.array.dtype == object
+
+    @property
+    def element(self) -> np.dtype[Any]:
+        """The type of its elements."""
+        return self.kind if self.is_symbolic else self.array.dtype
 
 
 Value: TypeAlias = Union[Known, Tensor, "list[Value]", None]
@@ -88,11 +98,13 @@ def as_known(numbers: Any) -> Known:
     return Known(tidied(array))
 
 
-def tidied(array: Array) -> Array:
-    """Objects as i64 where all of them are integers."""
-    if array.dtype == object and all(isinstance(x, int | np.integer) for x in array.flat):
-        return array.astype(np.int64)
-    return array
+def tidied(array: Array, kind: np.dtype[Any] = INT64) -> Array:
+    """Objects as integers of a kind where all of them are known, and as bools where all are."""
+    if array.dtype != object:
+        return array
+    if array.size and all(isinstance(x, bool | np.bool_) for x in array.flat):
+        return array.astype(np.bool_)
+    return array.astype(kind) if all(isinstance(x, int | np.integer) for x in array.flat) else array
 
 
 def scalar_of(known: Known) -> Any:
@@ -113,7 +125,7 @@ def written(known: Known) -> Tensor | None:
     """The tensor that needs no weight: one number everywhere, sizes, or nothing at all."""
     array = known.array
     if known.is_symbolic:
-        parts = [functions.full((), size, i64) for size in array.flat]
+        parts = [functions.full((), size, held(known.kind)) for size in array.flat]
         return functions.stack(parts).reshape(*array.shape)
     dtype = held(array.dtype)
     if array.dtype == np.uint64 and (array > i64.greatest).any():

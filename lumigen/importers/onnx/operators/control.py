@@ -14,7 +14,7 @@ from lumigen.frontend import Tensor, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array, Known, Value
 
-MOST_STEPS = 4096  # of a loop that is written out
+MOST_ROUNDS = 4096  # of a loop that is written out
 
 
 def if_(n: OnnxNode) -> tuple[Value, ...]:
@@ -55,8 +55,8 @@ def loop(n: OnnxNode) -> tuple[Value, ...]:
     going: Value = n.known_or_tensor(1) if n.has(1) else Known(np.array(True))
     step = 0
     while (most is None or step < most) and not _is_over(going):
-        if step == MOST_STEPS:
-            why = f"it runs more than {MOST_STEPS} times"
+        if step == MOST_ROUNDS:
+            why = f"it runs more than {MOST_ROUNDS} times"
             raise n.unsupported(why, "Export a Scan, or fewer steps.")
         if isinstance(going, Tensor) and most is None:
             why = "only a run knows how often it runs"

@@ -65,10 +65,12 @@ def divide(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """The quotient of two known numbers, of integers towards 0; that of sizes is rounded down, as none is negative."""
-    if isinstance(a, int) and isinstance(b, int):
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0
-    return a // b
+    """The quotient of two known integers or sizes, towards 0; DimSpecialised where the sign of a size is not known."""
+    if b < 0:
+        return _quotient(-a, -b)
+    if isinstance(b, int) and b == 0:  # what ONNX leaves open
+        return 0
+    return a // b if a >= 0 else -(-a // b)
 
 
 def _known_quotients(a: Array, b: Array) -> Array:

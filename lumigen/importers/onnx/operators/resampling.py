@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from lumigen.dtype import f64
+from lumigen.errors import DimSpecialised
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import Array, Known, ints
 
+MOST_DENOMINATOR = 64  # of the scale of a symbolic size
 MOST_PLACES = 2**20  # of one axis
 
 # Where output element x of an axis reads, by coordinate_transformation_mode: from sizes, the scale and the region.
@@ -161,8 +164,13 @@ SAME = {
 LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
-def _interpolated(n: OnnxNode, x: Tensor, sizes: list[Any]) -> Tensor | None:
-    """By the frontend's function, which takes symbolic sizes; None where it means something else."""
+def _interpolated(
+    n: OnnxNode, x: Tensor, sizes: list[Any], scales: list[float] | None
+) -> Tensor | None:
+    """By the frontend's function, which takes symbolic sizes; None where it means something else.
+
+    `scales` of all axes are what the node has instead of sizes: places follow from them, not from rounded sizes.
+    """
     mode, rule = n.attr("mode", "nearest"), n.attr("coordinate_transformation_mode", "half_pixel")
     rounding = n.attr("nearest_mode", "round_prefer_floor") if mode == "nearest" else ""
     special = (
@@ -170,15 +178,17 @@ def _interpolated(n: OnnxNode, x: Tensor, sizes: list[Any]) -> Tensor | None:
         or n.attr("exclude_outside", 0)
         or n.attr("cubic_coeff_a", -0.75) != -0.75
     )
+    if rule == "pytorch_half_pixel" and not all(map(_is_above_one, sizes[2:])):
+        return None  # one element alone reads at 0
     corners = rule == "align_corners" and mode == "linear"
     found = "linear" if corners else SAME.get((mode, rule, rounding))
     if found is None or special or x.ndim not in (3, 4, 5):
         return None
     if found == "linear":
         found = LINEAR[x.ndim - 2]
-    return functional.interpolate(
-        x, size=sizes[2:], mode=found, align_corners=True if corners else None
-    )
+    if scales is None or all(float(s).is_integer() for s in scales):
+        return functional.interpolate(x, sizes[2:], None, found, True if corners else None)
+    return None if corners else functional.interpolate(x, None, scales[2:], found)
 
 
 def resize(n: OnnxNode) -> Tensor:
@@ -189,7 +199,7 @@ def resize(n: OnnxNode) -> Tensor:
     wanted = n.sizes(3) if n.has(3) and n.given_size(3) else None
     if wanted is None:
         scales = n.attr("scales", None) or [float(s) for s in n.static(first).reshape(-1)]
-        new = [_scaled(x.shape[d], s) for d, s in zip(axes, scales, strict=True)]
+        new = [_scaled(n, x.shape[d], s) for d, s in zip(axes, scales, strict=True)]
     else:
         new, scales = _kept_ratio(n, [x.shape[d] for d in axes], wanted)
     count = len(axes)
@@ -204,7 +214,9 @@ def resize(n: OnnxNode) -> Tensor:
     whole = all(isinstance(e, int) for e in (*x.shape, *new))
     rest = [d for d in axes if not _is_same(x.shape[d], sizes[d])]
     if not whole and all(d >= 2 for d in rest):
-        found = _interpolated(n, x, sizes)
+        given = dict(zip(axes, scales, strict=True))
+        by_scale = [given.get(d, 1.0) for d in range(x.ndim)] if wanted is None else None
+        found = _interpolated(n, x, sizes, by_scale)
         if found is not None:
             return found
     for i, d in enumerate(axes):
@@ -214,19 +226,27 @@ def resize(n: OnnxNode) -> Tensor:
     return x
 
 
+def _is_above_one(size: Any) -> bool:
+    """Whether a size is always more than 1."""
+    try:
+        return bool(size > 1)
+    except DimSpecialised:
+        return False
+
+
 def _is_same(a: Any, b: Any) -> bool:
     return a is b or str(a) == str(b)
 
 
-def _scaled(size: Any, scale: float) -> Any:
-    """floor(size * scale); a symbolic size by a scale that is whole, or a part by a whole number."""
+def _scaled(n: OnnxNode, size: Any, scale: float) -> Any:
+    """floor(size * scale), in f32 as other programs compute it; a symbolic size by a ratio of small numbers."""
     if isinstance(size, int):
-        return math.floor(size * scale)
-    if scale == int(scale):
-        return size * int(scale)
-    return (
-        size * 2**20 // round(2**20 / scale) if scale < 1 else size * round(scale * 2**20) // 2**20
-    )
+        return math.floor(np.float32(size) * np.float32(scale))
+    ratio = Fraction(scale).limit_denominator(MOST_DENOMINATOR)
+    if np.float32(ratio) != np.float32(scale):
+        why = f"it scales {size}, which is symbolic, by {scale}, which is no ratio of small numbers"
+        raise n.unsupported(why, "Fix that size with --dim, or give it sizes.")
+    return size * ratio.numerator // ratio.denominator
 
 
 def _kept_ratio(n: OnnxNode, old: list[Any], wanted: list[Any]) -> tuple[list[Any], list[float]]:

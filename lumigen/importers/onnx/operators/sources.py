@@ -51,9 +51,7 @@ def _known_constant_of_shape(n: OnnxNode, *_: Array) -> Any:
 def range_(n: OnnxNode) -> Tensor:
     start, end, step = (n.number(i) for i in range(3))
     value = n.given(0)
-    dtype = value.dtype if isinstance(value, Tensor) else None
-    if isinstance(value, Known) and not value.is_symbolic:
-        dtype = held(value.array.dtype)
+    dtype = value.dtype if isinstance(value, Tensor) else held(value.element)
     if not isinstance(step, int | float) or step == 0:
         raise n.unsupported(f"its step is {step}", "Export it with a step that is no 0.")
     return functions.arange(start, end, step, dtype)
