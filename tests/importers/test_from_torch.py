@@ -13,6 +13,7 @@ import transformers
 from torch import nn
 from torch._higher_order_ops import while_loop
 from torch.export import Dim
+from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
 
 import lumigen as lg
 from lumigen.errors import BadArgument, NotImported
@@ -350,6 +351,31 @@ def test_llama() -> None:
     )
     module = transformers.LlamaForCausalLM(config)
     agrees(module, kwargs=[tokens(2, 7), tokens(3, 9), tokens(1, 2)], shapes=TOKENS)
+
+
+@pytest.mark.slow
+def test_a_decoder_keeps_its_caches_as_states() -> None:
+    config = transformers.LlamaConfig(**SMALL, num_key_value_heads=2, intermediate_size=64)
+    decoder = transformers.LlamaForCausalLM(config).eval()
+    decoder.generation_config = transformers.GenerationConfig(
+        use_cache=True,
+        cache_implementation="static",
+        cache_config={"batch_size": 1, "max_cache_len": 32},
+    )
+    steps = TorchExportableModuleForDecoderOnlyLM(
+        decoder, batch_size=1, max_cache_len=32, device="cpu"
+    )
+    program = steps.export(input_ids=torch.tensor([[5]]), cache_position=torch.tensor([0]))
+    model = lg.from_torch(program, name="decoder")
+    assert {"key_cache_0", "value_cache_1"} <= {s.name for s in model.trace().states}
+    tokens = [5, 7, 9, 11]
+    states: dict[str, np.ndarray] = {}
+    for position, token in enumerate(tokens):
+        args = torch.tensor([[token]]), torch.tensor([position])
+        got, states = imported.run(model, args, {}, states)
+    with torch.no_grad():
+        want = decoder(torch.tensor([tokens]), use_cache=False).logits[:, -1:].numpy()
+    imported.check(got, [want])
 
 
 # --- what is refused ----------------------------------------------------------------------------------
