@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -365,7 +366,9 @@ def test_a_decoder_keeps_its_caches_as_states() -> None:
     steps = TorchExportableModuleForDecoderOnlyLM(
         decoder, batch_size=1, max_cache_len=32, device="cpu"
     )
-    program = steps.export(input_ids=torch.tensor([[5]]), cache_position=torch.tensor([0]))
+    with warnings.catch_warnings():  # of side effects, which are those of transformers
+        warnings.simplefilter("ignore")
+        program = steps.export(input_ids=torch.tensor([[5]]), cache_position=torch.tensor([0]))
     model = lg.from_torch(program, name="decoder")
     assert {"key_cache_0", "value_cache_1"} <= {s.name for s in model.trace().states}
     tokens = [5, 7, 9, 11]
