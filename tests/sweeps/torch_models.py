@@ -157,14 +157,12 @@ yolos dpt sam  layoutlm layoutlmv3 lilt xlnet longformer modernbert nystromforme
 fnet squeezebert mobilebert convbert funnel rembert ernie esm roformer openai-gpt ctrl codegen
 biogpt xglm persimmon helium nemotron jamba zamba falcon_mamba recurrent_gemma deepseek_v3 olmoe
 dbrx hiera ijepa bert-generation big_bird bigbird_pegasus bit blip-2 bridgetower bros canine
-clipseg clvp cpmant cvt data2vec-audio data2vec-text data2vec-vision dinat donut-swin dpr encodec
-flaubert focalnet fsmt git glm4 glpn gpt_neox_japanese groupvit ibert imagegpt levit luke lxmert
-markuplm megatron-bert mgp-str mra mvp nllb-moe owlv2 pegasus_x pix2struct plbart prophetnet
+clipseg clvp cpmant cvt data2vec-audio data2vec-text data2vec-vision donut-swin dpr encodec
+flaubert focalnet fsmt git glm4 glpn gpt_neox_japanese groupvit ibert imagegpt levit luke markuplm megatron-bert mgp-str mra mvp nllb-moe owlv2 pegasus_x plbart prophetnet
 pvt_v2 reformer roberta-prelayernorm roc_bert sew sew-d speecht5 splinter swiftformer swin2sr
-switch_transformers table-transformer tapas timesformer tvlt unispeech unispeech-sat videomae
-visual_bert vit_mae vit_msn vitdet vits vivit wav2vec2-bert wav2vec2-conformer xclip xlm xlm-
-roberta-xl xlstm xmod yoso zoedepth
-"""
+switch_transformers table-transformer tapas timesformer unispeech unispeech-sat videomae
+visual_bert vit_mae vit_msn vitdet vits vivit wav2vec2-bert wav2vec2-conformer xclip xlm xlm-roberta-xl
+ xlstm xmod yoso """
 SMALL = {
     "vocab_size": 99,
     "hidden_size": 32,
@@ -195,7 +193,7 @@ SMALL = {
     "hidden_dim": 64,
     "n_layers": 2,
     "n_heads": 4,
-    "embedding_size": 16,
+    "embedding_size": 32,
     "emb_dim": 32,
     "d_inner": 64,
     "num_decoder_layers": 2,
@@ -213,6 +211,16 @@ SMALL = {
     "coordinate_size": 5,
     "shape_size": 6,
     "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_routed_experts": 8,
+    "n_group": 2,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
     "num_local_experts": 4,
     "bos_token_id": 0,
     "pad_token_id": 1,
@@ -236,8 +244,9 @@ def of_transformers(name: str) -> Made:
         return model, (), {"pixel_values": pixels(config)}
     if main in SOUND:
         return model, (), sound(config, model, main)
-    ids = torch.randint(3, 90, (2, 8))
-    named = {"input_ids": ids, "attention_mask": torch.ones(2, 8, dtype=torch.int64)}
+    rows = 1 if hasattr(config, "image_size") else 2
+    ids = torch.randint(3, 90, (rows, 8))
+    named = {"input_ids": ids, "attention_mask": torch.ones(rows, 8, dtype=torch.int64)}
     accepted = inspect.signature(model.forward).parameters
     if "decoder_input_ids" in accepted:
         named["decoder_input_ids"] = torch.randint(3, 90, (2, 6))
@@ -245,7 +254,7 @@ def of_transformers(name: str) -> Made:
     if "pixel_values" in accepted and hasattr(seen, "image_size"):
         named["pixel_values"] = pixels(seen)
     if "bbox" in accepted:
-        named["bbox"] = torch.zeros(2, 8, 4, dtype=torch.int64)
+        named["bbox"] = torch.zeros(rows, 8, 4, dtype=torch.int64)
     return model, (), {k: v for k, v in named.items() if k in accepted}
 
 
@@ -253,10 +262,12 @@ def shrink(config: Any) -> None:
     """The least sizes that an architecture has sense in; pyramids keep theirs, and see a small image."""
     if any(key in vars(config) for key in ("depths", "hidden_sizes", "embed_dims", "layer_depths")):
         if "image_size" in vars(config):
-            config.image_size = SMALL_IMAGE
+            config.image_size = 224 if "window_size" in vars(config) else SMALL_IMAGE
         return
     for key, value in SMALL.items():
         old = getattr(config, key, None)
+        if key == "num_key_value_heads" and key in vars(config):
+            old = old or 1  # as many as heads
         if isinstance(old, int) and not isinstance(old, bool):
             with contextlib.suppress(AttributeError, NotImplementedError):  # it is derived
                 setattr(config, key, value)
