@@ -153,16 +153,17 @@ gpt_bigcode opt bloom falcon mpt stablelm starcoder2 olmo olmo2 granite cohere g
 mamba2 rwkv t5 mt5 umt5 longt5 pegasus mbart marian m2m_100 blenderbot led whisper wav2vec2 hubert
 wavlm speech_to_text vit deit dinov2 beit swin swinv2 convnext convnextv2 resnet regnet mobilevit
 mobilevitv2 mobilenet_v1 mobilenet_v2 segformer pvt poolformer clip siglip owlvit blip vilt detr
-yolos dpt sam  layoutlm layoutlmv3 lilt xlnet longformer modernbert nystromformer
-fnet squeezebert mobilebert convbert funnel rembert ernie esm roformer openai-gpt ctrl codegen
-biogpt xglm persimmon helium nemotron jamba zamba falcon_mamba recurrent_gemma deepseek_v3 olmoe
-dbrx hiera ijepa bert-generation big_bird bigbird_pegasus bit blip-2 bridgetower bros canine
-clipseg clvp cpmant cvt data2vec-audio data2vec-text data2vec-vision donut-swin dpr encodec
-flaubert focalnet fsmt git glm4 glpn gpt_neox_japanese groupvit ibert imagegpt levit luke markuplm megatron-bert mgp-str mra mvp nllb-moe owlv2 pegasus_x plbart prophetnet
-pvt_v2 reformer roberta-prelayernorm roc_bert sew sew-d speecht5 splinter swiftformer swin2sr
-switch_transformers table-transformer tapas timesformer unispeech unispeech-sat videomae
-visual_bert vit_mae vit_msn vitdet vits vivit wav2vec2-bert wav2vec2-conformer xclip xlm xlm-roberta-xl
- xlstm xmod yoso """
+yolos dpt sam layoutlm layoutlmv3 lilt xlnet longformer modernbert nystromformer fnet squeezebert
+mobilebert convbert funnel rembert ernie esm roformer openai-gpt ctrl codegen biogpt xglm
+persimmon helium nemotron jamba zamba falcon_mamba recurrent_gemma deepseek_v3 olmoe dbrx hiera
+ijepa bert-generation big_bird bigbird_pegasus bit blip-2 bridgetower bros canine clipseg clvp
+cpmant cvt data2vec-audio data2vec-text data2vec-vision donut-swin dpr encodec flaubert focalnet
+fsmt git glm4 glpn gpt_neox_japanese groupvit ibert imagegpt levit luke markuplm megatron-bert
+mgp-str mra mvp nllb-moe owlv2 pegasus_x plbart prophetnet pvt_v2 reformer roberta-prelayernorm
+roc_bert sew sew-d speecht5 splinter swiftformer swin2sr switch_transformers table-transformer
+tapas timesformer unispeech unispeech-sat videomae visual_bert vit_mae vit_msn vitdet vits vivit
+wav2vec2-bert wav2vec2-conformer xclip xlm xlm-roberta-xl xlstm xmod yoso
+"""
 SMALL = {
     "vocab_size": 99,
     "hidden_size": 32,
@@ -349,7 +350,7 @@ def attempt(make: Callable[[str], Made], name: str) -> Row:
 def told(error: Exception) -> str:
     """The error in one short line."""
     text = " ".join(str(error).split())
-    text = re.sub(r"\S*/site-packages/", "", text)
+    text = re.sub(r"\S*/(?=(timm|torchvision|transformers)/)", "", text)
     return f"`{type(error).__name__}: {text[:200].strip().replace('`', '')}`"
 
 
