@@ -31,6 +31,7 @@ import imported
 import numpy as np
 
 import lumigen as lg
+from lumigen.errors import NotImported
 from lumigen.importers.torch.exported import export
 
 SECONDS, GIGABYTES = 240, 10
@@ -350,7 +351,8 @@ def attempt(make: Callable[[str], Made], name: str) -> Row:
 
 def told(error: Exception) -> str:
     """The error in one short line."""
-    text = " ".join(str(error).split())
+    said = error.facts["text"] if isinstance(error, NotImported) else error
+    text = " ".join(str(said).split())
     text = re.sub(r"\S*/(?=(timm|torchvision|transformers)/)", "", text)
     return f"`{type(error).__name__}: {text[:200].strip().replace('`', '')}`"
 
