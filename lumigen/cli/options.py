@@ -100,7 +100,7 @@ def traced_options(function: F) -> F:
             multiple=True,
             type=DimOption(),
             metavar="NAME=1..64",
-            help="A symbolic size of a .pt2: its least and its greatest, or the greatest alone.",
+            help="A symbolic size of a .pt2: its least and its greatest, or one number.",
         ),
         click.option(
             "--trust", is_flag=True, help="Read a .pt2, which can run any code that is in it."

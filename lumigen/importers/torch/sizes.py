@@ -77,7 +77,7 @@ def limits_of(found: Any) -> tuple[int, int | None]:
 def no_bound(least: Mapping[str, int]) -> Exception:
     """The error for dims without a greatest size, by their least."""
     first, low = next(iter(least.items()))
-    shown = ", ".join(f'"{name}": 512' for name in least)
+    shown = ", ".join(f'"{name}": ({low}, 512)' for name, low in least.items())
     expected = (
         f"a greatest size of each: dims={{{shown}}}, --dim {first}={low}..512, "
         f'or torch.export.Dim("{first}", max=512) in the dynamic_shapes'
@@ -94,8 +94,10 @@ def dim_of(name: str, limits: tuple[int, int | None], given: Any) -> Dim:
         dim = given
     elif isinstance(given, tuple):
         dim = Dim(name, *given)
+    elif given is None:
+        dim = Dim(name, low, cast("int", high))
     else:
-        dim = Dim(name, low, cast("int", high if given is None else given))
+        dim = Dim(name, given, given)
     if dim.lo < low or (high is not None and dim.hi > high):
         value = f"{dim.lo} to {dim.hi}"
         expected = f"sizes from {low}{'' if high is None else f' to {high}'}, as it was exported"
