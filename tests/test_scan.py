@@ -98,6 +98,14 @@ def test_a_step_may_take_elements_of_several_tensors(device: Device) -> None:
     np.testing.assert_allclose(found["out"], want["out"], 1e-5, 1e-6)
 
 
+def test_scans_of_one_tensor_along_two_axes_differ() -> None:
+    graph = traced(lambda x: {"down": x.cumsum(0), "right": x.cumsum(1)}, x=lg.spec(3, 3))
+    x = np.arange(9, dtype=np.float32).reshape(3, 3)
+    got = evaluate(graph, {"x": x}, {})
+    np.testing.assert_array_equal(got["down"], x.cumsum(0))
+    np.testing.assert_array_equal(got["right"], x.cumsum(1))
+
+
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("by_region", [False, True], ids=["tiles", "regions"])
 def test_a_scan_may_be_empty_at_run_time(device: Device, by_region: bool) -> None:

@@ -8,6 +8,7 @@ type with wraparound. Sums of products run as contractions and sums over an indi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -197,7 +198,7 @@ class _Run:
         self.values: dict[Node, Array] = {}
         self.terms: dict[Node, SumTerm] = {}
         self.kept: frozenset[Node] = frozenset()  # that are given, and may be shown again
-        self.scans: dict[tuple[tuple[Edge, ...], Graph], list[Array]] = {}
+        self.scans: dict[tuple[tuple[Edge, ...], ScanLoop], list[Array]] = {}
 
     def values_of(self, roots: tuple[Edge, ...]) -> list[Array]:
         """What the edges show; values computed on the way are dropped after their last use."""
@@ -290,7 +291,7 @@ class _Run:
         """One of the body's outputs after each step, stacked along the axis; all are computed at once."""
         if loop.length.evaluate(self.dims) == 0:
             return widen(np.zeros(concrete(n.shape, self.dims), n.dtype.numpy))
-        key = (n.args, loop.body)
+        key = (n.args, replace(loop, result=0))
         if key not in self.scans:
             first = loop.carries
             carries, rest = args[:first], args[first + loop.elements :]

@@ -45,7 +45,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_an_archive_is_the_module(archive: Path) -> None:
-    model = from_pt2(archive, {"x_dim0": 8}, trust=True)
+    model = from_pt2(archive, {"x_dim0": (1, 8)}, trust=True)
     assert (model.name, model.entries[0].name) == ("net", "forward")
     assert [w.name for w in model.trace().weights] == [
         *("first.bias", "first.weight", "runs", "second.bias"),

@@ -38,8 +38,8 @@ def from_torch(
     """A module of PyTorch, or a program that `torch.export` made of one, as a model with the entry `forward`.
 
     `args`, `kwargs` and `dynamic_shapes` are those of `torch.export.export`: example inputs, and which of their
-    axes are dims. `dims` has for a dim its least and its greatest size, one number that it is always, or an
-    `lg.Dim`. Weights come with the model, under their names in the `state_dict`.
+    axes are dims. `dims` has for a dim its least and greatest size, the only one, or an `lg.Dim`. Weights come with
+    the model, under their names in the `state_dict`.
 
     NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without a
     greatest size. What `torch.export` raises stays as it is.

@@ -94,8 +94,10 @@ def dim_of(name: str, limits: tuple[int, int | None], given: Any) -> Dim:
         dim = given
     elif isinstance(given, tuple):
         dim = Dim(name, *given)
+    elif given is None:
+        dim = Dim(name, low, cast("int", high))
     else:
-        dim = Dim(name, low if given is None else given, cast("int", given or high))
+        dim = Dim(name, given, given)
     if dim.lo < low or (high is not None and dim.hi > high):
         value = f"{dim.lo} to {dim.hi}"
         expected = f"sizes from {low}{'' if high is None else f' to {high}'}, as it was exported"
