@@ -150,6 +150,8 @@ def interpolate(
                 n, m = ix(scales[k].denominator), ix(scales[k].numerator)
         elif n == m:
             continue
+        elif m == 2 * n and not align_corners:
+            n, m = ix(1), ix(2)  # the ratio, which is known where the sizes are not
         if align_corners:
             n, m = n - 1, maximum(m - 1, 1)
         is_cubic_or_linear = mode in RANKS

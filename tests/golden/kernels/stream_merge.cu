@@ -48,8 +48,7 @@ __global__ void __launch_bounds__(kThreads)
         #pragma unroll 8
         for (int k1_part = 0; k1_part < 32; ++k1_part) {
           acc2 = fma(load(parts2 + 256 * i0 + 64 * i1 + i2 + 512 * k1_part, lanes),
-              splat(exp2((parts0[4 * i0 + i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0)) * 1.442695f)),
-              acc2);
+              splat(exp(parts0[4 * i0 + i1 + 8 * k1_part] - ((r0 < -3.4028235e+38f) ? 0.0f : r0))), acc2);
         }
         store_bf16(out + 256 * i0 + 64 * i1 + i2, v0 ? splat(0.0f) : acc2 * splat(v1), lanes);
       });

@@ -43,8 +43,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
       multiply(scores, a_tile, b_tile);
       map_within<int>(scores, scores, m0, k_begin, positions, positions, 0.0f,
           [&](int /*m*/, int /*k1*/, Vec score0, auto /*lanes*/) {
-        const Vec v0 = score0 * splat(0.05f);
-        return max_ordered(v0, splat(0.0f));
+        return max_ordered(score0 * splat(0.05f), splat(0.0f));
       });
       multiply_fragment(sums, scores, c_tile);
     });
