@@ -18,7 +18,8 @@ BAD_SHAPE, NO_MEMORY = 3, 6
 def cube(most: int | None) -> lg.Model:
     """A temporary of n * m * k numbers; `most` of each, or dims of a fixed size."""
     n, m, k = (
-        lg.Dim(d, 1, most, typical=4 if most < 2**31 else None) if most else 2**24 for d in "nmk"
+        lg.Dim(d, 1, most, typical=4 if most < 2**31 else None) if most else fixed
+        for d, fixed in zip("nmk", (2**20, 2**20, 2**21), strict=True)
     )
     model = lg.Model("cube", version="1.0")
 
@@ -104,6 +105,7 @@ def _fields(project: Path) -> list[str]:
 
 
 def test_a_fixed_workspace_beyond_any_number_is_refused_while_compiling(tmp_path: Path) -> None:
+    """Of fewer elements than a tensor may have, but more bytes than a number counts."""
     with pytest.raises(BadArgument, match="size of a temporary tensor cannot be"):
         lg.compile(cube(None), output=tmp_path, build=False)
 
