@@ -99,7 +99,8 @@ inline void pack_runs(float* dst, const T* src, int64_t lo, int64_t hi, int64_t 
     lo += end - first;
     first = 0;
   }
-  for (; dst < last; dst += kLanes) store(dst, splat(0.0f), FirstLanes{int(between(0, last - dst, kLanes))});
+  for (; dst + kLanes <= last; dst += kLanes) store(dst, splat(0.0f), AllLanes{});
+  if (dst < last) store(dst, splat(0.0f), FirstLanes{int(last - dst)});
 }
 
 }  // namespace LUMIGEN_ISA
