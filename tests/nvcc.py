@@ -1,10 +1,23 @@
-"""What nvcc says of a source."""
+"""What nvcc says of a source, and the marks of tests that ask it."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+F = TypeVar("F", bound=Callable[..., Any])
+IS_HERE = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+MARKS = [pytest.mark.slow, IS_HERE]  # it takes seconds for each file
+
+
+def needed(test: F) -> F:
+    """The test with these marks."""
+    return pytest.mark.slow(IS_HERE(test))
 
 
 def said(source: Path, arch: str, namespace: str, includes: Sequence[Path], output: Path) -> str:

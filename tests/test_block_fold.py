@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 import pytest
 from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 from tiles import traced
@@ -209,7 +209,7 @@ def test_the_text_of_a_tile(golden: Callable[[str, str], None]) -> None:
 # ---- as text for a compiler ----
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 @pytest.mark.parametrize(
     ("arch", "names"),
     [

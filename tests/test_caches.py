@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 import pytest
 from small_programs import agree
 from test_cuda_kernels import compile_for
@@ -329,7 +329,7 @@ def test_a_ring_along_any_axis(axis: int, n: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 @functions
 @counts
 def test_kernels_compile_for_gpus(function: Callable[..., Any], n: Any, tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 import pytest
 from device_cases import Case, compiled_kernels, lowered
 from small_programs import agree, numbers
@@ -223,7 +223,7 @@ def test_so_many_rows_read_columns_that_are_stored(rng: np.random.Generator) -> 
     assert [p.skeleton for p in programs] == ["simt", "panel"]
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 @pytest.mark.parametrize("arch", ["80", "90a"])
 def test_the_compiler_takes_them(arch: str, tmp_path: Path) -> None:
     names = list(CASES)

@@ -6,7 +6,6 @@ What they compute is checked on a GPU by the programs in tests/native/cuda.
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import nvcc
@@ -15,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 NATIVE = ROOT / "tests" / "native" / "cuda"
 
-pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+pytestmark = nvcc.MARKS
 
 
 def compile_for(arch: str, source: Path, output: Path) -> str:

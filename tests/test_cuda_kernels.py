@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 POSITIONS = lg.Dim("positions", 1, 4096, typical=1024)
 ROWS = lg.Dim("rows", 1, 4096, typical=1024)
 
-pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+pytestmark = nvcc.MARKS
 
 # What its header says of a kernel.
 DECLARED = """\

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 import pytest
 from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 from small_programs import agree
@@ -85,7 +85,7 @@ def test_a_vector_whose_lanes_are_on_one_side_chooses_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 def test_kernels_compile_without_a_warning(tmp_path: Path) -> None:
     cases = {name.replace(" ", "_"): case for name, case in MAPS.items()}
     assert compiled_kernels(cases, cases, "simt", "90a", tmp_path)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
+import nvcc
 import pytest
 from test_cuda_kernels import compile_for
 from tiles import traced
@@ -104,7 +104,7 @@ def test_an_operand_counts_as_far_as_a_tile_may_reach() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 @pytest.mark.parametrize("skeleton", ["pipeline", "cascade", "order"])
 def test_kernels_that_count_in_64_bits_compile(skeleton: str, tmp_path: Path) -> None:
     function, inputs = SKELETONS[skeleton]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 import pytest
 from device_cases import Case, compiled_kernels
 from random_programs import drawn
@@ -258,7 +258,7 @@ def test_random_programs_with_products_in_parts(seed: int, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 @pytest.mark.parametrize("arch", ["80", "90a", "120"])
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
     names = ("weights", "columns", "f32", "epilogue", "batched", "a_depth_of_a_dim")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import nvcc
 import pytest
 from device_cases import compiled_kernels, every_variant_agrees
 from device_cases import lowered as lowered_for_blocks
@@ -213,7 +213,7 @@ def test_two_loops_compute_the_same_scores_again(device: Device, dtype: lg.DType
             agree(value, expected[out], f"{out} of {queries} queries, {keys} keys")
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 @pytest.mark.parametrize("features", [64, 128])
 @pytest.mark.parametrize(
     ("arch", "dtype", "names"),

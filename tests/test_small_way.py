@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 import pytest
 
 import lumigen as lg
@@ -216,7 +216,7 @@ def test_without_nvcc_compile_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 def test_the_library_for_a_gpu_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where there is no GPU: then `execute` says so."""
     monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))

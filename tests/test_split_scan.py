@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 import pytest
 from device_cases import Case, compiled_kernels, lowered
 from tiles import run_entry
@@ -170,7 +170,7 @@ def test_a_processor_does_as_numpy(name: str, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.usefixtures("in_parts")
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 def test_the_compiler_takes_parts(tmp_path: Path) -> None:
     cases = {name: case for name, (case, _) in SCANS.items()}
     said = compiled_kernels(cases, ("sum", "sum_of_columns", "decayed"), "simt", "80", tmp_path)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nvcc
 import pytest
 from device_cases import Case, compiled_kernels, every_variant_agrees, lowered
 
@@ -166,7 +166,7 @@ def test_the_longest_loops_come_first() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
+@nvcc.needed
 @pytest.mark.parametrize("arch", ["80", "90a", "100"])
 def test_kernels_compile_without_a_warning_or_a_spill(arch: str, tmp_path: Path) -> None:
     names = ("full", "full_128", "full_256", "half", "causal", "causal_128", "bias", "turned")
