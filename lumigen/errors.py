@@ -273,7 +273,7 @@ class DimsWithoutRange(UserError):
 class ProblemsInModel(UserError):
     """What `--explain` has found, already printed."""
 
-    message = "[onnx] {file} cannot be compiled as it is: {count} reasons are listed above. Remove each of them."
+    message = "[onnx] {file} cannot be compiled as it is. Remove each reason of the list above ({count} in all)."
 
 
 class NotImported(UserError):

@@ -327,8 +327,8 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
     errors.ProblemsInModel: (
         {"file": "net.onnx", "count": 3},
         (
-            "[onnx] net.onnx cannot be compiled as it is: 3 reasons are listed above. "
-            "Remove each of them."
+            "[onnx] net.onnx cannot be compiled as it is. Remove each reason of the list above "
+            "(3 in all)."
         ),
     ),
     errors.BadPass: (

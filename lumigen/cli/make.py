@@ -20,7 +20,7 @@ from lumigen.cli.options import (
 )
 from lumigen.cli.terminal import progress, result, result_json, say, table
 from lumigen.compile import compile_project, lower_model
-from lumigen.dtype import BY_NAME
+from lumigen.dtype import BY_NAME, f32
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
 from lumigen.page import page_of, write_page
@@ -89,6 +89,14 @@ def compile_command(
 ) -> None:
     """Emit a model as a C++ project and build it."""
     if explain or check:
+        if explain and check:
+            expected = "one of the two: each builds nothing"
+            raise BadArgument(
+                op="compile", name="--check", value="given with --explain", expected=expected
+            )
+        if dtype != f32.name:
+            expected = "f32, in which a model is checked and explained"
+            raise BadArgument(op="compile", name="--dtype", value=dtype, expected=expected)
         tell = say_explained if explain else say_checked
         tell(model_file, settings, dims, as_json=as_json)
         return

@@ -21,6 +21,7 @@ from lumigen.weights import Array, Weights, open_weights
 
 DIGITS = 18  # of a size: numbers of 64 bits
 MOST_THREADS = 4096
+IMPORTED = (".onnx", ".pt2")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -195,6 +196,9 @@ def load(
     trust: bool = False,
 ) -> tuple[Model, Weights | Mapping[str, Array] | None]:
     """The traced model of MODEL.py[:NAME], MODEL.onnx or MODEL.pt2, and the opened weights, or its own."""
+    if trust and Path(model_file).suffix != ".pt2":
+        value = f"given for {model_file}"
+        raise BadArgument(op="compile", name="--trust", value=value, expected="it with a .pt2")
     if is_onnx(model_file):
         if weights is not None:
             expected = "an ONNX model alone: it has its weights"
@@ -202,17 +206,34 @@ def load(
         model = from_onnx(model_file, dict(dims), input_values(settings))
         return model, model.values()
     if Path(model_file).suffix == ".pt2":
+        if settings:
+            expected = "it with a model file that has a build(), or with an ONNX model"
+            raise BadArgument(op="compile", name="--set", value=settings[0][0], expected=expected)
         model = from_pt2(Path(model_file), dict(dims), trust=trust)
-        return model, model.sources(open_weights(weights) if weights else None)
+        return model, _whole(model, weights) if weights else model.values()
+    path, colon, name = model_file.rpartition(":")
+    if colon and Path(path).suffix in IMPORTED and not Path(model_file).exists():
+        expected = f"{path} alone: it has one model"
+        raise BadArgument(op="model", name="the name", value=name, expected=expected)
     if dims:
         expected = "it with an ONNX model or a .pt2; a model file declares its own with lg.Dim"
         raise BadArgument(op="model", name="--dim", value=dims[0][0], expected=expected)
-    path, colon, name = model_file.rpartition(":")
     if not colon or not name.isidentifier() or Path(model_file).exists():
         path, name = model_file, ""
     opened = open_weights(weights) if weights else None
     model = load_model_file(path, name or None, opened, dict(settings))
     return model, model.sources(opened)
+
+
+def _whole(model: Model, weights: str) -> Weights:
+    """The weights that stand in place of a model's own: all of them, or it would be part one and part the other."""
+    opened = open_weights(weights)
+    lacking = [name for name in model.values() if name not in opened]
+    if lacking:
+        value = f"{weights}, which lacks {', '.join(lacking[:3])}{' and others' if len(lacking) > 3 else ''}"
+        expected = "a file with all weights of the model, or none: it has its own"
+        raise BadArgument(op="compile", name="--weights", value=value, expected=expected)
+    return opened
 
 
 def is_onnx(model_file: str) -> bool:

@@ -59,6 +59,8 @@ def load_model_file(
         raise _error(path, "it is a directory", remedy.rstrip(".") + ".")
     if file.exists() and file.suffix in WEIGHTS:
         remedy = "Name the Python file of the model, and these weights with --weights."
+        if file.suffix in (".pt", ".pth"):
+            remedy += " A module is compiled as a .pt2, which torch.export.save writes, or by lg.from_torch."
         raise _error(path, f"a {file.suffix} file holds no model", remedy)
     if file.exists() and file.suffix == ".onnx":
         raise _error(path, "it is a file of ONNX", "Pass it to lg.from_onnx.")
@@ -66,7 +68,7 @@ def load_model_file(
         why = f"it ends in {file.suffix or 'nothing'}, and Python files end in .py"
         raise _error(path, why, "Name a Python file that defines a model.")
     if not file.is_file():
-        remedy = advice(Path(path), "Name a Python file that defines a model.", _is_python)
+        remedy = advice(Path(path), "Name a Python file that defines a model.", _is_model)
         raise _error(path, "there is no such file", remedy)
     with _reporting(file), _unharmed(file), _alone(file):
         found = _find(file, _execute(file), name)
@@ -84,8 +86,8 @@ def load_model_file(
     return model
 
 
-def _is_python(file: Path) -> bool:
-    return file.is_file() and file.suffix == ".py"
+def _is_model(file: Path) -> bool:
+    return file.is_file() and file.suffix in (".py", ".onnx", ".pt2")
 
 
 def _execute(file: Path) -> types.ModuleType:

@@ -220,6 +220,15 @@ def test_a_dim_needs_a_greatest_size() -> None:
         made(dims={"rows": (1, 4), "columns": 4})
 
 
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [((), "missing a required argument: 'x'"), (torch.zeros(1), "a tuple of example inputs")],
+)
+def test_example_inputs_are_those_of_the_module(args: Any, text: str) -> None:
+    with pytest.raises(BadArgument, match=text):
+        lg.from_torch(Mlp(), args)
+
+
 def test_a_dim_keeps_to_what_was_exported() -> None:
     shapes = [{0: Dim("rows", min=2, max=8)}]
     for wider in (9, (1, 4), lg.Dim("n", 2, 9)):

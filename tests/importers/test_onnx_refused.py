@@ -198,7 +198,7 @@ def test_explain_lists_operators_and_all_problems(tmp_path: Path, monkeypatch) -
     file = saved(model(nodes, {"x": (F, ["n"])}, "y b"), tmp_path)
     code, out, text = call("compile", str(file), "--explain")
     assert code == 1
-    assert "3 reasons" in text
+    assert "(3 in all)" in text
     for shown in ("first (NonZero)", "second (Frobnicate)", "sizes without a range: n", "b f32[n]"):
         assert shown in out
     assert "y (Add)" not in out
@@ -207,8 +207,12 @@ def test_explain_lists_operators_and_all_problems(tmp_path: Path, monkeypatch) -
     assert json.loads(out)["operators"] == {"NonZero": 1, "Exp": 1, "Frobnicate": 1, "Add": 1}
 
 
-def test_check_prints_the_greatest_differences(rng, tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+def test_check_prints_the_greatest_differences(rng, tmp_path: Path, beside: bool) -> None:
     file = saved(classifier(rng), tmp_path)
+    if beside:  # as torch.onnx.export writes models
+        where = {"location": "net.onnx.data", "size_threshold": 0}
+        onnx.save(onnx.load(file), file, save_as_external_data=True, **where)
     code, out, _ = call("compile", str(file), "--check", "--dim", "batch=1..8", "--json")
     rows = json.loads(out)["outputs"]
     assert code == 0
@@ -239,6 +243,9 @@ def test_a_refused_model_writes_nothing(tmp_path: Path, monkeypatch) -> None:
         (("--dim", "batch=1..8", "--weights", "w.npz"), "it has its weights"),
         (("--dim", "batch=1..8", "--set", "image.1=[1,"), "a number, a list"),
         (("--dim", "batch=1..8", "--set", "image.2=1"), "there is no input image.2"),
+        (("--dim", "batch=1..8", "--check", "--explain"), "one of the two"),
+        (("--dim", "batch=1..8", "--check", "--dtype", "bf16"), "--dtype cannot be bf16"),
+        (("--dim", "batch=1..8", "--trust"), "Pass it with a .pt2"),
     ],
 )
 def test_options_that_do_not_fit(options: tuple[str, ...], text: str, rng, tmp_path: Path) -> None:

@@ -78,6 +78,32 @@ def test_the_command_compiles_an_archive(archive: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "weights" / "net.safetensors").is_file()
 
 
+def test_weights_in_place_of_an_archive_s_are_all_of_them(archive: Path, tmp_path: Path) -> None:
+    words = ["compile", str(archive), "--trust", "--no-build", "--dim", "x_dim0=1..8"]
+    weights = {k: v.numpy() for k, v in Net().state_dict().items()}
+    for kept, lacks in (("second.bias", "first.bias, first.weight, runs"), ("", None)):
+        file = tmp_path / f"only{kept}.npz"
+        np.savez(file, **{k: v for k, v in weights.items() if not kept or k == kept})
+        options = ["--weights", str(file), "-o", str(tmp_path / "out")]
+        called = CliRunner().invoke(command_line, [*words, *options])
+        assert (called.exit_code == 0) == (lacks is None), called.output
+        assert lacks is None or lacks in str(called.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [(["--set", "a=1"], "--set cannot be a"), (["--check"], "Pass it with an ONNX model")],
+)
+def test_options_that_do_not_fit(archive: Path, options: list[str], text: str) -> None:
+    called = CliRunner().invoke(command_line, ["compile", str(archive), "--trust", *options])
+    assert text in str(called.exception)
+
+
+def test_an_archive_has_one_model() -> None:
+    called = CliRunner().invoke(command_line, ["compile", "net.pt2:net"])
+    assert "Pass net.pt2 alone: it has one model." in str(called.exception)
+
+
 def test_dims_are_of_archives(tmp_path: Path) -> None:
     called = CliRunner().invoke(command_line, ["compile", "model.py", "--dim", "n=4"])
     assert isinstance(called.exception, BadArgument)

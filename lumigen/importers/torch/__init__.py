@@ -6,6 +6,7 @@ torch is imported when the first one is read, and not before.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,9 +57,25 @@ def from_torch(
     if not callable(getattr(module, "forward", None)):
         value, expected = f"of type {type(module).__name__}", "a torch.nn.Module or ExportedProgram"
         raise fail(BadArgument, op="from_torch", name="module", value=value, expected=expected)
+    _check_examples(module.forward, args, kwargs or {})
     axes = axis_names(module.forward, args, kwargs or {}, dynamic_shapes)
     program = export(module, args, kwargs, dynamic_shapes)
     return model_of(program, name or model_name(type(module).__name__), dims or {}, axes, version)
+
+
+def _check_examples(forward: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    """BadArgument where a module cannot be called with the example inputs."""
+    if not isinstance(args, (tuple, list)):
+        value, expected = f"of type {type(args).__name__}", "a tuple of example inputs"
+        raise fail(BadArgument, op="from_torch", name="args", value=value, expected=expected)
+    try:
+        inspect.signature(forward).bind(*args, **kwargs)
+    except TypeError as e:
+        expected = "the example inputs that forward() takes, by place and by name"
+        value = f"these: {e}"
+        raise fail(
+            BadArgument, op="from_torch", name="args", value=value, expected=expected
+        ) from None
 
 
 def from_pt2(path: Path, dims: Mapping[str, Bounds], *, trust: bool) -> Model:

@@ -44,7 +44,9 @@ def dims_of(
     unknown = [name for name in given if name not in known]
     if unknown:
         value = f"of {', '.join(unknown)}"
-        expected = f"dims of the program, which are: {', '.join(known) or 'none'}"
+        expected = f"dims of the program, which are: {', '.join(known)}"
+        if not known:
+            expected = "no dims: the program has none, unless it is exported with dynamic_shapes"
         raise fail(BadArgument, op="from_torch", name="dims", value=value, expected=expected)
     limits = {symbol: limits_of(ranges.get(symbol)) for symbol in called}
     open_ended = [
