@@ -543,7 +543,7 @@ def _cast(a: Expr, dtype: DType) -> Expr:
 def _less_than(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_bool:
         return negation(a) if is_true(b) else _intern(Prim, Op.LESS_THAN, (a, b), boolean)
-    if a is b:
+    if a is b or _is_swapped(a, b):
         return const(False, boolean)
     if a.dtype.is_int and (decided := _is_below(_held(a), _held(b))) is not None:
         return const(decided, boolean)
@@ -551,6 +551,13 @@ def _less_than(a: Expr, b: Expr) -> Expr:
     if left is not None and right is not None and comparable(left, right):
         return holds((less(left, right),))
     return _intern(Prim, Op.LESS_THAN, (a, b), boolean)
+
+
+def _is_swapped(a: Expr, b: Expr) -> bool:
+    """Whether they are one sum or one product, written in two orders."""
+    if not isinstance(a, Prim) or not isinstance(b, Prim) or a.op is not b.op:
+        return False
+    return a.op in (Op.ADD, Op.MUL) and a.args == b.args[::-1]
 
 
 def _is_below(a: tuple[float, float], b: tuple[float, float]) -> bool | None:

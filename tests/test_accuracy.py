@@ -63,6 +63,10 @@ ROWS |= {
         f"x ** {e}": (lambda x, e=e: x**e, lambda x, e=e: x**e, (1.5, 2))
         for e in (1.75, -1.75, 0.125, 30.5)
     },
+    **{
+        f"x ** {e}": (lambda x, e=e: x**e, lambda x, e=e: x**e, (5, 5))
+        for e in (7, 8, 10, 31, -31, 127, 1000)
+    },
     **{f"{b} ** x": (lambda x, b=b: b**x, lambda x, b=b: b**x, (1.2, 2)) for b in (10, 2.5, 1.001)},
 }
 
@@ -124,7 +128,7 @@ def test_functions_are_as_accurate_as_they_say(dtype: lg.DType, compiled: bool) 
         off = units_off(found, right, dtype)
         bound = {lg.f32: bounds[0], lg.f64: bounds[1]}.get(dtype, 0.52)
         if dtype is lg.f64 and not compiled and name.startswith("x **"):
-            bound = 400  # a logarithm in f64 times the exponent, where kernels keep more digits
+            bound = 1000  # the logarithm, and its product up to 1024, are rounded, where kernels keep more digits
         i = int(np.argmax(off))
         if off[i] > bound:
             wrong.append(f"{name}({x[i]}) is {found[i]}, not {right[i]}: {off[i]:.3g} units off")

@@ -44,6 +44,7 @@ from lumigen.ops import HALF_TURN
 
 LN_2 = math.log(2)
 LOG2_E = 1 / Fraction("0.6931471805599453094172321214581765680755")  # with more digits than f64
+MOST_PRODUCTS = 8  # the greatest whole power that is written as products: each rounds
 BEYOND_F64 = 1100.0  # a power of two that is infinite, and whose inverse is 0
 
 
@@ -346,7 +347,10 @@ def power(a: Edge, exponent: Scalar) -> Edge:
 
 
 def _whole_power(a: Edge, n: int) -> Edge:
-    """Square and multiply; 1 for n = 0, also of NaN."""
+    """Square and multiply, 1 for n = 0, also of NaN; a power of |a| where so many products would round too often."""
+    if n > MOST_PRODUCTS and a.dtype.is_float:
+        even = exp2(mul(log2(absolute(a)), float(n - n % 2)))
+        return mul(a, even) if n % 2 else even
     out: Edge | None = None
     while n:
         if n % 2:

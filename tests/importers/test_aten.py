@@ -68,6 +68,8 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "div.Scalar_mode": lambda x: aten.div.Scalar_mode(x, 0.7, rounding_mode="floor"),
     "elu": lambda x: aten.elu(x, 1.5, 2.0, 0.5),
     "fill.Tensor": lambda x: aten.fill.Tensor(x, Y[0, 0, 0]) + x,
+    "tensordot": lambda x: torch.tensordot(x, Y, ([0, 2], [0, 2])),
+    "embedding_bag": lambda x: torch.nn.functional.embedding_bag(IDS, x[0], IDS[:1] * 0),
     "copy": lambda x: aten.copy(x, Y[0]) + x,
     "clamp.Tensor": lambda x: aten.clamp.Tensor(x, Y - 1, Y),
     "where.ScalarOther": lambda x: aten.where.ScalarOther(x > 0, x, -1.0),

@@ -17,7 +17,7 @@ from torch.export import Dim
 from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
 
 import lumigen as lg
-from lumigen.errors import BadArgument, NotImported
+from lumigen.errors import BadArgument, LumigenError, NotImported
 from lumigen.frontend import Model
 
 F = torch.nn.functional
@@ -263,6 +263,36 @@ def test_buffers_that_change_are_states(first: float) -> None:
         got, states = imported.run(model, (x,), {}, states)
         imported.check(got, [module(x).numpy()])
     np.testing.assert_allclose(states["total"], module.total, rtol=1e-6)
+
+
+class Counting(nn.Module):
+    """A state without axes that does not begin with 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("runs", torch.tensor(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.runs.add_(1)
+        return x * self.runs
+
+
+def test_a_state_may_be_a_number() -> None:
+    module = Counting()
+    model = lg.from_torch(module, (torch.ones(2),))
+    states: dict[str, np.ndarray] = {}
+    for _ in range(3):
+        got, states = imported.run(model, (torch.ones(2),), {}, states)
+        imported.check(got, [module(torch.ones(2)).numpy()])
+
+
+def test_a_root_of_a_size_says_what_to_do() -> None:
+    class Rooted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * x.shape[0] ** -0.5
+
+    with pytest.raises(LumigenError, match="whole powers of dims"):
+        lg.from_torch(Rooted(), (torch.ones(3),), dynamic_shapes=[{0: Dim("n", max=8)}])
 
 
 class Changing(nn.Module):

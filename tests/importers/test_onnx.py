@@ -379,3 +379,39 @@ def test_a_model_is_compiled_as_a_project(rng, tmp_path: Path) -> None:
         wanted = expected(proto, {"image.1": image})["probs"]
         np.testing.assert_allclose(context.forward(image), wanted, atol=1e-6)
     assert numpy_helper.to_array(proto.graph.initializer[0]).shape == (4, 1, 3, 3)
+
+
+# --- what is easily missed --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exponent", [[2.0, 2.0, 2.0], [[2.0]], 2.0, np.inf, -np.inf, np.nan, -0.5])
+def test_a_known_exponent_keeps_its_axes(exponent) -> None:
+    e = np.asarray(exponent, F)
+    proto = model([node("Pow", "x e", "y")], {"x": (F, [1])}, initial={"e": e})
+    for x in (0.5, 1.5, 3.0):
+        same(proto, {"x": np.asarray([x], F)})
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+@pytest.mark.parametrize("pads", [[2, 1, 0, 0], [2, 0, 0, 0], [0, 1, 2, 0], [0, 0, 1, 2]])
+def test_an_axis_may_be_padded_at_one_end(mode: str, pads: list[int]) -> None:
+    p = np.asarray(pads, np.int64)
+    proto = model([node("Pad", "x p", "y", mode=mode)], {"x": (F, [4, 3])}, initial={"p": p})
+    same(proto, {"x": np.arange(12, dtype=F).reshape(4, 3)})
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.uint16, np.uint32])
+@pytest.mark.parametrize("reduction", ["add", "mul"])
+def test_scattered_integers_wrap_around(kind, reduction: str) -> None:
+    most = np.iinfo(kind).max
+    at = np.asarray([0, 0, 1], np.int64)
+    nodes = [node("ScatterElements", "x at u", "y", axis=0, reduction=reduction)]
+    ports = {"x": (kind, [3]), "u": (kind, [3])}
+    proto = model(nodes, ports, initial={"at": at})
+    x, u = np.asarray([most, 1, 2], kind), np.asarray([most, 2, 3], kind)
+    want = x.copy()
+    with np.errstate(over="ignore"):
+        (np.add if reduction == "add" else np.multiply).at(want, [0, 0, 1], u)
+    wide = np.int64 if kind is np.uint32 else np.int32  # what ports of these types are
+    found = run(proto, {"x": x.astype(wide), "u": u.astype(wide)})["y"]
+    np.testing.assert_array_equal(found, want)

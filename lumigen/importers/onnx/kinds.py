@@ -29,8 +29,9 @@ NARROW = {
     "uint2": (2, False),
 }
 # What may leave the range of its operands.
-OVERFLOWS = frozenset({"Add", "Sub", "Mul", "Neg", "Sum", "Pow", "BitwiseNot", "BitShift", "CumSum", "CumProd",
-                       "MatMul", "Gemm", "ReduceSum", "ReduceProd", "Range", "Abs"})  # fmt: skip
+OVERFLOWS = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Sum", "Pow", "BitwiseNot", "BitShift", "CumSum",
+                       "CumProd", "MatMul", "Gemm", "Einsum", "ReduceSum", "ReduceProd", "ReduceL1",
+                       "ReduceSumSquare", "ScatterElements", "ScatterND", "Range", "Abs"})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,14 @@ def expression(expr: Any, dims: Mapping[Any, Dim]) -> Any:
     return computed(*(expression(a, dims) for a in expr.args))
 
 
+def powered(base: Any, times: Any) -> Any:
+    if not isinstance(times, int) or times < 0:
+        expected = "whole powers of dims; a root is taken of a tensor: torch.full((), n).sqrt()"
+        value = f"a dim to the power {times}"
+        raise fail(BadArgument, op="from_torch", name="a size", value=value, expected=expected)
+    return math.prod([base] * times)
+
+
 def added(*args: Any) -> Any:
     return sum(args[1:], args[0])
 
@@ -139,7 +147,7 @@ def added(*args: Any) -> Any:
 EXPRESSIONS: Mapping[str, Any] = {
     "Add": added,
     "Mul": lambda *args: math.prod(args[1:], start=args[0]),
-    "Pow": lambda base, times: math.prod([base] * times),
+    "Pow": powered,
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
     "Mod": operator.mod,

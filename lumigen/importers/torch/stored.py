@@ -39,7 +39,7 @@ class Contents:
 def stored(program: Any, used: set[str]) -> Contents:
     """What the placeholders stand for that the program uses; tied weights are one."""
     constants = Constants(program)
-    started = State("_started", (1,), boolean)
+    started = State("_started", (), boolean)
     starts = False
     reads: dict[str, Read] = {}
     states: dict[str, State] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -103,12 +104,13 @@ def power(a: Tensor, b: Tensor) -> Tensor:
 
 
 def power_of(n: OnnxNode) -> Tensor:
-    """The exponent is a number where it is known."""
-    a = n.tensor(0)
-    known = n.constant(1)
-    if known is None or (a.dtype.is_int and known != int(known)):
+    """The exponent is a number where it is known and one; its axes count all the same."""
+    a, known = n.tensor(0), n.constant(1)
+    is_whole = known is not None and math.isfinite(known) and known == int(known)
+    if known is None or (a.dtype.is_int and not is_whole):
         return power(a, n.tensor(1))
-    return a.pow(int(known) if known == int(known) else known).to(a.dtype)
+    base = functions.broadcast_tensors(a, n.tensor(1))[0]
+    return base.pow(int(known) if is_whole else known).to(a.dtype)
 
 
 def shift(n: OnnxNode) -> Tensor:

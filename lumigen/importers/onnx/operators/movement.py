@@ -268,8 +268,8 @@ def pad(n: OnnxNode) -> Tensor:
         return x.pad(flat, value if x.dtype.is_float else int(value))
     if mode not in PAD_MODES:
         raise n.unsupported(f"its mode is {mode!r}")
-    while flat and flat[-1] == 0 and len(flat) > 2:
-        flat.pop()
+    while len(flat) > 2 and flat[-2:] == [0, 0]:
+        del flat[-2:]
     return functional.pad(x, flat, PAD_MODES[mode])
 
 

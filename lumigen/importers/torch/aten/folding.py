@@ -15,7 +15,7 @@ OF_TORCH = """
 addbmm addmm addmv addr all amax amin aminmax any argmax argmin argsort baddbmm bmm bucketize cdist
 count_nonzero cross cummax cummin cumprod cumsum diff dot equal histc inner kthvalue logcumsumexp
 logsumexp matmul max mean median min mm mode mv nanmean nanmedian nansum outer prod quantile
-renorm searchsorted std std_mean sum tensordot topk trace var var_mean vdot
+renorm searchsorted std std_mean sum topk trace var var_mean vdot
 """
 OF_FUNCTIONAL = """
 bilinear cosine_similarity linear log_softmax pairwise_distance softmax
@@ -77,6 +77,7 @@ FOLDING: Table = {
     "linalg_vector_norm": linalg.vector_norm,
     "norm": norm,
     "sort": sort,
+    "tensordot": lambda a, b, of_a, of_b: functions.tensordot(a, b, (of_a, of_b)),
     "pdist": functions.pdist,
     "linalg_cross": lambda x, y, dim=-1: functions.cross(x, y, dim),
     "linalg_matmul": functions.matmul,

@@ -75,7 +75,7 @@ def embedding_bag(
     sparse: bool = False,
     per_sample_weights: Optional = None,
     include_last_offset: bool = False,
-    padding_idx: int = -1,
+    padding_idx: int | None = None,
 ) -> tuple[Any, ...]:
     """Sums, means or maxima of rows of a table; what only a backward pass reads is left out."""
     del scale_grad_by_freq, sparse
@@ -86,7 +86,7 @@ def embedding_bag(
         mode=BAGS[mode],
         per_sample_weights=per_sample_weights,
         include_last_offset=include_last_offset,
-        padding_idx=None if padding_idx < 0 else padding_idx,
+        padding_idx=None if padding_idx is None or padding_idx < 0 else padding_idx,
     )
     return out, None, None, None
 
