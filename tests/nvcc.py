@@ -23,8 +23,7 @@ def needed(test: F) -> F:
 def said(source: Path, arch: str, namespace: str, includes: Sequence[Path], output: Path) -> str:
     """With what each kernel takes of registers and spills; a warning is an error.
 
-    The host's part of a file is the same for every architecture and takes most of the time, so it is
-    compiled for the least of them and for files that are more than kernels: an `output` that is no cubin.
+    The host's part of a file takes most of the time: an `output` that is a cubin has none of it.
     """
     kind = "-cubin" if output.suffix == ".cubin" else "-c"
     command = ["nvcc", "-std=c++17", "-O3", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
@@ -37,6 +36,5 @@ def said(source: Path, arch: str, namespace: str, includes: Sequence[Path], outp
 
 
 def of_kernel(source: Path, arch: str, namespace: str, includes: Sequence[Path]) -> str:
-    """The same of a generated kernel, whose output lies beside it."""
-    suffix = ".o" if arch == "80" else ".cubin"
-    return said(source, arch, namespace, includes, source.with_suffix(suffix))
+    """The same of a generated kernel, of which whole projects compile the host's part."""
+    return said(source, arch, namespace, includes, source.with_suffix(".cubin"))
