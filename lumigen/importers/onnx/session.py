@@ -199,7 +199,7 @@ class Session:
             frame.values |= dict.fromkeys(proto.output, UNKNOWN)
             return
         with np.errstate(all="ignore"):
-            result = _told(node, self._apply)
+            result = _applied(node, self._apply)
         outputs = cast("tuple[Value, ...]", result if isinstance(result, tuple) else (result,))
         for name, value in zip(proto.output, outputs, strict=False):
             if not name:
@@ -293,8 +293,8 @@ class Session:
             raise node.unsupported(f"its function does not make {e.args[0]!r}") from None
 
 
-def _told(node: OnnxNode, apply: Callable[[OnnxNode], Any]) -> Any:
-    """The outputs; what a node that is not as its operator asks raises comes as UnsupportedNode."""
+def _applied(node: OnnxNode, apply: Callable[[OnnxNode], Any]) -> Any:
+    """The outputs of a node; UnsupportedNode where its operands are not as the operator asks."""
     try:
         return apply(node)
     except MISFITS as e:
