@@ -195,9 +195,12 @@ def test_no_prompt_does_more_than_be_refused(tmp_path: Path) -> None:
     code, text, error = said(b"")
     assert (code, text) == (1, b"")
     assert "[generate] the prompt has no tokens" in error
-    code, text, error = said(b"ab" * 100_000)
+    code, text, error = said(b"ab" * 20)
     assert (code, text) == (1, b"")
-    assert "has 200000 tokens, but the model has a place for 16" in error
+    assert "has 40 tokens, but the model has a place for 16" in error
+    code, text, error = said(b"ab" * 100_000)  # refused before it is encoded
+    assert (code, text) == (1, b"")
+    assert "has 200000 bytes, but the model has a place for 16 tokens" in error
 
     more = dataclasses.replace(WORDS, tokens=(*WORDS.tokens, "d"), scores=(0.0,) * 5)
     other = tmp_path / "other.tokenizer"
