@@ -55,6 +55,12 @@ def states_of_softmax(q: Any, k: Any, v: Any) -> dict[str, Any]:
     return {"largest": largest, "total": weights.sum(-1), "mixed": weights @ v}
 
 
+def numbers_alone(q: Any, k: Any, v: Any) -> Any:
+    """A row whose weights are no numbers gives zero, as exporters write it."""
+    weights = (q @ k.mT * 0.25).softmax(-1)
+    return weights.masked_fill(weights.isnan(), 0.0) @ v
+
+
 def with_sink(q: Any, k: Any, v: Any) -> Any:
     scores = q @ k.mT * 0.25
     largest = scores.amax(-1, keepdim=True).maximum(0.0)
@@ -149,6 +155,7 @@ FOLDED: dict[str, tuple[Callable[..., Any], int, int, int, dict[str, tuple[Any, 
     "window": (windowed, 2, 2, 16, {}),
     "slopes": (biased, 2, 2, 16, {"slopes": (2,)}),
     "softcap": (lambda q, k, v: ((q @ k.mT / 5).tanh() * 5).softmax(-1) @ v, 2, 2, 16, {}),
+    "numbers_alone": (numbers_alone, 2, 2, 16, {}),
     "relu": (lambda q, k, v: (q @ k.mT * 0.05).relu() @ v, 2, 2, 16, {}),
     "sink": (with_sink, 2, 2, 16, {}),
     "sink_beside": (with_sink_beside, 2, 2, 16, {"sink": (2,)}),

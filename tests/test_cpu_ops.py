@@ -853,6 +853,19 @@ row(
     *qkv,
     spec(2, 1, 1, M, dtype=boolean),
 )
+
+
+def defined(p):
+    """What exporters write of a row that attends to nothing."""
+    return lg.where(p.isnan(), 0.0, p)
+
+
+row(
+    "attention_of_none_is_zero",
+    lambda q, k, v, m: defined((q @ k.mT).masked_fill(~m, -math.inf).softmax(-1)) @ v,
+    *qkv,
+    spec(2, 1, M, 1, dtype=boolean),
+)
 row("attention_bias", lambda q, k, v, m: sdpa(q, k, v, m), *qkv, (M, M))
 row(
     "attention_gqa",

@@ -596,8 +596,16 @@ def masked_sink() -> Case:
     return Case((total(mul(div(p, whole), load("V", k, e)), k),), ((q, e),), 3)
 
 
+def shares_that_are_numbers() -> Case:
+    """Where a row has no number at all, nothing is summed up."""
+    p = softmax(add(scores(), load("MASK", q, k)))
+    kept = where(ordered(p), p, num(0))
+    return Case((total(mul(kept, load("V", k, e)), k),), ((q, e),), 3)
+
+
 MASKABLE = (
     additive_mask,
+    shares_that_are_numbers,
     masked_log_sum_exp,
     masked_sink,
     guarded_log_sum_exp,
@@ -679,6 +687,7 @@ def test_ties(make: Callable[[], Case], bad: float) -> None:
         causal,
         with_log_sum_exp,
         guarded_log_sum_exp,
+        shares_that_are_numbers,
         by_log_sum_exp,
         place_of_most,
         last_of_least,

@@ -166,6 +166,21 @@ def is_nonnegative(e: Expr) -> bool:
             return False
 
 
+def is_not_nan(e: Expr) -> Expr | None:
+    """x, if the comparison holds for every x but NaN: `c < x` where c < 0 and x >= 0, or is x * x.
+
+    ptxas (of CUDA 13.0 at least) takes such a comparison as true, of NaN too.
+    """
+    if not (isinstance(e, Prim) and e.op is Op.LESS_THAN):
+        return None
+    low, x = e.args
+    if not isinstance(low, Const) or not low.dtype.is_float or not low.value < 0:
+        return None
+    if not is_nonnegative(x):
+        return None
+    return x.args[0] if isinstance(x, Prim) and x.op is Op.MUL and x.args[0] is x.args[1] else x
+
+
 def sign(factors: Iterable[Expr], c: Fraction) -> int:
     """1 or -1 where the sign of a product is known, else 0."""
     out = 1 if c > 0 else -1

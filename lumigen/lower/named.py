@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
 from lumigen.dtype import boolean
-from lumigen.lower.algebra import is_nonnegative
+from lumigen.lower.algebra import is_not_nan
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import (
@@ -38,8 +38,8 @@ def named(e: Expr) -> Expr:
     """The same value, with an intrinsic wherever primitives say one."""
     if isinstance(e, Reduce | Scan) or not children(e):
         return e
-    if (ordered := _is_ordered(e)) is not None:
-        return negation(_truth("is_nan", named(ordered)))
+    if (x := is_not_nan(e)) is not None:
+        return negation(_truth("is_nan", named(x)))
     if _is_conjunction(e):
         return _conjunction([named(x) for x in _factors(e)])
     e = rebuild(e, named, lambda i: i)
@@ -54,21 +54,6 @@ def _truth(name: str, *args: Expr) -> Expr:
 
 
 # ---- conditions ----
-
-
-def _is_ordered(e: Expr) -> Expr | None:
-    """x, if the comparison holds for every x but NaN: `c < x` where c < 0 and x >= 0, or is x * x.
-
-    ptxas (of CUDA 13.0 at least) takes such a comparison as true, of NaN too.
-    """
-    if _compared(e) is None:
-        return None
-    low, x = children(e)
-    if not isinstance(low, Const) or not low.dtype.is_float or not low.value < 0:
-        return None
-    if not is_nonnegative(x):
-        return None
-    return x.args[0] if isinstance(x, Prim) and x.op is Op.MUL and x.args[0] is x.args[1] else x
 
 
 def _is_conjunction(e: Expr) -> bool:

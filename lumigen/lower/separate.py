@@ -40,6 +40,7 @@ from lumigen.lower.algebra import (
 from lumigen.lower.algebra import is_nonnegative as is_above_zero
 from lumigen.lower.algebra import product as polynomial_of_product
 from lumigen.lower.bounds import absent_unless, unmasked
+from lumigen.lower.shares import sums_of_sides
 from lumigen.lower.terms import (
     NoNormalForm,
     NormalForm,
@@ -190,12 +191,28 @@ class _Synthesis:
             self.results[r] = self._carry(key, Carry(r, r.monoid, tile, None))
             if r.monoid is Monoid.MAX and r.dtype.is_float:
                 self.maxima[r] = self.number[key]
+        elif (sides := sums_of_sides(r, self.form, self._is_below_zero)) is not None:
+            condition, sums = sides
+            self.results[r] = choose(
+                map_expr(condition, self.results), *(self._side(x) for x in sums)
+            )
         elif (chosen := _chosen(body)) is not None and self.form.depends(chosen[0]):
             self.results[r] = self._beside_maximum(r, *chosen, guards)
         elif r.monoid is Monoid.MAX:
             self.results[r] = self._shifted_maximum(r, body, guards)
         else:
             self.results[r] = self._sum(r, body, guards)
+
+    def _side(self, e: Expr) -> Expr:
+        if isinstance(e, Reduce):
+            self.reduction(e)
+        return self.results.get(e, e)
+
+    def _is_below_zero(self, t: Term) -> bool:
+        """Whether no exponent of the term is above zero, at infinite maxima either."""
+        e = self._exponent(t)
+        self._check(t, e)
+        return bool(e.maxima) and not e.rest and not any(finite_part(m) for m, _ in e.maxima)
 
     def _point(self, r: Reduce) -> tuple[Expr, tuple[Expr, ...]]:
         """What one point of the fold contributes, and where."""
