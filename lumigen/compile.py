@@ -40,6 +40,7 @@ from lumigen.identity import compilation_key, graph_hash
 from lumigen.kernel_source import kernel_source
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.devices import Device
 from lumigen.lower.retype import retype
 from lumigen.model_weights import (
     source_of,
@@ -50,6 +51,8 @@ from lumigen.passes import Entries, run_pass
 from lumigen.program import CompiledModel
 from lumigen.progress import Stages
 from lumigen.recall import recall, remember
+from lumigen.search.asked import SCHEDULES, asked_for
+from lumigen.search.book import NOTHING, Book, text_of
 from lumigen.summary import Summary, summary_again, summary_of, to_remember
 from lumigen.target import HOST, TARGETS, parse_target
 from lumigen.target_row import Target
@@ -63,6 +66,14 @@ from lumigen.weights import Weights, named_array, open_weights
 Array = npt.NDArray[Any]
 
 
+Schedules = Callable[[Entries, Device, DType, Stages], Book]
+
+
+def in_no_book(_entries: Entries, _device: Device, _dtype: DType, _at: Stages) -> Book:
+    """What every region runs as that nothing is said of: the heuristic's choice."""
+    return NOTHING
+
+
 @dataclass(frozen=True)
 class Compilation:
     """A model in every form on the way; `graphs` by the stage that they come after."""
@@ -71,6 +82,7 @@ class Compilation:
     graphs: Mapping[str, Entries]
     lowered: LoweredModel
     model: CompiledModel
+    schedules: Book = NOTHING
 
 
 @memo.compilation()
@@ -82,10 +94,11 @@ def lower_model(
     *,
     dtype: DType = f32,
     passes: Sequence[Callable[[Graph], Graph]] = GRAPH_PASSES,
+    schedules: Schedules = in_no_book,
 ) -> Compilation:
     """Graph passes, then regions, plans, tile programs and the text of every kernel.
 
-    What the model has of f32 in memory is stored as `dtype`.
+    What the model has of f32 in memory is stored as `dtype`. `schedules` says what regions run as.
     """
     at = stages or Stages()
     graphs: dict[str, Entries] = {"graph": traced.entries}
@@ -98,8 +111,9 @@ def lower_model(
             )
         for step in passes:
             entries = graphs[step.__name__] = run_pass(step.__name__, step, entries, at.trail)
+    book = schedules(entries, TARGETS[target.name].device, dtype, at)
     with at.stage("lower"):
-        lowered = lowered_to(entries, target, dtype, at.trail)
+        lowered = lowered_to(entries, target, dtype, at.trail, book)
     with at.stage("emit"):
         kernels = tuple(kernel_source(k, target) for k in lowered.kernels)
         model = CompiledModel(
@@ -117,14 +131,17 @@ def lower_model(
         )
     at.trail.note(2, lambda: kernel_table(model))
     at.trail.keep("source", lambda: show_sources(model))
-    return Compilation(traced, graphs, lowered, model)
+    return Compilation(traced, graphs, lowered, model, book)
 
 
-def lowered_to(entries: Entries, target: Target, dtype: DType, trail: Trail) -> LoweredModel:
+def lowered_to(
+    entries: Entries, target: Target, dtype: DType, trail: Trail, book: Book = NOTHING
+) -> LoweredModel:
     """Regions, plans, tile programs and programs of graphs; each verified and shown."""
     start = perf_counter()
     device = TARGETS[target.name].device
-    lowered = assemble(entries, device, dtype=dtype, architectures=target.architectures)
+    pick = partial(book.pick, device)
+    lowered = assemble(entries, device, dtype=dtype, architectures=target.architectures, pick=pick)
     for k in lowered.kernels:
         verify_region(k.region, k.name)
         verify_tile(k.program, k.name)
@@ -151,10 +168,13 @@ def compile_project(
     embed: bool = False,
     force: bool = False,
     stages: Stages | None = None,
+    tune: float | None = None,
+    schedules: str | Path | None = None,
 ) -> Summary:
     """Everything after the trace. `directory` is ./<name>-<target> by default.
 
     What the model has of f32 in memory is stored as `dtype`. With `embed` the library contains the weights.
+    `tune` is how many seconds kernels are searched for on this machine; `schedules` a file that says what was found.
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
     row = parse_target(target)
@@ -163,7 +183,8 @@ def compile_project(
         weights = {name: named_array("compile", name, a) for name, a in weights.items()}
     refuse(traced, place, row, weights, dtype, build=build, embed=embed)
     at = stages or Stages()
-    chosen = {"target": row.text, "dtype": dtype.name, **(options or {})}
+    asked = asked_for(row, tune, schedules)
+    chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
     with locked(place):  # what is written and built is one model, as a whole
         with at.stage("recall"):
             key = compilation_key(traced, chosen, weights, embed=embed)
@@ -171,7 +192,7 @@ def compile_project(
         if known is not None:
             built, note = build_where_possible(place, row, at) if build else (None, "")
             return summary_again(known, place, built, note, at)
-        compilation = lower_model(traced, chosen, at, row, dtype=dtype)
+        compilation = lower_model(traced, chosen, at, row, dtype=dtype, schedules=asked.book)
         files, written = write(compilation, place, weights, at, embed=embed, force=force)
         built, note = build_where_possible(place, row, at) if build else (None, "")
         summary = summary_of(
@@ -219,6 +240,8 @@ def write(
             weights_hash=packed.hash if packed else None,
             embed_weights=embed,
         )
+        if compilation.schedules.found:
+            files[SCHEDULES] = text_of(compilation.schedules)
         at.trail.note(4, lambda: "\n".join(k.body for k in model.kernels))
         written = write_project(files, place, force=force)
         if packed is not None:
@@ -235,6 +258,8 @@ def compile(
     dtype: DType = f32,
     build: bool = True,
     force: bool = False,
+    tune: float | None = None,
+    schedules: str | Path | None = None,
 ) -> ModuleType | None:
     """Compile a model into a project; the Python module of it, or None with `build=False`.
 
@@ -242,6 +267,8 @@ def compile(
     `./<name>-<target>` if left out; `weights` a path, opened weights or arrays by
     name, numpy's or torch's, or what `load_state_dict` gave the model's modules.
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
+    `tune=120` searches for that many seconds for faster kernels on this machine, and the project keeps what was found
+    in `schedules.json`; `schedules` is the path of such a file, whose kernels are emitted without a search.
     `force` overwrites emitted files that were edited, which are EditedFiles else. A target whose
     compiler is not here is CompilerMissing, unless `build=False`.
     """
@@ -265,6 +292,8 @@ def compile(
             dtype=dtype,
             build=build,
             force=force,
+            tune=tune,
+            schedules=schedules,
         )
         if summary.note:
             tool, remedy = (

@@ -61,7 +61,7 @@ class FastLane:
     """The kernels of one model, loaded into this process."""
 
     model: LoweredModel
-    library: ctypes.CDLL
+    functions: Mapping[str, Any]  # (arguments, tasks, scratch), by the kernel's name
     scratch_bytes: Mapping[str, int]
 
     def run(
@@ -110,7 +110,8 @@ class FastLane:
         values = [memory.value(a, numbers) & (2**64 - 1) for a in launch.arguments]
         arguments = (ctypes.c_uint64 * max(1, len(values)))(*values)
         return BoundLaunch(
-            getattr(self.library, f"run_{launch.kernel}"),
+            launch.kernel,
+            self.functions[launch.kernel],
             arguments,
             int(launch.tasks.evaluate(numbers)),
         )
@@ -120,6 +121,7 @@ class FastLane:
 class BoundLaunch:
     """One launch with its arguments in place."""
 
+    name: str
     kernel: Any
     arguments: Any
     tasks: int
@@ -135,9 +137,13 @@ class Call:
     scratch: Array
 
     def run(self) -> None:
+        for step in self.steps:
+            self.launch(step)
+
+    def launch(self, step: BoundLaunch) -> None:
+        """One of the steps, which come in order."""
         scratch = ctypes.c_void_p(self.scratch.ctypes.data)
-        for s in self.steps:
-            s.kernel(ctypes.byref(s.arguments), ctypes.c_int64(s.tasks), scratch)
+        step.kernel(ctypes.byref(step.arguments), ctypes.c_int64(step.tasks), scratch)
 
 
 @dataclass(frozen=True)
@@ -185,24 +191,28 @@ def pack(stored: Stored, weight: Array) -> Array:
 
 def source(model: LoweredModel) -> str:
     """All kernels of a model as one translation unit."""
-    return _rendered(model)[0]
+    return unit(model.kernels)[0]
 
 
-def _rendered(model: LoweredModel) -> tuple[str, dict[str, int]]:
-    """(all kernels of a model as one translation unit, bytes of scratch that a task of each needs)."""
+def unit(kernels: Sequence[LoweredKernel]) -> tuple[str, dict[str, int]]:
+    """(kernels as one translation unit, bytes of scratch that a task of each needs)."""
     scratch: dict[str, int] = {}
     parts = ["#include <cstdint>", "namespace LUMIGEN_NS {"]
-    parts.extend(_struct(k) for k in model.kernels)
+    parts.extend(map(_struct, kernels))
     parts.append("}  // namespace LUMIGEN_NS")
-    for k in model.kernels:
+    for k in kernels:
         text = TARGETS[HOST.name].spell(k.name, k.program, k.parameters, "")
         scratch[k.name] = text.scratch_bytes
         parts.append(text.body)
         parts.append(
-            f'extern "C" void run_{k.name}(const void* args, int64_t tasks, char* scratch) {{\n'
+            f'extern "C" void {_symbol(k.name)}(const void* args, int64_t tasks, char* scratch) {{\n'
             f"  for (int64_t task = 0; task < tasks; ++task) LUMIGEN_NS::{k.name}(args, task, scratch);\n}}"
         )
     return "\n".join(parts) + "\n", scratch
+
+
+def _symbol(kernel: str) -> str:
+    return f"run_{kernel}"
 
 
 def _struct(k: LoweredKernel) -> str:
@@ -216,15 +226,28 @@ def _ctype(p: KernelParameter) -> str:
 
 def load(model: LoweredModel, optimise: str = "-O3", more: Sequence[str] = ()) -> FastLane:
     """Compile, with `more` flags, and load; the library is cached by the content of its sources."""
+    text, scratch = unit(model.kernels)
+    library = compiled(text, optimise, more)
+    return FastLane(model, {name: function(library, name) for name in scratch}, scratch)
+
+
+def compiled(text: str, optimise: str = "-O3", more: Sequence[str] = ()) -> Path:
+    """The library of a unit, for this machine's instruction set.
+
+    CompilerMissing; BuildFailed if it does not compile.
+    """
     compiler = cxx()
     if compiler is None:
         raise CompilerMissing(
             tool="a C++17 compiler", purpose="run a graph", remedy="Install g++ or clang++."
         )
     flags = (*FLAGS, optimise, *more, "-DLUMIGEN_NS=fast_lane", "-DLUMIGEN_ISA=native")
-    text, scratch = _rendered(model)
-    library = compiled_library("fast_lane", compiler, flags, "kernels.cpp", text, _headers())
-    return FastLane(model, ctypes.CDLL(str(library)), scratch)
+    return compiled_library("fast_lane", compiler, flags, "kernels.cpp", text, _headers())
+
+
+def function(library: Path, kernel: str) -> Any:
+    """A kernel of a library, as one function of its arguments, the number of tasks and scratch."""
+    return getattr(ctypes.CDLL(str(library)), _symbol(kernel))
 
 
 def _headers() -> tuple[Path, ...]:

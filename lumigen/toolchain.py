@@ -180,12 +180,21 @@ def _processor() -> Finding:
 
 def cpu_flags() -> frozenset[str]:
     """What Linux says the processor can do; empty where it cannot be asked."""
+    return frozenset(_cpu_line("flags", "Features").split())
+
+
+def processor() -> str:
+    """The processor's model, as Linux says it, or else its architecture."""
+    return _cpu_line("model name") or platform.machine()
+
+
+def _cpu_line(*names: str) -> str:
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        return frozenset()
-    line = next((x for x in text.splitlines() if x.startswith(("flags", "Features"))), "")
-    return frozenset(line.partition(":")[2].split())
+        return ""
+    line = next((x for x in text.splitlines() if x.startswith(names)), "")
+    return line.partition(":")[2].strip()
 
 
 def _cache() -> Finding:

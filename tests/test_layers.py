@@ -43,6 +43,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"targets"}),
     frozenset({"target"}),
     frozenset({"build", "fast_lane", "kernel_source", "texts"}),
+    frozenset({"search"}),
     frozenset({"checks", "recall", "summary"}),
     frozenset({"identity"}),
     frozenset({"compile"}),

@@ -11,6 +11,7 @@ from lumigen.cli import start
 from lumigen.cli.onnx_model import say_checked, say_explained
 from lumigen.cli.options import (
     Dims,
+    Duration,
     Settings,
     example,
     json_option,
@@ -61,6 +62,17 @@ def new(name: str, as_json: bool) -> None:
 @click.option("--embed-weights", is_flag=True, help="Put the weights into the library.")
 @click.option("--force", is_flag=True, help="Overwrite emitted files that were edited.")
 @click.option(
+    "--tune",
+    metavar="TIME",
+    type=Duration(),
+    help="Search for faster kernels on this machine for so long: 90s, 2m, 1h.",
+)
+@click.option(
+    "--schedules",
+    metavar="FILE",
+    help="Take what a search has found, the schedules.json of its project, without one.",
+)
+@click.option(
     "--explain",
     is_flag=True,
     help="List the operators of an ONNX model and all problems; build nothing.",
@@ -82,6 +94,8 @@ def compile_command(
     build: bool,
     embed_weights: bool,
     force: bool,
+    tune: float | None,
+    schedules: str | None,
     explain: bool,
     check: bool,
     quiet: bool,
@@ -118,6 +132,8 @@ def compile_command(
             embed=embed_weights,
             force=force,
             stages=stages,
+            tune=tune,
+            schedules=schedules,
         )
     if summary.note:
         say(f"note: {summary.note}")

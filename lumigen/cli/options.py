@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 import numpy as np
@@ -57,6 +57,21 @@ class DimOption(click.ParamType[tuple[str, int | tuple[int, int]]]):
         if not name or not low.isdecimal() or bool(dots) != high.isdecimal():
             self.fail(f"{value!r} is not of the form dim=1..64 or dim=4.", param, ctx)
         return name, (int(low), int(high)) if dots else int(low)
+
+
+class Duration(click.ParamType[float]):
+    """`90s`, `2m` or `1h`, in seconds."""
+
+    name = "time"
+    units: ClassVar = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        text = str(value)
+        if text[-1:] not in self.units or not text[:-1].isdecimal() or len(text) > DIGITS:
+            self.fail(f"{value!r} is not of the form 90s, 2m or 1h.", param, ctx)
+        return int(text[:-1]) * self.units[text[-1]]
 
 
 class SizesOption(click.ParamType[dict[str, int]]):

@@ -92,7 +92,7 @@ def points(dims: Sequence[Dim]) -> list[tuple[int, ...]]:
 def _vector(
     graph: Graph, program: Program, dims: Mapping[Dim, int], weights: Mapping[str, Array]
 ) -> Vector:
-    inputs = {p.name: _input(p, i, dims) for i, p in enumerate(program.inputs, 1)}
+    inputs = {p.name: input_of(p, i, dims) for i, p in enumerate(program.inputs, 1)}
     found = evaluate(graph, inputs, weights)
     steady = {p.name for p in program.outputs if p.dtype.is_float}
     if len(steady) < len(program.outputs):
@@ -106,7 +106,8 @@ def _sampled(array: Array) -> tuple[float, ...]:
     return tuple(array.reshape(-1)[sample(array.size)].astype(np.float64).tolist())
 
 
-def _input(port: Port, stream: int, dims: Mapping[Dim, int]) -> Array:
+def input_of(port: Port, stream: int, dims: Mapping[Dim, int]) -> Array:
+    """Numbers that an input may have."""
     shape = concrete(port.shape, dims)
     return fill(port.dtype, prod(shape), stream, *test_range(port)).reshape(shape)
 

@@ -34,6 +34,7 @@ from lumigen.lower.operand_names import (
 from lumigen.lower.partition import partition
 from lumigen.lower.parts import Part, take_parts
 from lumigen.lower.periodic import periodic
+from lumigen.lower.plan_region import Candidate
 from lumigen.lower.retype import retype_temporaries
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.slices import Slice, take_slices
@@ -83,6 +84,7 @@ class LoweredKernel:
     lines: tuple[SourceLocation, ...]
     plan: KernelPlan | None = None
     schedule: Schedule | None = None
+    of: Region | None = None  # the canonical region that it was made for, alone or with others
 
     @property
     def cost(self) -> Cost:
@@ -144,6 +146,15 @@ class LoweredKernel:
         return out
 
 
+Pick = Callable[
+    [Region, Region], Candidate | None
+]  # of a canonical region and the same on named buffers
+
+
+def heuristic(_canonical: Region, _named: Region) -> None:
+    """Picks nothing: the first candidate of each space runs."""
+
+
 @dataclass(frozen=True)
 class LoweredModel:
     """The programs of all entries, and what they share."""
@@ -161,12 +172,13 @@ def assemble(
     *,
     dtype: DType = f32,
     architectures: tuple[str, ...] = (),
+    pick: Pick = heuristic,
 ) -> LoweredModel:
     """Lower every entry of a model; temporaries of f32 are stored as `dtype`.
 
-    Each of `architectures` may have kernels of its own, with a guard.
+    Each of `architectures` may have kernels of its own, with a guard. `pick` says which candidate a region runs as.
     """
-    model = _Model(device, dtype, architectures)
+    model = _Model(device, dtype, architectures, pick)
     prepared = [(name, graph, model.prepare(graph)) for name, graph in entries]
     programs = tuple(model.entry(name, graph, found) for name, graph, found in prepared)
     kernels = tuple(replace(k, lines=tuple(model.lines[k.name])) for k in model.kernels)
@@ -222,6 +234,7 @@ class _Model:
     device: Device
     dtype: DType
     architectures: tuple[str, ...] = ()
+    pick: Pick = heuristic
     kernels: list[LoweredKernel] = field(default_factory=list[LoweredKernel])
     by_region: dict[Region, _Lowered] = field(default_factory=dict[Region, "_Lowered"])
     special: dict[str, tuple[_Special, ...]] = field(
@@ -317,10 +330,14 @@ class _Model:
     ) -> list[_Step]:
         names = operand_names(self.labels[form.region])
         if form.region not in self.by_region:
-            candidate, built = self.device.lower(with_buffers(form.region, names))
+            region_named = with_buffers(form.region, names)
+            wanted = self.pick(form.region, region_named)
+            candidate, built = self.device.lower(region_named, wanted)
             each = zip(built, candidate.plan.kernels, candidate.schedules, strict=True)
             words = kernel_words(names)
-            named = tuple(self.kernel(b, plan, sizes, words) for b, plan, sizes in each)
+            named = tuple(
+                self.kernel(b, plan, sizes, words, form.region) for b, plan, sizes in each
+            )
             self.by_region[form.region] = _Lowered(candidate.plan, built, named)
             if len(named) == 1 and not form.region.native:
                 self.special[named[0].name] = self.special_kernels(named[0], words)
@@ -356,12 +373,17 @@ class _Model:
         return out
 
     def kernel(
-        self, built: Built, plan: KernelPlan, sizes: Schedule, words: Mapping[str, str]
+        self,
+        built: Built,
+        plan: KernelPlan,
+        sizes: Schedule,
+        words: Mapping[str, str],
+        of: Region | None = None,
     ) -> LoweredKernel:
         number = len(self.kernels)
         said = kernel_name(words, built.meaning) or word(plan.region, plan)
         name = "_".join(filter(None, (f"k{number:02d}", said, built.program.skeleton)))
-        made = LoweredKernel(name, built.program, built.meaning, (), plan, sizes)
+        made = LoweredKernel(name, built.program, built.meaning, (), plan, sizes, of)
         self.kernels.append(made)
         self.lines[name] = {}
         return made

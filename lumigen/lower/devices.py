@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from lumigen.condition import Cmp
 from lumigen.dtype import DType, f32
@@ -92,16 +93,26 @@ class Device:
         except NotRealised as why:
             return why.illegal
 
-    def lower(self, region: Region) -> tuple[Candidate, tuple[Built, ...]]:
-        """The first of the space that is legal, and its kernels in launch order."""
+    def realise(self, found: Candidate) -> tuple[Built, ...] | Illegal:
+        """The kernels of a candidate in launch order, or why one of them cannot be."""
+        out: list[Built] = []
+        for plan, sizes in zip(verify_plan(found.plan).kernels, found.schedules, strict=True):
+            built = self.build(plan, sizes)
+            if isinstance(built, Illegal):
+                return built
+            out.append(built)
+        return tuple(out)
+
+    def lower(
+        self, region: Region, wanted: Candidate | None = None
+    ) -> tuple[Candidate, tuple[Built, ...]]:
+        """What is wanted if it is legal, else the first of the space that is; and its kernels in launch order."""
         reasons: list[str] = []
-        for found in self.space(region):
-            pairs = zip(verify_plan(found.plan).kernels, found.schedules, strict=True)
-            built = [self.build(plan, sizes) for plan, sizes in pairs]
-            legal = tuple(b for b in built if isinstance(b, Built))
-            if len(legal) == len(built):
-                return found, legal
-            reasons += [b.reason for b in built if isinstance(b, Illegal)]
+        for found in chain(() if wanted is None else (wanted,), self.space(region)):
+            built = self.realise(found)
+            if not isinstance(built, Illegal):
+                return found, built
+            reasons.append(built.reason)
         raise LoweringFailed(step="lower", what=f"no plan is realised: {'; '.join(reasons)}")
 
     def in_loops(self, region: Region) -> bool:

@@ -1,0 +1,70 @@
+"""choice: a place in a region's space, in a form that does not depend on the names of buffers.
+
+A choice says which of the first candidates it begins with, which plans near that one follow, and how each kernel is
+laid out. So it can be kept in a file, and be found again in the space of the same region elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
+
+from lumigen.lower.devices import Device
+from lumigen.lower.plan_region import Candidate
+from lumigen.lower.space import plans_near
+from lumigen.region import Region
+from lumigen.schedule import Schedule
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`first` counts the candidates that a space begins with; `plans` are (kernel, which of the plans near its own)."""
+
+    first: int
+    plans: tuple[tuple[int, int], ...]
+    schedules: tuple[Schedule, ...]
+
+
+def beginnings(region: Region, device: Device) -> Iterator[Choice]:
+    """The candidates that the space begins with, the heuristic's before others."""
+    for number, found in enumerate(device.space(region)):
+        yield Choice(number, (), found.schedules)
+
+
+def candidate_of(choice: Choice, region: Region, device: Device) -> Candidate | None:
+    """The candidate of a region that a choice stands for; None where the space has none there."""
+    found = _nth(device.space(region), choice.first)
+    for kernel, number in choice.plans:
+        if found is None or kernel >= len(found.plan.kernels):
+            return None
+        near = _nth(plans_near(found.plan.kernels[kernel]), number)
+        if near is None:
+            return None
+        kernels = (*found.plan.kernels[:kernel], near, *found.plan.kernels[kernel + 1 :])
+        found = replace(found, plan=replace(found.plan, kernels=kernels))
+    if found is None or len(found.plan.kernels) != len(choice.schedules):
+        return None
+    return replace(found, schedules=choice.schedules)
+
+
+def near(choice: Choice, region: Region, device: Device) -> Iterator[Choice]:
+    """Every choice that is one decision away: another schedule of a kernel, then another plan."""
+    found = candidate_of(choice, region, device)
+    if found is None:
+        return
+    for kernel, (plan, sizes) in enumerate(zip(found.plan.kernels, choice.schedules, strict=True)):
+        builder = device.builders.get(sizes.builder)
+        for other in builder.near(plan, sizes) if builder else ():
+            schedules = (*choice.schedules[:kernel], other, *choice.schedules[kernel + 1 :])
+            yield replace(choice, schedules=schedules)
+    for kernel, plan in enumerate(found.plan.kernels):
+        for number, _ in enumerate(plans_near(plan)):
+            yield replace(choice, plans=(*choice.plans, (kernel, number)))
+
+
+def _nth(items: Iterator[T], number: int) -> T | None:
+    return next(islice(items, number, None), None)
