@@ -46,7 +46,7 @@ class News:
 
 
 @dataclass
-class _Climb:
+class Climb:
     """The search of one region."""
 
     region: Region
@@ -94,7 +94,7 @@ class _Climb:
         return True
 
 
-class _Search:
+class Search:
     """The trials of one model."""
 
     trials: Trials
@@ -158,7 +158,7 @@ def tune(
     trial and nothing else. What an earlier search of at least as many seconds found is taken as it is.
     """
     end = monotonic() + seconds
-    search = _Search(entries, device, dtype)
+    search = Search(entries, device, dtype)
     plain = search.model({})
     regions = {key_of(k.of): k.of for k in plain.kernels if k.of is not None}
     where = winners.machine(threads)
@@ -192,15 +192,15 @@ def _as_it_is(region: Region, device: Device, seconds: float) -> Found:
     return Found(next(_legal(beginnings(region, device), region, device)), seconds, seconds)
 
 
-def _climbs(before: Mapping[Region, float], device: Device, known: Book) -> list[_Climb]:
+def _climbs(before: Mapping[Region, float], device: Device, known: Book) -> list[Climb]:
     """A search of each region that takes a share of the time and is not known, the longest first."""
     total = sum(before.values())
     order = sorted(before.items(), key=lambda item: -item[1])
-    out: list[_Climb] = []
+    out: list[Climb] = []
     for region, seconds in order:
         first = next(_legal(beginnings(region, device), region, device))
         if seconds >= SHARE * total and key_of(region) not in known.found:
-            out.append(_Climb(region, device, first, seconds, seconds))
+            out.append(Climb(region, device, first, seconds, seconds))
     return out
 
 
@@ -212,8 +212,8 @@ def _legal(choices: Iterator[Choice], region: Region, device: Device) -> Iterato
 
 
 def _climb(
-    search: _Search,
-    climbs: list[_Climb],
+    search: Search,
+    climbs: list[Climb],
     before: Mapping[Region, float],
     end: float,
     tell: Callable[[News], None],
@@ -238,12 +238,12 @@ def _climb(
         tell(News(monotonic() - begun, count, total, total - saved))
 
 
-def _step(climbs: list[_Climb]) -> list[tuple[_Climb, Choice]]:
+def _step(climbs: list[Climb]) -> list[tuple[Climb, Choice]]:
     """The next choice of every region that has one."""
     return [(c, choice) for c in climbs if (choice := c.next()) is not None]
 
 
-def _confirmed(search: _Search, climbs: list[_Climb]) -> Book:
+def _confirmed(search: Search, climbs: list[Climb]) -> Book:
     """What is faster than the heuristic's beside it."""
     chosen = {c.region: c.best for c in climbs if c.seconds < c.before}
     if not chosen:

@@ -22,6 +22,7 @@ from lumigen.program import Program, Stored, WeightInfo
 from lumigen.search.trial import ALIKE, Job, Timed
 
 ROUNDS, ENOUGH = (3, 15), 0.3  # of a measurement: the fewest, the most, and seconds that are enough
+POISON = 0xFF  # what memory holds before a run: NaN, or -1
 # How far results may be from those of the first trial, relative to the greatest.
 NEAR = {"f64": 1e-9, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 
@@ -48,6 +49,8 @@ class Worker:
             states = {s.name: np.zeros([*map(int, s.shape)], s.dtype.numpy) for s in job.states}
             inputs = self._inputs(program)
             call = lane.prepare(program.entry, inputs, packed, states)
+            for memory in (*call.outputs.values(), call.memory.arena):
+                memory.reshape(-1).view(np.uint8).fill(POISON)
             call.run()
             made = {**call.outputs, **{f"state {n}": a for n, a in states.items()}}
             if job.is_first:

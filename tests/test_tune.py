@@ -1,0 +1,288 @@
+"""The search: choices as values, trials that may crash, winners that are kept, and what a book compiles to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiles import run_entry, traced
+
+import lumigen as lg
+from lumigen.dtype import f32
+from lumigen.errors import BadArgument
+from lumigen.fast_lane import compiled
+from lumigen.interp.graph import evaluate
+from lumigen.lower import GRAPH_PASSES
+from lumigen.lower.assemble import assemble
+from lumigen.plan import Illegal
+from lumigen.printer.tile import show
+from lumigen.region import Region
+from lumigen.search import trial, winners
+from lumigen.search.asked import asked_for
+from lumigen.search.book import Book, Found, book_of, key_of, text_of
+from lumigen.search.choice import Choice, beginnings, candidate_of, near
+from lumigen.search.trial import Job, Timed, Trials
+from lumigen.search.tune import Climb, Search, tune
+from lumigen.target import HOST, parse_target
+from lumigen.targets.cpu.device import CPU
+
+ROWS = lg.Dim("rows", 1, 64, typical=32)
+
+
+def small(x: Any, w: Any) -> Any:
+    return {"out": (x @ w).softmax(-1), "most": x.amax(0)}
+
+
+SPECS = {"x": lg.spec(ROWS, 24), "w": lg.spec(24, 40)}
+
+
+def entries_of(function: Any = small, **specs: Any) -> tuple[tuple[str, Any], ...]:
+    graph = traced(function, **(specs or SPECS))
+    for step in GRAPH_PASSES:
+        graph = step(graph)
+    return (("entry", graph),)
+
+
+def regions_of(entries: tuple[tuple[str, Any], ...]) -> dict[Region, None]:
+    return {k.of: None for k in assemble(entries, CPU).kernels if k.of is not None}
+
+
+def others(region: Region) -> Iterator[Choice]:
+    """The choices one decision away from the heuristic's that are legal and make other kernels."""
+    first = next(beginnings(region, CPU))
+    before = text(first, region)
+    for choice in near(first, region, CPU):
+        made = text(choice, region)
+        if made and made != before:
+            yield choice
+
+
+def text(choice: Choice, region: Region) -> str:
+    """The tile programs of a choice; none where it is illegal."""
+    found = candidate_of(choice, region, CPU)
+    built = None if found is None else CPU.realise(found)
+    return (
+        ""
+        if built is None or isinstance(built, Illegal)
+        else "".join(show(b.program) for b in built)
+    )
+
+
+def book(choices: Mapping[Region, Choice]) -> Book:
+    return Book({key_of(r): Found(c, 1.0, 2.0) for r, c in choices.items()})
+
+
+# ---- choices and books ----
+
+
+def test_every_choice_of_a_book_computes_what_the_heuristics_does(rng: np.random.Generator) -> None:
+    entries = entries_of()
+    inputs = {"x": rng.standard_normal((7, 24)), "w": rng.standard_normal((24, 40))}
+    inputs = {name: a.astype(np.float32) for name, a in inputs.items()}
+    wanted = evaluate(entries[0][1], inputs, {})
+    plain = [show(k.program) for k in assemble(entries, CPU).kernels]
+    count = 0
+    for region in regions_of(entries):
+        for choice in others(region):
+            said = book_of(text_of(book({region: choice})), "a text")
+            model = assemble(entries, CPU, pick=lambda c, n, said=said: said.pick(CPU, c, n))
+            assert [show(k.program) for k in model.kernels] != plain
+            found = run_entry(model, inputs, {})
+            for name, array in wanted.items():
+                np.testing.assert_allclose(found[name], array, 1e-5, 1e-6)
+            count += 1
+    assert count > 12
+
+
+def test_a_book_is_read_as_it_was_written() -> None:
+    (region, *_) = regions_of(entries_of())
+    one = book({region: next(others(region))})
+    assert book_of(text_of(one), "a text") == one
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "[]", "{}", '{"format": 9, "regions": {}}', '{"format": 1, "regions": {"a": 3}}']
+)
+def test_what_is_no_book_is_refused(wrong: str, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    file.write_text(wrong, encoding="utf-8")
+    with pytest.raises(BadArgument, match="schedules"):
+        asked_for(HOST, None, file)
+
+
+def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadArgument, match="schedules"):
+        asked_for(HOST, None, tmp_path / "nowhere.json")
+    with pytest.raises(BadArgument, match="one of the two"):
+        asked_for(HOST, 5.0, tmp_path / "nowhere.json")
+    with pytest.raises(BadArgument, match="tune"):
+        asked_for(HOST, 0.0, None)
+    with pytest.raises(BadArgument, match="not measured yet"):
+        asked_for(parse_target("cuda"), 5.0, None)
+
+
+def test_a_choice_that_the_space_has_no_more_is_left_out() -> None:
+    entries = entries_of()
+    (region, *_) = regions_of(entries)
+    first = next(beginnings(region, CPU))
+    stale = (
+        replace(first, first=99),
+        replace(first, plans=((0, 10_000),)),
+        replace(first, plans=((7, 0),)),
+        replace(first, schedules=()),
+        replace(
+            first, schedules=tuple(replace(s, tile=(("nothing", 1),)) for s in first.schedules)
+        ),
+    )
+    plain = [show(k.program) for k in assemble(entries, CPU).kernels]
+    for choice in stale:
+        said = book({region: choice})
+        model = assemble(entries, CPU, pick=lambda c, n, said=said: said.pick(CPU, c, n))
+        assert [show(k.program) for k in model.kernels] == plain
+
+
+# ---- the search itself, with times that are made up ----
+
+
+class MadeUp:
+    """Trials whose times follow from the schedules, and whose results are wrong with some of them."""
+
+    def __init__(self, wrong: frozenset[str] = frozenset()) -> None:
+        self.wrong, self.models = wrong, dict[int, Any]()
+
+    def build(self, models: Any) -> list[Any]:
+        return [*models]
+
+    def run(self, model: Any) -> Timed:
+        texts = [str(k.schedule) for k in model.kernels]
+        wrong = ("entry",) if any(w in t for w in self.wrong for t in texts) else ()
+        seconds = {k.name: self.cost(k.schedule) for k in model.kernels}
+        return Timed({} if wrong else seconds, wrong, 0.0)
+
+    @staticmethod
+    def cost(schedule: Any) -> float:
+        """Least where all sizes are greatest."""
+        return 1.0 / (1 + sum(size for _, size in schedule.tile))
+
+
+def climbed(wrong: frozenset[str] = frozenset()) -> dict[Region, Climb]:
+    search = Search(entries_of(), CPU, f32)
+    search.trials = MadeUp(wrong)  # pyright: ignore[reportAttributeAccessIssue]
+    (before,) = search.measure([{}])
+    climbs = [Climb(r, CPU, next(beginnings(r, CPU)), t, t) for r, t in before.items()]
+    for _ in range(60):
+        steps = [(c, choice) for c in climbs if (choice := c.next()) is not None]
+        if not steps:
+            break
+        (found,) = search.measure([{c.region: choice for c, choice in steps}])
+        for climb, choice in steps:
+            if climb.region in found:
+                climb.found(choice, found[climb.region])
+    return {c.region: c for c in climbs}
+
+
+def test_a_climb_finds_the_best_of_the_sizes() -> None:
+    for region, climb in climbed().items():
+        assert climb.seconds <= climb.before
+        first = next(beginnings(region, CPU))
+        reached = [
+            sum(MadeUp.cost(s) for s in c.schedules) for c in (first, climb.best, *others(region))
+        ]
+        assert reached[1] == min(reached)
+
+
+def test_a_wrong_choice_is_dropped_and_the_others_of_its_trial_stay() -> None:
+    free, bound = climbed(), climbed(frozenset({"'visits', 65536"}))
+    assert any("65536" in str(c.best) for c in free.values())
+    for region, climb in bound.items():
+        assert "('visits', 65536)" not in str(climb.best)
+        if "65536" not in str(free[region].best):
+            assert climb.seconds == free[region].seconds
+
+
+# ---- trials ----
+
+CRASH, HANG = "__builtin_trap();", 'for (;;) asm volatile("");'
+
+
+def job_of(trials: Trials) -> Job:
+    (job,) = trials.build([assemble(entries_of(lambda x: x.exp(), x=lg.spec(ROWS, 4)), CPU)])
+    assert job is not None
+    return job
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", [CRASH, HANG, ""])
+def test_a_trial_that_goes_wrong_loses_itself_alone(body: str) -> None:
+    with Trials(1) as trials:
+        good = job_of(trials)
+        assert trials.begin(good) is not None
+        trials.limit = 5.0
+        unit = f'#include <cstdint>\nextern "C" void run_kernel(const void*, int64_t, char*) {{ {body} }}\n'
+        bad = replace(good, libraries=dict.fromkeys(good.libraries, compiled(unit)))
+        found = trials.run(bad)
+        assert found is None if body else found is not None and found.wrong == ("entry",)
+        after = trials.run(good)
+        assert after is not None
+        assert not after.wrong
+
+
+@pytest.mark.slow
+def test_a_kernel_that_does_not_compile_loses_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "unit", lambda _kernels: ("no C++", {trial.ALIKE: 0}))
+    with Trials(1) as trials:
+        assert trials.build([assemble(entries_of(), CPU)]) == [None]
+
+
+@pytest.mark.slow
+def test_a_search_gives_a_book_of_what_is_faster(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    entries = entries_of(lambda x: x.softmax(-1), x=lg.spec(256, 10))
+    found = tune(entries, CPU, f32, 20.0, 1)
+    assert all(f.seconds < f.before for f in found.found.values())
+    assert tune(entries, CPU, f32, 1.0, 1) == found, "a shorter search takes what was found"
+    known = winners.known([key_of(r) for r in regions_of(entries)], winners.machine(1), 20.0)
+    assert len(known.found) == 1
+
+
+# ---- what is kept ----
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LUMIGEN_CACHE", str(tmp_path))
+    return winners.database()
+
+
+FOUND = Found(Choice(1, ((0, 2),), ()), 1.0, 2.0)
+
+
+def test_winners_of_longer_searches_stay(kept: Path) -> None:
+    assert winners.known(["a"], "here", 1.0) == Book({})
+    winners.keep({"a": FOUND}, "here", 60.0)
+    winners.keep({"a": replace(FOUND, seconds=9.0), "b": FOUND}, "here", 5.0)
+    assert winners.known(["a", "b"], "here", 60.0) == Book({"a": FOUND})
+    assert winners.known(["a", "b"], "here", 5.0) == Book({"a": FOUND, "b": FOUND})
+    assert winners.known(["a"], "elsewhere", 1.0) == Book({})
+
+
+@pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(2000)])
+def test_a_database_that_cannot_be_read_is_set_aside(kept: Path, content: bytes) -> None:
+    kept.write_bytes(content)
+    assert winners.known(["a"], "here", 1.0) == Book({})
+    winners.keep({"a": FOUND}, "here", 1.0)
+    assert winners.known(["a"], "here", 1.0) == Book({"a": FOUND})
+    assert kept.with_suffix(".unreadable").read_bytes() == content
+
+
+def test_a_database_of_other_columns_is_set_aside(kept: Path) -> None:
+    with sqlite3.connect(kept) as old:
+        old.execute("create table winner (something text)")
+    old.close()
+    winners.keep({"a": FOUND}, "here", 1.0)
+    assert winners.known(["a"], "here", 1.0) == Book({"a": FOUND})
