@@ -408,19 +408,26 @@ def test_a_decoder_keeps_its_caches_as_states() -> None:
     steps = TorchExportableModuleForDecoderOnlyLM(
         decoder, batch_size=1, max_cache_len=32, device="cpu"
     )
+    length = Dim("length", min=1, max=32)
     with warnings.catch_warnings():  # of side effects, which are those of transformers
         warnings.simplefilter("ignore")
-        program = steps.export(input_ids=torch.tensor([[5]]), cache_position=torch.tensor([0]))
+        program = steps.export(
+            input_ids=torch.tensor([[5, 7, 9]]),
+            cache_position=torch.arange(3),
+            dynamic_shapes={"input_ids": {1: length}, "cache_position": {0: length}},
+        )
     model = lg.from_torch(program, name="decoder")
     assert {"key_cache_0", "value_cache_1"} <= {s.name for s in model.trace().states}
-    tokens = [5, 7, 9, 11]
+    tokens, done = [5, 7, 9, 11, 13, 15], 0
     states: dict[str, np.ndarray] = {}
-    for position, token in enumerate(tokens):
-        args = torch.tensor([[token]]), torch.tensor([position])
-        got, states = imported.run(model, args, {}, states)
-    with torch.no_grad():
-        want = decoder(torch.tensor([tokens]), use_cache=False).logits[:, -1:].numpy()
-    imported.check(got, [want])
+    for count in (3, 1, 2):  # a prompt, a step, more than one
+        places = torch.arange(done, done + count)
+        part = torch.tensor([tokens[done : done + count]])
+        got, states = imported.run(model, (part, places), {}, states)
+        done += count
+        with torch.no_grad():
+            want = decoder(torch.tensor([tokens[:done]]), use_cache=False).logits
+        imported.check(got, [want[:, -count:].numpy()])
 
 
 # --- what is refused ----------------------------------------------------------------------------------
