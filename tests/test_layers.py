@@ -43,7 +43,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"targets"}),
     frozenset({"target"}),
     frozenset({"build", "fast_lane", "kernel_source", "texts"}),
-    frozenset({"checks", "recall", "summary"}),
+    frozenset({"checks", "original", "recall", "summary"}),
     frozenset({"identity"}),
     frozenset({"compile"}),
     frozenset({"compilers", "forms", "page"}),
