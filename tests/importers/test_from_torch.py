@@ -12,7 +12,8 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from torch._higher_order_ops import while_loop
+from torch._higher_order_ops import associative_scan, scan, while_loop
+from torch._higher_order_ops import map as mapped
 from torch.export import Dim
 from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
 
@@ -340,6 +341,50 @@ def test_a_branch_is_chosen_in_the_model() -> None:
     agrees(Branches(), (torch.ones(3),), (-torch.ones(3),))
 
 
+class OfGraphs(nn.Module):
+    """Every operator that runs graphs, one in another too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        first = torch.cond(x.shape[0] > 4, lambda t: t.sin(), lambda t: t + 1, (x,))
+
+        def step(h: Any, e: Any) -> Any:
+            return torch.tanh(self.cell(h) + e["a"]), {"sum": e["b"].sum(-1) + h[0]}
+
+        last, sums = scan(step, torch.ones(4), {"a": first, "b": x}, reverse=True)
+        count, grown = while_loop(
+            lambda i, _: i < 5, lambda i, y: (i + 2, y * 2 + i), (torch.tensor(0), x)
+        )
+        chosen = mapped(
+            lambda e, h: torch.cond(e.sum() > 0, lambda t: t * h, lambda t: t - 1, (e,)), x, last
+        )
+        return last, sums, count, grown, chosen
+
+
+def test_operators_that_run_graphs() -> None:
+    calls = [(torch.randn(n, 4),) for n in (5, 2, 9)]
+    agrees(OfGraphs(), *calls, shapes=[{0: LENGTH}])
+    agrees(OfGraphs(), calls[0])
+
+
+class Joined(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return associative_scan(
+            lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]),
+            (x, x + 1),
+            dim=1,
+            reverse=True,
+            combine_mode="generic",
+        )
+
+
+def test_an_associative_scan_is_written_out_by_pytorch() -> None:
+    agrees(Joined(), (torch.randn(3, 5),))
+
+
 class Cast(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -468,12 +513,36 @@ def test_a_decision_of_python_s_is_told_with_its_line() -> None:
 
 class Looping(nn.Module):
     def forward(self, x: torch.Tensor) -> Any:
-        return while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+        return while_loop(lambda y: y.sum() < 9, lambda y: (y * 2,), (x,))
 
 
-def test_a_loop_of_unknown_length_is_refused() -> None:
-    with pytest.raises(NotImported, match="while_loop: how often it runs is data"):
-        lg.from_torch(Looping(), (torch.randn(2),))
+class LoopingOverASize(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        n = x.shape[0]
+        return while_loop(lambda i, _: i < n, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+
+
+class Endless(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return while_loop(lambda i, _: i >= 0, lambda i, y: (i + 0, y * 1), (torch.tensor(0), x))
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (Looping(), "how often it runs depends on x, .*scan"),
+        (LoopingOverASize(), "how often it runs depends on x_dim0, .*scan"),
+        (Endless(), "it runs more than 1024 steps"),
+    ],
+    ids=["data", "size", "endless"],
+)
+def test_a_loop_of_unknown_length_is_refused(module: nn.Module, why: str) -> None:
+    line = type(module).forward.__code__.co_firstlineno
+    shapes = [{0: Dim("rows", min=2, max=8)}]
+    program = torch.export.export(module, (torch.rand(3, 2),), dynamic_shapes=shapes)
+    with pytest.raises(NotImported, match=rf"test_from_torch.py:(\d+): while_loop: {why}") as found:
+        lg.from_torch(program)
+    assert f":{line + 1 + isinstance(module, LoopingOverASize)}: " in str(found.value)
 
 
 def test_training_is_refused() -> None:
