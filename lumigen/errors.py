@@ -285,6 +285,12 @@ class OriginalFailed(UserError):
     )
 
 
+class NotExported(UserError):
+    """PyTorch cannot export a module; `why` is what it says, in short, and `remedy` a sentence."""
+
+    message = "[from_torch] PyTorch cannot export {model}: {why}. {remedy}"
+
+
 class NotImported(UserError):
     """What of another framework's model is not compiled, a line of `text` for each; `remedy` is a sentence."""
 

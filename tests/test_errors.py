@@ -199,6 +199,10 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "That says nothing of what is compiled: leave --check out, and compare on inputs of your own."
         ),
     ),
+    errors.NotExported: (
+        {"model": "Net", "why": "a is not b", "remedy": "Rewrite it."},
+        "[from_torch] PyTorch cannot export Net: a is not b. Rewrite it.",
+    ),
     errors.NotImported: (
         {
             "op": "from_torch",
@@ -594,6 +598,7 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.ModelFileError: lambda d: lg.load_model_file(d / "model.py"),
     errors.PackageMissing: without_torch,
     errors.OriginalFailed: original_that_raises,
+    errors.NotExported: lambda _: lg.from_torch(torch.nn.Linear(2, 2), (torch.zeros(3),)),
     errors.NotImported: drawing_module,
     errors.UnknownOption: unknown_option,
     errors.NotADirectory: a_file_in_place_of_a_directory,

@@ -18,7 +18,7 @@ from torch.export import Dim
 from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
 
 import lumigen as lg
-from lumigen.errors import BadArgument, LumigenError, NotImported
+from lumigen.errors import BadArgument, LumigenError, NotExported, NotImported
 from lumigen.frontend import Model
 
 F = torch.nn.functional
@@ -543,6 +543,78 @@ def test_a_loop_of_unknown_length_is_refused(module: nn.Module, why: str) -> Non
     with pytest.raises(NotImported, match=rf"test_from_torch.py:(\d+): while_loop: {why}") as found:
         lg.from_torch(program)
     assert f":{line + 1 + isinstance(module, LoopingOverASize)}: " in str(found.value)
+
+
+class Fixed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(12)
+
+
+class Mismatched(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.ones(3, 3)
+
+
+class Remembering(nn.Module):
+    """What it keeps is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = torch.zeros(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept = self.kept + x
+        return self.kept
+
+
+class Sharing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("whole", torch.ones(3, 4))
+        self.register_buffer("part", self.whole[:1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.whole.add_(x)
+        return self.part
+
+
+class Aliased(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda t: t, lambda t: t + 1, (x,))
+
+
+@pytest.mark.parametrize(
+    ("module", "below", "text"),
+    [
+        (Fixed(), 0, r"constant \(3\)\. Give it a fixed size"),
+        (Mismatched(), 1, r"\[3, 4\] X \[3, 3\]\. Call the module on the example inputs"),
+        (Remembering(), 0, r"assigns self.kept, which is no buffer.*register_buffer"),
+        (Sharing(), None, r"buffers whole and part share memory.*clone"),
+        (Aliased(), 1, r"aliasing.*Return a copy"),
+    ],
+    ids=lambda x: type(x).__name__ if isinstance(x, nn.Module) else "",
+)
+def test_what_pytorch_cannot_export_is_told_with_a_line(
+    module: nn.Module, below: int | None, text: str
+) -> None:
+    shapes = [{0: Dim("rows", min=2, max=8)}] if isinstance(module, Fixed) else None
+    with pytest.raises(NotExported, match=text) as found:
+        lg.from_torch(module, (torch.ones(3, 4),), dynamic_shapes=shapes)
+    line = None if below is None else type(module).forward.__code__.co_firstlineno + below
+    assert (found.value.where and found.value.where.line) == line
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_weights_without_elements_are_no_weights() -> None:
+    class Hollow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("none", torch.zeros(0, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([self.none, x])
+
+    assert not agrees(Hollow(), (torch.randn(2, 4),)).values()
 
 
 def test_training_is_refused() -> None:

@@ -43,7 +43,7 @@ def from_torch(
     the model, under their names in the `state_dict`.
 
     NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without a
-    greatest size. What `torch.export` raises stays as it is.
+    greatest size; NotExported for what `torch.export` refuses, in short: its own error is the cause of this one.
     """
     need_torch()
     from torch.export import ExportedProgram

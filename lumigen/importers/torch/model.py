@@ -37,7 +37,7 @@ def model_of(
     version: str,
 ) -> Model:
     """The model, traced; NotImported with all that is in the way."""
-    program = functional(given)
+    program = functional(given, name)
     live = {node.name for node in live_nodes(program.graph)}
     refuse_types(program, name, live)
     held = stored(program, live)
