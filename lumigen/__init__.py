@@ -56,6 +56,7 @@ from lumigen.frontend.functions import *  # noqa: F403  # the names that it list
 from lumigen.frontend.offered import lacks
 from lumigen.importers.onnx import from_onnx
 from lumigen.importers.torch import from_torch
+from lumigen.original import check
 from lumigen.resources import lumigen_version
 from lumigen.weights import Weights, open_weights
 
@@ -91,6 +92,7 @@ __all__ = [
     "bf16",
     "bfloat16",
     "boolean",
+    "check",
     "compile",
     "double",
     "errors",

@@ -27,7 +27,7 @@ from lumigen.directory import locked
 from lumigen.dtype import DType, f32
 from lumigen.emit.kernel_vectors import kernel_vectors
 from lumigen.emit.project import render_project
-from lumigen.emit.vectors import vectors
+from lumigen.emit.vectors import Vector, vectors
 from lumigen.emit.weights_file import PackedWeights, pack_weights
 from lumigen.errors import (
     BadArgument,
@@ -47,6 +47,7 @@ from lumigen.model_weights import (
     wanted_weights,
     weights_path,
 )
+from lumigen.original import check as check_model
 from lumigen.passes import Entries, run_pass
 from lumigen.program import CompiledModel
 from lumigen.progress import Stages
@@ -167,6 +168,7 @@ def compile_project(
     build: bool = True,
     embed: bool = False,
     force: bool = False,
+    originals: Mapping[str, tuple[Vector, ...]] | None = None,
     stages: Stages | None = None,
     tune: float | None = None,
     schedules: str | Path | None = None,
@@ -175,6 +177,7 @@ def compile_project(
 
     What the model has of f32 in memory is stored as `dtype`. With `embed` the library contains the weights.
     `tune` is how many seconds kernels are searched for on this machine; `schedules` a file that says what was found.
+    `originals` are what the program gives that the model was imported from: further tests of its entries.
     Where the target's own compiler is missing the project is not built, and `note` says so.
     """
     row = parse_target(target)
@@ -185,6 +188,8 @@ def compile_project(
     at = stages or Stages()
     asked = asked_for(row, tune, schedules)
     chosen = {"target": row.text, "dtype": dtype.name, **(options or {}), **asked.options}
+    if originals:
+        chosen["check"] = "original"
     with locked(place):  # what is written and built is one model, as a whole
         with at.stage("recall"):
             key = compilation_key(traced, chosen, weights, embed=embed)
@@ -193,7 +198,9 @@ def compile_project(
             built, note = build_where_possible(place, row, at) if build else (None, "")
             return summary_again(known, place, built, note, at)
         compilation = lower_model(traced, chosen, at, row, dtype=dtype, schedules=asked.book)
-        files, written = write(compilation, place, weights, at, embed=embed, force=force)
+        files, written = write(
+            compilation, place, weights, at, embed=embed, force=force, originals=originals
+        )
         built, note = build_where_possible(place, row, at) if build else (None, "")
         summary = summary_of(
             compilation.model,
@@ -222,6 +229,7 @@ def write(
     *,
     embed: bool,
     force: bool,
+    originals: Mapping[str, tuple[Vector, ...]] | None,
 ) -> tuple[int, WriteResult]:
     """The project as files, its weights packed where they are given: how many files, and which changed."""
     model = compilation.model
@@ -237,6 +245,7 @@ def write(
             model,
             vectors=stored,
             kernel_vectors=of_kernels,
+            originals=originals,
             weights_hash=packed.hash if packed else None,
             embed_weights=embed,
         )
@@ -258,6 +267,7 @@ def compile(
     dtype: DType = f32,
     build: bool = True,
     force: bool = False,
+    check: bool = False,
     tune: float | None = None,
     schedules: str | Path | None = None,
 ) -> ModuleType | None:
@@ -269,8 +279,9 @@ def compile(
     `dtype=lg.bf16` (or `lg.f16`) holds what is f32 in the model in 16 bits and computes in f32 as before.
     `tune=120` searches for that many seconds for faster kernels on this machine, and the project keeps what was found
     in `schedules.json`; `schedules` is the path of such a file, whose kernels are emitted without a search.
-    `force` overwrites emitted files that were edited, which are EditedFiles else. A target whose
-    compiler is not here is CompilerMissing, unless `build=False`.
+    `force` overwrites emitted files that were edited, which are EditedFiles else. With `check` an imported
+    model's original is run too, and the project's tests keep what it gives; `lg.check` says how far the two are
+    apart. A target whose compiler is not here is CompilerMissing, unless `build=False`.
     """
     if not isinstance(model, Model | Traced):  # pyright: ignore[reportUnnecessaryIsInstance]
         value = f"of type {type(model).__name__}"
@@ -278,6 +289,7 @@ def compile(
             where=user_location(), op="compile", name="model", value=value, expected="an lg.Model"
         )
     parse_target(target)
+    originals = _originals(model, weights, dtype) if check else None
     opened = open_weights(weights) if isinstance(weights, str | Path) else weights
     if isinstance(model, Model):
         opened = model.sources(opened)
@@ -292,6 +304,7 @@ def compile(
             dtype=dtype,
             build=build,
             force=force,
+            originals=originals,
             tune=tune,
             schedules=schedules,
         )
@@ -303,6 +316,24 @@ def compile(
             purpose = f"building for {summary.target}"
             raise CompilerMissing(tool=tool, purpose=purpose, remedy=remedy)
         return load_module(summary.directory) if build else None
+
+
+def _originals(
+    model: Model | Traced, weights: object, dtype: DType
+) -> Mapping[str, tuple[Vector, ...]]:
+    """What the original of a model gives, for the project's tests."""
+
+    def refused(name: str, value: str, expected: str) -> BadArgument:
+        where = user_location()
+        return BadArgument(where=where, op="compile", name=name, value=value, expected=expected)
+
+    if isinstance(model, Traced):
+        raise refused("model", "of type Traced", "the lg.Model: a traced one has no original")
+    if weights is not None:
+        raise refused("weights", "given with check", "left out: the original has its own")
+    if dtype is not f32:
+        raise refused("dtype", dtype.name, "f32, in which a model is checked")
+    return check_model(model).vectors
 
 
 def load(directory: str | Path) -> ModuleType:

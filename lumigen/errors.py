@@ -276,6 +276,21 @@ class ProblemsInModel(UserError):
     message = "[onnx] {file} cannot be compiled as it is. Remove each reason of the list above ({count} in all)."
 
 
+class OriginalFailed(UserError):
+    """What an imported model is compared with does not run on the inputs of the comparison; `why` is its error."""
+
+    message = (
+        "[check] the original of {model} ends with {why}. "
+        "That says nothing of what is compiled: leave --check out, and compare on inputs of your own."
+    )
+
+
+class NotExported(UserError):
+    """PyTorch cannot export a module; `why` is what it says, in short, and `remedy` a sentence."""
+
+    message = "[from_torch] PyTorch cannot export {model}: {why}. {remedy}"
+
+
 class NotImported(UserError):
     """What of another framework's model is not compiled, a line of `text` for each; `remedy` is a sentence."""
 

@@ -192,6 +192,17 @@ FACTS: dict[type[LumigenError], tuple[Mapping[str, object], str]] = {
             "Call it as softmax(dim, dtype=None)."
         ),
     ),
+    errors.OriginalFailed: (
+        {"model": "net", "why": "IndexError: index out of range"},
+        (
+            "[check] the original of net ends with IndexError: index out of range. "
+            "That says nothing of what is compiled: leave --check out, and compare on inputs of your own."
+        ),
+    ),
+    errors.NotExported: (
+        {"model": "Net", "why": "a is not b", "remedy": "Rewrite it."},
+        "[from_torch] PyTorch cannot export Net: a is not b. Rewrite it.",
+    ),
     errors.NotImported: (
         {
             "op": "from_torch",
@@ -505,6 +516,11 @@ def drawing_module(directory: Path) -> None:
     lg.from_torch(Drawing(), (torch.zeros(2),))
 
 
+def original_that_raises(directory: Path) -> None:
+    table = torch.nn.Embedding(1, 2)  # there is no second row, which the comparison asks for
+    lg.check(lg.from_torch(table, (torch.tensor([0, 0, 0]),)))
+
+
 def unknown_option(directory: Path) -> None:
     file = directory / "model.py"
     file.write_text("def build(weights=None, layers: int = 2): ...\n", encoding="utf-8")
@@ -581,6 +597,8 @@ PROGRAMS: dict[type[UserError], Callable[[Path], object]] = {
     errors.BadWeightsFile: lambda d: lg.open_weights(d / "none.safetensors"),
     errors.ModelFileError: lambda d: lg.load_model_file(d / "model.py"),
     errors.PackageMissing: without_torch,
+    errors.OriginalFailed: original_that_raises,
+    errors.NotExported: lambda _: lg.from_torch(torch.nn.Linear(2, 2), (torch.zeros(3),)),
     errors.NotImported: drawing_module,
     errors.UnknownOption: unknown_option,
     errors.NotADirectory: a_file_in_place_of_a_directory,

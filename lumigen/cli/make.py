@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from lumigen.cli import start
-from lumigen.cli.onnx_model import say_checked, say_explained
+from lumigen.cli.onnx_model import say_explained
 from lumigen.cli.options import (
     Dims,
     Duration,
@@ -24,6 +25,8 @@ from lumigen.compile import compile_project, lower_model
 from lumigen.dtype import BY_NAME, f32
 from lumigen.errors import BadArgument, printable
 from lumigen.forms import FORMS, text_after
+from lumigen.original import Checked
+from lumigen.original import check as compared
 from lumigen.page import page_of, write_page
 from lumigen.printer.amount import duration, number, size
 from lumigen.progress import Stages
@@ -78,7 +81,9 @@ def new(name: str, as_json: bool) -> None:
     help="List the operators of an ONNX model and all problems; build nothing.",
 )
 @click.option(
-    "--check", is_flag=True, help="Compare an ONNX model with its reference; build nothing."
+    "--check",
+    is_flag=True,
+    help="Compare an imported model with its original; the project's tests keep what that gives.",
 )
 @quiet_option
 @json_option
@@ -102,17 +107,9 @@ def compile_command(
     as_json: bool,
 ) -> None:
     """Emit a model as a C++ project and build it."""
-    if explain or check:
-        if explain and check:
-            expected = "one of the two: each builds nothing"
-            raise BadArgument(
-                op="compile", name="--check", value="given with --explain", expected=expected
-            )
-        if dtype != f32.name:
-            expected = "f32, in which a model is checked and explained"
-            raise BadArgument(op="compile", name="--dtype", value=dtype, expected=expected)
-        tell = say_explained if explain else say_checked
-        tell(model_file, settings, dims, as_json=as_json)
+    _check_options(dtype, weights, explain=explain, check=check)
+    if explain:
+        say_explained(model_file, settings, dims, as_json=as_json)
         return
     parse_target(target)
     if output == "":
@@ -121,6 +118,12 @@ def compile_command(
         stages = Stages(listener)
         with stages.stage("trace"):
             model, opened = load(model_file, settings, weights, dims, trust=trust)
+        checked: Checked | None = None
+        if check:
+            with stages.stage("check"):
+                checked = compared(model)
+            if not as_json:
+                result(f"{as_rows(checked)}\n")
         summary = compile_project(
             model.trace(),
             directory=Path(output) if output else None,
@@ -131,6 +134,7 @@ def compile_command(
             build=build,
             embed=embed_weights,
             force=force,
+            originals=checked.vectors if checked else None,
             stages=stages,
             tune=tune,
             schedules=schedules,
@@ -146,9 +150,32 @@ def compile_command(
         )
         say(f"note: tensors of {weights} that the model does not read: {names}")
     if as_json:
-        result_json(as_object(summary))
+        differences = {"checked": [asdict(row) for row in checked.rows]} if checked else {}
+        result_json(as_object(summary) | differences)
     else:
         result(as_text(summary))
+
+
+def _check_options(dtype: str, weights: str | None, *, explain: bool, check: bool) -> None:
+    """Refuse what --explain and --check are not for."""
+    if explain and check:
+        value, expected = "given with --explain", "one of the two: --explain builds nothing"
+        raise BadArgument(op="compile", name="--check", value=value, expected=expected)
+    if (explain or check) and dtype != f32.name:
+        expected = "f32, in which a model is checked and explained"
+        raise BadArgument(op="compile", name="--dtype", value=dtype, expected=expected)
+    if check and weights is not None:
+        expected = "left out with --check: the original has its own weights"
+        raise BadArgument(op="compile", name="--weights", value=weights, expected=expected)
+
+
+def as_rows(checked: Checked) -> str:
+    """The greatest difference of each output from the original's, as a table."""
+    rows = [
+        ("sizes", "output", "greatest difference", "greatest number"),
+        *((r.sizes, r.output, f"{r.difference:.3g}", f"{r.greatest:.3g}") for r in checked.rows),
+    ]
+    return table(rows, frozenset({2, 3}))
 
 
 def _texts(dims: Dims) -> list[tuple[str, str]]:

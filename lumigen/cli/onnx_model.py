@@ -1,4 +1,4 @@
-"""What `lumigen compile` says of an ONNX model instead of building it: what is in it, and whether it is right."""
+"""What `lumigen compile --explain` says of an ONNX model instead of building it: what is in it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import asdict
 from lumigen.cli.options import Dims, Settings, input_values, is_onnx
 from lumigen.cli.terminal import result, result_json, table
 from lumigen.errors import BadArgument, ProblemsInModel, printable
-from lumigen.importers.onnx import checked, explained
+from lumigen.importers.onnx import explained
 
 
 def say_explained(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
     """The operators of a model, and what of it cannot be compiled; ProblemsInModel where there is some."""
-    _need_onnx(model_file, "--explain")
+    if not is_onnx(model_file):
+        value, expected = f"of {model_file}", "it with an ONNX model"
+        raise BadArgument(op="compile", name="--explain", value=value, expected=expected)
     found = explained(model_file, dict(dims), input_values(settings))
     if as_json:
         result_json(asdict(found))
@@ -31,23 +33,3 @@ def say_explained(model_file: str, settings: Settings, dims: Dims, *, as_json: b
         result("\n".join(lines).rstrip())
     if found.problems:
         raise ProblemsInModel(file=model_file, count=len(found.problems))
-
-
-def say_checked(model_file: str, settings: Settings, dims: Dims, *, as_json: bool) -> None:
-    """The greatest difference of each output from the reference evaluator's."""
-    _need_onnx(model_file, "--check")
-    model, found = checked(model_file, dict(dims), input_values(settings))
-    if as_json:
-        result_json({"model": model.name, "outputs": [asdict(row) for row in found]})
-        return
-    rows = [
-        ("sizes", "output", "greatest difference", "greatest number"),
-        *((r.sizes, r.output, f"{r.difference:.3g}", f"{r.greatest:.3g}") for r in found),
-    ]
-    result(table(rows, frozenset({2, 3})))
-
-
-def _need_onnx(model_file: str, option: str) -> None:
-    if not is_onnx(model_file):
-        expected = "it with an ONNX model"
-        raise BadArgument(op="compile", name=option, value=f"of {model_file}", expected=expected)

@@ -220,6 +220,7 @@ class EntryContext:
     steps: StepsContext
     max_dims: str
     vectors: tuple[VectorContext, ...]
+    originals: tuple[VectorContext, ...]  # what the program gives that it was imported from
     tolerance: str  # of a float output
 
     @property
@@ -441,6 +442,11 @@ class ModelContext:
         ends = ([w for w in known if k.name.endswith(f"_{w}")] for k in self.kernels)
         words = {found[-1] for found in ends if found}
         return tuple((word, how) for word, how in self.target.skeletons.items() if word in words)
+
+    @property
+    def has_originals(self) -> bool:
+        """Whether it was compared with the program that it was imported from."""
+        return any(e.originals for e in self.entries)
 
     @property
     def kernel_count(self) -> int:

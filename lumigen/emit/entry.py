@@ -86,10 +86,14 @@ VALUES = 5  # in a row of stored ones
 
 
 def entry_context(
-    model: CompiledModel, program: Program, vectors: tuple[Vector, ...]
+    model: CompiledModel,
+    program: Program,
+    vectors: tuple[Vector, ...],
+    originals: tuple[Vector, ...],
 ) -> EntryContext:
     loosest = _loosest([model.kernel(launch.kernel) for launch in program.launches])
     longest = sum(max(len(v.launches) for v in g.variants) for g in program.groups)
+    labels = [*map(port_text, program.outputs)]
     return EntryContext(
         name=program.entry,
         method=identifier(program.entry, METHODS),
@@ -106,7 +110,8 @@ def entry_context(
         slots=_slots(program),
         steps=steps(model, program),
         max_dims=max_dims(program),
-        vectors=tuple(_vector(v, program, [*map(port_text, program.outputs)]) for v in vectors),
+        vectors=tuple(_vector(v, program, labels) for v in vectors),
+        originals=tuple(_vector(v, program, labels) for v in originals),
         tolerance=f"tolerance({loosest}, {longest})",
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -76,17 +77,21 @@ def render_project(
     *,
     vectors: Mapping[str, tuple[Vector, ...]] | None = None,
     kernel_vectors: Mapping[str, tuple[Vector, ...]] | None = None,
+    originals: Mapping[str, tuple[Vector, ...]] | None = None,
     weights_hash: str | None = None,
     embed_weights: bool = False,
 ) -> dict[str, str]:
     """Path below the project's directory -> text, manifest.json included.
 
-    `vectors` of the entries and `kernel_vectors` are for its tests, `weights_hash` is of the weights
-    file beside it. With `embed_weights` the build puts `weights/<model>.safetensors` into the library.
+    `vectors` of the entries and `kernel_vectors` are for its tests; `originals` too, which are of the model's
+    own weights, by the program that it was imported from. `weights_hash` is of the weights file beside it. With
+    `embed_weights` the build puts `weights/<model>.safetensors` into the library.
     """
     _check_names(model)
     target = model.target
-    context = model_context(model, vectors or {}, kernel_vectors or {}, embed_weights=embed_weights)
+    context = model_context(
+        model, vectors or {}, kernel_vectors or {}, originals or {}, embed_weights=embed_weights
+    )
     described = manifest.describe(model, ABI)
 
     def render(template: str, **more: object) -> str:
@@ -110,6 +115,12 @@ def render_project(
         files[f"tests/vectors/{entry.name}.h"] = render(
             "tests/vectors.h.j2", of=entry, name=entry.name
         )
+        if entry.originals:
+            files[f"tests/vectors/original/{entry.name}.h"] = render(
+                "tests/original_vectors.h.j2",
+                of=replace(entry, vectors=entry.originals),
+                name=f"{entry.name}_original",
+            )
     for case in context.first_cases:
         place = f"tests/vectors/kernels/{case.kernel}.h"
         files[place] = render("tests/kernel_vectors.h.j2", of=case, name=case.kernel)
@@ -167,6 +178,7 @@ def model_context(
     model: CompiledModel,
     vectors: Mapping[str, tuple[Vector, ...]],
     kernel_vectors: Mapping[str, tuple[Vector, ...]],
+    originals: Mapping[str, tuple[Vector, ...]],
     *,
     embed_weights: bool = False,
 ) -> ModelContext:
@@ -181,7 +193,10 @@ def model_context(
         version=model.version,
         cmake_version=_numeric_version(model.version),
         abi=ABI,
-        entries=tuple(entry_context(model, p, vectors.get(p.entry, ())) for p in model.programs),
+        entries=tuple(
+            entry_context(model, p, vectors.get(p.entry, ()), originals.get(p.entry, ()))
+            for p in model.programs
+        ),
         kernels=tuple(_kernel(k, model.target) for k in model.kernels),
         cases=cases(model, kernel_vectors),
         weights=weights,

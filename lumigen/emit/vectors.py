@@ -7,7 +7,7 @@ precision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -93,23 +93,40 @@ def _vector(
     graph: Graph, program: Program, dims: Mapping[Dim, int], weights: Mapping[str, Array]
 ) -> Vector:
     inputs = {p.name: input_of(p, i, dims) for i, p in enumerate(program.inputs, 1)}
-    found = evaluate(graph, inputs, weights)
-    steady = {p.name for p in program.outputs if p.dtype.is_float}
-    if len(steady) < len(program.outputs):
-        moved = evaluate(graph, _shaken(inputs), _shaken(weights))
+    return stored(
+        tuple(dims[d] for d in program.dims),
+        evaluate(graph, inputs, weights),
+        lambda: evaluate(graph, shaken(inputs), shaken(weights)),
+    )
+
+
+def stored(
+    dims: tuple[int, ...], found: Mapping[str, Array], again: Callable[[], Mapping[str, Array]]
+) -> Vector:
+    """What is stored of these outputs; `again` computes them from floats that are moved a little."""
+    steady = {name for name, array in found.items() if _is_float(array)}
+    if len(steady) < len(found):
+        moved = again()
         steady |= {name for name in found if np.array_equal(found[name], moved[name])}
-    stored = (_sampled(found[p.name]) if p.name in steady else None for p in program.outputs)
-    return Vector(tuple(dims[d] for d in program.dims), tuple(stored))
+    return Vector(dims, tuple(_sampled(a) if name in steady else None for name, a in found.items()))
+
+
+def _is_float(array: Array) -> bool:
+    dtype = of_numpy(array.dtype)
+    return dtype is not None and dtype.is_float
 
 
 def _sampled(array: Array) -> tuple[float, ...]:
     return tuple(array.reshape(-1)[sample(array.size)].astype(np.float64).tolist())
 
 
-def input_of(port: Port, stream: int, dims: Mapping[Dim, int]) -> Array:
-    """Numbers that an input may have."""
+def input_of(
+    port: Port, stream: int, dims: Mapping[Dim, int], bounds: tuple[int, int] | None = None
+) -> Array:
+    """What entries_test.cpp gives an input; `bounds` are of integers, its own range without them."""
     shape = concrete(port.shape, dims)
-    return fill(port.dtype, prod(shape), stream, *test_range(port)).reshape(shape)
+    lo, hi = bounds or test_range(port)
+    return fill(port.dtype, prod(shape), stream, lo, hi).reshape(shape)
 
 
 def _weight(n: Node, stream: int | None) -> Array:
@@ -120,7 +137,8 @@ def _weight(n: Node, stream: int | None) -> Array:
     return fill(n.dtype, prod(shape), stream, 0, 1, WEIGHT_SCALE).reshape(shape)
 
 
-def _shaken(arrays: Mapping[str, Array]) -> dict[str, Array]:
+def shaken(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays, floats moved as a rounding error would."""
     return {name: _moved(array) for name, array in arrays.items()}
 
 

@@ -33,6 +33,7 @@ from lumigen.weights import Array, Weights, check_named
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")  # the instructions that end a function
 FEW = 4  # items of a result that an error lists
 F = TypeVar("F", bound=Callable[..., Any])
+Original = Callable[[Mapping[str, Array]], Mapping[str, Array]]  # inputs by name to outputs by name
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Model:
 
     `net` holds the weights: a module, whose parameters keep the names of its state_dict, or modules
     by name, which become prefixes. `prefix` goes before every name, and `rename` maps the names so
-    made to those in the weights file. `apps` are programs that are emitted with it.
+    made to those in the weights file. `apps` are programs that are emitted with it. `original` runs the program
+    that a model was imported from; None for any other model.
     """
 
     @told
@@ -109,6 +111,7 @@ class Model:
         self.prefix = prefix
         self.rename = rename
         self.app = _only(apps)
+        self.original: Original | None = None
         self._entries: dict[str, Entry] = {}
         self._dims: dict[str, Dim] = {}
         self._traced: Traced | None = None

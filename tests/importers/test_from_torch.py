@@ -12,12 +12,13 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from torch._higher_order_ops import while_loop
+from torch._higher_order_ops import associative_scan, scan, while_loop
+from torch._higher_order_ops import map as mapped
 from torch.export import Dim
 from transformers.integrations.executorch import TorchExportableModuleForDecoderOnlyLM
 
 import lumigen as lg
-from lumigen.errors import BadArgument, LumigenError, NotImported
+from lumigen.errors import BadArgument, LumigenError, NotExported, NotImported
 from lumigen.frontend import Model
 
 F = torch.nn.functional
@@ -340,6 +341,50 @@ def test_a_branch_is_chosen_in_the_model() -> None:
     agrees(Branches(), (torch.ones(3),), (-torch.ones(3),))
 
 
+class OfGraphs(nn.Module):
+    """Every operator that runs graphs, one in another too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        first = torch.cond(x.shape[0] > 4, lambda t: t.sin(), lambda t: t + 1, (x,))
+
+        def step(h: Any, e: Any) -> Any:
+            return torch.tanh(self.cell(h) + e["a"]), {"sum": e["b"].sum(-1) + h[0]}
+
+        last, sums = scan(step, torch.ones(4), {"a": first, "b": x}, reverse=True)
+        count, grown = while_loop(
+            lambda i, _: i < 5, lambda i, y: (i + 2, y * 2 + i), (torch.tensor(0), x)
+        )
+        chosen = mapped(
+            lambda e, h: torch.cond(e.sum() > 0, lambda t: t * h, lambda t: t - 1, (e,)), x, last
+        )
+        return last, sums, count, grown, chosen
+
+
+def test_operators_that_run_graphs() -> None:
+    calls = [(torch.randn(n, 4),) for n in (5, 2, 9)]
+    agrees(OfGraphs(), *calls, shapes=[{0: LENGTH}])
+    agrees(OfGraphs(), calls[0])
+
+
+class Joined(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return associative_scan(
+            lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]),
+            (x, x + 1),
+            dim=1,
+            reverse=True,
+            combine_mode="generic",
+        )
+
+
+def test_an_associative_scan_is_written_out_by_pytorch() -> None:
+    agrees(Joined(), (torch.randn(3, 5),))
+
+
 class Cast(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -408,19 +453,26 @@ def test_a_decoder_keeps_its_caches_as_states() -> None:
     steps = TorchExportableModuleForDecoderOnlyLM(
         decoder, batch_size=1, max_cache_len=32, device="cpu"
     )
+    length = Dim("length", min=1, max=32)
     with warnings.catch_warnings():  # of side effects, which are those of transformers
         warnings.simplefilter("ignore")
-        program = steps.export(input_ids=torch.tensor([[5]]), cache_position=torch.tensor([0]))
+        program = steps.export(
+            input_ids=torch.tensor([[5, 7, 9]]),
+            cache_position=torch.arange(3),
+            dynamic_shapes={"input_ids": {1: length}, "cache_position": {0: length}},
+        )
     model = lg.from_torch(program, name="decoder")
     assert {"key_cache_0", "value_cache_1"} <= {s.name for s in model.trace().states}
-    tokens = [5, 7, 9, 11]
+    tokens, done = [5, 7, 9, 11, 13, 15], 0
     states: dict[str, np.ndarray] = {}
-    for position, token in enumerate(tokens):
-        args = torch.tensor([[token]]), torch.tensor([position])
-        got, states = imported.run(model, args, {}, states)
-    with torch.no_grad():
-        want = decoder(torch.tensor([tokens]), use_cache=False).logits[:, -1:].numpy()
-    imported.check(got, [want])
+    for count in (3, 1, 2):  # a prompt, a step, more than one
+        places = torch.arange(done, done + count)
+        part = torch.tensor([tokens[done : done + count]])
+        got, states = imported.run(model, (part, places), {}, states)
+        done += count
+        with torch.no_grad():
+            want = decoder(torch.tensor([tokens[:done]]), use_cache=False).logits
+        imported.check(got, [want[:, -count:].numpy()])
 
 
 # --- what is refused ----------------------------------------------------------------------------------
@@ -461,12 +513,108 @@ def test_a_decision_of_python_s_is_told_with_its_line() -> None:
 
 class Looping(nn.Module):
     def forward(self, x: torch.Tensor) -> Any:
-        return while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+        return while_loop(lambda y: y.sum() < 9, lambda y: (y * 2,), (x,))
 
 
-def test_a_loop_of_unknown_length_is_refused() -> None:
-    with pytest.raises(NotImported, match="while_loop: how often it runs is data"):
-        lg.from_torch(Looping(), (torch.randn(2),))
+class LoopingOverASize(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        n = x.shape[0]
+        return while_loop(lambda i, _: i < n, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+
+
+class Endless(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return while_loop(lambda i, _: i >= 0, lambda i, y: (i + 0, y * 1), (torch.tensor(0), x))
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (Looping(), "how often it runs depends on x, .*scan"),
+        (LoopingOverASize(), "how often it runs depends on x_dim0, .*scan"),
+        (Endless(), "it runs more than 1024 steps"),
+    ],
+    ids=["data", "size", "endless"],
+)
+def test_a_loop_of_unknown_length_is_refused(module: nn.Module, why: str) -> None:
+    line = type(module).forward.__code__.co_firstlineno
+    shapes = [{0: Dim("rows", min=2, max=8)}]
+    program = torch.export.export(module, (torch.rand(3, 2),), dynamic_shapes=shapes)
+    with pytest.raises(NotImported, match=rf"test_from_torch.py:(\d+): while_loop: {why}") as found:
+        lg.from_torch(program)
+    assert f":{line + 1 + isinstance(module, LoopingOverASize)}: " in str(found.value)
+
+
+class Fixed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(12)
+
+
+class Mismatched(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.ones(3, 3)
+
+
+class Remembering(nn.Module):
+    """What it keeps is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = torch.zeros(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept = self.kept + x
+        return self.kept
+
+
+class Sharing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("whole", torch.ones(3, 4))
+        self.register_buffer("part", self.whole[:1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.whole.add_(x)
+        return self.part
+
+
+class Aliased(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda t: t, lambda t: t + 1, (x,))
+
+
+@pytest.mark.parametrize(
+    ("module", "below", "text"),
+    [
+        (Fixed(), 0, r"constant \(3\)\. Give it a fixed size"),
+        (Mismatched(), 1, r"\[3, 4\] X \[3, 3\]\. Call the module on the example inputs"),
+        (Remembering(), 0, r"assigns self.kept, which is no buffer.*register_buffer"),
+        (Sharing(), None, r"buffers whole and part share memory.*clone"),
+        (Aliased(), 1, r"aliasing.*Return a copy"),
+    ],
+    ids=lambda x: type(x).__name__ if isinstance(x, nn.Module) else "",
+)
+def test_what_pytorch_cannot_export_is_told_with_a_line(
+    module: nn.Module, below: int | None, text: str
+) -> None:
+    shapes = [{0: Dim("rows", min=2, max=8)}] if isinstance(module, Fixed) else None
+    with pytest.raises(NotExported, match=text) as found:
+        lg.from_torch(module, (torch.ones(3, 4),), dynamic_shapes=shapes)
+    line = None if below is None else type(module).forward.__code__.co_firstlineno + below
+    assert (found.value.where and found.value.where.line) == line
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_weights_without_elements_are_no_weights() -> None:
+    class Hollow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("none", torch.zeros(0, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([self.none, x])
+
+    assert not agrees(Hollow(), (torch.randn(2, 4),)).values()
 
 
 def test_training_is_refused() -> None:

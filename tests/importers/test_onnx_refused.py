@@ -213,10 +213,13 @@ def test_check_prints_the_greatest_differences(rng, tmp_path: Path, beside: bool
     if beside:  # as torch.onnx.export writes models
         where = {"location": "net.onnx.data", "size_threshold": 0}
         onnx.save(onnx.load(file), file, save_as_external_data=True, **where)
-    code, out, _ = call("compile", str(file), "--check", "--dim", "batch=1..8", "--json")
-    rows = json.loads(out)["outputs"]
+    words = ("--check", "--no-build", "-o", str(tmp_path / "out"), "--dim", "batch=1..8", "--json")
+    code, out, _ = call("compile", str(file), *words)
+    rows = json.loads(out)["checked"]
     assert code == 0
-    assert [r["sizes"] for r in rows] == ["batch=1", "batch=4", "batch=8"]
+    stored = tmp_path / "out" / "tests" / "vectors" / "original" / "forward.h"
+    assert "// batch=3" in stored.read_text(encoding="utf-8")
+    assert [r["sizes"] for r in rows] == ["batch=1", "batch=3", "batch=8"]
     assert all(r["output"] == "probs" and r["difference"] < 1e-5 < r["greatest"] for r in rows)
 
 
@@ -258,7 +261,7 @@ def test_options_that_do_not_fit(options: tuple[str, ...], text: str, rng, tmp_p
 def test_options_of_onnx_are_for_onnx(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text("", encoding="utf-8")
-    for options in (("--dim", "n=3"), ("--explain",), ("--check",)):
+    for options in (("--dim", "n=3"), ("--explain",)):
         code, _, text = call("compile", str(file), *options, "-q")
         assert code == 1
         assert "ONNX" in text

@@ -12,6 +12,7 @@ from lumigen.errors import BadOnnxFile, UnknownOption, first_line
 from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
 from lumigen.importers.onnx.reading import declared_types, read_model
+from lumigen.importers.onnx.reference import original_of
 from lumigen.importers.onnx.session import MISFITS, UNKNOWN, Frame, Session, domain_of
 from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
@@ -126,6 +127,7 @@ def model_of(imported: Imported) -> Model:
     model = Model(imported.name, imported.session.read)
     entry, _ = entry_of(imported)
     model.entry(**dict(entry.inputs))(entry.function)
+    model.original = original_of(imported)
     return model
 
 

@@ -13,11 +13,10 @@ from typing import Any, Protocol, TypeAlias
 from lumigen.errors import NotConstant, SourceLocation, UnsupportedNode, printable
 from lumigen.frontend import Tensor
 from lumigen.frontend.trace import fail
-from lumigen.graph import Graph, tensor_of
+from lumigen.graph import Graph
+from lumigen.importers.leaves import leaves
 from lumigen.importers.onnx.values import Array, Known, Value, ints, scalar_of, shape_of, tidied
-from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
-from lumigen.ops import Op
 
 REQUIRED: Any = object()
 # The field of an AttributeProto for each of its types.
@@ -254,13 +253,3 @@ class OnnxNode:
 
     def unsupported(self, why: str, remedy: str = "Export the model in another way.") -> Exception:
         return fail(UnsupportedNode, op=self.op, why=why, remedy=remedy)
-
-
-def leaves(graph: Graph) -> tuple[list[str], list[str]]:
-    """The inputs and the symbolic sizes that a graph depends on."""
-    nodes = list(graph.nodes())
-    edges = (*graph.roots(), *(a for n in nodes for a in n.args))
-    shown = {e for a in edges for e in (*a.view.shape, *a.view.index)}
-    atoms = {atom for e in shown | {e for n in nodes for e in n.shape} for atom in e.atoms()}
-    inputs = {tensor_of(n).name for n in nodes if n.op in (Op.INPUT, Op.STATE)}
-    return sorted(inputs), sorted({a.name for a in atoms if isinstance(a, Dim)})

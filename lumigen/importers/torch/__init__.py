@@ -11,18 +11,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lumigen.errors import BadArgument, ModelFileError, PackageMissing
+from lumigen.errors import BadArgument, LumigenError, PackageMissing, first_line
 from lumigen.frontend.model import Model
 from lumigen.frontend.symbolic import Dim
 from lumigen.frontend.trace import fail
+from lumigen.importers.torch.archive import AGAIN, read, refused
 
 if TYPE_CHECKING:
     import torch
 
 Bounds = int | tuple[int, int] | Dim
-TRUST = (
-    "torch.export.load unpickles parts of the archive, which can run any code as you. "
-    "Pass --trust if you know who made it."
+# What Python raises of an archive whose parts do not fit, such as a node that reads another that there is not.
+MISFITS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
 )
 
 
@@ -43,7 +50,7 @@ def from_torch(
     the model, under their names in the `state_dict`.
 
     NotImported lists all operations that cannot be compiled, with their lines; BadArgument for a dim without a
-    greatest size. What `torch.export` raises stays as it is.
+    greatest size; NotExported for what `torch.export` refuses, in short: its own error is the cause of this one.
     """
     need_torch()
     from torch.export import ExportedProgram
@@ -84,25 +91,16 @@ def from_pt2(path: Path, dims: Mapping[str, Bounds], *, trust: bool) -> Model:
     ModelFileError without `trust`, and where the file is no such archive.
     """
     need_torch()
-    if not path.is_file():
-        raise refused(path, "there is no such file", "Correct the path.")
-    if not trust:
-        raise refused(path, "it is not trusted", TRUST)
-    from torch.export import load
-
     from lumigen.importers.torch.ports import model_name
 
+    program = read(path, trust=trust)
     try:
-        program = load(path)
-    except Exception as e:  # a damaged archive raises whatever its reader meets
-        why = f"torch.export.load cannot read it: {type(e).__name__}"
-        remedy = "Save it again with torch.export.save, by the version of PyTorch that is here."
-        raise refused(path, why, remedy) from e
-    return from_torch(program, dims=dims, name=model_name(path.stem))
-
-
-def refused(path: Path, why: str, remedy: str) -> ModelFileError:
-    return ModelFileError(file=str(path), why=why, remedy=remedy)
+        return from_torch(program, dims=dims, name=model_name(path.stem))
+    except LumigenError:
+        raise
+    except MISFITS as e:
+        why = f"its parts do not fit ({type(e).__name__}: {first_line(e)[:80].rstrip('.')})"
+        raise refused(path, why, AGAIN) from e
 
 
 def need_torch() -> None:

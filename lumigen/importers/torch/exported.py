@@ -3,22 +3,14 @@
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from lumigen.importers.torch.aten import reason_of, row_of
-from lumigen.importers.torch.lines import innermost
-from lumigen.importers.torch.problems import Problem, not_imported
-
-DECIDED = (
-    "Python decides here by a value that is known only when the model runs; "
-    "torch.where and torch.cond decide in the model"
-)
+from lumigen.importers.torch.faults import fault, refuse_assigned, refuse_shared
 
 
 def export(
@@ -27,19 +19,21 @@ def export(
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
 ) -> torch.export.ExportedProgram:
-    """torch.export of a module; NotImported for a line at which Python decides by values, any other error as it is."""
+    """torch.export of a module; NotExported, or NotImported for a line at which Python decides by values."""
+    name = type(module).__name__
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return torch.export.export(
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            program = torch.export.export(
                 module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )
-    except GuardOnDataDependentSymNode as e:
-        where = innermost([tuple(frame) for frame in traceback.extract_tb(e.__traceback__)])
-        raise not_imported(type(module).__name__, [Problem(DECIDED, where)]) from e
+    except Exception as e:  # of PyTorch, or of the module itself
+        raise fault(module, name, e) from e
+    refuse_assigned(module, name, warned)
+    return program
 
 
-def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def functional(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """The program without ops in place, and without ops that have no row where PyTorch has a decomposition.
 
     Composites that have a row (attention, norms, convolutions) stay as they are: those are what is fused best.
@@ -47,9 +41,13 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     table = {
         op: rule for op, rule in torch.export.default_decompositions().items() if not is_known(op)
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return program.run_decompositions(table)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return program.run_decompositions(table)
+    except Exception as e:
+        refuse_shared(program, name)
+        raise fault(None, name, e) from e
 
 
 def is_known(op: Any) -> bool:

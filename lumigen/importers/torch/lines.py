@@ -20,12 +20,13 @@ def line_of(node: Any) -> SourceLocation | None:
 
 
 def innermost(frames: Sequence[Sequence[Any]]) -> SourceLocation | None:
-    """Of frames (file, line, function, ..), the innermost that is not PyTorch's own, if there is such a one."""
-    own = [f for f in frames if not LIBRARY.search(f[0])] or frames
+    """Of frames (file, line, function, ..), the innermost of a source, of one that is not PyTorch's if there is any."""
+    sources = [f for f in frames if is_source(Path(f[0]))]
+    own = [f for f in sources if not LIBRARY.search(f[0])] or sources
     if not own:
         return None
     file, line, function = own[-1][:3]
-    return SourceLocation(file, int(line), function) if is_source(Path(file)) else None
+    return SourceLocation(file, int(line), function)
 
 
 def is_source(file: Path) -> bool:

@@ -18,7 +18,8 @@ from lumigen.frontend.symbolic import SymbolicSize
 from lumigen.frontend.tensor import Tensor
 from lumigen.importers.torch.dtypes import DTYPES
 from lumigen.importers.torch.exported import functional
-from lumigen.importers.torch.ports import RESERVED, identifier, output_names
+from lumigen.importers.torch.original import original_of
+from lumigen.importers.torch.ports import RESERVED, identifier, port_names
 from lumigen.importers.torch.problems import Problem, not_imported
 from lumigen.importers.torch.sizes import Axes, dims_of, extent_of
 from lumigen.importers.torch.stored import Contents, stored
@@ -36,13 +37,14 @@ def model_of(
     version: str,
 ) -> Model:
     """The model, traced; NotImported with all that is in the way."""
-    program = functional(given)
+    program = functional(given, name)
     live = {node.name for node in live_nodes(program.graph)}
     refuse_types(program, name, live)
     held = stored(program, live)
     inputs = specs_of(program, dims, axes)
     model = Model(name, held.net, version)
     model.entry(**dict(inputs.values()))(entry(program, held, inputs, name))
+    model.original = original_of(given, program, {key: port for key, (port, _) in inputs.items()})
     model.trace()
     return model
 
@@ -116,24 +118,15 @@ def named(
     program: ExportedProgram, held: Contents, results: Any, used: Collection[str]
 ) -> dict[str, Tensor]:
     """The outputs by their names; buffers that the run changes become the states of the next one."""
-    names = output_names(program.call_spec.out_spec, used)
-    shown = iter(names)
-    taken = {*used, *names}
     out: dict[str, Tensor] = {}
-    for given, value in zip(program.graph_signature.output_specs, results, strict=True):
-        match given.kind.name:
-            case "BUFFER_MUTATION" | "PARAMETER_MUTATION":
-                held.states[str(given.target)][...] = value
-            case "USER_INPUT_MUTATION":
-                name = identifier(f"new_{given.target}", taken)
-                taken.add(name)
-                out[name] = value
-            case _:
-                name = next(shown)
-                if isinstance(value, Tensor):
-                    out[name] = value
-                elif isinstance(value, int | SymbolicSize) and not isinstance(value, bool):
-                    out[name] = creation.full((), value, i64)
+    specs = program.graph_signature.output_specs
+    for given, name, value in zip(specs, port_names(program, used), results, strict=True):
+        if name is None:
+            held.states[str(given.target)][...] = value
+        elif isinstance(value, Tensor):
+            out[name] = value
+        elif isinstance(value, int | SymbolicSize) and not isinstance(value, bool):
+            out[name] = creation.full((), value, i64)
     if held.started is not None:
         held.started[...] = True
     return out

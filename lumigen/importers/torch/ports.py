@@ -46,6 +46,25 @@ def output_names(spec: Any, used: Collection[str]) -> list[str]:
     return out
 
 
+def port_names(program: Any, used: Collection[str]) -> list[str | None]:
+    """The name of each result of a program without effects; None for a buffer, which is a state."""
+    names = output_names(program.call_spec.out_spec, used)
+    shown = iter(names)
+    taken = {*used, *names}
+    out: list[str | None] = []
+    for given in program.graph_signature.output_specs:
+        match given.kind.name:
+            case "BUFFER_MUTATION" | "PARAMETER_MUTATION":
+                out.append(None)
+            case "USER_INPUT_MUTATION":
+                name = identifier(f"new_{given.target}", taken)
+                taken.add(name)
+                out.append(name)
+            case _:
+                out.append(next(shown))
+    return out
+
+
 def word(key: Any) -> str:
     """One step of a path: a key, an index or an attribute."""
     found = next(getattr(key, a) for a in ("key", "idx", "name") if hasattr(key, a))

@@ -12,8 +12,11 @@ from typing import Any, cast
 
 import torch
 
-from lumigen.errors import BadArgument
-from lumigen.frontend.symbolic import Dim, Size, sym_max, sym_min
+from lumigen.dtype import i64
+from lumigen.errors import BadArgument, DimSpecialised
+from lumigen.frontend import creation
+from lumigen.frontend.symbolic import Dim, Size, SymbolicSize, sym_max, sym_min
+from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import fail
 
 GREATEST = 2**62  # from which on a bound is none
@@ -177,14 +180,40 @@ def quotient(a: Any, b: Any) -> Any:
     return a / b if known else Ratio(a, b)
 
 
+def compared(function: Any) -> Any:
+    """A comparison of sizes: true or false where the ranges of dims decide it, else a tensor of the model."""
+
+    def compare(a: Any, b: Any) -> Any:
+        try:
+            return function(a, b)
+        except DimSpecialised:
+            return function(in_model(a), in_model(b))
+
+    return compare
+
+
+def in_model(size: Any) -> Any:
+    """A size as a tensor."""
+    return creation.full((), size, i64) if isinstance(size, SymbolicSize) else size
+
+
+def negated(value: Any) -> Any:
+    """`not`."""
+    return value.logical_not() if isinstance(value, Tensor) else not value
+
+
 SAME: tuple[Any, ...] = (
     *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg),
+    *(operator.and_, operator.or_, operator.getitem),
+)
+COMPARISONS: tuple[Any, ...] = (
     *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
-    *(operator.and_, operator.or_, operator.not_, operator.getitem),
 )
 # What a program calls that is no op: arithmetic of sizes, and parts of results.
 OF_SIZES: Mapping[Any, Any] = {
     **{function: function for function in SAME},
+    **{function: compared(function) for function in COMPARISONS},
+    operator.not_: negated,
     operator.pow: EXPRESSIONS["Pow"],
     operator.truediv: quotient,
     math.floor: floored,
@@ -196,6 +225,6 @@ OF_SIZES: Mapping[Any, Any] = {
     torch.sym_int: floored,
     torch.sym_max: sym_max,
     torch.sym_min: sym_min,
-    torch.sym_not: operator.not_,
+    torch.sym_not: negated,
     torch.sym_sum: lambda values: added(*values),
 }

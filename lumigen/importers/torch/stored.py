@@ -80,6 +80,8 @@ class Constants:
         """What no run changes: a weight under its name, or a small constant of the program itself."""
         value = self.value(given.target)
         dtype, array = DTYPES[value.dtype], named_array("from_torch", given.target, value)
+        if not value.numel():  # which no weight is
+            return lambda: creation.zeros(value.shape, dtype=dtype)
         is_weight = given.target in self.program.state_dict
         if not is_weight and value.numel() <= WRITTEN:
             return lambda: creation.tensor(array, dtype=dtype)

@@ -14,13 +14,12 @@ import torch
 from torch.fx import GraphModule, Node
 
 from lumigen.errors import LumigenError, located
-from lumigen.frontend.operand import where
-from lumigen.frontend.symbolic import SymbolicSize
 from lumigen.frontend.tensor import Tensor
 from lumigen.frontend.trace import current
 from lumigen.importers.torch.aten import reason_of, row_of
 from lumigen.importers.torch.aten.refused import OWN
 from lumigen.importers.torch.dtypes import DTYPES
+from lumigen.importers.torch.graphs import GRAPHS, Refused
 from lumigen.importers.torch.lines import line_of, result_names
 from lumigen.importers.torch.problems import Problem
 from lumigen.importers.torch.sizes import OF_SIZES
@@ -40,8 +39,8 @@ class Missing:
 MISSING = Missing()
 
 
-class Refused(Exception):
-    """Why a node cannot be compiled."""
+class Depends(Exception):
+    """A graph in the program has what cannot be compiled, which is noted already."""
 
 
 class Walk:
@@ -76,6 +75,8 @@ class Walk:
         try:
             with located(line):
                 return self.called(node, values)
+        except Depends:
+            pass
         except Refused as e:
             self.problems.append(Problem(f"{shown(node.target)}: {e}", line))
         except LumigenError as e:
@@ -92,19 +93,19 @@ class Walk:
         if target in OF_SIZES:
             return OF_SIZES[target](*args, **named)
         name = shown(target)
-        if name == "cond":
-            return self.chosen(*args)
+        if name in GRAPHS:
+            return GRAPHS[name](self.inside, *args)
         row = row_of(name)
         if row is None:
             raise Refused(reason(name))
         return row(*args, **named)
 
-    def chosen(self, choice: Any, first: Any, second: Any, operands: Sequence[Any] = ()) -> Any:
-        """Both branches are computed, and one result is taken: they have no effects."""
-        if isinstance(choice, bool | SymbolicSize):
-            return self.run(first if choice else second, operands)
-        pairs = zip(self.run(first, operands), self.run(second, operands), strict=True)
-        return [where(choice, a, b) for a, b in pairs]
+    def inside(self, module: GraphModule, given: Sequence[Any]) -> Any:
+        """The results of a graph that an operator runs; Depends where one of them is missing."""
+        results = self.run(module, given)
+        if any(r is MISSING for r in (results if isinstance(results, list) else [results])):
+            raise Depends
+        return results
 
 
 def valued(arg: Any, values: Mapping[Node, Any]) -> Any:

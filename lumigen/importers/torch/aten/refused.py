@@ -88,15 +88,11 @@ REFUSED: dict[str, tuple[str, ...]] = {
 
 REASONS = {name: why for why, names in REFUSED.items() for name in names}
 
-LOOP = "how often it runs is data, or its steps are a graph; Python's loops are unrolled when they are exported"
 OWN = "it is an operator of its own, and lumigen has no row for it"
-# Operators that run graphs.
+# Operators that run graphs, less those that are compiled.
 HIGHER = {
-    "associative_scan": LOOP,
+    "associative_scan": "PyTorch writes it out where sizes are fixed, unless combine_mode is pointwise",
     "auto_functionalized": OWN,
     "auto_functionalized_v2": OWN,
     "invoke_subgraph": OWN,
-    "map_impl": LOOP,
-    "scan": LOOP,
-    "while_loop": LOOP,
 }

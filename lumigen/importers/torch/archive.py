@@ -1,0 +1,100 @@
+"""archive: a file of `torch.export.save` as an exported program.
+
+Promises that a file which is no whole archive is refused with one message before PyTorch reads of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lumigen.errors import ModelFileError, first_line
+
+MOST_ENTRIES = 1 << 20
+AGAIN = "Save it again with torch.export.save."
+TRUST = (
+    "torch.export.load unpickles parts of the archive, which can run any code as you. "
+    "Pass --trust if you know who made it."
+)
+TOLD = 120  # characters of PyTorch's text
+
+
+def read(path: Path, *, trust: bool) -> Any:
+    """The ExportedProgram of an archive; ModelFileError without `trust`, and where it is damaged."""
+    if not path.is_file():
+        raise refused(path, "there is no such file", "Correct the path.")
+    if not trust:
+        raise refused(path, "it is not trusted", TRUST)
+    if why := fault_of(path):
+        raise refused(path, f"it is no whole archive: {why}", AGAIN)
+    from torch.export import load
+
+    logged: list[BaseException] = []
+    try:
+        with quiet("torch.export", logged):
+            return load(path)
+    except Exception as e:  # what does not fit raises whatever its reader meets
+        cause = next(iter(logged), e)
+        text = f"{type(cause).__name__}: {first_line(cause)[:TOLD]}".rstrip(":. ")
+        remedy = "Save it again with torch.export.save, by the version of PyTorch that is here."
+        raise refused(path, f"torch.export.load cannot read it: {text}", remedy) from e
+
+
+def fault_of(path: Path) -> str:
+    """Why a file is not one that torch.export.save wrote, whole; empty if it may be one.
+
+    PyTorch compresses nothing, so that an entry is as large as its bytes in the file.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if len(entries) > MOST_ENTRIES or len({e.filename for e in entries}) < len(entries):
+                return "it has two entries of one name, or too many"
+            for e in entries:
+                if why := fault_of_entry(e):
+                    return f"its entry {e.filename[:TOLD]!r} {why}"
+            if sum(e.file_size for e in entries) > path.stat().st_size:
+                return "its entries are larger than the file"
+            if not any(PurePosixPath(e.filename).name == "archive_format" for e in entries):
+                return "it has no entry archive_format"
+            if damaged := archive.testzip():
+                return f"its entry {damaged[:TOLD]!r} is damaged"
+    except (OSError, EOFError, ValueError, NotImplementedError, zipfile.BadZipFile) as e:
+        return first_line(e)[:TOLD].rstrip(".") or type(e).__name__
+    except RuntimeError:  # of an entry that is encrypted
+        return "it is encrypted"
+    return ""
+
+
+def fault_of_entry(entry: zipfile.ZipInfo) -> str:
+    parts = PurePosixPath(entry.filename).parts
+    if ".." in parts or entry.filename.startswith("/") or "\\" in entry.filename:
+        return "climbs out of the archive"
+    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+        return "is compressed"
+    return ""
+
+
+@contextmanager
+def quiet(name: str, logged: list[BaseException]) -> Generator[None]:
+    """Without what a library logs; the errors in it are kept: PyTorch raises another one in their place."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1]:
+            logged.append(record.exc_info[1])
+        return False
+
+    logger = logging.getLogger(name)
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
+
+
+def refused(path: Path, why: str, remedy: str) -> ModelFileError:
+    return ModelFileError(file=str(path), why=why, remedy=remedy)
