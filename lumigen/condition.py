@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lumigen.index import Axis, Ix, IxLike, Quotient, is_nonnegative, ix, of_atom, sides
+from lumigen.integers import apart, is_unbounded
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Cmp:
 
     def holds(self, value: Callable[[Ix], Any]) -> Any:
         """Whether it is true of what `value` gives. Each side is asked for alone: their difference may leave an i64."""
-        more, less, number = sides(self.slack)
-        if number < 0:
+        more, less, number = apart(self.slack)
+        if number < 0 and not is_unbounded(less):
             return value(less - number - 1) < value(more)
         return value(less) <= value(more + number)
 

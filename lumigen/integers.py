@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from lumigen.dtype import DType, u8
-from lumigen.index import Ix, Lookup, of_atom
+from lumigen.index import Atom, Indicator, Ix, Lookup, Monomial, of_atom, sides
 
 Range = tuple[int | None, int | None]  # both ends included; None where no end is known
 
@@ -72,17 +72,61 @@ def remainder_fits(value: Ix, by: Ix, dtype: DType) -> bool:
 def comparable(left: Ix, right: Ix) -> bool:
     """Whether two integers compare as index expressions do, which subtract one from the other.
 
-    Not where that adds up what is read on both sides and nothing bounds: of `-1 - a < b` both sides are exact, and
-    `b + a` is not.
+    Not where a side may wrap around, and not where the difference adds up what is read on both sides and nothing
+    bounds: of `-1 - a < b` both sides are exact, and `b + a` is not.
     """
-    taken, given = _signs(left), _signs(right)
-    return not ((1 in given and -1 in taken) or (-1 in given and 1 in taken))
+    taken, given = _unbounded(left), _unbounded(right)
+    if not _is_exact(left, taken) or not _is_exact(right, given):
+        return False
+    return not taken or not given or taken[0][1] == given[0][1]
 
 
-def _signs(value: Ix) -> set[int]:
-    """Those of integers of 64 bits that are read and that nothing bounds."""
-    return {
-        1 if k > 0 else -1
-        for m, k in value.terms
-        if any(isinstance(a, Lookup) and None in (a.lo, a.hi) for a in m)
-    }
+def apart(slack: Ix) -> tuple[Ix, Ix, int]:
+    """`sides` of a condition, where what is read and nothing bounds stands alone: nothing is added to it."""
+    more, less, number = sides(slack)
+    found = _unbounded(slack)
+    if len(found) != 1:
+        return more, less, number
+    ((_, factor),) = found
+    rest = Ix.interned(tuple(t for t in slack.terms if _reads(t[0])), 0)
+    moved = slack - number - rest
+    return (rest, -moved, number) if factor > 0 else (moved, -rest, number)
+
+
+def is_unbounded(value: Ix) -> bool:
+    """Whether a term of it is read and nothing bounds it."""
+    return bool(_unbounded(value))
+
+
+def _unbounded(value: Ix) -> list[tuple[Ix, int]]:
+    """What is read of 64 bits and nothing bounds, with its factor."""
+    found = [(m, k) for m, k in value.terms if any(map(_is_unbounded, m))]
+    return [(Ix.interned(((m, 1),), 0), k) for m, k in found]
+
+
+def _reads(monomial: Monomial) -> bool:
+    """Whether something in it is read and unbounded, also inside a comparison."""
+    return any(_is_unbounded(a) for a in Ix.interned(((monomial, 1),), 0).atoms())
+
+
+def _is_unbounded(atom: Atom) -> bool:
+    return isinstance(atom, Lookup) and None in (atom.lo, atom.hi)
+
+
+def _is_exact(value: Ix, found: list[tuple[Ix, int]]) -> bool:
+    """Whether it cannot wrap around: nothing unbounded is added to, but where it is negative, or taken away."""
+    if not found:
+        return True
+    a, factor = found[0]
+    rest = value - a * factor
+    if len(found) > 1 or a not in map(of_atom, a.atoms()):
+        return False
+    if rest.is_const:
+        return (factor, rest.const) in ((1, 0), (-1, -1))
+    ((monomial, more),) = rest.terms if len(rest.terms) == 1 else (((), 0),)
+    match monomial:
+        case (Indicator(left, right),):
+            from_end = left is a and right.is_const and right.const <= 0
+            return factor == 1 and from_end and more > 0 and rest.const == 0
+        case _:
+            return False
