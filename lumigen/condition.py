@@ -9,8 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lumigen.index import Axis, Ix, IxLike, Quotient, is_nonnegative, ix, of_atom, sides
-from lumigen.integers import apart, is_unbounded
+from lumigen.index import (
+    Axis,
+    Ix,
+    IxLike,
+    Quotient,
+    apart,
+    has_unbounded,
+    is_nonnegative,
+    ix,
+    of_atom,
+    sides,
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,9 @@ class Cmp:
     def holds(self, value: Callable[[Ix], Any]) -> Any:
         """Whether it is true of what `value` gives. Each side is asked for alone: their difference may leave an i64."""
         more, less, number = apart(self.slack)
-        if number < 0 and not is_unbounded(less):
+        if number == -1:
+            return value(less) < value(more)
+        if number < 0 and not has_unbounded(less):
             return value(less - number - 1) < value(more)
         return value(less) <= value(more + number)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from lumigen.dtype import DType, u8
-from lumigen.index import Atom, Indicator, Ix, Lookup, Monomial, of_atom, sides
+from lumigen.index import Indicator, Ix, is_nonnegative, of_atom, unbounded
 
 Range = tuple[int | None, int | None]  # both ends included; None where no end is known
 
@@ -75,42 +75,10 @@ def comparable(left: Ix, right: Ix) -> bool:
     Not where a side may wrap around, and not where the difference adds up what is read on both sides and nothing
     bounds: of `-1 - a < b` both sides are exact, and `b + a` is not.
     """
-    taken, given = _unbounded(left), _unbounded(right)
+    taken, given = unbounded(left), unbounded(right)
     if not _is_exact(left, taken) or not _is_exact(right, given):
         return False
     return not taken or not given or taken[0][1] == given[0][1]
-
-
-def apart(slack: Ix) -> tuple[Ix, Ix, int]:
-    """`sides` of a condition, where what is read and nothing bounds stands alone: nothing is added to it."""
-    more, less, number = sides(slack)
-    found = _unbounded(slack)
-    if len(found) != 1:
-        return more, less, number
-    ((_, factor),) = found
-    rest = Ix.interned(tuple(t for t in slack.terms if _reads(t[0])), 0)
-    moved = slack - number - rest
-    return (rest, -moved, number) if factor > 0 else (moved, -rest, number)
-
-
-def is_unbounded(value: Ix) -> bool:
-    """Whether a term of it is read and nothing bounds it."""
-    return bool(_unbounded(value))
-
-
-def _unbounded(value: Ix) -> list[tuple[Ix, int]]:
-    """What is read of 64 bits and nothing bounds, with its factor."""
-    found = [(m, k) for m, k in value.terms if any(map(_is_unbounded, m))]
-    return [(Ix.interned(((m, 1),), 0), k) for m, k in found]
-
-
-def _reads(monomial: Monomial) -> bool:
-    """Whether something in it is read and unbounded, also inside a comparison."""
-    return any(_is_unbounded(a) for a in Ix.interned(((monomial, 1),), 0).atoms())
-
-
-def _is_unbounded(atom: Atom) -> bool:
-    return isinstance(atom, Lookup) and None in (atom.lo, atom.hi)
 
 
 def _is_exact(value: Ix, found: list[tuple[Ix, int]]) -> bool:
@@ -123,10 +91,15 @@ def _is_exact(value: Ix, found: list[tuple[Ix, int]]) -> bool:
         return False
     if rest.is_const:
         return (factor, rest.const) in ((1, 0), (-1, -1))
-    ((monomial, more),) = rest.terms if len(rest.terms) == 1 else (((), 0),)
-    match monomial:
-        case (Indicator(left, right),):
-            from_end = left is a and right.is_const and right.const <= 0
-            return factor == 1 and from_end and more > 0 and rest.const == 0
-        case _:
-            return False
+    return factor == 1 and rest.const == 0 and _is_from_end(rest, a)
+
+
+def _is_from_end(rest: Ix, a: Ix) -> bool:
+    """Whether it is a size where `a` is negative, and else 0."""
+    if len(rest.terms) != 1:
+        return False
+    ((monomial, factor),) = rest.terms
+    below = [i for i in monomial if isinstance(i, Indicator) and i.left is a]
+    others = (of_atom(i) for i in monomial if i not in below)
+    is_size = factor > 0 and all(map(is_nonnegative, others))
+    return is_size and len(below) == 1 and below[0].right.is_const and below[0].right.const <= 0

@@ -31,8 +31,20 @@ from lumigen.emit.text import (
 )
 from lumigen.emit.widths import is_index, overflows_int
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom
-from lumigen.integers import apart, is_unbounded
+from lumigen.index import (
+    Atom,
+    Axis,
+    Dim,
+    Ix,
+    Lookup,
+    apart,
+    ceildiv,
+    has_unbounded,
+    ix,
+    maximum,
+    minimum,
+    of_atom,
+)
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import address, is_per_lane
@@ -148,7 +160,7 @@ class Renderer:
             return f"{index(below)} {relation} {cxx.integer(rest)}"
         if rest == -1 and relation == "<=":
             return f"{index(below)} < {index(above)}"
-        if is_unbounded(below):
+        if has_unbounded(below):
             return f"{index(below)} {relation} {index(above + rest)}"
         return f"{index(below - rest)} {relation} {index(above)}"
 
