@@ -273,3 +273,12 @@ def test_the_package_is_asked_for(monkeypatch, rng) -> None:
     monkeypatch.setattr("lumigen.importers.onnx.reading.import_module", absent)
     refused(proto, errors.PackageMissing, "pip install 'lumigen[onnx]'")
     assert onnx.__version__
+
+
+def test_what_is_squeezed_is_known() -> None:
+    proto = model([node("Squeeze", "x", "y")], {"x": (F, ["n", 1, 3])})
+    texts = ("whether axis 0 of size n goes depends on a run", "a range from 2 on")
+    refused(proto, errors.UnsupportedNode, *texts, dims={"n": (1, 4)})
+    made = lg.from_onnx(proto, dims={"n": (2, 4)})
+    ((_, graph),) = made.trace().entries
+    assert [str(e) for e in graph.outputs[0][1].shape] == ["n", "3"]

@@ -11,7 +11,7 @@ from typing import Any
 from lumigen.errors import BadOnnxFile, UnknownOption, first_line
 from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
-from lumigen.importers.onnx.reading import declared_types, read_model
+from lumigen.importers.onnx.reading import declared_elements, read_model
 from lumigen.importers.onnx.session import MISFITS, UNKNOWN, Frame, Session, domain_of
 from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
@@ -92,7 +92,7 @@ def _declared(
     functions = {(domain_of(f), f.name): f for f in proto.functions}
     name = model_name(file.stem if file else graph.name)
     session = Session(
-        file.name if file else "the model", file, functions, versions, declared_types(proto)
+        file.name if file else "the model", file, functions, versions, declared_elements(proto)
     )
     return Imported(
         proto,
@@ -148,7 +148,7 @@ def run(imported: Imported, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     graph = imported.proto.graph
     values: dict[str, Any] = {onnx: given[name] for onnx, name, _ in imported.inputs}
     values |= imported.known
-    frame = Frame(values, session.versions)
+    frame = Frame(values, session.versions, elements=dict(session.elements))
     with _well_formed(imported.file):
         session.run(graph, frame)
     out: dict[str, Tensor] = {}

@@ -11,7 +11,7 @@ import numpy as np
 
 from lumigen.dtype import boolean, f64
 from lumigen.frontend import Tensor, functional, functions
-from lumigen.importers.onnx import kinds
+from lumigen.importers.onnx import kinds, parts
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array
@@ -52,6 +52,11 @@ def variadic(name: str, f: Binary, known: Binary) -> Operator:
     return Operator(name, lambda n: reduce(f, n.tensors()), known=of_known)
 
 
+def _of_parts(f: Callable[[Any], Any], known: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of known floats, or of floats of sizes."""
+    return lambda a: np.asarray(np.frompyfunc(f, 1, 1)(a)) if a.dtype == object else known(a)
+
+
 def kept(found: Any, a: Array) -> Any:
     """The result in the type of the operand, for functions that numpy widens."""
     return found if found is None or a.dtype == object else np.asarray(found, a.dtype)
@@ -77,6 +82,8 @@ def _quotient(a: Any, b: Any) -> Any:
 def _known_quotients(a: Array, b: Array) -> Array:
     if a.dtype != object and a.dtype.kind not in "iu":
         return a / b
+    if object in (a.dtype, b.dtype) and parts.has_parts(*a.flat, *b.flat):
+        return np.true_divide(a.astype(object), b.astype(object))
     out = np.frompyfunc(_quotient, 2, 1)(a.astype(object), b.astype(object))
     kind = object if object in (a.dtype, b.dtype) else a.dtype
     return np.asarray(out, object).astype(kind)
@@ -251,12 +258,12 @@ ROWS = (
     unary("Asinh", Tensor.asinh),
     unary("Atan", Tensor.atan),
     unary("Atanh", Tensor.atanh),
-    unary("Ceil", Tensor.ceil, lambda a: None if a.dtype == object else np.ceil(a)),
+    unary("Ceil", Tensor.ceil, _of_parts(parts.ceil, np.ceil)),
     unary("Cos", Tensor.cos),
     unary("Cosh", Tensor.cosh),
     unary("Erf", Tensor.erf),
     unary("Exp", Tensor.exp),
-    unary("Floor", Tensor.floor, lambda a: None if a.dtype == object else np.floor(a)),
+    unary("Floor", Tensor.floor, _of_parts(parts.floor, np.floor)),
     Operator("Identity", lambda n: n.inputs[0]),
     unary("Log", Tensor.log),
     unary("Neg", Tensor.neg, np.negative),
