@@ -17,7 +17,7 @@ from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
 
 ENTRY = "forward"
-OLDEST = 7  # operator set
+OLDEST = 6  # operator set
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,20 @@ def binary(name: str, f: Binary, known: Binary | None = None) -> Operator:
 
     def of_known(n: OnnxNode, a: Array, b: Array) -> Any:
         assert known is not None
-        return known(a, b)
+        return known(a, b) if n.attr("axis", None) is None else None
 
     def function(n: OnnxNode) -> Tensor:
-        return f(n.tensor(0), n.tensor(1))
+        return f(n.tensor(0), placed(n, n.tensor(0), n.tensor(1)))
 
     return Operator(name, function, known=None if known is None else of_known)
+
+
+def placed(n: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
+    """The second operand: before version 7 its axes are those of the first from an attribute on."""
+    axis = n.attr("axis", None)
+    if axis is None or not b.ndim:
+        return b
+    return b.reshape(*b.shape, *(1,) * (a.ndim - int(axis) % a.ndim - b.ndim))
 
 
 def variadic(name: str, f: Binary, known: Binary) -> Operator:
@@ -115,8 +123,8 @@ def power_of(n: OnnxNode) -> Tensor:
     a, known = n.tensor(0), n.constant(1)
     is_whole = known is not None and math.isfinite(known) and known == int(known)
     if known is None or (a.dtype.is_int and not is_whole):
-        return power(a, n.tensor(1))
-    base = functions.broadcast_tensors(a, n.tensor(1))[0]
+        return power(a, placed(n, a, n.tensor(1)))
+    base = functions.broadcast_tensors(a, placed(n, a, n.tensor(1)))[0]
     return base.pow(int(known) if is_whole else known).to(a.dtype)
 
 
@@ -209,6 +217,12 @@ def leaky(x: Tensor, slope: Any) -> Tensor:
     return functions.where(x < 0, x * slope, x)
 
 
+def leaky_of_channels(n: OnnxNode) -> Tensor:
+    """Before version 7 slopes are one, or one for each channel."""
+    x = n.tensor(0)
+    return leaky(x, n.tensor(1).reshape(-1, *(1,) * max(x.ndim - 2, 0)))
+
+
 def shrink(n: OnnxNode) -> Tensor:
     x, bias, edge = n.tensor(0), n.attr("bias", 0.0), n.attr("lambd", 0.5)
     zero = functions.zeros_like(x)
@@ -299,7 +313,8 @@ ROWS = (
     binary("GreaterOrEqual", lambda a, b: a >= b, _compared(np.greater_equal)),
     binary("Less", lambda a, b: a < b, _compared(np.less)),
     binary("LessOrEqual", lambda a, b: a <= b, _compared(np.less_equal)),
-    binary("PRelu", leaky),
+    Operator("PRelu", lambda n: leaky(n.tensor(0), n.tensor(1)), since=7),
+    Operator("PRelu", leaky_of_channels, since=1),
     Operator("Pow", power_of),
     Operator("Mod", modulo, known=_known_modulo),
     Operator("BitShift", shift),
