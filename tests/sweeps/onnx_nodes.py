@@ -6,8 +6,8 @@
     python tests/sweeps/onnx_nodes.py --write docs/onnx.md
     python tests/sweeps/onnx_nodes.py test_relu test_gru_defaults
 
-Those of single nodes, and the models among its data: `simple`, `pytorch-converted`, `pytorch-operator` and `light`, which
-are whole classifiers whose weights a node fills (a minute each).
+Those of single nodes, and the models among its data: `simple`, `pytorch-converted`, `pytorch-operator`, and `light`,
+which are whole classifiers whose weights a node fills.
 
 An input whose numbers decide a shape has the numbers of the case while the model is imported; so has what holds no
 elements, and what is no tensor. The table counts those cases. A case that differs by rounding alone is a row of its

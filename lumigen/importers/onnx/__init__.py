@@ -5,5 +5,7 @@ from lumigen.importers.onnx.checking import checked as checked
 from lumigen.importers.onnx.explaining import Explained as Explained
 from lumigen.importers.onnx.explaining import explained as explained
 from lumigen.importers.onnx.importing import from_onnx as from_onnx
+from lumigen.importers.onnx.inspecting import Inspected as Inspected
+from lumigen.importers.onnx.inspecting import inspected as inspected
 
-__all__ = ["Checked", "Explained", "checked", "explained", "from_onnx"]
+__all__ = ["Checked", "Explained", "Inspected", "checked", "explained", "from_onnx", "inspected"]

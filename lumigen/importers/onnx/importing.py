@@ -57,6 +57,14 @@ def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Im
 
 
 @contextmanager
+def read_well_formed(path: Path) -> Generator[Any]:
+    """The message of a file; what does not fit in it while it is looked at is a BadOnnxFile."""
+    proto, file = read_model(path)
+    with _well_formed(file):
+        yield proto
+
+
+@contextmanager
 def _well_formed(file: Path | None) -> Generator[None]:
     """What Python raises of a message whose parts do not fit, such as names that are no text, is a BadOnnxFile."""
     try:

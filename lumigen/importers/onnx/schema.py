@@ -33,6 +33,16 @@ def body_of(node: OnnxNode) -> tuple[Any, list[Any]] | None:
     return (body, defaults) if body.node else None
 
 
+def is_function(domain: str, op: str, version: int) -> bool:
+    """Whether an operator is one of others."""
+    defs = package("onnx.defs")
+    try:
+        schema = defs.get_schema(op, version, domain)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def output_element(node: OnnxNode, i: int, given: Sequence[int]) -> int:
     """The element type of an output: that of an operand which the operator declares alike; 0 where it says none."""
     if node.op == "Cast":

@@ -46,11 +46,8 @@ def _refusing(why: str, remedy: str) -> Function:
     return function
 
 
-ROWS = (
-    *(Operator(name, _refusing(*reason)) for name, reason in REASONS.items()),
-    *(
-        Operator(name, _refusing(*reason), domain=domain)
-        for domain, reasons in OF_DOMAINS.items()
-        for name, reason in reasons.items()
-    ),
+ROWS = tuple(
+    Operator(name, _refusing(*reason), domain=domain, refusal=reason[0])
+    for domain, reasons in {"": REASONS, **OF_DOMAINS}.items()
+    for name, reason in reasons.items()
 )
