@@ -51,10 +51,7 @@ def inspected(path: Path) -> Inspected:
         graph = proto.graph
         opsets = {domain_of(o): int(o.version) for o in proto.opset_import}
         own = {(domain_of(f), f.name) for f in proto.functions}
-        counts = Counter(
-            (domain_of(n), n.op_type, versions.get(domain_of(n), 1))
-            for n, versions in _nodes(proto, opsets)
-        )
+        counts = Counter(_nodes(proto, opsets))
         initial = {t.name for t in graph.initializer}
         free = [i for i in graph.input if i.name not in initial]
         sizes = (d.dim_param for i in free for d in i.type.tensor_type.shape.dim)
