@@ -9,7 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lumigen.index import Axis, Ix, IxLike, Quotient, is_nonnegative, ix, of_atom, sides
+from lumigen.index import (
+    Axis,
+    Ix,
+    IxLike,
+    Quotient,
+    apart,
+    has_unbounded,
+    is_nonnegative,
+    ix,
+    of_atom,
+    sides,
+)
 
 
 @dataclass(frozen=True)
@@ -36,8 +47,10 @@ class Cmp:
 
     def holds(self, value: Callable[[Ix], Any]) -> Any:
         """Whether it is true of what `value` gives. Each side is asked for alone: their difference may leave an i64."""
-        more, less, number = sides(self.slack)
-        if number < 0:
+        more, less, number = apart(self.slack)
+        if number == -1:
+            return value(less) < value(more)
+        if number < 0 and not has_unbounded(less):
             return value(less - number - 1) < value(more)
         return value(less) <= value(more + number)
 

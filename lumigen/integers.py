@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from lumigen.dtype import DType, u8
-from lumigen.index import Ix, Lookup, of_atom
+from lumigen.index import Indicator, Ix, is_nonnegative, of_atom, unbounded
 
 Range = tuple[int | None, int | None]  # both ends included; None where no end is known
 
@@ -72,17 +72,34 @@ def remainder_fits(value: Ix, by: Ix, dtype: DType) -> bool:
 def comparable(left: Ix, right: Ix) -> bool:
     """Whether two integers compare as index expressions do, which subtract one from the other.
 
-    Not where that adds up what is read on both sides and nothing bounds: of `-1 - a < b` both sides are exact, and
-    `b + a` is not.
+    Not where a side may wrap around, and not where the difference adds up what is read on both sides and nothing
+    bounds: of `-1 - a < b` both sides are exact, and `b + a` is not.
     """
-    taken, given = _signs(left), _signs(right)
-    return not ((1 in given and -1 in taken) or (-1 in given and 1 in taken))
+    taken, given = unbounded(left), unbounded(right)
+    if not _is_exact(left, taken) or not _is_exact(right, given):
+        return False
+    return not taken or not given or taken[0][1] == given[0][1]
 
 
-def _signs(value: Ix) -> set[int]:
-    """Those of integers of 64 bits that are read and that nothing bounds."""
-    return {
-        1 if k > 0 else -1
-        for m, k in value.terms
-        if any(isinstance(a, Lookup) and None in (a.lo, a.hi) for a in m)
-    }
+def _is_exact(value: Ix, found: list[tuple[Ix, int]]) -> bool:
+    """Whether it cannot wrap around: nothing unbounded is added to, but where it is negative, or taken away."""
+    if not found:
+        return True
+    a, factor = found[0]
+    rest = value - a * factor
+    if len(found) > 1 or a not in map(of_atom, a.atoms()):
+        return False
+    if rest.is_const:
+        return (factor, rest.const) in ((1, 0), (-1, -1))
+    return factor == 1 and rest.const == 0 and _is_from_end(rest, a)
+
+
+def _is_from_end(rest: Ix, a: Ix) -> bool:
+    """Whether it is a size where `a` is negative, and else 0."""
+    if len(rest.terms) != 1:
+        return False
+    ((monomial, factor),) = rest.terms
+    below = [i for i in monomial if isinstance(i, Indicator) and i.left is a]
+    others = (of_atom(i) for i in monomial if i not in below)
+    is_size = factor > 0 and all(map(is_nonnegative, others))
+    return is_size and len(below) == 1 and below[0].right.is_const and below[0].right.const <= 0

@@ -497,9 +497,9 @@ def _chosen(e: Choose) -> Ix | None:
         return None
     (slack,) = (c.slack for c in e.condition.conditions)
     apart = then - otherwise
-    if slack in (apart, apart - 1):
+    if slack in (apart, apart - 1) and comparable(then, otherwise):
         return maximum(then, otherwise)
-    if slack in (-apart, -apart - 1):
+    if slack in (-apart, -apart - 1) and comparable(then, otherwise):
         return minimum(then, otherwise)
     # a choice by what was chosen stays a value: nothing is proven of it, and its text doubles each time
     is_fixed = all(isinstance(a, Dim) for a in apart.atoms())

@@ -518,3 +518,44 @@ def test_a_product_over_nothing_is_zero(name: str, longest: int) -> None:
         call.run()
         wanted = evaluate(graph, inputs, {})["out"]
         np.testing.assert_allclose(call.outputs["out"], wanted, rtol=1e-4, atol=1e-5)
+
+
+EXTREME = np.array([0, 1, -1, 2**62, -(2**62), 2**63 - 1, -(2**63), 2**63 - 2, 1 - 2**63], np.int64)
+
+
+def _compared(a: lg.Tensor, b: lg.Tensor) -> dict[str, lg.Tensor]:
+    """Comparisons whose sides may wrap around, as their terms are moved from one to the other."""
+    x, y, i = a.reshape(9, 1), b.reshape(1, 9), lg.arange(9)
+    found = {
+        "more": x < 1 + y,
+        "constant": a + 1 < 5,
+        "least": a - 3 < -(2**63) + 1,
+        "apart": x - y < 0,
+        "negative": -a < 5,
+        "places": a < i - i.reshape(9, 1),
+        "above": i + 3 < a,
+        "last": lg.where(a < 5, a + 1, 6),
+    }
+    return {name: e.long() for name, e in found.items()}
+
+
+def test_comparisons_of_integers_wrap_around_as_their_sides_do() -> None:
+    spec = lg.spec(9, dtype=lg.i64)
+    graph = traced(_compared, None, a=spec, b=spec)
+    a, b = EXTREME, EXTREME[::-1].copy()
+    found = compiled({"wrap": graph}).run("wrap", {"a": a, "b": b}, {})
+    i = np.arange(9)
+    with np.errstate(over="ignore"):
+        wanted = {
+            "more": a[:, None] < 1 + b,
+            "constant": a + 1 < 5,
+            "least": a - 3 < -(2**63) + 1,
+            "apart": a[:, None] - b < 0,
+            "negative": -a < 5,
+            "places": a < i - i[:, None],
+            "above": i + 3 < a,
+            "last": np.where(a < 5, a + 1, 6),
+        }
+    for name, want in wanted.items():
+        np.testing.assert_array_equal(found[name], want, err_msg=name)
+        np.testing.assert_array_equal(evaluate(graph, {"a": a, "b": b}, {})[name], want)

@@ -13,8 +13,9 @@ import click
 import numpy as np
 
 from lumigen.cli.manifest import fault
+from lumigen.cli.onnx_model import say_inspected
 from lumigen.cli.opened import manifest_of
-from lumigen.cli.options import example, json_option
+from lumigen.cli.options import example, is_onnx, json_option
 from lumigen.cli.terminal import result, result_json, say, table
 from lumigen.directory import MANIFEST
 from lumigen.emit.weights_file import data_hash, misfits
@@ -31,13 +32,16 @@ MANIFEST_BEGINS = b'{\n "lumigen": {\n'  # of the text inside a library
 
 
 @click.command(epilog=example(f"inspect digits-{HOST.name}"))
-@click.argument("path", metavar="DIR|LIBRARY", type=click.Path(path_type=Path))
+@click.argument("path", metavar="DIR|LIBRARY|MODEL.onnx", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
-    """Say what a project or a built library is; check its files.
+    """Say what a project, a built library or an ONNX file is; check a project's files.
 
     Exit code 1 if files were edited or are missing, or if the weights do not fit the model.
     """
+    if is_onnx(str(path)) and not path.is_dir():
+        say_inspected(path, as_json=as_json)
+        return
     if path.is_file():
         manifest, state = manifest_of_library(path), {}
     elif not path.exists():

@@ -31,7 +31,20 @@ from lumigen.emit.text import (
 )
 from lumigen.emit.widths import is_index, overflows_int
 from lumigen.errors import LoweringFailed
-from lumigen.index import Atom, Axis, Dim, Ix, Lookup, ceildiv, ix, maximum, minimum, of_atom, sides
+from lumigen.index import (
+    Atom,
+    Axis,
+    Dim,
+    Ix,
+    Lookup,
+    apart,
+    ceildiv,
+    has_unbounded,
+    ix,
+    maximum,
+    minimum,
+    of_atom,
+)
 from lumigen.intrinsics import INTRINSICS
 from lumigen.lower.phases import in_phases
 from lumigen.lower.scope import address, is_per_lane
@@ -142,11 +155,13 @@ class Renderer:
     def holds(self, c: Cmp, relation: str = "<=") -> str:
         """`0 <= slack` as a comparison of what is added with what is taken away: nothing overflows between them."""
         index = self.fitting(c.slack).index
-        above, below, rest = sides(c.slack)
+        above, below, rest = apart(c.slack)
         if not above.terms:
             return f"{index(below)} {relation} {cxx.integer(rest)}"
         if rest == -1 and relation == "<=":
             return f"{index(below)} < {index(above)}"
+        if has_unbounded(below):
+            return f"{index(below)} {relation} {index(above + rest)}"
         return f"{index(below - rest)} {relation} {index(above)}"
 
     def _all_hold(self, conditions: tuple[Cmp, ...]) -> Iterator[str]:

@@ -115,14 +115,19 @@ def _refused(op: str, value: float, dtype: DType, expected: str) -> LumigenError
 def size(extent: Extent, dtype: DType = i64) -> Edge:
     """An extent as a 0-d number. A symbolic one is read off an iota, which is never stored.
 
-    One that may be negative, or is not proven to be none, is a difference of two that are none.
+    One that may be negative, or is not proven to be none, is a difference of two that are none; where a quotient is
+    negative itself, of what it is above the least that it can be.
     """
     e = ix(extent)
     if e.is_const:
         return constant(e.const, dtype)
     if not is_nonnegative(e):
         more = Ix.interned(tuple(t for t in e.terms if t[1] > 0), max(e.const, 0))
-        return _difference(more, more - e, dtype)
+        least, _ = e.bounds()
+        if is_nonnegative(more) and is_nonnegative(more - e):
+            return _difference(more, more - e, dtype)
+        assert least is not None  # of sizes
+        return cast(add(size(e - least), constant(least, i64)), dtype)
     counting = emit(graph.iota(e + 1, i64))
     return cast(Edge(counting.node, View((), (e,))), dtype)
 

@@ -43,6 +43,7 @@ from lumigen.index.polynomial import (
     upper,
     without_floor,
 )
+from lumigen.index.unbounded import apart, has_unbounded, unbounded
 
 __all__ = [
     "Atom",
@@ -58,9 +59,11 @@ __all__ = [
     "Remainder",
     "Symbolic",
     "addends",
+    "apart",
     "ceildiv",
     "extent_of",
     "floordiv",
+    "has_unbounded",
     "in_units",
     "indicator",
     "is_less",
@@ -75,6 +78,7 @@ __all__ = [
     "parts",
     "product",
     "sides",
+    "unbounded",
     "unravel",
     "upper",
     "without_floor",

@@ -147,7 +147,7 @@ class CutGraph:
                 made = Buffer(tensor.name, ROLES[n.op], n.shape, n.dtype, tensor.range)
             else:
                 name = f"{self.prefix}t{self.number[n]}"
-                made = Buffer(name, Role.TEMP, n.shape, self.held(n))
+                made = Buffer(name, Role.TEMP, n.shape, self.held(n), _range(n))
             self.places[n] = Place(made)
         return self.places[n]
 
@@ -378,6 +378,14 @@ class CutGraph:
 
 
 @remembered  # rules and passes ask for the same operands again and again
+def _range(n: Node) -> tuple[int, int] | None:
+    """What a native kernel gives: places in a row; that of groups also how many stand before one."""
+    if not isinstance(n.attr, Kernel):
+        return None
+    most = n.args[0].shape[-1].bounds()[1]
+    return None if most is None else (0, most if n.attr.name == "groups" else most - 1)
+
+
 def _at(body: Expr, axes: tuple[Axis, ...], at: At) -> Expr:
     """A value over `axes` at a position of theirs."""
     return substitute(body, dict(zip(axes, at, strict=True)))

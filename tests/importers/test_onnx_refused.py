@@ -276,3 +276,57 @@ def test_the_package_is_asked_for(monkeypatch, rng) -> None:
     monkeypatch.setattr("lumigen.importers.onnx.reading.import_module", absent)
     refused(proto, errors.PackageMissing, "pip install 'lumigen[onnx]'")
     assert onnx.__version__
+
+
+def test_what_is_squeezed_is_known() -> None:
+    proto = model([node("Squeeze", "x", "y")], {"x": (F, ["n", 1, 3])})
+    texts = ("whether axis 0 of size n goes depends on a run", "a range from 2 on")
+    refused(proto, errors.UnsupportedNode, *texts, dims={"n": (1, 4)})
+    made = lg.from_onnx(proto, dims={"n": (2, 4)})
+    ((_, graph),) = made.trace().entries
+    assert [str(e) for e in graph.outputs[0][1].shape] == ["n", "3"]
+
+
+def test_inspect_says_what_a_file_holds(rng, tmp_path: Path) -> None:
+    proto = classifier(rng)
+    branch = helper.make_graph(
+        [node("NonZero", "probs", "b")], "inner", [], [helper.make_empty_tensor_value_info("b")]
+    )
+    proto.graph.node.append(
+        helper.make_node("If", ["yes"], ["z"], then_branch=branch, else_branch=branch)
+    )
+    helper.set_model_props(proto, {"author": "somebody"})
+    folder = tmp_path / "net.onnx"
+    onnx.save(proto, folder, save_as_external_data=True, location="net.bin", size_threshold=500)
+    code, out, _ = call("inspect", str(folder))
+    assert code == 0
+    for text in (
+        "input    image.1 float32[batch, 1, 8, 8]",
+        "dims     batch",
+        "ai.onnx 17",
+        "about    author: somebody",
+    ):
+        assert text in out
+    found = json.loads(call("inspect", str(folder), "--json")[1])
+    operators = {op: (count, how) for op, count, how in found["operators"]}
+    assert operators["NonZero"] == (2, "yes")
+    weights = {w["name"]: (w["bytes"], w["location"]) for w in found["weights"]}
+    assert weights["fc.weight"] == (5 * 64 * 4, "net.bin")
+    assert weights["fc.bias"] == (20, "")
+
+
+def test_inspect_says_what_is_not_compiled(tmp_path: Path) -> None:
+    nodes = [
+        node("Frobnicate", "x", "a"),
+        node("RandomNormalLike", "a", "b"),
+        node("MeanVarianceNormalization", "b", "y"),
+    ]
+    code, out, _ = call("inspect", str(saved(model(nodes, {"x": (F, ["n"])}), tmp_path)), "--json")
+    operators = {op: how for op, _, how in json.loads(out)["operators"]}
+    assert code == 0
+    assert operators["Frobnicate"] == "no: it is not known"
+    assert operators["RandomNormalLike"].startswith("no: it draws random numbers")
+    (tmp_path / "cut.onnx").write_bytes(b"hello")
+    code, _, text = call("inspect", str(tmp_path / "cut.onnx"))
+    assert code == 1
+    assert "cut.onnx" in text

@@ -1,10 +1,13 @@
-"""Every node test of the package `onnx`: imported, run by the interpreter, compared; and the table of it.
+"""Every test that the package `onnx` ships: imported, run by the interpreter, compared; and the table of it.
 
     python tests/sweeps/onnx_nodes.py                     # how many pass
     python tests/sweeps/onnx_nodes.py --list              # each one that does not
     python tests/sweeps/onnx_nodes.py --symbolic          # every size of an input is a dim, where its case has one
     python tests/sweeps/onnx_nodes.py --write docs/onnx.md
     python tests/sweeps/onnx_nodes.py test_relu test_gru_defaults
+
+Those of single nodes, and the models among its data: `simple`, `pytorch-converted`, `pytorch-operator`, and `light`,
+which are whole classifiers whose weights a node fills.
 
 An input whose numbers decide a shape has the numbers of the case while the model is imported; so has what holds no
 elements, and what is no tensor. The table counts those cases. A case that differs by rounding alone is a row of its
@@ -29,6 +32,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.loader import load_model_tests
 
 import lumigen as lg
 from lumigen.errors import DimSpecialised, LumigenError, NotConstant
@@ -37,6 +41,7 @@ from lumigen.importers.onnx.values import HELD
 from lumigen.interp.graph import evaluate
 
 UNITS = 4  # in the last place of the greatest element, that rounding alone may make
+KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 HOWS = ("passed", "rounded", "refused", "wrong", "broken")
 
 
@@ -51,12 +56,64 @@ class Found:
     fixed: tuple[str, ...] = ()
     free: int = 0
     ulps: float = 0.0
+    kind: str = "node"
 
 
 def cases() -> list:
+    """The cases of single nodes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return collect_testcases(None)
+
+
+def model_cases() -> list:
+    """Those that are files of the package, with the messages of their inputs and outputs."""
+    found = [c for kind in KINDS for c in load_model_tests(kind=kind)]
+    return [*map(loaded, found), *map(light, load_model_tests(kind="real"))]
+
+
+def loaded(case):
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    ports = model.graph.input, model.graph.output
+    sets = [
+        tuple(
+            messages(part, f, name) for part, name in zip(ports, ("input", "output"), strict=True)
+        )
+        for f in sorted(folder.glob("test_data_set_*"))
+    ]
+    return dataclasses.replace(case, model=model, data_sets=sets)
+
+
+def messages(ports, folder: Path, name: str) -> list:
+    """The values of files `input_0.pb` and so on, each in its port's kind."""
+    return [
+        message(port.type, folder / f"{name}_{i}.pb")
+        for i, port in enumerate(ports)
+        if (folder / f"{name}_{i}.pb").is_file()
+    ]
+
+
+def message(declared, file: Path):
+    if declared.WhichOneof("value") == "sequence_type":
+        found = onnx.SequenceProto()
+        found.ParseFromString(file.read_bytes())
+        return numpy_helper.to_list(found)
+    found = TensorProto()
+    found.ParseFromString(file.read_bytes())
+    return found
+
+
+def light(case):
+    """A classifier, of numbers that rise evenly from 0 to 1: its outputs are stored for those."""
+    file = Path(onnx.__file__).parent.parent / case.url
+    model = onnx.load(file)
+    initial = {t.name for t in model.graph.initializer}
+    (port,) = (i for i in model.graph.input if i.name not in initial)
+    shape = [d.dim_value for d in port.type.tensor_type.shape.dim]
+    image = (np.arange(np.prod(shape)) / np.prod(shape)).reshape(shape).astype(np.float32)
+    wanted = message(model.graph.output[0].type, file.with_name(f"{file.stem}_output_0.pb"))
+    return dataclasses.replace(case, model=model, data_sets=[([image], [wanted])])
 
 
 def plain(value):
@@ -172,6 +229,10 @@ def symbolic(case):
 
 def judged(case) -> Found:
     """One case, all of its data sets."""
+    return dataclasses.replace(_judged(case), kind="light" if case.kind == "real" else case.kind)
+
+
+def _judged(case) -> Found:
     ops = tuple(sorted({n.op_type for n in case.model.graph.node}))
     try:
         return run(case, ops)
@@ -227,19 +288,21 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print every case that does not pass")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    _CASES.extend(c for c in cases() if not args.names or c.name in args.names)
+    every = [*cases(), *([] if args.symbolic else model_cases())]
+    _CASES.extend(c for c in every if not args.names or c.name in args.names)
     with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         every = range(len(_CASES))
         found, dims = list[Found](), list[Found]()
         if not args.symbolic:
             found = list(pool.map(_judged_at, every, chunksize=20))
         if args.symbolic or args.write:
-            dims = [f for f in pool.map(_judged_symbolic_at, every, chunksize=20) if f is not None]
+            nodes = [i for i in every if _CASES[i].kind == "node"]
+            dims = [f for f in pool.map(_judged_symbolic_at, nodes, chunksize=20) if f is not None]
     if args.write:
         args.write.write_text(page(found, dims), encoding="utf-8")
     found = dims if args.symbolic else found
-    counts = Counter(f.how for f in found)
-    print(", ".join(f"{counts[how]} {how}" for how in HOWS))
+    number = Counter(f.how for f in found)
+    print(", ".join(f"{number[how]} {how}" for how in HOWS))
     for f in sorted(found, key=lambda f: (HOWS.index(f.how), f.why)):
         if args.names or (args.list and f.how != "passed"):
             print(f.how, f.name, f.why, " ".join(f.fixed), f"{f.ulps:.1f}")
@@ -248,17 +311,16 @@ def main() -> None:
 def page(found: Sequence[Found], dims: Sequence[Found]) -> str:
     """The table as a page; `dims` are the cases whose sizes are symbolic."""
     of_dims = Counter(f.how for f in dims)
-    counts = Counter(f.how for f in found)
     given = [f for f in found if f.fixed and f.how == "passed"]
     all_given = [f for f in given if not f.free]
     today = datetime.now(tz=UTC).date()
     lines = [
         "# ONNX operators",
         "",
-        f"The {len(found)} node tests of the package `onnx` {onnx.__version__}, each imported and run by the",
-        f"interpreter at its own tolerances, on {today}:",
+        f"The {len(found)} tests that the package `onnx` {onnx.__version__} ships, each imported and run by the",
+        f"interpreter at its own tolerances, on {today}; `node` are those of single operators:",
         "",
-        *table(("result", "cases"), [(how, counts[how]) for how in HOWS]),
+        *table(("tests", "cases", *HOWS), counts(found)),
         "",
         f"Of those that pass, {len(given)} have inputs that decide shapes, such as the axes of a reduction, and",
         f"are given while the model is imported (`--set`); in {len(all_given)} of them that is every input.",
@@ -285,6 +347,13 @@ def page(found: Sequence[Found], dims: Sequence[Found]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def counts(found: Sequence[Found]) -> list[tuple[object, ...]]:
+    """How the cases of each kind went."""
+    kinds = dict.fromkeys(f.kind for f in found)
+    of = {kind: Counter(f.how for f in found if f.kind == kind) for kind in kinds}
+    return [(kind, of[kind].total(), *(of[kind][how] for how in HOWS)) for kind in kinds]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -58,17 +58,17 @@ class RingCache(State):
         self._check(x)
         n, start = self._chunk(x.shape[-2]), _scalar(self, position)
         ahead = (arange(self.rows) - start % self.rows) % self.rows
-        here = (ahead < n) & (ahead + start >= 0)
+        here = (ahead < n) & (-1 - start < ahead)  # which no position makes wrap around
         taken = x.to(self.dtype).index_select(-2, ahead)
         self[...] = where(here.unsqueeze(-1), taken, self)
 
     def seen(self, position: Tensor, n: Size) -> Tensor:
         """bool (n, rows): what queries at `position` and the n - 1 after it see, after those are written."""
         start, more = _scalar(self, position), self._chunk(n) - 1
-        last, row = start + more, arange(self.rows)
+        row = arange(self.rows)
         behind = arange(n).unsqueeze(-1) - more + (start % self.rows + more - row) % self.rows
         # a row holds the last position that has its remainder, and none before the text comes to it
-        return (row <= last) & (behind >= 0) & (behind < self.window)
+        return (row - more <= start) & (behind >= 0) & (behind < self.window)
 
     def _check(self, x: Tensor) -> None:
         """All axes but that of the rows are the cache's, or 1 for all of it."""
@@ -137,8 +137,7 @@ class PagedCache(State):
         for k in range((most - 2) // size + 2):
             page = page_of[(start % length + k * size) % length]
             ahead = arange(size) + k * size - into
-            at = ahead + start
-            here = (ahead >= 0) & (ahead < n) & (at >= 0) & (at < length)
+            here = (ahead >= 0) & (ahead < n) & (-1 - start < ahead) & (start < length - ahead)
             here = (arange(pages) == page).unsqueeze(-1) & here
             self[...] = where(
                 here.reshape(pages, size, *features), given.index_select(0, ahead), self

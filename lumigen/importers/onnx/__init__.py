@@ -3,5 +3,7 @@
 from lumigen.importers.onnx.explaining import Explained as Explained
 from lumigen.importers.onnx.explaining import explained as explained
 from lumigen.importers.onnx.importing import from_onnx as from_onnx
+from lumigen.importers.onnx.inspecting import Inspected as Inspected
+from lumigen.importers.onnx.inspecting import inspected as inspected
 
-__all__ = ["Explained", "explained", "from_onnx"]
+__all__ = ["Explained", "Inspected", "explained", "from_onnx", "inspected"]

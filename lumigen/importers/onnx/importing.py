@@ -11,14 +11,14 @@ from typing import Any
 from lumigen.errors import BadOnnxFile, UnknownOption, first_line
 from lumigen.frontend import Dim, Entry, Model, Spec, Tensor
 from lumigen.importers.onnx.ports import dims_for, fixed, identifier, sizes_of, spec_of, tensor_type
-from lumigen.importers.onnx.reading import declared_types, read_model
+from lumigen.importers.onnx.reading import declared_elements, read_model
 from lumigen.importers.onnx.reference import original_of
 from lumigen.importers.onnx.session import MISFITS, UNKNOWN, Frame, Session, domain_of
 from lumigen.importers.onnx.values import Value
 from lumigen.names import model_taken_by
 
 ENTRY = "forward"
-OLDEST = 7  # operator set
+OLDEST = 6  # operator set
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,14 @@ def opened(model: Any, dims: Mapping[str, Any], values: Mapping[str, Any]) -> Im
 
 
 @contextmanager
+def read_well_formed(path: Path) -> Generator[Any]:
+    """The message of a file; what does not fit in it while it is looked at is a BadOnnxFile."""
+    proto, file = read_model(path)
+    with _well_formed(file):
+        yield proto
+
+
+@contextmanager
 def _well_formed(file: Path | None) -> Generator[None]:
     """What Python raises of a message whose parts do not fit, such as names that are no text, is a BadOnnxFile."""
     try:
@@ -93,7 +101,7 @@ def _declared(
     functions = {(domain_of(f), f.name): f for f in proto.functions}
     name = model_name(file.stem if file else graph.name)
     session = Session(
-        file.name if file else "the model", file, functions, versions, declared_types(proto)
+        file.name if file else "the model", file, functions, versions, declared_elements(proto)
     )
     return Imported(
         proto,
@@ -150,7 +158,7 @@ def run(imported: Imported, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     graph = imported.proto.graph
     values: dict[str, Any] = {onnx: given[name] for onnx, name, _ in imported.inputs}
     values |= imported.known
-    frame = Frame(values, session.versions)
+    frame = Frame(values, session.versions, elements=dict(session.elements))
     with _well_formed(imported.file):
         session.run(graph, frame)
     out: dict[str, Tensor] = {}

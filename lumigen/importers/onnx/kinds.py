@@ -14,9 +14,10 @@ import numpy as np
 
 from lumigen.dtype import f32, i64
 from lumigen.frontend import Tensor, functions
+from lumigen.importers.onnx import parts
 from lumigen.importers.onnx.node import OnnxNode
 from lumigen.importers.onnx.reading import numpy_type
-from lumigen.importers.onnx.values import Array, Known, held
+from lumigen.importers.onnx.values import Array, Known, held, tidied
 
 # The bits of integers that ours has no type of; whether they are signed.
 NARROW = {
@@ -107,9 +108,17 @@ def wrapped(x: Tensor, kind: np.dtype[Any]) -> Tensor:
 
 
 def known_cast(a: Array, kind: np.dtype[Any]) -> Any:
-    """Known numbers in another type; sizes stay as they are among integers, and floats of them are no longer known."""
+    """Known numbers in another type; sizes stay as they are among integers, and are parts of them as floats."""
     if a.dtype != object:
         return None if kind.hasobject else a.astype(kind)
     if kind.kind in "iu":
-        return Known(a, kind=kind)
+        return Known(
+            tidied(np.asarray(np.frompyfunc(parts.whole, 1, 1)(a), object), kind), kind=kind
+        )
+    if kind in (np.float32, np.float64):
+        return Known(np.asarray(np.frompyfunc(_part, 1, 1)(a), object), kind=kind)
     return a != 0 if kind == np.bool_ else None
+
+
+def _part(value: Any) -> Any:
+    return value if parts.has_parts(value) else parts.Part(value)

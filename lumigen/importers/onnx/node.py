@@ -74,7 +74,7 @@ class Operator:
     """An operator from a version of its operator set on.
 
     `function` gives its outputs of a node. `known` gives the array of one output from a node and its operands' arrays
-    where all of them are known; sizes in them are objects.
+    where all of them are known; sizes in them are objects. `refusal` says why no node of it is compiled.
     """
 
     name: str
@@ -82,6 +82,7 @@ class Operator:
     since: int = 1
     known: OfKnown | None = None
     domain: str = ""
+    refusal: str = ""
 
 
 @dataclass(eq=False)

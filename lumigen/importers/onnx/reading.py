@@ -7,6 +7,7 @@ directory is read.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,8 @@ def _external(tensor: Any, file: Path | None) -> Array:
     return np.memmap(place, kind, "r", offset, shape) if count else np.zeros(shape, kind)
 
 
-def declared_types(proto: Any) -> dict[str, Any]:
-    """The TypeProto of each value of the main graph, by name: those that say it, and all where a type is narrow."""
+def declared_elements(proto: Any) -> dict[str, int]:
+    """The element type of each value of the main graph, by name: those that say it, and all where a type is narrow."""
     graph = proto.graph
     used = {t.data_type for t in graph.initializer}
     used |= {a.i for n in graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to"}
@@ -120,4 +121,11 @@ def declared_types(proto: Any) -> dict[str, Any]:
             why = f"the types of its values do not fit together: {first_line(e)[:100].rstrip('.')}"
             remedy = "Check it with onnx.checker.check_model, or export it again."
             raise BadOnnxFile(file="the model", why=why, remedy=remedy) from None
-    return {v.name: v.type for v in (*graph.input, *graph.output, *graph.value_info)}
+    tensors = {t.name: int(t.data_type) for t in graph.initializer}
+    return tensors | elements_of((*graph.input, *graph.output, *graph.value_info))
+
+
+def elements_of(infos: Iterable[Any]) -> dict[str, int]:
+    """The element types of values that declare one."""
+    found = {v.name: int(v.type.tensor_type.elem_type) for v in infos}
+    return {name: element for name, element in found.items() if element}

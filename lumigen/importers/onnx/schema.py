@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lumigen.importers.onnx.node import OnnxNode
@@ -30,6 +31,37 @@ def body_of(node: OnnxNode) -> tuple[Any, list[Any]] | None:
     body.ParseFromString(text)
     defaults = [a.default_value for a in schema.attributes.values() if a.default_value.type]
     return (body, defaults) if body.node else None
+
+
+def is_function(domain: str, op: str, version: int) -> bool:
+    """Whether an operator is one of others."""
+    defs = package("onnx.defs")
+    try:
+        schema = defs.get_schema(op, version, domain)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def output_element(node: OnnxNode, i: int, given: Sequence[int]) -> int:
+    """The element type of an output: that of an operand which the operator declares alike; 0 where it says none."""
+    if node.op == "Cast":
+        return int(node.attr("to"))
+    defs = package("onnx.defs")
+    try:
+        schema = defs.get_schema(node.op, node.version, node.proto.domain)
+    except defs.SchemaError:
+        return 0
+    variadic = defs.OpSchema.FormalParameterOption.Variadic
+    outputs = schema.outputs
+    if not outputs or (i >= len(outputs) and outputs[-1].option != variadic):
+        return 0
+    wanted = outputs[min(i, len(outputs) - 1)].type_str
+    for k, element in enumerate(given):
+        at = min(k, len(schema.inputs) - 1)
+        if element and schema.inputs[at].type_str == wanted and schema.inputs[at].is_homogeneous:
+            return element
+    return 0
 
 
 def _newest(versions: list[int], version: int) -> int:

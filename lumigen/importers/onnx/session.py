@@ -26,8 +26,8 @@ from lumigen.frontend.nn.module import Buffer, Module, Parameter
 from lumigen.frontend.trace import current, fail
 from lumigen.importers.onnx.kinds import kept_in
 from lumigen.importers.onnx.node import NodePlace, OnnxNode, Operator
-from lumigen.importers.onnx.reading import array_of
-from lumigen.importers.onnx.schema import body_of, type_of
+from lumigen.importers.onnx.reading import NARROW_ELEMENTS, array_of, elements_of
+from lumigen.importers.onnx.schema import body_of, output_element, type_of
 from lumigen.importers.onnx.table import row_of
 from lumigen.importers.onnx.values import FEW, INT64, Array, Known, Value, held, tidied, written
 
@@ -59,6 +59,7 @@ class Frame:
     outer: Frame | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     depth: int = 0
+    elements: dict[str, int] = field(default_factory=dict[str, int])  # in TensorProto.DataType
 
     def find(self, name: str) -> Value:
         """The value of a name; KeyError where no node before has made it."""
@@ -68,6 +69,13 @@ class Frame:
                 return at.values[name]
             at = at.outer
         raise KeyError(name)
+
+    def element(self, name: str) -> int:
+        """The type of ONNX's of a name, 0 where it is not known."""
+        at: Frame | None = self
+        while at is not None and name not in at.elements:
+            at = None if name in at.values else at.outer
+        return at.elements[name] if at else 0
 
 
 class Unknown:
@@ -85,7 +93,7 @@ class Session:
     file: Path | None
     functions: Mapping[tuple[str, str], Any]
     versions: Mapping[str, int]
-    types: Mapping[str, Any]  # TypeProto of each value of the main graph that declares one
+    elements: Mapping[str, int]  # the type of each value of the main graph that declares one
     read: Initialisers = field(default_factory=Initialisers)
     problems: list[LumigenError] | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -122,9 +130,8 @@ class Session:
         return array_of(tensor, self.file)
 
     def element_type(self, name: str, value: Value, frame: Frame) -> int:
-        """The type of ONNX's that a value has: the declared one, else that of ours."""
-        declared = self.types.get(name) if frame.depth == 0 else None
-        return int((declared or type_of(value)).tensor_type.elem_type)
+        """The type of ONNX's that a value has: the one that is known by its name, else that of ours."""
+        return frame.element(name) or int(type_of(value).tensor_type.elem_type)
 
     def run_graph(self, node: OnnxNode, graph: Any, given: Sequence[Value]) -> list[Value]:
         """The outputs of a subgraph, which sees the names around its node."""
@@ -138,6 +145,7 @@ class Session:
             outer,
             outer.attributes,
             self._deeper(outer, node),
+            elements_of(graph.input),
         )
         self.run(graph, frame, inside=True)
         return [frame.find(o.name) for o in graph.output]
@@ -225,13 +233,24 @@ class Session:
     def _named(self, node: OnnxNode, name: str, value: Value) -> Value:
         """The value; the kernels that compute a tensor, and a weight, are called by its name."""
         scope = current()
-        if node.frame.depth == 0 and name in self.types and isinstance(value, Tensor):
-            value = kept_in(node, value, self.types[name].tensor_type.elem_type)
+        frame: Frame = node.frame
+        element = frame.elements.get(name) or self._element_of(node, name)
+        if element:
+            frame.elements[name] = element
+        if element and isinstance(value, Tensor):
+            value = kept_in(node, value, element)
         if isinstance(value, Tensor) and scope is not None and not isinstance(value, Parameter):
             scope.returned.setdefault(value.edge.node, name)
         if isinstance(value, Known) and not value.name:
             return replace(value, name=name)
         return value
+
+    def _element_of(self, node: OnnxNode, name: str) -> int:
+        """The type of an output that follows from those of operands, where one is narrower than ours."""
+        given = [node.frame.element(i) if i else 0 for i in node.proto.input]
+        if node.op != "Cast" and not NARROW_ELEMENTS.intersection(given):
+            return 0
+        return output_element(node, list(node.proto.output).index(name), given)
 
     def _apply(self, node: OnnxNode) -> Any:
         """The outputs of a node: of a function of the model, of a row of the table, or of what it stands for."""
@@ -278,12 +297,14 @@ class Session:
         attributes = {a.name: a for a in (*defaults, *function.attribute_proto)}
         attributes |= {a.name: a for a in node.resolved().attribute}
         versions = {domain_of(o): int(o.version) for o in function.opset_import}
+        pairs = zip(function.input, node.proto.input, strict=False)
         frame = Frame(
             dict(zip(function.input, given, strict=True)),
             {**node.frame.versions, **versions},
             None,
             attributes,
             self._deeper(node.frame, node),
+            {i: e for i, o in pairs if o and (e := node.frame.element(o))},
         )
         self.run(function, frame, inside=True)
         try:

@@ -17,6 +17,7 @@ from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.errors import UnsupportedNode
 from lumigen.frontend import Tensor, functions
 from lumigen.frontend.trace import fail
+from lumigen.importers.onnx.parts import Part
 
 Array: TypeAlias = np.ndarray[Any, Any]
 INT64 = np.dtype(np.int64)  # what sizes are, unless a node casts them
@@ -125,8 +126,8 @@ def written(known: Known) -> Tensor | None:
     """The tensor that needs no weight: one number everywhere, sizes, or nothing at all."""
     array = known.array
     if known.is_symbolic:
-        parts = [functions.full((), size, held(known.kind)) for size in array.flat]
-        return functions.stack(parts).reshape(*array.shape)
+        numbers = [_written(size, held(known.kind)) for size in array.flat]
+        return functions.stack(numbers).reshape(*array.shape)
     dtype = held(array.dtype)
     if array.dtype == np.uint64 and (array > i64.greatest).any():
         why, remedy = "a constant of uint64 is above 2**63 - 1", "Use int64."
@@ -137,6 +138,13 @@ def written(known: Known) -> Tensor | None:
         array = array.astype(np.float32)
     number = scalar_of(Known(array))
     return None if number is None else functions.full(array.shape, number, dtype)
+
+
+def _written(size: Any, dtype: DType) -> Tensor:
+    if not isinstance(size, Part):
+        return functions.full((), size, dtype)
+    found = functions.full((), size.of, dtype)
+    return found if size.by == 1 else found / size.by
 
 
 def listed(value: Value) -> list[Value]:

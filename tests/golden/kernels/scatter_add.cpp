@@ -17,8 +17,8 @@ void k01_sum_simt(const void* raw, int64_t task, char* /*scratch*/) {
   for (int64_t i0 = 256 * task; i0 < 20; ++i0) {
     for_lanes(8, [&](int64_t i1, auto lanes) {
       Vec acc0 = splat(0.0f);
-      for (int64_t k0 = index_max(0, x1[i0]); k0 < index_min(rows, x1[i0 + 1]); ++k0) {
-        acc0 = acc0 + ((x1[k0 + 21] < rows && 0 <= x1[k0 + 21]) ? load(x + i1 + 8 * x1[k0 + 21], lanes) : splat(0.0f));
+      for (int64_t k0 = x1[i0]; k0 < index_min(rows, x1[i0 + 1]); ++k0) {
+        acc0 = acc0 + ((x1[k0 + 21] < rows) ? load(x + i1 + 8 * x1[k0 + 21], lanes) : splat(0.0f));
       }
       store(out + 8 * i0 + i1, acc0 + splat(0.0f), lanes);
     });

@@ -12,17 +12,18 @@ __global__ void __launch_bounds__(kThreads) k01_sum_simt_model_1(const __grid_co
   const float* const x = args.x;
   const int64_t* const x1 = args.x1;
   float* const out = args.out;
-  [[maybe_unused]] const int64_t rows = args.rows;
-  const int64_t task = blockIdx.x;
+  [[maybe_unused]] const int rows = static_cast<int>(args.rows);
+  const int task = static_cast<int>(blockIdx.x);
   await_turn();
   either_way(is_packed(x, out), [&](auto packed) {
-    for (int64_t i0 = 128 * task + team_number(); i0 < 20; i0 += kTeams) {
-      for_lanes(packed, 8, [&](int64_t i1, auto lanes) {
+    for (int i0 = 128 * task + team_number(); i0 < 20; i0 += kTeams) {
+      for_lanes(packed, 8, [&](int i1, auto lanes) {
         Vec acc0 = splat(0.0f);
         #pragma unroll 8
-        for (int64_t k0 = index_max(0, x1[i0]); k0 < index_min(rows, x1[i0 + 1]); ++k0) {
+        for (int k0 = static_cast<int>(x1[i0]); k0 < index_min(rows, static_cast<int>(x1[i0 + 1])); ++k0) {
           acc0 = acc0 +
-              ((x1[k0 + 21] < rows && 0 <= x1[k0 + 21]) ? load(x + i1 + 8 * x1[k0 + 21], lanes) : splat(0.0f));
+              ((static_cast<int>(x1[k0 + 21]) < rows) ? load(x + i1 + 8 * static_cast<int>(x1[k0 + 21]), lanes)
+                  : splat(0.0f));
         }
         store(out + 8 * i0 + i1, acc0 + splat(0.0f), lanes);
       });

@@ -3,6 +3,7 @@
 from lumigen.importers.onnx.node import Operator
 from lumigen.importers.onnx.operators import (
     attention,
+    classical,
     contrib,
     control,
     convolutions,
@@ -21,6 +22,7 @@ from lumigen.importers.onnx.operators import (
     sequences,
     signals,
     sources,
+    trees,
 )
 
 ROWS: tuple[Operator, ...] = (
@@ -42,5 +44,7 @@ ROWS: tuple[Operator, ...] = (
     *signals.ROWS,
     *contrib.ROWS,
     *regions.ROWS,
+    *classical.ROWS,
+    *trees.ROWS,
     *refused.ROWS,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from lumigen.dtype import boolean, f64
 from lumigen.frontend import Tensor, functional, functions
-from lumigen.importers.onnx import kinds
+from lumigen.importers.onnx import kinds, parts
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.reading import numpy_type
 from lumigen.importers.onnx.values import Array
@@ -35,12 +35,20 @@ def binary(name: str, f: Binary, known: Binary | None = None) -> Operator:
 
     def of_known(n: OnnxNode, a: Array, b: Array) -> Any:
         assert known is not None
-        return known(a, b)
+        return known(a, b) if n.attr("axis", None) is None else None
 
     def function(n: OnnxNode) -> Tensor:
-        return f(n.tensor(0), n.tensor(1))
+        return f(n.tensor(0), placed(n, n.tensor(0), n.tensor(1)))
 
     return Operator(name, function, known=None if known is None else of_known)
+
+
+def placed(n: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
+    """The second operand: before version 7 its axes are those of the first from an attribute on."""
+    axis = n.attr("axis", None)
+    if axis is None or not b.ndim:
+        return b
+    return b.reshape(*b.shape, *(1,) * (a.ndim - int(axis) % a.ndim - b.ndim))
 
 
 def variadic(name: str, f: Binary, known: Binary) -> Operator:
@@ -50,6 +58,11 @@ def variadic(name: str, f: Binary, known: Binary) -> Operator:
         return reduce(known, arrays)
 
     return Operator(name, lambda n: reduce(f, n.tensors()), known=of_known)
+
+
+def _of_parts(f: Callable[[Any], Any], known: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of known floats, or of floats of sizes."""
+    return lambda a: np.asarray(np.frompyfunc(f, 1, 1)(a)) if a.dtype == object else known(a)
 
 
 def kept(found: Any, a: Array) -> Any:
@@ -77,6 +90,8 @@ def _quotient(a: Any, b: Any) -> Any:
 def _known_quotients(a: Array, b: Array) -> Array:
     if a.dtype != object and a.dtype.kind not in "iu":
         return a / b
+    if object in (a.dtype, b.dtype) and parts.has_parts(*a.flat, *b.flat):
+        return np.true_divide(a.astype(object), b.astype(object))
     out = np.frompyfunc(_quotient, 2, 1)(a.astype(object), b.astype(object))
     kind = object if object in (a.dtype, b.dtype) else a.dtype
     return np.asarray(out, object).astype(kind)
@@ -108,8 +123,8 @@ def power_of(n: OnnxNode) -> Tensor:
     a, known = n.tensor(0), n.constant(1)
     is_whole = known is not None and math.isfinite(known) and known == int(known)
     if known is None or (a.dtype.is_int and not is_whole):
-        return power(a, n.tensor(1))
-    base = functions.broadcast_tensors(a, n.tensor(1))[0]
+        return power(a, placed(n, a, n.tensor(1)))
+    base = functions.broadcast_tensors(a, placed(n, a, n.tensor(1)))[0]
     return base.pow(int(known) if is_whole else known).to(a.dtype)
 
 
@@ -202,6 +217,12 @@ def leaky(x: Tensor, slope: Any) -> Tensor:
     return functions.where(x < 0, x * slope, x)
 
 
+def leaky_of_channels(n: OnnxNode) -> Tensor:
+    """Before version 7 slopes are one, or one for each channel."""
+    x = n.tensor(0)
+    return leaky(x, n.tensor(1).reshape(-1, *(1,) * max(x.ndim - 2, 0)))
+
+
 def shrink(n: OnnxNode) -> Tensor:
     x, bias, edge = n.tensor(0), n.attr("bias", 0.0), n.attr("lambd", 0.5)
     zero = functions.zeros_like(x)
@@ -251,12 +272,12 @@ ROWS = (
     unary("Asinh", Tensor.asinh),
     unary("Atan", Tensor.atan),
     unary("Atanh", Tensor.atanh),
-    unary("Ceil", Tensor.ceil, lambda a: None if a.dtype == object else np.ceil(a)),
+    unary("Ceil", Tensor.ceil, _of_parts(parts.ceil, np.ceil)),
     unary("Cos", Tensor.cos),
     unary("Cosh", Tensor.cosh),
     unary("Erf", Tensor.erf),
     unary("Exp", Tensor.exp),
-    unary("Floor", Tensor.floor, lambda a: None if a.dtype == object else np.floor(a)),
+    unary("Floor", Tensor.floor, _of_parts(parts.floor, np.floor)),
     Operator("Identity", lambda n: n.inputs[0]),
     unary("Log", Tensor.log),
     unary("Neg", Tensor.neg, np.negative),
@@ -292,7 +313,8 @@ ROWS = (
     binary("GreaterOrEqual", lambda a, b: a >= b, _compared(np.greater_equal)),
     binary("Less", lambda a, b: a < b, _compared(np.less)),
     binary("LessOrEqual", lambda a, b: a <= b, _compared(np.less_equal)),
-    binary("PRelu", leaky),
+    Operator("PRelu", lambda n: leaky(n.tensor(0), n.tensor(1)), since=7),
+    Operator("PRelu", leaky_of_channels, since=1),
     Operator("Pow", power_of),
     Operator("Mod", modulo, known=_known_modulo),
     Operator("BitShift", shift),

@@ -12,6 +12,7 @@ from lumigen.dtype import boolean
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
 from lumigen.importers.onnx.values import FEW, Array, Known, Value, as_known, shape_of
+from lumigen.index import ix
 
 # --- shapes ---------------------------------------------------------------------------------------
 
@@ -69,11 +70,21 @@ def _axes(n: OnnxNode, i: int, rank: int) -> list[int] | None:
     return None if given is None else [int(a) % rank for a in given]
 
 
+def range_of_size(size: Any) -> range:
+    """What a size can be."""
+    low, high = ix(size).bounds()
+    return range(low or 0, 2**63 - 1 if high is None else high + 1)
+
+
 def squeeze(n: OnnxNode) -> Tensor:
     x = n.tensor(0)
     axes = _axes(n, 1, max(x.ndim, 1))
     if axes is None:
         axes = [d for d, e in enumerate(x.shape) if isinstance(e, int) and e == 1]
+        for d, e in enumerate(x.shape):
+            if d not in axes and 1 in range_of_size(e):
+                why = f"it has no axes, and whether axis {d} of size {e} goes depends on a run"
+                raise n.unsupported(why, f"Give it axes, or give {e} a range from 2 on.")
     for d in axes:
         if not (isinstance(e := x.shape[d], int) and e == 1):
             raise n.unsupported(f"axis {d} to be squeezed is {e}, and not 1", "Correct the axes.")

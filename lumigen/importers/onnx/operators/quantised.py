@@ -81,13 +81,12 @@ def dequantize(n: OnnxNode) -> Tensor:
 
 
 def dynamic(n: OnnxNode) -> tuple[Tensor, ...]:
-    """As u8, by the range of the elements and 0."""
+    """As u8, by the range of the elements and 0; of zeros alone by a range of 1."""
     x = n.tensor(0)
     low, high = x.amin().clamp(max=0.0), x.amax().clamp(min=0.0)
-    scale = (high - low) / 255
-    safe = scale.masked_fill(scale == 0, 1)
-    zero = (-low / safe).clamp(0, 255).round().to(u8)
-    return quantised(x, safe, zero, np.dtype(np.uint8)), scale, zero
+    scale = (high - low).masked_fill(high == low, 1) / 255
+    zero = (-low / scale).clamp(0, 255).round().to(u8)
+    return quantised(x, scale, zero, np.dtype(np.uint8)), scale, zero
 
 
 def _rows(zero: Tensor | None, axis: int, rank: int) -> Tensor | None:

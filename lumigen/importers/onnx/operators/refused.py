@@ -13,10 +13,8 @@ _TEXTS = (
     "Do it before the model, and pass numbers.",
 )
 _TRAINING = ("it trains, and models are compiled for inference", "Export the model in eval mode.")
-_TREES = (
-    "it is an operator of classical machine learning",
-    "Convert it to tensors: hummingbird does.",
-)
+_MAPS = ("it makes maps of strings", "Take what goes into it as the output.")
+_VOTES = ("support vectors vote for classes, and probabilities are iterated", "Export a regressor.")
 
 REASONS = {
     "NonMaxSuppression": (
@@ -30,13 +28,14 @@ REASONS = {
     **dict.fromkeys(("RegexFullMatch", "TfIdfVectorizer"), _TEXTS),
 }
 OF_DOMAINS = {
-    "ai.onnx.preview.training": ("Adagrad", "Adam", "Gradient", "Momentum"),
-    "ai.onnx.ml": (
-        "LabelEncoder",
-        "TreeEnsemble",
-        "TreeEnsembleClassifier",
-        "TreeEnsembleRegressor",
+    "ai.onnx.preview.training": dict.fromkeys(
+        ("Adagrad", "Adam", "Gradient", "Momentum"), _TRAINING
     ),
+    "ai.onnx.ml": {
+        **dict.fromkeys(("ZipMap", "DictVectorizer", "CastMap"), _MAPS),
+        "CategoryMapper": _TEXTS,
+        "SVMClassifier": _VOTES,
+    },
 }
 
 
@@ -47,11 +46,8 @@ def _refusing(why: str, remedy: str) -> Function:
     return function
 
 
-ROWS = (
-    *(Operator(name, _refusing(*reason)) for name, reason in REASONS.items()),
-    *(
-        Operator(name, _refusing(*(_TRAINING if "training" in domain else _TREES)), domain=domain)
-        for domain, names in OF_DOMAINS.items()
-        for name in names
-    ),
+ROWS = tuple(
+    Operator(name, _refusing(*reason), domain=domain, refusal=reason[0])
+    for domain, reasons in {"": REASONS, **OF_DOMAINS}.items()
+    for name, reason in reasons.items()
 )
