@@ -105,11 +105,8 @@ template <class F>
 void without_python(F&& call) {
   PyThreadState* const state = PyEval_SaveThread();
   call();
-#if PY_VERSION_HEX >= 0x030d0000
-  const bool is_ending = Py_IsFinalizing() != 0;
-#else
-  const bool is_ending = _Py_IsFinalizing() != 0;
-#endif
+  // False from the beginning of the end on; whether Python is finalizing is forgotten when that is done.
+  const bool is_ending = Py_IsInitialized() == 0;
   while (is_ending) std::this_thread::sleep_for(std::chrono::hours(1));
   PyEval_RestoreThread(state);
 }
