@@ -145,8 +145,10 @@ def lowered(name: str, device: str) -> tuple[tuple[Region, Candidate], ...]:
 
     @dataclass(frozen=True)
     class Watched(Device):
-        def lower(self, region: Region) -> tuple[Candidate, tuple[Built, ...]]:
-            candidate, built = super().lower(region)
+        def lower(
+            self, region: Region, wanted: Candidate | None = None
+        ) -> tuple[Candidate, tuple[Built, ...]]:
+            candidate, built = super().lower(region, wanted)
             seen.append((region, candidate))
             return candidate, built
 

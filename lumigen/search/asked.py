@@ -15,6 +15,7 @@ from lumigen.passes import Entries
 from lumigen.progress import Stages
 from lumigen.search.book import NOTHING, Book, book_of
 from lumigen.search.tune import News, tune
+from lumigen.target import HOST
 from lumigen.target_row import Target
 
 SCHEDULES = "schedules.json"  # of a project
@@ -59,7 +60,7 @@ def asked_for(target: Target, seconds: float | None, file: str | Path | None) ->
         expected = f"seconds, {LEAST:g} to {MOST:g}"
         raise BadArgument(op="compile", name="tune", value=f"{seconds:g}", expected=expected)
     if seconds is not None and target.has_device:
-        expected = "cpu: kernels of other targets are not measured yet"
+        expected = f"{HOST.name}: kernels of other targets are not measured yet"
         raise BadArgument(
             op="compile", name="target with tune", value=target.text, expected=expected
         )

@@ -5,6 +5,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -98,17 +99,45 @@ struct Argument {
   bool is_copy = false;  // of the array that was passed
 };
 
-// A call during which other threads of Python may run. Python may be at its end when the call is over: who
-// asks for its lock then is ended in a way that no C++ survives, so such a thread waits for the end of the
-// process.
+// The end of Python: who asks for its lock then is ended in a way that no C++ survives.
+class Ending {
+ public:
+  // Once, when the module is imported: Python says before its end that it is near.
+  void watch() {
+    py::module_::import("atexit").attr("register")(py::cpp_function([this] {
+      PyThreadState* const state = PyEval_SaveThread();
+      thread_ = std::this_thread::get_id();
+      is_near_ = true;
+      while (returning_ != 0) std::this_thread::yield();  // these still get the lock
+      PyEval_RestoreThread(state);
+    }));
+  }
+
+  // Takes the lock again. A thread that comes when the end is near waits for the end of the process.
+  void take_lock(PyThreadState* state) {
+    ++returning_;
+    if (is_near_ && std::this_thread::get_id() != thread_) {
+      --returning_;
+      while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    PyEval_RestoreThread(state);
+    --returning_;
+  }
+
+ private:
+  std::atomic<bool> is_near_{false};
+  std::atomic<int> returning_{0};  // threads that ask for the lock
+  std::thread::id thread_;         // that ends Python
+};
+
+inline Ending ending;
+
+// A call during which other threads of Python may run.
 template <class F>
 void without_python(F&& call) {
   PyThreadState* const state = PyEval_SaveThread();
   call();
-  // False from the beginning of the end on; whether Python is finalizing is forgotten when that is done.
-  const bool is_ending = Py_IsInitialized() == 0;
-  while (is_ending) std::this_thread::sleep_for(std::chrono::hours(1));
-  PyEval_RestoreThread(state);
+  ending.take_lock(state);
 }
 
 class Arrays {
