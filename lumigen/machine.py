@@ -18,6 +18,23 @@ Sizes = Mapping[str, int]  # at the sites of a schedule
 
 
 @dataclass(frozen=True)
+class Steps:
+    """What an element takes in loops, in one unit of time."""
+
+    vector: int  # a sum, product, comparison or choice, computed in vectors
+    function: int  # the same of a root, a reciprocal or a transcendental function
+    alone: int  # a step that has no vector form
+    function_alone: int
+    product: int  # a multiply-add of a product of matrices
+    near: int  # to read what stays in the caches
+    far: int
+    stored: int
+    launch: int  # a launch
+    cache: int  # bytes that stay near
+    tile: int  # points of a side of a tile of products
+
+
+@dataclass(frozen=True)
 class Storing:
     """What decides whether a value is stored, or computed where it is read."""
 
@@ -36,6 +53,7 @@ class Storing:
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
+    steps: Steps | None  # with which repeated values are weighed; none where no figures say that it pays
 
 
 @dataclass(frozen=True)

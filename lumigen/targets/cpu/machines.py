@@ -14,6 +14,7 @@ from lumigen.machine import (
     Grain,
     Processor,
     ScanParts,
+    Steps,
     Storing,
     ThreadTiles,
     Vectors,
@@ -82,6 +83,20 @@ TILES = ThreadTiles(
     step_of_parts=64,
     window_points=1024,
 )
+# hundredths of a cycle of one core, as measured with AVX-512
+STEPS = Steps(
+    vector=10,
+    function=100,
+    alone=70,
+    function_alone=3000,
+    product=5,
+    near=15,
+    far=60,
+    stored=60,
+    launch=600_000,
+    cache=256 * 1024,
+    tile=64,
+)
 BASELINE = Processor(
     name="baseline",
     accumulators=8,
@@ -99,6 +114,7 @@ BASELINE = Processor(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        steps=STEPS,
     ),
     division=Division(
         lanes=64 * 128,  # results, 128 to a task, for every core of a large machine

@@ -127,6 +127,7 @@ SM_80 = Gpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        steps=None,
     ),
     division=Division(
         lanes=MULTIPROCESSORS * 4096,  # four to each of a thousand threads of every multiprocessor

@@ -1,0 +1,77 @@
+"""repeated: values that loops compute again and again, and what it saves to store them once and read them.
+
+A mask of positions has no axis of heads, a part of a concatenation may be the same in all rows: where the loops around
+such a value run over more axes than it has, and it cannot be computed outside of them, they compute it once for each
+of their points. It is asked of the regions as they are cut, with the value and without.
+"""
+
+from __future__ import annotations
+
+from lumigen.graph import Node
+from lumigen.lower.contractions import volume_of
+from lumigen.lower.cut_graph import MONOIDS, CutGraph
+from lumigen.lower.skeletons import Skeletons
+from lumigen.lower.work import work
+from lumigen.machine import Steps
+from lumigen.ops import SOURCES, Op
+
+def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> dict[Node, list[Node]]:
+    """Values that regions would rather read, with these regions, what saves most first; each region reads one at most."""
+    saved: dict[Node, float] = {}
+    owners = _owners(g)
+    for n, roots in owners.items():
+        gain = _saved(g, skeletons, steps, n, roots)
+        if gain > 0:
+            saved[n] = gain
+    out: dict[Node, list[Node]] = {}
+    taken: set[Node] = set()
+    for n in sorted(saved, key=lambda n: (-saved[n], g.number[n])):
+        if taken.isdisjoint(owners[n]):
+            out[n] = owners[n]
+            taken.update(owners[n])
+    return out
+
+
+def _owners(g: CutGraph) -> dict[Node, list[Node]]:
+    """Values without reductions that become part of larger ones, by the regions that compute both."""
+    out: dict[Node, list[Node]] = {}
+    for root in g.roots():
+        if root.op in (Op.NATIVE, Op.SCAN):
+            continue
+        inside = g.inside(root)
+        reduces = _reducing(g, inside)
+        grows = {
+            a
+            for n in inside
+            for a in g.inlined_by(n)
+            if n.op not in MONOIDS and volume_of(a.shape) < volume_of(n.shape)
+        }
+        for n in inside:
+            if n in grows and n is not root and n not in reduces:
+                out.setdefault(n, []).append(root)
+    return out
+
+
+def _reducing(g: CutGraph, inside: list[Node]) -> set[Node]:
+    """Those of some nodes, in order, that hold a reduction or a loop, or are one."""
+    out: set[Node] = set()
+    for n in inside:
+        if n.op in MONOIDS or n.op is Op.SCAN or not out.isdisjoint(g.inlined_by(n)):
+            out.add(n)
+    return out
+
+
+def _saved(
+    g: CutGraph, skeletons: Skeletons, steps: Steps, n: Node, roots: list[Node]
+) -> float:
+    """What the regions take less, with the value stored in a launch of its own."""
+    apart = g.cut_also(n)
+    own = apart.region(n)
+    least = steps.launch + work(own, steps)
+    gain = -least
+    for root in roots:
+        before, after = g.region(root), apart.region(root)
+        gain += work(before, steps) - work(after, steps)
+        if skeletons.runs_whole(before) and not skeletons.runs_whole(after):
+            return 0
+    return gain

@@ -1,0 +1,208 @@
+"""work: how long the loops of a region take: what they compute, read and store, and how often they do.
+
+A pure question of a region and of a machine's steps. A value is computed once for each point of the loops that it
+varies with and of those around these; a loop over tiles does so once for each of its tiles. It knows no plan: maps and
+their reductions have loops in the order of their axes, products have tiles of rows and of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from lumigen.condition import Cmp
+from lumigen.index import Axis
+from lumigen.lower.contractions import COSTLY, product_factors, volume, volume_of
+from lumigen.lower.scope import is_per_lane, kernel_reductions
+from lumigen.machine import Steps
+from lumigen.memo import remembered
+from lumigen.ops import Op
+from lumigen.region import (
+    Buffer,
+    Carried,
+    Choose,
+    Const,
+    Expr,
+    Holds,
+    Index,
+    Intrinsic,
+    Local,
+    Prim,
+    Random,
+    Read,
+    Reduce,
+    Region,
+    Store,
+    children,
+    free_axes,
+    walk,
+)
+
+WHOLE = 1 << 40  # points of a tile that has all of a loop
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Loops around each other, outer ones first, over tiles of so many points of the inner ones."""
+
+    axes: tuple[Axis, ...]
+    tile: int = WHOLE
+
+    def times(self, varying: frozenset[Axis]) -> int:
+        """How often they compute a value that varies with these axes."""
+        last = max((i for i, a in enumerate(self.axes) if a in varying), default=-1)
+        inner = volume(self.axes[last + 1 :])
+        return volume(self.axes[: last + 1]) * -(-inner // self.tile)
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """All loops around a value, which is wanted at a `share` of their points."""
+
+    groups: tuple[_Group, ...]
+    share: float = 1.0
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        return frozenset(a for g in self.groups for a in g.axes)
+
+    def times(self, e: Expr) -> float:
+        """How often they compute a value."""
+        varying, out = free_axes(e), 1
+        for g in self.groups:
+            out *= g.times(varying)
+        return max(1.0, out * (self.share if varying & self.axes else 1.0))
+
+    def is_alone(self, e: Expr) -> bool:
+        """Whether lanes compute it one by one."""
+        lanes = [g.axes[-1] for g in self.groups if g.axes and g.tile > 1]
+        return any(is_per_lane(e, a) for a in lanes)
+
+    def where(self, conditions: Iterable[Cmp]) -> _Nest:
+        """The points of it at which these hold."""
+        return replace(self, share=self.share * _share(tuple(conditions), self.axes))
+
+
+def _share(conditions: tuple[Cmp, ...], axes: frozenset[Axis]) -> float:
+    """Of the points of some axes: exact for ends of one axis, about half where several are compared."""
+    spans: dict[Axis, tuple[int, int]] = {}
+    out = 1.0
+    for c in conditions:
+        asked = c.axes & axes
+        if len(asked) > 1:
+            out /= 2
+            continue
+        for axis in asked:
+            factor = c.slack.coefficient(axis)
+            rest = None if factor is None else c.slack - factor * axis
+            if factor not in (1, -1) or rest is None or not rest.is_const:
+                out /= 2
+                continue
+            low, high = spans.get(axis, (0, axis.extent.estimate()))
+            spans[axis] = (max(low, -rest.const), high) if factor == 1 else (low, min(high, rest.const + 1))
+    for axis, (low, high) in spans.items():
+        out *= max(0, high - low) / axis.extent.estimate()
+    return out
+
+
+@remembered
+def work(region: Region, steps: Steps) -> float:
+    """What a region takes, in the unit of the machine's steps."""
+    return sum(_work_of_store(s, steps) for s in region.stores)
+
+
+def _work_of_store(store: Store, steps: Steps) -> float:
+    reductions = kernel_reductions([store.value])
+    products = [r for r in reductions if _is_innermost_product(r)]
+    around = [r for r in reductions if not set(products).isdisjoint(kernel_reductions([r.body]))]
+    nest = _Nest((_Group(store.axes),))
+    if products:
+        nest = _Nest(tuple(_tiles(store.axes, products[0], steps.tile)))
+    walked = _Work(steps, bool(products))
+    walked.visit(store.value, nest, alone=False)
+    # one loop computes all the folds around a product, and what they are of once
+    return walked.total / max(1, len(around)) + steps.stored * volume(store.axes)
+
+
+def _is_innermost_product(r: Reduce) -> bool:
+    return product_factors(r) is not None and not kernel_reductions([r.body])
+
+
+def _tiles(axes: tuple[Axis, ...], product: Reduce, tile: int) -> Iterator[_Group]:
+    """The loops around a product: over its batches, and over tiles of its rows, of its columns and of other axes."""
+    found = product_factors(product)
+    assert found is not None
+    rows, columns = map(free_axes, found)
+    yield from (_Group((a,), 1) for a in axes if a in rows & columns)
+    for side in (rows - columns, columns - rows, frozenset(axes) - rows - columns):
+        group = tuple(a for a in axes if a in side)
+        if group:
+            yield _Group(group, tile)
+
+
+@dataclass
+class _Work:
+    steps: Steps
+    is_tiled: bool
+    total: float = 0.0
+    seen: set[tuple[Expr, _Nest, bool]] = field(default_factory=set[tuple[Expr, _Nest, bool]])
+
+    def visit(self, e: Expr, nest: _Nest, *, alone: bool) -> None:
+        """Add what a value takes, with all that it is made of; `alone` within what lanes compute one by one."""
+        alone = alone or nest.is_alone(e)
+        if (e, nest, alone) in self.seen or isinstance(e, Const | Local | Carried):
+            return
+        self.seen.add((e, nest, alone))
+        if isinstance(e, Reduce):
+            self._fold(e, nest)
+            return
+        self.total += nest.times(e) * self._step(e, alone=alone)
+        if isinstance(e, Choose) and isinstance(e.condition, Holds):
+            self.visit(e.condition, nest, alone=alone)
+            self.visit(e.then, nest.where(e.condition.conditions), alone=alone)
+            self.visit(e.otherwise, nest, alone=alone)
+            return
+        for c in children(e):
+            self.visit(c, nest, alone=alone)
+
+    def _fold(self, r: Reduce, nest: _Nest) -> None:
+        own, tile = frozenset(r.axes), self.steps.tile
+        kept = [replace(g, axes=tuple(a for a in g.axes if a in free_axes(r))) for g in nest.groups]
+        groups = [g for g in kept if g.axes]
+        if self.is_tiled:
+            inside = _Nest((*groups, _Group(r.axes, tile)), nest.share).where(r.where)
+        else:
+            axes = tuple(a for g in groups for a in g.axes)
+            inside = _Nest((_Group((*axes, *r.axes)),), nest.share).where(r.where)
+        if product_factors(r) is not None:
+            points = nest.times(r) * volume(own) * inside.share / nest.share
+            self.total += points * self.steps.product
+        else:
+            self.total += inside.times(r.body) * self.steps.vector
+        if _is_innermost_product(r):
+            return
+        self.visit(r.body, inside, alone=False)
+
+    def _step(self, e: Expr, *, alone: bool) -> float:
+        """What one element takes, without what it is made of."""
+        steps = self.steps
+        match e:
+            case Read():
+                return self._read(e.source, e) + (steps.alone if alone else 0)
+            case Index():
+                return steps.alone * len(list(e.value.atoms())) if alone else 0
+            case Holds():
+                return (steps.alone if alone else steps.vector) * len(e.conditions)
+            case Prim() if e.op is Op.MOD and not e.dtype.is_float:
+                return 4 * steps.alone if isinstance(e.args[1], Const) else steps.function_alone
+            case Prim() if e.op in COSTLY:
+                return steps.function_alone if alone else steps.function
+            case Intrinsic() | Random():
+                return steps.function_alone if alone else steps.function
+            case _:
+                return steps.alone if alone else steps.vector
+
+    def _read(self, source: Buffer, e: Expr) -> int:
+        del e
+        size = volume_of(source.dims) * source.dtype.itemsize
+        return self.steps.near if size <= self.steps.cache else self.steps.far
