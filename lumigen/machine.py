@@ -92,6 +92,7 @@ class Vectors:
     window: int  # points of an axis: fewer fill no vector
     least: int  # points of a reduced axis: fewer are not worth a loop over lanes
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
+    pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ class ThreadTiles:
     rows_of_numbers: Sizes  # without a product
     fold: Sizes  # around a product
     fold_of_few: Sizes  # with up to `few_columns`
+    stretches: int  # of a map, whose loops are short: at most so many for each row
     few_columns: int
     least_columns: int  # between two epilogues of several products
     least_rows: int  # of a product's rows that threads share out

@@ -74,7 +74,10 @@ class _Nest:
         return max(1.0, out * (self.share if varying & self.axes else 1.0))
 
     def is_alone(self, e: Expr) -> bool:
-        """Whether lanes compute it one by one."""
+        """Whether lanes compute it one by one. Not what is chosen by ends of the lanes: each side has its own loop."""
+        if isinstance(e, Choose) and isinstance(e.condition, Holds):
+            if all(_end(c, self.axes) is not None for c in e.condition.conditions):
+                return False
         lanes = [g.axes[-1] for g in self.groups if g.axes and g.tile > 1]
         return any(is_per_lane(e, a) for a in lanes)
 
@@ -82,24 +85,37 @@ class _Nest:
         """The points of it at which these hold."""
         return replace(self, share=self.share * _share(tuple(conditions), self.axes))
 
+    def unless(self, conditions: Iterable[Cmp]) -> _Nest:
+        """The other points."""
+        return replace(self, share=self.share * (1 - _share(tuple(conditions), self.axes)))
+
+
+def _end(c: Cmp, axes: frozenset[Axis]) -> tuple[Axis, int, int] | None:
+    """The axis that a condition bounds, from where on and up to where it holds; None where it is none of that kind."""
+    asked = tuple(c.axes & axes)
+    if len(asked) != 1:
+        return None
+    (axis,) = asked
+    factor = c.slack.coefficient(axis)
+    rest = None if factor is None else c.slack - factor * axis
+    if factor not in (1, -1) or rest is None or not rest.is_const:
+        return None
+    extent = axis.extent.estimate()
+    return (axis, -rest.const, extent) if factor == 1 else (axis, 0, rest.const + 1)
+
 
 def _share(conditions: tuple[Cmp, ...], axes: frozenset[Axis]) -> float:
     """Of the points of some axes: exact for ends of one axis, about half where several are compared."""
     spans: dict[Axis, tuple[int, int]] = {}
     out = 1.0
     for c in conditions:
-        asked = c.axes & axes
-        if len(asked) > 1:
+        found = _end(c, axes)
+        if found is not None:
+            axis, low, high = found
+            first, end = spans.get(axis, (0, axis.extent.estimate()))
+            spans[axis] = max(first, low), min(end, high)
+        elif c.axes & axes:
             out /= 2
-            continue
-        for axis in asked:
-            factor = c.slack.coefficient(axis)
-            rest = None if factor is None else c.slack - factor * axis
-            if factor not in (1, -1) or rest is None or not rest.is_const:
-                out /= 2
-                continue
-            low, high = spans.get(axis, (0, axis.extent.estimate()))
-            spans[axis] = (max(low, -rest.const), high) if factor == 1 else (low, min(high, rest.const + 1))
     for axis, (low, high) in spans.items():
         out *= max(0, high - low) / axis.extent.estimate()
     return out
@@ -160,7 +176,7 @@ class _Work:
         if isinstance(e, Choose) and isinstance(e.condition, Holds):
             self.visit(e.condition, nest, alone=alone)
             self.visit(e.then, nest.where(e.condition.conditions), alone=alone)
-            self.visit(e.otherwise, nest, alone=alone)
+            self.visit(e.otherwise, nest.unless(e.condition.conditions), alone=alone)
             return
         for c in children(e):
             self.visit(c, nest, alone=alone)

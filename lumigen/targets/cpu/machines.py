@@ -75,6 +75,7 @@ TILES = ThreadTiles(
     # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long
     # streams
     fold_of_few={"depth": 256},
+    stretches=32,
     few_columns=8,
     least_columns=64,  # four panels, which a tile of sums in registers may have
     least_rows=32,
@@ -93,7 +94,7 @@ STEPS = Steps(
     near=15,
     far=60,
     stored=60,
-    launch=600_000,
+    launch=2_000_000,
     cache=256 * 1024,
     tile=64,
 )
@@ -126,7 +127,7 @@ BASELINE = Processor(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, scanned=32),
+    vectors=Vectors(window=8, least=4, scanned=32, pieces=64),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
     teams=None,
     pairs=False,
