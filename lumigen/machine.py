@@ -32,6 +32,8 @@ class Steps:
     launch: int  # a launch
     cache: int  # bytes that stay near
     tile: int  # points of a side of a tile of products
+    lanes: int  # points of a vector
+    worth: int  # a launch is to save one of so many parts of the time at least: less is within the error
 
 
 @dataclass(frozen=True)

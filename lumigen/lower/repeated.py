@@ -33,10 +33,14 @@ def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> dict[Node, list
 
 
 def _owners(g: CutGraph) -> dict[Node, list[Node]]:
-    """Values without reductions that become part of larger ones, by the regions that compute both."""
+    """Values without reductions that become part of larger ones, by the regions that compute both.
+
+    Not of new versions of a state, which compute what is new alone.
+    """
     out: dict[Node, list[Node]] = {}
+    versions = {e.node for _, e in g.graph.updates}
     for root in g.roots():
-        if root.op in (Op.NATIVE, Op.SCAN):
+        if root.op in (Op.NATIVE, Op.SCAN) or root in versions:
             continue
         inside = g.inside(root)
         reduces = _reducing(g, inside)
@@ -66,12 +70,11 @@ def _saved(
 ) -> float:
     """What the regions take less, with the value stored in a launch of its own."""
     apart = g.cut_also(n)
-    own = apart.region(n)
-    least = steps.launch + work(own, steps)
-    gain = -least
+    gain, whole = -steps.launch - work(apart.region(n), steps), 0.0
     for root in roots:
         before, after = g.region(root), apart.region(root)
+        whole += work(before, steps)
         gain += work(before, steps) - work(after, steps)
         if skeletons.runs_whole(before) and not skeletons.runs_whole(after):
             return 0
-    return gain
+    return gain if gain * steps.worth >= whole else 0

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from lumigen.condition import Cmp
+from lumigen.dtype import f32
 from lumigen.index import Axis
 from lumigen.lower.contractions import COSTLY, product_factors, volume, volume_of
 from lumigen.lower.scope import is_per_lane, kernel_reductions
+from lumigen.lower.sweeps import consecutive
 from lumigen.machine import Steps
 from lumigen.memo import remembered
 from lumigen.ops import Op
@@ -60,7 +62,9 @@ class _Nest:
     """All loops around a value, which is wanted at a `share` of their points."""
 
     groups: tuple[_Group, ...]
+    lanes: frozenset[Axis]  # innermost loops, of which vectors have neighbouring points
     share: float = 1.0
+    is_bounded: bool = False  # by ends of its lanes, so that what is read lies within its buffer
 
     @property
     def axes(self) -> frozenset[Axis]:
@@ -75,11 +79,14 @@ class _Nest:
 
     def is_alone(self, e: Expr) -> bool:
         """Whether lanes compute it one by one. Not what is chosen by ends of the lanes: each side has its own loop."""
-        if isinstance(e, Choose) and isinstance(e.condition, Holds):
-            if all(_end(c, self.axes) is not None for c in e.condition.conditions):
-                return False
-        lanes = [g.axes[-1] for g in self.groups if g.axes and g.tile > 1]
-        return any(is_per_lane(e, a) for a in lanes)
+        if isinstance(e, Choose) and e.dtype is f32 and (self.is_bounded or self.has_ends(e)):
+            return False
+        return any(is_per_lane(e, a) for a in self.lanes)
+
+    def has_ends(self, e: Choose, axes: frozenset[Axis] | None = None) -> bool:
+        """Whether a choice is one by ends of loops, over these axes if there are any."""
+        asked = e.condition.conditions if isinstance(e.condition, Holds) else ()
+        return bool(asked) and all(_end(c, axes or self.axes) is not None for c in asked)
 
     def where(self, conditions: Iterable[Cmp]) -> _Nest:
         """The points of it at which these hold."""
@@ -131,10 +138,11 @@ def _work_of_store(store: Store, steps: Steps) -> float:
     reductions = kernel_reductions([store.value])
     products = [r for r in reductions if _is_innermost_product(r)]
     around = [r for r in reductions if not set(products).isdisjoint(kernel_reductions([r.body]))]
-    nest = _Nest((_Group(store.axes),))
+    lanes, groups = frozenset(store.axes[-1:]), (_Group(store.axes),)
     if products:
-        nest = _Nest(tuple(_tiles(store.axes, products[0], steps.tile)))
-    walked = _Work(steps, bool(products))
+        groups = tuple(_tiles(store.axes, products[0], steps.tile))
+        lanes = frozenset(g.axes[-1] for g in groups if g.tile > 1)
+    walked, nest = _Work(steps, bool(products)), _Nest(groups, lanes)
     walked.visit(store.value, nest, alone=False)
     # one loop computes all the folds around a product, and what they are of once
     return walked.total / max(1, len(around)) + steps.stored * volume(store.axes)
@@ -174,22 +182,23 @@ class _Work:
             return
         self.total += nest.times(e) * self._step(e, alone=alone)
         if isinstance(e, Choose) and isinstance(e.condition, Holds):
+            asked, sides = e.condition.conditions, replace(nest, is_bounded=nest.has_ends(e, nest.lanes))
             self.visit(e.condition, nest, alone=alone)
-            self.visit(e.then, nest.where(e.condition.conditions), alone=alone)
-            self.visit(e.otherwise, nest.unless(e.condition.conditions), alone=alone)
+            self.visit(e.then, sides.where(asked), alone=alone)
+            self.visit(e.otherwise, sides.unless(asked), alone=alone)
             return
         for c in children(e):
             self.visit(c, nest, alone=alone)
 
     def _fold(self, r: Reduce, nest: _Nest) -> None:
         own, tile = frozenset(r.axes), self.steps.tile
-        kept = [replace(g, axes=tuple(a for a in g.axes if a in free_axes(r))) for g in nest.groups]
-        groups = [g for g in kept if g.axes]
+        kept = (replace(g, axes=tuple(a for a in g.axes if a in free_axes(r))) for g in nest.groups)
+        around = tuple(g for g in kept if g.axes)
         if self.is_tiled:
-            inside = _Nest((*groups, _Group(r.axes, tile)), nest.share).where(r.where)
+            inside = _Nest((*around, _Group(r.axes, tile)), nest.lanes | {r.axes[-1]}, nest.share)
         else:
-            axes = tuple(a for g in groups for a in g.axes)
-            inside = _Nest((_Group((*axes, *r.axes)),), nest.share).where(r.where)
+            inside = replace(self._swept(r, around, nest.lanes), share=nest.share)
+        inside = inside.where(r.where)
         if product_factors(r) is not None:
             points = nest.times(r) * volume(own) * inside.share / nest.share
             self.total += points * self.steps.product
@@ -198,6 +207,15 @@ class _Work:
         if _is_innermost_product(r):
             return
         self.visit(r.body, inside, alone=False)
+
+    def _swept(self, r: Reduce, around: tuple[_Group, ...], lanes: frozenset[Axis]) -> _Nest:
+        """Loops of a reduction inside those that it varies with: over lanes of its own, or inside of these."""
+        axes = tuple(a for g in around for a in g.axes)
+        if not consecutive(r, tuple(lanes & free_axes(r))):
+            return _Nest((_Group((*axes, *r.axes)),), frozenset(r.axes[-1:]))
+        outer = tuple(a for a in axes if a not in lanes)
+        groups = _Group((*outer, *r.axes)), *(_Group((a,), self.steps.lanes) for a in lanes)
+        return _Nest(groups, lanes)
 
     def _step(self, e: Expr, *, alone: bool) -> float:
         """What one element takes, without what it is made of."""

@@ -94,9 +94,11 @@ STEPS = Steps(
     near=15,
     far=60,
     stored=60,
-    launch=2_000_000,
+    launch=4_000_000,
     cache=256 * 1024,
     tile=64,
+    lanes=16,
+    worth=64,
 )
 BASELINE = Processor(
     name="baseline",
