@@ -55,7 +55,9 @@ class Storing:
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
-    steps: Steps | None  # with which repeated values are weighed; none where no figures say that it pays
+    steps: (
+        Steps | None
+    )  # with which repeated values are weighed; none where no figures say that it pays
 
 
 @dataclass(frozen=True)

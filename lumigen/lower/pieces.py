@@ -31,7 +31,11 @@ def plan_pieces(region: Region, machine: Machine) -> KernelPlan | None:
     stores = merge_axes(tuple(_at(store, i) for i in range(length)))
     *rows, lane = stores[-1].axes
     floats = store.value.dtype is f32 and computed(store.dst.dtype) is f32
-    if not floats or lane.extent.estimate() < window or not lanes_fit((s.value for s in stores), lane):
+    if (
+        not floats
+        or lane.extent.estimate() < window
+        or not lanes_fit((s.value for s in stores), lane)
+    ):
         return None
     return KernelPlan(region, (grid_loop(tuple(rows), (Loop((lane,), "lanes", stores),)),))
 

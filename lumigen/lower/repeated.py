@@ -15,6 +15,7 @@ from lumigen.lower.work import work
 from lumigen.machine import Steps
 from lumigen.ops import SOURCES, Op
 
+
 def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> dict[Node, list[Node]]:
     """Values that regions would rather read, with these regions, what saves most first; each region reads one at most."""
     saved: dict[Node, float] = {}
@@ -65,9 +66,7 @@ def _reducing(g: CutGraph, inside: list[Node]) -> set[Node]:
     return out
 
 
-def _saved(
-    g: CutGraph, skeletons: Skeletons, steps: Steps, n: Node, roots: list[Node]
-) -> float:
+def _saved(g: CutGraph, skeletons: Skeletons, steps: Steps, n: Node, roots: list[Node]) -> float:
     """What the regions take less, with the value stored in a launch of its own."""
     apart = g.cut_also(n)
     gain, whole = -steps.launch - work(apart.region(n), steps), 0.0

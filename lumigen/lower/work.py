@@ -40,21 +40,19 @@ from lumigen.region import (
     walk,
 )
 
-WHOLE = 1 << 40  # points of a tile that has all of a loop
-
 
 @dataclass(frozen=True)
 class _Group:
-    """Loops around each other, outer ones first, over tiles of so many points of the inner ones."""
+    """Loops around each other, outer ones first; with a `tile`, over tiles of so many points of the inner ones."""
 
     axes: tuple[Axis, ...]
-    tile: int = WHOLE
+    tile: int = 0
 
     def times(self, varying: frozenset[Axis]) -> int:
         """How often they compute a value that varies with these axes."""
         last = max((i for i, a in enumerate(self.axes) if a in varying), default=-1)
         inner = volume(self.axes[last + 1 :])
-        return volume(self.axes[: last + 1]) * -(-inner // self.tile)
+        return volume(self.axes[: last + 1]) * (-(-inner // self.tile) if self.tile else 1)
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ def _work_of_store(store: Store, steps: Steps) -> float:
     lanes, groups = frozenset(store.axes[-1:]), (_Group(store.axes),)
     if products:
         groups = tuple(_tiles(store.axes, products[0], steps.tile))
-        lanes = frozenset(g.axes[-1] for g in groups if g.tile > 1)
+        lanes = frozenset(g.axes[-1] for g in groups if g.tile != 1)
     walked, nest = _Work(steps, bool(products)), _Nest(groups, lanes)
     walked.visit(store.value, nest, alone=False)
     # one loop computes all the folds around a product, and what they are of once
@@ -182,7 +180,10 @@ class _Work:
             return
         self.total += nest.times(e) * self._step(e, alone=alone)
         if isinstance(e, Choose) and isinstance(e.condition, Holds):
-            asked, sides = e.condition.conditions, replace(nest, is_bounded=nest.has_ends(e, nest.lanes))
+            asked, sides = (
+                e.condition.conditions,
+                replace(nest, is_bounded=nest.has_ends(e, nest.lanes)),
+            )
             self.visit(e.condition, nest, alone=alone)
             self.visit(e.then, sides.where(asked), alone=alone)
             self.visit(e.otherwise, sides.unless(asked), alone=alone)
