@@ -392,7 +392,7 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
 def repeated_values(g: CutGraph, skeletons: Skeletons) -> list[Node]:
     """Values that loops compute for more points than there are, where that takes longer than to store and read them."""
     steps = skeletons.storing.steps
-    return list(repeated(g, skeletons, steps)) if steps is not None else []
+    return repeated(g, skeletons, steps) if steps is not None else []
 
 
 # ---- questions that several rules ask ----

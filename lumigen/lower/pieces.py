@@ -54,6 +54,6 @@ def _cuts(store: Store, last: Axis) -> frozenset[int]:
 
 def _at(store: Store, place: int) -> Store:
     """The store of one point of the last axis."""
-    (*around, last), to = store.axes, {store.axes[-1]: ix(place)}
+    to = {store.axes[-1]: ix(place)}
     at = tuple(i.substitute(to) for i in store.at)
-    return Store(store.dst, tuple(around), at, substitute(store.value, to))
+    return Store(store.dst, store.axes[:-1], at, substitute(store.value, to))

@@ -13,22 +13,22 @@ from lumigen.lower.cut_graph import MONOIDS, CutGraph
 from lumigen.lower.skeletons import Skeletons
 from lumigen.lower.work import work
 from lumigen.machine import Steps
-from lumigen.ops import SOURCES, Op
+from lumigen.ops import Op
 
 
-def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> dict[Node, list[Node]]:
-    """Values that regions would rather read, with these regions, what saves most first; each region reads one at most."""
+def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> list[Node]:
+    """Values that regions would rather read, what saves most first: one of each region, as others may depend on it."""
     saved: dict[Node, float] = {}
     owners = _owners(g)
     for n, roots in owners.items():
         gain = _saved(g, skeletons, steps, n, roots)
         if gain > 0:
             saved[n] = gain
-    out: dict[Node, list[Node]] = {}
+    out: list[Node] = []
     taken: set[Node] = set()
     for n in sorted(saved, key=lambda n: (-saved[n], g.number[n])):
         if taken.isdisjoint(owners[n]):
-            out[n] = owners[n]
+            out.append(n)
             taken.update(owners[n])
     return out
 
@@ -68,12 +68,15 @@ def _reducing(g: CutGraph, inside: list[Node]) -> set[Node]:
 
 def _saved(g: CutGraph, skeletons: Skeletons, steps: Steps, n: Node, roots: list[Node]) -> float:
     """What the regions take less, with the value stored in a launch of its own."""
+    regions = [g.region(root) for root in roots]
+    whole = sum(work(region, steps) for region in regions)
+    if whole <= steps.launch:
+        return 0
     apart = g.cut_also(n)
-    gain, whole = -steps.launch - work(apart.region(n), steps), 0.0
-    for root in roots:
-        before, after = g.region(root), apart.region(root)
-        whole += work(before, steps)
-        gain += work(before, steps) - work(after, steps)
-        if skeletons.runs_whole(before) and not skeletons.runs_whole(after):
-            return 0
-    return gain if gain * steps.worth >= whole else 0
+    left = [apart.region(root) for root in roots]
+    gain = whole - sum(work(region, steps) for region in (*left, apart.region(n))) - steps.launch
+    fits = all(
+        skeletons.runs_whole(after) or not skeletons.runs_whole(before)
+        for before, after in zip(regions, left, strict=True)
+    )
+    return gain if gain * steps.worth >= whole and fits else 0

@@ -20,7 +20,6 @@ from lumigen.machine import Steps
 from lumigen.memo import remembered
 from lumigen.ops import Op
 from lumigen.region import (
-    Buffer,
     Carried,
     Choose,
     Const,
@@ -37,7 +36,6 @@ from lumigen.region import (
     Store,
     children,
     free_axes,
-    walk,
 )
 
 
@@ -180,10 +178,8 @@ class _Work:
             return
         self.total += nest.times(e) * self._step(e, alone=alone)
         if isinstance(e, Choose) and isinstance(e.condition, Holds):
-            asked, sides = (
-                e.condition.conditions,
-                replace(nest, is_bounded=nest.has_ends(e, nest.lanes)),
-            )
+            asked, bounded = e.condition.conditions, nest.is_bounded or nest.has_ends(e, nest.lanes)
+            sides = replace(nest, is_bounded=bounded)
             self.visit(e.condition, nest, alone=alone)
             self.visit(e.then, sides.where(asked), alone=alone)
             self.visit(e.otherwise, sides.unless(asked), alone=alone)
@@ -192,7 +188,7 @@ class _Work:
             self.visit(c, nest, alone=alone)
 
     def _fold(self, r: Reduce, nest: _Nest) -> None:
-        own, tile = frozenset(r.axes), self.steps.tile
+        tile = self.steps.tile
         kept = (replace(g, axes=tuple(a for a in g.axes if a in free_axes(r))) for g in nest.groups)
         around = tuple(g for g in kept if g.axes)
         if self.is_tiled:
@@ -201,7 +197,7 @@ class _Work:
             inside = replace(self._swept(r, around, nest.lanes), share=nest.share)
         inside = inside.where(r.where)
         if product_factors(r) is not None:
-            points = nest.times(r) * volume(own) * inside.share / nest.share
+            points = nest.times(r) * volume(r.axes) * _share(r.where, inside.axes)
             self.total += points * self.steps.product
         else:
             self.total += inside.times(r.body) * self.steps.vector
@@ -215,7 +211,10 @@ class _Work:
         if not consecutive(r, tuple(lanes & free_axes(r))):
             return _Nest((_Group((*axes, *r.axes)),), frozenset(r.axes[-1:]))
         outer = tuple(a for a in axes if a not in lanes)
-        groups = _Group((*outer, *r.axes)), *(_Group((a,), self.steps.lanes) for a in lanes)
+        groups = (
+            _Group((*outer, *r.axes)),
+            *(_Group((a,), self.steps.lanes) for a in sorted(lanes, key=str)),
+        )
         return _Nest(groups, lanes)
 
     def _step(self, e: Expr, *, alone: bool) -> float:
@@ -223,7 +222,9 @@ class _Work:
         steps = self.steps
         match e:
             case Read():
-                return self._read(e.source, e) + (steps.alone if alone else 0)
+                size = volume_of(e.source.dims) * e.source.dtype.itemsize
+                read = steps.near if size <= steps.cache else steps.far
+                return read + (steps.alone if alone else 0)
             case Index():
                 return steps.alone * len(list(e.value.atoms())) if alone else 0
             case Holds():
@@ -236,8 +237,3 @@ class _Work:
                 return steps.function_alone if alone else steps.function
             case _:
                 return steps.alone if alone else steps.vector
-
-    def _read(self, source: Buffer, e: Expr) -> int:
-        del e
-        size = volume_of(source.dims) * source.dtype.itemsize
-        return self.steps.near if size <= self.steps.cache else self.steps.far
