@@ -20,6 +20,7 @@ from lumigen.index import Dim
 from lumigen.interp.graph import evaluate
 from lumigen.lower import GRAPH_PASSES
 from lumigen.lower.assemble import LoweredModel, assemble
+from lumigen.lower.devices import Device
 from lumigen.plan import KernelPlan, Loop
 from lumigen.targets.cpu.device import CPU
 from lumigen.targets.cuda.device import CUDA
@@ -131,8 +132,11 @@ def test_a_gpu_computes_them_where_they_are_read() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_programs_compute_the_graph(name: str, rng: np.random.Generator) -> None:
-    graph, model = graph_of(name), assemble((("entry", graph_of(name)),), CPU)
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_the_programs_compute_the_graph(
+    name: str, device: Device, rng: np.random.Generator
+) -> None:
+    graph, model = graph_of(name), assemble((("entry", graph_of(name)),), device)
     sizes = {d: n for d, n in SIZES[1].items() if d in model.programs[0].dims}
     given = drawn(graph, sizes, rng)
     for out, value in run_entry(model, given, {}).items():
