@@ -204,6 +204,73 @@ def squeeze(axes: tuple[int, int]) -> Callable[..., Any]:
     return forward
 
 
+def frequencies(count: int) -> Callable[[Library], Any]:
+    """Coordinates, and the sines and cosines of `count` frequencies of each, side by side."""
+
+    def forward(lib: Library, x: Any) -> Any:
+        waves = [f(x * 2.0**k) for k in range(count) for f in (lib.fn.sin, lib.fn.cos)]
+        return lib.fn.cat([x, *waves], -1)
+
+    return function(forward)
+
+
+def functions_side_by_side(lib: Library, x: Any, y: Any) -> Any:
+    parts = [x.exp(), y.tanh(), (x * y).sigmoid(), x - y, x.sin(), y.cos(), x.relu()]
+    return lib.fn.cat(parts, -1)
+
+
+def of_pairs(lib: Library, x: Any, y: Any) -> Any:
+    """What each pair of rows has: two parts that depend on one of both, and two that depend on both."""
+    shape = (x.shape[0], y.shape[0], x.shape[1])
+    of_row, of_column = x.tanh()[:, None].expand(shape), y.sigmoid()[None].expand(shape)
+    return lib.fn.cat([of_row, of_column, of_row * of_column, of_row - of_column], -1)
+
+
+def distances(lib: Library, scores: Any) -> Any:
+    """(queries, keys): how far apart they are, as floats."""
+    at = lib.fn.arange(scores.shape[-1])
+    return floats_of(lib, (at[:, None] - at[None]).abs())
+
+
+def floats_of(lib: Library, x: Any) -> Any:
+    return x.to(lib.fn.f32) if lib.is_ours else x.float()
+
+
+def alibi(lib: Library, scores: Any) -> Any:
+    slopes = lib.fn.exp2(-1.0 - floats_of(lib, lib.fn.arange(scores.shape[1])))
+    return scores - distances(lib, scores) * slopes[:, None, None]
+
+
+def log_distance(lib: Library, scores: Any) -> Any:
+    return scores - 0.5 * (distances(lib, scores) + 1).log()
+
+
+def in_blocks(lib: Library, scores: Any) -> Any:
+    """Keys of the same block of 16, every eighth one, and near ones."""
+    at = lib.fn.arange(scores.shape[-1])
+    i, j = at[:, None], at[None]
+    seen = (i // 16 == j // 16) | (j % 8 == 0) | ((i - j).abs() < 4)
+    return lib.fn.where(seen, scores, -1e9)
+
+
+def masked(mask: Callable[[Library, Any], Any]) -> Callable[[Library], Any]:
+    """The softmax of scores with a mask of positions."""
+    return function(lambda lib, x: mask(lib, x).softmax(-1))
+
+
+def attending(mask: Callable[[Library, Any], Any]) -> Callable[[Library], Any]:
+    return function(lambda lib, q, k, v: mask(lib, 0.125 * (q @ k.mT)).softmax(-1) @ v)
+
+
+def rotary(lib: Library, x: Any) -> Any:
+    """Halves of heads, rotated by angles of their positions."""
+    half = x.shape[-1] // 2
+    speeds = (floats_of(lib, lib.fn.arange(half)) * (-math.log(10000.0) / half)).exp()
+    angles = floats_of(lib, lib.fn.arange(x.shape[-2]))[:, None] * speeds
+    c, s, a, b = angles.cos(), angles.sin(), x[..., :half], x[..., half:]
+    return lib.fn.cat([a * c - b * s, b * c + a * s], -1)
+
+
 STRIDED = sequence(
     ("Conv2d", 3, 64, 2, 2),
     ("ReLU",),
@@ -213,6 +280,7 @@ STRIDED = sequence(
 )
 SMALL = sequence(("Conv2d", 128, 128, 3, 2, 1), ("ReLU",), ("Conv2d", 128, 128, 3, 1, 1))
 IMAGE, WIDE = (1, 64, 56, 56), (1, 256, 28, 28)
+SCORES, HEADS = (8, 8, 128, 128), (4, 8, 256, 64)
 MILLION = 1 << 20
 CASES: dict[str, LayerCase] = {
     "lstm_1": LayerCase("recurrent", layer("LSTM", 256, 256), floats((128, 1, 256))),
@@ -324,6 +392,19 @@ CASES: dict[str, LayerCase] = {
         function(lambda lib, x: lib.functional.interpolate(x, scale_factor=2, mode="nearest")),
         floats(IMAGE),
     ),
+    "frequencies_3": LayerCase("pieces", frequencies(10), floats((4096, 3))),
+    "frequencies_3_dynamic": LayerCase("pieces", frequencies(10), floats((4096, 3)), dynamic=(0,)),
+    "frequencies_64": LayerCase("pieces", frequencies(6), floats((1024, 64))),
+    "functions_side_by_side": LayerCase(
+        "pieces", function(functions_side_by_side), floats((256, 512), (256, 512))
+    ),
+    "parts_of_pairs": LayerCase("pieces", function(of_pairs), floats((128, 64), (128, 64))),
+    "softmax_alibi": LayerCase("masks", masked(alibi), floats(SCORES)),
+    "softmax_blocks": LayerCase("masks", masked(in_blocks), floats(SCORES)),
+    "softmax_blocks_dynamic": LayerCase("masks", masked(in_blocks), floats(SCORES), dynamic=(0,)),
+    "attention_log_distance": LayerCase("masks", attending(log_distance), floats(*3 * [HEADS])),
+    "attention_blocks": LayerCase("masks", attending(in_blocks), floats(*3 * [HEADS])),
+    "rotary": LayerCase("masks", function(rotary), floats(HEADS)),
     "layer_norm": LayerCase("norm", layer("LayerNorm", 768), floats((128, 768))),
     "group_norm": LayerCase("norm", layer("GroupNorm", 32, 256), floats(WIDE)),
     "batch_norm": LayerCase("norm", layer("BatchNorm2d", 256), floats(WIDE)),

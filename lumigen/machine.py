@@ -18,6 +18,25 @@ Sizes = Mapping[str, int]  # at the sites of a schedule
 
 
 @dataclass(frozen=True)
+class Steps:
+    """What an element takes in loops, in one unit of time."""
+
+    vector: int  # a sum, product, comparison or choice, computed in vectors
+    function: int  # the same of a root, a reciprocal or a transcendental function
+    alone: int  # a step that has no vector form
+    function_alone: int
+    product: int  # a multiply-add of a product of matrices
+    near: int  # to read what stays in the caches
+    far: int
+    stored: int
+    launch: int  # a launch
+    cache: int  # bytes that stay near
+    tile: int  # points of a side of a tile of products
+    lanes: int  # points of a vector
+    worth: int  # a launch is to save one of so many parts of the time at least: less is within the error
+
+
+@dataclass(frozen=True)
 class Storing:
     """What decides whether a value is stored, or computed where it is read."""
 
@@ -36,6 +55,9 @@ class Storing:
     row: int  # the longest row of accumulators, and of an inner operand, that stays on the chip
     row_of_weights: int  # the same where one side is weights, which stream past while the other stays in the caches
     row_of_fold: int  # the same of a fold around a product that needs no place for its scores
+    steps: (
+        Steps | None
+    )  # with which repeated values are weighed; none where no figures say that it pays
 
 
 @dataclass(frozen=True)
@@ -74,6 +96,7 @@ class Vectors:
     window: int  # points of an axis: fewer fill no vector
     least: int  # points of a reduced axis: fewer are not worth a loop over lanes
     scanned: int  # of a row that is scanned one element after the other; longer ones by vectors
+    pieces: int  # points of an axis that a kernel may have a store for each of; 0: none
 
 
 @dataclass(frozen=True)
@@ -144,6 +167,7 @@ class ThreadTiles:
     rows_of_numbers: Sizes  # without a product
     fold: Sizes  # around a product
     fold_of_few: Sizes  # with up to `few_columns`
+    stretches: int  # of a map, whose loops are short: at most so many for each row
     few_columns: int
     least_columns: int  # between two epilogues of several products
     least_rows: int  # of a product's rows that threads share out

@@ -111,7 +111,7 @@ def test_a_plan_that_stores_twice_is_refused() -> None:
     assert kernel.plan is not None
     (root,) = kernel.plan.root
     broken = replace(root, body=(*root.body, *root.body))
-    with pytest.raises(VerifyFailed, match="stores 2 times for 1 stores"):
+    with pytest.raises(VerifyFailed, match="2 stores to out are not the 1 of the region"):
         verify(replace(kernel.plan, root=(broken,)))
 
 

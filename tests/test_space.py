@@ -76,6 +76,9 @@ ALL: dict[str, Row] = {
     "parts": Row(
         lambda a, b: lg.cat((a, b), -1).exp(), {"a": lg.spec(ROWS, 40), "b": lg.spec(ROWS, 24)}
     ),
+    "pieces": Row(
+        lambda x: lg.cat([x, x.sin(), x.cos(), (x * 2).sin()], -1), {"x": lg.spec(ROWS, 2, 3)}
+    ),
     "cumsum": Row(lambda x: x.cumsum(-1), {"x": lg.spec(ROWS, 40)}),
     "scan of rows": Row(lambda x: x.cumsum(0), {"x": lg.spec(ROWS, 600)}),
     "scan in parts": Row(lambda x: x.cumsum(-1), {"x": lg.spec(1, 40000)}, ("cuda",)),

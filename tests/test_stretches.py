@@ -35,7 +35,7 @@ def padded(x, turn):
 
 
 def many(x, turn):
-    return lg.cat(list(x.chunk(5, -1))[::-1], -1)
+    return lg.cat(list(x.chunk(x.shape[1] // 7, -1))[::-1], -1)
 
 
 def of_any_length(x, turn):
@@ -56,7 +56,8 @@ CASES: dict[str, tuple[Callable, tuple, tuple, int]] = {
     "numbers, that lanes choose between": (rotated, (5, 2), (5, 1), 1),
     "three parts": (three, (5, 34), (5, 17), 3),
     "edges": (padded, (5, 21), (5, 3), 3),
-    "more parts than are worth their code": (many, (5, 35), (5, 3), 1),
+    "five parts": (many, (5, 35), (5, 3), 5),
+    "more parts than are worth their code": (many, (5, 280), (5, 3), 1),
     "sums of windows, and edges": (windows, (5, 21), (5, 3), 3),
     "maxima of windows, and edges": (maxima, (5, 21), (5, 3), 3),
     "windows as wide as what they are of": (windows, (5, 5), (5, 7), 1),

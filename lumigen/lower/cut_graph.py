@@ -7,6 +7,7 @@ its own. Which nodes are cut is decided elsewhere (`cuts`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -137,6 +138,14 @@ class CutGraph:
                     stack.append(user)
         for n in stale:
             del self.memo[n]
+
+    def cut_also(self, n: Node) -> CutGraph:
+        """The same graph cut at one node more; this one stays as it is."""
+        out = copy(self)
+        out.cut, out.memo, out.places = set(self.cut), dict(self.memo), dict(self.places)
+        out.folds, out.mapped, out.sizes = {}, {}, Sizes(out.cut)
+        out.materialise([n])
+        return out
 
     # ---- expressions ----
 

@@ -35,6 +35,7 @@ from lumigen.lower.guard import guard_reductions
 from lumigen.lower.join import fold_together
 from lumigen.lower.places import is_whole, is_widened
 from lumigen.lower.positions import bound_by, picked_by
+from lumigen.lower.repeated import repeated
 from lumigen.lower.skeletons import Skeletons, becomes_states, is_only_folded, is_product
 from lumigen.ops import SOURCES, TRANSCENDENTALS, Op
 from lumigen.region import Reduce, Region, as_index, free_axes, walk
@@ -388,6 +389,12 @@ def contractions_wanted_in_parts(g: CutGraph, skeletons: Skeletons) -> list[Node
     return list(out)
 
 
+def repeated_values(g: CutGraph, skeletons: Skeletons) -> list[Node]:
+    """Values that loops compute for more points than there are, where that takes longer than to store and read them."""
+    steps = skeletons.storing.steps
+    return repeated(g, skeletons, steps) if steps is not None else []
+
+
 # ---- questions that several rules ask ----
 
 
@@ -614,5 +621,6 @@ CUTS = Cuts(
         contractions_in_loops,
         repeated_reductions,
         contractions_wanted_in_parts,
+        repeated_values,
     ),
 )

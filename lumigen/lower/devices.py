@@ -18,6 +18,7 @@ from lumigen.index import extent_of
 from lumigen.lower.built import Built
 from lumigen.lower.contract import find_products
 from lumigen.lower.order import Keeps, plan_order
+from lumigen.lower.pieces import plan_pieces
 from lumigen.lower.plan_region import (
     Candidate,
     Scheduled,
@@ -29,7 +30,7 @@ from lumigen.lower.scan import is_scan
 from lumigen.lower.space import Builder, changes
 from lumigen.lower.sweeps import plan_sweeps
 from lumigen.machine import Machine
-from lumigen.plan import Illegal, KernelPlan, NotRealised
+from lumigen.plan import Illegal, KernelPlan, NotRealised, RegionPlan
 from lumigen.region import Region
 from lumigen.schedule import Schedule
 from lumigen.verify.plan import verify as verify_plan
@@ -75,6 +76,9 @@ class Device:
             return
         if not self._is_joined_in_loops(region):
             yield from self.products(region, self.schedule)
+        pieces = plan_pieces(region, self.machine)
+        if pieces is not None:
+            yield candidate(RegionPlan(region, (pieces,)), self.schedule)
         yield candidate(plan_loops(region, self.machine), self.schedule)
         if self.rows_in_one_loop is not None:
             yield from self.rows_in_one_loop(region, self.schedule)

@@ -51,7 +51,14 @@ def schedule_of_thread(plan: KernelPlan, machine: Processor) -> Schedule:
         case _ if _scans(plan):
             return schedule("scan", tiles.scans)
         case _:
-            return schedule_of_sliding(plan, tiles.sliding) or schedule("simt", tiles.loops)
+            return schedule_of_sliding(plan, tiles.sliding) or _of_loops(plan, machine)
+
+
+def _of_loops(plan: KernelPlan, machine: Processor) -> Schedule:
+    """Of vector loops; those of a map may be in many stretches."""
+    sizes = schedule("simt", machine.tiles.loops)
+    folds = any(loop.carries for loop in plan.loops())
+    return sizes if folds else sizes.at("stretches", machine.tiles.stretches)
 
 
 def _of_rows(found: RowFold, machine: Processor) -> Schedule:

@@ -313,7 +313,9 @@ def _grain(loops: _Loops, sizes: Schedule) -> tuple[int, int, int]:
         deep = _deep(visits, extent, back, most)
         rows = max(1, most // max(1, extent * deep + visits)) if deep >= back else 1
         return rows, lane.extent.bounds()[1] or extent, deep
-    return max(1, most // max(1, extent)), most, 1
+    pieces, lanes = len(loops.stores) // len({s.dst for s in loops.stores}), sizes["lanes"]
+    chunk = max(lanes, most // pieces // lanes * lanes) if pieces > 1 else most
+    return max(1, chunk // max(1, extent)), chunk, 1
 
 
 def _deep(visits: int, lanes: int, back: int, grain: int) -> int:

@@ -186,14 +186,14 @@ def lane_axis(store: Store, vectors: Vectors) -> Axis | None:
     varying = [r for r in kernel_reductions([store.value]) if last in free_axes(r)]
     if any(vary(r, last) for r in varying):
         return None
-    if not varying or any(_consecutive(r, (last,)) for r in varying):
+    if not varying or any(consecutive(r, (last,)) for r in varying):
         return last
     long = [tuple(a for a in r.axes if a.extent.estimate() >= vectors.window) for r in varying]
-    along = all(_consecutive(r, axes) for r, axes in zip(varying, long, strict=True))
+    along = all(consecutive(r, axes) for r, axes in zip(varying, long, strict=True))
     return None if along else last
 
 
-def _consecutive(r: Reduce, axes: tuple[Axis, ...]) -> bool:
+def consecutive(r: Reduce, axes: tuple[Axis, ...]) -> bool:
     """Whether a term reads something whose neighbours along one of the axes are neighbours in memory.
 
     What is the same in all terms is read once and does not count.

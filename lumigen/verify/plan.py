@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from lumigen.errors import VerifyFailed
-from lumigen.index import Axis
+from lumigen.index import Axis, extent_of, ix
 from lumigen.plan import KINDS, KernelPlan, Loop, Native, Product, RegionPlan
 from lumigen.region import (
     Buffer,
@@ -84,13 +83,19 @@ def _check_grids(kernel: KernelPlan, after: str) -> None:
 
 
 def _check_stores(kernel: KernelPlan, stored: list[Store], after: str) -> None:
-    """Each buffer as often as the region stores it; of one that is written over only what changes may be."""
-    wanted = [s.dst for s in kernel.region.stores if s.dst.role is not Role.COUNTER]
-    found = [s.dst for s in stored]
-    if kernel.then is not None:
-        found += [s.dst for s in kernel.then.stores]
-    if Counter(found) != Counter(wanted):
+    """Each buffer as often as the region stores it, or in pieces; of one that is written over only what changes may be.
+
+    Pieces have as many points together as the store that they are of.
+    """
+    wanted = [s for s in kernel.region.stores if s.dst.role is not Role.COUNTER]
+    found = [*stored, *(kernel.then.stores if kernel.then is not None else ())]
+    if {s.dst for s in found} != {s.dst for s in wanted}:
         _fail(after, f"stores {len(found)} times for {len(wanted)} stores")
+    for dst in {s.dst for s in wanted}:
+        whole, parts = ([s for s in of if s.dst == dst] for of in (wanted, found))
+        points = (sum((extent_of(s.axes) for s in of), ix(0)) for of in (whole, parts))
+        if len(parts) < len(whole) or (len(parts) > len(whole) and len({*points}) > 1):
+            _fail(after, f"{len(parts)} stores to {dst} are not the {len(whole)} of the region")
 
 
 def _check_product(p: Product, axes: frozenset[Axis], after: str) -> None:

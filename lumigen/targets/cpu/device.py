@@ -97,7 +97,7 @@ def _builders(machine: Processor) -> dict[str, Builder]:
     return {
         "simt": Builder(
             partial(simt.simt, machine=machine),
-            sites({"visits": visits, "lanes": lanes, "stretches": (1, 4)}),
+            sites({"visits": visits, "lanes": lanes, "stretches": (1, 4, 32)}),
         ),
         "sliding": Builder(
             partial(sliding.sliding, machine=machine),

@@ -14,6 +14,7 @@ from lumigen.machine import (
     Grain,
     Processor,
     ScanParts,
+    Steps,
     Storing,
     ThreadTiles,
     Vectors,
@@ -74,6 +75,7 @@ TILES = ThreadTiles(
     # few columns would leave most lanes idle, so they run one by one, over so many scores that memory is read in long
     # streams
     fold_of_few={"depth": 256},
+    stretches=32,
     few_columns=8,
     least_columns=64,  # four panels, which a tile of sums in registers may have
     least_rows=32,
@@ -81,6 +83,22 @@ TILES = ThreadTiles(
     points_of_part=512,
     step_of_parts=64,
     window_points=1024,
+)
+# hundredths of a cycle of one core, as measured with AVX-512
+STEPS = Steps(
+    vector=10,
+    function=100,
+    alone=70,
+    function_alone=3000,
+    product=5,
+    near=15,
+    far=60,
+    stored=60,
+    launch=4_000_000,
+    cache=256 * 1024,
+    tile=64,
+    lanes=16,
+    worth=64,
 )
 BASELINE = Processor(
     name="baseline",
@@ -99,6 +117,7 @@ BASELINE = Processor(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        steps=STEPS,
     ),
     division=Division(
         lanes=64 * 128,  # results, 128 to a task, for every core of a large machine
@@ -110,7 +129,7 @@ BASELINE = Processor(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, scanned=32),
+    vectors=Vectors(window=8, least=4, scanned=32, pieces=64),
     scans=ScanParts(workers=THREADS, least=1 << 15, whole=256, fewest=4),
     teams=None,
     pairs=False,

@@ -127,6 +127,7 @@ SM_80 = Gpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        steps=None,
     ),
     division=Division(
         lanes=MULTIPROCESSORS * 4096,  # four to each of a thousand threads of every multiprocessor
@@ -138,7 +139,7 @@ SM_80 = Gpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, scanned=32),
+    vectors=Vectors(window=8, least=4, scanned=32, pieces=0),
     scans=ScanParts(workers=MULTIPROCESSORS, least=1 << 13, whole=256, fewest=4),
     teams=TEAMS,
     multiprocessors=MULTIPROCESSORS,

@@ -1,0 +1,82 @@
+"""repeated: values that loops compute again and again, and what it saves to store them once and read them.
+
+A mask of positions has no axis of heads, a part of a concatenation may be the same in all rows: where the loops around
+such a value run over more axes than it has, and it cannot be computed outside of them, they compute it once for each
+of their points. It is asked of the regions as they are cut, with the value and without.
+"""
+
+from __future__ import annotations
+
+from lumigen.graph import Node
+from lumigen.lower.contractions import volume_of
+from lumigen.lower.cut_graph import MONOIDS, CutGraph
+from lumigen.lower.skeletons import Skeletons
+from lumigen.lower.work import work
+from lumigen.machine import Steps
+from lumigen.ops import Op
+
+
+def repeated(g: CutGraph, skeletons: Skeletons, steps: Steps) -> list[Node]:
+    """Values that regions would rather read, what saves most first: one of each region, as others may depend on it."""
+    saved: dict[Node, float] = {}
+    owners = _owners(g)
+    for n, roots in owners.items():
+        gain = _saved(g, skeletons, steps, n, roots)
+        if gain > 0:
+            saved[n] = gain
+    out: list[Node] = []
+    taken: set[Node] = set()
+    for n in sorted(saved, key=lambda n: (-saved[n], g.number[n])):
+        if taken.isdisjoint(owners[n]):
+            out.append(n)
+            taken.update(owners[n])
+    return out
+
+
+def _owners(g: CutGraph) -> dict[Node, list[Node]]:
+    """Values without reductions that become part of larger ones, by the regions that compute both.
+
+    Not of new versions of a state, which compute what is new alone.
+    """
+    out: dict[Node, list[Node]] = {}
+    versions = {e.node for _, e in g.graph.updates}
+    for root in g.roots():
+        if root.op in (Op.NATIVE, Op.SCAN) or root in versions:
+            continue
+        inside = g.inside(root)
+        reduces = _reducing(g, inside)
+        grows = {
+            a
+            for n in inside
+            for a in g.inlined_by(n)
+            if n.op not in MONOIDS and volume_of(a.shape) < volume_of(n.shape)
+        }
+        for n in inside:
+            if n in grows and n is not root and n not in reduces:
+                out.setdefault(n, []).append(root)
+    return out
+
+
+def _reducing(g: CutGraph, inside: list[Node]) -> set[Node]:
+    """Those of some nodes, in order, that hold a reduction or a loop, or are one."""
+    out: set[Node] = set()
+    for n in inside:
+        if n.op in MONOIDS or n.op is Op.SCAN or not out.isdisjoint(g.inlined_by(n)):
+            out.add(n)
+    return out
+
+
+def _saved(g: CutGraph, skeletons: Skeletons, steps: Steps, n: Node, roots: list[Node]) -> float:
+    """What the regions take less, with the value stored in a launch of its own."""
+    regions = [g.region(root) for root in roots]
+    whole = sum(work(region, steps) for region in regions)
+    if whole <= steps.launch:
+        return 0
+    apart = g.cut_also(n)
+    left = [apart.region(root) for root in roots]
+    gain = whole - sum(work(region, steps) for region in (*left, apart.region(n))) - steps.launch
+    fits = all(
+        skeletons.runs_whole(after) or not skeletons.runs_whole(before)
+        for before, after in zip(regions, left, strict=True)
+    )
+    return gain if gain * steps.worth >= whole and fits else 0
