@@ -213,11 +213,16 @@ def page(found: Sequence[Found]) -> str:
         "",
         "| op | result | reason |",
         "| --- | --- | --- |",
-        *(f"| {f.name.replace('|', ' / ')} | {f.how} | `{plain(f.why)}` |" for f in failing),
+        *(f"| {shown(f.name)} | {f.how} | `{plain(f.why)}` |" for f in failing),
         "",
         *core_lines(),
     ]
     return "\n".join(lines)
+
+
+def shown(name: str) -> str:
+    """An entry as the page has it."""
+    return name.replace("|", " / ")
 
 
 def plain(text: str) -> str:
