@@ -7,6 +7,8 @@ both with random weights and a symbolic batch. Of the rounds the quickest is pri
 of its threads.
 """
 
+# ruff: noqa: PLC0415  # torchvision need not be there for the other one
+
 from __future__ import annotations
 
 import argparse
