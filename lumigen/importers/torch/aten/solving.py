@@ -12,7 +12,7 @@ from lumigen.importers.torch.aten.row import Table, same
 
 OF_TORCH = "cholesky_inverse cholesky_solve geqrf lu_unpack ormqr triangular_solve"
 OF_LINALG = """
-cholesky_ex det householder_product inv lu lu_factor_ex lu_solve matrix_exp qr solve_triangular
+cholesky_ex det householder_product inv inv_ex lu lu_factor_ex lu_solve matrix_exp qr solve_triangular
 """
 
 
@@ -30,7 +30,6 @@ SOLVING: Table = {
     **{f"linalg_{name}": row for name, row in same(linalg, OF_LINALG).items()},
     "cholesky": lambda x, upper=False: linalg.cholesky(x, upper=upper),
     "orgqr": linalg.householder_product,
-    "linalg_inv_ex": lambda x, check_errors=False: (linalg.inv(x), None),
     "_linalg_det": lambda x: (linalg.det(x), None, None),
     "_linalg_slogdet": lambda x: (*linalg.slogdet(x), None, None),
     "_linalg_solve_ex": solve_ex,
