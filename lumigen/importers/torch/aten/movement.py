@@ -18,7 +18,7 @@ from lumigen.importers.torch.aten.row import Row, Table, same
 OF_TORCH = """
 as_strided cat chunk column_stack diag diag_embed diagonal diagonal_scatter flatten flip
 full full_like gather hstack index_add index_copy index_fill index_reduce index_select
-kron masked_scatter meshgrid movedim narrow ones ones_like permute put roll rot90
+kron masked_scatter meshgrid movedim narrow nonzero_static ones ones_like permute put roll rot90
 scalar_tensor scatter scatter_add scatter_reduce select select_scatter split squeeze stack t
 take take_along_dim transpose tril triu unbind unflatten unsqueeze vstack zeros zeros_like
 """

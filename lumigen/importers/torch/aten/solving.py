@@ -12,7 +12,8 @@ from lumigen.importers.torch.aten.row import Table, same
 
 OF_TORCH = "cholesky_inverse cholesky_solve geqrf lu_unpack ormqr triangular_solve"
 OF_LINALG = """
-cholesky_ex det householder_product inv inv_ex lu lu_factor_ex lu_solve matrix_exp qr solve_triangular
+cholesky cholesky_ex det householder_product inv inv_ex lu lu_factor lu_factor_ex lu_solve matrix_exp qr solve
+solve_triangular tensorinv tensorsolve
 """
 
 
