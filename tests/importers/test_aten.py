@@ -59,6 +59,12 @@ IMAGE = torch.linspace(-1, 1, 2 * 4 * 6 * 6).reshape(2, 4, 6, 6).sin()
 VECTOR = torch.linspace(0.5, 1.5, 4)
 IDS = torch.tensor([2, 0, 1])
 
+
+def square(x: torch.Tensor) -> torch.Tensor:
+    """A matrix whose diagonal is great."""
+    return 0.1 * x.reshape(-1)[:16].reshape(4, 4).cos() + torch.eye(4)
+
+
 CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "add.Scalar": lambda x: aten.add.Scalar(x, 3, 2),
     "sub.Scalar": lambda x: aten.sub.Scalar(x, 3, 2),
@@ -161,6 +167,32 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "bitwise": lambda x: aten.__and__.Scalar(IDS, 3) + aten.__lshift__.Scalar(IDS, 2),
     "masked_scatter": lambda x: aten.masked_scatter(x, x > 0, Y),
     "_to_copy": lambda x: aten._to_copy(x, dtype=torch.int64),
+    "block_diag": lambda x: aten.block_diag([x[0], Y[1]]),
+    "as_strided_copy": lambda x: aten.as_strided_copy(x, [3, 4], [4, 2], 1),
+    "permute_copy": lambda x: aten.permute_copy(x, [2, 0, 1]),
+    "view_copy": lambda x: aten.view_copy(x, [6, 4]),
+    "dist": lambda x: aten.dist(x, Y),
+    "polygamma": lambda x: aten.polygamma(1, Y),
+    "special_i1": lambda x: aten.special_i1(x) + aten.special_zeta(x + 4, Y),
+    "angle": lambda x: aten.angle(x),
+    "frexp": lambda x: aten.frexp.Tensor(x),
+    "gcd": lambda x: aten.gcd(IDS * 6, IDS + 9) + aten.lcm(IDS * 6, IDS + 9),
+    "cholesky": lambda x: aten.cholesky(square(x) @ square(x).mT, True),
+    "cholesky_solve": lambda x: aten.cholesky_solve(x[0].mT, square(x).tril()),
+    "linalg_cholesky_ex": lambda x: aten.linalg_cholesky_ex(square(x) @ square(x).mT),
+    "linalg_lu_factor_ex": lambda x: aten.linalg_lu_factor_ex(square(x)),
+    "linalg_lu_solve": lambda x: aten.linalg_lu_solve(
+        *aten.linalg_lu_factor_ex(square(x))[:2], x[0].mT
+    ),
+    "linalg_qr": lambda x: aten.linalg_qr(square(x)[:, :2]),
+    "linalg_matrix_exp": lambda x: aten.linalg_matrix_exp(square(x) * 0.1),
+    "linalg_solve_triangular": lambda x: aten.linalg_solve_triangular(
+        square(x), x[0].mT, upper=True
+    ),
+    "_linalg_solve_ex": lambda x: aten._linalg_solve_ex(square(x), x[0].mT)[0],
+    "_linalg_slogdet": lambda x: aten._linalg_slogdet(square(x))[:2],
+    "_linalg_det": lambda x: aten._linalg_det(square(x))[0],
+    "ormqr": lambda x: aten.ormqr(*aten.geqrf(square(x)), x[0].mT),
 }
 
 

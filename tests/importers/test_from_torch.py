@@ -617,6 +617,16 @@ def test_weights_without_elements_are_no_weights() -> None:
     assert not agrees(Hollow(), (torch.randn(2, 4),)).values()
 
 
+class OfBackward(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.ops.aten._linalg_det(x)
+
+
+def test_results_of_a_backward_pass_are_no_outputs() -> None:
+    with pytest.raises(NotImported, match="out_1: it is a result that only a backward pass reads"):
+        lg.from_torch(OfBackward(), (torch.eye(3),))
+
+
 def test_training_is_refused() -> None:
     with pytest.raises(NotImported, match=r"dropout.*\.eval\(\)"):
         lg.from_torch(nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train(), (torch.randn(1, 2),))

@@ -8,9 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
 from lumigen.importers.torch.aten import reason_of, row_of
 from lumigen.importers.torch.faults import fault, refuse_assigned, refuse_shared
+from lumigen.importers.torch.graphs import GRAPHS
+from lumigen.importers.torch.sizes import OF_SIZES
+from lumigen.importers.torch.walk import live_nodes, shown
+
+# (input, weight, bias, running mean, running variance, by the statistics of the input, ..)
+NORMS = ("aten.batch_norm.default", "aten.instance_norm.default")
 
 
 def export(
@@ -36,8 +43,11 @@ def export(
 def functional(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """The program without ops in place, and without ops that have no row where PyTorch has a decomposition.
 
-    Composites that have a row (attention, norms, convolutions) stay as they are: those are what is fused best.
+    Composites that have a row (attention, norms, convolutions) stay as they are: those are what is fused best. What
+    PyTorch needs for this is most of the time of an import, so a program that is so already stays as it is.
     """
+    if is_functional(program.graph_module):
+        return program
     table = {
         op: rule for op, rule in torch.export.default_decompositions().items() if not is_known(op)
     }
@@ -48,6 +58,27 @@ def functional(program: torch.export.ExportedProgram, name: str) -> torch.export
     except Exception as e:
         refuse_shared(program, name)
         raise fault(None, name, e) from e
+
+
+def is_functional(module: Any) -> bool:
+    """Whether no op of a graph has effects, and each that an output depends on has a row or a reason."""
+    live = live_nodes(module.graph)
+    for node in module.graph.nodes:
+        if node.op != "call_function" or node.target in OF_SIZES:
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if schema is None and shown(node.target) not in GRAPHS:
+            return False
+        if schema is not None and (schema.is_mutable or updates_statistics(node)):
+            return False
+        if schema is not None and node in live and not is_known(str(node.target)):
+            return False
+    return all(is_functional(m) for m in module.children() if isinstance(m, GraphModule))
+
+
+def updates_statistics(node: Any) -> bool:
+    """Whether a norm changes its running mean and variance, which its schema does not say."""
+    return str(node.target) in NORMS and node.args[3] is not None and node.args[5] is not False
 
 
 def is_known(op: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import TensorArgument
 
 from lumigen.dtype import i64
 from lumigen.errors import located
@@ -27,6 +28,7 @@ from lumigen.importers.torch.walk import Walk, live_nodes
 
 ENTRY = "forward"
 OBJECTS = ("CUSTOM_OBJ", "TOKEN")
+NOT_COMPUTED = "it is a result that only a backward pass reads, and is not computed here"
 
 
 def model_of(
@@ -108,14 +110,14 @@ def entry(
         results = walk.run(program.graph_module, values)
         if walk.problems:
             raise not_imported(name, walk.problems)
-        return named(program, held, results, {port for port, _ in inputs.values()})
+        return named(program, held, results, {port for port, _ in inputs.values()}, name)
 
     forward.__name__ = ENTRY
     return forward
 
 
 def named(
-    program: ExportedProgram, held: Contents, results: Any, used: Collection[str]
+    program: ExportedProgram, held: Contents, results: Any, used: Collection[str], model: str
 ) -> dict[str, Tensor]:
     """The outputs by their names; buffers that the run changes become the states of the next one."""
     out: dict[str, Tensor] = {}
@@ -127,6 +129,8 @@ def named(
             out[name] = value
         elif isinstance(value, int | SymbolicSize) and not isinstance(value, bool):
             out[name] = creation.full((), value, i64)
+        elif value is None and isinstance(given.arg, TensorArgument):
+            raise not_imported(model, [Problem(f"{name}: {NOT_COMPUTED}", None)])
     if held.started is not None:
         held.started[...] = True
     return out

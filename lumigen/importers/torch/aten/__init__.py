@@ -15,10 +15,11 @@ from lumigen.importers.torch.aten.movement import MOVEMENT
 from lumigen.importers.torch.aten.recurrent import RECURRENT
 from lumigen.importers.torch.aten.refused import HIGHER, REASONS
 from lumigen.importers.torch.aten.row import Row, Table
+from lumigen.importers.torch.aten.solving import SOLVING
 
 T = TypeVar("T")
 
-ROWS: Table = {**ELEMENTWISE, **MOVEMENT, **FOLDING, **LAYERS, **RECURRENT}
+ROWS: Table = {**ELEMENTWISE, **MOVEMENT, **FOLDING, **LAYERS, **RECURRENT, **SOLVING}
 
 
 def row_of(op: str) -> Row | None:

@@ -13,12 +13,12 @@ from lumigen.importers.torch.aten.row import Row, Table, same
 
 # As the function of this name in the namespace torch.
 OF_TORCH = """
-abs acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_left_shift
+abs acos acosh add addcdiv addcmul angle asin asinh atan atan2 atanh bitwise_and bitwise_left_shift
 bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min copysign cos
 cosh deg2rad digamma div eq erf erfc erfinv exp exp2 expm1 float_power floor floor_divide fmax fmin
-fmod frac ge gt heaviside hypot i0 isclose isfinite isin isinf isnan isneginf isposinf ldexp le
+fmod frac frexp gcd ge gt heaviside hypot i0 isclose isfinite isin isinf isnan isneginf isposinf lcm ldexp le
 lerp lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or
-logical_xor logit lt masked_fill maximum minimum mul nan_to_num ne neg pow rad2deg reciprocal
+logical_xor logit lt masked_fill maximum minimum mul nan_to_num ne neg polygamma pow rad2deg reciprocal
 remainder round rsqrt rsub sgn sigmoid sign signbit sin sinc sinh sqrt square sub tan tanh
 true_divide trunc where xlogy
 """
@@ -26,6 +26,12 @@ true_divide trunc where xlogy
 OF_FUNCTIONAL = """
 celu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu mish prelu relu relu6 selu silu
 softplus softshrink threshold
+"""
+# As the function of this name in torch.special.
+OF_SPECIAL = """
+chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w entr erfcx i0e i1 i1e
+modified_bessel_i0 modified_bessel_i1 ndtr ndtri log_ndtr shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u
+shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w spherical_bessel_j0 xlog1py zeta
 """
 
 
@@ -66,8 +72,8 @@ ELEMENTWISE: Table = {
     "rsub.Scalar": scaled(functions.rsub),
     "elu": elu,
     "special_expit": functions.sigmoid,
-    "special_ndtr": special.ndtr,
-    "special_log_ndtr": special.log_ndtr,
+    **{f"special_{name}": row for name, row in same(special, OF_SPECIAL).items()},
+    "real": identity,
     "log_sigmoid": functional.logsigmoid,
     "log_sigmoid_forward": lambda x: (functional.logsigmoid(x), None),
     "__and__": functions.bitwise_and,
@@ -78,9 +84,11 @@ ELEMENTWISE: Table = {
     "to": to,
     "_to_copy": to,
     "alias": identity,
+    "alias_copy": identity,
     "clone": identity,
     "contiguous": identity,
     "detach": identity,
+    "detach_copy": identity,
     "lift_fresh_copy": identity,
     "copy": lambda x, source: source.to(x.dtype).expand(x.extents),
     "fill": filled,

@@ -13,7 +13,7 @@ from lumigen.importers.torch.aten.row import Table, same
 
 OF_TORCH = """
 addbmm addmm addmv addr all amax amin aminmax any argmax argmin argsort baddbmm bmm bucketize cdist
-count_nonzero cross cummax cummin cumprod cumsum diff dot equal histc inner kthvalue logcumsumexp
+count_nonzero cross cummax cummin cumprod cumsum diff dist dot equal histc inner kthvalue logcumsumexp
 logsumexp matmul max mean median min mm mode mv nanmean nanmedian nansum outer prod quantile
 renorm searchsorted std std_mean sum topk trace var var_mean vdot
 """
@@ -81,8 +81,5 @@ FOLDING: Table = {
     "pdist": functions.pdist,
     "linalg_cross": lambda x, y, dim=-1: functions.cross(x, y, dim),
     "linalg_matmul": functions.matmul,
-    "linalg_inv_ex": lambda x, check_errors=False: (linalg.inv(x), None),
-    "linalg_inv": linalg.inv,
-    "linalg_det": linalg.det,
     "linalg_vecdot": lambda x, y, dim=-1: linalg.vecdot(x, y, dim=dim),
 }

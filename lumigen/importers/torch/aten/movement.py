@@ -16,9 +16,9 @@ from lumigen.frontend.trace import fail
 from lumigen.importers.torch.aten.row import Row, Table, same
 
 OF_TORCH = """
-as_strided block_diag cat chunk column_stack diag diag_embed diagonal diagonal_scatter flatten flip
+as_strided cat chunk column_stack diag diag_embed diagonal diagonal_scatter flatten flip
 full full_like gather hstack index_add index_copy index_fill index_reduce index_select
-kron masked_scatter meshgrid movedim narrow ones ones_like permute put roll rot90
+kron masked_scatter meshgrid movedim narrow nonzero_static ones ones_like permute put roll rot90
 scalar_tensor scatter scatter_add scatter_reduce select select_scatter split squeeze stack t
 take take_along_dim transpose tril triu unbind unflatten unsqueeze vstack zeros zeros_like
 """
@@ -121,13 +121,14 @@ def repeat_interleave(input: Tensor, repeats: Size, dim: int | None = None, **_:
     return input.repeat_interleave(repeats, dim)
 
 
-MOVEMENT: Table = {
+ROWS: Table = {
     **same(functions, OF_TORCH),
     **same(Tensor, OF_TENSOR),
     **same(functional, OF_FUNCTIONAL),
     "arange.default": lambda end, dtype=None: functions.arange(end, dtype=dtype),
     "arange.start": arange,
     "arange.start_step": arange,
+    "block_diag": lambda tensors: functions.block_diag(*tensors),
     "broadcast_tensors": lambda tensors: functions.broadcast_tensors(*tensors),
     "concat": functions.cat,
     "constant_pad_nd": padded,
@@ -183,4 +184,14 @@ MOVEMENT: Table = {
     "zeros": made(0),
     "zeros_like": like(0),
     "zero": like(0),
+}
+# Of a value the copy of a view is the view.
+COPIES = """
+as_strided diagonal expand narrow permute select slice split split_with_sizes squeeze t transpose unbind
+unfold unsqueeze view
+"""
+MOVEMENT: Table = {
+    **ROWS,
+    **{f"{name}_copy": row for name, row in ROWS.items() if name in COPIES.split()},
+    "view_copy.default": Tensor.reshape,
 }

@@ -64,7 +64,6 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "imag",
         "istft",
         "polar",
-        "real",
         "stft",
         "view_as_complex",
         "view_as_real",
