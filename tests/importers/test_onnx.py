@@ -522,3 +522,94 @@ def test_narrow_integers_wrap_around_inside_functions_and_branches() -> None:
     found = run(proto, {"x": x.astype(np.int32), "yes": np.array(True)})
     np.testing.assert_array_equal(found["y"], (2 * x).astype(np.int16))
     np.testing.assert_array_equal(found["z"], (x * x).astype(np.int16))
+
+
+def grouped(arrays, lengths, earlier, window: int, cap: float, size: int):
+    """GroupQueryAttention of two heads for each key, one text after the other: outputs and keys."""
+    q, k, v, keys, values = (np.array(a, np.float64) for a in arrays)
+    batch, steps, _ = q.shape
+    out = np.zeros_like(q)
+    keys, values = (np.concatenate([a, np.zeros((batch, 2, 4, size))], 2) for a in (keys, values))
+    for b in range(batch):
+        for i in range(steps):
+            at = earlier[b] + i
+            for h in range(4):
+                g, part = h // 2, slice(h * size, h * size + size)
+                keys[b, g, at] = k[b, i, g * size : g * size + size]
+                values[b, g, at] = v[b, i, g * size : g * size + size]
+                first = max(0, at + 1 - window) if window > 0 else 0
+                scores = keys[b, g, first : at + 1] @ q[b, i, part] / np.sqrt(size)
+                scores = np.tanh(scores / cap) * cap if cap else scores
+                p = np.exp(scores - scores.max())
+                out[b, i, part] = p / p.sum() @ values[b, g, first : at + 1]
+    return out, keys
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("window", "cap"), [(-1, 0.0), (3, 0.0), (-1, 2.0)])
+@pytest.mark.parametrize("case", [(1, 9, [4, 8], 9), (3, 12, [7, 5], 8), (1, 8, [8, 8], 9)])
+def test_attention_continues_texts_of_several_lengths(case, window, cap, packed, rng) -> None:
+    """In buffers that are long enough, and in those that grow by what is new."""
+    steps, held, lengths, total = case
+    shapes = ((2, steps, 32), (2, steps, 16), (2, steps, 16), (2, 2, held, 8), (2, 2, held, 8))
+    arrays = [rng.standard_normal(s).astype(F) for s in shapes]
+    earlier = [n + 1 - steps for n in lengths]
+    q, k, v, keys, values = arrays
+    given = {"q": np.concatenate([q, k, v], 2)} if packed else {"q": q, "k": k, "v": v}
+    given |= {"past_k": keys, "past_v": values, "seqlens": np.array(lengths, np.int32)}
+    names = f"{'q _ _' if packed else 'q k v'} past_k past_v seqlens total"
+    options = {"num_heads": 4, "kv_num_heads": 2, "local_window_size": window, "softcap": cap}
+    nodes = [node("GroupQueryAttention", names, "y pk pv", domain="com.microsoft", **options)]
+    ports = {name: (a.dtype, a.shape) for name, a in given.items()}
+    proto = model(nodes, ports, "y pk pv", {"total": np.array(total, np.int32)})
+    found = run(proto, given)
+    wanted, stored = grouped(arrays, lengths, earlier, window, cap, 8)
+    np.testing.assert_allclose(found["y"], wanted, atol=1e-5)
+    assert found["pk"].shape[2] == max(held, total)
+    for b, n in enumerate(lengths):
+        np.testing.assert_allclose(found["pk"][b, :, : n + 1], stored[b, :, : n + 1], atol=1e-6)
+
+
+def test_numbers_of_few_bits_stand_for_blocks(rng) -> None:
+    """Of 2, 4 and 8 bits, with zero points and without."""
+    x = rng.standard_normal((3, 48)).astype(F)
+    for bits in (2, 4, 8):
+        packed = rng.integers(0, 256, (5, 2, 32 * bits // 8)).astype(np.uint8)
+        scales = rng.standard_normal((5, 2)).astype(F)
+        each = np.stack([packed >> s & 2**bits - 1 for s in range(0, 8, bits)], -1)
+        weight = ((each.reshape(5, 2, 32) - 2.0 ** (bits - 1)) * scales[..., None]).reshape(5, 64)
+        attributes = {"K": 48, "N": 5, "bits": bits, "block_size": 32}
+        nodes = [node("MatMulNBits", "x b s", "y", domain="com.microsoft", **attributes)]
+        proto = model(nodes, {"x": (F, [3, 48])}, "y", {"b": packed, "s": scales.reshape(-1)})
+        np.testing.assert_allclose(
+            run(proto, {"x": x})["y"], x @ weight[:, :48].T, rtol=1e-4, atol=1e-3
+        )
+
+
+def test_products_may_transpose_batches(rng) -> None:
+    a, b = rng.standard_normal((3, 2, 4)).astype(F), rng.standard_normal((4, 2, 5)).astype(F)
+    flags = {"transBatchA": 1, "transBatchB": 1, "alpha": 0.5}
+    nodes = [node("FusedMatMul", "a b", "y", domain="com.microsoft", **flags)]
+    found = run(model(nodes, {"a": (F, a.shape), "b": (F, b.shape)}), {"a": a, "b": b})["y"]
+    np.testing.assert_allclose(found, np.einsum("mbk,kbn->bmn", a, b) / 2, atol=1e-5)
+
+
+def test_queries_keys_and_values_may_be_packed(rng) -> None:
+    """As three inputs would have them."""
+    q, k, v = (rng.standard_normal((2, 5, 3, 4)).astype(F) for _ in range(3))
+    flat = {name: a.reshape(2, 5, 12) for name, a in (("q", q), ("k", k), ("v", v))}
+    options = {"domain": "com.microsoft", "num_heads": 3}
+    apart = run(
+        model(
+            [node("MultiHeadAttention", "q k v", "y", **options)],
+            {n: (F, a.shape) for n, a in flat.items()},
+        ),
+        flat,
+    )["y"]
+    all_ = np.stack([q, k, v], 3)
+    proto = model([node("MultiHeadAttention", "q", "y", **options)], {"q": (F, all_.shape)})
+    np.testing.assert_allclose(run(proto, {"q": all_})["y"], apart, atol=1e-6)
+    pairs = np.stack([k, v], 3)
+    ports = {"q": (F, [2, 5, 12]), "kv": (F, pairs.shape)}
+    proto = model([node("MultiHeadAttention", "q kv", "y", **options)], ports)
+    np.testing.assert_allclose(run(proto, {"q": flat["q"], "kv": pairs})["y"], apart, atol=1e-6)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from lumigen import errors
 from lumigen.cli import lumigen as command_line
 
 F = np.float32
+ROOT = Path(__file__).parent.parent.parent
 
 
 def refused(proto, error: type[errors.LumigenError], *texts: str, **given) -> None:
@@ -330,3 +333,112 @@ def test_inspect_says_what_is_not_compiled(tmp_path: Path) -> None:
     code, _, text = call("inspect", str(tmp_path / "cut.onnx"))
     assert code == 1
     assert "cut.onnx" in text
+
+
+# --- hostile files --------------------------------------------------------------------------------
+
+
+def fuzz():
+    spec = importlib.util.spec_from_file_location("onnx_fuzz", ROOT / "tests/sweeps/onnx_fuzz.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_mistakes_are_models_or_one_clear_message(tmp_path: Path) -> None:
+    """Nothing else is raised, and nothing is written; `tests/sweeps/onnx_fuzz.py` tries more of them."""
+    trials = fuzz()
+    made = trials.bases()
+    for base in made:
+        assert trials.trial(base, tmp_path, looks=True) == "made"
+    ways = {
+        seed: trials.trial(trials.content_of(seed, made), tmp_path, looks=seed % 8 == 0)
+        for seed in range(100)
+    }
+    assert {seed: way for seed, way in ways.items() if way not in ("made", "refused")} == {}
+    assert {"made", "refused"} == set(ways.values())
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of a message that is text or a message, in protobuf's wire format."""
+    size, rest = bytearray(), len(content)
+    while rest > 127:
+        size.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([number << 3 | 2]) + bytes([*size, rest]) + content
+
+
+def _deep(levels: int = 400) -> bytes:
+    """Branches inside each other, deeper than protobuf's own library writes them."""
+    graph = model([node("Exp", "x", "y")], {}, "y").graph.SerializeToString()
+    for _ in range(levels):
+        branch = _field(1, b"then_branch") + _field(6, graph)
+        graph = _field(
+            1, _field(1, b"yes") + _field(2, b"y") + _field(4, b"If") + _field(5, branch)
+        )
+        graph += _field(12, _field(1, b"y"))
+    return _field(7, graph)
+
+
+def _doubling():
+    """Functions that each call the one before twice."""
+    opsets = [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)]
+    functions = [
+        helper.make_function(
+            "own", "F0", ["a"], ["b"], [helper.make_node("Exp", ["a"], ["b"])], opsets
+        )
+    ]
+    for i in range(1, 38):
+        calls = [
+            helper.make_node(f"F{i - 1}", ["a"], ["c"], domain="own"),
+            helper.make_node(f"F{i - 1}", ["c"], ["b"], domain="own"),
+        ]
+        functions.append(helper.make_function("own", f"F{i}", ["a"], ["b"], calls, opsets))
+    return model([node("F37", "x", "y", domain="own")], {"x": (F, [2])}, functions=functions)
+
+
+def _lying():
+    proto = model([node("Add", "x w", "y")], {"x": (F, [2])}, initial={"w": np.zeros(2, F)})
+    del proto.graph.initializer[0].dims[:]
+    proto.graph.initializer[0].dims.extend([2**62, 2**62])
+    return proto
+
+
+def _growing():
+    """Each sum has the shape of the one before, twice over."""
+    nodes = [node("Concat", f"c{i} c{i}", f"c{i + 1}", axis=0) for i in range(70)]
+    nodes += [node("Identity", "x", "c0"), node("NonZero", "c70", "y")]
+    nodes.insert(0, nodes.pop(-2))
+    return model(nodes, {"x": (F, [1])})
+
+
+HOSTILE = {
+    "deep": _deep,
+    "doubling": _doubling,
+    "lying": _lying,
+    "growing": _growing,
+    "many_attributes": lambda: model([node("Transpose", "x", "y", perm=[0] * 100_000)], {"x": (F, [2])}),
+    "endless": lambda: model(
+        [node("Loop", "n _ x", "y", body=helper.make_graph(
+            [node("Exp", "b", "d"), node("Identity", "c", "e")], "g",
+            [helper.make_empty_tensor_value_info(i) for i in "acb"],
+            [helper.make_empty_tensor_value_info(i) for i in "ed"]))],
+        {"x": (F, [2])}, "y", {"n": np.array(2**60)}),
+    "huge": lambda: model([node("Tile", "x n", "a"), node("NonZero", "a", "y")], {"x": (F, [1])}, "y",
+                          {"n": np.array([2**40])}),
+    "trillions": lambda: model([node("Expand", "one n", "a"), node("Reshape", "x a", "y")], {"x": (F, [2])}, "y",
+                               {"n": np.array([2**40]), "one": np.array(1)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_structures_are_refused_soon(name: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("lumigen.importers.onnx.session.MOST_STEPS", 1000)
+    proto, file = HOSTILE[name](), tmp_path / "net.onnx"
+    file.write_bytes(proto if isinstance(proto, bytes) else proto.SerializeToString())
+    begin = time.monotonic()
+    with pytest.raises(errors.UserError) as caught:
+        lg.from_onnx(file)
+    assert time.monotonic() - begin < 20
+    assert len(str(caught.value)) < 1500
+    assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]

@@ -210,7 +210,7 @@ def runner(model: lg.Model, *, interpret: bool) -> Callable[[Mapping[str, Array]
 
     def run(given: Mapping[str, Array]) -> list[Array]:
         found = context.forward(**given)
-        return list(found.values()) if isinstance(found, dict) else [found]
+        return [found] if isinstance(found, np.ndarray) else list(found)
 
     return run
 

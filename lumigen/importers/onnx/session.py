@@ -31,7 +31,7 @@ from lumigen.importers.onnx.schema import body_of, output_element, type_of
 from lumigen.importers.onnx.table import row_of
 from lumigen.importers.onnx.values import FEW, INT64, Array, Known, Value, held, tidied, written
 
-MOST_STEPS = 100_000  # nodes that are visited, those of loops and functions each time
+MOST_STEPS = 50_000  # nodes that are visited, those of loops and functions each time
 DEEPEST = 40  # functions and subgraphs inside each other
 
 MOST_DENSE = 2**28  # elements of a sparse tensor, zeros included

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from lumigen.dtype import i64
 from lumigen.frontend import Tensor, functional, functions
 from lumigen.importers.onnx.node import OnnxNode, Operator
+from lumigen.importers.onnx.values import Known, ints
 
 MICROSOFT = "com.microsoft"
 
@@ -84,16 +87,20 @@ def multi_head(n: OnnxNode) -> Any:
     """Attention of projected queries, keys and values, whose biases it adds."""
     heads = int(n.attr("num_heads"))
     q = n.tensor(0)
-    if q.ndim != 3 or not n.has(1) or not n.has(2):
-        raise n.unsupported(
-            "it has packed queries, keys and values", "Export it with three inputs."
-        )
-    parts = [q, n.tensor(1), n.tensor(2)]
+    if q.ndim == 5:  # (batch, seq, heads, 3, size)
+        parts = [q.select(3, i).transpose(1, 2) for i in range(3)]
+    elif n.has(1) and n.tensor(1).ndim == 5:  # (batch, seq, heads, 2, size)
+        parts = [q, *(n.tensor(1).select(3, i).transpose(1, 2) for i in range(2))]
+    elif n.has(1) and n.has(2):
+        parts = [q, n.tensor(1), n.tensor(2)]
+    else:
+        raise n.unsupported("it has no keys or values", "Export it with three inputs.")
     if n.has(3):
-        sizes = [int(p.shape[-1]) if p.ndim == 3 else int(q.shape[-1]) for p in parts]
+        sizes = [int(p.shape[-1]) if p.ndim == 3 else heads * int(p.shape[-1]) for p in parts]
+        biases = n.tensor(3).split(sizes, 0)
         parts = [
-            p + b if p.ndim == 3 else p
-            for p, b in zip(parts, n.tensor(3).split(sizes, 0), strict=True)
+            p + (b if p.ndim == 3 else b.reshape(heads, 1, -1))
+            for p, b in zip(parts, biases, strict=True)
         ]
     q, k, v = (heads_of(p, heads) if p.ndim == 3 else p for p in parts)
     if n.has(6) and n.has(7):
@@ -104,31 +111,78 @@ def multi_head(n: OnnxNode) -> Any:
 
 
 def grouped(n: OnnxNode) -> Any:
-    """Causal attention in which several heads share keys and values, of texts from their beginning.
+    """Causal attention in which several heads share keys and values, with buffers of those of earlier positions.
 
-    With a cache the values of inputs decide shapes and where keys are written.
+    `seqlens_k` (batch) says where each text ends. New keys are written behind the earlier ones, which are as many as
+    fit before that end; a buffer that is longer than all positions stays as long as it is.
     """
     heads, groups = int(n.attr("num_heads")), int(n.attr("kv_num_heads"))
-    if (
-        not n.has(1)
-        or not n.has(2)
-        or n.attr("local_window_size", -1) != -1
-        or n.attr("softcap", 0.0)
-    ):
-        why = "it has packed inputs, a window or a cap"
-        raise n.unsupported(why, "Export it with plain causal attention.")
-    if n.has(3):
-        remedy = "Export the model with plain attention, or without a cache."
-        raise n.unsupported("it has a cache, whose length an input decides", remedy)
-    q, k, v = (heads_of(n.tensor(i), h) for i, h in enumerate((heads, groups, groups)))
+    if n.has(11) or n.attr("smooth_softmax", 0) or n.attr("qk_output", 0):
+        raise n.unsupported("its softmax has sinks, or it gives scores", "Export it without.")
+    q, k, v = _three(n, heads, groups)
+    earlier = (n.tensor(5).reshape(-1, 1).to(i64) + 1 - q.shape[2]).clamp(min=0)  # (batch, 1)
+    at = earlier + functions.arange(q.shape[2])  # (batch, queries): positions
     if n.attr("do_rotary", 0):
-        turn = [n.tensor(i).narrow(0, 0, q.shape[2]) for i in (7, 8)]
+        places = n.tensor(9) if n.has(9) else at
+        turn = [n.tensor(i)[places].unsqueeze(1) for i in (7, 8)]
         interleaved = bool(n.attr("rotary_interleaved", 0))
         q, k = (rotated(t, turn[0], turn[1], interleaved=interleaved) for t in (q, k))
-    keep = functions.arange(k.shape[2]) <= n.tensor(5).reshape(-1, 1)
+    if n.has(3):
+        length = _length(n)
+        k, v = (written(n.tensor(i), t, earlier, length) for i, t in ((3, k), (4, v)))
+    position = functions.arange(k.shape[2])
+    keep = position <= at.unsqueeze(-1)
+    window = int(n.attr("local_window_size", -1))
+    if window >= 0:
+        keep = keep & (at.unsqueeze(-1) - window < position)
     keys, values = (t.repeat_interleave(heads // groups, 1) for t in (k, v))
-    out = attended(n, q, keys, values, keep.reshape(-1, 1, 1, k.shape[2]), None, causal=True)
+    bias, cap = n.maybe(10), n.attr("softcap", 0.0)
+    if cap:
+        out = _capped(n, (q, keys, values), keep.unsqueeze(1), bias)
+    else:
+        out = attended(n, q, keys, values, keep.unsqueeze(1), bias, causal=False)
     return joined(out), k, v
+
+
+def _three(n: OnnxNode, heads: int, groups: int) -> list[Tensor]:
+    """(batch, heads, seq, size): queries, keys and values, each an input or all parts of one."""
+    parts = [n.tensor(0)]
+    if n.has(1) and n.has(2):
+        parts += [n.tensor(1), n.tensor(2)]
+    else:
+        size = int(parts[0].shape[-1]) // (heads + 2 * groups)
+        parts = list(parts[0].split([heads * size, groups * size, groups * size], -1))
+    return [heads_of(p, h) for p, h in zip(parts, (heads, groups, groups), strict=True)]
+
+
+def _length(n: OnnxNode) -> Any:
+    """Of the buffers behind a step: as long as before, or as the longest text."""
+    before, total = n.tensor(3).shape[2], n.inputs[6] if n.has(6) else None
+    if not isinstance(total, Known):  # a run's number, which fits into buffers that are shared
+        return before
+    return functions.sym_max(before, ints(total.array)[0])
+
+
+def written(past: Tensor, new: Tensor, earlier: Tensor, length: Any) -> Tensor:
+    """(batch, heads, length, size): what is past, and what is new behind the first ones of it."""
+    batch, heads, count, size = new.shape
+    at = functions.arange(length)
+    here = (at >= earlier) & (at - count < earlier)  # (batch, length)
+    place = (at - earlier).clamp(0, count - 1)
+    held = past.shape[2]
+    if held is not length and held != length:
+        past = past.index_select(2, at.clamp(0, held - 1))
+    wide = place.unsqueeze(1).unsqueeze(-1).expand(batch, heads, length, size)
+    return functions.where(here.unsqueeze(1).unsqueeze(-1), new.gather(2, wide), past)
+
+
+def _capped(n: OnnxNode, parts: Sequence[Tensor], keep: Tensor, bias: Tensor | None) -> Tensor:
+    """Attention whose scores stay within a cap."""
+    q, k, v = parts
+    cap, scale = n.attr("softcap"), n.attr("scale", 0.0) or 1 / math.sqrt(int(q.shape[-1]))
+    scores = ((q * scale) @ k.mT / cap).tanh() * cap
+    scores = scores if bias is None else scores + bias
+    return functions.where(keep, scores, -math.inf).softmax(-1) @ v
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:

@@ -16,8 +16,8 @@ from lumigen.importers.onnx.operators.recurrent import ACTIVATIONS
 
 def fused_matmul(n: OnnxNode) -> Tensor:
     a, b = n.tensor(0), n.tensor(1)
-    if n.attr("transBatchA", 0) or n.attr("transBatchB", 0):
-        raise n.unsupported("it transposes batches", "Export it without that fusion.")
+    a = a.movedim(0, -2) if n.attr("transBatchA", 0) else a
+    b = b.movedim(0, -2) if n.attr("transBatchB", 0) else b
     a = a.mT if n.attr("transA", 0) and a.ndim > 1 else a
     b = b.mT if n.attr("transB", 0) and b.ndim > 1 else b
     alpha = n.attr("alpha", 1.0)
@@ -119,9 +119,9 @@ def matmul_nbits(n: OnnxNode) -> Tensor:
     x, packed, scales = n.tensor(0), n.tensor(1), n.tensor(2)
     depth, width = int(n.attr("K")), int(n.attr("N"))
     bits, block = int(n.attr("bits", 4)), int(n.attr("block_size"))
-    if bits not in (4, 8) or n.has(4):
+    if bits not in (2, 4, 8) or n.has(4):
         raise n.unsupported(
-            f"it has {bits} bits, or an order of its groups", "Export it with 4 bits."
+            f"it has {bits} bits, or an order of its groups", "Export it with 2, 4 or 8 bits."
         )
     blocks = -(-depth // block)
     numbers = _unpacked(packed.reshape(width, blocks, -1), bits)
@@ -138,11 +138,27 @@ def matmul_nbits(n: OnnxNode) -> Tensor:
 
 
 def _unpacked(x: Tensor, bits: int) -> Tensor:
-    """Numbers of 4 bits, the lower half of each byte first."""
-    if bits == 8:
-        return x
-    low, high = x % 16, x // 16
-    return functions.stack([low, high], -1).flatten(-2)
+    """Numbers of a few bits, the lowest of each byte first."""
+    parts = [x // 2**shift % 2**bits for shift in range(0, 8, bits)]
+    return x if bits == 8 else functions.stack(parts, -1).flatten(-2)
+
+
+def bias_softmax(n: OnnxNode) -> Tensor:
+    """A softmax of a sum over the axes from one on."""
+    total = n.tensor(0) + n.tensor(1)
+    axis = int(n.attr("axis", 1)) % total.ndim
+    return total.flatten(axis).softmax(-1).reshape(*total.shape)
+
+
+def bias_split_gelu(n: OnnxNode) -> Tensor:
+    """One half of a sum times the gelu of the other."""
+    left, right = (n.tensor(0) + n.tensor(1)).chunk(2, -1)
+    return left * functional.gelu(right)
+
+
+def gemm_fast_gelu(n: OnnxNode) -> Tensor:
+    out = n.tensor(0) @ n.tensor(1)
+    return functional.gelu(out + n.tensor(2) if n.has(2) else out, approximate="tanh")
 
 
 def matmul_to_float(n: OnnxNode) -> Tensor:
@@ -221,6 +237,12 @@ _FUNCTIONS: dict[str, Function] = {
     "BiasGelu": bias_gelu,
     "FastGelu": fast_gelu,
     "QuickGelu": quick_gelu,
+    "GemmFastGelu": gemm_fast_gelu,
+    "BiasSplitGelu": bias_split_gelu,
+    "BiasSoftmax": bias_softmax,
+    "BiasDropout": lambda n: n.tensor(0) + n.tensor(1) + (n.tensor(2) if n.has(2) else 0),
+    "FusedMatMulActivation": activated(fused_matmul),
+    "ExpandDims": lambda n: n.tensor(0).unsqueeze(int(n.number(1))),
     "SkipLayerNormalization": skip_layer_norm,
     "SkipSimplifiedLayerNormalization": skip_simplified_norm,
     "SimplifiedLayerNormalization": simplified_layer_norm,
