@@ -1,4 +1,4 @@
-"""The emulator of Metal: kernels that are right give what numpy gives, and each check stops the kernel that breaks it."""
+"""The emulator of Metal: right kernels give what numpy gives, and each check stops the kernel that breaks it."""
 
 from __future__ import annotations
 
