@@ -14,7 +14,7 @@ class Target:
     name: str
     kernel_suffix: str  # of a kernel's file
     kernel: str  # the kernel `name` as an entry launches it
-    device_type: int  # DLPack's, of the memory that kernels work on; 1 is the host's
+    device_type: int  # DLPack's, of memory that callers may pass besides the host's; 1: none
     features: Mapping[str, str]  # what a variant's guard may ask for, as entry code asks it
     isas: tuple[str, ...]  # instruction sets that kernels are compiled for, the least first
     bf16_isas: tuple[str, ...]  # those wanted only where a kernel multiplies bf16
@@ -28,10 +28,14 @@ class Target:
     architectures: tuple[str, ...] = ()  # that kernels are compiled for, the lowest first
     known_architectures: tuple[str, ...] = ()  # that they can be compiled for, in this order
     cmake_architectures: str = ""  # CMake's list
+    begins_calls: bool = (
+        False  # kernels work on memory of their own, into which a call brings tensors
+    )
+    folders: tuple[tuple[Path, str], ...] = ()  # whole ones that are copied, each to its place
 
     @property
     def has_device(self) -> bool:
-        """Whether kernels work on memory of their own, to which the host's is copied."""
+        """Whether callers may pass memory of a device."""
         return self.device_type != 1
 
     @property
