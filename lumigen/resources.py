@@ -1,4 +1,4 @@
-"""What is installed with the code: the templates, the runtime and the emulator that emit copies and renders, the version.
+"""What is installed with the code: templates, the runtime and the emulator, which emit copies and renders; the version.
 
 Promises directories of the file system, both in a checkout and in an installed wheel.
 """

@@ -31,6 +31,7 @@ class Target:
     begins_calls: bool = (
         False  # kernels work on memory of their own, into which a call brings tensors
     )
+    memory_word: str = ""  # before what a pointer in a kernel's arguments points to
     folders: tuple[tuple[Path, str], ...] = ()  # whole ones that are copied, each to its place
 
     @property

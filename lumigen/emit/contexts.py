@@ -266,7 +266,6 @@ class FieldContext:
 
     name: str
     ctype: str
-    is_pointer: bool
     shape: str  # f32[1000, 96], or empty
 
 

@@ -227,12 +227,16 @@ def _kernel(kernel: KernelSource, target: Target) -> KernelFileContext:
         title=one_line(kernel.title),
         lines=source_lines(kernel.lines),
         parameters=tuple(
-            FieldContext(p.name, p.ctype, p.is_pointer, _shape(p)) for p in kernel.parameters
+            FieldContext(p.name, _ctype(p, target), _shape(p)) for p in kernel.parameters
         ),
         body=kernel.body.strip("\n"),
         reference=kernel.reference.strip("\n"),
         written=written_parameters(kernel),
     )
+
+
+def _ctype(p: KernelParameter, target: Target) -> str:
+    return f"{target.memory_word} {p.ctype}" if p.is_pointer and target.memory_word else p.ctype
 
 
 def _shape(p: KernelParameter) -> str:

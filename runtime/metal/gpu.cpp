@@ -19,6 +19,19 @@ const char* reason(NS::Error* error) {
   return error != nullptr ? error->localizedDescription()->utf8String() : "it does not say why";
 }
 
+// Whose memory has this address of the host. The end of one may be where another begins: what has no elements may lie
+// at an end.
+const Memory* find_memory(const std::vector<const Memory*>& memory, uint64_t host) {
+  const Memory* ends = nullptr;
+  for (const Memory* m : memory) {
+    const uint64_t at = host - reinterpret_cast<uintptr_t>(m->data());
+    if (m->buffer() == nullptr || at > m->bytes()) continue;
+    if (at < m->bytes()) return m;
+    ends = m;
+  }
+  return ends;
+}
+
 }  // namespace
 
 bool Memory::make(MTL::Device* device, size_t bytes) {
@@ -76,10 +89,7 @@ Status Gpu::encode(MTL::ComputeCommandEncoder* encoder, const char* where, const
     uint64_t host = 0;
     std::memcpy(&host, field, sizeof host);
     if (host == 0) continue;
-    const Memory* found = nullptr;
-    for (const Memory* m : memory) {
-      if (m->buffer() != nullptr && host - reinterpret_cast<uintptr_t>(m->data()) <= m->bytes()) found = m;
-    }
+    const Memory* const found = find_memory(memory, host);
     if (found == nullptr)
       return fail(kInternal, "[%s] argument %d of kernel %s is in no memory of the GPU's.", where, static_cast<int>(i),
                   kernel.name);

@@ -11,9 +11,9 @@
 #define UINT64_C(x) x##ul
 #endif
 
-namespace LUMIGEN_NS {
-
 using namespace metal;
+
+namespace LUMIGEN_NS {
 
 // ---- integers ----
 

@@ -24,10 +24,10 @@ from lumigen.region import Region
 from lumigen.schedule import Schedule
 from lumigen.targets.metal.machines import APPLE7
 from lumigen.targets.metal.product import shared_bytes
-from lumigen.tile import GroupPlaces, Order, ScanLanes, WhenLast, WhenSummed
+from lumigen.tile import GroupPlaces, Order, ScanLanes, Stmt, WhenLast, WhenSummed
 
 MATRIX = 8  # rows and columns of a simdgroup's matrix
-MISSING = {
+MISSING: dict[type[Stmt], str] = {
     Order: "the order of a row's elements",
     GroupPlaces: "the places of elements by their groups",
     ScanLanes: "a scan whose elements threads share",

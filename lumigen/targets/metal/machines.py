@@ -2,7 +2,7 @@
 
 Kernels are planned for `APPLE7`, the GPU of an M1 Pro, which has the least of all that run them. Counts come from
 Apple's tables of features by family (32 KiB of threadgroup memory, simdgroups of 32) and of its products (16 cores).
-None of the times was measured: they order tiles as a matrix unit of 8 by 8 asks for, until a first run on a Mac fits them.
+None of the times was measured: they order tiles as matrices of 8 by 8 ask for, until a first run on a Mac fits them.
 """
 
 from __future__ import annotations

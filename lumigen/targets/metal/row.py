@@ -19,6 +19,7 @@ METAL = Target(
     kernel="{name}_row",
     device_type=1,  # callers have the host's memory; it is the GPU's as well
     begins_calls=True,
+    memory_word="LUMIGEN_DEVICE",
     features={},
     isas=(),
     bf16_isas=(),
