@@ -20,8 +20,9 @@ from lumigen.emit.lines import Lines, joined, used
 from lumigen.emit.places import counted_in
 from lumigen.emit.text import PRODUCT
 from lumigen.errors import LoweringFailed
+from lumigen.index import Axis, ix
 from lumigen.lower.scope import address
-from lumigen.region import Expr, Local, Monoid, free_axes, local, map_expr
+from lumigen.region import Expr, Local, Monoid, free_axes, local, map_expr, substitute
 from lumigen.targets.metal.product import contract_lines, tile_lines
 from lumigen.tile import (
     Accumulate,
@@ -32,7 +33,9 @@ from lumigen.tile import (
     Finish,
     For,
     ForTile,
+    GroupPlaces,
     Let,
+    Order,
     ScanCarry,
     Stmt,
     StoreTile,
@@ -102,10 +105,20 @@ class Statements:
                 return r.lines(self._store(s, r))
             case When():
                 return self._when(s, r)
+            case _:
+                return self._of_group(s, r)
+
+    def _of_group(self, s: Stmt, r: Renderer) -> Lines:
+        """A statement that all threads of a threadgroup run together."""
+        match s:
             case Contract():
                 return contract_lines(s, r)
             case ForTile():
                 return tile_lines(s, joined(used(self.parts(s.body))), r)
+            case Order():
+                return _order(s, r)
+            case GroupPlaces():
+                return _groups(s, r)
             case _:
                 raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
 
@@ -145,6 +158,56 @@ class Statements:
         held = " && ".join(map(r.holds, s.conditions))
         body, otherwise = (joined(used(self.parts(b))).indented() for b in (s.body, s.otherwise))
         return r.lines(f"if ({held}) {{", body, "} else {", otherwise, "}")
+
+
+def _order(s: Order, r: Renderer) -> Lines:
+    """Each element's place in the order is how many stand before it."""
+    way = "kDescending" if s.descending else "kAscending"
+    own, other = _keys(s, r)
+    kind, place = computed_in(s.value.dtype), s.place.name
+    out = r.pointer(s.dst, address(s.dst, s.at))
+    return r.lines(
+        f"for ({r.place} own = team_number; own < {r.index(s.place.extent)}; own += kTeams) {{",
+        f"  const {kind} own_key = {own};",
+        f"  {r.place} before = 0;",
+        f"  for ({r.place} {place} = 0; {place} < {r.index(s.place.extent)}; ++{place}) {{",
+        f"    const {kind} key = {other};",
+        f"    before += stands_before<{way}>(key, {place}, own_key, own) ? 1 : 0;",
+        "  }",
+        f"  if (before < {r.index(s.kept)}) ({out})[before] = own;",
+        "}",
+    )
+
+
+def _groups(s: GroupPlaces, r: Renderer) -> Lines:
+    """The same by groups, ahead of which are the counts of elements below each group."""
+    own, other = _keys(s, r)
+    place, groups, count = s.place.name, r.index(s.groups), r.index(s.place.extent)
+    out = r.pointer(s.dst, address(s.dst, s.at))
+    every = f"for ({r.place} {place} = 0; {place} < {count}; ++{place})"
+    return r.lines(
+        f"for ({r.place} own = team_number; own <= {groups}; own += kTeams) {{",
+        f"  {r.place} before = 0;",
+        f"  {every} before += group_of({other}, {groups}) < own ? 1 : 0;",
+        f"  ({out})[own] = before;",
+        "}",
+        f"for ({r.place} own = team_number; own < {count}; own += kTeams) {{",
+        f"  const int64_t own_key = group_of({own}, {groups});",
+        f"  {r.place} before = 0;",
+        f"  {every} {{",
+        f"    const int64_t key = group_of({other}, {groups});",
+        f"    before += stands_before<kAscending>(key, {place}, own_key, own) ? 1 : 0;",
+        "  }",
+        f"  ({out})[{groups} + 1 + before] = own;",
+        "}",
+    )
+
+
+def _keys(s: Order | GroupPlaces, r: Renderer) -> tuple[str, str]:
+    """The key of the place `own`, and of `s.place`."""
+    r.uses.headers.add("order.h")
+    own = Axis("own", s.place.extent)
+    return r.scalar(substitute(s.value, {s.place: ix(own)})).code, r.scalar(s.value).code
 
 
 def _declared(name: Local) -> str:

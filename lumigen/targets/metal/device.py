@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from lumigen.dtype import f64
-from lumigen.index import Ix
 from lumigen.lower import order, pipeline, scan, simt
 from lumigen.lower.built import Built
 from lumigen.lower.contract import find_products
@@ -24,12 +23,10 @@ from lumigen.region import Region
 from lumigen.schedule import Schedule
 from lumigen.targets.metal.machines import APPLE7
 from lumigen.targets.metal.product import shared_bytes
-from lumigen.tile import GroupPlaces, Order, ScanLanes, Stmt, WhenLast, WhenSummed
+from lumigen.tile import ScanLanes, Stmt, WhenLast, WhenSummed
 
 MATRIX = 8  # rows and columns of a simdgroup's matrix
 MISSING: dict[type[Stmt], str] = {
-    Order: "the order of a row's elements",
-    GroupPlaces: "the places of elements by their groups",
     ScanLanes: "a scan whose elements threads share",
     WhenLast: "a launch whose last threadgroup goes on with what others stored",
     WhenSummed: "a tile that several threadgroups have together",
@@ -60,7 +57,7 @@ def device_of(machine: Gpu) -> Device:
             "order": Builder(_realised(order.order), sites({"threads": threads})),
         },
         runs_whole=lambda _region, _temporaries: False,
-        keeps=partial(_keeps, machine.ordered),
+        keeps=lambda _length, _kept: True,
         computes=partial(blocks_compute, machine=machine),
     )
 
@@ -109,12 +106,6 @@ def _product(machine: Gpu, plan: KernelPlan, sizes: Schedule) -> Built:
     if shared_bytes(built.program) > machine.shared_bytes:
         raise NotRealised(f"{shared_bytes(built.program)} bytes of threadgroup memory")
     return built
-
-
-def _keeps(ordered: int, length: Ix, _kept: Ix) -> bool:
-    """Whether a threadgroup orders rows so long."""
-    longest = length.bounds()[1]
-    return longest is not None and longest <= ordered
 
 
 METAL = device_of(APPLE7)

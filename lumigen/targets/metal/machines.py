@@ -46,7 +46,7 @@ PRODUCTS = ProductTiles(
 TEAMS = Teams(
     threads=256,
     warp=32,
-    lane_bytes=4,
+    lane_bytes=2,  # one element of any float
     least_lanes=1,
     vectors=4,
     repeated=8,
@@ -94,6 +94,6 @@ APPLE7 = Gpu(
     teams=TEAMS,
     multiprocessors=CORES,
     shared_bytes=32 * 1024,
-    ordered=1024,
+    ordered=NEVER,  # a row is ordered by counting, however long it is
     products=PRODUCTS,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from lumigen.dtype import f64
 from lumigen.errors import LimitsUnknown
 from lumigen.limits import Limits
 from lumigen.resources import emulator_dir, runtime_dir, templates_dir
@@ -11,7 +12,7 @@ from lumigen.target_row import Target
 from lumigen.targets.backend import TargetBackend
 from lumigen.targets.metal.device import METAL as DEVICE
 from lumigen.targets.metal.speller import metal_kernel_body
-from lumigen.targets.skeletons import LOOPS
+from lumigen.targets.skeletons import GROUPS, LOOPS, ORDER
 
 METAL = Target(
     name="metal",
@@ -21,6 +22,7 @@ METAL = Target(
     begins_calls=True,
     memory_word="LUMIGEN_DEVICE",
     features={},
+    lacks=(f64,),
     isas=(),
     bf16_isas=(),
     template_folders=(templates_dir() / "metal",),
@@ -28,6 +30,8 @@ METAL = Target(
     skeletons={
         "simt": LOOPS,
         "pipeline": "a product of matrices and what follows it, by the matrices of simdgroups",
+        "order": ORDER,
+        "groups": GROUPS,
     },
     templates=(("src/library.cpp.j2", "src/library.cpp"),),
     folders=((emulator_dir() / "metal", "emulator"),),
