@@ -10,6 +10,7 @@ from lumigen import functional as F
 from lumigen import nn
 
 ROWS = lg.Dim("rows", 1, 20, typical=7)
+MANY = lg.Dim("many", 1, 300, typical=64)
 
 
 def spec(*shape: Any, dtype: lg.DType = lg.f32) -> Any:
@@ -44,7 +45,11 @@ def integers(x: Any, y: Any) -> dict[str, Any]:
 
 def numbers(x: Any) -> dict[str, Any]:
     near = x.clip(-3, 3)
-    return {"power": (near.abs() + 0.5) ** near, "wave": near.sin() * near.cos(), "floor": (x * 2.5).floor()}
+    return {
+        "power": (near.abs() + 0.5) ** near,
+        "wave": near.sin() * near.cos(),
+        "floor": (x * 2.5).floor(),
+    }
 
 
 def ordered(x: Any) -> dict[str, Any]:
@@ -52,7 +57,7 @@ def ordered(x: Any) -> dict[str, Any]:
 
 
 def scattered(x: Any, at: Any) -> Any:
-    return lg.zeros(6, 8).index_add(0, at, x)
+    return lg.zeros(20, 8).index_add(0, at, x)
 
 
 def recurrent(x: Any) -> Any:
@@ -78,7 +83,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "long_rows": (lambda x: x.softmax(-1), {"x": spec(ROWS, 700)}),
     "long_sum": (lambda x: x.sum(), {"x": spec(40000)}),
     "gather": (lambda x, at: x[at] * 2, {"x": spec(50, 8), "at": ids(49, ROWS)}),
-    "scatter": (scattered, {"x": spec(ROWS, 8), "at": ids(5, ROWS)}),
+    "scatter": (scattered, {"x": spec(MANY, 8), "at": ids(19, MANY)}),
     "cumsum": (lambda x: x.cumsum(1), {"x": spec(ROWS, 120)}),
     "recurrent": (recurrent, {"x": spec(ROWS, 12)}),
     "ordered": (ordered, {"x": spec(ROWS, 40)}),
@@ -86,7 +91,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "numbers": (numbers, {"x": spec(ROWS, 24)}),
     "linear": (linear_gelu, {"x": spec(ROWS, 24)}),
     "one_row": (lambda x: x @ weight("row_weight", 24, 40), {"x": spec(1, 24)}),
-    "product_bf16": (lambda x, w: (x @ w.T).relu(), {n: spec(ROWS, 64, dtype=lg.bf16) for n in "xw"}),
+    "product_bf16": (
+        lambda x, w: (x @ w.T).relu(),
+        {n: spec(ROWS, 64, dtype=lg.bf16) for n in "xw"},
+    ),
     "gated": (gated, {"x": spec(ROWS, 24, dtype=lg.f16)}),
     "attention": (attention, {n: spec(1, 2, ROWS, 16) for n in "qkv"}),
     "convolution": (convolution, {"x": spec(1, 4, 12, 12)}),

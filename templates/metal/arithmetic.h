@@ -7,6 +7,9 @@
 #ifndef INT32_MIN
 #define INT32_MIN (-2147483647 - 1)
 #endif
+#ifndef INT64_MIN
+#define INT64_MIN (-9223372036854775807l - 1)
+#endif
 #ifndef UINT64_C
 #define UINT64_C(x) x##ul
 #endif

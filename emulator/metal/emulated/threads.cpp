@@ -146,10 +146,16 @@ void run_group() {
   }
   for (uint live = group.count; live > 0;) {
     if (group.dispatch->seed != 0) std::shuffle(group.order.begin(), group.order.end(), group.shuffle);
+    // Half of the simdgroups sleep for a while, so that some are ahead of others.
+    const uint asleep = group.dispatch->seed != 0 ? static_cast<uint>(group.shuffle()) >> 4 : 0;
     bool moved = false;
     for (const uint i : group.order) {
       Thread& t = group.threads[i];
       if (t.done || t.wait != Wait::kNone) continue;
+      if ((asleep >> (i / kSimdWidth % 16) & 1) != 0) {
+        moved = true;
+        continue;
+      }
       group.place.thread = i;
       t.fiber.resume();
       live -= t.done;

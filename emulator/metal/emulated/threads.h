@@ -45,7 +45,8 @@ void require_lane(const Exchange& all, uint lane, int line);
 [[noreturn]] void stop(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // A launch: so many threadgroups of so many threads, one after another. `seed` 0 runs threads in their order,
-// every other one in an order of its own between any two waits, by which a kernel that lacks a barrier shows.
+// every other one in an order of its own, in which some simdgroups are ahead, by which a kernel that lacks a
+// barrier shows.
 struct Dispatch {
   const char* name;
   uint3 groups, shape;
