@@ -143,7 +143,7 @@ def lowered_to(entries: Entries, target: Target, dtype: DType, trail: Trail) -> 
 def _check_dtypes(entries: Entries, target: Target) -> None:
     """UnsupportedTarget where an entry computes in what the target's kernels lack."""
     for entry, graph in entries:
-        for lacking in {n.dtype for n in graph.nodes()} & set(target.lacks):
+        for lacking in {n.dtype.name for n in graph.nodes()} & set(target.lacks):
             why = f"it has no {lacking}, in which {entry} computes"
             known = [name for name, b in TARGETS.items() if lacking not in b.target.lacks]
             raise UnsupportedTarget(target=target.name, why=why, known=known)

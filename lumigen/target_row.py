@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumigen.dtype import DType
-
 
 @dataclass(frozen=True)
 class Target:
@@ -27,7 +25,7 @@ class Target:
     runtime_folder: Path
     templates: tuple[tuple[str, str], ...] = ()  # its own: below project/ of its folders, its place
     files: tuple[str, ...] = ()  # copied as they are, from there
-    lacks: tuple[DType, ...] = ()  # element types that its kernels cannot compute with
+    lacks: tuple[str, ...] = ()  # element types that its kernels cannot compute with
     architectures: tuple[str, ...] = ()  # that kernels are compiled for, the lowest first
     known_architectures: tuple[str, ...] = ()  # that they can be compiled for, in this order
     cmake_architectures: str = ""  # CMake's list

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+from random_programs import drawn
 
 import lumigen as lg
 from lumigen import functional as F
 from lumigen import nn
+from lumigen.frontend import Traced
 
 ROWS = lg.Dim("rows", 1, 20, typical=7)
 MANY = lg.Dim("many", 1, 300, typical=64)
@@ -101,8 +105,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
-def programs() -> lg.Model:
-    """One model of all of them."""
+RANDOM = 8
+
+
+def programs() -> Traced:
+    """One model of all of them, and of random programs."""
     model = lg.Model("programs")
     for name, (function, inputs) in PROGRAMS.items():
 
@@ -111,4 +118,8 @@ def programs() -> lg.Model:
 
         entry.__name__ = name
         model.entry(**inputs)(entry)
-    return model
+    traced = model.trace()
+    random = [p.program(f"random{i}").graph for i, p in enumerate(drawn(2 * RANDOM, seed=3))]
+    held = [g for g in random if all(n.dtype is not lg.f64 for n in g.nodes())][:RANDOM]
+    entries = tuple((f"random{i}", g) for i, g in enumerate(held))
+    return replace(traced, entries=(*traced.entries, *entries))

@@ -135,7 +135,7 @@ def test_f64_is_refused_with_what_can_do_it() -> None:
 
 def test_what_is_not_there_is_illegal_and_says_why() -> None:
     """Every change of every schedule of the programs builds a kernel that has text, or is refused."""
-    compiled = lower_model(programs().trace(), {}, target=parse_target("metal"))
+    compiled = lower_model(programs(), {}, target=parse_target("metal"))
     reasons: set[str] = set()
     for kernel in compiled.lowered.kernels:
         found, _ = METAL.lower(kernel.region)
