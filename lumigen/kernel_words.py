@@ -35,7 +35,8 @@ vertex
 RESERVED = frozenset(_RESERVED.split())
 _GROUP_WORDS = """
 as_type group_number group_of i k_lo key load_bf16 load_f16 mem_flags multiply_tiles own own_key stands_before
-store_tile ProductTile a_tile b_tile c_tile team_number team_rank thread_number threadgroup_barrier acc_held acc1_held Accumulators kTeam kTeams
+store_tile ProductTile a_tile b_tile c_tile team_number team_rank thread_number threadgroup_barrier acc_held acc1_held
+Accumulators kTeam kTeams
 """
 WORDS = frozenset((*_WORDS.split(), *_GROUP_WORDS.split(), *RESERVED))
 

@@ -60,6 +60,11 @@ def ordered(x: Any) -> dict[str, Any]:
     return {"sorted": x.sort(-1)[0], "places": x.topk(3)[1]}
 
 
+def random(seed: Any) -> dict[str, Any]:
+    generator = lg.Generator(seed)
+    return {"floats": lg.rand(30, generator=generator), "bits": lg.randint(0, 99, (9,), generator=generator)}
+
+
 def scattered(x: Any, at: Any) -> Any:
     return lg.zeros(20, 8).index_add(0, at, x)
 
@@ -89,6 +94,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "gather": (lambda x, at: x[at] * 2, {"x": spec(50, 8), "at": ids(49, ROWS)}),
     "scatter": (scattered, {"x": spec(MANY, 8), "at": ids(19, MANY)}),
     "cumsum": (lambda x: x.cumsum(1), {"x": spec(ROWS, 120)}),
+    "random": (random, {"seed": lg.spec(dtype=lg.i64)}),
     "recurrent": (recurrent, {"x": spec(ROWS, 12)}),
     "ordered": (ordered, {"x": spec(ROWS, 40)}),
     "integers": (integers, {n: spec(ROWS, 24, dtype=lg.i64) for n in "xy"}),

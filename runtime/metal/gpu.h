@@ -34,16 +34,17 @@ class Memory {
 class Gpu {
  public:
   // kUnsupported where there is none that runs these kernels.
-  Status open(const char* where, const CompiledKernels& compiled, const KernelRow* const* kernels, int32_t count);
+  Status open(const char* where, const CompiledKernels& compiled, const KernelRow* const* kernels,
+              int32_t count);
 
   MTL::Device* device() const { return device_.get(); }
   const char* name() const { return name_; }
   NS::SharedPtr<MTL::CommandQueue> new_queue() const { return NS::TransferPtr(device_->newCommandQueue()); }
 
-  // Adds a launch of `tasks` threadgroups. `args` begins with addresses of the host, each of which lies in one of
-  // `memory` or is null; the kernel is given the GPU's.
-  Status encode(MTL::ComputeCommandEncoder* encoder, const char* where, const KernelRow& kernel, const void* args,
-                int64_t tasks, const std::vector<const Memory*>& memory) const;
+  // Adds a launch of `tasks` threadgroups. `args` begins with addresses of the host, each of which lies in
+  // one of `memory` or is null; the kernel is given the GPU's.
+  Status encode(MTL::ComputeCommandEncoder* encoder, const char* where, const KernelRow& kernel,
+                const void* args, int64_t tasks, const std::vector<const Memory*>& memory) const;
 
  private:
   NS::SharedPtr<MTL::Device> device_;

@@ -20,8 +20,8 @@
 #ifdef LUMIGEN_HOST
 namespace LUMIGEN_NS {
 
-// A kernel as it is launched: threadgroup number i computes that work tile. It takes an argument struct that begins
-// with addresses of buffers.
+// A kernel as it is launched: threadgroup number i computes that work tile. It takes an argument struct that
+// begins with addresses of buffers.
 struct KernelRow {
   const char* name;
   const char* lines;  // of the model: model.py:12, 14

@@ -19,7 +19,8 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
   try {
     if (const Status s = check_options(options)) return s;
     if (options.allocate != nullptr)
-      return fail(kUnsupported, "[%s] allocate is set, but the GPU's memory is Metal's. Leave it NULL.", where);
+      return fail(kUnsupported, "[%s] allocate is set, but the GPU's memory is Metal's. Leave it NULL.",
+                  where);
     if (options.device_id != 0)
       return fail(kBadDevice, "[%s] device_id is %d, but there is one GPU. Leave it 0.", where,
                   static_cast<int>(options.device_id));
@@ -32,8 +33,8 @@ Status open_model(Model** out, const ModelTable& table, const ModelOptions& opti
     model->table = &table;
     if (const Status s = model->gpu.open(where, table.compiled, table.kernels, table.kernel_count)) return s;
     if (const Status s = model->weights.place(where, file, weights, model->gpu.device())) return s;
-    tell(options, "[model_open] %s; %d weights, %zu bytes", model->gpu.name(), static_cast<int>(table.weight_count),
-         model->weights.memory().bytes());
+    tell(options, "[model_open] %s; %d weights, %zu bytes", model->gpu.name(),
+         static_cast<int>(table.weight_count), model->weights.memory().bytes());
     *out = model.release();
     return kOk;
   } catch (const std::bad_alloc&) {
@@ -52,13 +53,15 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
   const char* where = "context_open";
   if (const Status s = check_options(options)) return s;
   if (options.stream != nullptr || options.parallel_for != nullptr || options.workspace != nullptr)
-    return fail(kUnsupported,
-                "[%s] stream, parallel_for or workspace is set, which this model has no use for on a GPU of Apple's. "
-                "Leave them NULL.",
-                where);
+    return fail(
+        kUnsupported,
+        "[%s] stream, parallel_for or workspace is set, which this model has no use for on a GPU of Apple's. "
+        "Leave them NULL.",
+        where);
   if (model->process != getpid())
     return fail(kUnsupported,
-                "[%s] the model was opened before fork(), so its GPU is not in this process. Open it here.", where);
+                "[%s] the model was opened before fork(), so its GPU is not in this process. Open it here.",
+                where);
   try {
     std::unique_ptr<Context> context(new Context);
     context->model = model;
@@ -67,8 +70,8 @@ Status open_context(Context** out, Model* model, const ContextOptions& options) 
     if (!context->queue) return fail(kDeviceFailed, "[%s] a queue of commands cannot be made.", where);
     const size_t bytes = static_cast<size_t>(model->table->states.bytes);
     if (!context->kept.make(model->gpu.device(), bytes))
-      return fail(kNoMemory, "[%s] no memory for the states, %zu bytes. Free memory, or open fewer contexts.", where,
-                  bytes);
+      return fail(kNoMemory, "[%s] no memory for the states, %zu bytes. Free memory, or open fewer contexts.",
+                  where, bytes);
     if (bytes > 0) std::memset(context->kept.data(), 0, bytes);
     context->states = context->kept.data();
     context->state_bytes = bytes;
@@ -104,9 +107,12 @@ Status Run::claim(Context* context) {
 
 Status Run::reserve(int64_t bytes) {
   Context& c = *context_;
-  if (static_cast<size_t>(bytes) > c.room.bytes() && !c.room.make(model().gpu.device(), static_cast<size_t>(bytes)))
-    return fail(kNoMemory, "[%s] no memory for the workspace, %lld bytes. Free so much memory, or run with smaller dims.",
-                entry_, static_cast<long long>(bytes));
+  if (static_cast<size_t>(bytes) > c.room.bytes() &&
+      !c.room.make(model().gpu.device(), static_cast<size_t>(bytes)))
+    return fail(
+        kNoMemory,
+        "[%s] no memory for the workspace, %lld bytes. Free so much memory, or run with smaller dims.",
+        entry_, static_cast<long long>(bytes));
   c.arena = c.room.data();
   return kOk;
 }
@@ -118,7 +124,8 @@ Status Run::begin(const void* /*dims*/, size_t /*dims_bytes*/, Tensor* tensors, 
   for (int32_t i = 0; i < count; ++i) total += align64(static_cast<int64_t>(bytes_of(tensors[i])));
   if (static_cast<size_t>(total) > c.staging.bytes() &&
       !c.staging.make(model().gpu.device(), static_cast<size_t>(total)))
-    return fail(kNoMemory, "[%s] no memory for inputs and outputs, %lld bytes. Free so much, or run with smaller dims.",
+    return fail(kNoMemory,
+                "[%s] no memory for inputs and outputs, %lld bytes. Free so much, or run with smaller dims.",
                 entry_, static_cast<long long>(total));
   c.copies.clear();
   char* place = c.staging.data();

@@ -1,7 +1,7 @@
 // Models, contexts and runs on a GPU of Apple's, which shares the host's memory.
 //
-// A context owns, besides its arena, a queue of commands and room for what callers pass: their memory begins anywhere,
-// a buffer of the GPU's where a page does. A call is over when its outputs are there.
+// A context owns, besides its arena, a queue of commands and room for what callers pass: their memory begins
+// anywhere, a buffer of the GPU's where a page does. A call is over when its outputs are there.
 #pragma once
 
 #include <cstddef>
@@ -64,8 +64,8 @@ class Run : public SharedRun {
   Status claim(Context* context);
   // The arena has room for `bytes`.
   Status reserve(int64_t bytes);
-  // Copies inputs, the first `inputs` of `count` tensors, to memory of the GPU's, and makes `tensors` say where in it
-  // they are and where outputs go.
+  // Copies inputs, the first `inputs` of `count` tensors, to memory of the GPU's, and makes `tensors` say
+  // where in it they are and where outputs go.
   Status begin(const void* dims, size_t dims_bytes, Tensor* tensors, const Port* const* ports, int32_t inputs,
                int32_t count);
 
@@ -83,8 +83,8 @@ class Run : public SharedRun {
   Status submit();
 
   Context* context_ = nullptr;
-  NS::SharedPtr<NS::AutoreleasePool> pool_;      // of what follows
-  MTL::CommandBuffer* commands_ = nullptr;       // those of the call so far, null if there are none
+  NS::SharedPtr<NS::AutoreleasePool> pool_;  // of what follows
+  MTL::CommandBuffer* commands_ = nullptr;   // those of the call so far, null if there are none
   MTL::ComputeCommandEncoder* encoder_ = nullptr;
 };
 

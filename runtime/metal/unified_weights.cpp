@@ -10,7 +10,8 @@ constexpr size_t kRowAlignment = 256;  // of a weight: whole lines of the cache
 
 }  // namespace
 
-Status Weights::place(const char* where, const WeightsFile& file, const WeightTable& table, MTL::Device* device) {
+Status Weights::place(const char* where, const WeightsFile& file, const WeightTable& table,
+                      MTL::Device* device) {
   size_t total = 0;
   for (int32_t i = 0; i < table.count; ++i) {
     starts_.push_back(total);

@@ -1,5 +1,6 @@
-// Arithmetic of kernels in the Metal Shading Language, with the names and the meaning that the headers of other targets
-// have. Kernels are compiled without fast math: NaN, infinities and the order of sums have their meaning.
+// Arithmetic of kernels in the Metal Shading Language, with the names and the meaning that the headers of
+// other targets have. Kernels are compiled without fast math: NaN, infinities and the order of sums have
+// their meaning.
 #pragma once
 
 #include "kernel.h"
@@ -94,7 +95,8 @@ inline float mod(float a, float b) {
   const float r = precise::fmod(a, b);
   return r != 0.0f && (r < 0.0f) != (b < 0.0f) ? r + b : r;
 }
-// 2^(a * (c + rest)), whose exponent is not rounded: of 2^(t + u) with a small u, u ln(2) times the first power is added.
+// 2^(a * (c + rest)), whose exponent is not rounded: of 2^(t + u) with a small u, u ln(2) times the first
+// power is added.
 inline float exp2_scaled(float a, float c, float rest) {
   const float exponent = a * c, most = exp2(exponent);
   const float lost = fma(a, rest, fma(a, c, -exponent)) * 0.693147181f;
@@ -136,8 +138,8 @@ inline uint16_t bf16_bits(float x) {
 inline float round_f16(float x) { return load_f16(f16_bits(x)); }
 inline float round_bf16(float x) { return load_bf16(bf16_bits(x)); }
 
-// A sum that goes on, and what its roundings have taken from it so far (O. Moller, Quasi double-precision in floating
-// point addition, 1965). What is lost beside an infinity is NaN, and counts for nothing.
+// A sum that goes on, and what its roundings have taken from it so far (O. Moller, Quasi double-precision in
+// floating point addition, 1965). What is lost beside an infinity is NaN, and counts for nothing.
 template <class T>
 struct Total {
   T sum, lost;

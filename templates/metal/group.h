@@ -1,4 +1,5 @@
-// What the threads of a team do together, in a fixed order. A team is part of a simdgroup, or the whole threadgroup.
+// What the threads of a team do together, in a fixed order. A team is part of a simdgroup, or the whole
+// threadgroup.
 #pragma once
 
 #include "arithmetic.h"

@@ -1,7 +1,7 @@
 // Tiles of products by the 8 by 8 matrices of simdgroups.
 //
-// A threadgroup of kWarpRows by kWarpColumns simdgroups has a tile of the product, each simdgroup a part of it. Operands
-// lie in threadgroup memory, A by rows and B by columns, kDepth elements of each.
+// A threadgroup of kWarpRows by kWarpColumns simdgroups has a tile of the product, each simdgroup a part of
+// it. Operands lie in threadgroup memory, A by rows and B by columns, kDepth elements of each.
 #pragma once
 
 #include "arithmetic.h"
@@ -13,7 +13,8 @@ struct ProductTile {
   static constexpr constant int kRows = kRows_, kColumns = kColumns_, kDepth = kDepth_;
   static constexpr constant int kWarpRows = kWarpRows_, kWarpColumns = kWarpColumns_;
   static constexpr constant int kThreads = 32 * kWarpRows * kWarpColumns;
-  static constexpr constant int kHeight = kRows / kWarpRows, kWidth = kColumns / kWarpColumns;  // of a simdgroup's part
+  static constexpr constant int kHeight = kRows / kWarpRows,
+                                kWidth = kColumns / kWarpColumns;  // of a simdgroup's part
 };
 
 template <class Tile>
@@ -24,7 +25,8 @@ struct Accumulators {
 template <class Tile>
 inline void clear(thread Accumulators<Tile>& sums) {
   for (int i = 0; i < Tile::kHeight / 8; ++i)
-    for (int j = 0; j < Tile::kWidth / 8; ++j) sums.at[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    for (int j = 0; j < Tile::kWidth / 8; ++j)
+      sums.at[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
 }
 
 // Where a simdgroup's part begins.

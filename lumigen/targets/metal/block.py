@@ -58,7 +58,7 @@ class MetalRenderer(Renderer):
         return Text(f"({{ {' '.join(lines)} {self.scalar(map_expr(e, names)).code}; }})")
 
 
-class Statements:
+class GroupStatements:
     """Renders the statements of one program; `dims` spells its dims."""
 
     def __init__(self, program: TileProgram, dims: Mapping[str, str]) -> None:

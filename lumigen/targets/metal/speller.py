@@ -13,7 +13,7 @@ from lumigen.emit.lines import Lines
 from lumigen.emit.places import counted_in
 from lumigen.program import KernelParameter
 from lumigen.resources import templates_dir
-from lumigen.targets.metal.block import Statements
+from lumigen.targets.metal.block import GroupStatements
 from lumigen.targets.metal.product import shared_bytes, spelled_tile
 from lumigen.tile import TileProgram
 
@@ -45,7 +45,7 @@ def metal_kernel_body(
 ) -> KernelText:
     """A kernel whose tasks are threadgroups."""
     dims: Mapping[str, str] = spelled_dims(program, parameters)
-    lines: Lines = Statements(program, dims).lines()
+    lines: Lines = GroupStatements(program, dims).lines()
     product = shared_bytes(program)
     own = "product.h" if product else "group.h"
     pointers = tuple(p for p in parameters if p.is_pointer)
