@@ -62,7 +62,10 @@ def ordered(x: Any) -> dict[str, Any]:
 
 def random(seed: Any) -> dict[str, Any]:
     generator = lg.Generator(seed)
-    return {"floats": lg.rand(30, generator=generator), "bits": lg.randint(0, 99, (9,), generator=generator)}
+    return {
+        "floats": lg.rand(30, generator=generator),
+        "bits": lg.randint(0, 99, (9,), generator=generator),
+    }
 
 
 def scattered(x: Any, at: Any) -> Any:
