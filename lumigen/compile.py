@@ -32,6 +32,7 @@ from lumigen.emit.weights_file import PackedWeights, pack_weights
 from lumigen.errors import (
     BadArgument,
     CompilerMissing,
+    UnsupportedTarget,
     user_location,
 )
 from lumigen.frontend import Model, Traced
@@ -140,6 +141,7 @@ def lowered_to(
 ) -> LoweredModel:
     """Regions, plans, tile programs and programs of graphs; each verified and shown."""
     start = perf_counter()
+    _check_dtypes(entries, target)
     device = TARGETS[target.name].device
     pick = partial(book.pick, device)
     lowered = assemble(entries, device, dtype=dtype, architectures=target.architectures, pick=pick)
@@ -154,6 +156,15 @@ def lowered_to(
         trail.keep(form, partial(show_kernels, form, lowered.kernels))
     trail.record("program", lambda: show_programs(lowered), seconds, form="program")
     return lowered
+
+
+def _check_dtypes(entries: Entries, target: Target) -> None:
+    """UnsupportedTarget where an entry computes in what the target's kernels lack."""
+    for entry, graph in entries:
+        for lacking in {n.dtype.name for n in graph.nodes()} & set(target.lacks):
+            why = f"it has no {lacking}, in which {entry} computes"
+            known = [name for name, b in TARGETS.items() if lacking not in b.target.lacks]
+            raise UnsupportedTarget(target=target.name, why=why, known=known)
 
 
 @memo.compilation()

@@ -116,6 +116,7 @@ class Teams:
     threads: int  # of a block: kThreads of the headers
     warp: int  # threads that exchange values without memory
     lane_bytes: int  # that a thread moves at a time
+    least_lanes: int  # that a thread takes: 2 where floats of 16 bits move in pairs
     vectors: int  # of a thread in a row of a map
     repeated: int  # the same where each task computes what its row reduces to
     merged: int  # parts that one block does not take long to merge
@@ -211,7 +212,9 @@ class ProductTile(NamedTuple):
 class ProductTiles:
     """Tiles of products, and what they take; times are in products of a multiprocessor."""
 
-    matrix: tuple[ProductTile, ...]  # of 16 bits, by matrix instructions
+    matrix: tuple[
+        ProductTile, ...
+    ]  # by matrix instructions: of 16 bits, and of f32 if none are `scalar`
     scalar: tuple[ProductTile, ...]  # of f32, by threads that multiply by themselves
     pair: tuple[ProductTile, ...]  # of two products of the same rows, with so many columns of each
     stored: int  # neighbours of a row that one thread stores
@@ -318,6 +321,17 @@ class Gpu(Machine):
     shared_bytes: int  # that a block has at most
     ordered: int  # elements that a block orders at a time: kOrdered of the headers
     products: ProductTiles
+
+    @property
+    def multiplies_floats(self) -> bool:
+        """Whether matrix instructions multiply f32, too."""
+        return not self.products.scalar
+
+
+@dataclass(frozen=True, eq=False)
+class StreamingGpu(Gpu):
+    """A GPU whose kernels fold around products: tiles stream past the rows of a block."""
+
     streams: StreamTiles
     row_folds: RowFoldTiles
     copies: Copies | None

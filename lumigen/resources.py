@@ -1,4 +1,4 @@
-"""What is installed with the code: the templates and the runtime that emit copies and renders, the version.
+"""What is installed with the code: templates, the runtime and the emulator, which emit copies and renders; the version.
 
 Promises directories of the file system, both in a checkout and in an installed wheel.
 """
@@ -20,6 +20,11 @@ def templates_dir() -> Path:
 def runtime_dir() -> Path:
     """The C++ runtime that every emitted project carries a copy of."""
     return _find("runtime")
+
+
+def emulator_dir() -> Path:
+    """What runs kernels where their device is not; a folder for each device that has one."""
+    return _find("emulator")
 
 
 def _find(name: str) -> Path:

@@ -9,19 +9,17 @@ from lumigen.target_row import Target
 from lumigen.targets.backend import TargetBackend
 from lumigen.targets.cpu.row import BACKEND as CPU
 from lumigen.targets.cuda.row import BACKEND as CUDA
+from lumigen.targets.metal.row import BACKEND as METAL
 
-TARGETS: dict[str, TargetBackend] = {b.target.name: b for b in (CPU, CUDA)}
+TARGETS: dict[str, TargetBackend] = {b.target.name: b for b in (CPU, CUDA, METAL)}
 HOST = CPU.target  # of the machine that compiles; the one that is taken where none is named
-PLANNED = ("metal",)
 
 
 def parse_target(text: str) -> Target:
     """The target that its name says, or one of fewer architectures, `name:one,another`; refuses any other."""
     name, colon, rest = text.partition(":")
     if name not in TARGETS:
-        planned = "this version does not emit it"
-        why = planned if name in PLANNED else "there is no such target"
-        raise UnsupportedTarget(target=text, why=why, known=list(TARGETS))
+        raise UnsupportedTarget(target=text, why="there is no such target", known=list(TARGETS))
     backend = TARGETS[name]
     if not colon:
         return backend.target

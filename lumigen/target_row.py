@@ -14,7 +14,7 @@ class Target:
     name: str
     kernel_suffix: str  # of a kernel's file
     kernel: str  # the kernel `name` as an entry launches it
-    device_type: int  # DLPack's, of the memory that kernels work on; 1 is the host's
+    device_type: int  # DLPack's, of memory that callers may pass besides the host's; 1: none
     features: Mapping[str, str]  # what a variant's guard may ask for, as entry code asks it
     isas: tuple[str, ...]  # instruction sets that kernels are compiled for, the least first
     bf16_isas: tuple[str, ...]  # those wanted only where a kernel multiplies bf16
@@ -25,13 +25,19 @@ class Target:
     runtime_folder: Path
     templates: tuple[tuple[str, str], ...] = ()  # its own: below project/ of its folders, its place
     files: tuple[str, ...] = ()  # copied as they are, from there
+    lacks: tuple[str, ...] = ()  # element types that its kernels cannot compute with
     architectures: tuple[str, ...] = ()  # that kernels are compiled for, the lowest first
     known_architectures: tuple[str, ...] = ()  # that they can be compiled for, in this order
     cmake_architectures: str = ""  # CMake's list
+    begins_calls: bool = (
+        False  # kernels work on memory of their own, into which a call brings tensors
+    )
+    memory_word: str = ""  # before what a pointer in a kernel's arguments points to
+    folders: tuple[tuple[Path, str], ...] = ()  # whole ones that are copied, each to its place
 
     @property
     def has_device(self) -> bool:
-        """Whether kernels work on memory of their own, to which the host's is copied."""
+        """Whether callers may pass memory of a device."""
         return self.device_type != 1
 
     @property

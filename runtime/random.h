@@ -2,7 +2,12 @@
 // random numbers: as easy as 1, 2, 3, SC 2011).
 #pragma once
 
+#ifdef __METAL_VERSION__
+#include "arithmetic.h"
+#define LUMIGEN_INDEX static inline
+#else
 #include "index.h"
+#endif
 
 namespace LUMIGEN_NS {
 

@@ -320,7 +320,7 @@ def test_unused_tensors_are_listed(tmp_path: Path, arrays: dict[str, np.ndarray]
     assert summary.has_weights
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_35", "metal", "tpu", ""])
+@pytest.mark.parametrize("target", ["cuda:sm_35", "metal:apple7", "tpu", ""])
 def test_other_targets_are_refused(target: str, tmp_path: Path) -> None:
     with pytest.raises(errors.UnsupportedTarget, match="Choose one of: "):
         lg.compile(make_model(), target=target, output=tmp_path / "out", build=False)

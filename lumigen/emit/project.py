@@ -146,6 +146,9 @@ def plain_files(model: CompiledModel) -> dict[str, str]:
     for path in ("LICENSE", "runtime/reference.h", "tests/testing.h", "bindings/arrays.h"):
         sources[path] = shared / path
     sources |= {path: target.find(f"project/{path}") for path in target.files}
+    for folder, place in target.folders:
+        every = (p for p in sorted(folder.rglob("*")) if p.is_file())
+        sources |= {f"{place}/{p.relative_to(folder).as_posix()}": p for p in every}
     return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
 
 
@@ -238,11 +241,17 @@ def _kernel(kernel: KernelSource, target: Target) -> KernelFileContext:
         file=f"kernels/{kernel.name}.{target.kernel_suffix}",
         title=one_line(kernel.title),
         lines=source_lines(kernel.lines),
-        parameters=tuple(FieldContext(p.name, p.ctype, _shape(p)) for p in kernel.parameters),
+        parameters=tuple(
+            FieldContext(p.name, _ctype(p, target), _shape(p)) for p in kernel.parameters
+        ),
         body=kernel.body.strip("\n"),
         reference=kernel.reference.strip("\n"),
         written=written_parameters(kernel),
     )
+
+
+def _ctype(p: KernelParameter, target: Target) -> str:
+    return f"{target.memory_word} {p.ctype}" if p.is_pointer and target.memory_word else p.ctype
 
 
 def _shape(p: KernelParameter) -> str:

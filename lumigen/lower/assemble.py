@@ -15,6 +15,7 @@ from lumigen.dtype import DType, f32
 from lumigen.errors import LoweringFailed, SourceLocation
 from lumigen.graph import Graph, tensor_of
 from lumigen.index import Axis, Dim, Ix, ix
+from lumigen.kernel_words import RESERVED
 from lumigen.lower.arena import Lifetime, plan_arena
 from lumigen.lower.axes import unify_axes
 from lumigen.lower.built import Built
@@ -138,7 +139,7 @@ class LoweredKernel:
     @property
     def dim_names(self) -> dict[Dim, str]:
         """What the kernel's arguments call its dims, whose names users choose: unlike its buffers."""
-        taken = frozenset(x.name for x in (*self.program.args, *self.program.maps))
+        taken = RESERVED | {x.name for x in (*self.program.args, *self.program.maps)}
         out: dict[Dim, str] = {}
         for d in self.program.dim_arguments:
             out[d] = identifier(d.name, taken)

@@ -34,7 +34,7 @@ from lumigen.lower.pipeline import MATRIX_SITES
 from lumigen.lower.scope import kernel_reductions
 from lumigen.lower.stream import StreamBuilder
 from lumigen.lower.streamable import Streamable
-from lumigen.machine import Gpu
+from lumigen.machine import StreamingGpu
 from lumigen.memo import remembered
 from lumigen.plan import Carry, KernelPlan, LoopFold, NotRealised, Product
 from lumigen.region import (
@@ -140,7 +140,11 @@ def find_block_fold(stores: tuple[Store, ...]) -> Cascade | None:
 
 
 def find_foldable(
-    stores: tuple[Store, ...], machine: Gpu, temporaries: DType = f32, *, deep: bool = False
+    stores: tuple[Store, ...],
+    machine: StreamingGpu,
+    temporaries: DType = f32,
+    *,
+    deep: bool = False,
 ) -> Cascade | None:
     """The fold of rows of a region that blocks run by matrix instructions; temporaries of f32 held as `temporaries`.
 
@@ -156,7 +160,7 @@ def find_foldable(
     return found
 
 
-def _is_deep(found: Cascade, machine: Gpu) -> bool:
+def _is_deep(found: Cascade, machine: StreamingGpu) -> bool:
     """Whether an element takes so many products that those of Hopper, twice as fast, make up for storing it."""
     most = extent_of(found.inner.value.axes).bounds()[1]
     return most is None or most > machine.row_folds.deepest
@@ -166,7 +170,7 @@ def _streamable(
     found: Cascade,
     stores: tuple[Store, ...],
     rows: int,
-    machine: Gpu,
+    machine: StreamingGpu,
     temporaries: DType = f32,
 ) -> Streamable:
     fold = Streamable.of(found, stores, rows, machine, temporaries)
@@ -177,7 +181,7 @@ def _streamable(
     return fold
 
 
-def schedule_of_rows(plan: KernelPlan, machine: Gpu) -> Schedule:
+def schedule_of_rows(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
     """How the fold of rows of a plan lies in blocks."""
     tiles, found = machine.row_folds, Cascade.of(plan, machine)
     few = extent_of(found.columns).estimate() <= tiles.one[1][0]
@@ -188,7 +192,7 @@ def schedule_of_rows(plan: KernelPlan, machine: Gpu) -> Schedule:
     return sizes[len(fragments) > 1]
 
 
-def parts_of_rows(found: Cascade, machine: Gpu) -> int:
+def parts_of_rows(found: Cascade, machine: StreamingGpu) -> int:
     """Into how many parts to split a fold of rows; 1 where one launch has enough blocks, or the columns are few."""
     (k,) = found.fold.axes
     folds = machine.row_folds
@@ -203,7 +207,7 @@ def parts_of_rows(found: Cascade, machine: Gpu) -> int:
 # ---- the kernel ----
 
 
-def block_fold(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
+def block_fold(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
     """The kernel of a plan of a fold of a product's rows; NotRealised where it is of another form."""
     check(sizes, SITES)
     cascade = Cascade.of(plan, machine)

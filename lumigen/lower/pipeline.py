@@ -66,8 +66,9 @@ def pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     if not are_counted(found.m_axes, found.n_axes, found.reduce.axes):
         raise NotRealised("a product with more rows, columns or depth than an int counts")
     flat = Flat.of(found)
-    if scalar != (multiplied_in(flat.rows, flat.columns) is f32):
-        raise NotRealised("matrix instructions for products of f32, or none for others")
+    is_scalar = multiplied_in(flat.rows, flat.columns) is f32 and not machine.multiplies_floats
+    if scalar != is_scalar:
+        raise NotRealised("matrix instructions for what they do not multiply, or none for others")
     region = plan.region
     if not sizes["parts_of"]:
         return Built(_program(region, store, found, flat, sizes, machine), region)

@@ -41,7 +41,7 @@ from lumigen.lower.split_scan import split_scan
 from lumigen.lower.streamable import find_streamable
 from lumigen.lower.sweeps import merge_reduced, plan_sweeps
 from lumigen.lower.tile_time import fastest
-from lumigen.machine import Gpu, Machine, Processor
+from lumigen.machine import Machine, Processor, StreamingGpu
 from lumigen.plan import KernelPlan, RegionPlan
 from lumigen.region import Buffer, Region, Role, Store, const
 from lumigen.schedule import Schedule
@@ -175,7 +175,9 @@ def _in_panels(
     return Candidate(plan, (*map(schedule, kernels), sizes))
 
 
-def candidates_of_blocks(region: Region, schedule: Scheduled, machine: Gpu) -> Iterator[Candidate]:
+def candidates_of_blocks(
+    region: Region, schedule: Scheduled, machine: StreamingGpu
+) -> Iterator[Candidate]:
     """The same for blocks of threads."""
     *others, store = region.stores
     fold = find_streamable(region.stores, machine)
@@ -211,14 +213,14 @@ def candidates_of_blocks(region: Region, schedule: Scheduled, machine: Gpu) -> I
 
 
 def candidates_of_deep_rows(
-    region: Region, schedule: Scheduled, machine: Gpu
+    region: Region, schedule: Scheduled, machine: StreamingGpu
 ) -> Iterator[Candidate]:
     """Folds of the rows of products that are so deep that to store them costs little beside them."""
     yield from _block_folds(region, schedule, machine, deep=True)
 
 
 def _block_folds(
-    region: Region, schedule: Scheduled, machine: Gpu, *, deep: bool
+    region: Region, schedule: Scheduled, machine: StreamingGpu, *, deep: bool
 ) -> Iterator[Candidate]:
     """A fold of rows in parts, where one launch has too few blocks for a device; and in one launch."""
     found = find_foldable(region.stores, machine, deep=deep)

@@ -28,7 +28,7 @@ from lumigen.lower.pipeline import Flat, are_counted, for_tile
 from lumigen.lower.scope import Names, Scope, address
 from lumigen.lower.side_by_side import grids_of
 from lumigen.lower.simt import dims_of
-from lumigen.machine import ClusterTile, Copies, Gpu
+from lumigen.machine import ClusterTile, Copies, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Region, Role, Store
 from lumigen.schedule import Schedule, schedule
@@ -63,7 +63,9 @@ class Fetched:
         return address(self.store.dst, at).coefficient(self.flat.m) is not None
 
 
-def schedules(plan: KernelPlan, machine: Gpu) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
+def schedules(
+    plan: KernelPlan, machine: StreamingGpu
+) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How products lie on Hopper, for few rows and for many: schedules, each where conditions hold.
 
     None where the plan has other steps, or operands that a tensor copy engine does not fetch.
@@ -109,7 +111,7 @@ def _fetched(plan: KernelPlan) -> Fetched:
     return Fetched(found, store, flat, (a, b))
 
 
-def roles(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
+def roles(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
     """The kernel of a plan of one product of operands that are fetched; NotRealised where it is of another form."""
     check(sizes, SITES)
     fetched = _fetched(plan)
@@ -123,7 +125,7 @@ def roles(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     return Built(_program(plan.region, own, sizes, machine), plan.region)
 
 
-def tiles_of(machine: Gpu) -> list[ClusterTile]:
+def tiles_of(machine: StreamingGpu) -> list[ClusterTile]:
     """The tiles of the headers whose rings fit the shared memory that a block has."""
     copies = machine.copies
     if copies is None:
@@ -180,7 +182,7 @@ class _Sizes:
         return sum(x * (1 + again * (n - 1)) for x, n in zip((self.a, self.b), times, strict=True))
 
 
-def _tile(each: Sequence[Fetched], m: int, machine: Gpu) -> ClusterTile:
+def _tile(each: Sequence[Fetched], m: int, machine: StreamingGpu) -> ClusterTile:
     """The tile that takes the least time for m rows, else at the dims' typical values, in products of a multiprocessor.
 
     Either the products decide, in rounds of all multiprocessors, or what is read, each element once.
@@ -222,7 +224,7 @@ def _fits(t: ClusterTile, x: Fetched, copies: Copies) -> bool:
     return b.is_deep or (t.columns % (box * consumers) == 0 and t.columns % (2 * box) == 0)
 
 
-def _program(region: Region, of: Fetched, sizes: Schedule, machine: Gpu) -> TileProgram:
+def _program(region: Region, of: Fetched, sizes: Schedule, machine: StreamingGpu) -> TileProgram:
     copies = machine.copies
     assert copies is not None, "asked before"
     found, store, flat = of.found, of.store, of.flat
@@ -269,7 +271,7 @@ def _program(region: Region, of: Fetched, sizes: Schedule, machine: Gpu) -> Tile
     )
 
 
-def _width(sizes: Schedule, machine: Gpu) -> int:
+def _width(sizes: Schedule, machine: StreamingGpu) -> int:
     """Neighbours that a thread has at a time: two where no two threads can exchange theirs."""
     alone = sizes["columns"] % (machine.teams.warp * max(1, sizes["split"])) != 0
     return 2 if sizes["turned"] or alone else machine.products.stored

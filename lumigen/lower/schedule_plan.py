@@ -24,7 +24,7 @@ from lumigen.lower.split_scan import REDUCED
 from lumigen.lower.stream import SITES as STREAM_SITES
 from lumigen.lower.streamable import Streamable
 from lumigen.lower.tile_time import fastest, of_pair
-from lumigen.machine import Gpu, Machine, Processor, Teams
+from lumigen.machine import Gpu, Machine, Processor, StreamingGpu, Teams
 from lumigen.ops import TRANSCENDENTALS
 from lumigen.plan import KernelPlan, Loop, Native, Product
 from lumigen.region import Prim, Region, Scan, free_axes, walk
@@ -197,13 +197,6 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
                 return of_pair(found, machine)
             (sizes,) = fastest((found,), multiplied_in(found.rows, found.columns), machine)
             return sizes
-        case Loop(body=(Product(), *_)) as loop if not any(c.product for c in loop.carries):
-            return schedule_of_rows(plan, machine)
-        case Loop(body=(Product(), *_)):
-            found = Cascade.of(plan, machine)
-            return _stream(
-                Streamable.of(found, plan.stores, machine.streams.rows, machine), machine
-            )
         case Native():
             return schedule("order", {"threads": teams.threads})
         case _ if _scans(plan):
@@ -215,14 +208,28 @@ def schedule_of_block(plan: KernelPlan, machine: Gpu) -> Schedule:
             return schedule("simt", sizes | {"width": _width(plan, teams)})
 
 
+def schedule_of_streaming(plan: KernelPlan, machine: StreamingGpu) -> Schedule:
+    """The same of a GPU whose blocks also fold around products."""
+    match _main(plan):
+        case Loop(body=(Product(), *_)) as loop if not any(c.product for c in loop.carries):
+            return schedule_of_rows(plan, machine)
+        case Loop(body=(Product(), *_)):
+            found = Cascade.of(plan, machine)
+            return _stream(
+                Streamable.of(found, plan.stores, machine.streams.rows, machine), machine
+            )
+        case _:
+            return schedule_of_block(plan, machine)
+
+
 def _width(plan: KernelPlan, teams: Teams) -> int:
     """Lanes of a thread, which moves so many bytes of the narrowest float that is there."""
     stored = (s.dst for s in plan.region.stores)
     floats = [b.dtype for b in (*plan.region.reads(), *stored) if b.dtype.is_float]
-    return max(2, teams.lane_bytes // min((d.itemsize for d in floats), default=4))
+    return max(teams.least_lanes, teams.lane_bytes // min((d.itemsize for d in floats), default=4))
 
 
-def _stream(found: Streamable, machine: Gpu) -> Schedule:
+def _stream(found: Streamable, machine: StreamingGpu) -> Schedule:
     """Of rows past which tiles stream by."""
     s = machine.streams
     columns, depth = found.sizes
@@ -280,7 +287,7 @@ def is_of_numbers(plan: KernelPlan) -> bool:
     return isinstance(loop, Loop) and not any(c.product for c in loop.carries)
 
 
-def parts_of_blocks(found: Streamable, sizes: Schedule, machine: Gpu) -> int:
+def parts_of_blocks(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> int:
     """Into how many parts to split a fold; 1 where blocks that have all of its points do as well.
 
     Only of so few rows that scores are hardly more than what they are made of: others keep the device busy, or should

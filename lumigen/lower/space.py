@@ -18,7 +18,7 @@ from lumigen.lower.built import Built
 from lumigen.lower.plan_region import Candidate
 from lumigen.lower.scope import guarded
 from lumigen.lower.tile_time import sizes_of, tiles_of, tiles_of_pair
-from lumigen.machine import Gpu
+from lumigen.machine import Gpu, StreamingGpu
 from lumigen.plan import Carry, KernelPlan, Loop, Product, Step
 from lumigen.region import Carried, Reduce, carried, free_axes, map_expr, walk
 from lumigen.schedule import Schedule
@@ -87,7 +87,7 @@ def tiles_of_pipeline(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterat
                 yield other
 
 
-def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
+def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:
     """Every number of rows and of points at a time."""
     streams = machine.streams
     scalar = [t for tiles in streams.scalar.values() for t in tiles]
@@ -97,13 +97,15 @@ def tiles_of_stream(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Sc
         yield from (sizes.at(site, v) for v in values if v != sizes[site])
 
 
-def tiles_of_roles(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
+def tiles_of_roles(_: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Iterator[Schedule]:
     """Every tile that the device's headers have."""
     every = map(roles.sizes_of, roles.tiles_of(machine))
     yield from (t for t in every if t != sizes)
 
 
-def tiles_of_stream_roles(_: KernelPlan, sizes: Schedule, machine: Gpu) -> Iterator[Schedule]:
+def tiles_of_stream_roles(
+    _: KernelPlan, sizes: Schedule, machine: StreamingGpu
+) -> Iterator[Schedule]:
     """The same of folds around a product."""
     yield from (t for t in stream_roles.tiles(machine) if t != sizes)
 

@@ -46,7 +46,7 @@ from lumigen.lower.scope import Names, Scope
 from lumigen.lower.simt import dims_of
 from lumigen.lower.state_parts import common_part, parts_of_rows
 from lumigen.lower.streamable import Streamable, in_steps, states_of
-from lumigen.machine import Gpu
+from lumigen.machine import StreamingGpu
 from lumigen.ops import Op
 from lumigen.plan import KernelPlan, NotRealised, corrected
 from lumigen.region import (
@@ -91,7 +91,7 @@ SITES = ("rows", "columns", "depth", "step", "warps")
 _Operand = tuple[Buffer, Expr, Axis, Axis]
 
 
-def stream(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
+def stream(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
     cascade = Cascade.of(plan, machine)
@@ -105,7 +105,7 @@ def stream(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
     return Built(StreamBuilder(plan, found, sizes, machine).program(), plan.region)
 
 
-def _check(found: Streamable, sizes: Schedule, machine: Gpu) -> None:
+def _check(found: Streamable, sizes: Schedule, machine: StreamingGpu) -> None:
     """Whether a block has what its tiles need: rows for each warp, shared memory, registers."""
     rows, columns, depth, step, warps = (sizes[s] for s in SITES)
     inner, outer = len(found.cascade.inners), len(found.outers)
@@ -129,7 +129,9 @@ def _check(found: Streamable, sizes: Schedule, machine: Gpu) -> None:
 class StreamBuilder:
     """Builds the tile program of one cascade."""
 
-    def __init__(self, plan: KernelPlan, found: Streamable, sizes: Schedule, machine: Gpu) -> None:
+    def __init__(
+        self, plan: KernelPlan, found: Streamable, sizes: Schedule, machine: StreamingGpu
+    ) -> None:
         self.machine = machine
         self.region, self.store = plan.region, plan.stores[-1]
         self.found, self.sizes = in_steps(found, sizes["step"]), sizes

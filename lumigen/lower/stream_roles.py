@@ -20,7 +20,7 @@ from lumigen.lower.cascade import Cascade
 from lumigen.lower.mapped import Mapped
 from lumigen.lower.stream import StreamBuilder
 from lumigen.lower.streamable import Streamable
-from lumigen.machine import Copies, Gpu
+from lumigen.machine import Copies, StreamingGpu
 from lumigen.plan import KernelPlan, NotRealised
 from lumigen.region import Buffer, Expr
 from lumigen.schedule import Schedule, schedule
@@ -30,13 +30,15 @@ SITES = ("rows", "columns", "depth", "step", "slots")
 BATCHES = 2  # dimensions of a map besides lines and elements
 
 
-def tiles(machine: Gpu) -> tuple[Schedule, ...]:
+def tiles(machine: StreamingGpu) -> tuple[Schedule, ...]:
     """Those that the device's headers have."""
     found = machine.copies.streams if machine.copies is not None else ()
     return tuple(schedule("stream_roles", dict(zip(SITES, t, strict=True))) for _, t in found)
 
 
-def schedules(plan: KernelPlan, machine: Gpu) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
+def schedules(
+    plan: KernelPlan, machine: StreamingGpu
+) -> tuple[tuple[tuple[Cmp, ...], Schedule], ...]:
     """How a fold around a product lies on Hopper; none where the plan is of another form."""
     for sizes in tiles(machine):
         try:
@@ -47,7 +49,7 @@ def schedules(plan: KernelPlan, machine: Gpu) -> tuple[tuple[tuple[Cmp, ...], Sc
     return ()
 
 
-def stream_roles(plan: KernelPlan, sizes: Schedule, machine: Gpu) -> Built:
+def stream_roles(plan: KernelPlan, sizes: Schedule, machine: StreamingGpu) -> Built:
     """The kernel of a plan of a fold around a product; NotRealised where it is of another form."""
     check(sizes, SITES)
     tile, copies = tuple(sizes[s] for s in SITES), machine.copies

@@ -15,7 +15,7 @@ from lumigen.lower.contract import flatten
 from lumigen.lower.pipeline import are_counted
 from lumigen.lower.scaling import unscaled
 from lumigen.lower.scope import address
-from lumigen.machine import Gpu, StreamTiles
+from lumigen.machine import StreamingGpu, StreamTiles
 from lumigen.ops import Op
 from lumigen.plan import Carry, NotRealised
 from lumigen.region import (
@@ -59,7 +59,7 @@ class Streamable:
         found: Cascade,
         stores: tuple[Store, ...],
         rows: int,
-        machine: Gpu,
+        machine: StreamingGpu,
         temporaries: DType = f32,
     ) -> Streamable:
         """The cascade in blocks of so many rows; its temporaries of f32 are held as `temporaries`.
@@ -127,7 +127,7 @@ def _check(found: Cascade, store: Store, longest: int, streams: StreamTiles) -> 
 
 
 def find_streamable(
-    stores: tuple[Store, ...], machine: Gpu, temporaries: DType = f32
+    stores: tuple[Store, ...], machine: StreamingGpu, temporaries: DType = f32
 ) -> Streamable | None:
     """The cascade of a region in blocks of threads, or None; its temporaries of f32 are held as `temporaries`."""
     found = find_cascade(stores, machine, one_row=True)

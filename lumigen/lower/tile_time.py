@@ -27,7 +27,8 @@ def sizes_of(t: ProductTile, parts_of: int) -> Schedule:
 
 def tiles_of(element: DType, machine: Gpu) -> Sequence[ProductTile]:
     """The tiles of a product whose rings fit the shared memory that a block has."""
-    tiles = machine.products.scalar if element is f32 else machine.products.matrix
+    scalar = element is f32 and not machine.multiplies_floats
+    tiles = machine.products.scalar if scalar else machine.products.matrix
     return [t for t in tiles if _ring(t, t.columns, element) <= machine.shared_bytes]
 
 

@@ -12,7 +12,7 @@ from lumigen.lower.beside import find_blocks_beside, find_loops_beside
 from lumigen.lower.block_fold import find_foldable
 from lumigen.lower.devices import Device, Special
 from lumigen.lower.plan_region import candidates_of_blocks, candidates_of_deep_rows
-from lumigen.lower.schedule_plan import blocks_compute, schedule_of_block
+from lumigen.lower.schedule_plan import blocks_compute, schedule_of_streaming
 from lumigen.lower.side_by_side import side_by_side
 from lumigen.lower.space import (
     Builder,
@@ -24,17 +24,17 @@ from lumigen.lower.space import (
     tiles_of_stream_roles,
 )
 from lumigen.lower.streamable import find_streamable
-from lumigen.machine import Gpu
+from lumigen.machine import StreamingGpu
 from lumigen.region import Region
 from lumigen.targets.cuda.machines import SM_80, SM_90A
 
 
-def device_of(machine: Gpu, copying: Gpu) -> Device:
+def device_of(machine: StreamingGpu, copying: StreamingGpu) -> Device:
     """The row for a machine; of a product and a fold around one there are kernels for the `copying` one besides."""
     return Device(
         machine=machine,
         products=partial(candidates_of_blocks, machine=machine),
-        schedule=partial(schedule_of_block, machine=machine),
+        schedule=partial(schedule_of_streaming, machine=machine),
         builders=_builders(machine, copying),
         runs_whole=partial(_streams, machine),
         rows_in_one_loop=partial(candidates_of_deep_rows, machine=machine),
@@ -48,7 +48,7 @@ def device_of(machine: Gpu, copying: Gpu) -> Device:
     )
 
 
-def _builders(machine: Gpu, copying: Gpu) -> dict[str, Builder]:
+def _builders(machine: StreamingGpu, copying: StreamingGpu) -> dict[str, Builder]:
     """What builds kernels, and the sizes that a search tries at each site."""
     threads, width = (128, 256), (1, 2, 4, 8)
     grids = {
@@ -105,13 +105,13 @@ def _builders(machine: Gpu, copying: Gpu) -> dict[str, Builder]:
     }
 
 
-def _beside(machine: Gpu, region: Region) -> bool:
+def _beside(machine: StreamingGpu, region: Region) -> bool:
     """Whether a launch of blocks has a grid for each store: of tiles of products, or of vector loops."""
-    loops = find_loops_beside(region, partial(schedule_of_block, machine=machine), machine)
+    loops = find_loops_beside(region, partial(schedule_of_streaming, machine=machine), machine)
     return loops is not None or find_blocks_beside(region) is not None
 
 
-def _streams(machine: Gpu, region: Region, temporaries: DType) -> bool:
+def _streams(machine: StreamingGpu, region: Region, temporaries: DType) -> bool:
     """Whether a block of threads runs a contraction inside another reduction without storing it."""
     stores = unify_axes(region).stores
     streams = find_streamable(stores, machine, temporaries) is not None

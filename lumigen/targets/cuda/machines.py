@@ -12,13 +12,13 @@ from lumigen.machine import (
     ClusterTile,
     Copies,
     Division,
-    Gpu,
     Grain,
     ProductTile,
     ProductTiles,
     RowFoldTiles,
     ScanParts,
     Storing,
+    StreamingGpu,
     StreamTiles,
     Teams,
     Vectors,
@@ -96,6 +96,7 @@ TEAMS = Teams(
     threads=256,
     warp=32,
     lane_bytes=16,
+    least_lanes=2,
     vectors=2,
     repeated=8,
     merged=1 << 14,
@@ -110,7 +111,7 @@ TEAMS = Teams(
     addresses=16,
     between=16,
 )
-SM_80 = Gpu(
+SM_80 = StreamingGpu(
     name="sm_80",
     accumulators=1,  # no kernel with more was seen to be faster than a launch for each
     storing=Storing(

@@ -45,6 +45,7 @@ CUDA = Target(
     kernel_suffix="cu",
     kernel="{name}_row",
     device_type=2,
+    begins_calls=True,
     features={name: _capability(name) for name in ARCHITECTURES},
     isas=(),
     bf16_isas=(),

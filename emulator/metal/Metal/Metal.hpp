@@ -1,0 +1,136 @@
+// The few classes of metal-cpp's Metal that a program with kernels uses, on the emulator. What would be wrong
+// on a GPU and would go unseen here stops the process: an argument that is no address of a buffer in use, too
+// many bytes of arguments or of threadgroup memory, a command buffer that is committed twice or with an open
+// encoder.
+#pragma once
+
+#include <dispatch/dispatch.h>
+
+#include <Foundation/Foundation.hpp>
+#include <memory>
+#include <vector>
+
+namespace emulated {
+struct Kernel;
+class Guarded;
+}  // namespace emulated
+
+namespace MTL {
+
+using NS::UInteger;
+
+struct Size {
+  UInteger width, height, depth;
+  Size(UInteger w, UInteger h, UInteger d) : width(w), height(h), depth(d) {}
+};
+enum ResourceOptions : UInteger { ResourceStorageModeShared = 0 };
+enum ResourceUsage : UInteger { ResourceUsageRead = 1, ResourceUsageWrite = 2 };
+enum GPUFamily : long { GPUFamilyApple7 = 1007, GPUFamilyMetal3 = 5001 };
+enum CommandBufferStatus : UInteger { CommandBufferStatusCompleted = 4, CommandBufferStatusError = 5 };
+
+class Resource : public NS::Object {};
+
+class Buffer : public Resource {
+ public:
+  explicit Buffer(UInteger bytes);
+  Buffer(void* data, UInteger bytes);
+  ~Buffer() override;
+  void* contents() const;
+  uint64_t gpuAddress() const;
+  UInteger length() const { return bytes_; }
+
+ private:
+  std::unique_ptr<emulated::Guarded> own_;
+  char* callers_ = nullptr;
+  UInteger bytes_;
+};
+
+class Function : public NS::Object {
+ public:
+  explicit Function(const emulated::Kernel& kernel) : kernel(kernel) {}
+  const emulated::Kernel& kernel;
+};
+
+class Library : public NS::Object {
+ public:
+  Function* newFunction(const NS::String* name) const;
+};
+
+class ComputePipelineState : public NS::Object {
+ public:
+  explicit ComputePipelineState(const emulated::Kernel& kernel) : kernel(kernel) {}
+  const emulated::Kernel& kernel;
+  UInteger maxTotalThreadsPerThreadgroup() const { return 1024; }
+  UInteger threadExecutionWidth() const { return 32; }
+};
+
+// What one dispatch was given.
+struct Command {
+  const emulated::Kernel* kernel;
+  std::vector<char> args;
+  std::vector<const Buffer*> used;
+  UInteger shared_bytes;
+  Size groups, shape;
+};
+
+class CommandBuffer;
+
+class ComputeCommandEncoder : public NS::Object {
+ public:
+  explicit ComputeCommandEncoder(CommandBuffer* of) : of_(of) {}
+  void setComputePipelineState(const ComputePipelineState* pipeline) { pipeline_ = pipeline; }
+  void setBytes(const void* data, UInteger bytes, UInteger index);
+  void setThreadgroupMemoryLength(UInteger bytes, UInteger index);
+  void useResource(const Resource* resource, UInteger usage);
+  void dispatchThreadgroups(Size groups, Size shape);
+  void endEncoding();
+
+ private:
+  CommandBuffer* of_;
+  const ComputePipelineState* pipeline_ = nullptr;
+  std::vector<char> args_;
+  std::vector<const Buffer*> used_;
+  UInteger shared_bytes_ = 0;
+};
+
+class CommandBuffer : public NS::Object {
+ public:
+  ComputeCommandEncoder* computeCommandEncoder();
+  void commit();
+  void waitUntilCompleted() const {}
+  CommandBufferStatus status() const { return CommandBufferStatusCompleted; }
+  NS::Error* error() const { return nullptr; }
+  double GPUStartTime() const { return start_; }
+  double GPUEndTime() const { return end_; }
+
+ private:
+  friend class ComputeCommandEncoder;
+  std::vector<Command> commands_;
+  bool is_open_ = false, is_committed_ = false;
+  double start_ = 0, end_ = 0;  // seconds
+};
+
+class CommandQueue : public NS::Object {
+ public:
+  CommandBuffer* commandBuffer() { return NS::pooled(new CommandBuffer); }
+};
+
+class Device : public NS::Object {
+ public:
+  NS::String* name() const { return NS::String::string("the emulator", NS::UTF8StringEncoding); }
+  bool supportsFamily(GPUFamily) const { return true; }
+  UInteger maxThreadgroupMemoryLength() const;
+  UInteger maxBufferLength() const { return UInteger{1} << 36; }
+  CommandQueue* newCommandQueue() { return new CommandQueue; }
+  Buffer* newBuffer(UInteger bytes, UInteger options);
+  // The caller's memory, whole pages of it; nobody is told when it is not used any more.
+  Buffer* newBuffer(const void* data, UInteger bytes, UInteger options, std::nullptr_t deallocator);
+  Library* newLibrary(dispatch_data_t, NS::Error**) { return new Library; }
+  ComputePipelineState* newComputePipelineState(const Function* function, NS::Error**) {
+    return new ComputePipelineState(function->kernel);
+  }
+};
+
+inline Device* CreateSystemDefaultDevice() { return new Device; }
+
+}  // namespace MTL

@@ -1,0 +1,147 @@
+#include <unistd.h>
+
+#include <Metal/Metal.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "kernels.h"
+#include "memory.h"
+
+namespace NS {
+
+namespace {
+
+thread_local std::vector<std::vector<Object*>> pools;
+
+}  // namespace
+
+AutoreleasePool* AutoreleasePool::alloc() {
+  pools.emplace_back();
+  return new AutoreleasePool;
+}
+
+AutoreleasePool::~AutoreleasePool() {
+  const std::vector<Object*> objects = std::move(pools.back());
+  pools.pop_back();
+  for (Object* object : objects) object->release();
+}
+
+void leave_to_pool(Object* object) {
+  if (!pools.empty()) pools.back().push_back(object);
+}
+
+}  // namespace NS
+
+namespace MTL {
+
+namespace {
+
+constexpr UInteger kMostBytes = 4096;  // of setBytes
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Every word of the arguments that can only be an address has to be one of a buffer in use.
+void check_addresses(const Command& c) {
+  for (size_t at = 0; at + 8 <= c.args.size(); at += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, c.args.data() + at, sizeof word);
+    if (word < uint64_t{1} << 40 || word >> 47 != 0) continue;
+    bool found = false;
+    for (const Buffer* b : c.used) found |= word - b->gpuAddress() <= b->length();
+    if (!found)
+      emulated::stop(
+          "the arguments of %s have an address at byte %zu that is in no buffer which the encoder uses",
+          c.kernel->name, at);
+  }
+}
+
+void execute(const Command& c) {
+  check_addresses(c);
+  const emulated::Guarded args(c.args.size());
+  std::memcpy(args.data(), c.args.data(), c.args.size());
+  const auto three = [](const Size& s) {
+    return uint3(static_cast<uint>(s.width), static_cast<uint>(s.height), static_cast<uint>(s.depth));
+  };
+  const char* const seed = std::getenv("LUMIGEN_EMULATOR_SEED");
+  const unsigned number = seed != nullptr ? static_cast<unsigned>(std::strtoul(seed, nullptr, 10)) : 0;
+  const emulated::Dispatch dispatch = {c.kernel->name, three(c.groups), three(c.shape), c.shared_bytes,
+                                       number};
+  emulated::run(dispatch, [&](char* shared) {
+    const emulated::Place& place = emulated::place();
+    c.kernel->run(args.data(), shared, place.group.x, place.thread);
+  });
+}
+
+}  // namespace
+
+Buffer::Buffer(UInteger bytes) : own_(new emulated::Guarded(bytes)), bytes_(bytes) {}
+Buffer::Buffer(void* data, UInteger bytes) : callers_(static_cast<char*>(data)), bytes_(bytes) {}
+Buffer::~Buffer() = default;
+void* Buffer::contents() const { return own_ != nullptr ? own_->host() : callers_; }
+uint64_t Buffer::gpuAddress() const {
+  return reinterpret_cast<uintptr_t>(own_ != nullptr ? own_->data() : callers_);
+}
+
+Function* Library::newFunction(const NS::String* name) const {
+  const emulated::Kernel* kernel = emulated::find_kernel(name->utf8String());
+  return kernel != nullptr ? new Function(*kernel) : nullptr;
+}
+
+void ComputeCommandEncoder::setBytes(const void* data, UInteger bytes, UInteger index) {
+  if (index != 0) emulated::stop("arguments at index %lu, kernels have them at 0", index);
+  if (bytes > kMostBytes) emulated::stop("%lu bytes of arguments, must be at most %lu", bytes, kMostBytes);
+  args_.assign(static_cast<const char*>(data), static_cast<const char*>(data) + bytes);
+}
+
+void ComputeCommandEncoder::setThreadgroupMemoryLength(UInteger bytes, UInteger index) {
+  if (index != 0) emulated::stop("threadgroup memory at index %lu, kernels have it at 0", index);
+  shared_bytes_ = bytes;
+}
+
+void ComputeCommandEncoder::useResource(const Resource* resource, UInteger) {
+  used_.push_back(static_cast<const Buffer*>(resource));
+}
+
+void ComputeCommandEncoder::dispatchThreadgroups(Size groups, Size shape) {
+  if (pipeline_ == nullptr) emulated::stop("a dispatch without a pipeline");
+  const emulated::Kernel& k = pipeline_->kernel;
+  if (args_.size() != k.args_bytes)
+    emulated::stop("%zu bytes of arguments for %s, which has %zu", args_.size(), k.name, k.args_bytes);
+  of_->commands_.push_back({&k, args_, used_, shared_bytes_, groups, shape});
+}
+
+void ComputeCommandEncoder::endEncoding() { of_->is_open_ = false; }
+
+ComputeCommandEncoder* CommandBuffer::computeCommandEncoder() {
+  if (is_open_) emulated::stop("a command buffer has two open encoders");
+  is_open_ = true;
+  return NS::pooled(new ComputeCommandEncoder(this));
+}
+
+void CommandBuffer::commit() {
+  if (is_open_) emulated::stop("a command buffer is committed while its encoder is open");
+  if (is_committed_) emulated::stop("a command buffer is committed twice");
+  is_committed_ = true;
+  start_ = now();
+  for (const Command& c : commands_) execute(c);
+  end_ = now();
+}
+
+UInteger Device::maxThreadgroupMemoryLength() const { return emulated::kThreadgroupBytes; }
+
+Buffer* Device::newBuffer(UInteger bytes, UInteger) {
+  return bytes == 0 || bytes > maxBufferLength() ? nullptr : new Buffer(bytes);
+}
+
+Buffer* Device::newBuffer(const void* data, UInteger bytes, UInteger, std::nullptr_t) {
+  const UInteger page = static_cast<UInteger>(getpagesize());
+  if (reinterpret_cast<uintptr_t>(data) % page != 0 || bytes % page != 0) return nullptr;
+  return new Buffer(const_cast<void*>(data), bytes);
+}
+
+}  // namespace MTL

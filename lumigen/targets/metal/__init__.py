@@ -1,0 +1,1 @@
+"""Apple's GPUs, by kernels in the Metal Shading Language."""

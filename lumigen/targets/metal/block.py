@@ -1,0 +1,230 @@
+"""block: statements of a threadgroup as plain loops, since Metal has no lambdas before its version 4.
+
+A loop over lanes deals its points out to the threads of a team, one at a time: what is over lanes elsewhere is a number
+of each thread here. A team is part of a simdgroup or the whole threadgroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lumigen.emit.expression import (
+    Renderer,
+    Text,
+    computed_in,
+    is_half,
+    literal,
+)
+from lumigen.emit.lines import Lines, joined, used
+from lumigen.emit.places import counted_in
+from lumigen.emit.text import PRODUCT
+from lumigen.errors import LoweringFailed
+from lumigen.index import Axis, ix
+from lumigen.lower.scope import address
+from lumigen.region import Expr, Local, Monoid, free_axes, local, map_expr, substitute
+from lumigen.targets.metal.product import contract_lines, tile_lines
+from lumigen.tile import (
+    Accumulate,
+    Accumulator,
+    Advance,
+    Bind,
+    Contract,
+    Finish,
+    For,
+    ForTile,
+    GroupPlaces,
+    Let,
+    Order,
+    ScanCarry,
+    Stmt,
+    StoreTile,
+    TileProgram,
+    When,
+)
+
+
+@dataclass(frozen=True)
+class MetalRenderer(Renderer):
+    """Expressions of numbers; what one uses more than once has a name in a statement that is a value."""
+
+    def _with_names(self, e: Expr, again: list[Expr]) -> Text:
+        names: dict[Expr, Expr] = {}
+        lines: list[str] = []
+        for number, x in enumerate(again, self.named):
+            name, value = f"common{number}", self.scalar(map_expr(x, names)).code
+            lines.append(f"const {computed_in(x.dtype)} {name} = {value};")
+            names[x] = local(name, free_axes(x), x.dtype)
+        return Text(f"({{ {' '.join(lines)} {self.scalar(map_expr(e, names)).code}; }})")
+
+
+class GroupStatements:
+    """Renders the statements of one program; `dims` spells its dims."""
+
+    def __init__(self, program: TileProgram, dims: Mapping[str, str]) -> None:
+        self.program = program
+        self.dims = dims
+        self.place = counted_in(program)
+        self.is_group = program.team == program.threads > 1  # all simdgroups share a row
+        self.totals = {
+            s.name for s in program.statements() if isinstance(s, Accumulator) and s.dealt
+        }
+        self.dealt = 0  # loops around the statement whose points threads share
+
+    def lines(self) -> Lines:
+        return joined(used(self.parts(self.program.body)))
+
+    def parts(self, body: Iterable[Stmt]) -> list[Lines]:
+        return [self.statement(s) for s in body]
+
+    def statement(self, s: Stmt) -> Lines:
+        r = MetalRenderer(self.dims, wraps=False, place=self.place)
+        match s:
+            case Bind():
+                text = f"const {self.place} {s.axis.name} = {r.index(s.value)};"
+                return r.lines(text, binds=s.axis.name)
+            case Let():
+                return r.lines(f"const {_declared(s.name)} = {r.scalar(s.value).code};")
+            case ScanCarry():
+                kind = computed_in(s.name.dtype)
+                kind = f"Total<{kind}>" if s.sums else kind
+                return r.lines(f"{kind} {s.name.name} = {r.scalar(s.value).code};")
+            case Advance():
+                return r.lines(f"{s.name.name} = {r.scalar(s.value).code};")
+            case Accumulator():
+                start = r.scalar(s.start).code if s.start is not None else _neutral(s)
+                return r.lines(f"{_declared(s.name)} = {start};")
+            case Accumulate():
+                name = r.use(s.into.name)
+                return r.lines(f"{name} = {_combined(s.monoid, name, r.scalar(s.value), s.into)};")
+            case Finish():
+                return r.lines(f"const {_declared(s.name)} = {self._reduced(s, r)};")
+            case For():
+                return self._for(s, r)
+            case StoreTile():
+                return r.lines(self._store(s, r))
+            case When():
+                return self._when(s, r)
+            case _:
+                return self._of_group(s, r)
+
+    def _of_group(self, s: Stmt, r: Renderer) -> Lines:
+        """A statement that all threads of a threadgroup run together."""
+        match s:
+            case Contract():
+                return contract_lines(s, r)
+            case ForTile():
+                return tile_lines(s, joined(used(self.parts(s.body))), r)
+            case Order():
+                return _order(s, r)
+            case GroupPlaces():
+                return _groups(s, r)
+            case _:
+                raise LoweringFailed(step="emit", what=f"no text for {type(s).__name__}")
+
+    def _for(self, s: For, r: Renderer) -> Lines:
+        axis, start, hi = s.axis.name, r.index(s.lo), r.index(s.hi)
+        step = f"{axis} += {s.step}" if s.step != 1 else f"++{axis}"
+        if s.dealt or s.lanes:
+            of_lanes = {x.into for x in s.body if isinstance(x, Accumulate)}
+            to_threads = s.lanes or self.dealt or self.totals & of_lanes
+            number, count = ("team_rank", "kTeam") if to_threads else ("team_number", "kTeams")
+            start = number if s.lo == 0 else f"{start} + {number}"
+            step = f"{axis} += {count}"
+        shared = int(s.dealt) + int(s.lanes) * (1 if self.dealt else 2)
+        self.dealt += shared
+        inner = joined(used(self.parts(s.body)))
+        self.dealt -= shared
+        head = f"for ({self.place} {axis} = {start}; {axis} < {hi}; {step}) {{"
+        return r.lines(head, inner.indented(), "}")
+
+    def _reduced(self, s: Finish, r: Renderer) -> str:
+        how = "reduce_add" if s.monoid is Monoid.SUM else "reduce_max"
+        shared = ", shared, thread_number" if self.is_group else ""
+        return f"{how}<kTeam>({r.use(s.source.name)}{shared})"
+
+    def _store(self, s: StoreTile, r: Renderer) -> str:
+        """A store under its conditions, by one thread of a team that has one value."""
+        value = r.scalar(s.value).code
+        if is_half(s.dst.dtype):
+            value = f"{s.dst.dtype}_bits({value})"
+        store = f"{r.use(str(s.dst))}[{r.index(address(s.dst, s.at))}] = {value};"
+        if s.where:
+            store = f"if ({' && '.join(map(r.holds, s.where))}) {store}"
+        one_of_team = s.lanes is None and self.dealt == 1 and self.program.team > 1
+        return f"if (team_rank == 0) {store}" if one_of_team else store
+
+    def _when(self, s: When, r: Renderer) -> Lines:
+        held = " && ".join(map(r.holds, s.conditions))
+        body, otherwise = (joined(used(self.parts(b))).indented() for b in (s.body, s.otherwise))
+        return r.lines(f"if ({held}) {{", body, "} else {", otherwise, "}")
+
+
+def _order(s: Order, r: Renderer) -> Lines:
+    """Each element's place in the order is how many stand before it."""
+    way = "kDescending" if s.descending else "kAscending"
+    own, other = _keys(s, r)
+    kind, place = computed_in(s.value.dtype), s.place.name
+    out = r.pointer(s.dst, address(s.dst, s.at))
+    return r.lines(
+        f"for ({r.place} own = team_number; own < {r.index(s.place.extent)}; own += kTeams) {{",
+        f"  const {kind} own_key = {own};",
+        f"  {r.place} before = 0;",
+        f"  for ({r.place} {place} = 0; {place} < {r.index(s.place.extent)}; ++{place}) {{",
+        f"    const {kind} key = {other};",
+        f"    before += stands_before<{way}>(key, {place}, own_key, own) ? 1 : 0;",
+        "  }",
+        f"  if (before < {r.index(s.kept)}) ({out})[before] = own;",
+        "}",
+    )
+
+
+def _groups(s: GroupPlaces, r: Renderer) -> Lines:
+    """The same by groups, ahead of which are the counts of elements below each group."""
+    own, other = _keys(s, r)
+    place, groups, count = s.place.name, r.index(s.groups), r.index(s.place.extent)
+    out = r.pointer(s.dst, address(s.dst, s.at))
+    every = f"for ({r.place} {place} = 0; {place} < {count}; ++{place})"
+    return r.lines(
+        f"for ({r.place} own = team_number; own <= {groups}; own += kTeams) {{",
+        f"  {r.place} before = 0;",
+        f"  {every} before += group_of({other}, {groups}) < own ? 1 : 0;",
+        f"  ({out})[own] = before;",
+        "}",
+        f"for ({r.place} own = team_number; own < {count}; own += kTeams) {{",
+        f"  const int64_t own_key = group_of({own}, {groups});",
+        f"  {r.place} before = 0;",
+        f"  {every} {{",
+        f"    const int64_t key = group_of({other}, {groups});",
+        f"    before += stands_before<kAscending>(key, {place}, own_key, own) ? 1 : 0;",
+        "  }",
+        f"  ({out})[{groups} + 1 + before] = own;",
+        "}",
+    )
+
+
+def _keys(s: Order | GroupPlaces, r: Renderer) -> tuple[str, str]:
+    """The key of the place `own`, and of `s.place`."""
+    r.uses.headers.add("order.h")
+    own = Axis("own", s.place.extent)
+    return r.scalar(substitute(s.value, {s.place: ix(own)})).code, r.scalar(s.value).code
+
+
+def _declared(name: Local) -> str:
+    return f"{computed_in(name.dtype)} {name.name}"
+
+
+def _neutral(s: Accumulator) -> str:
+    """Where an accumulator starts."""
+    return literal(s.name.dtype.lowest if s.monoid is Monoid.MAX else 0, s.name.dtype)
+
+
+def _combined(monoid: Monoid, name: str, value: Text, into: Local) -> str:
+    dtype = into.dtype
+    if monoid is Monoid.SUM and dtype.is_int:
+        return f"add_wrapping<{dtype.ctype}>({name}, {value.code})"
+    if monoid is Monoid.SUM:
+        return f"{name} + {value.within(PRODUCT)}"
+    if dtype.is_float:
+        return f"max_nan({name}, {value.code})"
+    return f"greater({name}, {computed_in(dtype)}({value.code}))"

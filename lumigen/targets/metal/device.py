@@ -1,0 +1,111 @@
+"""device: how plans become kernels whose task is a threadgroup.
+
+A plan that needs what the kernels do not have yet is refused with its reason, so that another one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from lumigen.dtype import f64
+from lumigen.lower import order, pipeline, scan, simt
+from lumigen.lower.built import Built
+from lumigen.lower.contract import find_products
+from lumigen.lower.devices import Device
+from lumigen.lower.pipeline import flat_pair
+from lumigen.lower.plan_region import Candidate, Scheduled, candidate
+from lumigen.lower.schedule_plan import blocks_compute, schedule_of_block
+from lumigen.lower.space import Builder, sites, tiles_of_pipeline
+from lumigen.machine import Gpu
+from lumigen.plan import KernelPlan, NotRealised, RegionPlan
+from lumigen.region import Region
+from lumigen.schedule import Schedule
+from lumigen.targets.metal.machines import APPLE7
+from lumigen.targets.metal.product import shared_bytes
+from lumigen.tile import ScanLanes, Stmt, WhenLast, WhenSummed
+
+MATRIX = 8  # rows and columns of a simdgroup's matrix
+MISSING: dict[type[Stmt], str] = {
+    ScanLanes: "a scan whose elements threads share",
+    WhenLast: "a launch whose last threadgroup goes on with what others stored",
+    WhenSummed: "a tile that several threadgroups have together",
+}
+Build = Callable[[KernelPlan, Schedule], Built]
+
+
+def device_of(machine: Gpu) -> Device:
+    """The row for a machine."""
+    threads, width = (128, 256), (1,)
+    loops = {"threads": threads, "width": width, "vectors": (1, 4, 8), "repeated": (1, 8)}
+    return Device(
+        machine=machine,
+        products=partial(_products, machine),
+        schedule=partial(_schedule, machine),
+        builders={
+            "simt": Builder(
+                _realised(partial(simt.simt, machine=machine)),
+                sites({**loops, "hold": (0,), "blocks": (0,)}),
+            ),
+            "pipeline": Builder(
+                _realised(partial(_product, machine)), partial(tiles_of_pipeline, machine=machine)
+            ),
+            "scan": Builder(
+                _realised(partial(scan.scan, machine=machine)),
+                sites({"threads": threads, "width": width}),
+            ),
+            "order": Builder(_realised(order.order), sites({"threads": threads})),
+        },
+        runs_whole=lambda _region, _temporaries: False,
+        keeps=lambda _length, _kept: True,
+        computes=partial(blocks_compute, machine=machine),
+    )
+
+
+def _products(machine: Gpu, region: Region, schedule: Scheduled) -> Iterator[Candidate]:
+    """A tile of one product, or of two of the same rows, and the store after it."""
+    *others, store = region.stores
+    found = None if others else find_products(store)
+    if found is not None and (len(found.each) == 1 or flat_pair(found)):
+        plan = RegionPlan(region, (found.plan(region, machine, alone=True),))
+        yield candidate(plan, schedule)
+
+
+def _schedule(machine: Gpu, plan: KernelPlan) -> Schedule:
+    """The heuristic's. Registers of Apple's GPUs are not known: what a row shares is read again."""
+    sizes = schedule_of_block(plan, machine)
+    return sizes.at("hold", 0) if sizes.builder == "simt" else sizes
+
+
+def _realised(build: Build) -> Build:
+    """Builds what the speller has words for; NotRealised elsewhere."""
+
+    def checked(plan: KernelPlan, sizes: Schedule) -> Built:
+        if sizes.get("width", 1) != 1 or sizes.get("hold", 0) or sizes.get("blocks", 0):
+            raise NotRealised(
+                "a thread that takes several neighbours, holds a row or has its registers counted"
+            )
+        built = build(plan, sizes)
+        for s in built.program.statements():
+            if type(s) in MISSING:
+                raise NotRealised(f"Metal has no kernel yet for {MISSING[type(s)]}")
+        if any(b.dtype is f64 for b in built.program.args):
+            raise NotRealised("Metal has no floats of 64 bits")
+        return built
+
+    return checked
+
+
+def _product(machine: Gpu, plan: KernelPlan, sizes: Schedule) -> Built:
+    """A product by matrices of simdgroups, whose operands and results pass through threadgroup memory."""
+    per_simdgroup = MATRIX * sizes["warp_rows"], MATRIX * sizes["warp_columns"]
+    whole = sizes["rows"] % per_simdgroup[0] == sizes["columns"] % per_simdgroup[1] == 0
+    if not whole or sizes["depth"] % MATRIX or sizes["stages"] != 1 or sizes["parts_of"]:
+        raise NotRealised("tiles are whole matrices of 8 by 8, in one stage, of one threadgroup")
+    built = pipeline.pipeline(plan, sizes, machine)
+    if shared_bytes(built.program) > machine.shared_bytes:
+        raise NotRealised(f"{shared_bytes(built.program)} bytes of threadgroup memory")
+    return built
+
+
+METAL = device_of(APPLE7)

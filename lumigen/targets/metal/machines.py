@@ -1,0 +1,99 @@
+"""machines: Apple's GPUs as rows of numbers, by family.
+
+Kernels are planned for `APPLE7`, the GPU of an M1 Pro, which has the least of all that run them. Counts come from
+Apple's tables of features by family (32 KiB of threadgroup memory, simdgroups of 32) and of its products (16 cores).
+None of the times was measured: they order tiles as matrices of 8 by 8 ask for, until a first run on a Mac fits them.
+"""
+
+from __future__ import annotations
+
+from lumigen.machine import (
+    Division,
+    Gpu,
+    Grain,
+    ProductTile,
+    ProductTiles,
+    ScanParts,
+    Storing,
+    Teams,
+    Vectors,
+)
+
+CORES = 16
+NEVER = 1 << 30
+PRODUCTS = ProductTiles(
+    matrix=(
+        ProductTile(64, 64, 16, 1, 4, 100, warps=(2, 2)),
+        ProductTile(32, 64, 16, 1, 6, 75, warps=(1, 4)),
+        ProductTile(32, 32, 16, 1, 8, 60, warps=(2, 2)),
+        ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
+    ),
+    scalar=(),
+    pair=(
+        ProductTile(32, 64, 16, 1, 4, 75, warps=(1, 4)),
+        ProductTile(8, 64, 32, 1, 8, 25, warps=(1, 2)),
+    ),
+    stored=1,
+    most_parts=1,  # threadgroups cannot read what others of the launch have stored
+    least_steps=4,
+    read=0.5,
+    read_again=0.2,
+    in_flight=2e5,
+    alone=0.75,
+    beginning=4e5,
+    added=NEVER,
+)
+TEAMS = Teams(
+    threads=256,
+    warp=32,
+    lane_bytes=2,  # one element of any float
+    least_lanes=1,
+    vectors=4,
+    repeated=8,
+    merged=0,  # the parts of a reduction are merged by a launch of its own
+    joined_blocks=1,
+    warp_vectors=4,
+    registers=0,  # nobody says how many: rows are read again, from a cache
+    granted=8,
+    held=0,
+    blocks=8,
+    spare=8,
+    addresses=16,
+    between=16,
+)
+APPLE7 = Gpu(
+    name="apple7",
+    accumulators=1,
+    storing=Storing(
+        table=8,
+        few_columns=16,
+        long_row=128,
+        many_terms=1 << 20,
+        short=1 << 20,
+        rows=0,
+        wide=0,
+        expansion=2,
+        few_reads=4,
+        few_steps=12,
+        row=256,
+        row_of_weights=1024,
+        row_of_fold=512,
+    ),
+    division=Division(
+        lanes=CORES * 1024,
+        row=Grain(1024, 1 << 13, 4),
+        column=Grain(1, 64, 1024),
+        again=1 << 20,
+        line=32,
+        repeated=8,
+        idle=2,
+        worth=8,
+    ),
+    vectors=Vectors(window=8, least=4, scanned=NEVER),  # a thread scans a row by itself
+    scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
+    teams=TEAMS,
+    multiprocessors=CORES,
+    shared_bytes=32 * 1024,
+    ordered=NEVER,  # a row is ordered by counting, however long it is
+    products=PRODUCTS,
+)

@@ -1,0 +1,51 @@
+"""row: all that is known of Apple's GPUs as a target."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lumigen.dtype import f64
+from lumigen.errors import LimitsUnknown
+from lumigen.limits import Limits
+from lumigen.resources import emulator_dir, runtime_dir, templates_dir
+from lumigen.target_row import Target
+from lumigen.targets.backend import TargetBackend
+from lumigen.targets.metal.device import METAL as DEVICE
+from lumigen.targets.metal.speller import metal_kernel_body
+from lumigen.targets.skeletons import GROUPS, LOOPS, ORDER
+
+METAL = Target(
+    name="metal",
+    kernel_suffix="metal",
+    kernel="{name}_row",
+    device_type=1,  # callers have the host's memory; it is the GPU's as well
+    begins_calls=True,
+    memory_word="LUMIGEN_DEVICE",
+    features={},
+    lacks=(f64.name,),
+    isas=(),
+    bf16_isas=(),
+    template_folders=(templates_dir() / "metal",),
+    runtime_folder=runtime_dir() / "metal",
+    skeletons={
+        "simt": LOOPS,
+        "pipeline": "a product of matrices and what follows it, by the matrices of simdgroups",
+        "order": ORDER,
+        "groups": GROUPS,
+    },
+    templates=(("src/library.cpp.j2", "src/library.cpp"),),
+    folders=((emulator_dir() / "metal", "emulator"),),
+)
+
+
+def _no_limits(_threads: int, _dtypes: Collection[str]) -> Limits:
+    raise LimitsUnknown(why="GPUs of Apple's are not probed yet")
+
+
+BACKEND = TargetBackend(
+    target=METAL,
+    device=DEVICE,
+    spell=metal_kernel_body,
+    probe=_no_limits,
+    skipped="a GPU of Apple's",
+)

@@ -1,0 +1,59 @@
+// The GPU of a model: its kernels, and memory that both it and the host have.
+#pragma once
+
+#include <Foundation/Foundation.hpp>
+#include <Metal/Metal.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernel.h"
+#include "status.h"
+
+namespace LUMIGEN_NS {
+
+// A library of kernels as the build has made it; empty where kernels are part of the program.
+struct CompiledKernels {
+  const char *begin, *end;
+};
+
+// Memory that has an address for the host and one for the GPU.
+class Memory {
+ public:
+  // Makes room for `bytes` instead of what was there. False where there is none.
+  bool make(MTL::Device* device, size_t bytes);
+  char* data() const { return buffer_ ? static_cast<char*>(buffer_->contents()) : nullptr; }
+  size_t bytes() const { return bytes_; }
+  MTL::Buffer* buffer() const { return buffer_.get(); }
+
+ private:
+  NS::SharedPtr<MTL::Buffer> buffer_;
+  size_t bytes_ = 0;
+};
+
+class Gpu {
+ public:
+  // kUnsupported where there is none that runs these kernels.
+  Status open(const char* where, const CompiledKernels& compiled, const KernelRow* const* kernels,
+              int32_t count);
+
+  MTL::Device* device() const { return device_.get(); }
+  const char* name() const { return name_; }
+  NS::SharedPtr<MTL::CommandQueue> new_queue() const { return NS::TransferPtr(device_->newCommandQueue()); }
+
+  // Adds a launch of `tasks` threadgroups. `args` begins with addresses of the host, each of which lies in
+  // one of `memory` or is null; the kernel is given the GPU's.
+  Status encode(MTL::ComputeCommandEncoder* encoder, const char* where, const KernelRow& kernel,
+                const void* args, int64_t tasks, const std::vector<const Memory*>& memory) const;
+
+ private:
+  NS::SharedPtr<MTL::Device> device_;
+  std::vector<const KernelRow*> rows_;
+  std::vector<NS::SharedPtr<MTL::ComputePipelineState>> pipelines_;  // one for each row
+  char name_[128] = "";
+};
+
+// Waits for what was committed; a failure says why.
+Status wait_for(MTL::CommandBuffer* commands, const char* where);
+
+}  // namespace LUMIGEN_NS

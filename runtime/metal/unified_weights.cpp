@@ -1,0 +1,36 @@
+#include "unified_weights.h"
+
+#include <cstring>
+
+namespace LUMIGEN_NS {
+
+namespace {
+
+constexpr size_t kRowAlignment = 256;  // of a weight: whole lines of the cache
+
+}  // namespace
+
+Status Weights::place(const char* where, const WeightsFile& file, const WeightTable& table,
+                      MTL::Device* device) {
+  size_t total = 0;
+  for (int32_t i = 0; i < table.count; ++i) {
+    starts_.push_back(total);
+    total += (static_cast<size_t>(table.specs[i].bytes) + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  }
+  if (!memory_.make(device, total))
+    return fail(kNoMemory, "[%s] no memory for the weights, %zu bytes. Free memory.", where, total);
+  for (int32_t i = 0; i < table.count; ++i) {
+    const WeightSpec& spec = table.specs[i];
+    const FoundWeight& row = file.rows()[static_cast<size_t>(i)];
+    char* const to = memory_.data() + starts_[static_cast<size_t>(i)];
+    if (row.is_converted()) {
+      if (const Status s = convert_floats(where, to, row.data, row.items(), row.held, spec)) return s;
+    } else if (spec.bytes > 0) {
+      std::memcpy(to, row.data, static_cast<size_t>(spec.bytes));
+    }
+    file.done_with(row);
+  }
+  return kOk;
+}
+
+}  // namespace LUMIGEN_NS

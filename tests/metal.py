@@ -1,0 +1,42 @@
+"""metal: Metal kernels on a machine without Metal: built with the emulator, and read for their address spaces."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+EMULATOR = ROOT / "emulator" / "metal"
+EMULATED = EMULATOR / "emulated"
+LINT = (
+    *("-x", "clcpp", "-cl-std=clc++2021", "-target", "spir64", "-cl-no-stdinc", "-fsyntax-only"),
+    *("-Wno-unknown-attributes", f"-I{EMULATOR / 'lint'}"),
+)
+
+
+def address_spaces(kernel: Path, *flags: str) -> str | None:
+    """What clang says of a kernel's address spaces, empty if they are right; None where there is no clang."""
+    clang = shutil.which("clang++")
+    if clang is None:
+        return None
+    return said(clang, *LINT, *flags, str(kernel)).stderr
+
+
+def build(kernels: Path, main: Path, program: Path, compiler: str = "c++") -> None:
+    """The kernels with the emulator and a main function."""
+    sources = [*sorted(EMULATED.glob("*.cpp")), main]
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{EMULATOR}"]
+    shader = ["-x", "c++", "-Wno-attributes", "-Wno-unused-parameter", str(kernels)]
+    done = said(compiler, *flags, *map(str, sources), *shader, "-o", str(program))
+    assert done.returncode == 0, done.stderr
+
+
+def said(
+    *command: str, given: Iterable[float] = (), env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    text = "\n".join(map(str, given))
+    return subprocess.run(
+        command, input=text, env=env, capture_output=True, text=True, timeout=300, check=False
+    )

@@ -1,0 +1,62 @@
+// Launches a kernel of kernels.metal through the classes of metal-cpp: numbers come on stdin and go to
+// stdout.
+//
+//   launch KERNEL groups threads shared_bytes written [fault] < numbers
+//
+// `fault` is a mistake of the host: what it does is named below.
+#include <Metal/Metal.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace {
+
+struct Args {
+  uint64_t x, y;
+  uint32_t n;
+};
+
+unsigned long number(const char* text) { return std::strtoul(text, nullptr, 10); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 6) return 2;
+  const std::string fault = argc > 6 ? argv[6] : "";
+  std::vector<float> in;
+  for (float x = 0; std::scanf("%f", &x) == 1;) in.push_back(x);
+  const size_t in_bytes = in.size() * sizeof(float), out_bytes = number(argv[5]) * sizeof(float);
+
+  auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
+  auto device = NS::TransferPtr(MTL::CreateSystemDefaultDevice());
+  auto queue = NS::TransferPtr(device->newCommandQueue());
+  NS::Error* error = nullptr;
+  auto library = NS::TransferPtr(device->newLibrary(dispatch_data_t{nullptr}, &error));
+  auto function = NS::TransferPtr(library->newFunction(NS::String::string(argv[1], NS::UTF8StringEncoding)));
+  if (!function) return 2;
+  auto pipeline = NS::TransferPtr(device->newComputePipelineState(function.get(), &error));
+  auto x = NS::TransferPtr(device->newBuffer(in_bytes, MTL::ResourceStorageModeShared));
+  auto y = NS::TransferPtr(device->newBuffer(out_bytes, MTL::ResourceStorageModeShared));
+  std::memcpy(x->contents(), in.data(), in_bytes);
+
+  MTL::CommandBuffer* commands = queue->commandBuffer();
+  MTL::ComputeCommandEncoder* encoder = commands->computeCommandEncoder();
+  encoder->setComputePipelineState(pipeline.get());
+  Args args = {x->gpuAddress(), y->gpuAddress(), static_cast<uint32_t>(in.size())};
+  if (fault == "host_address") args.x = reinterpret_cast<uintptr_t>(x->contents());
+  encoder->setBytes(&args, fault == "few_arguments" ? 8 : sizeof args, 0);
+  if (fault == "many_arguments") encoder->setBytes(std::string(5000, 'x').data(), 5000, 0);
+  encoder->setThreadgroupMemoryLength(number(argv[4]), 0);
+  encoder->useResource(x.get(), MTL::ResourceUsageRead);
+  if (fault != "unused") encoder->useResource(y.get(), MTL::ResourceUsageWrite);
+  encoder->dispatchThreadgroups(MTL::Size(number(argv[2]), 1, 1), MTL::Size(number(argv[3]), 1, 1));
+  if (fault != "open_encoder") encoder->endEncoding();
+  commands->commit();
+  commands->waitUntilCompleted();
+  if (fault == "committed_twice") commands->commit();
+
+  for (size_t i = 0; i < out_bytes / sizeof(float); ++i)
+    std::printf("%.9g\n", static_cast<float*>(y->contents())[i]);
+  return 0;
+}

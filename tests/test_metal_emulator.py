@@ -1,0 +1,161 @@
+"""The emulator of Metal: right kernels give what numpy gives, and each check stops the kernel that breaks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from metal import address_spaces, build, said
+
+from lumigen.dtype import bf16, f16
+
+NATIVE = Path(__file__).parent / "native" / "metal"
+NUMBERS = range(1, 129)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("emulator") / "launch"
+    build(NATIVE / "kernels.metal", NATIVE / "launch.cpp", out)
+    return out
+
+
+def launch(
+    program: Path, kernel: str, x: object, *sizes: int, seed: int = 0, fault: str = ""
+) -> np.ndarray:
+    """What it wrote. `sizes`: threadgroups, threads, bytes of threadgroup memory, numbers that it writes."""
+    command = [str(program), kernel, *map(str, sizes), *([fault] if fault else [])]
+    given = np.asarray(x, np.float32).ravel().tolist()
+    done = said(*command, given=given, env={"LUMIGEN_EMULATOR_SEED": str(seed)})
+    assert done.returncode == 0, done.stderr
+    return np.array(done.stdout.split(), np.float32)
+
+
+def stopped(program: Path, kernel: str, *sizes: int, fault: str = "") -> str:
+    command = [str(program), kernel, *map(str, sizes), *([fault] if fault else [])]
+    done = said(*command, given=NUMBERS)
+    assert done.returncode == 3, f"{kernel} ran: {done.stdout}"
+    assert done.stderr.count("\n") == 1, "one line says what is wrong"
+    return done.stderr
+
+
+# ---- right --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_reduction_of_simdgroups_and_the_threadgroup(
+    seed: int, program: Path, rng: np.random.Generator
+) -> None:
+    x = rng.normal(size=777).astype(np.float32)
+    expected = np.exp(x) / np.exp(x).sum()
+    y = launch(program, "softmax", x, 1, 64, 4096, 777, seed=seed)
+    np.testing.assert_allclose(y, expected, 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_matrices_of_a_simdgroup(seed: int, program: Path, rng: np.random.Generator) -> None:
+    a, b = rng.integers(-9, 9, (2, 16, 16))
+    y = launch(program, "product", [a, b.T], 1, 128, 1024, 256, seed=seed)
+    np.testing.assert_array_equal(y.reshape(16, 16), a @ b)  # small integers: nothing rounds
+
+
+def test_teams_that_go_different_ways(program: Path) -> None:
+    y = launch(program, "teams", NUMBERS, 1, 64, 0, 64, seed=5)
+    np.testing.assert_array_equal(y, np.repeat(np.arange(1, 65).reshape(8, 8).sum(1), 8))
+
+
+def test_what_lanes_do_together(program: Path) -> None:
+    y = launch(program, "lanes", NUMBERS, 1, 32, 16, 32, seed=1)
+    x, before = np.arange(1, 33), np.array([1, *range(1, 32)])
+    np.testing.assert_array_equal(y, 32 + 1 + x.cumsum() + before + 4 + x + np.arange(32).sum() + 1)
+
+
+def test_floats_of_16_bits_round_to_nearest(program: Path) -> None:
+    steps = np.float32(2) ** np.arange(-26, 17)[:, None]
+    fractions = np.float32([1, 1 + 2**-11, 1 + 3 * 2**-11, 1.3, 1 + 2**-8, 1.999, -1.7])
+    x = np.concatenate([(steps * fractions).ravel(), np.float32([0, -0.0, 65519, 65520, 1e30])])
+    x = np.concatenate([x, np.zeros(320 - x.size, np.float32)])
+    y = launch(program, "rounded", x, 1, 320, 0, 4 * 320).reshape(-1, 4)
+    with np.errstate(over="ignore", invalid="ignore"):
+        h = x.astype(f16.numpy)
+        expected = [h, x.astype(bf16.numpy), h * h + h, np.copysign(np.float32(0), h)]
+    np.testing.assert_array_equal(y, np.stack([e.astype(np.float32) for e in expected], 1))
+    np.testing.assert_array_equal(np.signbit(y[:, 3]), np.signbit(h))
+
+
+# ---- wrong --------------------------------------------------------------------------------------
+
+
+def test_a_missing_barrier_shows_by_the_order_of_threads(program: Path) -> None:
+    """What neighbours exchange; with the barrier the same for every order."""
+    x = np.arange(1, 65, dtype=np.float32)
+    exchanged = x.reshape(-1, 2)[:, ::-1].ravel()
+    found = [launch(program, "race", x, 1, 64, 256, 64, seed=seed) for seed in range(4)]
+    assert not any((y == exchanged).all() for y in found)
+    assert len({y.tobytes() for y in found}) > 1
+
+
+WRONG = {
+    "early_return": "a barrier that 58 of 64 threads do not reach",
+    "two_barriers": "threads wait at two barriers",
+    "crossed": "a barrier that 32 of 64 threads do not reach",
+    "gone_lane": "lane 9 is not at an operation of its simdgroup, it has returned",
+    "gone_neighbour": "reads lane 9 of its simdgroup, which is not there",
+    "half_a_matrix": "lane 16 is not at an operation of its simdgroup",
+    "past_the_end": "touched memory outside of its buffers",
+    "past_the_start": "touched memory outside of its buffers",
+    "past_shared": "touched memory outside of its buffers",
+    "past_arguments": "touched memory outside of its buffers",
+}
+
+
+@pytest.mark.parametrize("kernel", WRONG)
+def test_a_wrong_kernel_is_stopped(kernel: str, program: Path) -> None:
+    shared = 256 if kernel == "past_shared" else 4096
+    text = stopped(program, kernel, 1, 64, shared, 64)
+    assert WRONG[kernel] in text
+    assert f"kernel {kernel}" in text
+
+
+FAULTS = {
+    "host_address": "an address at byte 0 that is in no buffer which the encoder uses",
+    "unused": "an address at byte 8 that is in no buffer which the encoder uses",
+    "few_arguments": "8 bytes of arguments for lanes, which has 24",
+    "many_arguments": "5000 bytes of arguments, must be at most 4096",
+    "open_encoder": "committed while its encoder is open",
+    "committed_twice": "committed twice",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_mistake_of_the_host_is_stopped(fault: str, program: Path) -> None:
+    assert FAULTS[fault] in stopped(program, "lanes", 1, 32, 16, 32, fault=fault)
+
+
+@pytest.mark.parametrize(
+    ("threads", "shared", "text"),
+    [
+        (64, 32784, "32784 bytes of threadgroup memory, must be at most 32768"),
+        (64, 17, "must be a multiple of 16"),
+        (1056, 16, "1056 threads in a threadgroup, must be 1 .. 1024"),
+        (0, 16, "0 threads in a threadgroup"),
+    ],
+)
+def test_what_no_threadgroup_has(threads: int, shared: int, text: str, program: Path) -> None:
+    assert text in stopped(program, "lanes", 1, threads, shared, 32)
+
+
+# ---- address spaces -----------------------------------------------------------------------------
+
+MIXED = ("THREADGROUP_AS_DEVICE", "DEVICE_FROM_THREADGROUP", "WRITTEN_CONSTANT")
+MIXED += ("DEVICE_FROM_CONSTANT", "WRITTEN_INPUT")
+
+
+def test_address_spaces_are_kept_apart() -> None:
+    said_of = {m: address_spaces(NATIVE / "spaces.metal", f"-D{m}") for m in ("NONE", *MIXED)}
+    if None in said_of.values():
+        pytest.skip("no clang++, which reads kernels for their address spaces")
+    assert not said_of.pop("NONE")
+    accepted = [m for m, text in said_of.items() if "error:" not in str(text)]
+    assert not accepted

@@ -1,0 +1,159 @@
+"""The Metal target: kernels are what Metal's language allows, and one project of all kinds of them passes its tests.
+
+There is no Mac: kernels run on the emulator, and clang reads them for their address spaces.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from metal import address_spaces, said
+from metal_programs import programs
+
+import lumigen as lg
+from lumigen import cli
+from lumigen.compile import lower_model
+from lumigen.errors import UnsupportedTarget
+from lumigen.lower.built import Built
+from lumigen.plan import Illegal
+from lumigen.target import parse_target
+from lumigen.targets.metal.device import METAL
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "model.py"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All programs, emitted with what the interpreter makes of them."""
+    out = tmp_path_factory.mktemp("metal") / "programs"
+    lg.compile(programs(), target="metal", output=out, build=False)
+    return out
+
+
+def kernels(project: Path) -> list[Path]:
+    return sorted((project / "kernels").glob("k*.metal"))
+
+
+def test_every_kind_of_kernel_is_among_them(project: Path) -> None:
+    words = {path.stem.rsplit("_", 1)[-1] for path in kernels(project)}
+    assert words == {"simt", "pipeline", "order", "groups"}
+
+
+# What Metal's compiler refuses and the emulator's does not.
+NUMBER = r"(?:const )?(?:float|half|bfloat|char|bool|u?int\w*|T|Total<\w+>|\w+_args) ?[*&]"
+REFUSED = {
+    "a lambda": r"\[[&=]?\] ?[({]",
+    "a pointer without an address space": rf"(?:^\s*|[(,<]\s*){NUMBER}",
+    "a library of C++": r"\bstd::",
+    "f64": r"\bdouble\b",
+}
+
+
+def refused(text: str) -> list[str]:
+    """What of the GPU's half of a kernel, or of a header, Metal has not."""
+    text = re.sub(r"//.*", "", text).partition("#ifdef LUMIGEN_HOST")[0]
+    return [what for what, pattern in REFUSED.items() if re.search(pattern, text, re.MULTILINE)]
+
+
+def test_kernels_have_only_what_metal_has(project: Path) -> None:
+    headers = [project / "runtime" / n for n in ("arithmetic.h", "group.h", "order.h", "product.h")]
+    for path in (*kernels(project), *headers):
+        assert not refused(path.read_text(encoding="utf-8")), path.name
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("f([&](int i) { return i; });", "a lambda"),
+        ("  const float* x = y;", "a pointer without an address space"),
+        ("void f(device float* x, T& y)", "a pointer without an address space"),
+        ("reinterpret_cast<float*>(shared)", "a pointer without an address space"),
+        ("std::min(a, b)", "a library of C++"),
+        ("double x;", "f64"),
+    ],
+)
+def test_what_metal_has_not_is_seen(text: str, what: str) -> None:
+    assert refused(text) == [what]
+
+
+def test_address_spaces_are_kept_apart(project: Path) -> None:
+    folders = (f"-I{project / f}" for f in ("", "runtime", "kernels"))
+    flags = ["-D__METAL_VERSION__=310", "-DLUMIGEN_NS=programs_impl", *folders]
+    found = {path.name: address_spaces(path, *flags) for path in kernels(project)}
+    if None in found.values():
+        pytest.skip("no clang++, which reads kernels for their address spaces")
+    assert not {name: text for name, text in found.items() if text}
+
+
+@pytest.mark.slow
+def test_the_emulated_project_passes_its_tests(project: Path) -> None:
+    """Each kernel against its reference, in two orders of threads, and each entry against the interpreter."""
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            command, cwd=project, capture_output=True, text=True, timeout=1200, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("cmake", "--preset", "metal-emulated", "-G", "Ninja")
+    run("cmake", "--build", "--preset", "metal-emulated")
+    text = run("ctest", "--preset", "metal-emulated", "-V")
+    assert "100% tests passed" in text
+    assert "Skipped" not in text
+    assert text.count(" 0 do not") == 2
+    # a barrier less, and the tests must see it
+    without = next(p for p in kernels(project) if p.stem.endswith("_pipeline"))
+    text = without.read_text(encoding="utf-8")
+    barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+    assert barrier in text
+    without.write_text(text.replace(barrier, ""), encoding="utf-8")
+    run("cmake", "--build", "--preset", "metal-emulated", "--target", "programs_kernels_test")
+    test = project / "build" / "metal-emulated" / "programs_kernels_test"
+    done = said(str(test), without.stem, env={"LUMIGEN_EMULATOR_SEED": "1"})
+    assert done.returncode == 1, done.stdout
+
+
+# ---- what it refuses ----------------------------------------------------------------------------
+
+
+def test_f64_is_refused_with_what_can_do_it() -> None:
+    model = lg.Model("doubles")
+
+    @model.entry(x=lg.spec(4, dtype=lg.f64))
+    def twice(x: lg.Tensor) -> lg.Tensor:
+        return x * 2
+
+    with pytest.raises(
+        UnsupportedTarget, match=r"no f64, in which twice computes\. Choose one of: cpu, cuda"
+    ):
+        lower_model(model.trace(), {}, target=parse_target("metal"))
+
+
+def test_what_is_not_there_is_illegal_and_says_why() -> None:
+    """Every change of every schedule of the programs builds a kernel that has text, or is refused."""
+    compiled = lower_model(programs(), {}, target=parse_target("metal"))
+    reasons: set[str] = set()
+    for kernel in compiled.lowered.kernels:
+        found, _ = METAL.lower(kernel.region)
+        for other in METAL.changes(found):
+            for plan, sizes in zip(other.plan.kernels, other.schedules, strict=True):
+                built = METAL.build(plan, sizes)
+                assert isinstance(built, Built | Illegal)
+                if isinstance(built, Illegal):
+                    reasons.add(built.reason)
+        for plan, sizes in zip(found.plan.kernels, found.schedules, strict=True):
+            for site in ("width", "hold", "blocks", "stages"):
+                if sizes.get(site, None) is not None:
+                    assert isinstance(METAL.build(plan, sizes.at(site, 2)), Illegal)
+    assert not any("bug" in reason for reason in reasons)
+
+
+def test_the_digits_compile_on_any_machine(tmp_path: Path) -> None:
+    out = tmp_path / "digits"
+    assert cli.run(["compile", str(DIGITS), "--target", "metal", "--no-build", "-o", str(out)]) == 0
+    assert (out / "emulator" / "metal_stdlib").is_file()
+    assert {p.suffix for p in (out / "kernels").glob("k*")} == {".metal", ".h"}
