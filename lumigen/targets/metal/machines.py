@@ -78,6 +78,7 @@ APPLE7 = Gpu(
         row=256,
         row_of_weights=1024,
         row_of_fold=512,
+        steps=None,
     ),
     division=Division(
         lanes=CORES * 1024,
@@ -89,7 +90,7 @@ APPLE7 = Gpu(
         idle=2,
         worth=8,
     ),
-    vectors=Vectors(window=8, least=4, scanned=NEVER),  # a thread scans a row by itself
+    vectors=Vectors(window=8, least=4, scanned=NEVER, pieces=0),  # a thread scans a row by itself
     scans=ScanParts(workers=CORES, least=NEVER, whole=256, fewest=4),
     teams=TEAMS,
     multiprocessors=CORES,
