@@ -386,7 +386,6 @@ class CutGraph:
         return tuple(sorted(found, key=lambda line: (line.file, line.line)))
 
 
-@remembered  # rules and passes ask for the same operands again and again
 def _range(n: Node) -> tuple[int, int] | None:
     """What a native kernel gives: places in a row; that of groups also how many stand before one."""
     if not isinstance(n.attr, Kernel):
@@ -395,6 +394,7 @@ def _range(n: Node) -> tuple[int, int] | None:
     return None if most is None else (0, most if n.attr.name == "groups" else most - 1)
 
 
+@remembered  # rules and passes ask for the same operands again and again
 def _at(body: Expr, axes: tuple[Axis, ...], at: At) -> Expr:
     """A value over `axes` at a position of theirs."""
     return substitute(body, dict(zip(axes, at, strict=True)))
