@@ -45,6 +45,7 @@ MODELS = (
     ("compile", lg.compile),
     ("load", lg.load),
     ("from_torch", lg.from_torch),
+    ("check", lg.check),
     ("load_model_file", lg.load_model_file),
     ("from_onnx", lg.from_onnx),
     ("open_weights", lg.open_weights),

@@ -5,12 +5,12 @@ The seed is the commit. `git rev-parse HEAD` at the commit that failed draws the
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import random
 import shutil
 import subprocess
+import sys
 import warnings
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -40,16 +40,15 @@ def commit() -> str:
 SEED = commit()
 
 
-@cache
 def sweep(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "sweeps" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        spec.loader.exec_module(module)
-    return module
+    """A command of tests/sweeps, as a module."""
+    sys.path.insert(0, str(ROOT / "tests" / "sweeps"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(ROOT / "tests" / "sweeps"))
 
 
 def told(page: str) -> set[str]:
