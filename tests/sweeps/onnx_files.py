@@ -215,10 +215,11 @@ def runner(model: lg.Model, *, interpret: bool) -> Callable[[Mapping[str, Array]
     return run
 
 
-def page(found: Sequence[Found]) -> str:
+def page(found: Sequence[Found], *, interpret: bool) -> str:
     today, by = datetime.now(tz=UTC).date(), "onnxruntime"
     if find_spec("onnxruntime") is None:
         by = "the reference evaluator of onnx"
+    way = "run by the interpreter of graphs" if interpret else "compiled as projects for the CPU"
     rows = [
         (
             f.file.package,
@@ -235,7 +236,7 @@ def page(found: Sequence[Found]) -> str:
     lines = [
         "# ONNX files of packages",
         "",
-        f"Files that packages of PyPI ship, compiled as projects for the CPU, beside {by}, on {today}.",
+        f"Files that packages of PyPI ship, {way}, beside {by}, on {today}.",
         "The difference is the greatest of any output at any size, by 1 or by its greatest number; 1e-4 passes.",
         "[The sweep](../tests/sweeps/onnx_files.py) has the sizes, and writes this page.",
         "The seconds are those of a machine of two cores that others used too.",
@@ -271,7 +272,7 @@ def main() -> None:
             )
             found.append(f)
     if args.write:
-        args.write.write_text(page(found), encoding="utf-8")
+        args.write.write_text(page(found, interpret=args.interpret), encoding="utf-8")
     if any(f.how in ("wrong", "broken") for f in found):
         raise SystemExit(1)
 

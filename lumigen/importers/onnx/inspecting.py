@@ -19,7 +19,7 @@ MOST_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredWeight:
     """An initialiser: its element type, shape and bytes, and the file that has them if it is another one."""
 
     name: str
@@ -41,7 +41,7 @@ class Inspected:
     outputs: tuple[str, ...]
     dims: tuple[str, ...]
     operators: tuple[tuple[str, int, str], ...]
-    weights: tuple[Stored, ...]
+    weights: tuple[StoredWeight, ...]
     metadata: Mapping[str, str]
 
 
@@ -120,9 +120,9 @@ def _element(number: int) -> str:
     return "string" if kind.hasobject else kind.name
 
 
-def _stored(t: Any) -> Stored:
+def _stored(t: Any) -> StoredWeight:
     shape = tuple(int(d) for d in t.dims)
     kind = numpy_type(t.data_type)
     size = 0 if kind.hasobject else math.prod(shape) * kind.itemsize
     entries = {e.key: e.value for e in t.external_data} if t.data_location == EXTERNAL else {}
-    return Stored(t.name, _element(t.data_type), shape, size, entries.get("location", ""))
+    return StoredWeight(t.name, _element(t.data_type), shape, size, entries.get("location", ""))

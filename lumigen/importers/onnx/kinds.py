@@ -115,10 +115,10 @@ def known_cast(a: Array, kind: np.dtype[Any]) -> Any:
         return Known(
             tidied(np.asarray(np.frompyfunc(parts.whole, 1, 1)(a), object), kind), kind=kind
         )
-    if kind in (np.float32, np.float64):
+    if kind.name in ("float32", "float64"):
         return Known(np.asarray(np.frompyfunc(_part, 1, 1)(a), object), kind=kind)
     return a != 0 if kind == np.bool_ else None
 
 
 def _part(value: Any) -> Any:
-    return value if parts.has_parts(value) else parts.Part(value)
+    return value if parts.has_parts(value) else parts.SizeQuotient(value)

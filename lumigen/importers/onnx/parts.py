@@ -15,7 +15,7 @@ MOST = 2**20  # of a numerator, so that a few roundings of its quotient in f32 p
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class SizeQuotient:
     """A size, or arithmetic of sizes, by a positive number."""
 
     of: Any
@@ -26,31 +26,31 @@ class Part:
         if any(end is None or abs(end) > MOST for end in ends):
             raise TypeError("a float of a size may be too large to be exact")
 
-    def __add__(self, other: Any) -> Part:
+    def __add__(self, other: Any) -> SizeQuotient:
         other = _part(other)
-        return Part(self.of * other.by + other.of * self.by, self.by * other.by)
+        return SizeQuotient(self.of * other.by + other.of * self.by, self.by * other.by)
 
-    def __mul__(self, other: Any) -> Part:
+    def __mul__(self, other: Any) -> SizeQuotient:
         other = _part(other)
-        return Part(self.of * other.of, self.by * other.by)
+        return SizeQuotient(self.of * other.of, self.by * other.by)
 
-    def __truediv__(self, other: Any) -> Part:
+    def __truediv__(self, other: Any) -> SizeQuotient:
         other = _part(other)
         if not isinstance(other.of, int) or other.of == 0:
             raise TypeError("a size divides")
         sign = 1 if other.of > 0 else -1
-        return Part(self.of * (other.by * sign), self.by * abs(other.of))
+        return SizeQuotient(self.of * (other.by * sign), self.by * abs(other.of))
 
-    def __neg__(self) -> Part:
+    def __neg__(self) -> SizeQuotient:
         return self * -1
 
-    def __sub__(self, other: Any) -> Part:
+    def __sub__(self, other: Any) -> SizeQuotient:
         return self + -_part(other)
 
-    def __rsub__(self, other: Any) -> Part:
+    def __rsub__(self, other: Any) -> SizeQuotient:
         return _part(other) - self
 
-    def __rtruediv__(self, other: Any) -> Part:
+    def __rtruediv__(self, other: Any) -> SizeQuotient:
         return _part(other) / self
 
     __radd__, __rmul__ = __add__, __mul__
@@ -72,18 +72,20 @@ class Part:
         raise TypeError("a size may be negative")
 
 
-def _part(value: Any) -> Part:
-    if isinstance(value, Part):
+def _part(value: Any) -> SizeQuotient:
+    if isinstance(value, SizeQuotient):
         return value
     exact = Fraction(value) if isinstance(value, int | float) else None
-    return Part(value) if exact is None else Part(exact.numerator, exact.denominator)
+    return (
+        SizeQuotient(value) if exact is None else SizeQuotient(exact.numerator, exact.denominator)
+    )
 
 
-def floor(value: Any) -> Part:
-    return Part(_part(value).floor())
+def floor(value: Any) -> SizeQuotient:
+    return SizeQuotient(_part(value).floor())
 
 
-def ceil(value: Any) -> Part:
+def ceil(value: Any) -> SizeQuotient:
     return -floor(-_part(value))
 
 
@@ -91,7 +93,7 @@ def whole(value: Any) -> Any:
     """A float of sizes, or an integer, as an integer."""
     return (
         value.whole()
-        if isinstance(value, Part)
+        if isinstance(value, SizeQuotient)
         else int(value)
         if isinstance(value, float)
         else value
@@ -100,4 +102,4 @@ def whole(value: Any) -> Any:
 
 def has_parts(*values: Any) -> bool:
     """Whether some element is a float of sizes."""
-    return any(isinstance(v, Part | float) for v in values)
+    return any(isinstance(v, SizeQuotient | float) for v in values)

@@ -17,7 +17,7 @@ from lumigen.dtype import DType, bf16, boolean, f16, f32, f64, i8, i32, i64, u8
 from lumigen.errors import UnsupportedNode
 from lumigen.frontend import Tensor, functions
 from lumigen.frontend.trace import fail
-from lumigen.importers.onnx.parts import Part
+from lumigen.importers.onnx.parts import SizeQuotient
 
 Array: TypeAlias = np.ndarray[Any, Any]
 INT64 = np.dtype(np.int64)  # what sizes are, unless a node casts them
@@ -141,7 +141,7 @@ def written(known: Known) -> Tensor | None:
 
 
 def _written(size: Any, dtype: DType) -> Tensor:
-    if not isinstance(size, Part):
+    if not isinstance(size, SizeQuotient):
         return functions.full((), size, dtype)
     found = functions.full((), size.of, dtype)
     return found if size.by == 1 else found / size.by

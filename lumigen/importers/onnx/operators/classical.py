@@ -101,7 +101,9 @@ def linear_classifier(n: OnnxNode) -> tuple[Tensor, Tensor]:
     """Labels, and scores of classes; one row of coefficients is that of the second of two."""
     width = n.tensor(0).shape[-1]
     scores = _linear(n, len(n.attr("coefficients")) // int(width)).to(f32)
-    labels = n.attr("classlabels_ints", None) or n.attr("classlabels_strings", None) or []
+    labels: list[Any] = list(
+        n.attr("classlabels_ints", None) or n.attr("classlabels_strings", None) or []
+    )
     how = str(n.attr("post_transform", "NONE"))
     if scores.shape[1] == 1 and len(labels) == 2:
         scores = functions.cat([-scores, scores], 1)
@@ -157,8 +159,10 @@ def normalizer(n: OnnxNode) -> Tensor:
     x, norm = n.tensor(0).to(f32), str(n.attr("norm", "MAX"))
     if norm not in ("MAX", "L1", "L2"):
         raise n.unsupported(f"its norm is {norm!r}", "Export it with MAX, L1 or L2.")
-    sizes = {"MAX": lambda a: a.amax(1, keepdim=True), "L1": lambda a: a.sum(1, keepdim=True)}
-    by = sizes[norm](x.abs()) if norm != "L2" else (x * x).sum(1, keepdim=True).sqrt()
+    if norm == "L2":
+        by = (x * x).sum(1, keepdim=True).sqrt()
+    else:
+        by = x.abs().amax(1, keepdim=True) if norm == "MAX" else x.abs().sum(1, keepdim=True)
     return x / by.clamp(min=1e-30)
 
 
